@@ -95,22 +95,22 @@ def register_files(instance: dg.DagsterInstance, pipeline: Pipeline, source: str
     name = file_partitions(source).name
     assert name is not None
     keys = list(instance.get_dynamic_partitions(name))
-    known = _files(keys)
+    files = _files(keys)
     if head is None or head.checkpoint is None:
         _register(instance, name, keys, [])
         return
     oldest = _oldest(head.checkpoint)
-    own = [one for one in known if one >= oldest]
-    before = _archived(pipeline, source, oldest, [one for one in known if one < oldest])
-    if not own or known != sorted(known):
-        own = held_files(table, head)
-    elif not _reaches(own, head.checkpoint):
-        own = sorted({*held_files(table, head, (own[0], own[-1])), *own})
-    _register(instance, name, keys, [str(one) for one in (*before, *own)])
+    own_files = [file for file in files if file >= oldest]
+    before = _archived(pipeline, source, oldest, [file for file in files if file < oldest])
+    if not own_files or files != sorted(files):
+        own_files = held_files(table, head)
+    elif not _reaches(own_files, head.checkpoint):
+        own_files = sorted({*held_files(table, head, (own_files[0], own_files[-1])), *own_files})
+    _register(instance, name, keys, [str(file) for file in (*before, *own_files)])
 
 
 def _archived(
-    pipeline: Pipeline, source: str, oldest: "BinlogFile", known: "Sequence[BinlogFile]" = ()
+    pipeline: Pipeline, source: str, oldest: "BinlogFile", files: "Sequence[BinlogFile]" = ()
 ) -> "list[BinlogFile]":
     """The files that the archive has of the log before bronze; those known where it cannot be listed just now."""
     from spark_jobs.bronze.files import archived_before
@@ -123,7 +123,7 @@ def _archived(
         return archived_before(oldest, Files(source, folder).names())
     except SourceError as error:
         log.warning("%s; its files stay listed as they are", error)
-        return list(known)
+        return list(files)
 
 
 def _files(keys: Sequence[str]) -> "list[BinlogFile]":
@@ -133,18 +133,18 @@ def _files(keys: Sequence[str]) -> "list[BinlogFile]":
     return []
 
 
-def register_again(instance: dg.DagsterInstance, source: str, held: "Sequence[BinlogFile]") -> None:
+def register_again(instance: dg.DagsterInstance, source: str, files: "Sequence[BinlogFile]") -> None:
     """Has Dagster know these files and no others, in this order."""
     name = file_partitions(source).name
     assert name is not None
-    _register(instance, name, list(instance.get_dynamic_partitions(name)), list(map(str, held)))
+    _register(instance, name, list(instance.get_dynamic_partitions(name)), list(map(str, files)))
 
 
-def _reaches(known: "list[BinlogFile]", at: Any) -> bool:
+def _reaches(files: "list[BinlogFile]", at: Any) -> bool:
     """Whether the known files are those from bronze's oldest to the one that it ends in."""
     from spark_jobs.bronze.files import BinlogFile
 
-    return (known[0], known[-1]) == (_oldest(at), BinlogFile.of(at.position))
+    return (files[0], files[-1]) == (_oldest(at), BinlogFile.of(at.position))
 
 
 def _oldest(at: Any) -> "BinlogFile":
@@ -161,13 +161,13 @@ def _parsed(keys: Sequence[str]) -> "list[BinlogFile]":
     return [BinlogFile.parse(key) for key in keys]
 
 
-def _register(instance: dg.DagsterInstance, name: str, known: list[str], held: list[str]) -> None:
-    if held[: len(known)] != known:
-        for key in known:
+def _register(instance: dg.DagsterInstance, name: str, registered: list[str], files: list[str]) -> None:
+    if files[: len(registered)] != registered:
+        for key in registered:
             instance.delete_dynamic_partition(name, key)
-        known = []
-    for at in range(len(known), len(held), _AT_ONCE):
-        instance.add_dynamic_partitions(name, held[at : at + _AT_ONCE])
+        registered = []
+    for at in range(len(registered), len(files), _AT_ONCE):
+        instance.add_dynamic_partitions(name, files[at : at + _AT_ONCE])
 
 
 def backfill_asset(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.AssetsDefinition:
@@ -201,16 +201,16 @@ def backfill_asset(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.Assets
         from spark_jobs.pipeline.backfill import Request
 
         with failing():
-            files, wanted = _chosen(context, pipeline, source)
-            request = Request(source, wanted.start, wanted.stop, **_choice(context.op_execution_context.op_config))
-        done = _Backfill(context.op_execution_context, pipeline, request, wanted).run(spark)
-        yield dg.MaterializeResult(asset_key=key, metadata={FILES: files, **done.metadata()})
-        done.require_all()
+            files, range_ = _chosen_range(context, pipeline, source)
+            request = Request(source, range_.start, range_.stop, **_choice(context.op_execution_context.op_config))
+        replay = _Backfill(context.op_execution_context, pipeline, request, range_).run(spark)
+        yield dg.MaterializeResult(asset_key=key, metadata={FILES: files, **replay.metadata()})
+        replay.require_all()
 
     return backfill
 
 
-def _chosen(context: dg.AssetExecutionContext, pipeline: Pipeline, source: str) -> tuple[int, Range]:
+def _chosen_range(context: dg.AssetExecutionContext, pipeline: Pipeline, source: str) -> tuple[int, Range]:
     """How many files were chosen, and the range that they make.
 
     Raises LakeError for an empty bronze, ConfigError for files that are not there, or with others between them; then
@@ -220,24 +220,24 @@ def _chosen(context: dg.AssetExecutionContext, pipeline: Pipeline, source: str) 
     from spark_jobs.bronze.table import Held
     from spark_jobs.lake.layout import lake_of
 
-    held = Held.of(lake_of(pipeline), source)
-    oldest = _oldest(held.checkpoint)
-    there = [*_archived(pipeline, source, oldest), *held_files(held.table, held.head)]
+    snapshot = Held.of(lake_of(pipeline), source)
+    oldest = _oldest(snapshot.checkpoint)
+    existing = [*_archived(pipeline, source, oldest), *held_files(snapshot.table, snapshot.head)]
     ends = context.partition_key_range
     files = sorted({*_parsed(context.partition_keys), *_parsed([ends.start, ends.end])})
     try:
-        require_whole(files, there)
+        require_whole(files, existing)
     except ConfigError as error:
-        register_again(context.instance, source, there)
+        register_again(context.instance, source, existing)
         raise ConfigError(f"{source}: {error}. The files are listed anew now: load the page again and choose") from None
     if files[-1] < oldest:
-        behind = there[there.index(files[-1]) + 1]
+        behind = existing[existing.index(files[-1]) + 1]
         stop = Position(behind.name, FIRST_EVENT, behind.stretch)
-        wanted = Range(Position(files[0].name, FIRST_EVENT, files[0].stretch), stop)
+        range_ = Range(Position(files[0].name, FIRST_EVENT, files[0].stretch), stop)
     else:
-        wanted = range_of(files[0], files[-1], end_of(held.table, held.head, files[-1]), held.checkpoint)
-    context.log.info("%s: %s to %s, files: %d, range %s", source, files[0], files[-1], len(files), wanted)
-    return len(files), wanted
+        range_ = range_of(files[0], files[-1], end_of(snapshot.table, snapshot.head, files[-1]), snapshot.checkpoint)
+    context.log.info("%s: %s to %s, files: %d, range %s", source, files[0], files[-1], len(files), range_)
+    return len(files), range_
 
 
 def check_step(pipeline: Pipeline, lineages: Sequence[Lineage]) -> dg.OpDefinition:
@@ -300,12 +300,12 @@ def range_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefiniti
         ops: Any = context.run_config["ops"]
         request = _request(ops[FORM]["config"], source)
         with failing():
-            wanted = request.range(spark.session(), pipeline)
-        done = _Backfill(context, pipeline, request, wanted).run(spark)
-        metadata = done.metadata()
+            range_ = request.range(spark.session(), pipeline)
+        replay = _Backfill(context, pipeline, request, range_).run(spark)
+        metadata = replay.metadata()
         context.add_output_metadata(metadata)
         context.log_event(dg.AssetObservation(lineage.backfill, metadata=metadata))
-        done.require_all()
+        replay.require_all()
 
     return step
 
@@ -331,11 +331,11 @@ def _choice(config: Mapping[str, Any]) -> dict[str, Any]:
 class _Backfill:
     """One backfill of a run: doing it, and what is said of it while and after it is done."""
 
-    def __init__(self, context: dg.OpExecutionContext, pipeline: Pipeline, request: "Request", wanted: Range) -> None:
-        self._context, self._pipeline, self._request, self._wanted = context, pipeline, request, wanted
+    def __init__(self, context: dg.OpExecutionContext, pipeline: Pipeline, request: "Request", range_: Range) -> None:
+        self._context, self._pipeline, self._request, self._range = context, pipeline, request, range_
         self._began = time.monotonic()
         self._redone: list[Redone] = []
-        self._brought: list[Fetched] = []
+        self._fetched: list[Fetched] = []
         self._outcome: Outcome | None = None
 
     def run(self, spark: Sessions) -> "_Backfill":
@@ -343,46 +343,46 @@ class _Backfill:
         from spark_jobs.pipeline.backfill import backfill_source
 
         request = self._request
-        tags = {SOURCE_TAG: request.source, FROM_TAG: str(self._wanted.start), TO_TAG: str(self._wanted.stop)}
+        tags = {SOURCE_TAG: request.source, FROM_TAG: str(self._range.start), TO_TAG: str(self._range.stop)}
         self._context.instance.add_run_tags(self._context.run_id, tags)
-        manner = request.manner(self._said, self._heard)
+        manner = request.manner(self._log_replayed, self._log_fetched)
         with failing():
             request.require_valid(self._pipeline)
             self._outcome = backfill_source(
-                spark.session(), self._pipeline, request.source, self._wanted, request.wants, manner=manner
+                spark.session(), self._pipeline, request.source, self._range, request.wants, manner=manner
             )
         self._publish(self._outcome)
-        if self._brought:
+        if self._fetched:
             register_files(self._context.instance, self._pipeline, request.source)
         return self
 
-    def _heard(self, one: "Fetched") -> None:
-        self._brought.append(one)
-        self._context.log.info("%s: brought %s", one.source, one)
+    def _log_fetched(self, fetched: "Fetched") -> None:
+        self._fetched.append(fetched)
+        self._context.log.info("%s: brought %s", fetched.source, fetched)
 
-    def _said(self, one: "Redone", at: int, of: int) -> None:
-        self._redone.append(one)
-        self._context.log.info("%d/%d %s", at, of, one)
+    def _log_replayed(self, replayed: "Redone", at: int, of: int) -> None:
+        self._redone.append(replayed)
+        self._context.log.info("%d/%d %s", at, of, replayed)
 
     def metadata(self) -> Metadata:
         """What was touched, and what of it really differed."""
         outcome = self._outcome
         assert outcome is not None
-        touched = [one for one in self._redone if one.windows]
-        found = [one.found for one in touched if one.found]
+        touched = [replayed for replayed in self._redone if replayed.windows]
+        differences = [replayed.found for replayed in touched if replayed.found]
         rows = {
-            TOUCHED: sum(one.rows for one in found),
-            NEW: sum(one.new for one in found),
-            GONE: sum(one.gone for one in found),
-            checkpoint.INSERTED: sum(one.inserted for one in outcome.merged),
-            checkpoint.UPDATED: sum(one.updated for one in outcome.merged),
-            checkpoint.DELETED: sum(one.deleted for one in outcome.merged),
+            TOUCHED: sum(difference.rows for difference in differences),
+            NEW: sum(difference.new for difference in differences),
+            GONE: sum(difference.gone for difference in differences),
+            checkpoint.INSERTED: sum(merged.inserted for merged in outcome.merged),
+            checkpoint.UPDATED: sum(merged.updated for merged in outcome.merged),
+            checkpoint.DELETED: sum(merged.deleted for merged in outcome.merged),
         }
-        changed = [one for one in touched if one.compacted]
+        changed = [replayed for replayed in touched if replayed.compacted]
         return {
-            **checkpoint.of_range(self._wanted),
+            **checkpoint.of_range(self._range),
             TABLES: len(touched),
-            WINDOWS: sum(len(one.windows) for one in touched),
+            WINDOWS: sum(len(replayed.windows) for replayed in touched),
             CHANGED: len(changed),
             **{key: checkpoint.number(value) for key, value in rows.items()},
             checkpoint.SECONDS: round(time.monotonic() - self._began, 3),
@@ -391,14 +391,14 @@ class _Backfill:
         }
 
     def _of_brought(self) -> Metadata:
-        if not self._brought:
+        if not self._fetched:
             return {}
-        brought = Range(self._brought[-1].range.start, self._brought[0].range.stop)
+        fetched_range = Range(self._fetched[-1].range.start, self._fetched[0].range.stop)
         return {
-            BROUGHT: str(brought),
-            BROUGHT_FILES: sum(one.files for one in self._brought),
-            BROUGHT_BYTES: checkpoint.number(sum(one.bytes for one in self._brought)),
-            BROUGHT_FROM: ", ".join(dict.fromkeys(one.origin for one in self._brought)),
+            BROUGHT: str(fetched_range),
+            BROUGHT_FILES: sum(fetched.files for fetched in self._fetched),
+            BROUGHT_BYTES: checkpoint.number(sum(fetched.bytes for fetched in self._fetched)),
+            BROUGHT_FROM: ", ".join(dict.fromkeys(fetched.origin for fetched in self._fetched)),
         }
 
     def require_all(self) -> None:
@@ -414,15 +414,21 @@ class _Backfill:
 
         lake, source = lake_of(self._pipeline), self._request.source
         particulars = particulars_of(self._pipeline, source)
-        for one in outcome.compacted:
-            name = (one.name.schema, one.name.table)
-            metadata = checkpoint.of_compacted(one, lake.silver(source, *name)) | particulars(one.name, one.range)
-            self._log(silver_key(source, name), Done(one.head.position or one.range.stop, metadata), one.head.version)
-        for key, done in merged_tables(self._pipeline, source, outcome, is_live=False).items():
-            self._log(key, done, done.metadata[checkpoint.VERSION])
+        for compacted in outcome.compacted:
+            name = (compacted.name.schema, compacted.name.table)
+            metadata = checkpoint.of_compacted(compacted, lake.silver(source, *name)) | particulars(
+                compacted.name, compacted.range
+            )
+            self._log(
+                silver_key(source, name),
+                Done(compacted.head.position or compacted.range.stop, metadata),
+                compacted.head.version,
+            )
+        for key, done_ in merged_tables(self._pipeline, source, outcome, is_live=False).items():
+            self._log(key, done_, done_.metadata[checkpoint.VERSION])
 
-    def _log(self, key: dg.AssetKey, done: Done, version: int) -> None:
+    def _log(self, key: dg.AssetKey, step: Done, version: int) -> None:
         """The position alone would say that nothing changed, so the data version names Delta's too."""
-        said = {FROM: str(self._wanted.start), TO: str(self._wanted.stop)}
-        tags = checkpoint.version_tag(f"{done.position} version {version}")
-        self._context.log_event(dg.AssetMaterialization(key, metadata=done.metadata | said, tags=tags))
+        ends = {FROM: str(self._range.start), TO: str(self._range.stop)}
+        tags = checkpoint.version_tag(f"{step.position} version {version}")
+        self._context.log_event(dg.AssetMaterialization(key, metadata=step.metadata | ends, tags=tags))

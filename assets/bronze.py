@@ -92,23 +92,23 @@ def _extracted(context: dg.OpExecutionContext, pipeline: Pipeline, lineage: Line
     if extracted and (extracted.range or not head):
         tag_range(context, lineage.source, extracted.range)
         observe(context, lineage, checkpoint.of_read_source(extracted))
-        done = Done(extracted.range.stop, checkpoint.of_extracted(extracted, table), _version(extracted.head))
-        yield materialized(key, done, comparison)
+        step = Done(extracted.range.stop, checkpoint.of_extracted(extracted, table), _version(extracted.head))
+        yield materialized(key, step, comparison)
     else:
         yield from mended(key, comparison, head, table, _version(head))
 
 
-def observe(context: dg.OpExecutionContext, lineage: Lineage, said: checkpoint.Metadata) -> None:
+def observe(context: dg.OpExecutionContext, lineage: Lineage, metadata: checkpoint.Metadata) -> None:
     """Says something of the source, on its own page."""
-    context.log_event(dg.AssetObservation(lineage.origin, metadata=said))
+    context.log_event(dg.AssetObservation(lineage.origin, metadata=metadata))
 
 
-def tag_range(context: dg.OpExecutionContext, source: str, done: Range) -> None:
+def tag_range(context: dg.OpExecutionContext, source: str, range_: Range) -> None:
     """What a run of one source read, as its tags; a run of several has a tag for each."""
     if context.run.tags.get(SOURCE_TAG) == source:
-        tags = {FROM_TAG: str(done.start), TO_TAG: str(done.stop)}
+        tags = {FROM_TAG: str(range_.start), TO_TAG: str(range_.stop)}
     else:
-        tags = {f"range/{source}": str(done)}
+        tags = {f"range/{source}": str(range_)}
     context.instance.add_run_tags(context.run_id, tags)
 
 

@@ -89,35 +89,35 @@ def _names(tables: tuple[TableAsset, ...]) -> list[str]:
 
 def _arrows(lineage: Lineage) -> dict[str, set[dg.AssetKey]]:
     arrows: dict[str, set[dg.AssetKey]] = {BRONZE: {lineage.origin}}
-    arrows |= {one.output: {lineage.bronze} for one in lineage.silver}
-    for one in lineage.downstream:
-        arrows[one.output] = {silver_key(lineage.source, name) for name in one.origins}
-    ends = {one.key for one in lineage.downstream} or {lineage.bronze}
+    arrows |= {asset.output: {lineage.bronze} for asset in lineage.silver}
+    for asset in lineage.downstream:
+        arrows[asset.output] = {silver_key(lineage.source, name) for name in asset.origins}
+    ends = {asset.key for asset in lineage.downstream} or {lineage.bronze}
     return arrows | {PUBLISHED: ends}
 
 
 def _groups(lineage: Lineage) -> dict[str, str | None]:
-    groups = dict.fromkeys((one.output for one in lineage.silver), lineage.group("silver"))
-    groups |= dict.fromkeys((*(one.output for one in lineage.downstream), PUBLISHED), lineage.group("downstream"))
+    groups = dict.fromkeys((asset.output for asset in lineage.silver), lineage.group("silver"))
+    groups |= dict.fromkeys((*(asset.output for asset in lineage.downstream), PUBLISHED), lineage.group("downstream"))
     return {BRONZE: lineage.group("bronze"), **groups}
 
 
 def _descriptions(pipeline: Pipeline, lineage: Lineage) -> dict[str, str]:
     source = lineage.source
-    said = {BRONZE: f"The log of {_origin(pipeline, source)}, byte for byte, as slices of whole transactions."}
-    for one in lineage.silver:
-        said[one.output] = (
-            f"The net change of every key of {'.'.join(one.name)}, a window of the log after the other. "
+    texts = {BRONZE: f"The log of {_origin(pipeline, source)}, byte for byte, as slices of whole transactions."}
+    for asset in lineage.silver:
+        texts[asset.output] = (
+            f"The net change of every key of {'.'.join(asset.name)}, a window of the log after the other. "
             "Deletes stay as rows."
         )
-    for one in lineage.downstream:
-        origins = ", ".join(".".join(name) for name in one.origins)
-        said[one.output] = f"{origins} of {source} as it is at the checkpoint, merged from silver exactly once."
-    said[PUBLISHED] = (
+    for asset in lineage.downstream:
+        origins = ", ".join(".".join(name) for name in asset.origins)
+        texts[asset.output] = f"{origins} of {source} as it is at the checkpoint, merged from silver exactly once."
+    texts[PUBLISHED] = (
         f"Which versions of {source}'s tables belong together, and up to which position. "
         "Fails when a table has stopped, after the others went through."
     )
-    return said
+    return texts
 
 
 def _origin(pipeline: Pipeline, source: str) -> str:
@@ -130,6 +130,6 @@ def _kinds(pipeline: Pipeline, lineage: Lineage) -> dict[str, dict[str, str]]:
     """The layer, where it runs, how it is kept: only names that the UI draws, which leaves a table's name its room."""
     origin = "mysql" if pipeline.sources[lineage.source].mysql else "file"
     kinds = {BRONZE: ("bronze", origin, "deltalake"), PUBLISHED: ("deltalake",)}
-    kinds |= {one.output: ("silver", "spark", "deltalake") for one in lineage.silver}
-    kinds |= {one.output: ("gold", "spark", "deltalake") for one in lineage.downstream}
+    kinds |= {asset.output: ("silver", "spark", "deltalake") for asset in lineage.silver}
+    kinds |= {asset.output: ("gold", "spark", "deltalake") for asset in lineage.downstream}
     return {output: {f"dagster/kind/{kind}": "" for kind in listed} for output, listed in kinds.items()}

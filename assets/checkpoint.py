@@ -150,18 +150,18 @@ class Comparison:
         if not self.differs:
             return {}
         marks = {REPAIRED: True} if self.repaired else {ADVANCED: True}
-        return marks | {DAGSTER_HAD: _said(self.recorded), LAKE_HAD: _said(self.held)}
+        return marks | {DAGSTER_HAD: _text_of(self.recorded), LAKE_HAD: _text_of(self.held)}
 
     def __str__(self) -> str:
-        what = "advanced outside Dagster" if self.advanced else "repaired" if self.repaired else "as it was"
-        return f"{what}: Dagster had {_said(self.recorded)}, the lake {_said(self.held)}"
+        verdict = "advanced outside Dagster" if self.advanced else "repaired" if self.repaired else "as it was"
+        return f"{verdict}: Dagster had {_text_of(self.recorded)}, the lake {_text_of(self.held)}"
 
 
 def read_last(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey]) -> dict[dg.AssetKey, Position | None]:
     """The positions that the newest materializations of assets name; None where none does."""
-    wanted = list(keys)
-    found = instance.get_latest_materialization_events(wanted)
-    newest = {key: entry.asset_materialization if (entry := found.get(key)) else None for key in wanted}
+    wanted_keys = list(keys)
+    materializations = instance.get_latest_materialization_events(wanted_keys)
+    newest = {key: entry.asset_materialization if (entry := materializations.get(key)) else None for key in wanted_keys}
     return {key: _position(materialization) for key, materialization in newest.items()}
 
 
@@ -172,14 +172,14 @@ def said_before(
 
     Its tags stay: they hold the data versions of the asset and of what it was made from.
     """
-    found = []
+    repeated = []
     for key, entry in instance.get_latest_materialization_events(list(keys)).items():
         last = entry.asset_materialization if entry and entry.run_id != run_id else None
         position = _position(last)
         if last and position:
             metadata = {**of_position(position), NOTHING_NEW: True}
-            found.append(dg.AssetMaterialization(key, metadata=metadata, tags=last.tags))
-    return found
+            repeated.append(dg.AssetMaterialization(key, metadata=metadata, tags=last.tags))
+    return repeated
 
 
 def version_tag(version: str) -> dict[str, str]:
@@ -189,14 +189,14 @@ def version_tag(version: str) -> dict[str, str]:
 
 def of_backlog(ahead: "Backlog") -> Metadata:
     """What a source says of itself before a run: where its log ends, and how much of it bronze has not."""
-    held = {HELD: str(ahead.bronze)} if ahead.bronze else {}
-    return {LOG_END: str(ahead.end), BACKLOG: number(ahead.bytes), **held}
+    position = {HELD: str(ahead.bronze)} if ahead.bronze else {}
+    return {LOG_END: str(ahead.end), BACKLOG: number(ahead.bytes), **position}
 
 
 def of_read_source(extracted: "Extracted") -> Metadata:
     """What a source says of itself after a run: how near it was to purging what the run read."""
-    held = {LOG_END: str(extracted.range.stop), HELD: str(extracted.range.stop), BACKLOG: 0}
-    return {**held, **_origin(extracted.stretch), **lag(extracted.committed_at), **_margin(extracted.margin)}
+    position = {LOG_END: str(extracted.range.stop), HELD: str(extracted.range.stop), BACKLOG: 0}
+    return {**position, **_origin(extracted.stretch), **lag(extracted.committed_at), **_margin(extracted.margin)}
 
 
 def of_extracted(extracted: "Extracted", table: "Table") -> Metadata:
@@ -288,8 +288,8 @@ def of_cascades(keys: list[str]) -> Metadata:
     return {UNLOGGED_BY: ", ".join(keys)} if keys else {}
 
 
-def of_range(done: Range) -> Metadata:
-    return {START: str(done.start), **of_position(done.stop)}
+def of_range(range_: Range) -> Metadata:
+    return {START: str(range_.start), **of_position(range_.stop)}
 
 
 def of_position(position: Position) -> Metadata:
@@ -301,22 +301,22 @@ def of_head(head: "Head", table: "Table") -> Metadata:
     stands = of_position(head.position) if head.position else {}
     path = dg.MetadataValue.path(table.path)
     commit = SilverCommit.of_head(head)  # a commit of another layer says less
-    whole: Metadata = {COMPLETE: commit.is_complete} if commit and commit.is_complete is not None else {}
-    whole |= {NUMBERED: True} if commit and commit.is_numbered else {}
+    flags: Metadata = {COMPLETE: commit.is_complete} if commit and commit.is_complete is not None else {}
+    flags |= {NUMBERED: True} if commit and commit.is_numbered else {}
     names = names_of(commit.retired_columns) if commit else ""
-    kept = {KEPT_COLUMNS: names} if names else {}
-    return {**stands, VERSION: number(head.version), COUNTER: number(head.counter), PATH: path, **whole, **kept}
+    retired = {KEPT_COLUMNS: names} if names else {}
+    return {**stands, VERSION: number(head.version), COUNTER: number(head.counter), PATH: path, **flags, **retired}
 
 
-def of_schema(found: "SchemaAudit | None") -> Metadata:
+def of_schema(audit: "SchemaAudit | None") -> Metadata:
     """How many tables' columns were held against the server's; empty for a source that is no server."""
-    if found is None or found.why_not:
+    if audit is None or audit.why_not:
         return {}
     return {
-        SCHEMA_COMPARED: number(found.compared),
-        SCHEMA_DIFFERING: number(len(found.differing)),
-        SCHEMA_WAITING: number(len(found.waiting)),
-        SCHEMA_UNKNOWN: number(found.unknown),
+        SCHEMA_COMPARED: number(audit.compared),
+        SCHEMA_DIFFERING: number(len(audit.differing)),
+        SCHEMA_WAITING: number(len(audit.waiting)),
+        SCHEMA_UNKNOWN: number(audit.unknown),
     }
 
 
@@ -326,13 +326,13 @@ def number(value: int) -> int | float:
 
 
 def _position(materialization: dg.AssetMaterialization | None) -> Position | None:
-    said = materialization.metadata.get(END) if materialization else None
+    value = materialization.metadata.get(END) if materialization else None
     with suppress(ConfigError):  # a text that is no position, reported by hand, is a lost copy
-        return Position.parse(str(said.value)) if said else None
+        return Position.parse(str(value.value)) if value else None
     return None
 
 
-def _said(position: Position | None) -> str:
+def _text_of(position: Position | None) -> str:
     return str(position) if position else "nothing"
 
 
@@ -343,8 +343,8 @@ def lag(committed_at: datetime | None) -> Metadata:
 
 def _left_out(by_rule: Mapping[str, int]) -> Metadata:
     """Empty where rules left out nothing."""
-    each = {f"{LEFT_OUT}/{rule}": number(count) for rule, count in sorted(by_rule.items())}
-    return {LEFT_OUT: number(sum(by_rule.values()))} | each if each else {}
+    by_rule_name = {f"{LEFT_OUT}/{rule}": number(count) for rule, count in sorted(by_rule.items())}
+    return {LEFT_OUT: number(sum(by_rule.values()))} | by_rule_name if by_rule_name else {}
 
 
 def _origin(stretch: "Stretch | None") -> Metadata:
@@ -354,11 +354,11 @@ def _origin(stretch: "Stretch | None") -> Metadata:
     return ({ENDPOINT: stretch.endpoint} if stretch.endpoint else {}) | {STRETCH: stretch.number}
 
 
-def _margin(left: "Margin | None") -> Metadata:
-    if left is None:
+def _margin(remaining: "Margin | None") -> Metadata:
+    if remaining is None:
         return {}
-    hours = {} if left.hours is None else {MARGIN_HOURS: left.hours}
-    return {MARGIN_BYTES: number(left.bytes)} | hours
+    hours = {} if remaining.hours is None else {MARGIN_HOURS: remaining.hours}
+    return {MARGIN_BYTES: number(remaining.bytes)} | hours
 
 
 def _pace(key: str, amount: int, seconds: float) -> Metadata:
@@ -375,8 +375,8 @@ def _log_bytes(head: "Head") -> Metadata:
 def _column_lineage(merged: "Merged", silver: "Table", table: "Table") -> Metadata:
     """Each downstream column comes from that of its name in silver."""
     key = silver_key(merged.source, (merged.name.schema, merged.name.table))
-    there = silver.columns()
-    deps = {name: [dg.TableColumnDep(key, name)] for name in table.columns() if name in there}
+    columns = silver.columns()
+    deps = {name: [dg.TableColumnDep(key, name)] for name in table.columns() if name in columns}
     return {LINEAGE: dg.TableColumnLineage(deps)} if deps else {}
 
 

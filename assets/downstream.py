@@ -64,12 +64,12 @@ def merge_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefiniti
             before = Before.read(
                 context, {table.key: SourceTable(lake.downstream(*table.name), source) for table in picked.tables}
             )
-            wanted = picked.any and not idle
+            is_wanted = picked.any and not idle
             merging = partial(merge_source, tables=picked.names, into=picked.targets)
-            outcome = merging(lazy_session(spark.session), pipeline, source, compacted) if wanted else None
-            done = merged_tables(pipeline, source, outcome) if outcome else {}
-        yield from before.events(context, done)
-        yield from check_results(context, lineage.downstream, _stopped(lineage, outcome, compacted), set(done))
+            outcome = merging(lazy_session(spark.session), pipeline, source, compacted) if is_wanted else None
+            steps = merged_tables(pipeline, source, outcome) if outcome else {}
+        yield from before.events(context, steps)
+        yield from check_results(context, lineage.downstream, _stopped(lineage, outcome, compacted), set(steps))
         yield from hand_on(context, MERGED, outcome or compacted)
 
     return merge
@@ -78,15 +78,15 @@ def merge_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefiniti
 def _stopped(lineage: Lineage, outcome: "Outcome | None", compacted: "Outcome | None") -> dict[dg.AssetKey, list[str]]:
     """Why downstream tables get no further: since they stopped here, or a source table of theirs did before."""
     before = stopped(compacted)
-    found = {
-        one.key: reasons
-        for one in lineage.downstream
-        if (reasons := [before[name] for name in sorted(one.origins) if name in before])
+    by_key = {
+        asset.key: reasons
+        for asset in lineage.downstream
+        if (reasons := [before[name] for name in sorted(asset.origins) if name in before])
     }
-    for (origin, into), why in outcome.stopped_into.items() if outcome else ():
+    for (origin, into), reason in outcome.stopped_into.items() if outcome else ():
         if (origin.schema, origin.table) not in before:
-            found.setdefault(downstream_key(into), []).append(why)
-    return found
+            by_key.setdefault(downstream_key(into), []).append(reason)
+    return by_key
 
 
 def merged_tables(
@@ -99,42 +99,44 @@ def merged_tables(
     from spark_jobs.downstream.multi_source import SourceTable
     from spark_jobs.lake.layout import lake_of
 
-    found: dict[dg.AssetKey, Done] = {}
+    steps: dict[dg.AssetKey, Done] = {}
     lake, particulars = lake_of(pipeline), particulars_of(pipeline, source)
     newest = {entry.name: entry.committed_at for entry in outcome.entries} if is_live else {}
-    for one in outcome.merged:
-        name = (one.name.schema, one.name.table)
-        into = _destination(pipeline, source, one)
+    for merged in outcome.merged:
+        name = (merged.name.schema, merged.name.table)
+        into = _destination(pipeline, source, merged)
         table, key = lake.downstream(*into.name), downstream_key(into.name)
-        metadata = checkpoint.of_merged(one, table, lake.silver(source, *name), newest.get(name))
-        metadata |= particulars(one.name, one.range)
-        position, version, stands_with = one.range.stop, None, source
-        whole = table.head() if into.is_merged else None
-        if whole:
-            stands_with = _first_source(pipeline, whole)
+        metadata = checkpoint.of_merged(merged, table, lake.silver(source, *name), newest.get(name))
+        metadata |= particulars(merged.name, merged.range)
+        position, version, stands_with = merged.range.stop, None, source
+        head = table.head() if into.is_merged else None
+        if head:
+            stands_with = _first_source(pipeline, head)
             first = SourceTable(table, stands_with).head()
             position = first.position if first and first.position else position
-            before = found[key].metadata if key in found else {}
-            metadata = checkpoint.of_merged_part(metadata, before, _watermarks(pipeline, into.name, whole, outcome))
-            metadata |= checkpoint.of_head(whole, table) | checkpoint.of_position(position)
+            before = steps[key].metadata if key in steps else {}
+            metadata = checkpoint.of_merged_part(metadata, before, _watermarks(pipeline, into.name, head, outcome))
+            metadata |= checkpoint.of_head(head, table) | checkpoint.of_position(position)
             metadata |= checkpoint.of_watermark(_settled(pipeline, into, source, outcome))
-            version = f"{position} version {whole.version}"
-        found[key] = Done(position, metadata, version, is_elsewhere=stands_with != source)
-    return found
+            version = f"{position} version {head.version}"
+        steps[key] = Done(position, metadata, version, is_elsewhere=stands_with != source)
+    return steps
 
 
 def _destination(pipeline: Pipeline, source: str, merged: "Merged") -> "Destination":
     from spark_jobs.lake.layout import downstream_name
 
     into, name = downstream_name(merged.target), merged.name
-    return next(one for one in pipeline.routing.of(source, name.schema, name.table) if one.name == into)
+    return next(
+        destination for destination in pipeline.routing.of(source, name.schema, name.table) if destination.name == into
+    )
 
 
 def _first_source(pipeline: Pipeline, head: "Head") -> str:
     from spark_jobs.downstream.multi_source import parts_of
 
-    there = {part.owner[0] for part in parts_of(head.checkpoint)}
-    return next((source for source in pipeline.sources if source in there), "")
+    sources = {part.owner[0] for part in parts_of(head.checkpoint)}
+    return next((source for source in pipeline.sources if source in sources), "")
 
 
 def _settled(pipeline: Pipeline, into: "Destination", source: str, outcome: "Outcome") -> "datetime | None":
@@ -156,12 +158,12 @@ def _watermarks(pipeline: Pipeline, into: Name, head: "Head", outcome: "Outcome"
     from spark_jobs.log.position import Position
 
     parts = {part.owner: part.position for part in parts_of(head.checkpoint)}
-    own, lake, found = {entry.source for entry in outcome.entries}, lake_of(pipeline), {}
+    own_sources, lake, marks = {entry.source for entry in outcome.entries}, lake_of(pipeline), {}
     for source in pipeline.sources:
-        entries = outcome.entries if source in own else publication.read(lake, source)
-        there = [one for one in entries if into in {to.name for to in pipeline.routing.of(source, *one.name)}]
-        merged = [(one.name, Position.parse(at)) for one in there if (at := one.reached(into))]
+        entries = outcome.entries if source in own_sources else publication.read(lake, source)
+        routed = [entry for entry in entries if into in {to.name for to in pipeline.routing.of(source, *entry.name)}]
+        merged = [(entry.name, Position.parse(at)) for entry in routed if (at := entry.reached(into))]
         reached = [max(at, parts.get((source, *name), at)) for name, at in merged]
         if reached:
-            found[source] = str(min(reached))
-    return found
+            marks[source] = str(min(reached))
+    return marks

@@ -36,8 +36,8 @@ class TableAsset:
     @property
     def check(self) -> dg.AssetCheckSpec | None:
         """Its check; none where Dagster could not name the check's output, as for a table with a blank in its name."""
-        named = all(_PLAIN.fullmatch(part) for part in self.key.path)
-        return dg.AssetCheckSpec(GOES_ON, asset=self.key, description=_GOES_ON) if named else None
+        is_plain = all(_PLAIN.fullmatch(part) for part in self.key.path)
+        return dg.AssetCheckSpec(GOES_ON, asset=self.key, description=_GOES_ON) if is_plain else None
 
 
 _GOES_ON = "Whether the table goes on: one that stopped, here or in silver, says why, and holds everything before that."
@@ -75,7 +75,7 @@ class Lineage:
     @property
     def keys(self) -> list[dg.AssetKey]:
         """What a run of the source makes."""
-        return [self.bronze, *(one.key for one in (*self.silver, *self.downstream)), self.published]
+        return [self.bronze, *(asset.key for asset in (*self.silver, *self.downstream)), self.published]
 
 
 def origin_key(source: str) -> dg.AssetKey:
@@ -113,21 +113,21 @@ def lineages(pipeline: Pipeline, tables: Iterable[Seen]) -> list[Lineage]:
     for source, schema, table in sorted(tables):
         if source in by_source and scope.holds(schema, table):
             by_source[source].append((schema, table))
-    taken: set[Name] = set()
-    found = []
+    owned: set[Name] = set()
+    graph = []
     for source, names in by_source.items():
-        targets = {into: origins for into, origins in _targets(pipeline, source, names).items() if into not in taken}
-        taken |= targets.keys()
-        found.append(Lineage(source, _silver(source, names), _downstream(targets)))
-    return found
+        targets = {into: origins for into, origins in _targets(pipeline, source, names).items() if into not in owned}
+        owned |= targets.keys()
+        graph.append(Lineage(source, _silver(source, names), _downstream(targets)))
+    return graph
 
 
 def _targets(pipeline: Pipeline, source: str, names: list[Name]) -> dict[Name, list[Name]]:
-    found: dict[Name, list[Name]] = {}
+    targets: dict[Name, list[Name]] = {}
     for name in names:
         for into in pipeline.routing.of(source, *name):
-            found.setdefault(into.name, []).append(name)
-    return found
+            targets.setdefault(into.name, []).append(name)
+    return targets
 
 
 def _silver(source: str, names: list[Name]) -> tuple[TableAsset, ...]:

@@ -30,24 +30,24 @@ def particulars_of(pipeline: Pipeline, source: str) -> Particulars:
     from spark_jobs.silver import quarantine
 
     lake = lake_of(pipeline)
-    held = bronze.Held.any(lake, source)
-    passed_over = Counter(one.name for one in quarantine.read(lake, source))
+    snapshot = bronze.Held.any(lake, source)
+    passed_over = Counter(skip.name for skip in quarantine.read(lake, source))
 
     @cache
-    def last_gtid(done: Range) -> str | None:
-        return bronze.last_gtid(held, done) if held else None
+    def last_gtid(range_: Range) -> str | None:
+        return bronze.last_gtid(snapshot, range_) if snapshot else None
 
     @cache
     def keys() -> dict["TableName", list[str]]:
-        found: dict[TableName, list[str]] = {}
+        by_table: dict[TableName, list[str]] = {}
         for cascade in cascades(pipeline, lake, source):
-            found.setdefault(cascade.table, []).append(
+            by_table.setdefault(cascade.table, []).append(
                 f"{cascade.key.name} -> {cascade.key.parent} {cascade.key.rules}"
             )
-        return found
+        return by_table
 
-    def of(name: "TableName", done: Range) -> Metadata:
-        said = checkpoint.of_gtid(last_gtid(done)) | checkpoint.of_quarantined(passed_over[name])
-        return said | checkpoint.of_cascades(keys().get(name, []))
+    def of(name: "TableName", range_: Range) -> Metadata:
+        metadata = checkpoint.of_gtid(last_gtid(range_)) | checkpoint.of_quarantined(passed_over[name])
+        return metadata | checkpoint.of_cascades(keys().get(name, []))
 
     return of

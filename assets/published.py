@@ -54,9 +54,9 @@ def publish_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
             schema = _schema(pipeline, source) if merged else None
             for line in schema.lines() if schema else ():
                 context.log.warning("%s: %s", source, line)
-            said = _metadata(now, entries, merged, _skipped(pipeline, source)) | checkpoint.of_schema(schema)
-            said |= refresh(context, pipeline, source)
-            yield materialized(key, Done(now, said), comparison)
+            metadata = _metadata(now, entries, merged, _skipped(pipeline, source)) | checkpoint.of_schema(schema)
+            metadata |= refresh(context, pipeline, source)
+            yield materialized(key, Done(now, metadata), comparison)
         _say(context, source, merged)
         stopped = [entry for entry in entries if entry.state == "stopped"]
         if stopped:
@@ -72,15 +72,15 @@ def restate(context: dg.OpExecutionContext, lineage: Lineage, stopped: "Sequence
     In a run that fails, Dagster shows every asset as failed that was not materialized, and these did not fail.
     """
     by_name = {entry.name: entry for entry in stopped}
-    silver = [one.key for one in lineage.silver if not by_name.keys() & one.origins]
+    silver = [asset.key for asset in lineage.silver if not by_name.keys() & asset.origins]
     downstream = [
-        one.key
-        for one in lineage.downstream
-        if not any(by_name[name].is_stopped_in(one.name) for name in one.origins if name in by_name)
+        asset.key
+        for asset in lineage.downstream
+        if not any(by_name[name].is_stopped_in(asset.name) for name in asset.origins if name in by_name)
     ]
     going = [lineage.bronze, *silver, *downstream]
-    wanted = [key for key in going if key in context.selected_asset_keys]
-    for materialization in checkpoint.said_before(context.instance, wanted, context.run_id):
+    selected = [key for key in going if key in context.selected_asset_keys]
+    for materialization in checkpoint.said_before(context.instance, selected, context.run_id):
         context.log_event(materialization)
 
 
@@ -123,7 +123,7 @@ def _skipped(pipeline: Pipeline, source: str) -> list[str]:
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.silver import quarantine
 
-    return [str(one) for one in quarantine.read(lake_of(pipeline), source)]
+    return [str(skip) for skip in quarantine.read(lake_of(pipeline), source)]
 
 
 def _metadata(position: Position, entries: "list[Entry]", outcome: "Outcome | None", skipped: list[str]) -> Metadata:
@@ -143,11 +143,11 @@ def _metadata(position: Position, entries: "list[Entry]", outcome: "Outcome | No
 
 def _say(context: dg.OpExecutionContext, source: str, outcome: "Outcome | None") -> None:
     """What the run found, in its log and as a tag in the list of runs."""
-    changes = sum(one.changes for one in outcome.compacted) if outcome else 0
+    changes = sum(table.changes for table in outcome.compacted) if outcome else 0
     merged = len(outcome.merged) if outcome else 0
-    said = f"changes: {changes:,}, tables merged: {merged}" if changes or merged else "nothing new"
-    context.log.info("%s: %s", source, said)
-    context.instance.add_run_tags(context.run_id, {f"found/{source}": said})
+    summary = f"changes: {changes:,}, tables merged: {merged}" if changes or merged else "nothing new"
+    context.log.info("%s: %s", source, summary)
+    context.instance.add_run_tags(context.run_id, {f"found/{source}": summary})
     if outcome and outcome.new:
         listed = ", ".join(sorted(f"{schema}.{table}" for _, schema, table in outcome.new))
         context.log.info("%s: seen for the first time: %s; reload the code location to have it shown", source, listed)

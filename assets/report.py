@@ -22,8 +22,10 @@ def link(pipeline: Pipeline, source: str) -> Metadata:
     if to is None:
         return {}
     name = f"{source}.html"
-    where = dg.MetadataValue.path(str(to / name)) if url is None else dg.MetadataValue.url(f"{url.rstrip('/')}/{name}")
-    return {REPORT: where}
+    location = (
+        dg.MetadataValue.path(str(to / name)) if url is None else dg.MetadataValue.url(f"{url.rstrip('/')}/{name}")
+    )
+    return {REPORT: location}
 
 
 def refresh(context: dg.OpExecutionContext, pipeline: Pipeline, source: str) -> Metadata:

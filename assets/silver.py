@@ -52,14 +52,16 @@ def compact_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
         lake, picked = lake_of(pipeline), chosen(context, lineage, lineage.silver)
         with failing(), noted(pipeline.path, source, is_last=False):
             before = Before.read(context, {table.key: lake.silver(source, *table.name) for table in picked.tables})
-            wanted = picked.any and not idle
+            is_wanted = picked.any and not idle
             outcome = (
-                compact_source(lazy_session(spark.session), pipeline, source, tables=picked.names) if wanted else None
+                compact_source(lazy_session(spark.session), pipeline, source, tables=picked.names)
+                if is_wanted
+                else None
             )
-            done = _done(pipeline, source, outcome)
-        yield from before.events(context, done)
-        reasons = {silver_key(source, name): [why] for name, why in stopped(outcome).items()}
-        yield from check_results(context, lineage.silver, reasons, set(done))
+            steps = _steps(pipeline, source, outcome)
+        yield from before.events(context, steps)
+        reasons = {silver_key(source, name): [reason] for name, reason in stopped(outcome).items()}
+        yield from check_results(context, lineage.silver, reasons, set(steps))
         yield from hand_on(context, COMPACTED, outcome)
 
     return compact
@@ -70,14 +72,16 @@ def stopped(outcome: "Outcome | None") -> dict[Name, str]:
     return {(name.schema, name.table): reason for name, reason in outcome.stopped.items()} if outcome else {}
 
 
-def _done(pipeline: Pipeline, source: str, outcome: "Outcome | None") -> dict[dg.AssetKey, Done]:
+def _steps(pipeline: Pipeline, source: str, outcome: "Outcome | None") -> dict[dg.AssetKey, Done]:
     from spark_jobs.lake.layout import lake_of
 
     if not (outcome and outcome.compacted):
         return {}
-    found, particulars = {}, particulars_of(pipeline, source)
-    for one in outcome.compacted:
-        name = (one.name.schema, one.name.table)
-        metadata = checkpoint.of_compacted(one, lake_of(pipeline).silver(source, *name))
-        found[silver_key(source, name)] = Done(one.range.stop, metadata | particulars(one.name, one.range))
-    return found
+    steps, particulars = {}, particulars_of(pipeline, source)
+    for compacted in outcome.compacted:
+        name = (compacted.name.schema, compacted.name.table)
+        metadata = checkpoint.of_compacted(compacted, lake_of(pipeline).silver(source, *name))
+        steps[silver_key(source, name)] = Done(
+            compacted.range.stop, metadata | particulars(compacted.name, compacted.range)
+        )
+    return steps

@@ -96,8 +96,8 @@ def chosen(context: dg.OpExecutionContext, lineage: Lineage, tables: tuple[Table
     for the first time selects everything that it knows, and means everything.
     """
     selected = tuple(table for table in tables if table.output in context.selected_output_names)
-    whole = {lineage.bronze, lineage.published} <= context.selected_asset_keys
-    return Chosen(selected, whole or selected == tables)
+    is_whole = {lineage.bronze, lineage.published} <= context.selected_asset_keys
+    return Chosen(selected, is_whole or selected == tables)
 
 
 def table_outputs(tables: Sequence[TableAsset]) -> dict[str, dg.Out]:
@@ -116,14 +116,16 @@ def hand_on(context: dg.OpExecutionContext, output: str, outcome: object) -> Ite
         yield dg.Output(outcome, output)
 
 
-def compared(context: dg.OpExecutionContext, held: dict[dg.AssetKey, Position | None]) -> dict[dg.AssetKey, Comparison]:
+def compared(
+    context: dg.OpExecutionContext, positions: dict[dg.AssetKey, Position | None]
+) -> dict[dg.AssetKey, Comparison]:
     """Dagster's copies of positions beside the lake's; what differs is said in the log."""
-    recorded = checkpoint.read_last(context.instance, held)
-    found = {key: Comparison(recorded[key], position) for key, position in held.items()}
-    for key, one in found.items():
-        if one.differs:
-            context.log.info("%s: %s", key.to_user_string(), one)
-    return found
+    recorded = checkpoint.read_last(context.instance, positions)
+    comparisons = {key: Comparison(recorded[key], position) for key, position in positions.items()}
+    for key, comparison in comparisons.items():
+        if comparison.differs:
+            context.log.info("%s: %s", key.to_user_string(), comparison)
+    return comparisons
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,26 +151,26 @@ class Before:
     @classmethod
     def read(cls, context: dg.OpExecutionContext, tables: "dict[dg.AssetKey, Table]") -> Self:
         """Raises LakeError."""
-        found = dict(zip(tables, heads(list(tables.values())), strict=True))
-        held = {key: head.position if head else None for key, head in found.items()}
-        return cls(tables, found, compared(context, held))
+        found_heads = dict(zip(tables, heads(list(tables.values())), strict=True))
+        positions = {key: head.position if head else None for key, head in found_heads.items()}
+        return cls(tables, found_heads, compared(context, positions))
 
     def events(
-        self, context: dg.OpExecutionContext, done: dict[dg.AssetKey, Done]
+        self, context: dg.OpExecutionContext, steps: dict[dg.AssetKey, Done]
     ) -> Iterator[dg.MaterializeResult[None]]:
         """A materialization of every table that was worked on, and of every one whose copy is to be mended."""
         for key, table in self.tables.items():
-            if key in done:
-                yield materialized(key, done[key], self.comparisons[key])
+            if key in steps:
+                yield materialized(key, steps[key], self.comparisons[key])
             else:
                 yield from mended(key, self.comparisons[key], self.heads[key], table)
-        for key in done.keys() - self.tables.keys():
-            report_unshown(context, key, done[key])
+        for key in steps.keys() - self.tables.keys():
+            report_unshown(context, key, steps[key])
 
 
-def materialized(key: dg.AssetKey, done: Done, comparison: Comparison) -> dg.MaterializeResult[None]:
-    metadata = done.metadata | comparison.to_metadata()
-    version = dg.DataVersion(done.version or str(done.position))
+def materialized(key: dg.AssetKey, step: Done, comparison: Comparison) -> dg.MaterializeResult[None]:
+    metadata = step.metadata | comparison.to_metadata()
+    version = dg.DataVersion(step.version or str(step.position))
     return dg.MaterializeResult(asset_key=key, metadata=metadata, data_version=version)
 
 
@@ -180,11 +182,11 @@ def mended(
         yield materialized(key, Done(head.position, checkpoint.of_head(head, table), version), comparison)
 
 
-def report_unshown(context: dg.OpExecutionContext, key: dg.AssetKey, done: Done) -> None:
+def report_unshown(context: dg.OpExecutionContext, key: dg.AssetKey, step: Done) -> None:
     """The materialization of a table that the graph shows only after a reload, or with another source."""
-    tags = checkpoint.version_tag(done.version or str(done.position))
-    context.log_event(dg.AssetMaterialization(key, metadata=done.metadata, tags=tags))
-    if done.is_elsewhere:
+    tags = checkpoint.version_tag(step.version or str(step.position))
+    context.log_event(dg.AssetMaterialization(key, metadata=step.metadata, tags=tags))
+    if step.is_elsewhere:
         return
     context.log.info("%s is not in the graph yet; it is once the code location is reloaded", key.to_user_string())
 

@@ -31,31 +31,31 @@ def main() -> None:
     arguments.add_argument("--changes", type=int, default=1_000_000, help="hot: of one table (default 1000000)")
     arguments.add_argument("--folded", type=int, default=5_120_000, help="fold: rows of silver (default 5120000)")
     arguments.add_argument("--tables", type=int, default=100, help="tables: in the log (default 100)")
-    chosen = arguments.parse_args()
-    if unknown := set(chosen.parts) - set(PARTS):
+    options = arguments.parse_args()
+    if unknown := set(options.parts) - set(PARTS):
         arguments.error(f"{', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
     folder = Path(tempfile.mkdtemp(prefix="stratalog-bench-"))
     try:
-        for part in chosen.parts or PARTS:
+        for part in options.parts or PARTS:
             if part == "decode":
-                decoding.compare(folder, chosen.logs)
+                decoding.compare(folder, options.logs)
             elif part == "start":
                 start.measure()
             elif part == "hot":
-                hot.measure(spark_session(Spark(master="local[*]")), folder / "hot", chosen.changes)
+                hot.measure(spark_session(Spark(master="local[*]")), folder / "hot", options.changes)
             elif part == "fold":
-                folding.measure(spark_session(Spark(master="local[*]")), folder / "fold", chosen.folded)
+                folding.measure(spark_session(Spark(master="local[*]")), folder / "fold", options.folded)
             elif part == "tables":
-                tables.measure(spark_session(Spark(master="local[*]")), folder / "tables", chosen.tables)
+                tables.measure(spark_session(Spark(master="local[*]")), folder / "tables", options.tables)
             elif part == "catchup":
-                catchup.measure(folder / "catchup", chosen.megabytes * 1_000_000)
+                catchup.measure(folder / "catchup", options.megabytes * 1_000_000)
             else:
-                whole(folder / "whole", chosen.rows, chosen.transactions)
+                whole_lake(folder / "whole", options.rows, options.transactions)
     finally:
         shutil.rmtree(folder)
 
 
-def whole(folder: Path, count: int, transactions: int) -> None:
+def whole_lake(folder: Path, count: int, transactions: int) -> None:
     """The whole path, from a file through every layer, against the peer with a dict."""
     with MySQLServer(folder / "server") as server:
         say("writing the logs")
@@ -75,12 +75,12 @@ def measure(server: MySQLServer, logs: list[Log], folder: Path) -> None:
     print("\n".join(rows))
 
 
-def compared(log: Log, ours: Reader, server: MySQLServer) -> list[str]:
+def compared(log: Log, reader: Reader, server: MySQLServer) -> list[str]:
     """Two lines of the table: tables in a lake, and the peer's rows in a dict in memory."""
-    mine, theirs = run(ours, log), run(lambda log: readers.peer(server, log), log)
+    own_seconds, peer_seconds = run(reader, log), run(lambda log: readers.peer(server, log), log)
     return [
-        line(log, "stratalog: bronze, silver and downstream tables", mine, f"{theirs / mine:.1f}"),
-        line(log, "python-mysql-replication: the last row of each key, in a dict", theirs, "1"),
+        line(log, "stratalog: bronze, silver and downstream tables", own_seconds, f"{peer_seconds / own_seconds:.1f}"),
+        line(log, "python-mysql-replication: the last row of each key, in a dict", peer_seconds, "1"),
     ]
 
 

@@ -42,9 +42,9 @@ def measure(folder: Path, size: int) -> None:
     """``size``: bytes of a file, about."""
     with MySQLServer(folder / "server", _OPTIONS) as server:
         say("writing the log")
-        written = _write(server, size)
+        file = _write(server, size)
         server.stop()
-        _copy(server, written)
+        _copy(server, file)
         server.start()
         source = Server("log", _settings(server))
         log = source.log()
@@ -84,17 +84,17 @@ def _status(cursor: Cursor) -> tuple[str, int]:
     return str(status[0]), int(status[1])
 
 
-def _copy(server: MySQLServer, written: str) -> None:
+def _copy(server: MySQLServer, file: str) -> None:
     """The log is this file so many times, under consecutive names."""
-    base, _, digits = written.rpartition(".")
+    base, _, digits = file.rpartition(".")
     index = server.data / f"{base}.index"
     names = [f"{base}.{int(digits) + at:06d}" for at in range(FILES)]
     for line in index.read_text().split():
         path = server.data / line
-        if path.name != written:
+        if path.name != file:
             path.unlink()
     for name in names[1:]:
-        shutil.copyfile(server.data / written, server.data / name)
+        shutil.copyfile(server.data / file, server.data / name)
     index.write_text("".join(f"./{name}\n" for name in names))
 
 
@@ -107,12 +107,12 @@ def _figures(server: MySQLServer, source: Server, log: Log, parts: list[Part], f
     assert isinstance(reading, DumpReading)
     say("starting Spark")
     spark = spark_session(Spark(master="local[*]"))
-    found: Figures = {}
+    figures: Figures = {}
 
     def timed(name: str, do: Callable[[], None]) -> None:
         began = time.perf_counter()
         do()
-        found.setdefault(name, []).append(time.perf_counter() - began)
+        figures.setdefault(name, []).append(time.perf_counter() - began)
 
     tool = _tool()
     _extracted(spark, source, log, folder / "warm")
@@ -124,7 +124,7 @@ def _figures(server: MySQLServer, source: Server, log: Log, parts: list[Part], f
         timed(DUMPED, lambda: _at_once(parts, lambda part: sum(len(chunk) for chunk in reading(part)[1])))
         timed(SLICED, lambda: _at_once(parts, lambda part: sum(1 for _ in _slices(reading, part))))
     spark.stop()
-    return found
+    return figures
 
 
 TOOL = "mysqlbinlog --read-from-remote-server --raw"
@@ -135,8 +135,8 @@ SLICED = "of that: dumps and slices"
 
 def _tool() -> list[str] | None:
     for server in ("mysql-9.7", "mysql-8.4", "mysql-8.0"):
-        if found := tool_of(server, "mysqlbinlog"):
-            return found
+        if tool := tool_of(server, "mysqlbinlog"):
+            return tool
     here = shutil.which("mysqlbinlog") or shutil.which("mariadb-binlog")
     return [here] if here else None
 
@@ -154,8 +154,8 @@ def _by_tool(tool: list[str], server: MySQLServer, parts: list[Part], into: Path
 
 
 def _extracted(spark: SparkSession, source: Server, log: Log, lake: Path) -> None:
-    found = extract(session_over(spark, 0), Lake(str(lake)), source, "earliest")
-    assert found.bytes == log.bytes_from(log.first), f"{found.bytes} bytes in bronze"
+    extracted = extract(session_over(spark, 0), Lake(str(lake)), source, "earliest")
+    assert extracted.bytes == log.bytes_from(log.first), f"{extracted.bytes} bytes in bronze"
     shutil.rmtree(lake)
 
 
@@ -173,8 +173,8 @@ def _slices(reading: DumpReading, part: Part) -> Iterator[object]:
     yield from slicer.finish()
 
 
-def _report(found: Figures, total: int) -> None:
-    best = {name: min(seconds) for name, seconds in found.items()}
+def _report(figures: Figures, total: int) -> None:
+    best = {name: min(seconds) for name, seconds in figures.items()}
     if TOOL not in best:
         print("There is no mysqlbinlog here: name the folder of a MySQL server in STRATALOG_SERVERS (tests/README.md).")
     print("| 1 GB in ten files | best, s | MB/s | times mysqlbinlog's |\n| --- | --- | --- | --- |")

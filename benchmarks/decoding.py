@@ -169,22 +169,22 @@ class Running:
 
     def warm(self, log: Log) -> None:
         """Reads until the last three rounds are no faster than the ones before, and for a while."""
-        taken: list[float] = []
-        while sum(taken) < WARM or (len(taken) < WARM_ROUNDS and _gets_faster(taken)):
-            taken.append(self.read(log)[1])
+        seconds: list[float] = []
+        while sum(seconds) < WARM or (len(seconds) < WARM_ROUNDS and _gets_faster(seconds)):
+            seconds.append(self.read(log)[1])
 
 
-def _gets_faster(taken: list[float]) -> bool:
-    return len(taken) < 5 or min(taken[-3:]) < 0.97 * min(taken[:-3])
+def _gets_faster(seconds: list[float]) -> bool:
+    return len(seconds) < 5 or min(seconds[-3:]) < 0.97 * min(seconds[:-3])
 
 
-def ours() -> Reader:
+def own_reader() -> Reader:
     return Reader("stratalog", (sys.executable, "-m", "benchmarks.ours"), warms=True)
 
 
 def peers(flavor: str, folder: Path) -> list[Reader]:
     """The peers that run here; of the others, name and reason are printed. What is compiled for them goes to folder."""
-    found = []
+    programs = []
     makers: tuple[tuple[str, Callable[[], Reader]], ...] = (
         (CONNECTOR, lambda: Reader(CONNECTOR, _java("connector", folder), {"bulk": 10, "OLTP": 15}, warms=True)),
         (CANAL, lambda: Reader(CANAL, _java("canal", folder), {"bulk": 9, "OLTP": 6}, warms=True)),
@@ -193,20 +193,20 @@ def peers(flavor: str, folder: Path) -> list[Reader]:
     )
     for name, make in makers:
         try:
-            found.append(make())
-        except (Missing, StratalogError) as why:
-            print(f"{name}: skipped: {why}", flush=True)
-    return found
+            programs.append(make())
+        except (Missing, StratalogError) as error:
+            print(f"{name}: skipped: {error}", flush=True)
+    return programs
 
 
-def _java(which: str, folder: Path) -> tuple[str, ...]:
+def _java(reader: str, folder: Path) -> tuple[str, ...]:
     if not shutil.which("javac"):
         raise Missing("no javac on the PATH")
     libraries = jars("bench-java-3", "the Java decoders (9 MB)", JAVA_LIBRARIES)
     path = os.pathsep.join(map(str, [*libraries, folder]))
     if not (folder / "Peers.class").exists():
         _compile("javac", "-d", str(folder), "-cp", path, "Peers.java")
-    return ("java", "-cp", path, "Peers", which)
+    return ("java", "-cp", path, "Peers", reader)
 
 
 def _go(flavor: str, folder: Path) -> tuple[str, ...]:
@@ -221,16 +221,16 @@ def _python(flavor: str) -> tuple[str, ...]:
     return (sys.executable, str(PEERS / "python_mysql_replication.py"), flavor)
 
 
-def _telling(said: str) -> str:
+def _telling(output: str) -> str:
     """The last line that tells what went wrong: a cause where Java names one."""
-    lines = [line.strip() for line in said.splitlines() if not line.startswith("\t")]
+    lines = [line.strip() for line in output.splitlines() if not line.startswith("\t")]
     return next((line for line in reversed(lines) if "Exception" in line or "Error" in line), (lines or ["?"])[-1])
 
 
 def _compile(*command: str) -> None:
-    said = subprocess.run(command, cwd=PEERS, capture_output=True, text=True, check=False)
-    if said.returncode:
-        raise Missing(f"{command[0]} fails: {_telling(said.stderr)}")
+    process = subprocess.run(command, cwd=PEERS, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise Missing(f"{command[0]} fails: {_telling(process.stderr)}")
 
 
 SERVERS = (
@@ -241,28 +241,28 @@ SERVERS = (
 """(name, of tests/servers.py, flavor, what it writes)"""
 
 
-def logs(folder: Path, wanted: str) -> Iterator[tuple[str, Iterator[Log]]]:
+def logs(folder: Path, filter_: str) -> Iterator[tuple[str, Iterator[Log]]]:
     """(flavor, its logs as they are written) of each server; one that cannot run here is said to be skipped."""
     for name, version, flavor, kinds in SERVERS:
-        if not any(wanted in f"{name}: {kind.name}" for kind in kinds):
+        if not any(filter_ in f"{name}: {kind.name}" for kind in kinds):
             continue
         with ExitStack() as stack:
             try:
                 server = stack.enter_context(MySQLServer(folder / version, shapes.OPTIONS, build_of(version)))
-            except StratalogError as why:
-                print(f"{name}: skipped: {why}", flush=True)
+            except StratalogError as error:
+                print(f"{name}: skipped: {error}", flush=True)
                 continue
-            yield flavor, shapes.write(server, flavor, kinds, name, wanted)
+            yield flavor, shapes.write(server, flavor, kinds, name, filter_)
 
 
-def compare(folder: Path, wanted: str) -> None:
+def compare(folder: Path, filter_: str) -> None:
     """Writes the logs whose names contain ``wanted``, has them read, prints a table as it grows."""
     core = min(os.sched_getaffinity(0))
     print("| log | reader | changes/s of one core, best | median | MB/s, best | ours is, best | median | goal |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for flavor, written in logs(folder, wanted):
-        readers = [ours(), *peers(flavor, folder)]
-        for log in written:
+    for flavor, flavor_logs in logs(folder, filter_):
+        readers = [own_reader(), *peers(flavor, folder)]
+        for log in flavor_logs:
             say(f"{log.name}: {log.changes:,} changes, {log.size / 1e6:.0f} MB")
             for line in _compared(log, readers, core):
                 print(line, flush=True)
@@ -283,26 +283,26 @@ def _settle(path: Path) -> None:
 def _compared(log: Log, readers: list[Reader], core: int) -> Iterator[str]:
     """A line a reader; readers take turns."""
     assert log.sample
-    for one in (log, log.sample):
-        _settle(one.path)
+    for log_ in (log, log.sample):
+        _settle(log_.path)
     with ExitStack() as stack:
         running = [stack.enter_context(Running(reader, core)) for reader in readers]
-        mine = running[0]
-        truth = {one: mine.read(one)[0] for one in (log, log.sample)}
-        for one in (log, log.sample):
-            if truth[one][:2] != (one.changes, one.values):
-                sys.exit(f"{one.name}: {truth[one]} is not the {one.changes} changes, {one.values} values written")
+        own_program = running[0]
+        truth = {log_: own_program.read(log_)[0] for log_ in (log, log.sample)}
+        for log_ in (log, log.sample):
+            if truth[log_][:2] != (log_.changes, log_.values):
+                sys.exit(f"{log_.name}: {truth[log_]} is not the {log_.changes} changes, {log_.values} values written")
         for turn in range(-1, ROUNDS):
             for program in list(running):
                 try:
                     _turn(program, log.sample if program.reader.slow else log, truth, turn)
-                except Missing as why:
-                    if program is mine:
-                        sys.exit(str(why))
+                except Missing as error:
+                    if program is own_program:
+                        sys.exit(str(error))
                     running.remove(program)
-                    print(why, flush=True)
+                    print(error, flush=True)
         for program in running:
-            yield _line(log, program, mine)
+            yield _line(log, program, own_program)
 
 
 def _turn(program: Running, log: Log, truth: dict[Log, Numbers], turn: int) -> None:
@@ -313,23 +313,23 @@ def _turn(program: Running, log: Log, truth: dict[Log, Numbers], turn: int) -> N
         return
     if turn % 5 and program.reader.slow:
         return
-    taken: list[float] = []
-    while sum(taken) < ENOUGH:
-        found, seconds = program.read(log)
-        taken.append(seconds)
-        if found != truth[log]:
-            raise Missing(f"{program.reader.name} does not read {log.name}: {found}, and it holds {truth[log]}")
-    program.seconds.append(statistics.mean(taken) / log.changes)
+    seconds_: list[float] = []
+    while sum(seconds_) < ENOUGH:
+        result, seconds = program.read(log)
+        seconds_.append(seconds)
+        if result != truth[log]:
+            raise Missing(f"{program.reader.name} does not read {log.name}: {result}, and it holds {truth[log]}")
+    program.seconds.append(statistics.mean(seconds_) / log.changes)
 
 
-def _line(log: Log, program: Running, mine: Running) -> str:
+def _line(log: Log, program: Running, own_program: Running) -> str:
     best, median = min(program.seconds), statistics.median(program.seconds)
     megabytes = log.size / log.changes / best / 1e6
     figures = f"{1 / best:,.0f} | {1 / median:,.0f} | {megabytes:,.1f}"
-    if program is mine:
+    if program is own_program:
         return f"| {log.name} | {program.reader.name} | {figures} | | | |"
-    ratio = best / min(mine.seconds)
-    middle = median / statistics.median(mine.seconds)
+    ratio = best / min(own_program.seconds)
+    middle = median / statistics.median(own_program.seconds)
     rare = any(word in log.name for word in RARE)
     goal = 1 if rare else next(goal for shape, goal in program.reader.goals.items() if shape in log.name)
     reached = "reached" if ratio >= goal else "missed"

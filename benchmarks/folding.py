@@ -59,14 +59,14 @@ def measure(spark: SparkSession, folder: Path, rows: int) -> None:
     lines = [_line("as runs left it", spark, pipeline, silver)]
     (entry,) = publication.read(lake_of(pipeline), SOURCE)
     say("folding")
-    done, seconds = _timed(lambda: fold(spark, lake_of(pipeline), entry))
-    assert done
+    fold_, seconds = _timed(lambda: fold(spark, lake_of(pipeline), entry))
+    assert fold_
     lines.append(_line("folded", spark, pipeline, silver))
     print(
         "| silver | rows | files | MB | a fresh downstream table, s | its rows |\n| --- | --- | --- | --- | --- | --- |"
     )
     print("\n".join(lines))
-    print(f"\nThe fold of {done.rows_before:,} rows to {done.rows_after:,}: {seconds:.1f} s")
+    print(f"\nThe fold of {fold_.rows_before:,} rows to {fold_.rows_after:,}: {seconds:.1f} s")
 
 
 def _pipeline(folder: Path) -> Pipeline:
@@ -75,8 +75,8 @@ def _pipeline(folder: Path) -> Pipeline:
     spec = SegmentSpec([table], [Insert(str(NAME), (0, 1, 2, 3, "x")), Commit()])
     (folder / "log").mkdir(parents=True)
     (folder / "log" / "b.000001").write_bytes(replace(spec, rotate_to="b.000002").to_bytes())
-    said = {"lake": "./lake", "sources": {SOURCE: {"files": "./log"}}, "tables": ["bench.*"], "compat": "plain"}
-    (folder / "pipeline.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
+    document = {"lake": "./lake", "sources": {SOURCE: {"files": "./log"}}, "tables": ["bench.*"], "compat": "plain"}
+    (folder / "pipeline.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
     return load(folder / "pipeline.yaml")
 
 
@@ -93,13 +93,13 @@ def _write(pipeline: Pipeline, rows: int) -> None:
         keys = np.sort(chance.choice(len(is_there), rows // WINDOWS, replace=False)).astype(np.int32)
         number = 2 + window
         commit = SilverCommit.of(head.checkpoint)
-        said = replace(commit, position=_begin(number + 1), batch=new_batch(), start=_begin(number))
+        next_commit = replace(commit, position=_begin(number + 1), batch=new_batch(), start=_begin(number))
         deltalake.write_deltalake(
             table.path,
             _window(schema, keys, is_there, number, chance),
             mode="append",
             commit_properties=CommitProperties(
-                custom_metadata={"userMetadata": said.to_json()},
+                custom_metadata={"userMetadata": next_commit.to_json()},
                 app_transactions=[Transaction(APPLICATION, head.counter + 1 + window)],
             ),
         )
@@ -115,13 +115,13 @@ def _window(
     """Rows of a window, in the order of their keys; what is there afterwards is noted."""
     count = len(keys)
     existed = is_there[keys].copy()
-    gone = existed & (chance.random(count) < _DELETED)
-    is_there[keys] = ~gone
-    operations = np.where(gone, "delete", np.where(existed, "update", "insert"))
+    deleted = existed & (chance.random(count) < _DELETED)
+    is_there[keys] = ~deleted
+    operations = np.where(deleted, "delete", np.where(existed, "update", "insert"))
 
-    def place(offset: Any, **more: Any) -> pa.Array:
+    def place(offset: Any, **columns: Any) -> pa.Array:
         cells = {"stretch": np.ones(count, np.int32), "number": np.full(count, number, np.int64), "offset": offset}
-        cells |= more
+        cells |= columns
         return pa.StructArray.from_arrays([pa.array(cell) for cell in cells.values()], list(cells))
 
     begin = np.full(count, FIRST_EVENT, np.int64)
@@ -152,25 +152,25 @@ def _forget(spark: SparkSession, pipeline: Pipeline) -> None:
     assert head is not None
     assert head.checkpoint is not None
     commit = BronzeCommit.of(head.checkpoint)
-    said = replace(commit, position=end, batch=new_batch(), oldest=_begin(2 + WINDOWS * 9 // 10))
-    table.append(table.read(spark).where("false"), head, said)
+    next_commit = replace(commit, position=end, batch=new_batch(), oldest=_begin(2 + WINDOWS * 9 // 10))
+    table.append(table.read(spark).where("false"), head, next_commit)
     entries = publication.read(lake, SOURCE)
     silver = lake.silver(SOURCE, NAME.schema, NAME.table).head()
     assert silver is not None
-    moved = [replace(one, position=str(end), surveyed=str(end), silver_version=silver.version) for one in entries]
+    moved = [replace(entry, position=str(end), surveyed=str(end), silver_version=silver.version) for entry in entries]
     publication.write(spark, lake, SOURCE, moved, end)
 
 
-def _line(what: str, spark: SparkSession, pipeline: Pipeline, silver: Table) -> str:
+def _line(label: str, spark: SparkSession, pipeline: Pipeline, silver: Table) -> str:
     files, rows = silver.files(), silver.rows_written()
     target = lake_of(pipeline).downstream(NAME.schema, NAME.table)
     shutil.rmtree(target.path)
-    say(f"silver {what}: a fresh downstream table")
+    say(f"silver {label}: a fresh downstream table")
     outcome, seconds = _timed(lambda: merge_source(spark, pipeline, SOURCE))
     assert outcome.stopped == {}
     publish(spark, pipeline, SOURCE, outcome)
     count = target.read(spark).count()
-    return f"| {what} | {rows:,} | {len(files):,} | {sum(files) / 1e6:,.1f} | {seconds:.1f} | {count:,} |"
+    return f"| {label} | {rows:,} | {len(files):,} | {sum(files) / 1e6:,.1f} | {seconds:.1f} | {count:,} |"
 
 
 def _timed(do: Callable[[], Result]) -> tuple[Result, float]:

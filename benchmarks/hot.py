@@ -58,8 +58,8 @@ def _extracted(spark: SparkSession, folder: Path, key: str, count: int) -> Pipel
         cursor.execute(_WRITE.format(count=count, key=key.format(spread=f"1 + n * 7919 % {count // 2}")))
         cursor.execute("FLUSH BINARY LOGS")
         path = folder / "pipeline.yaml"
-        said = {"lake": "./lake", "sources": {"log": {"files": str(server.data)}}, "tables": [f"{SCHEMA}.*"]}
-        path.write_text(yaml.safe_dump(said), encoding="utf-8")
+        document = {"lake": "./lake", "sources": {"log": {"files": str(server.data)}}, "tables": [f"{SCHEMA}.*"]}
+        path.write_text(yaml.safe_dump(document), encoding="utf-8")
         pipeline = load(path)
         extract_source(spark, pipeline, "log")
     return pipeline
@@ -74,6 +74,6 @@ def _compacted(spark: SparkSession, pipeline: Pipeline, limit: int, count: int) 
     began = time.perf_counter()
     outcome = compact_source(spark, pipeline, "log")
     seconds = time.perf_counter() - began
-    (done,) = outcome.compacted
-    assert done.changes == count, f"{done.changes} of {count} changes"
-    return seconds, done.rows
+    (compacted,) = outcome.compacted
+    assert compacted.changes == count, f"{compacted.changes} of {count} changes"
+    return seconds, compacted.rows

@@ -24,7 +24,7 @@ def read(path: Path) -> tuple[int, int, int, int]:
         counted.append(_counted(changes))
         last[table.name] = table, changes
     changed, values, total = map(sum, zip(*counted, strict=True))
-    return changed, values, total, sum(_letters(*one) for one in last.values())
+    return changed, values, total, sum(_letters(*entry) for entry in last.values())
 
 
 def _changes(decoder: FileDecoder, path: Path) -> Iterator[tuple[TableDefinition, Changes]]:

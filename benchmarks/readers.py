@@ -54,11 +54,11 @@ def whole_path(spark: SparkSession, log: Log, folder: Path) -> tuple[int, float]
     files.mkdir(parents=True)
     (files / log.path.name).write_bytes(log.path.read_bytes())
     path = folder / f"{log.shape}.yaml"
-    said = {"lake": f"./{log.shape}-lake", "sources": {"log": {"files": str(files)}}, "tables": [f"{SCHEMA}.*"]}
-    path.write_text(yaml.safe_dump(said), encoding="utf-8")
+    document = {"lake": f"./{log.shape}-lake", "sources": {"log": {"files": str(files)}}, "tables": [f"{SCHEMA}.*"]}
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
     pipeline = load(path)
     began = time.perf_counter()
     _, outcome = run_source(spark, pipeline, "log")
     seconds = time.perf_counter() - began
     assert not outcome.stopped, outcome.stopped
-    return sum(one.changes for one in outcome.compacted), seconds
+    return sum(table.changes for table in outcome.compacted), seconds

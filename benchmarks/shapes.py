@@ -162,29 +162,29 @@ _COMPRESS = {
 }
 
 
-def write(server: Server, flavor: str, shapes: tuple[Shape, ...], named: str, wanted: str = "") -> Iterator[Log]:
+def write(server: Server, flavor: str, shapes: tuple[Shape, ...], prefix: str, filter_: str = "") -> Iterator[Log]:
     """One log a shape, written by the server and named after it; only those whose name contains ``wanted``.
 
     Those that are compressed come last: nothing ends the compression.
     """
-    several = CLIENT.MULTI_STATEMENTS
-    with server.connect(autocommit=True, client_flag=several) as connection, connection.cursor() as cursor:
+    flag = CLIENT.MULTI_STATEMENTS
+    with server.connect(autocommit=True, client_flag=flag) as connection, connection.cursor() as cursor:
         cursor.execute(f"CREATE DATABASE {SCHEMA}")
         connection.select_db(SCHEMA)
         for setting in ("cte_max_recursion_depth", "max_recursive_iterations"):  # MySQL's name, MariaDB's
             with suppress(MySQLError):
                 cursor.execute(f"SET {setting} = 100000000")
         for shape in shapes:
-            name = f"{named}: {shape.name}"
-            if wanted not in name:
+            name = f"{prefix}: {shape.name}"
+            if filter_ not in name:
                 continue
             if shape.compressed:
                 cursor.execute(_COMPRESS[flavor])
-            sample = _written(server, cursor, shape, name, shape.amount // SAMPLE, sample=None)
-            yield _written(server, cursor, shape, name, shape.amount, sample=sample)
+            sample = _write_log(server, cursor, shape, name, shape.amount // SAMPLE, sample=None)
+            yield _write_log(server, cursor, shape, name, shape.amount, sample=sample)
 
 
-def _written(server: Server, cursor: Cursor, shape: Shape, name: str, amount: int, *, sample: Log | None) -> Log:
+def _write_log(server: Server, cursor: Cursor, shape: Shape, name: str, amount: int, *, sample: Log | None) -> Log:
     for statement in ("DROP TABLE IF EXISTS one, two", shape.create("one"), shape.create("two")):
         cursor.execute(statement)
     if shape.write is _oltp:

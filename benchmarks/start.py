@@ -26,10 +26,10 @@ def measure() -> None:
     from spark_jobs.demo.recorded import LOGS
 
     path = str(sorted(LOGS.glob("mysql-bin.*"))[1])
-    taken = [_process(path) for _ in range(ROUNDS + 1)][1:]  # the first may compile
-    seconds = [wall for wall, _ in taken]
+    times = [_process(path) for _ in range(ROUNDS + 1)][1:]  # the first may compile
+    seconds = [wall for wall, _ in times]
     reached = "reached" if min(seconds) <= GOAL else "missed"
-    busy = min(used for _, used in taken)
+    busy = min(cpu for _, cpu in times)
     print("| first decode in a new process | best, s | median, s | processor time, s | goal, s |")
     print("| --- | --- | --- | --- | --- |")
     print(f"| warm cache | {min(seconds):.2f} | {statistics.median(seconds):.2f} | {busy:.2f} | {GOAL} {reached} |")
@@ -39,8 +39,8 @@ def _process(path: str) -> tuple[float, float]:
     """Seconds from start to end, and of processor time."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
-    said = subprocess.run([sys.executable, "-c", _PROGRAM.format(path=path)], check=True, capture_output=True)
-    assert int(said.stdout) > 0
+    process = subprocess.run([sys.executable, "-c", _PROGRAM.format(path=path)], check=True, capture_output=True)
+    assert int(process.stdout) > 0
     wall = time.perf_counter() - began
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return wall, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime

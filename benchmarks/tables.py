@@ -36,18 +36,18 @@ def measure(spark: SparkSession, folder: Path, count: int) -> None:
     print(f"| --- |{' --- |' * (len(STEPS) + 2)}")
     _run(spark, pipeline, "first run", count)
     _run(spark, pipeline, "no news", 0)
-    some = tables[:CHANGED]
+    changed = tables[:CHANGED]
     for number in (2, 3):
-        _write(folder, some, number, rows=5)
-        _run(spark, pipeline, f"{len(some)} tables changed", len(some))
+        _write(folder, changed, number, rows=5)
+        _run(spark, pipeline, f"{len(changed)} tables changed", len(changed))
     _memory()
 
 
 def _pipeline(folder: Path) -> Pipeline:
     (folder / "binlogs").mkdir(parents=True)
     path = folder / "pipeline.yaml"
-    said = {"lake": str(folder / "lake"), "sources": {SOURCE: {"files": "./binlogs"}}, "tables": ["shop.*"]}
-    path.write_text(yaml.safe_dump(said), encoding="utf-8")
+    document = {"lake": str(folder / "lake"), "sources": {SOURCE: {"files": "./binlogs"}}, "tables": ["shop.*"]}
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
     return load(path)
 
 
@@ -60,9 +60,9 @@ def _write(folder: Path, tables: Sequence[Table], number: int, *, rows: int) -> 
     (folder / "binlogs" / f"mysql-bin.{number:06d}").write_bytes(spec.to_bytes())
 
 
-def _run(spark: SparkSession, pipeline: Pipeline, what: str, wanted: int) -> None:
-    say(what)
-    used, times = time.process_time(), [time.perf_counter()]
+def _run(spark: SparkSession, pipeline: Pipeline, label: str, merges: int) -> None:
+    say(label)
+    cpu_start, times = time.process_time(), [time.perf_counter()]
     extract_source(spark, pipeline, SOURCE)
     times.append(time.perf_counter())
     compacted = compact_source(spark, pipeline, SOURCE)
@@ -71,16 +71,20 @@ def _run(spark: SparkSession, pipeline: Pipeline, what: str, wanted: int) -> Non
     times.append(time.perf_counter())
     publish(spark, pipeline, SOURCE, merged)
     times.append(time.perf_counter())
-    assert (merged.stopped, len(merged.merged)) == ({}, wanted), merged.stopped
-    taken = [later - earlier for earlier, later in pairwise(times)]
-    cells = [*(f"{one:.1f}" for one in taken), f"{times[-1] - times[0]:.1f}", f"{time.process_time() - used:.1f}"]
-    print(f"| {what} | {' | '.join(cells)} |", flush=True)
+    assert (merged.stopped, len(merged.merged)) == ({}, merges), merged.stopped
+    steps = [later - earlier for earlier, later in pairwise(times)]
+    cells = [
+        *(f"{step:.1f}" for step in steps),
+        f"{times[-1] - times[0]:.1f}",
+        f"{time.process_time() - cpu_start:.1f}",
+    ]
+    print(f"| {label} | {' | '.join(cells)} |", flush=True)
 
 
 def _memory() -> None:
     """Prints the most that Python and the JVM held."""
-    mine = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"\nAt most {mine >> 10:,} MiB in Python, {_of_jvm() >> 10:,} MiB in the JVM.")
+    own_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(f"\nAt most {own_memory >> 10:,} MiB in Python, {_of_jvm() >> 10:,} MiB in the JVM.")
 
 
 def _of_jvm() -> int:

@@ -33,23 +33,23 @@ def main() -> None:
     arguments = argparse.ArgumentParser(prog="benchmarks.ui", description=__doc__)
     arguments.add_argument("--tables", type=int, default=200)
     arguments.add_argument("--files", type=int, default=2000)
-    chosen = arguments.parse_args()
+    options = arguments.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="stratalog-ui-"))
     try:
-        measure(folder, chosen.tables, chosen.files)
+        measure(folder, options.tables, options.files)
     finally:
         shutil.rmtree(folder)
 
 
 def measure(folder: Path, tables: int, files: int) -> None:
     """Prints a table of seconds: the first time, and the least of those after it."""
-    pipeline = written(folder, tables, files)
+    pipeline = write_project(folder, tables, files)
     print(f"| {tables} tables, {files} binlog files | first (s) | then (s) |\n| --- | ---: | ---: |")
     timed("definitions loaded", lambda: build_defs(load(pipeline.path)).resolve_all_job_defs())
     with dg.DagsterInstance.from_config(str(folder / "dagster")) as instance:
         names = [path.name for path in sorted((folder / "binlogs").iterdir())]
         instance.add_dynamic_partitions(str(file_partitions("shop").name), names)
-        told(instance, tables)
+        record_events(instance, tables)
         variables = environment(pipeline.path, folder / "dagster")
         with (
             browser(folder / "profile") as driver,
@@ -105,7 +105,7 @@ def look(eyes: Eyes) -> None:
     timed("graph, all silver tables", page(silver, "table_"))
 
 
-def written(folder: Path, tables: int, files: int) -> Pipeline:
+def write_project(folder: Path, tables: int, files: int) -> Pipeline:
     """Binlog files of one row each, the list of tables, and an instance's home."""
     binlogs = folder / "binlogs"
     binlogs.mkdir()
@@ -122,7 +122,7 @@ def written(folder: Path, tables: int, files: int) -> Pipeline:
     return pipeline
 
 
-def told(instance: dg.DagsterInstance, tables: int) -> None:
+def record_events(instance: dg.DagsterInstance, tables: int) -> None:
     """A materialization of every asset of a table, with numbers; without any, pages have nothing to show."""
     metadata: dict[str, str | float] = {
         "binlog/end": "mysql-bin.000002:4",
@@ -135,13 +135,13 @@ def told(instance: dg.DagsterInstance, tables: int) -> None:
     instance.report_runless_asset_event(dg.AssetMaterialization(dg.AssetKey(["bronze", "shop"]), metadata=metadata))
 
 
-def timed(what: str, work: Callable[[], object], times: int = _TIMES) -> None:
-    spent = []
+def timed(label: str, work: Callable[[], object], times: int = _TIMES) -> None:
+    seconds = []
     for _ in range(times):
         began = time.monotonic()
         work()
-        spent.append(time.monotonic() - began)
-    print(f"| {what} | {spent[0]:.2f} | {min(spent[1:]):.2f} |", flush=True)
+        seconds.append(time.monotonic() - began)
+    print(f"| {label} | {seconds[0]:.2f} | {min(seconds[1:]):.2f} |", flush=True)
 
 
 if __name__ == "__main__":

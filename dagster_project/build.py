@@ -41,15 +41,15 @@ def build_defs(
     """
     pipeline = config if isinstance(config, Pipeline) else load(config)
     graph = lineages(pipeline, known_tables.read(pipeline.tables_file))
-    everything, by_source = all_sources(graph), [one_source(lineage) for lineage in graph]
+    definitions, by_source = all_sources(graph), [one_source(lineage) for lineage in graph]
     upkeep = maintenance(pipeline, graph)
     loads = [load_tables(pipeline, lineage) for lineage in graph if pipeline.sources[lineage.source].mysql]
-    checks = [one for lineage in graph if (one := verify_checks(pipeline, lineage, pool(lineage.source)))]
+    checks = [check for lineage in graph if (check := verify_checks(pipeline, lineage, pool(lineage.source)))]
     verifying = verification(pipeline, graph) if checks else None
     auditing = audit(pipeline, graph)
     is_made = isinstance(config, Pipeline)
     spark = GivenSparkSessions(pipeline.spark) if is_made else SparkSessions(configuration=str(pipeline.path))
-    own = {"spark": spark, HANDED_ON: HandedOn()}
+    own_resources = {"spark": spark, HANDED_ON: HandedOn()}
     return dg.Definitions(
         assets=[
             *(origin_asset(pipeline, lineage) for lineage in graph),
@@ -58,7 +58,7 @@ def build_defs(
         ],
         asset_checks=[*checks, *(audit_checks(pipeline, lineage) for lineage in graph)],
         jobs=[
-            everything,
+            definitions,
             *by_source,
             *loads,
             backfill_range(pipeline, graph),
@@ -68,11 +68,11 @@ def build_defs(
         ],
         sensors=[binlog_sensor(pipeline, lineage, job) for lineage, job in zip(graph, by_source, strict=True)],
         schedules=[
-            *schedules(graph, everything),
+            *schedules(graph, definitions),
             maintenance_schedule(graph, upkeep),
             audit_schedule(auditing),
             *([verify_schedule(graph, verifying)] if verifying else []),
         ],
-        resources={**own, **(resources or {})},
+        resources={**own_resources, **(resources or {})},
         executor=executor,
     )

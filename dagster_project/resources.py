@@ -53,11 +53,11 @@ class HandedOn(dg.IOManager):
     """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str, str], Any] = {}
+        self._values: dict[tuple[str, str, str], Any] = {}
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
-        self._kept[context.run_id, context.step_key, context.name] = obj
+        self._values[context.run_id, context.step_key, context.name] = obj
 
     def load_input(self, context: dg.InputContext) -> Any:
-        made = context.upstream_output
-        return self._kept.get((context.step_context.run_id, made.step_key, made.name)) if made else None
+        output = context.upstream_output
+        return self._values.get((context.step_context.run_id, output.step_key, output.name)) if output else None

@@ -26,9 +26,9 @@ _LOOKED_AT = 6
 def under_way(instance: dg.DagsterInstance, jobs: list[str]) -> dg.DagsterRun | None:
     """A queued or running run of one of the jobs."""
     for job in jobs:
-        found = instance.get_runs(dg.RunsFilter(job_name=job, statuses=_UNDER_WAY), limit=1)
-        if found:
-            return found[0]
+        runs = instance.get_runs(dg.RunsFilter(job_name=job, statuses=_UNDER_WAY), limit=1)
+        if runs:
+            return runs[0]
     return None
 
 

@@ -30,7 +30,7 @@ VERIFY_TIME = (
 def schedules(lineages: Sequence[Lineage], job: "UnresolvedAssetJobDefinition") -> list[dg.ScheduleDefinition]:
     """Off until they are switched on."""
     jobs = _syncing(lineages)
-    return [_schedule(name, cron, said, jobs, job) for name, (cron, said) in TIMES.items()]
+    return [_schedule(name, cron, text, jobs, job) for name, (cron, text) in TIMES.items()]
 
 
 def maintenance_schedule(lineages: Sequence[Lineage], job: dg.JobDefinition) -> dg.ScheduleDefinition:
@@ -54,9 +54,9 @@ def _syncing(lineages: Sequence[Lineage]) -> list[str]:
 
 
 def _schedule(
-    name: str, cron: str, said: str, jobs: list[str], job: "UnresolvedAssetJobDefinition | dg.JobDefinition"
+    name: str, cron: str, text: str, jobs: list[str], job: "UnresolvedAssetJobDefinition | dg.JobDefinition"
 ) -> dg.ScheduleDefinition:
-    @dg.schedule(name=name, cron_schedule=cron, target=job, description=said, execution_timezone="UTC")
+    @dg.schedule(name=name, cron_schedule=cron, target=job, description=text, execution_timezone="UTC")
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         running = under_way(context.instance, jobs)
         if running:

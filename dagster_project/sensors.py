@@ -53,8 +53,8 @@ def not_now(instance: dg.DagsterInstance, source: str) -> dg.SkipReason | None:
         return dg.SkipReason(f"run {running.run_id} of {running.job_name} is {running.status.value.lower()}")
     failures = wait_after_failures(instance, source)
     if failures and datetime.now(UTC) < failures[1]:
-        count, again = failures
-        return dg.SkipReason(f"runs that failed in a row: {count}; the next is asked for after {again:%H:%M:%S} UTC")
+        count, moment = failures
+        return dg.SkipReason(f"runs that failed in a row: {count}; the next is asked for after {moment:%H:%M:%S} UTC")
     return None
 
 

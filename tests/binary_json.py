@@ -30,11 +30,11 @@ def moment(packed: int) -> bytes:
 
 def _length(count: int) -> bytes:
     """Seven bits a byte, the lowest first."""
-    found = b""
+    encoded = b""
     while count > 127:
-        found += bytes([count & 127 | 128])
+        encoded += bytes([count & 127 | 128])
         count >>= 7
-    return found + bytes([count])
+    return encoded + bytes([count])
 
 
 _INTEGERS = ((5, "<h"), (6, "<H"), (7, "<i"), (8, "<I"), (9, "<q"), (10, "<Q"))
@@ -80,7 +80,7 @@ def _value(value: Any, large: bool, gap: Gap) -> tuple[int, bytes]:
 def _container(value: list[Any] | dict[str, Any], wide: bool, large: bool, gap: Gap) -> bytes:
     width, form = (4, "<I") if wide else (2, "<H")
     keys = [key.encode() for key in value] if isinstance(value, dict) else []
-    values = [_value(one, large, gap) for one in (value.values() if isinstance(value, dict) else value)]
+    values = [_value(item, large, gap) for item in (value.values() if isinstance(value, dict) else value)]
     place = 2 * width + len(keys) * (width + 2) + len(values) * (1 + width)
     key_entries, value_entries, body = b"", b"", b""
     for key in keys:
@@ -186,8 +186,13 @@ def _moment_text(kind: int, packed: int) -> str:
 
 def _decimal_text(precision: int, scale: int, stored: bytes) -> str:
     sizes = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
-    whole = precision - scale
-    groups = [whole % 9] * (whole % 9 > 0) + [9] * (whole // 9) + [9] * (scale // 9) + [scale % 9] * (scale % 9 > 0)
+    integer_digits = precision - scale
+    groups = (
+        [integer_digits % 9] * (integer_digits % 9 > 0)
+        + [9] * (integer_digits // 9)
+        + [9] * (scale // 9)
+        + [scale % 9] * (scale % 9 > 0)
+    )
     negative = not stored[0] & 0x80
     flipped = bytes([stored[0] ^ 0x80]) + stored[1:]
     flipped = bytes(byte ^ 0xFF for byte in flipped) if negative else flipped
@@ -195,5 +200,5 @@ def _decimal_text(precision: int, scale: int, stored: bytes) -> str:
     for count in groups:
         digits += str(int.from_bytes(flipped[place : place + sizes[count]], "big")).zfill(count)
         place += sizes[count]
-    text = (digits[:whole].lstrip("0") or "0") + ("." + digits[whole:] if scale else "")
+    text = (digits[:integer_digits].lstrip("0") or "0") + ("." + digits[integer_digits:] if scale else "")
     return "-" + text if negative else text

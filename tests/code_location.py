@@ -62,9 +62,9 @@ class CodeLocation:
 
     @property
     def pipeline(self) -> Pipeline:
-        said = {"lake": "./lake", "sources": {"shop": {"files": "./binlogs"}}} | self.keys
+        document = {"lake": "./lake", "sources": {"shop": {"files": "./binlogs"}}} | self.keys
         path = self.folder / "pipeline.yaml"
-        path.write_text(yaml.safe_dump(said), encoding="utf-8")
+        path.write_text(yaml.safe_dump(document), encoding="utf-8")
         return load(path)
 
     def write(self, number: int, *changes: Change) -> None:
@@ -80,7 +80,7 @@ class CodeLocation:
 
     def run(self, job: str = "sync", assets: Sequence[str] | None = None, defs: dg.Definitions | None = None) -> Ran:
         definition = (defs or self.defs()).resolve_job_def(job)
-        selection = [dg.AssetKey.from_user_string(one) for one in assets] if assets else None
+        selection = [dg.AssetKey.from_user_string(asset) for asset in assets] if assets else None
         result = definition.execute_in_process(
             instance=self.instance, asset_selection=selection, raise_on_error=False, run_id=None
         )
@@ -125,19 +125,23 @@ def _ran(result: dg.ExecuteInProcessResult, instance: dg.DagsterInstance) -> Ran
         if event is None:
             continue
         if event.is_step_materialization:
-            made = event.step_materialization_data.materialization
-            asset = made.asset_key.to_user_string()
-            ran.materialized[asset] = {key: value.value for key, value in made.metadata.items()}
-            ran.versions[asset] = (made.tags or {}).get("dagster/data_version")
+            materialization = event.step_materialization_data.materialization
+            asset = materialization.asset_key.to_user_string()
+            ran.materialized[asset] = {key: value.value for key, value in materialization.metadata.items()}
+            ran.versions[asset] = (materialization.tags or {}).get("dagster/data_version")
         elif event.event_type == dg.DagsterEventType.ASSET_OBSERVATION:
-            seen = event.asset_observation_data.asset_observation
-            ran.observed[seen.asset_key.to_user_string()] = {key: one.value for key, one in seen.metadata.items()}
+            observation = event.asset_observation_data.asset_observation
+            ran.observed[observation.asset_key.to_user_string()] = {
+                key: value.value for key, value in observation.metadata.items()
+            }
         elif event.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION:
-            found = event.asset_check_evaluation_data
-            ran.checks[found.asset_key.to_user_string()] = (found.passed, found.description)
+            evaluation = event.asset_check_evaluation_data
+            ran.checks[evaluation.asset_key.to_user_string()] = (evaluation.passed, evaluation.description)
         elif event.is_step_failure and event.step_key:
-            said = event.step_failure_data.user_failure_data
-            ran.failures[event.step_key] = (said.description if said else None) or str(event.step_failure_data.error)
+            failure = event.step_failure_data.user_failure_data
+            ran.failures[event.step_key] = (failure.description if failure else None) or str(
+                event.step_failure_data.error
+            )
     return ran
 
 

@@ -53,15 +53,15 @@ def statements(text: str) -> Iterator[str]:
     """The statements of a file in mysqltest's language; those with its variables are left out."""
     delimiter, lines = ";", list[str]()
     for line in text.splitlines():
-        if found := _DELIMITER.match(line.strip()):
-            delimiter = found[1]
+        if match := _DELIMITER.match(line.strip()):
+            delimiter = match[1]
         elif lines or (line.strip() and not line.lstrip().startswith(("#", "--"))):
             lines.append(line)
             if line.rstrip().endswith(delimiter):
-                one = "\n".join(lines).strip().removesuffix(delimiter)
+                statement = "\n".join(lines).strip().removesuffix(delimiter)
                 lines = []
-                if _SENT.match(one) and "$" not in one:
-                    yield one
+                if _SENT.match(statement) and "$" not in statement:
+                    yield statement
 
 
 class Corpus:
@@ -70,7 +70,7 @@ class Corpus:
     def __init__(self, server: MySQLServer) -> None:
         self._server = server
         self._source = Server("corpus", MySQL(port=server.port, user=server.user, password=SecretStr(server.password)))
-        self._seen: set[str] = set()
+        self._sent: set[str] = set()
         self._last: Definitions | None = None
         self.counts: Counter[str] = Counter()
         self.lines: list[str] = []
@@ -97,11 +97,11 @@ class Corpus:
         (name, modes), bits = cursor.fetchone(), {"REAL_AS_FLOAT": 1, "ANSI_QUOTES": 4}
         database = (name or b"").decode()
         session = Session(sum(bit for mode, bit in bits.items() if mode in str(modes).split(",")))
-        said = judge(text, database, session)
-        is_held = self._is_new(text) and said.verb.startswith(("CREATE", "ALTER")) and not _TEMPORARY.match(text)
-        is_held = is_held and said.effect in (Effect.CREATES, Effect.CHANGES)
+        statement = judge(text, database, session)
+        is_held = self._is_new(text) and statement.verb.startswith(("CREATE", "ALTER")) and not _TEMPORARY.match(text)
+        is_held = is_held and statement.effect in (Effect.CREATES, Effect.CHANGES)
         before = self._last
-        if is_held and before is None and said.verb.startswith("ALTER"):
+        if is_held and before is None and statement.verb.startswith("ALTER"):
             before = on_server(self._source)
         self._last = None
         try:
@@ -112,20 +112,20 @@ class Corpus:
             return
         if is_held:
             self.counts["carried out"] += 1
-            self.counts["not parsed whole"] += said.tables is None
-            self.counts[self._outcome(said, database, before or {})] += 1
+            self.counts["not parsed whole"] += statement.tables is None
+            self.counts[self._outcome(statement, database, before or {})] += 1
 
     def _is_new(self, text: str) -> bool:
         plain = " ".join(text.split())
-        is_new = plain not in self._seen
-        self._seen.add(plain)
+        is_new = plain not in self._sent
+        self._sent.add(plain)
         return is_new
 
-    def _outcome(self, said: Statement, database: str, before: Definitions) -> str:
+    def _outcome(self, statement: Statement, database: str, before: Definitions) -> str:
         try:
-            followed = _followed(said, database, before)
-        except Unsupported as why:
-            self.lines.append(f"REFUSED {why}\t{said.short}")
+            followed = _followed(statement, database, before)
+        except Unsupported as error:
+            self.lines.append(f"REFUSED {error}\t{statement.short}")
             return "refused by name"
         if followed is None:
             return "takes its columns from elsewhere"
@@ -133,28 +133,28 @@ class Corpus:
         declared = _at(self._last, followed.name)
         if declared is None or unknown_types(declared):
             return "of a view, or of a type that is not known"
-        found = differences(followed, declared)
-        if found:
-            self.lines.append(f"DIFFERENT {'; '.join(found)}\t{' '.join(said.text.split())}")
-        return "different" if found else "equal"
+        lines = differences(followed, declared)
+        if lines:
+            self.lines.append(f"DIFFERENT {'; '.join(lines)}\t{' '.join(statement.text.split())}")
+        return "different" if lines else "equal"
 
 
-def _followed(said: Statement, database: str, before: Definitions) -> TableDefinition | None:
+def _followed(statement: Statement, database: str, before: Definitions) -> TableDefinition | None:
     """Where a statement leads to, under the table's name behind it; None where others decide about that."""
-    name = target(said.plain, database)
-    if said.verb.startswith("CREATE"):
-        return created(name, said.plain)
-    known, new = _at(before, name), new_name(said.plain)
-    if known is None:
+    name = target(statement.plain, database)
+    if statement.verb.startswith("CREATE"):
+        return created(name, statement.plain)
+    definition, new = _at(before, name), new_name(statement.plain)
+    if definition is None:
         return None
-    after = altered(known, operations(said.plain))
-    named = TableName(new.schema or database, new.table) if new else name
-    return TableDefinition(named, after.columns, after.key, after.index)
+    after = altered(definition, operations(statement.plain))
+    new_table = TableName(new.schema or database, new.table) if new else name
+    return TableDefinition(new_table, after.columns, after.key, after.index)
 
 
-def _at(found: Definitions, name: TableName) -> TableDefinition | None:
-    folded = {(one.schema.casefold(), one.table.casefold()): defined for one, defined in found.items()}
-    return found.get(name) or folded.get((name.schema.casefold(), name.table.casefold()))
+def _at(definitions: Definitions, name: TableName) -> TableDefinition | None:
+    folded = {(name.schema.casefold(), name.table.casefold()): defined for name, defined in definitions.items()}
+    return definitions.get(name) or folded.get((name.schema.casefold(), name.table.casefold()))
 
 
 def main(name: str, directory: str, out: str) -> None:

@@ -58,7 +58,10 @@ class Stream:
     ) -> None:
         self.keys, self.old = keys, old
         self.some = random.Random(seed)
-        self.kinds = [(_told(kind, charset), values, wider and _told(wider, charset)) for kind, values, wider in KINDS]
+        self.kinds = [
+            (_stated_type(kind, charset), values, wider and _stated_type(wider, charset))
+            for kind, values, wider in KINDS
+        ]
         """With the wider types that columns have got: a column is known by the place of its kind here."""
         self.names = 0
         self.shapes = {table: Shape() for table in tables}
@@ -72,16 +75,16 @@ class Stream:
 
     def statements(self, count: int) -> Iterator[str]:
         """Of so many steps, most of which are a statement each; every table is there behind each step."""
-        several = len(self.shapes) > 1
+        has_several = len(self.shapes) > 1
         for table in self.shapes:
             self.table = table
             yield self.create()
         for _ in range(count):
-            if several:
+            if has_several:
                 self.table = self.some.choice([*self.shapes])
             yield from self.some.choices(
                 [self.rows, self.alter, self.add, self.key, self.truncate, self.again, self.bare, self.both, self.give],
-                weights=[60, 16, 16, 10 * self.keys, 4, 4, 6 * several, 8 * several, 14 * several],
+                weights=[60, 16, 16, 10 * self.keys, 4, 4, 6 * has_several, 8 * has_several, 14 * has_several],
             )[0]()
 
     def create(self) -> str:
@@ -150,9 +153,9 @@ class Stream:
                 place = self.some.choice(["", " FIRST"])
                 yield f"ALTER TABLE {self.table} CHANGE {name} {new} {self.kinds[kind][2]}{place}"
             case 3 if len(self.at.columns) > 1:
-                other = self.some.choice([one for one in self.at.columns if one != name])
-                self.at.columns[name], self.at.columns[other] = self.at.columns[other], self.at.columns[name]
-                yield f"ALTER TABLE {self.table} {self.rename(name, other)}, {self.rename(other, name)}"
+                second = self.some.choice([column for column in self.at.columns if column != name])
+                self.at.columns[name], self.at.columns[second] = self.at.columns[second], self.at.columns[name]
+                yield f"ALTER TABLE {self.table} {self.rename(name, second)}, {self.rename(second, name)}"
             case _:
                 yield self.some.choice(
                     [
@@ -170,7 +173,7 @@ class Stream:
     def key(self) -> Iterator[str]:
         """By another key, or by none, rows are told apart from here on."""
         goes = self.goes()
-        self.at.told_by = self.some.choice([one for one in self.comes() if one != self.at.told_by])
+        self.at.told_by = self.some.choice([source for source in self.comes() if source != self.at.told_by])
         if self.at.told_by in ("PRIMARY", "UNIQUE", "PAIR"):
             twice = f"(SELECT id FROM (SELECT id FROM {self.table} GROUP BY id HAVING COUNT(*) > 1) AS d)"
             yield f"DELETE FROM {self.table} WHERE id IN {twice}"
@@ -215,9 +218,9 @@ class Stream:
 
     def bare(self) -> Iterator[str]:
         """Another default than a column had, and a row that gets all of its defaults."""
-        told = [name for name, kind in self.at.columns.items() if self.kinds[kind][1]]
-        if told:
-            name = self.some.choice(told)
+        charset_columns = [name for name, kind in self.at.columns.items() if self.kinds[kind][1]]
+        if charset_columns:
+            name = self.some.choice(charset_columns)
             value = self.some.choice(self.kinds[self.at.columns[name]][1])
             yield f"ALTER TABLE {self.table} ALTER COLUMN {name} " + self.some.choice(
                 [f"SET DEFAULT {value}", "SET DEFAULT NULL"]
@@ -226,48 +229,48 @@ class Stream:
 
     def both(self) -> Iterator[str]:
         """Two clauses in one ALTER, the second of which gives the table another column."""
-        begun = next(self.alter(), f"ALTER TABLE {self.table} COMMENT = 'nothing else'")
+        beginning = next(self.alter(), f"ALTER TABLE {self.table} COMMENT = 'nothing else'")
         _, added = next(self.add()).split(" ADD COLUMN ", 1)
-        yield f"{begun}, ADD COLUMN {added}"
+        yield f"{beginning}, ADD COLUMN {added}"
 
     def give(self) -> Iterator[str]:
         """Another table's name, or its shape."""
         table = self.table
-        other = self.some.choice([one for one in self.shapes if one != table])
+        second = self.some.choice([shape for shape in self.shapes if shape != table])
         way = self.some.choice([self.swap, self.leave, self.copy, self.there_and_back, self.migrate])
-        yield from way(table, other)
+        yield from way(table, second)
 
-    def swap(self, table: str, other: str) -> Iterator[str]:
-        yield f"RENAME TABLE {table} TO aside, {other} TO {table}, aside TO {other}"
-        self.shapes[table], self.shapes[other] = self.shapes[other], self.shapes[table]
+    def swap(self, table: str, second: str) -> Iterator[str]:
+        yield f"RENAME TABLE {table} TO aside, {second} TO {table}, aside TO {second}"
+        self.shapes[table], self.shapes[second] = self.shapes[second], self.shapes[table]
 
-    def leave(self, table: str, other: str) -> Iterator[str]:
+    def leave(self, table: str, second: str) -> Iterator[str]:
         """The table goes to the other's name, and one like it, or a new one, takes its place."""
-        yield f"DROP TABLE {other}"
-        self.shapes[other] = self.shapes[table]
+        yield f"DROP TABLE {second}"
+        self.shapes[second] = self.shapes[table]
         if self.some.random() < 0.5:
-            yield f"RENAME TABLE {table} TO {other}"
-            self.shapes[table] = _copied(self.shapes[other])
-            yield f"CREATE TABLE {table} LIKE {other}"
+            yield f"RENAME TABLE {table} TO {second}"
+            self.shapes[table] = _copied(self.shapes[second])
+            yield f"CREATE TABLE {table} LIKE {second}"
         else:
             added = next(self.add())
-            yield f"{added}, RENAME TO {other}"
+            yield f"{added}, RENAME TO {second}"
             yield self.create()
 
-    def copy(self, table: str, other: str) -> Iterator[str]:
-        yield f"DROP TABLE {other}"
-        self.shapes[other] = _copied(self.shapes[table])
-        yield f"CREATE TABLE {other} LIKE {table}"
+    def copy(self, table: str, second: str) -> Iterator[str]:
+        yield f"DROP TABLE {second}"
+        self.shapes[second] = _copied(self.shapes[table])
+        yield f"CREATE TABLE {second} LIKE {table}"
         if self.some.random() < 0.7:
-            yield f"INSERT INTO {other} SELECT * FROM {table} WHERE id <> 5"
+            yield f"INSERT INTO {second} SELECT * FROM {table} WHERE id <> 5"
 
-    def there_and_back(self, table: str, _other: str) -> Iterator[str]:
+    def there_and_back(self, table: str, _second: str) -> Iterator[str]:
         yield f"RENAME TABLE {table} TO aside"
         if self.some.random() < 0.5:
             yield "DELETE FROM aside WHERE id = 3"
         yield f"ALTER TABLE aside RENAME {table}"
 
-    def migrate(self, table: str, _other: str) -> Iterator[str]:
+    def migrate(self, table: str, _second: str) -> Iterator[str]:
         """A copy with another column takes the table's place."""
         yield f"CREATE TABLE made LIKE {table}"
         yield f"INSERT INTO made SELECT * FROM {table}"
@@ -286,7 +289,7 @@ def _copied(shape: Shape) -> Shape:
     return replace(shape, columns={**shape.columns})
 
 
-def _told(kind: str, charset: str) -> str:
+def _stated_type(kind: str, charset: str) -> str:
     """A type with the character set of its text, where one is to be said."""
     is_text = kind.startswith(("CHAR", "VARCHAR", "ENUM", "SET", "TINYTEXT", "TEXT")) and "CHARACTER SET" not in kind
     return f"{kind} CHARACTER SET {charset}" if charset and is_text else kind

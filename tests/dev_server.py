@@ -24,14 +24,14 @@ _PATIENCE = 180
 """Seconds for a process to answer on a busy machine."""
 
 
-def environment(pipeline: Path, home: Path, **more: str) -> dict[str, str]:
+def environment(pipeline: Path, home: Path, **extra: str) -> dict[str, str]:
     """Of Dagster's commands: this pipeline, this instance, and the programs of the tests' own Python."""
-    own = {
+    variables = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "STRATALOG_CONFIG": str(pipeline),
         "DAGSTER_HOME": str(home),
     }
-    return os.environ | own | more
+    return os.environ | variables | extra
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,10 @@ def development_server(variables: dict[str, str], log: Path) -> Iterator[Served]
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = ["dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
-    with log.open("w") as said:
-        server = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=said, stderr=said, start_new_session=True)
+    with log.open("w") as output:
+        server = subprocess.Popen(
+            command, cwd=ROOT, env=variables, stdout=output, stderr=output, start_new_session=True
+        )
     served = Served(f"http://127.0.0.1:{port}")
     try:
         _await(served, server, log)
@@ -68,11 +70,11 @@ def development_server(variables: dict[str, str], log: Path) -> Iterator[Served]
         _stop(server)
 
 
-def wait_for(what: str, found: Callable[[], T], seconds: float = _PATIENCE) -> T:
+def wait_for(subject: str, check: Callable[[], T], seconds: float = _PATIENCE) -> T:
     """The first answer that is true; asked twice a second."""
     until = time.monotonic() + seconds
-    while not (answer := found()):
-        assert time.monotonic() < until, f"not within {seconds:g} s: {what}"
+    while not (answer := check()):
+        assert time.monotonic() < until, f"not within {seconds:g} s: {subject}"
         time.sleep(0.5)
     return answer
 

@@ -48,79 +48,79 @@ class Taken:
 
 def take(wire: bytes, position: int, stop: int) -> Taken:  # noqa: C901, PLR0911, PLR0912 - one case after the other
     """The plain twin of kernels.unpack_dump and of the loop around it: one packet after the other, no pieces."""
-    taken = Taken(position=position)
-    place, sequence, begun = 0, 1, False
-    verdict, whole = "", False
-    while taken.position < stop:
-        payload, left = b"", wire[place:]
+    result = Taken(position=position)
+    place, sequence, has_format = 0, 1, False
+    verdict, is_whole = "", False
+    while result.position < stop:
+        payload, rest = b"", wire[place:]
         first = True
         while True:
-            head = left[:4]
+            head = rest[:4]
             if len(head) < 4:
                 break
             length = int.from_bytes(head[:3], "little")
-            status = left[4:5]
+            status = rest[4:5]
             if first and not length:
-                return _ended(taken, "strange")
-            if first and len(left) < 4 + min(length, 20):
-                return taken
+                return _ended(result, "strange")
+            if first and len(rest) < 4 + min(length, 20):
+                return result
             if not (first and status == b"\xff") and head[3] != sequence & 0xFF:
-                return _ended(taken, "sequence")
+                return _ended(result, "sequence")
             if not first:
                 announced = int.from_bytes(payload[10:14], "little") + 1 - len(payload)
                 if length > announced or (length < LONGEST and length != announced):
-                    return _ended(taken, "strange")
+                    return _ended(result, "strange")
             sequence += 1
-            payload += left[4 : 4 + length]
-            left = left[4 + length :]
+            payload += rest[4 : 4 + length]
+            rest = rest[4 + length :]
             if first:
-                whole = len(payload) == length
-                verdict = _judged(payload, length, taken.position, begun)
+                is_whole = len(payload) == length
+                verdict = _judged(payload, length, result.position, has_format)
                 if verdict in {"sequence", "hole", "again", "strange"}:
-                    return _ended(taken, verdict)
+                    return _ended(result, verdict)
                 if verdict in {"end", "idle", "rotated", "format", "refused"} and length > 1 << 16:
-                    return _ended(taken, "strange")
+                    return _ended(result, "strange")
             first = False
             if length < LONGEST or len(payload) % LONGEST:
                 break
         if not payload:
-            return taken
-        place = len(wire) - len(left)
+            return result
+        place = len(wire) - len(rest)
         event_bytes = payload[1:]
         if verdict in {"end", "idle", "rotated", "format", "refused"}:
-            if not whole:
-                return taken
-            taken.whole.append((verdict, payload))
+            if not is_whole:
+                return result
+            result.whole.append((verdict, payload))
             if verdict in {"end", "idle", "refused"}:
-                return _ended(taken, verdict)
+                return _ended(result, verdict)
             if verdict == "format":
-                begun = True
-                if taken.position == 4:
-                    _keep(taken, event_bytes, event_bytes, stop)
+                has_format = True
+                if result.position == 4:
+                    _keep(result, event_bytes, event_bytes, stop)
             continue
         if verdict == "keep":
-            _keep(taken, event_bytes, payload[1:], stop, int.from_bytes(payload[10:14], "little"))
+            _keep(result, event_bytes, payload[1:], stop, int.from_bytes(payload[10:14], "little"))
         if len(payload) - 1 < int.from_bytes(payload[10:14], "little"):
-            return taken
-    taken.why = "stopped"
-    return taken
+            return result
+    result.why = "stopped"
+    return result
 
 
-def _ended(taken: Taken, why: str) -> Taken:
-    taken.why = why
-    return taken
+def _ended(result: Taken, reason: str) -> Taken:
+    result.why = reason
+    return result
 
 
-def _keep(taken: Taken, event_bytes: bytes, there: bytes, stop: int, length: int | None = None) -> None:
-    count = min(len(there), stop - taken.position)
-    taken.kept += event_bytes[:count]
-    taken.position += count
+def _keep(result: Taken, event_bytes: bytes, available: bytes, stop: int, length: int | None = None) -> None:
+    count = min(len(available), stop - result.position)
+    result.kept += event_bytes[:count]
+    result.position += count
     if count == (len(event_bytes) if length is None else length):
-        taken.boundary = taken.position
-        taken.events += 1
+        result.boundary = result.position
+        result.events += 1
 
 
-def _judged(payload: bytes, length: int, position: int, begun: bool) -> str:  # noqa: C901, PLR0911 - one a kind
+def _judged(payload: bytes, length: int, position: int, has_format: bool) -> str:  # noqa: C901, PLR0911 - one a kind
     if payload[0] == 0xFF:
         return "refused"
     if payload[0] == 0xFE and length < 9:
@@ -131,14 +131,14 @@ def _judged(payload: bytes, length: int, position: int, begun: bool) -> str:  # 
     if (size != length - 1 and length < LONGEST) or size < length - 1:
         return "strange"
     if code == 15:
-        return "strange" if begun else "format"
+        return "strange" if has_format else "format"
     if code in {27, 41}:
         return "idle"
     if code == 4 and (flags & ARTIFICIAL or not second):
         return "rotated"
     if flags & ARTIFICIAL:
         return "leave"
-    if not begun:
+    if not has_format:
         return "strange"
     if not log_pos:
         return "leave" if code == 164 else "keep"

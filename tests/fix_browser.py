@@ -35,16 +35,16 @@ class Shown:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    said = "folder that the browser's tests put the documentation's pictures into (make pictures)"
-    parser.addoption("--pictures", metavar="DIR", help=said)
+    help_text = "folder that the browser's tests put the documentation's pictures into (make pictures)"
+    parser.addoption("--pictures", metavar="DIR", help=help_text)
 
 
 @pytest.fixture(scope="session")
 def shown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     """For tests marked dagster, spark and long. Skips where there is no browser on the machine."""
-    why = lacking()
-    if why:
-        pytest.skip(f"the browser's tests need Debian's chromium and chromium-driver, and {why}")
+    reason = lacking()
+    if reason:
+        pytest.skip(f"the browser's tests need Debian's chromium and chromium-driver, and {reason}")
     pictures = request.config.getoption("--pictures")
     base = tmp_path_factory.mktemp("ui")
     folder = DemoFolder(base / "shop")
@@ -61,7 +61,9 @@ def shown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     variables = environment(folder.config, folder.dagster)
     with browser(base / "profile") as driver, development_server(variables, base / "dev.log") as served:
         sync = ["dagster", "job", "execute", "-m", "dagster_project.definitions", "-j", "sync"]
-        done = subprocess.run(sync, cwd=ROOT, env=variables, capture_output=True, text=True, check=False, timeout=600)
-        assert done.returncode == 0, done.stderr
+        process = subprocess.run(
+            sync, cwd=ROOT, env=variables, capture_output=True, text=True, check=False, timeout=600
+        )
+        assert process.returncode == 0, process.stderr
         served.ask("mutation {setNuxSeen}")  # without the dialog that greets whoever comes first
         yield Shown(folder, served, Eyes(driver, served.url, Path(pictures) if pictures else None))

@@ -34,8 +34,8 @@ def execute(server: MySQLServer, *statements: str) -> tuple[tuple[Any, ...], ...
     with server.connect() as connection, connection.cursor() as cursor:
         for statement in statements:
             cursor.execute(statement)
-        found: tuple[tuple[Any, ...], ...] = cursor.fetchall()
-        return found
+        rows: tuple[tuple[Any, ...], ...] = cursor.fetchall()
+        return rows
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,13 @@ class Pair:
 
     def pipeline(self, *servers: MySQLServer, **keys: Any) -> Pipeline:
         listed = [
-            {"host": one.host, "port": one.port, "user": one.user, "password": one.password}
-            for one in servers or (self.primary, self.replica)
+            {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
+            for server in servers or (self.primary, self.replica)
         ]
         shared = {"user": "said by each", "connect_timeout": 2}
         path = self.folder / "pipeline.yaml"
-        said = {"mysql": shared, "endpoints": listed, "start": "earliest"} | keys
-        path.write_text(yaml.safe_dump({"lake": "./lake", "sources": {SOURCE: said}, "tables": ["shop.*"]}))
+        source = {"mysql": shared, "endpoints": listed, "start": "earliest"} | keys
+        path.write_text(yaml.safe_dump({"lake": "./lake", "sources": {SOURCE: source}, "tables": ["shop.*"]}))
         return load(path)
 
     def run(self, pipeline: Pipeline) -> None:
@@ -106,8 +106,8 @@ class Pair:
 
     def await_all(self, replica: MySQLServer, primary: MySQLServer) -> None:
         """Until a replica has what its primary has."""
-        ((wanted,),) = execute(primary, f"SELECT {self.flavor.executed}")
-        ((late,),) = execute(replica, f"SELECT {self.flavor.await_all.format(wanted)}")
+        ((executed,),) = execute(primary, f"SELECT {self.flavor.executed}")
+        ((late,),) = execute(replica, f"SELECT {self.flavor.await_all.format(executed)}")
         assert not late
 
     def head(self, pipeline: Pipeline) -> tuple[Head, Checkpoint]:
@@ -118,7 +118,7 @@ class Pair:
 
     def in_use(self, pipeline: Pipeline) -> list[str | None]:
         """The endpoints of all stretches."""
-        return [one.endpoint for one in stretches(self.head(pipeline)[1])]
+        return [stretch.endpoint for stretch in stretches(self.head(pipeline)[1])]
 
     def require_same(self, pipeline: Pipeline, server: MySQLServer) -> None:
         """Every table is the server's, and bronze has each of its transactions once."""
@@ -131,14 +131,14 @@ class Pair:
     def require_each_once(self, pipeline: Pipeline, server: MySQLServer) -> None:
         lake = lake_of(pipeline)
         head, checkpoint = self.head(pipeline)
-        found = held_gtids(lake.bronze(SOURCE), head.version, stretches(checkpoint)[-1])
-        assert found == self.flavor.of.parse(execute(server, f"SELECT {self.flavor.executed}")[0][0])
-        if not isinstance(found, MysqlGtids):
+        gtids = held_gtids(lake.bronze(SOURCE), head.version, stretches(checkpoint)[-1])
+        assert gtids == self.flavor.of.parse(execute(server, f"SELECT {self.flavor.executed}")[0][0])
+        if not isinstance(gtids, MysqlGtids):
             return
         slices = bronze.read_all(self.spark, lake.bronze(SOURCE), head.version)
         landed = slices.selectExpr("sum(transactions)").head()
         assert landed is not None
-        assert landed[0] == sum(stop - start for some in found.intervals.values() for start, stop in some)
+        assert landed[0] == sum(stop - start for intervals in gtids.intervals.values() for start, stop in intervals)
 
 
 WRITTEN = (
@@ -158,19 +158,19 @@ def pair(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) ->
     flavor: Flavor = getattr(request, "param", MYSQL)
     try:
         build = build_of(flavor.server)
-    except ConfigError as why:
-        pytest.skip(str(why))
+    except ConfigError as error:
+        pytest.skip(str(error))
     with (
         MySQLServer(tmp_path / "primary", flavor.options, build) as primary,
         MySQLServer(tmp_path / "replica", _replicating(flavor), build) as replica,
     ):
-        made = Pair(spark, primary, replica, tmp_path, flavor)
-        made.follow(replica, primary)
+        server_pair = Pair(spark, primary, replica, tmp_path, flavor)
+        server_pair.follow(replica, primary)
         execute(primary, *WRITTEN)
-        yield made
+        yield server_pair
 
 
-FLAVORS = [pytest.param(one, id=one.server) for one in (MYSQL, MARIADB)]
+FLAVORS = [pytest.param(flavor, id=flavor.server) for flavor in (MYSQL, MARIADB)]
 
 
 def _replicating(flavor: Flavor) -> dict[str, object]:

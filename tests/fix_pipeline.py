@@ -40,13 +40,13 @@ class Shop:
         server = self.database.server
         login = {"host": server.host, "port": server.port, "user": server.user, "password": "${SHOP_PASSWORD}"}
         origin = {"mysql": login} if live else {"files": str(server.data)}
-        said = {
+        document = {
             "lake": str(self.folder / "lake"),
             "sources": {SOURCE: origin | {"start": str(self.start)}},
             "tables": [f"{self.database.name}.*"],
         } | keys
         path = self.folder / "pipeline.yaml"
-        path.write_text(yaml.safe_dump(said), encoding="utf-8")
+        path.write_text(yaml.safe_dump(document), encoding="utf-8")
         return load(path, {**os.environ, "SHOP_PASSWORD": server.password})
 
     def run(self, pipeline: Pipeline) -> tuple[Extracted, Outcome]:
@@ -97,14 +97,14 @@ def require_same(shop: Shop, pipeline: Pipeline, table: str) -> int:
     )
     names = [name for name in frame.columns if name not in merge.ADDED]
     assert names == [name for name, _ in listed]
-    asked = ", ".join(_AS_IN_THE_LAKE.get(kind, "`{}`").format(name) for name, kind in listed)
-    truth = shop.database.execute(f"SELECT {asked} FROM `{table}`")
-    found = []
+    expressions = ", ".join(_AS_IN_THE_LAKE.get(kind, "`{}`").format(name) for name, kind in listed)
+    truth = shop.database.execute(f"SELECT {expressions} FROM `{table}`")
+    lake_rows_ = []
     for *cells, raw in frame.select(*(f"`{name}`" for name in names), "_raw").collect():
         texts = [(raw or {}).get(name) for name in names]
-        found.append(tuple(text if cell is None else cell for cell, text in zip(cells, texts, strict=True)))
-    assert sorted(map(repr, map(_plain, found))) == sorted(map(repr, map(_plain, truth)))
-    return len(found)
+        lake_rows_.append(tuple(text if cell is None else cell for cell, text in zip(cells, texts, strict=True)))
+    assert sorted(map(repr, map(_plain, lake_rows_))) == sorted(map(repr, map(_plain, truth)))
+    return len(lake_rows_)
 
 
 def killed_at(config: Path, layer: str, moment: str, *verb: str) -> bool:

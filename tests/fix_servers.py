@@ -33,15 +33,15 @@ def build_or_skip(name: str) -> Build:
     """Where a server lies, for a test that makes its own; skips the test where it is not here."""
     try:
         return build_of(name)
-    except ConfigError as why:
-        skip_without(name, why)
+    except ConfigError as error:
+        skip_without(name, error)
 
 
-def skip_without(name: str, why: ConfigError) -> NoReturn:
+def skip_without(name: str, reason: ConfigError) -> NoReturn:
     """On CI those that can be fetched must be here."""
     if os.environ.get("CI") and name in FETCHED:
-        raise why
-    pytest.skip(str(why))
+        raise reason
+    pytest.skip(str(reason))
 
 
 class Servers:
@@ -59,8 +59,8 @@ class Servers:
                 build = build_of(name)
                 server = MySQLServer(self._directories.mktemp(name), OPTIONS, build)
                 self._running[name] = self._stack.enter_context(server)
-            except ConfigError as why:
-                skip_without(name, why)
+            except ConfigError as error:
+                skip_without(name, error)
         return self._running[name]
 
 
@@ -84,7 +84,7 @@ def telling(server: MySQLServer, metadata: str | None) -> Iterator[None]:
         return
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SELECT @@GLOBAL.binlog_row_metadata")
-        ((kept,),) = cursor.fetchall()
+        ((setting,),) = cursor.fetchall()
         cursor.execute(f"SET GLOBAL binlog_row_metadata = '{metadata}'")
         yield
-        cursor.execute(f"SET GLOBAL binlog_row_metadata = '{kept}'")
+        cursor.execute(f"SET GLOBAL binlog_row_metadata = '{setting}'")

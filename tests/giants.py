@@ -34,10 +34,10 @@ def transaction(size: int) -> Iterator[bytes]:
     """One transaction of at least ``size`` bytes: row events of 8 KiB, each with its table map."""
     rows = [(number, f"ä {number} ".ljust(190, "x")) for number in range(PER_EVENT)]
     head, (gtid, begin, *statement, commit) = parts(replace(SPEC, changes=[Rows("shop.t", Insert, rows), Commit()]))
-    several = b"".join(statement) * (_CHUNK // len(b"".join(statement)) + 1)
+    block = b"".join(statement) * (_CHUNK // len(b"".join(statement)) + 1)
     yield head + gtid + begin
-    for _ in range(size // len(several) + 1):
-        yield several
+    for _ in range(size // len(block) + 1):
+        yield block
     yield commit
 
 
@@ -45,10 +45,10 @@ def file(size: int) -> Iterator[bytes]:
     """A file of at least ``size`` bytes of transactions of two rows each."""
     changes: list[Change] = [Insert("shop.t", (1, "a")), Update("shop.t", (1, "a"), (2, "b")), Commit()]
     head, events = parts(replace(SPEC, changes=changes))
-    several = b"".join(events) * (_CHUNK // len(b"".join(events)) + 1)
+    block = b"".join(events) * (_CHUNK // len(b"".join(events)) + 1)
     yield head
-    for _ in range(size // len(several) + 1):
-        yield several
+    for _ in range(size // len(block) + 1):
+        yield block
 
 
 def row(size: int) -> Iterator[bytes]:
@@ -60,11 +60,11 @@ def row(size: int) -> Iterator[bytes]:
     times, body = size // len(text), insert[19:-8]  # behind it: a length of 4 bytes, and the checksum
     length = 19 + len(body) + 4 + len(text) * times + 4
     start = insert[:9] + struct.pack("<I", length) + insert[13:19] + body + struct.pack("<I", len(text) * times)
-    several = text * 10_000
+    block = text * 10_000
     crc = zlib.crc32(start)
     yield start
-    for done in range(0, times, 10_000):
-        piece = several[: len(text) * min(10_000, times - done)]
+    for written in range(0, times, 10_000):
+        piece = block[: len(text) * min(10_000, times - written)]
         crc = zlib.crc32(piece, crc)
         yield piece
     yield struct.pack("<I", crc) + b"".join(rest)

@@ -28,16 +28,18 @@ SPEC = SegmentSpec(tables=[SpecTable("shop.t", key=["id"], id=INT.NOT_NULL)], ro
 
 def gtids(text: str) -> MysqlGtids:
     """``a:1-3 b:2``, with the servers' UUIDs for a and b; ``''`` for none."""
-    return MysqlGtids.parse(",".join(one.replace("a:", f"{A}:").replace("b:", f"{B}:") for one in text.split()))
+    return MysqlGtids.parse(
+        ",".join(gtid_text.replace("a:", f"{A}:").replace("b:", f"{B}:") for gtid_text in text.split())
+    )
 
 
 def file_of(previous: str, transactions: Sequence[str], next_file: str = "", second: int = 1_700_000_000) -> bytes:
     """A file whose head names ``previous``. Transactions are like ``a:5``, and insert a row of that number; ``-`` has
     no GTID and inserts 0. It ends in ROTATE to ``next_file``."""
-    head, named = replace(SPEC, second=second).events()
-    events = [MAGIC, head, reframed(named, body=_set(gtids(previous)))]
-    for at, one in enumerate(transactions):
-        server, _, number = one.partition(":")
+    head, previous_event = replace(SPEC, second=second).events()
+    events = [MAGIC, head, reframed(previous_event, body=_set(gtids(previous)))]
+    for at, gtid_text in enumerate(transactions):
+        server, _, number = gtid_text.partition(":")
         row = int(number) if number else 0
         spec = replace(SPEC, changes=[Insert("shop.t", (row,)), Commit()], second=second + at, gtids=bool(number))
         _, _, gtid, *rest = spec.events()
@@ -50,11 +52,12 @@ def file_of(previous: str, transactions: Sequence[str], next_file: str = "", sec
     return b"".join(events)
 
 
-def _set(found: MysqlGtids) -> bytes:
+def _set(gtid_set: MysqlGtids) -> bytes:
     """The body of a PREVIOUS_GTIDS event."""
     sets = [
-        uuid.UUID(origin).bytes + struct.pack(f"<Q{2 * len(some)}Q", len(some), *(n for pair in some for n in pair))
-        for (origin, _), some in found.intervals.items()
+        uuid.UUID(origin).bytes
+        + struct.pack(f"<Q{2 * len(intervals)}Q", len(intervals), *(n for pair in intervals for n in pair))
+        for (origin, _), intervals in gtid_set.intervals.items()
     ]
     return struct.pack("<Q", len(sets)) + b"".join(sets)
 
@@ -90,19 +93,19 @@ def write_log(folder: Path, files: Sequence[tuple[str, Sequence[str]]], base: st
 def land(table: Table, source: Source, start: str = "earliest") -> Onward:
     """What an extraction lands, in a commit made without Spark."""
     head = table.head()
-    found = onward(source, table, head) if head else beginning(source, start)
+    next_range = onward(source, table, head) if head else beginning(source, start)
     head = head or Head(-1, 0, None)
-    begin = bronze.begin(head.checkpoint) if head.checkpoint else found.range.start
-    planned = Plan("shop", head, found.range, found.parts, found.log.uuid, begin, found.stretches)
+    begin = bronze.begin(head.checkpoint) if head.checkpoint else next_range.range.start
+    planned = Plan("shop", head, next_range.range, next_range.parts, next_range.log.uuid, begin, next_range.stretches)
     task = slicing_task("shop", planned.stretch.number, planned.parts, planned.uuid, source.reading())
     ids = pa.RecordBatch.from_pydict({"id": pa.array(range(len(planned.parts)), pa.int64())})
     rows = pa.Table.from_batches(task(iter([ids])), schema=bronze.ARROW)
-    said = {"userMetadata": planned.commit().upon(head).to_json()}
+    commit_metadata = {"userMetadata": planned.commit().upon(head).to_json()}
     counter = Transaction("stratalog", head.counter + 1)
     deltalake.write_deltalake(
         table.path,
         rows,
         mode="append",
-        commit_properties=CommitProperties(custom_metadata=said, app_transactions=[counter]),
+        commit_properties=CommitProperties(custom_metadata=commit_metadata, app_transactions=[counter]),
     )
-    return found
+    return next_range

@@ -42,7 +42,7 @@ def _encoded(value: Any, large: bool) -> tuple[int, bytes]:  # noqa: PLR0911 - o
         case Opaque(code, content):
             return 15, bytes([code]) + _sized(content)
         case list():
-            return (3 if large else 2), _container([], [_encoded(one, large) for one in value], large)
+            return (3 if large else 2), _container([], [_encoded(item, large) for item in value], large)
         case dict():
             keys = sorted((key.encode() for key in value), key=lambda key: (len(key), key))
             values = [_encoded(value[key.decode()], large) for key in keys]

@@ -50,9 +50,9 @@ class Block:
     def rows(self, count: int) -> list[tuple[int | None, str | None]]:
         """The first rows of program 0; the last text ends where its step says."""
         ends = [*self.ends[0, :count].tolist(), int(self.steps[0, 1, row_cells.STEP_USED])]
-        found: list[tuple[int | None, str | None]] = []
+        cells: list[tuple[int | None, str | None]] = []
         for row in range(count):
             null = int(self.nulls[0, row, 0])
             text = self.text[0, ends[row] : ends[row + 1]].tobytes().decode()
-            found.append((None if null & 1 else int(self.numbers[0, row]), None if null & 2 else text))
-        return found
+            cells.append((None if null & 1 else int(self.numbers[0, row]), None if null & 2 else text))
+        return cells

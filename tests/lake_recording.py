@@ -131,15 +131,15 @@ def _prepare(server: MySQLServer) -> None:
 
 def _rows(cursor: Cursor) -> dict[str, dict[str, object]]:
     """The server's rows at the end, by table, with its CREATE TABLE: each value as CAST(… AS CHAR) prints it."""
-    found: dict[str, dict[str, object]] = {}
+    tables_: dict[str, dict[str, object]] = {}
     for table in TABLES:
         cursor.execute(f"SHOW CREATE TABLE shop.{table}")
         create = cursor.fetchall()[0][1]
         cursor.execute(f"SHOW COLUMNS FROM shop.{table}")
         columns = [name for name, *_ in cursor.fetchall()]
         cursor.execute(f"SELECT {', '.join(f'CAST({name} AS CHAR)' for name in columns)} FROM shop.{table}")
-        found[table] = {"create": create, "columns": columns, "rows": sorted(map(list, cursor.fetchall()), key=repr)}
-    return found
+        tables_[table] = {"create": create, "columns": columns, "rows": sorted(map(list, cursor.fetchall()), key=repr)}
+    return tables_
 
 
 def _stratalog(folder: Path, *words: str) -> None:

@@ -61,13 +61,13 @@ class LoadSoak(Soak):
 def soak_of_loads(seconds: float, folder: Path, seed: int, say: Callable[[str], object]) -> Account:
     """Faults for so many seconds, then one load to its end and a comparison of all rows."""
     over = time.monotonic() + seconds
-    with LoadSoak(folder, seed) as one:
+    with LoadSoak(folder, seed) as soak:
         while time.monotonic() < over:
-            one.round()
-            say(f"{dict(one.account.faults)}, loads {dict(one.account.ended)}")
-        one.complete()
-        one.finish()
-        return one.account
+            soak.round()
+            say(f"{dict(soak.account.faults)}, loads {dict(soak.account.ended)}")
+        soak.complete()
+        soak.finish()
+        return soak.account
 
 
 if __name__ == "__main__":

@@ -64,9 +64,9 @@ class Logs:
         return copy
 
     def pipeline(self, **keys: Any) -> Pipeline:
-        said = {"lake": "./lake", "sources": {SOURCE: {"files": "./binlogs"}}, "tables": ["shop.*"]} | keys
+        document = {"lake": "./lake", "sources": {SOURCE: {"files": "./binlogs"}}, "tables": ["shop.*"]} | keys
         path = self.folder / "pipeline.yaml"
-        path.write_text(yaml.safe_dump(said), encoding="utf-8")
+        path.write_text(yaml.safe_dump(document), encoding="utf-8")
         return load(path)
 
     @property

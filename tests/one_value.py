@@ -55,9 +55,9 @@ def read(kind: ColumnType, wire: bytes) -> tuple[Any, str | None]:
 def check(kind: ColumnType, wire: str, value: Any, raw: str | None = None) -> None:
     """Asserts what the bytes (hex) mean, and that none of their beginnings means anything."""
     stored = bytes.fromhex(wire)
-    found = read(kind, stored)
-    assert found == (value, raw)
-    assert type(found[0]) is type(value)
+    result = read(kind, stored)
+    assert result == (value, raw)
+    assert type(result[0]) is type(value)
     for length in range(len(stored)):
         content = SegmentSpec([Table(NAME, value=kind)], [Insert(NAME, (Raw(stored[:length]),))]).to_bytes()
         with pytest.raises(DecodeError, match=r"log.000001:\d+: .*shop.t"):

@@ -29,16 +29,16 @@ class Writers:
 
     def write(self, statements: int = 4) -> None:
         for _ in range(statements):
-            what, at = self.random.choice("iud"), self.random.randrange(1, self.next)
-            if what == "i":
+            action, at = self.random.choice("iud"), self.random.randrange(1, self.next)
+            if action == "i":
                 at = self.next
                 self.execute(f"INSERT INTO t (id, v, note) VALUES ({at}, {at}, NULL)")
                 self.next += 1
-            elif what == "u":
+            elif action == "u":
                 self.execute(f"UPDATE t SET v = v + 100, note = 'u{at}' WHERE id = {at}")
             else:
                 self.execute(f"DELETE FROM t WHERE id = {at}")
-            self.backlog.append((what, at))
+            self.backlog.append((action, at))
 
 
 def gh_ost(execute: Execute, schema: str, alter: str, writers: Writers) -> Iterator[str]:
@@ -93,11 +93,11 @@ def gh_ost(execute: Execute, schema: str, alter: str, writers: Writers) -> Itera
 
 def _apply(execute: Execute, t: str, gho: str, hint: str, writers: Writers) -> None:
     """What was logged about the table, done to the ghost: rows as they are now, which comes to the same in the end."""
-    for what, at in writers.backlog:
+    for action, at in writers.backlog:
         row = execute(f"SELECT v, note FROM {t} WHERE id = {at}")
-        if not row or what == "d":
+        if not row or action == "d":
             execute(f"delete {hint} from {gho} where ((`id` = {at}))")
-        elif what == "i":
+        elif action == "i":
             execute(f"replace {hint} into {gho} (`id`, `v`, `note`) values ({at}, {row[0][0]}, {_text(row[0][1])})")
         else:
             execute(f"update {hint} {gho} set `v`={row[0][0]}, `note`={_text(row[0][1])} where ((`id` = {at}))")

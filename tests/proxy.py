@@ -18,11 +18,11 @@ class Proxy:
     """
 
     def __init__(
-        self, host: str, port: int, cuts: Iterable[int] = (), *, whole: bool = False, stalls: bool = False
+        self, host: str, port: int, cuts: Iterable[int] = (), *, in_full: bool = False, stalls: bool = False
     ) -> None:
         self._upstream = (host, port)
         self._cuts: Iterator[int] = iter(cuts)
-        self._whole = whole
+        self._in_full = in_full
         self.stalls = stalls
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -47,18 +47,18 @@ class Proxy:
                 except OSError:  # the server is down, and may come back
                     client.close()
                     continue
-                _Connection(self, client, server, next(self._cuts, None) if self._whole else None).start()
+                _Connection(self, client, server, next(self._cuts, None) if self._in_full else None).start()
 
     def begun(self) -> int | None:
         """Takes note of a dump; how many of its bytes go through."""
         self.dumps += 1
-        return None if self._whole else next(self._cuts, None)
+        return None if self._in_full else next(self._cuts, None)
 
 
 class _Connection:
-    def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket, left: int | None) -> None:
+    def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket, remaining: int | None) -> None:
         self._proxy, self._client, self._server = proxy, client, server
-        self._left = left
+        self._remaining = remaining
 
     def start(self) -> None:
         threading.Thread(target=self._questions, daemon=True).start()
@@ -66,22 +66,22 @@ class _Connection:
 
     def _questions(self) -> None:
         with suppress(OSError):
-            while said := self._client.recv(1 << 16):
-                if said[3:5] == bytes([0, COM_BINLOG_DUMP]):
-                    self._left = self._proxy.begun()
-                self._server.sendall(said)
+            while question := self._client.recv(1 << 16):
+                if question[3:5] == bytes([0, COM_BINLOG_DUMP]):
+                    self._remaining = self._proxy.begun()
+                self._server.sendall(question)
         self._close()
 
     def _answers(self) -> None:
         with suppress(OSError):
-            while said := self._server.recv(1 << 16):
-                left = self._left
-                if left is None:
-                    self._client.sendall(said)
+            while answer := self._server.recv(1 << 16):
+                remaining = self._remaining
+                if remaining is None:
+                    self._client.sendall(answer)
                     continue
-                self._client.sendall(said[:left])
-                self._left = left - len(said)
-                if self._left <= 0:
+                self._client.sendall(answer[:remaining])
+                self._remaining = remaining - len(answer)
+                if self._remaining <= 0:
                     self._proxy.cut += 1
                     if self._proxy.stalls:
                         return

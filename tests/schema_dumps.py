@@ -31,20 +31,20 @@ def where(server: MySQLServer) -> str:
 
 def schema_dump(name: str, server: MySQLServer, database: str, *options: str) -> tuple[str, str]:
     """The dump of a database of a running server with its position, and which program wrote it."""
-    whose = _TOOLS.get(name, name)
-    tool = tool_of(whose, "mysqldump", "mariadb-dump")
+    tool_name = _TOOLS.get(name, name)
+    tool = tool_of(tool_name, "mysqldump", "mariadb-dump")
     if tool is None:
-        return _written(server, database), "SHOW CREATE TABLE"
+        return _dump_text(server, database), "SHOW CREATE TABLE"
     execute(server, "SET sql_log_bin = 0", f"GRANT ALL ON *.* TO {server.user}@'%'")
     login = [f"--host={server.host}", f"--port={server.port}", f"--user={server.user}", f"--password={server.password}"]
-    place = "--source-data=2" if whose.startswith("mysql") else "--master-data=2"
-    what = ["--no-data", place, "--triggers", "--routines", *options, "--databases", database]
-    said = subprocess.run([*tool, "--no-defaults", *login, *what], capture_output=True, check=False)
-    assert said.returncode == 0, said.stderr.decode()
-    return said.stdout.decode(), f"mysqldump of {whose}"
+    place = "--source-data=2" if tool_name.startswith("mysql") else "--master-data=2"
+    arguments = ["--no-data", place, "--triggers", "--routines", *options, "--databases", database]
+    process = subprocess.run([*tool, "--no-defaults", *login, *arguments], capture_output=True, check=False)
+    assert process.returncode == 0, process.stderr.decode()
+    return process.stdout.decode(), f"mysqldump of {tool_name}"
 
 
-def _written(server: MySQLServer, database: str) -> str:
+def _dump_text(server: MySQLServer, database: str) -> str:
     """What mysqldump would write of its tables."""
     file, offset = where(server).split(":")
     lines = [
@@ -55,6 +55,6 @@ def _written(server: MySQLServer, database: str) -> str:
         f"USE `{database}`;",
     ]
     for table, *_ in execute(server, f"SHOW FULL TABLES IN `{database}` WHERE Table_type = 'BASE TABLE'"):
-        ((_, made),) = execute(server, f"SHOW CREATE TABLE `{database}`.`{table}`")
-        lines += [f"DROP TABLE IF EXISTS `{table}`;", f"{made};"]
+        ((_, create),) = execute(server, f"SHOW CREATE TABLE `{database}`.`{table}`")
+        lines += [f"DROP TABLE IF EXISTS `{table}`;", f"{create};"]
     return "\n".join([*lines, "-- Dump completed on 2026-11-22 12:00:00", ""])

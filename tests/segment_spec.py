@@ -59,8 +59,8 @@ class Table:
         if plain:
             fields.append((3, b"".join(lenenc(collation) for collation in plain if collation)))
         fields.append((4, b"".join(lenenc(len(name.encode())) + name.encode() for name in names)))
-        for code, wanted in ((5, True), (6, False)):
-            lists = [kind.labels for kind in types if kind.labels and kind.is_set == wanted]
+        for code, is_set in ((5, True), (6, False)):
+            lists = [kind.labels for kind in types if kind.labels and kind.is_set == is_set]
             if lists:
                 fields.append((code, b"".join(map(_labels, lists))))
         if self.key:
@@ -200,7 +200,7 @@ class SegmentSpec:
     _out: list[bytes] = field(default_factory=list, init=False, repr=False)
     _open: bool = field(default=False, init=False, repr=False)
     _place: int = field(default=4, init=False, repr=False)
-    _begun: int = field(default=0, init=False, repr=False)
+    _transactions: int = field(default=0, init=False, repr=False)
     _inside: list[bytes] | None = field(default=None, init=False, repr=False)
     """Events of the payload that is being filled."""
 
@@ -209,7 +209,7 @@ class SegmentSpec:
 
     def events(self) -> list[bytes]:
         """The file's events, one after the other, without the magic bytes."""
-        self._out, self._open, self._place, self._begun, self._inside = [], False, 4, 0, None
+        self._out, self._open, self._place, self._transactions, self._inside = [], False, 4, 0, None
         self._event(15, self._format_body(), flags=1 if self.in_use else 0, closed_flags=0)
         self._event(35, struct.pack("<Q", 0))
         for change in self.changes:
@@ -234,7 +234,7 @@ class SegmentSpec:
         return head + _HEAD_LENGTHS_MYSQL + bytes([1 if self.checksum else 0])
 
     def _event(self, code: int, body: bytes, flags: int = 0, closed_flags: int | None = None) -> None:
-        second = self.second + max(self._begun - 1, 0)
+        second = self.second + max(self._transactions - 1, 0)
         if self._inside is not None:
             head = struct.pack("<IBIIIH", second, code, self.server_id, 19 + len(body), 0, flags)
             self._inside.append(head + body)
@@ -250,13 +250,15 @@ class SegmentSpec:
         self._out.append(frame(flags) + (struct.pack("<I", crc) if footer else b""))
 
     def _gtid(self) -> None:
-        self._begun += 1
-        number = self.first_number + self._begun - 1
+        self._transactions += 1
+        number = self.first_number + self._transactions - 1
         body = b"\1" + (SID if self.gtids else bytes(16)) + struct.pack("<Q", number if self.gtids else 0)
-        body += b"\2" + struct.pack("<QQ", self._begun - 1, self._begun)
+        body += b"\2" + struct.pack("<QQ", self._transactions - 1, self._transactions)
         if self.commit_times:
-            told = self.commit_micros[self._begun - 1 : self._begun]
-            committed = told[0] if told else (self.second + self._begun - 1) * 1_000_000 + 250_000
+            commit_times = self.commit_micros[self._transactions - 1 : self._transactions]
+            committed = (
+                commit_times[0] if commit_times else (self.second + self._transactions - 1) * 1_000_000 + 250_000
+            )
             body += committed.to_bytes(7, "little") + b"\0" + struct.pack("<I", 80036)
         self._event(33 if self.gtids else 34, body)
 
@@ -269,7 +271,7 @@ class SegmentSpec:
     def _begin(self) -> None:
         if not self._open:
             self._gtid()
-            self._inside = None if self.payload(self._begun) is None else []
+            self._inside = None if self.payload(self._transactions) is None else []
             self._query("", "BEGIN")
             self._open = True
 
@@ -277,7 +279,7 @@ class SegmentSpec:
         """Writes out what was gathered for a payload."""
         self._open = False
         if self._inside is not None:
-            kind, content, self._inside = self.payload(self._begun), b"".join(self._inside), None
+            kind, content, self._inside = self.payload(self._transactions), b"".join(self._inside), None
             self._event(40, payload_body(content, kind or "zstd"))
 
     def _write(self, change: Change) -> None:  # noqa: C901, PLR0912 - one case a kind of change
@@ -292,7 +294,7 @@ class SegmentSpec:
                 self._rows(change)
             case Commit():
                 self._begin()
-                self._event(16, struct.pack("<Q", 42 + self._begun))
+                self._event(16, struct.pack("<Q", 42 + self._transactions))
                 self._end()
             case Rollback():
                 self._begin()
@@ -304,7 +306,7 @@ class SegmentSpec:
                 if not self._open:
                     self._gtid()
                 if text.startswith("XA START"):
-                    self._open, self._inside = True, None if self.payload(self._begun) is None else []
+                    self._open, self._inside = True, None if self.payload(self._transactions) is None else []
                 self._query(database, text)
             case RawEvent():
                 if change.transaction:
@@ -346,10 +348,10 @@ class SegmentSpec:
 def payload_body(content: bytes, kind: str = "zstd", **fields: int | None) -> bytes:
     """A TRANSACTION_PAYLOAD's body; ``size``, ``type``, ``claimed`` as fields say something else, None: not there."""
     packed = zstandard.ZstdCompressor(write_content_size=False).compress(content) if kind == "zstd" else content
-    said: dict[str, int | None] = {"type": 0, "claimed": len(content)} if kind == "zstd" else {"type": 255}
-    said |= {"size": len(packed)} | fields
+    header: dict[str, int | None] = {"type": 0, "claimed": len(content)} if kind == "zstd" else {"type": 255}
+    header |= {"size": len(packed)} | fields
     numbers = {"size": 1, "type": 2, "claimed": 3}
-    encoded = [(numbers[name], lenenc(value)) for name, value in said.items() if value is not None]
+    encoded = [(numbers[name], lenenc(value)) for name, value in header.items() if value is not None]
     head = b"".join(bytes([number, len(value)]) + value for number, value in encoded)
     return head + b"\0" + packed
 
@@ -386,9 +388,9 @@ def lenenc(number: int) -> bytes:
 
 def varlen(number: int) -> bytes:
     """A variable-length integer as MySQL's serialization library writes it: the first byte's ones count the rest."""
-    for more in range(8):
-        if number < 1 << 7 * (more + 1):
-            return (number << (more + 1) | ((1 << more) - 1)).to_bytes(more + 1, "little")
+    for extra in range(8):
+        if number < 1 << 7 * (extra + 1):
+            return (number << (extra + 1) | ((1 << extra) - 1)).to_bytes(extra + 1, "little")
     return b"\xff" + number.to_bytes(8, "little")
 
 

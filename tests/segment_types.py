@@ -69,15 +69,15 @@ YEAR = ColumnType(13, b"", lambda value: bytes([value - 1900 if value else 0]), 
 DATE = ColumnType(10, b"", lambda value: _date(str(value)))
 
 
-def _groups(digits: str, *, left: bool) -> bytes:
+def _groups(digits: str, *, is_left: bool) -> bytes:
     """Decimal digits as bytes: nine digits in four, a partial group at the left or the right end in fewer."""
     partial = len(digits) % 9
-    cut = partial if left else len(digits) - partial
+    cut = partial if is_left else len(digits) - partial
     parts = [digits[:cut], digits[cut:]]
-    short, whole = (parts[0], parts[1]) if left else (parts[1], parts[0])
-    body = b"".join(int(whole[k : k + 9]).to_bytes(4, "big") for k in range(0, len(whole), 9))
+    short, full_digits = (parts[0], parts[1]) if is_left else (parts[1], parts[0])
+    body = b"".join(int(full_digits[k : k + 9]).to_bytes(4, "big") for k in range(0, len(full_digits), 9))
     edge = int(short).to_bytes(_DIGIT_BYTES[partial], "big") if short else b""
-    return edge + body if left else body + edge
+    return edge + body if is_left else body + edge
 
 
 def DECIMAL(precision: int, scale: int) -> ColumnType:  # noqa: N802 - reads as SQL does
@@ -89,7 +89,7 @@ def DECIMAL(precision: int, scale: int) -> ColumnType:  # noqa: N802 - reads as 
         shift = int(exponent) + scale
         text = "".join(map(str, digits)) + "0" * shift if shift >= 0 else "".join(map(str, digits))[:shift]
         text = text.rjust(precision, "0")
-        packed = _groups(text[: precision - scale], left=True) + _groups(text[precision - scale :], left=False)
+        packed = _groups(text[: precision - scale], is_left=True) + _groups(text[precision - scale :], is_left=False)
         packed = bytes([packed[0] ^ 0x80]) + packed[1:]
         return bytes(byte ^ 0xFF for byte in packed) if sign else packed
 
@@ -108,8 +108,8 @@ def _date(text: str) -> bytes:
 def _fraction(text: str, digits: int) -> bytes:
     """The digits behind the point in ceil(digits / 2) bytes, an odd number padded by a zero."""
     size = (digits + 1) // 2
-    given = (text.partition(".")[2][:digits]).ljust(2 * size, "0")
-    return int(given).to_bytes(size, "big") if size else b""
+    digits_ = (text.partition(".")[2][:digits]).ljust(2 * size, "0")
+    return int(digits_).to_bytes(size, "big") if size else b""
 
 
 def DATETIME(digits: int = 0) -> ColumnType:  # noqa: N802 - reads as SQL does
@@ -167,8 +167,10 @@ def _prefixed(size: int, collation: int) -> Encode:
 
 
 def VARCHAR(length: int, collation: int = UTF8MB4, bytes_each: int = 4) -> ColumnType:  # noqa: N802 - reads as SQL does
-    most = length * bytes_each
-    return ColumnType(15, struct.pack("<H", most), _prefixed(1 if most < 256 else 2, collation), collation=collation)
+    max_bytes = length * bytes_each
+    return ColumnType(
+        15, struct.pack("<H", max_bytes), _prefixed(1 if max_bytes < 256 else 2, collation), collation=collation
+    )
 
 
 def VARBINARY(length: int) -> ColumnType:  # noqa: N802 - reads as SQL does
@@ -177,9 +179,9 @@ def VARBINARY(length: int) -> ColumnType:  # noqa: N802 - reads as SQL does
 
 def CHAR(length: int, collation: int = UTF8MB4, bytes_each: int = 4) -> ColumnType:  # noqa: N802 - reads as SQL does
     """Type 254; a length above 255 puts two high bits, inverted, into the first byte's 0x30. Pads are gone."""
-    most = length * bytes_each
-    meta = bytes([0xFE ^ (most & 0x300) >> 4, most & 0xFF])
-    return ColumnType(254, meta, _prefixed(1 if most < 256 else 2, collation), collation=collation)
+    max_bytes = length * bytes_each
+    meta = bytes([0xFE ^ (max_bytes & 0x300) >> 4, max_bytes & 0xFF])
+    return ColumnType(254, meta, _prefixed(1 if max_bytes < 256 else 2, collation), collation=collation)
 
 
 def BINARY(length: int) -> ColumnType:  # noqa: N802 - reads as SQL does

@@ -53,9 +53,9 @@ class Program:
     def version(self) -> str | None:
         """What it says of itself, as in ``mariadb-10.11.19``; None where it does not run here."""
         command = [*self.words, "--no-defaults", "--version"]
-        said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-        found = re.search(r"Ver (\d+\.\d+\.\d+)(-MariaDB)?", said)
-        return f"{'mariadb' if found[2] else 'mysql'}-{found[1]}" if found else None
+        output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        match = re.search(r"Ver (\d+\.\d+\.\d+)(-MariaDB)?", output)
+        return f"{'mariadb' if match[2] else 'mysql'}-{match[1]}" if match else None
 
 
 def build_of(server: str) -> Build:
@@ -74,7 +74,7 @@ def build_of(server: str) -> Build:
                 initialise="--bootstrap",
                 tables=_MARIADB_TABLES,
             )
-    for version, program in _found().items():
+    for version, program in _programs_by_version().items():
         if version.startswith(f"{server}."):
             return _build(version, program)
     raise ConfigError(f"{server} is not here: name its folder in {FOLDERS} (tests/README.md)")
@@ -82,7 +82,7 @@ def build_of(server: str) -> Build:
 
 def tool_of(server: str, *names: str) -> list[str] | None:
     """The command of a tool that comes with the server, such as mysqlbinlog; None where it has none."""
-    for version, program in _found().items():
+    for version, program in _programs_by_version().items():
         for tool in (program.folder / "usr" / "bin" / name for name in names):
             if version.startswith(f"{server}.") and tool.is_file():
                 return [*program.words[:-1], str(tool)]
@@ -90,27 +90,27 @@ def tool_of(server: str, *names: str) -> list[str] | None:
 
 
 @cache
-def _found() -> dict[str, Program]:
-    programs = [one for folder in _folders() for one in _programs(folder)]
-    return {version: one for one in reversed(programs) if (version := one.version())}
+def _programs_by_version() -> dict[str, Program]:
+    programs = [program for folder in _folders() for program in _programs(folder)]
+    return {version: program for program in reversed(programs) if (version := program.version())}
 
 
 def _folders() -> Iterator[Path]:
     yield from (Path(folder) for folder in os.environ.get(FOLDERS, "").split(os.pathsep) if folder)
     for name in ("mysqld", "mariadbd"):
-        if found := shutil.which(name, path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin"):
-            yield Path(found).parents[2]
+        if executable := shutil.which(name, path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin"):
+            yield Path(executable).parents[2]
 
 
 def _programs(folder: Path) -> Iterator[Program]:
     libraries = folder / "usr" / "lib" / "x86_64-linux-gnu"
-    own = folder != Path("/") and libraries.is_dir()
-    loader = next((one / _LOADER for one in (libraries, Path("/lib64")) if (one / _LOADER).is_file()), None)
+    is_bundled = folder != Path("/") and libraries.is_dir()
+    loader = next((folder_ / _LOADER for folder_ in (libraries, Path("/lib64")) if (folder_ / _LOADER).is_file()), None)
     for name in ("mysqld", "mariadbd"):
         for place in ("usr/sbin", "usr/bin", "sbin", "bin"):
             program = folder / place / name
             if program.is_file() and not program.is_symlink():
-                yield Program(folder, program, (loader, libraries) if own and loader else None)
+                yield Program(folder, program, (loader, libraries) if is_bundled and loader else None)
 
 
 def _build(version: str, program: Program) -> Build:

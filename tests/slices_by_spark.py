@@ -34,8 +34,8 @@ def spans(slices: DataFrame) -> dict[TableName, tuple[Position, Position, int]]:
     """Where tables have rows, but for XA transactions."""
     place = F.struct("stretch", "number", "start", "file").alias("place")
     tables = F.explode_outer(F.expr(f"IF({OF_XA}, NULL, tables)")).alias("name")
-    named = slices.select(tables, place, F.expr("stop - start").alias("size")).where("name IS NOT NULL")
-    grouped = named.groupBy("name").agg(F.min("place").alias("first"), F.max("place").alias("last"), F.sum("size"))
+    rows = slices.select(tables, place, F.expr("stop - start").alias("size")).where("name IS NOT NULL")
+    grouped = rows.groupBy("name").agg(F.min("place").alias("first"), F.max("place").alias("last"), F.sum("size"))
     return {
         TableName(*row["name"]): (_position(row["first"]), _position(row["last"]), row["sum(size)"])
         for row in grouped.collect()
@@ -50,8 +50,8 @@ def notable(slices: DataFrame) -> list[dict[str, Any]]:
         *("stretch", "number", "file", "start", "stop", "transaction_start", "kind", "committed_at", "gtid"),
         *("database", "statement", "maps", head, begin),
     )
-    found = slices.where((F.col("kind") == "statement") | (F.size("maps") > 0)).select(*columns)
-    return sorted(found.toArrow().to_pylist(), key=lambda row: (row["stretch"], row["number"], row["start"]))
+    rows = slices.where((F.col("kind") == "statement") | (F.size("maps") > 0)).select(*columns)
+    return sorted(rows.toArrow().to_pylist(), key=lambda row: (row["stretch"], row["number"], row["start"]))
 
 
 def first_slices(slices: DataFrame, name: TableName, ranges: Sequence[Range]) -> dict[int, dict[str, Any]]:
@@ -60,47 +60,53 @@ def first_slices(slices: DataFrame, name: TableName, ranges: Sequence[Range]) ->
     rows = slices.where((F.col("kind") == "rows") & bronze.holding(name.schema, name.table))
     order = ("stretch", "number", "start", *([f"{LOGGED}.start"] if LOGGED in slices.columns else []))
     first = F.min_by(F.struct(*names), F.struct(*order)).alias("slice")
-    found = bronze.in_ranges(rows, ranges).groupBy("part").agg(first).toArrow().to_pylist()
-    return {row["part"]: row["slice"] for row in found}
+    firsts = bronze.in_ranges(rows, ranges).groupBy("part").agg(first).toArrow().to_pylist()
+    return {row["part"]: row["slice"] for row in firsts}
 
 
-def committed(every: DataFrame, within: Range) -> pa.Table:
+def committed(all_slices: DataFrame, within: Range) -> pa.Table:
     """HELD and ``xid``, of the XA transactions that a range commits; ``begun`` is null where rows are not there."""
     names = ("stretch", "number", "start", "stop", "file", "transaction_start", "committed_at", "tables")
-    each = every.where(OF_XA).select(*names, "context", "payload").mapInArrow(_steps, _STEP)
+    steps_ = all_slices.where(OF_XA).select(*names, "context", "payload").mapInArrow(_steps, _STEP)
     last = F.max_by(F.struct("step", "xid", "start", "stop", "committed_at"), "start").alias("last")
-    said = F.min_by(F.struct("said_in", "said"), F.when(F.col("said").isNotNull(), F.col("start"))).alias("inside")
-    named = F.array_distinct(F.flatten(F.collect_list("tables"))).alias("tables")
+    statement = F.min_by(F.struct("said_in", "said"), F.when(F.col("said").isNotNull(), F.col("start"))).alias("inside")
+    table_names = F.array_distinct(F.flatten(F.collect_list("tables"))).alias("tables")
     size = F.sum(F.expr("stop - start")).alias("size")
-    whole = each.groupBy("stretch", "number", "file", "begun").agg(last, said, named, size)
-    whole = whole.select("stretch", "number", "file", "begun", "last.*", "inside.*", "tables", "size")
+    transactions = steps_.groupBy("stretch", "number", "file", "begun").agg(last, statement, table_names, size)
+    transactions = transactions.select("stretch", "number", "file", "begun", "last.*", "inside.*", "tables", "size")
     rows = F.struct("step", "stretch", "number", "file", "begun", "tables", "size", "said_in", "said")
     before = F.lag(rows).over(Window.partitionBy("xid").orderBy("stretch", "number", "start"))
-    ends = whole.withColumn("before", F.when(F.col("step") == "at once", rows).otherwise(before))
+    ends = transactions.withColumn("before", F.when(F.col("step") == "at once", rows).otherwise(before))
     ends = ends.where(bronze.inside(within)).where(
         "step = 'at once' OR (step = 'committed' AND (before IS NULL OR before.step = 'prepared'))"
     )
     at = [F.col(name).alias(f"at_{name}") for name in ("stretch", "number", "file", "start", "stop")]
     of = [f"before.{name}" for name in ("stretch", "number", "file", "begun", "size", "said_in", "said")]
-    told = ends.select("xid", *at, F.col("committed_at").alias("at_committed"), *of, F.explode_outer("before.tables"))
-    found = told.select(*(name for name in told.columns if name != "col"), "col.schema", "col.table").toArrow()
-    return found.select(["xid", *HELD.names]).cast(pa.schema([("xid", pa.string()), *HELD]))
+    decided = ends.select(
+        "xid", *at, F.col("committed_at").alias("at_committed"), *of, F.explode_outer("before.tables")
+    )
+    decided_rows = decided.select(
+        *(name for name in decided.columns if name != "col"), "col.schema", "col.table"
+    ).toArrow()
+    return decided_rows.select(["xid", *HELD.names]).cast(pa.schema([("xid", pa.string()), *HELD]))
 
 
 def _steps(slices: Batches) -> Batches:
     for batch in slices:
-        told = [one for row in batch.to_pylist() if (one := _told(row))]
-        yield pa.RecordBatch.from_pylist(told, schema=_STEP_SCHEMA)
+        steps_ = [step_ for row in batch.to_pylist() if (step_ := _step_of(row))]
+        yield pa.RecordBatch.from_pylist(steps_, schema=_STEP_SCHEMA)
 
 
-def _told(row: dict[str, Any]) -> dict[str, Any] | None:
-    begun, start = row["transaction_start"], row["start"]
-    step = xa_step(row["file"], start, row["context"], row["payload"], begun, inside=begun != start)
+def _step_of(row: dict[str, Any]) -> dict[str, Any] | None:
+    transaction_start, start = row["transaction_start"], row["start"]
+    step = xa_step(
+        row["file"], start, row["context"], row["payload"], transaction_start, inside=transaction_start != start
+    )
     if step is None:
         return None
-    said_in, said = step.said or (None, None)
-    own = {"step": step.kind, "xid": step.xid, "said_in": said_in, "said": said, "begun": begun}
-    return own | {name: row[name] for name in _STEP_SCHEMA.names if name in row}
+    said_in, statement = step.said or (None, None)
+    own_cells = {"step": step.kind, "xid": step.xid, "said_in": said_in, "said": statement, "begun": transaction_start}
+    return own_cells | {name: row[name] for name in _STEP_SCHEMA.names if name in row}
 
 
 def _position(place: Any) -> Position:

@@ -60,11 +60,11 @@ class Exact(Exception):
 
 
 def integer(size: int) -> Callable[[Cursor, Column], Any]:
-    def read(wire: Cursor, column: Column) -> Any:
+    def read_integer(wire: Cursor, column: Column) -> Any:
         value = int.from_bytes(wire.take(size), "little", signed=not column.unsigned)
         return Decimal(value) if size == 8 and column.unsigned else value
 
-    return read
+    return read_integer
 
 
 def bit(wire: Cursor, column: Column) -> Any:
@@ -74,8 +74,13 @@ def bit(wire: Cursor, column: Column) -> Any:
 
 def decimal(wire: Cursor, column: Column) -> Any:
     precision, scale = column.meta >> 8, column.meta & 255
-    whole = precision - scale
-    groups = [whole % 9] * (whole % 9 > 0) + [9] * (whole // 9) + [9] * (scale // 9) + [scale % 9] * (scale % 9 > 0)
+    integer_digits = precision - scale
+    groups = (
+        [integer_digits % 9] * (integer_digits % 9 > 0)
+        + [9] * (integer_digits // 9)
+        + [9] * (scale // 9)
+        + [scale % 9] * (scale % 9 > 0)
+    )
     stored = bytearray(wire.take(sum(DIGIT_BYTES[digits] for digits in groups)))
     negative = not stored[0] & 0x80
     stored[0] ^= 0x80
@@ -84,7 +89,7 @@ def decimal(wire: Cursor, column: Column) -> Any:
     digits, parts = "", Cursor(bytes(stored))
     for count in groups:
         digits += str(parts.big(DIGIT_BYTES[count])).zfill(count)
-    text = (digits[:whole].lstrip("0") or "0") + ("." + digits[whole:] if scale else "")
+    text = (digits[:integer_digits].lstrip("0") or "0") + ("." + digits[integer_digits:] if scale else "")
     text = "-" + text if negative and digits.strip("0") else text
     return text if precision > 38 else Decimal(text)
 
@@ -303,9 +308,9 @@ def packed(wire: Cursor) -> int:
     return first if first < 251 else wire.little({252: 2, 253: 3, 254: 8}[first])
 
 
-def decode(content: bytes, definition: TableDefinition, others: Sequence[TableDefinition] = ()) -> Iterator[Row]:
+def decode(content: bytes, definition: TableDefinition, other_tables: Sequence[TableDefinition] = ()) -> Iterator[Row]:
     """All changes of one table in a file, in log order; ``others``: the tables that share payloads with it."""
-    known = {str(one.name): one for one in (*others, definition)}
+    definitions = {str(table.name): table for table in (*other_tables, definition)}
     ids: dict[int, str] = {}
     committed, gtid, last, ordinal = 0, None, -1, 0
     for offset, second, code, body in events(content):
@@ -324,9 +329,9 @@ def decode(content: bytes, definition: TableDefinition, others: Sequence[TableDe
             )
         elif code in ROW_EVENTS or code in COMPRESSED:
             name = ids[int.from_bytes(body[:6], "little")]
-            if name not in known:
+            if name not in definitions:
                 continue
-            for row in rows_of(Cursor(body[8:]), code, known[name], offset, committed, gtid):
+            for row in rows_of(Cursor(body[8:]), code, definitions[name], offset, committed, gtid):
                 row.row = ordinal
                 ordinal += 1
                 if name == str(definition.name):

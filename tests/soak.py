@@ -63,7 +63,7 @@ class Account:
 
     def __str__(self) -> str:
         lines = ["| fault | times |", "| --- | --- |", *(f"| {name} | {n} |" for name, n in self.faults.most_common())]
-        ended = ", ".join(f"{n} {how}" for how, n in self.ended.most_common())
+        ended = ", ".join(f"{n} {outcome}" for outcome, n in self.ended.most_common())
         return "\n".join(
             [
                 *lines,
@@ -98,16 +98,16 @@ class Run:
 
     def kill_jvm(self) -> None:
         """Its JVM alone, as the system does where memory runs out."""
-        found = subprocess.run(
+        process = subprocess.run(
             ["pgrep", "-P", str(self.process.pid), "java"], capture_output=True, text=True, check=False
         )
-        for pid in found.stdout.split():
+        for pid in process.stdout.split():
             os.kill(int(pid), signal.SIGKILL)
 
     def end(self) -> tuple[int, str]:
         """Waits; exit status and what it said."""
-        said, _ = self.process.communicate(timeout=PATIENCE)
-        return self.process.returncode, said
+        output, _ = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, output
 
     def lasts(self, seconds: float) -> bool:
         """Whether it still goes on after so many seconds."""
@@ -121,8 +121,8 @@ class Run:
 class Cuts(Iterator[int]):
     """How many bytes of each dump the proxy lets through: as good as all, unless it is asked to be rough."""
 
-    def __init__(self, some: random.Random) -> None:
-        self.some, self.rough = some, False
+    def __init__(self, generator: random.Random) -> None:
+        self.some, self.rough = generator, False
 
     def __next__(self) -> int:
         return int(2 ** self.some.uniform(5, 22)) if self.rough and self.some.random() < 0.8 else 1 << 60
@@ -151,14 +151,14 @@ class Soak:
             shop.create(connection)
             shop.fill(connection, self.rows)
         login = {"host": self.server.host, "port": self.proxy.port, "user": self.server.user}
-        said = {
+        document = {
             "lake": str(self.folder / "lake"),
             "sources": {SOURCE: {"mysql": login | {"password": self.server.password}}},
             "tables": list(shop.TABLES),
             "spark": {"master": "local[2]", "conf": BRIEF},
         }
         self.config = self.folder / "pipeline.yaml"
-        self.config.write_text(yaml.safe_dump(said))
+        self.config.write_text(yaml.safe_dump(document))
         self._write()
         return self
 
@@ -213,19 +213,19 @@ class Soak:
 
     def _settle(self, run: Run) -> None:
         """Takes note of how a run ended; an end that its fault does not explain is the soak's end."""
-        status, said = run.end()
+        status, output = run.end()
         # PySpark's server of accumulators shows what it meets when its JVM goes, between two lines; what the run says
         # itself may stand anywhere within.
-        alone = re.sub(r"-{40}\nException occurred during processing.*?EOFError\n-{40}\n", "", said, flags=re.DOTALL)
+        alone = re.sub(r"-{40}\nException occurred during processing.*?EOFError\n-{40}\n", "", output, flags=re.DOTALL)
         if status == 0:
             self.account.ended["well"] += 1
             self.usual = 0.7 * self.usual + 0.3 * (time.monotonic() - run.began)
         elif status == -signal.SIGKILL:
             self.account.ended["killed"] += 1
-        elif status in (1, 2) and FAIR.search(said) and "Traceback" not in alone:
+        elif status in (1, 2) and FAIR.search(output) and "Traceback" not in alone:
             self.account.ended["with a message"] += 1
         else:
-            raise AssertionError(f"a run ended with status {status} and said:\n{said}")
+            raise AssertionError(f"a run ended with status {status} and said:\n{output}")
 
     def _struck(self, strike: Callable[[Run], None]) -> None:
         """A run in the middle of which something happens."""
@@ -284,31 +284,31 @@ class Soak:
 
     def compare(self) -> None:
         """Every row with the server's own, while the writers go on."""
-        status, said = Run("verify", "-c", str(self.config), "--json").end()
-        verdicts = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+        status, output = Run("verify", "-c", str(self.config), "--json").end()
+        verdicts = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
         if not verdicts:
-            raise AssertionError(f"verify ended with status {status} and said:\n{said}")
+            raise AssertionError(f"verify ended with status {status} and said:\n{output}")
         self.account.comparisons += 1
-        self.account.rows += sum(one["source_rows"] for one in verdicts)
-        for one in verdicts:
-            self.account.lost += one["missing"]
-            self.account.doubled += one["extra"]
-            self.account.different += one["different"]
+        self.account.rows += sum(verdict["source_rows"] for verdict in verdicts)
+        for verdict in verdicts:
+            self.account.lost += verdict["missing"]
+            self.account.doubled += verdict["extra"]
+            self.account.different += verdict["different"]
         fine = {"equal"} if self._writers is None else {"equal", "changing"}
-        if status or any(one["state"] not in fine for one in verdicts):
-            raise AssertionError(f"{self.account}\n{said}")
+        if status or any(verdict_["state"] not in fine for verdict_ in verdicts):
+            raise AssertionError(f"{self.account}\n{output}")
 
     def export(self) -> None:
         """Every closed file out of bronze, compared with the server's own."""
         out = self.folder / "exported"
-        status, said = Run("export", "-c", str(self.config), "--source", SOURCE, "--to", str(out)).end()
+        status, output = Run("export", "-c", str(self.config), "--source", SOURCE, "--to", str(out)).end()
         if status:
-            raise AssertionError(f"export ended with status {status} and said:\n{said}")
+            raise AssertionError(f"export ended with status {status} and said:\n{output}")
         for path in sorted(out.iterdir()):
-            own = bytearray((self.server.data / path.name).read_bytes())
-            own[4 + 17] &= 0xFE  # a file's in-use flag, which a dump clears
+            server_bytes = bytearray((self.server.data / path.name).read_bytes())
+            server_bytes[4 + 17] &= 0xFE  # a file's in-use flag, which a dump clears
             content = path.read_bytes()
-            if content != own[: len(content)]:
+            if content != server_bytes[: len(content)]:
                 raise AssertionError(f"{path.name}: exported bytes are not the server's")
             self.account.files += 1
             self.account.bytes += len(content)
@@ -324,16 +324,16 @@ class Soak:
 def soak(seconds: float, folder: Path, seed: int, say: Callable[[str], object]) -> Account:
     """Faults for so many seconds, a comparison every tenth round. Raises AssertionError at the first loss."""
     over = time.monotonic() + seconds
-    with Soak(folder, seed) as one:
+    with Soak(folder, seed) as soak_:
         rounds = 0
         while time.monotonic() < over:
-            one.round()
+            soak_.round()
             rounds += 1
-            say(f"{rounds}: {dict(one.account.faults)}, runs {dict(one.account.ended)}")
+            say(f"{rounds}: {dict(soak_.account.faults)}, runs {dict(soak_.account.ended)}")
             if rounds % 10 == 0:
-                one.compare()
-        one.finish()
-        return one.account
+                soak_.compare()
+        soak_.finish()
+        return soak_.account
 
 
 def main(of: Callable[..., Account], seconds: str, folder: str) -> None:

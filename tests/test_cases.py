@@ -17,21 +17,25 @@ def functions(path: str) -> set[str]:
 
 
 def test_every_case_stands_once() -> None:
-    wanted = [f"B{number:02}" for number in range(1, 32)]
-    wanted += [f"T{number:02}" for number in range(1, 20)] + [f"D{number:02}" for number in range(1, 12)]
-    wanted += [f"D{number}" for number in range(17, 41)] + [f"S{number:02}" for number in range(1, 10)]
-    wanted += [f"P{number:02}" for number in range(1, 5)]
-    assert [case for case, _, _ in ROWS] == wanted
+    expected = [f"B{number:02}" for number in range(1, 32)]
+    expected += [f"T{number:02}" for number in range(1, 20)] + [f"D{number:02}" for number in range(1, 12)]
+    expected += [f"D{number}" for number in range(17, 41)] + [f"S{number:02}" for number in range(1, 10)]
+    expected += [f"P{number:02}" for number in range(1, 5)]
+    assert [case for case, _, _ in ROWS] == expected
 
 
 def test_every_named_test_exists() -> None:
-    named = {(case, path, name) for case, _, text in ROWS for path, name in re.findall(r"`(\S+\.py)::(\w+)`", text)}
-    missing = {one for one in named if not (TESTS / one[1]).is_file() or one[2] not in functions(one[1])}
-    assert named
+    tests_named = {
+        (case, path, name) for case, _, text in ROWS for path, name in re.findall(r"`(\S+\.py)::(\w+)`", text)
+    }
+    missing = {
+        entry for entry in tests_named if not (TESTS / entry[1]).is_file() or entry[2] not in functions(entry[1])
+    }
+    assert tests_named
     assert not missing
 
 
 def test_a_case_without_a_test_says_so() -> None:
-    said = re.compile("not yet|does not apply", re.IGNORECASE)
-    silent = {case for case, _, text in ROWS if "::" not in text and not said.match(text)}
+    pattern = re.compile("not yet|does not apply", re.IGNORECASE)
+    silent = {case for case, _, text in ROWS if "::" not in text and not pattern.match(text)}
     assert not silent

@@ -37,12 +37,12 @@ def pyproject() -> dict[str, Any]:
 
 def pins(lock: str) -> dict[str, set[str]]:
     """The versions that a lock holds, by distribution: more than one where they differ by Python."""
-    found: dict[str, set[str]] = {}
+    versions: dict[str, set[str]] = {}
     for name, version in re.findall(
         r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^ ]+)", (ROOT / lock).read_text(), re.MULTILINE
     ):
-        found.setdefault(name, set()).add(version)
-    return found
+        versions.setdefault(name, set()).add(version)
+    return versions
 
 
 def test_dagster_finds_the_same_code_location_both_ways() -> None:
@@ -79,22 +79,22 @@ def test_locks_pin_every_distribution_by_hash_and_name_no_host(lock: str) -> Non
     assert not re.search(r"://|--(extra-)?index-url|--find-links|--trusted-host", text)
 
 
-@pytest.mark.parametrize("part, whole", [("requirements-build.txt", "requirements.txt"), LOCKS[1:]])
-def test_the_larger_lock_holds_the_smaller(part: str, whole: str) -> None:
-    larger = pins(whole)
+@pytest.mark.parametrize("part, larger_lock", [("requirements-build.txt", "requirements.txt"), LOCKS[1:]])
+def test_the_larger_lock_holds_the_smaller(part: str, larger_lock: str) -> None:
+    larger = pins(larger_lock)
     assert {name: larger.get(name) for name in pins(part)} == pins(part)
 
 
 def test_every_dependency_is_locked() -> None:
-    wanted = {re.split(r"[<>=\[]", dependency)[0] for dependency in pyproject()["project"]["dependencies"]}
-    assert wanted <= pins("requirements.txt").keys()
+    required = {re.split(r"[<>=\[]", dependency)[0] for dependency in pyproject()["project"]["dependencies"]}
+    assert required <= pins("requirements.txt").keys()
 
 
 def test_help_lists_every_target() -> None:
     set_up = {"java", "delta", "mysql", "servers"}
     targets = set(re.findall(r"^([a-z][a-z-]*)(?= ?[a-z]*:)", (ROOT / "Makefile").read_text(), re.MULTILINE)) - set_up
-    said = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert set(re.findall(r"^  make (\S+) +\S", said, re.MULTILINE)) == targets
+    output = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert set(re.findall(r"^  make (\S+) +\S", output, re.MULTILINE)) == targets
     assert {"demo", "test", "test-fast", "lint", "dev", "bench", "lock", "clean"} <= targets
 
 

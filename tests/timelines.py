@@ -67,27 +67,29 @@ def steps(
     session: Session | None = None,
 ) -> list[TimelineStep]:
     """The course of shop.t from 10 to 1000; every statement is 10 bytes long."""
-    seen = Seen(at(maps[0][0]), at(last), tuple((at(offset), one) for offset, one in maps)) if maps else None
-    said = tuple(
+    occurrence = (
+        Seen(at(maps[0][0]), at(last), tuple((at(offset), definition) for offset, definition in maps)) if maps else None
+    )
+    statements_ = tuple(
         Said(at(offset), judge(text, "shop"), at(offset + 10), "shop", session=session or Session())
         for offset, text in statements
     )
-    found = Survey({NAME: seen} if seen else {}, said)
-    return steps_of(found, NAME, Range(at(10), at(1000)), standing, rules)
+    survey = Survey({NAME: occurrence} if occurrence else {}, statements_)
+    return steps_of(survey, NAME, Range(at(10), at(1000)), standing, rules)
 
 
-def shown(found: list[TimelineStep]) -> list[str]:
+def listing(timeline: list[TimelineStep]) -> list[str]:
     """Each step in a few characters: rows by their columns, turns by what they do."""
     texts = []
-    for step in found:
-        known = step.standing.definition
-        names = ",".join(known.column_names()) if known else "?"
+    for step in timeline:
+        definition = step.standing.definition
+        names = ",".join(definition.column_names()) if definition else "?"
         if isinstance(step, DataRange):
             texts.append(f"{step.range.start.offset}-{step.range.stop.offset} {names}")
         else:
-            what = "empties " * step.empties + "dropped " * step.standing.is_dropped
-            came = f" from {step.carried.name.table}" if step.carried else ""
-            texts.append(f"at {step.range.start.offset} {what}{names}{came}")
+            effect = "empties " * step.empties + "dropped " * step.standing.is_dropped
+            origin = f" from {step.carried.name.table}" if step.carried else ""
+            texts.append(f"at {step.range.start.offset} {effect}{names}{origin}")
     return texts
 
 
@@ -108,14 +110,14 @@ FILLED = Rules(as_logged, nowhere, contents=filled)
 
 def stored(standing: TableState) -> TableState:
     """How a table stands by the commit that says so."""
-    found = SilverCommit.from_json(standing.in_commit(SilverCommit(at(900), "b")).to_json())
-    assert found is not None
-    return TableState.of(found)
+    commit = SilverCommit.from_json(standing.in_commit(SilverCommit(at(900), "b")).to_json())
+    assert commit is not None
+    return TableState.of(commit)
 
 
-def keyed(*key: int, index: str | None = None, more: bool = False) -> TableDefinition:
+def keyed(*key: int, index: str | None = None, has_more: bool = False) -> TableDefinition:
     """id, v, told apart by the columns with these ordinals. more: there is x besides."""
-    return TableDefinition(NAME, (ID, V, Column("x", 3)) if more else (ID, V), key, index)
+    return TableDefinition(NAME, (ID, V, Column("x", 3)) if has_more else (ID, V), key, index)
 
 
 BARE = TableDefinition(NAME, (Column(None, 3), Column(None, 3)), None)
@@ -135,8 +137,8 @@ def everywhere_unnamed(_: TableName, parts: Sequence[Range]) -> dict[int, TableD
 OFTEN_UNNAMED = Rules(as_logged, everywhere_unnamed)
 
 
-def keys(found: list[TimelineStep]) -> list[tuple[int, ...] | None]:
-    return [step.definition.key for step in found if isinstance(step, DataRange)]
+def keys(timeline: list[TimelineStep]) -> list[tuple[int, ...] | None]:
+    return [step.definition.key for step in timeline if isinstance(step, DataRange)]
 
 
 STRICT = Session(sql_mode=1 << 22)

@@ -49,31 +49,33 @@ def verify_checks(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.AssetCh
         from spark_jobs.checks.verify import verify_source
 
         selected = {key.asset_key for key in context.selected_asset_check_keys}
-        chosen = [table for table in tables if table.key in selected]
-        wanted = {(TableName(*one.origins[0]), one.name): one for one in chosen}
-        names, left = {name for name, _ in wanted}, dict(wanted)
+        tables_ = [table for table in tables if table.key in selected]
+        targets = {(TableName(*asset.origins[0]), asset.name): asset for asset in tables_}
+        names, pending = {name for name, _ in targets}, dict(targets)
         with failing():
-            found = verify_source(spark.session(), pipeline, source, names.__contains__, lambda *pair: pair in wanted)
-            for verdict in found:
-                yield _result(left.pop(_compared(left, verdict)), verdict)
-        for one in left.values():
-            said = "neither the source nor the lake has the table any more"
-            yield dg.AssetCheckResult(asset_key=one.key, check_name=EQUALS_SOURCE, passed=True, description=said)
+            verdicts = verify_source(
+                spark.session(), pipeline, source, names.__contains__, lambda *pair: pair in targets
+            )
+            for verdict in verdicts:
+                yield _result(pending.pop(_compared(pending, verdict)), verdict)
+        for asset in pending.values():
+            text = "neither the source nor the lake has the table any more"
+            yield dg.AssetCheckResult(asset_key=asset.key, check_name=EQUALS_SOURCE, passed=True, description=text)
 
     return verify
 
 
-def _compared(wanted: "Iterable[TableInto]", verdict: "Verdict") -> "TableInto":
+def _compared(targets: "Iterable[TableInto]", verdict: "Verdict") -> "TableInto":
     """Which of these tables a verdict is about: of one that goes to several, it names the downstream table."""
-    own = (pair for pair in wanted if pair[0] == verdict.table)
-    return next(pair for pair in own if verdict.into in (None, ".".join(pair[1])))
+    own_targets = (pair for pair in targets if pair[0] == verdict.table)
+    return next(pair for pair in own_targets if verdict.into in (None, ".".join(pair[1])))
 
 
 def checked_tables(pipeline: Pipeline, lineage: Lineage) -> list[TableAsset]:
     """The downstream tables that have the check: those of one table of a live source, where checks are asked for."""
     if not pipeline.verify or pipeline.sources[lineage.source].mysql is None:
         return []
-    return [one for one in lineage.downstream if one.check and len(one.origins) == 1]
+    return [asset for asset in lineage.downstream if asset.check and len(asset.origins) == 1]
 
 
 def check_keys(pipeline: Pipeline, lineage: Lineage) -> list[dg.AssetCheckKey]:
@@ -82,17 +84,17 @@ def check_keys(pipeline: Pipeline, lineage: Lineage) -> list[dg.AssetCheckKey]:
 
 
 def _spec(table: TableAsset) -> dg.AssetCheckSpec:
-    said = "Whether the table's rows are those of the source, every row and column."
-    return dg.AssetCheckSpec(EQUALS_SOURCE, asset=table.key, description=said, blocking=True)
+    text = "Whether the table's rows are those of the source, every row and column."
+    return dg.AssetCheckSpec(EQUALS_SOURCE, asset=table.key, description=text, blocking=True)
 
 
 def _result(table: TableAsset, verdict: "Verdict") -> dg.AssetCheckResult:
-    said = [f"{verdict.state}: {verdict.table}", *verdict.remarks()]
+    lines = [f"{verdict.state}: {verdict.table}", *verdict.remarks()]
     return dg.AssetCheckResult(
         asset_key=table.key,
         check_name=EQUALS_SOURCE,
         passed=verdict.is_right,
-        description="\n".join(said),
+        description="\n".join(lines),
         metadata=_metadata(verdict),
     )
 

@@ -58,35 +58,35 @@ def audit_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefiniti
     def audit(
         context: dg.AssetCheckExecutionContext, spark: dg.ResourceParam[Sessions]
     ) -> Iterator[dg.AssetCheckResult]:
-        asked = context.selected_asset_check_keys
-        on_bronze = {key.name for key in asked if key.asset_key == lineage.bronze}
+        selected = context.selected_asset_check_keys
+        on_bronze = {key.name for key in selected if key.asset_key == lineage.bronze}
         if POSITIONS_TOUCH in on_bronze:
             with failing():
                 yield _positions(pipeline, lineage)
         if on_bronze & {LAG, MARGIN}:
             with failing():
-                found = _status(pipeline, source)
+                status = _status(pipeline, source)
             if LAG in on_bronze:
-                yield _lag(pipeline, lineage, found)
+                yield _lag(pipeline, lineage, status)
             if MARGIN in on_bronze:
-                yield _margin(lineage, found)
-        for name, look in {QUARANTINE: _quarantine, NAMED: _named, LOGGED: _logged}.items():
+                yield _margin(lineage, status)
+        for name, look in {QUARANTINE: _quarantine, NAMED: _column_names, LOGGED: _logged}.items():
             if name in on_bronze:
                 with failing():
                     yield look(pipeline, lineage)
         if SCHEMA in on_bronze:
             with failing():
                 yield _schema(pipeline, lineage)
-        chosen = [table for table in tables if _of_keys(table).key in asked]
-        if chosen:
-            yield from _keys(pipeline, lineage, chosen, spark)
+        tables_ = [table for table in tables if _of_keys(table).key in selected]
+        if tables_:
+            yield from _keys(pipeline, lineage, tables_, spark)
 
     return audit
 
 
 def keyed_tables(lineage: Lineage) -> list[TableAsset]:
     """The downstream tables whose keys can be checked."""
-    return [one for one in lineage.downstream if one.check and len(one.origins) == 1]
+    return [asset for asset in lineage.downstream if asset.check and len(asset.origins) == 1]
 
 
 def audit_keys(pipeline: Pipeline, lineage: Lineage) -> list[dg.AssetCheckKey]:
@@ -95,13 +95,13 @@ def audit_keys(pipeline: Pipeline, lineage: Lineage) -> list[dg.AssetCheckKey]:
 
 
 def _on_bronze(pipeline: Pipeline, lineage: Lineage) -> list[dg.AssetCheckSpec]:
-    said = _SAID | (_OF_SERVERS if pipeline.sources[lineage.source].servers else {})
-    return [dg.AssetCheckSpec(name, asset=lineage.bronze, description=text) for name, text in said.items()]
+    texts = _SAID | (_OF_SERVERS if pipeline.sources[lineage.source].servers else {})
+    return [dg.AssetCheckSpec(name, asset=lineage.bronze, description=text) for name, text in texts.items()]
 
 
 def _of_keys(table: TableAsset) -> dg.AssetCheckSpec:
-    said = "Whether every key of the source's table stands in one row."
-    return dg.AssetCheckSpec(KEYS_UNIQUE, asset=table.key, description=said, blocking=True)
+    text = "Whether every key of the source's table stands in one row."
+    return dg.AssetCheckSpec(KEYS_UNIQUE, asset=table.key, description=text, blocking=True)
 
 
 def _positions(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
@@ -112,9 +112,9 @@ def _positions(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
     head = table.head()
     if head is None or head.position is None:
         return _result(lineage, POSITIONS_TOUCH, "", {}, "bronze holds nothing yet")
-    found = breaks(table, head)
-    metadata = {BREAKS: len(found), **checkpoint.of_position(head.position)}
-    return _result(lineage, POSITIONS_TOUCH, _shown(found), metadata)
+    gaps = breaks(table, head)
+    metadata = {BREAKS: len(gaps), **checkpoint.of_position(head.position)}
+    return _result(lineage, POSITIONS_TOUCH, _listed(gaps), metadata)
 
 
 def _status(pipeline: Pipeline, source: str) -> "SourceStatus":
@@ -124,64 +124,64 @@ def _status(pipeline: Pipeline, source: str) -> "SourceStatus":
     return status(pipeline, lake_of(pipeline), source)
 
 
-def _lag(pipeline: Pipeline, lineage: Lineage, found: "SourceStatus") -> dg.AssetCheckResult:
+def _lag(pipeline: Pipeline, lineage: Lineage, status: "SourceStatus") -> dg.AssetCheckResult:
     limit = pipeline.max_lag.total_seconds() if pipeline.max_lag else None
-    lag, backlog = found.lag_seconds, found.backlog_bytes
+    lag, backlog = status.lag_seconds, status.backlog_bytes
     metadata: Metadata = {} if lag is None else {checkpoint.LAG: lag}
     metadata |= {} if backlog is None else {checkpoint.BACKLOG: checkpoint.number(backlog)}
-    problem = found.error or ""
+    problem = status.error or ""
     if not problem and limit is not None and lag is not None and lag > limit:
         problem = f"bronze was at the source's end {lag:,.0f} s ago, and max_lag is {limit:,.0f} s"
     return _result(lineage, LAG, problem, metadata, "" if limit is not None else "max_lag is not set", warns=True)
 
 
-def _margin(lineage: Lineage, found: "SourceStatus") -> dg.AssetCheckResult:
-    margin, hours = found.retention_margin_bytes, found.retention_margin_hours
+def _margin(lineage: Lineage, status: "SourceStatus") -> dg.AssetCheckResult:
+    margin, hours = status.retention_margin_bytes, status.retention_margin_hours
     metadata: Metadata = {} if margin is None else {checkpoint.MARGIN_BYTES: checkpoint.number(margin)}
     metadata |= {} if hours is None else {checkpoint.MARGIN_HOURS: hours}
-    return _result(lineage, MARGIN, found.error or found.warning or "", metadata)
+    return _result(lineage, MARGIN, status.error or status.warning or "", metadata)
 
 
 def _quarantine(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.silver import quarantine
 
-    found = [str(one) for one in quarantine.read(lake_of(pipeline), lineage.source)]
-    said = f"{len(found)} events are passed over\n{_shown(found)}" if found else ""
-    return _result(lineage, QUARANTINE, said, checkpoint.of_quarantined(len(found)), warns=True)
+    events = [str(skip) for skip in quarantine.read(lake_of(pipeline), lineage.source)]
+    text = f"{len(events)} events are passed over\n{_listed(events)}" if events else ""
+    return _result(lineage, QUARANTINE, text, checkpoint.of_quarantined(len(events)), warns=True)
 
 
-def _named(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
+def _column_names(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
     from spark_jobs.downstream import publication
     from spark_jobs.lake.layout import lake_of
 
     entries = publication.read(lake_of(pipeline), lineage.source)
-    found = sorted(".".join(entry.name) for entry in entries if entry.numbered and entry.state != "ignored")
-    said = f"nothing names the columns of {len(found)} tables\n{_shown(found)}" if found else ""
-    return _result(lineage, NAMED, said, {checkpoint.NUMBERED_TABLES: checkpoint.number(len(found))}, warns=True)
+    tables = sorted(".".join(entry.name) for entry in entries if entry.numbered and entry.state != "ignored")
+    text = f"nothing names the columns of {len(tables)} tables\n{_listed(tables)}" if tables else ""
+    return _result(lineage, NAMED, text, {checkpoint.NUMBERED_TABLES: checkpoint.number(len(tables))}, warns=True)
 
 
 def _logged(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.pipeline.log_gaps import cascades
 
-    found = cascades(pipeline, lake_of(pipeline), lineage.source)
-    metadata: Metadata = {checkpoint.CASCADES: checkpoint.number(len(found))}
-    return _result(lineage, LOGGED, _shown([str(one) for one in found]), metadata, warns=True)
+    keys = cascades(pipeline, lake_of(pipeline), lineage.source)
+    metadata: Metadata = {checkpoint.CASCADES: checkpoint.number(len(keys))}
+    return _result(lineage, LOGGED, _listed([str(cascade) for cascade in keys]), metadata, warns=True)
 
 
 def _schema(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
     from spark_jobs.checks.schema_drift import audit_schema
 
-    found = audit_schema(pipeline, lineage.source)
-    assert found, "only sources that are servers have the check"
-    return _result(lineage, SCHEMA, _shown(found.lines()), checkpoint.of_schema(found), str(found))
+    audit = audit_schema(pipeline, lineage.source)
+    assert audit, "only sources that are servers have the check"
+    return _result(lineage, SCHEMA, _listed(audit.lines()), checkpoint.of_schema(audit), str(audit))
 
 
-def _shown(lines: list[str]) -> str:
+def _listed(lines: list[str]) -> str:
     """The first of many."""
-    more = f"\n… and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
-    return "\n".join(lines[:_SHOWN]) + more
+    rest = f"\n… and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+    return "\n".join(lines[:_SHOWN]) + rest
 
 
 def _keys(
@@ -192,29 +192,29 @@ def _keys(
 
     names = {table.key: (TableName(*table.origins[0]), table.name) for table in tables}
     with failing():
-        found = repeated_keys(spark.session(), pipeline, lineage.source, list(names.values()))
+        repeated_ = repeated_keys(spark.session(), pipeline, lineage.source, list(names.values()))
         unseen = keys_never_whole(pipeline, lineage.source)
     for table in tables:
-        repeated, lacking = found.get(names[table.key]), unseen.get(names[table.key], 0)
-        said = {
+        repeated, lacking = repeated_.get(names[table.key]), unseen.get(names[table.key], 0)
+        text = {
             None: "the table has no key, or no row yet",
             0: None,
         }.get(repeated, f"{repeated} keys stand in several rows: somebody else wrote to the table")
         if lacking:
-            said = f"{lacking} keys stand in none: {NEVER_WHOLE}" + (f"; {said}" if repeated else "")
+            text = f"{lacking} keys stand in none: {NEVER_WHOLE}" + (f"; {text}" if repeated else "")
         metadata = {} if repeated is None else {KEYS: checkpoint.number(repeated)}
         metadata |= {checkpoint.NEVER_WHOLE: checkpoint.number(lacking)} if lacking else {}
         yield dg.AssetCheckResult(
             asset_key=table.key,
             check_name=KEYS_UNIQUE,
             passed=not (repeated or lacking),
-            description=said,
+            description=text,
             metadata=metadata,
         )
 
 
 def _result(
-    lineage: Lineage, name: str, problem: str, metadata: Metadata, said: str = "", *, warns: bool = False
+    lineage: Lineage, name: str, problem: str, metadata: Metadata, text: str = "", *, warns: bool = False
 ) -> dg.AssetCheckResult:
     severity = dg.AssetCheckSeverity.WARN if warns else dg.AssetCheckSeverity.ERROR
     return dg.AssetCheckResult(
@@ -222,6 +222,6 @@ def _result(
         check_name=name,
         passed=not problem,
         severity=severity,
-        description=problem or said or None,
+        description=problem or text or None,
         metadata=metadata,
     )

@@ -42,7 +42,7 @@ def read(path: str) -> tuple[int, int, int, int]:
                         total += next(iter(row[image].values()))
                         last[event.table_id] = event.columns, row[image]
         place += length
-    return changes, values, total, sum(_letters(*one) for one in last.values())
+    return changes, values, total, sum(_letters(*entry) for entry in last.values())
 
 
 def _letters(columns: Any, image: dict[str, Any]) -> int:

@@ -56,46 +56,56 @@ def load_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
 
         one_at_a_time = threading.Lock()
 
-        def said(name: "TableName", found: "LoadCommit") -> None:
+        def report_progress(name: "TableName", commit: "LoadCommit") -> None:
             with one_at_a_time:
                 key = silver_key(source, (name.schema, name.table))
-                context.log_event(dg.AssetObservation(key, metadata=of_progress(found)))
+                context.log_event(dg.AssetObservation(key, metadata=of_progress(commit)))
 
         with failing():
-            done = load_source(
-                spark.session(), pipeline, source, tables=config.tables, chunk_rows=config.chunk_rows, said=said
+            loaded = load_source(
+                spark.session(),
+                pipeline,
+                source,
+                tables=config.tables,
+                chunk_rows=config.chunk_rows,
+                said=report_progress,
             )
-        _report(context, pipeline, source, done)
-        if done.stopped:
-            listed = "\n".join(done.stopped.values())
-            raise dg.Failure(f"{len(done.stopped)} tables were not loaded:\n{listed}", allow_retries=False)
+        _report(context, pipeline, source, loaded)
+        if loaded.stopped:
+            listed = "\n".join(loaded.stopped.values())
+            raise dg.Failure(f"{len(loaded.stopped)} tables were not loaded:\n{listed}", allow_retries=False)
 
     return load
 
 
-def of_progress(found: "LoadCommit") -> dict[str, Any]:
+def of_progress(commit: "LoadCommit") -> dict[str, Any]:
     """How far a table's load is."""
-    estimate = {} if found.estimate is None else {ESTIMATED: checkpoint.number(found.estimate)}
-    ended = {} if found.read_to is None else {READ_TO: str(found.read_to)}
-    said = {STATE: found.state, ROWS: checkpoint.number(found.rows), RANGES: found.chunks, SINCE: str(found.since)}
-    return said | estimate | ended
+    estimate = {} if commit.estimate is None else {ESTIMATED: checkpoint.number(commit.estimate)}
+    ended = {} if commit.read_to is None else {READ_TO: str(commit.read_to)}
+    metadata = {
+        STATE: commit.state,
+        ROWS: checkpoint.number(commit.rows),
+        RANGES: commit.chunks,
+        SINCE: str(commit.since),
+    }
+    return metadata | estimate | ended
 
 
-def _report(context: dg.OpExecutionContext, pipeline: Pipeline, source: str, done: "Loaded") -> None:
+def _report(context: dg.OpExecutionContext, pipeline: Pipeline, source: str, loaded: "Loaded") -> None:
     """The materializations of what came downstream; the step is no asset's."""
     from spark_jobs.lake.layout import lake_of
 
     lake = lake_of(pipeline)
-    for fromkey in dict.fromkeys(merged.name for merged in done.outcome.merged):
+    for fromkey in dict.fromkeys(merged.name for merged in loaded.outcome.merged):
         name = (fromkey.schema, fromkey.table)
         silver = lake.silver(source, *name)
         head = silver.head()
         if head and head.position:
             _log(context, silver_key(source, name), Done(head.position, checkpoint.of_head(head, silver)))
-    for key, merged in merged_tables(pipeline, source, done.outcome, is_live=False).items():
+    for key, merged in merged_tables(pipeline, source, loaded.outcome, is_live=False).items():
         _log(context, key, merged)
 
 
-def _log(context: dg.OpExecutionContext, key: dg.AssetKey, done: Done) -> None:
-    tags = checkpoint.version_tag(str(done.position))
-    context.log_event(dg.AssetMaterialization(key, metadata=done.metadata, tags=tags))
+def _log(context: dg.OpExecutionContext, key: dg.AssetKey, step: Done) -> None:
+    tags = checkpoint.version_tag(str(step.position))
+    context.log_event(dg.AssetMaterialization(key, metadata=step.metadata, tags=tags))

@@ -50,13 +50,13 @@ def maintain_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefin
                 context.log.info("%s: bronze holds nothing yet", source)
                 return
             if pipeline.retention.bronze:
-                said = _of_collected(gc_source(lazy_session(spark.session), pipeline, source))
-                context.log_event(dg.AssetObservation(lineage.bronze, metadata=said))
+                metadata = _of_collected(gc_source(lazy_session(spark.session), pipeline, source))
+                context.log_event(dg.AssetObservation(lineage.bronze, metadata=metadata))
             upkeep = maintain_source(spark.session(), pipeline, source)
         keys = _keys(pipeline, lineage)
-        for one in upkeep.done:
-            if one.path in keys:
-                context.log_event(dg.AssetObservation(keys[one.path], metadata=_of_maintained(one)))
+        for table in upkeep.done:
+            if table.path in keys:
+                context.log_event(dg.AssetObservation(keys[table.path], metadata=_of_maintained(table)))
         _fail(upkeep)
 
     return maintain
@@ -73,22 +73,32 @@ def _keys(pipeline: Pipeline, lineage: Lineage) -> dict[str, dg.AssetKey]:
     """The assets of tables by path."""
     from spark_jobs.lake.layout import lake_of
 
-    lake, names = lake_of(pipeline), [one.name for one in lineage.silver]
+    lake, names = lake_of(pipeline), [asset.name for asset in lineage.silver]
     silver = {lake.silver(lineage.source, *name).path: silver_key(lineage.source, name) for name in names}
     targets = [into.name for name in names for into in pipeline.routing.of(lineage.source, *name)]
     downstream = {lake.downstream(*name).path: downstream_key(name) for name in targets}
     return {lake.bronze(lineage.source).path: lineage.bronze} | silver | downstream
 
 
-def _of_collected(done: "Collected") -> dict[str, Any]:
-    kept = {KEPT_FOR: str(done.kept_for)} if done.kept_for else {}
-    return {REMOVED_FILES: len(done.files), REMOVED_BYTES: float(done.size), OLDEST: str(done.oldest)} | kept
+def _of_collected(collected: "Collected") -> dict[str, Any]:
+    reason = {KEPT_FOR: str(collected.kept_for)} if collected.kept_for else {}
+    return {
+        REMOVED_FILES: len(collected.files),
+        REMOVED_BYTES: float(collected.size),
+        OLDEST: str(collected.oldest),
+    } | reason
 
 
-def _of_maintained(done: "Maintained") -> dict[str, Any]:
-    files = {FILES_BEFORE: done.files_before, FILES_AFTER: done.files_after, KEPT_HOURS: done.kept_hours}
-    one = done.folded
-    folded = {FOLDED_TO: str(one.floor), FOLDED_BEFORE: one.rows_before, FOLDED_AFTER: one.rows_after} if one else {}
+def _of_maintained(maintained: "Maintained") -> dict[str, Any]:
+    files = {
+        FILES_BEFORE: maintained.files_before,
+        FILES_AFTER: maintained.files_after,
+        KEPT_HOURS: maintained.kept_hours,
+    }
+    fold = maintained.folded
+    folded = (
+        {FOLDED_TO: str(fold.floor), FOLDED_BEFORE: fold.rows_before, FOLDED_AFTER: fold.rows_after} if fold else {}
+    )
     return files | folded
 
 

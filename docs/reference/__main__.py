@@ -63,7 +63,7 @@ def configuration(model: type[BaseModel]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _keys(model: type[BaseModel], path: str, shown: set[type[BaseModel]]) -> Iterator[tuple[str, ...]]:
+def _keys(model: type[BaseModel], path: str, listed: set[type[BaseModel]]) -> Iterator[tuple[str, ...]]:
     """A row a key; the keys of a model that stands in two places are listed in the first."""
     for name, field in model.model_fields.items():
         if name in _NOT_A_KEY:
@@ -72,9 +72,9 @@ def _keys(model: type[BaseModel], path: str, shown: set[type[BaseModel]]) -> Ite
         inside, suffix = _inside(field.annotation)
         value = "keys" if inside and not suffix else _value(field.annotation, field.metadata)
         yield f"`{key}`", value, _default(field), _prose(field.description or "")
-        if inside and inside not in shown:
-            shown.add(inside)
-            yield from _keys(inside, f"{key}{suffix}.", shown)
+        if inside and inside not in listed:
+            listed.add(inside)
+            yield from _keys(inside, f"{key}{suffix}.", listed)
 
 
 def _inside(annotation: Any) -> tuple[type[BaseModel] | None, str]:
@@ -82,17 +82,22 @@ def _inside(annotation: Any) -> tuple[type[BaseModel] | None, str]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation, ""
     suffix = {dict: ".NAME", tuple: "[]"}.get(get_origin(annotation), "")
-    found = [(model, suffix or deeper) for one in get_args(annotation) for model, deeper in [_inside(one)] if model]
-    return found[0] if found else (None, "")
+    models = [
+        (model, suffix or deeper) for argument in get_args(annotation) for model, deeper in [_inside(argument)] if model
+    ]
+    return models[0] if models else (None, "")
 
 
 def _value(annotation: Any, limits: Sequence[Any] = ()) -> str:
     """A type in a user's words."""
-    origin, parts = get_origin(annotation), [one for one in get_args(annotation) if one not in (NoneType, Ellipsis)]
+    origin, parts = (
+        get_origin(annotation),
+        [argument for argument in get_args(annotation) if argument not in (NoneType, Ellipsis)],
+    )
     if origin is Literal:
-        return ", ".join(f"`{one}`" for one in parts)
+        return ", ".join(f"`{part}`" for part in parts)
     if origin in (Union, UnionType):
-        return " or ".join(_value(one, limits) for one in parts)
+        return " or ".join(_value(part, limits) for part in parts)
     if origin is tuple:
         return f"list of {_value(parts[0])}"
     if origin is dict:
@@ -104,17 +109,19 @@ def _value(annotation: Any, limits: Sequence[Any] = ()) -> str:
 
 
 def _limited(limits: Sequence[Any]) -> str:
-    least = next((one.ge for one in limits if isinstance(one, Ge)), None)
-    most = next((one.le for one in limits if isinstance(one, Le)), None)
-    return f", {least} to {most}" if most is not None else f", at least {least}" if least is not None else ""
+    minimum = next((limit.ge for limit in limits if isinstance(limit, Ge)), None)
+    maximum = next((limit.le for limit in limits if isinstance(limit, Le)), None)
+    return (
+        f", {minimum} to {maximum}" if maximum is not None else f", at least {minimum}" if minimum is not None else ""
+    )
 
 
 def _default(field: FieldInfo) -> str:
     if field.default is PydanticUndefined:
         return "required"
     if isinstance(field.default, timedelta):
-        unit, one = next(pair for pair in _UNITS if not field.default % pair[1])
-        return f"`{field.default // one}{unit}`"
+        unit, size = next(pair for pair in _UNITS if not field.default % pair[1])
+        return f"`{field.default // size}{unit}`"
     if isinstance(field.default, bool):
         return f"`{str(field.default).lower()}`"
     plain = isinstance(field.default, str | int)
@@ -134,20 +141,20 @@ def commands(group: click.Group) -> str:
 
 def _verb(context: click.Context) -> list[str]:
     text = inspect.cleandoc(context.command.help or "").replace("\b\n", "")
-    told = text.partition("Example: ")[0].strip()
+    description = text.partition("Example: ")[0].strip()
     examples = re.findall(r"Example: ((?:.*\\\n)*.*)", text)
     usage = " ".join([context.info_name or "", *context.command.collect_usage_pieces(context)])
-    return [f"`{usage}`", "", told, "", "```sh", *examples, "```", "", *_options(context)]
+    return [f"`{usage}`", "", description, "", "```sh", *examples, "```", "", *_options(context)]
 
 
 def _options(context: click.Context) -> list[str]:
     rows = []
-    for one in context.command.params:
-        if isinstance(one, click.Option):
-            metavar = "" if one.is_flag else f" {one.make_metavar(context)}"
-            shown = one.show_default and one.default is not None
-            default = " Required." if one.required else f" Default: `{one.default}`." if shown else ""
-            rows.append((f"`{', '.join(one.opts)}{metavar}`", _prose(one.help or "") + default))
+    for param in context.command.params:
+        if isinstance(param, click.Option):
+            metavar = "" if param.is_flag else f" {param.make_metavar(context)}"
+            has_default = param.show_default and param.default is not None
+            default = " Required." if param.required else f" Default: `{param.default}`." if has_default else ""
+            rows.append((f"`{', '.join(param.opts)}{metavar}`", _prose(param.help or "") + default))
     return _table(("option", "meaning"), rows)
 
 
@@ -182,20 +189,20 @@ def _members() -> Iterator[tuple[str, str]]:
         yield f"`{name if isinstance(value, type) and not is_plain else _call(name, value)}`", _text(value)
         for method, member in vars(value).items() if is_plain else ():
             if not method.startswith("_"):
-                shown = f"{name}.{method}"
-                yield f"`{shown if isinstance(member, property) else _call(shown, member)}`", _text(member)
+                member_name = f"{name}.{method}"
+                yield f"`{member_name if isinstance(member, property) else _call(member_name, member)}`", _text(member)
 
 
 def _call(name: str, function: Any) -> str:
     """A name with its parameters; a default stands in full where it is short."""
-    shown: list[str] = []
+    arguments: list[str] = []
     for parameter in inspect.signature(function).parameters.values():
         default = parameter.default
         is_short = default is None or isinstance(default, bool | int | str | tuple)
         suffix = "" if default is parameter.empty else f"={default!r}" if is_short else "=…"
-        shown += ["*"] if parameter.kind is parameter.KEYWORD_ONLY and "*" not in shown else []
-        shown += [parameter.name + suffix] if parameter.name != "self" else []
-    return f"{name}({', '.join(shown)})"
+        arguments += ["*"] if parameter.kind is parameter.KEYWORD_ONLY and "*" not in arguments else []
+        arguments += [parameter.name + suffix] if parameter.name != "self" else []
+    return f"{name}({', '.join(arguments)})"
 
 
 def _text(value: Any) -> str:

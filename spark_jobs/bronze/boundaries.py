@@ -64,11 +64,11 @@ def cut(slices: DataFrame, positions: Collection[Position]) -> DataFrame:
     """
     if not positions:
         return slices
-    ordered = sorted(positions, key=lambda one: one.order)
+    ordered = sorted(positions, key=lambda position: position.order)
     inside = _holds_any_inside(ordered)
     offsets: dict[tuple[int, int], list[int]] = {}
-    for one in ordered:
-        offsets.setdefault((one.stretch, one.number), []).append(one.offset)
+    for position_ in ordered:
+        offsets.setdefault((position_.stretch, position_.number), []).append(position_.offset)
     parts = slices.where(inside).mapInArrow(_cutting(offsets), slices.schema)
     return slices.where(~inside).unionByName(parts)
 
@@ -112,18 +112,18 @@ def _cutting(offsets: dict[tuple[int, int], list[int]]) -> Callable[[Batches], B
 
 def parts_of(cells: pa.RecordBatch, places: Sequence[int]) -> list[dict[str, Any]]:
     """A slice cut at offsets, which are in order, as rows of bronze."""
-    (whole,) = cells.to_pylist()
-    pieces = [whole | one for piece in split(cells) for one in piece.to_pylist()]
+    (fields,) = cells.to_pylist()
+    pieces = [fields | part for piece in split(cells) for part in piece.to_pylist()]
     grouped = groupby(pieces, key=lambda piece: bisect_right(places, piece["start"]))
-    found = [_joined(list(group)) for _, group in grouped]
-    return [{name: one[name] for name in whole} for one in found]
+    parts = [_joined(list(group)) for _, group in grouped]
+    return [{name: part[name] for name in fields} for part in parts]
 
 
 def _joined(pieces: list[dict[str, Any]]) -> dict[str, Any]:
     """Consecutive pieces of a slice as one slice."""
     first, last = pieces[0], pieces[-1]
-    tables = {(one["schema"], one["table"]): one for piece in pieces for one in piece["tables"] or ()}
-    known = all(piece["tables"] is not None for piece in pieces)
+    tables = {(table["schema"], table["table"]): table for piece in pieces for table in piece["tables"] or ()}
+    has_tables = all(piece["tables"] is not None for piece in pieces)
     counts = {name: sum(piece[name] for piece in pieces) for name in ("events", "transactions", "ignored")}
     return (
         last
@@ -133,8 +133,8 @@ def _joined(pieces: list[dict[str, Any]]) -> dict[str, Any]:
             "transaction_start": first["transaction_start"],
             "context": first["context"],
             "payload": b"".join(piece["payload"] for piece in pieces),
-            "tables": [tables[name] for name in sorted(tables)] if known else None,
-            "maps": [one for piece in pieces for one in piece["maps"]],
+            "tables": [tables[name] for name in sorted(tables)] if has_tables else None,
+            "maps": [event for piece in pieces for event in piece["maps"]],
         }
     )
 
@@ -144,20 +144,23 @@ def transaction_at(table: Table, version: int, place: Position) -> Position | No
     cells = _slice_at(table, version, place)
     if cells is None:
         return None
-    start, begun = _number(cells, "start"), _number(cells, "transaction_start")
-    if cells.column("kind")[0].as_py() == "rows" and begun == start:
+    start, start_ = _number(cells, "start"), _number(cells, "transaction_start")
+    if cells.column("kind")[0].as_py() == "rows" and start_ == start:
         starts = [_number(piece, "transaction_start") for piece in split(cells)]
-        begun = max((one for one in starts if one <= place.offset), default=start)
-    return Position(cells.column("file")[0].as_py(), begun, place.stretch)
+        start_ = max((start for start in starts if start <= place.offset), default=start)
+    return Position(cells.column("file")[0].as_py(), start_, place.stretch)
 
 
 def first_transaction(
-    cells: pa.RecordBatch, place: Position, name: TableName, wanted: Callable[[TableDefinition], bool]
+    cells: pa.RecordBatch, place: Position, name: TableName, matches: Callable[[TableDefinition], bool]
 ) -> Position:
     """Where the first transaction of a slice begins whose rows are so defined; its place where none is."""
     for piece in split(cells):
-        file, start, context, payload = (piece.column(one)[0].as_py() for one in CELLS[:2] + CELLS[-2:])
-        if any(one.name == name and wanted(one) for one in definitions_of(file, start, context, payload)):
+        file, start, context, payload = (piece.column(name_)[0].as_py() for name_ in CELLS[:2] + CELLS[-2:])
+        if any(
+            definition.name == name and matches(definition)
+            for definition in definitions_of(file, start, context, payload)
+        ):
             return Position(file, _number(piece, "transaction_start"), place.stretch)
     return place
 
@@ -166,5 +169,5 @@ def _slice_at(table: Table, version: int, place: Position) -> pa.RecordBatch | N
     """The slice that holds a byte, without a JVM."""
     here = (pc.field("stretch") == place.stretch) & (pc.field("number") == place.number)
     here &= (pc.field("start") <= place.offset) & (pc.field("stop") > place.offset)
-    found = [batch for batch in table.scan(version, CELLS, here, rows=1) if batch.num_rows]
-    return found[0].slice(0, 1) if found else None
+    batches = [batch for batch in table.scan(version, CELLS, here, rows=1) if batch.num_rows]
+    return batches[0].slice(0, 1) if batches else None

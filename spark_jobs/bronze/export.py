@@ -54,8 +54,10 @@ def export(spark: SparkSession, lake: Lake, source: str, folder: Path) -> Iterat
         _say_gone(source, head.checkpoint)
         _make(folder)
         index = {stretch.number: stretch for stretch in BronzeCommit.of(head.checkpoint).stretches}
-        for held in bronze.files(table, head.version):
-            yield from _written(spark, table, head.version, held, folder, stretch=index.get(held.stretch))
+        for binlog_file in bronze.files(table, head.version):
+            yield from _write_file(
+                spark, table, head.version, binlog_file, folder, stretch=index.get(binlog_file.stretch)
+            )
 
 
 def _say_gone(source: str, checkpoint: Checkpoint) -> None:
@@ -64,43 +66,44 @@ def _say_gone(source: str, checkpoint: Checkpoint) -> None:
         log.warning("%s: the files before %s are left out: %s", source, removed.stop, bronze.gone(source, removed))
 
 
-def _written(
-    spark: SparkSession, table: Table, version: int, held: HeldFile, folder: Path, *, stretch: Stretch | None
+def _write_file(
+    spark: SparkSession, table: Table, version: int, binlog_file: HeldFile, folder: Path, *, stretch: Stretch | None
 ) -> Iterator[Exported]:
     """A file; where another log was taken up in it, each run of bytes that bronze holds of it."""
-    runs = _runs(held, stretch)
-    if sum(stop - start for start, stop in runs) != held.size:
-        raise LakeError(f"{held.file}: bronze holds {held.size} bytes of [{held.start}, {held.stop}); it has a hole")
-    name = held.file if held.stretch == 1 else f"{held.stretch}-{held.file}"
-    slices = _slices(spark, table, version, held)
+    runs = _runs(binlog_file, stretch)
+    if sum(stop - start for start, stop in runs) != binlog_file.size:
+        lies_in = f"[{binlog_file.start}, {binlog_file.stop})"
+        raise LakeError(f"{binlog_file.file}: bronze holds {binlog_file.size} bytes of {lies_in}; it has a hole")
+    name = binlog_file.file if binlog_file.stretch == 1 else f"{binlog_file.stretch}-{binlog_file.file}"
+    slices = _slices(spark, table, version, binlog_file)
     for start, stop in runs:
-        is_whole = not start and (stretch is None or stretch.holds_whole(held.file))
+        is_whole = not start and (stretch is None or stretch.holds_whole(binlog_file.file))
         path = folder / (name if is_whole else f"{name}.from-{start}")
-        log.info("%s: writing %s, %d bytes", held.file, path, stop - start)
-        mine = slices.where(f"start >= {start} AND start < {stop}")
-        _write(mine, held.file, start, path)
-        partial = None if is_whole else _partial(start, stop, held, stretch)
-        yield Exported(path, start, stop - start, partial, bronze.redacted(mine))
+        log.info("%s: writing %s, %d bytes", binlog_file.file, path, stop - start)
+        run_rows = slices.where(f"start >= {start} AND start < {stop}")
+        _write(run_rows, binlog_file.file, start, path)
+        partial = None if is_whole else _partial(start, stop, binlog_file, stretch)
+        yield Exported(path, start, stop - start, partial, bronze.redacted(run_rows))
 
 
-def _runs(held: HeldFile, stretch: Stretch | None) -> list[tuple[int, int]]:
+def _runs(binlog_file: HeldFile, stretch: Stretch | None) -> list[tuple[int, int]]:
     """The spans [start, stop) of a file that bronze should hold: all, but for what was passed over."""
-    gaps = [(gap.start, gap.stop) for gap in stretch.passed_over if gap.file == held.file] if stretch else []
-    begins = [held.start, *(stop for _, stop in gaps)]
-    ends = [*(start for start, _ in gaps), held.stop]
+    gaps = [(gap.start, gap.stop) for gap in stretch.passed_over if gap.file == binlog_file.file] if stretch else []
+    begins = [binlog_file.start, *(stop for _, stop in gaps)]
+    ends = [*(start for start, _ in gaps), binlog_file.stop]
     return [(begin, end) for begin, end in zip(begins, ends, strict=True) if begin < end]
 
 
-def _partial(start: int, stop: int, held: HeldFile, stretch: Stretch | None) -> str:
-    said = f"from byte {start} on" if stop == held.stop else f"bytes {start} to {stop}"
+def _partial(start: int, stop: int, binlog_file: HeldFile, stretch: Stretch | None) -> str:
+    span = f"from byte {start} on" if stop == binlog_file.stop else f"bytes {start} to {stop}"
     if stretch and stretch.passed_over:
-        return f"{said}: the rest of the file are transactions that an earlier stretch has, or came before it"
-    return f"{said}: bronze does not hold its beginning"
+        return f"{span}: the rest of the file are transactions that an earlier stretch has, or came before it"
+    return f"{span}: bronze does not hold its beginning"
 
 
-def _slices(spark: SparkSession, table: Table, version: int, held: HeldFile) -> DataFrame:
+def _slices(spark: SparkSession, table: Table, version: int, binlog_file: HeldFile) -> DataFrame:
     slices = bronze.read_all(spark, table, version)
-    return slices.where((F.col("stretch") == held.stretch) & (F.col("number") == held.place[1]))
+    return slices.where((F.col("stretch") == binlog_file.stretch) & (F.col("number") == binlog_file.place[1]))
 
 
 def _write(slices: DataFrame, file: str, start: int, path: Path) -> None:

@@ -141,14 +141,31 @@ def plan(table: Table, source: Source, start: str, until: Position | None = None
     """
     head = table.head()
     if head is None or head.checkpoint is None:
-        found = beginning(source, start, until)
+        next_range = beginning(source, start, until)
         head = head or table.new(bronze.COLUMNS, bronze.PROPERTIES)
-        return Plan(source.name, head, found.range, found.parts, found.log.uuid, found.range.start, found.stretches)
-    found = onward(source, table, head, until)
-    held = head.checkpoint.position
-    left = margin(source, found.log, held) if found.parts and not found.opens else None
+        return Plan(
+            source.name,
+            head,
+            next_range.range,
+            next_range.parts,
+            next_range.log.uuid,
+            next_range.range.start,
+            next_range.stretches,
+        )
+    next_range = onward(source, table, head, until)
+    position = head.checkpoint.position
+    remaining = margin(source, next_range.log, position) if next_range.parts and not next_range.opens else None
     begin = bronze.begin(head.checkpoint)
-    return Plan(source.name, head, found.range, found.parts, found.log.uuid, begin, found.stretches, left)
+    return Plan(
+        source.name,
+        head,
+        next_range.range,
+        next_range.parts,
+        next_range.log.uuid,
+        begin,
+        next_range.stretches,
+        remaining,
+    )
 
 
 def land(spark: SparkSession, table: Table, planned: Plan, reading: Reading, began: float) -> Extracted:
@@ -182,12 +199,12 @@ def _landed(spark: SparkSession, table: Table, planned: Plan, reading: Reading) 
         slicing = slicing_task(source, stretch, parts, planned.uuid, reading)
         landed = land_slices(spark, upon, len(parts), tasks_for(parts), slicing)
         return table.append_files(upon, landed.files, planned.head, planned.commit()), landed.totals
-    seen = Observation()
+    observation = Observation()
     slices = slices_of(spark, source, stretch, parts, reading, uuid=planned.uuid, redact=planned.redact)
-    wanted = _SUMS | (_REDACTED_SUMS if planned.redact else {})
-    slices = slices.observe(seen, *(F.expr(sql).alias(name) for name, sql in wanted.items()))
+    sums_ = _SUMS | (_REDACTED_SUMS if planned.redact else {})
+    slices = slices.observe(observation, *(F.expr(sql).alias(name) for name, sql in sums_.items()))
     head = append(table, slices, planned.head, planned.commit())
-    sums = seen.get
+    sums = observation.get
     return head, Totals(
         slices=sums["slices"],
         transactions=sums["transactions"] or 0,

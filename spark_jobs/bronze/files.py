@@ -34,10 +34,10 @@ class BinlogFile:
     @classmethod
     def parse(cls, text: str) -> "BinlogFile":
         """The inverse of ``str()``. Raises ConfigError."""
-        found = _TEXT.fullmatch(text.strip())
-        if not found:
+        match = _TEXT.fullmatch(text.strip())
+        if not match:
             raise ConfigError(f"{text!r} is no binlog file; write it like mysql-bin.000042 or 2/mysql-bin.000042")
-        return cls(found["name"], int(found["stretch"] or 1))
+        return cls(match["name"], int(match["stretch"] or 1))
 
     @classmethod
     def of(cls, position: Position) -> "BinlogFile":
@@ -61,13 +61,13 @@ def held_files(table: Table, head: Head, beyond: tuple[BinlogFile, BinlogFile] |
 
     Of Delta's files only those are opened whose statistics say that they may have some.
     """
-    everything = pc.field("stretch") >= 0
-    condition = _before(beyond[0]) | _behind(beyond[1]) if beyond else everything
-    found: set[tuple[int, str]] = set()
+    all_rows = pc.field("stretch") >= 0
+    condition = _before(beyond[0]) | _behind(beyond[1]) if beyond else all_rows
+    pairs_: set[tuple[int, str]] = set()
     for batch in table.scan(head.version, ["stretch", "file"], condition, rows=_ROWS):
         pairs = pa.Table.from_batches([batch]).group_by(["stretch", "file"]).aggregate([])
-        found.update(zip(pairs["stretch"].to_pylist(), pairs["file"].to_pylist(), strict=True))
-    return sorted(BinlogFile(name, stretch) for stretch, name in found)
+        pairs_.update(zip(pairs["stretch"].to_pylist(), pairs["file"].to_pylist(), strict=True))
+    return sorted(BinlogFile(name, stretch) for stretch, name in pairs_)
 
 
 def _before(file: BinlogFile) -> pc.Expression:
@@ -84,14 +84,14 @@ def _behind(file: BinlogFile) -> pc.Expression:
 
 def archived_before(oldest: BinlogFile, names: Sequence[str]) -> list[BinlogFile]:
     """Of an archive's files those that follow each other up to the one before bronze's oldest, in order."""
-    by_place = {one.place: one for one in (BinlogFile(name, oldest.stretch) for name in names)}
-    found: list[BinlogFile] = []
+    by_place = {file.place: file for file in (BinlogFile(name, oldest.stretch) for name in names)}
+    files: list[BinlogFile] = []
     stretch, number = oldest.place
-    while one := by_place.get((stretch, number - 1 - len(found))):
-        if one.name.rpartition(".")[0] != oldest.name.rpartition(".")[0]:
+    while file := by_place.get((stretch, number - 1 - len(files))):
+        if file.name.rpartition(".")[0] != oldest.name.rpartition(".")[0]:
             break
-        found.append(one)
-    return found[::-1]
+        files.append(file)
+    return files[::-1]
 
 
 def end_of(table: Table, head: Head, file: BinlogFile) -> int:
@@ -102,17 +102,17 @@ def end_of(table: Table, head: Head, file: BinlogFile) -> int:
     return max((pc.max(batch.column("stop")).as_py() for batch in batches if batch.num_rows), default=0)
 
 
-def require_whole(files: Sequence[BinlogFile], held: Sequence[BinlogFile]) -> None:
+def require_whole(files: Sequence[BinlogFile], available: Sequence[BinlogFile]) -> None:
     """Raises ConfigError for files that are not there, or with others between them.
 
     held: all that bronze holds, and the archive before that, in order.
     """
     first, last = min(files), max(files)
-    absent = [file for file in sorted(files) if file not in held]
+    absent = [file for file in sorted(files) if file not in available]
     if absent:
-        there = f"{held[0]} to {held[-1]}" if held else "nothing yet"
-        raise ConfigError(f"bronze does not hold {_listed(absent)}; it holds {there}")
-    between = [file for file in held if first <= file <= last and file not in files]
+        available_text = f"{available[0]} to {available[-1]}" if available else "nothing yet"
+        raise ConfigError(f"bronze does not hold {_listed(absent)}; it holds {available_text}")
+    between = [file for file in available if first <= file <= last and file not in files]
     if between:
         raise ConfigError(
             f"between {first} and {last} bronze holds {_listed(between)} too: a range has no hole; "
@@ -127,11 +127,11 @@ def range_of(first: BinlogFile, last: BinlogFile, end: int, checkpoint: Checkpoi
 
 def _begin(file: BinlogFile, checkpoint: Checkpoint) -> Position:
     """At a file's first event, or later in the first file of a stretch."""
-    known = [bronze.oldest(checkpoint), *(stretch.begin for stretch in stretches(checkpoint))]
-    begun = [one for one in known if BinlogFile.of(one) == file]
-    return max([Position(file.name, FIRST_EVENT, file.stretch), *begun])
+    positions = [bronze.oldest(checkpoint), *(stretch.begin for stretch in stretches(checkpoint))]
+    begins = [position for position in positions if BinlogFile.of(position) == file]
+    return max([Position(file.name, FIRST_EVENT, file.stretch), *begins])
 
 
-def _listed(files: Sequence[BinlogFile], most: int = 5) -> str:
-    more = f" and {len(files) - most} more" if len(files) > most else ""
-    return ", ".join(map(str, files[:most])) + more
+def _listed(files: Sequence[BinlogFile], limit: int = 5) -> str:
+    rest = f" and {len(files) - limit} more" if len(files) > limit else ""
+    return ", ".join(map(str, files[:limit])) + rest

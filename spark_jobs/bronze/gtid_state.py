@@ -31,43 +31,43 @@ def held_gtids(bronze: Table, version: int, stretch: Stretch) -> Gtids:
     Raises SourceError where that is not known: some have no GTID, or nothing tells of those before the beginning.
     """
     files = _files(bronze, version, stretch)
-    whole = max((file for file in files if stretch.holds_whole(file)), key=file_number, default=None)
-    found = [stretch.gtids, _previous(bronze, version, stretch, whole) if whole else None]
-    if found == [None, None]:
+    complete_file = max((file for file in files if stretch.holds_whole(file)), key=file_number, default=None)
+    sets = [stretch.gtids, _previous(bronze, version, stretch, complete_file) if complete_file else None]
+    if sets == [None, None]:
         raise SourceError(
             f"which transactions came before {stretch.begin}, where bronze begins, is not known: bronze holds no file "
             "from its first byte on that names them"
         )
-    newer = [file for file in files if not whole or file_number(file) >= file_number(whole)]
-    found += _gtids(bronze, version, stretch, newer, gtids_of)
-    return reduce(union, (one for one in found if one is not None))
+    newer = [file for file in files if not complete_file or file_number(file) >= file_number(complete_file)]
+    sets += _gtids(bronze, version, stretch, newer, gtids_of)
+    return reduce(union, (gtids for gtids in sets if gtids is not None))
 
 
 def seen_gtids(
-    bronze: Table, version: int, known: Sequence[Stretch], since: Position, wanted: DomainGtids
+    bronze: Table, version: int, generations: Sequence[Stretch], since: Position, gtids: DomainGtids
 ) -> DomainGtids:
     """Those of MariaDB's GTIDs that bronze has by domain, server and number, as its log tells from a place's file on.
 
     A domain's number alone does not say so: where a server was lost with its last transactions, others give their
     numbers again. Raises SourceError where transactions there have no GTID.
     """
-    found: dict[int, tuple[int, int]] = {}
-    for stretch in known[since.stretch - 1 :]:
+    last_gtids: dict[int, tuple[int, int]] = {}
+    for stretch in generations[since.stretch - 1 :]:
         is_first = stretch.number == since.stretch
         files = [file for file in _files(bronze, version, stretch) if not is_first or file_number(file) >= since.number]
         heads = (_previous(bronze, version, stretch, file) for file in files if stretch.holds_whole(file))
-        said = [stretch.gtids, *heads, *_gtids(bronze, version, stretch, files, lambda one: one.among(wanted))]
-        each = (pair for one in said if isinstance(one, DomainGtids) for pair in one.last.items())
-        found |= {domain: last for domain, last in each if wanted.last.get(domain) == last}
-    return DomainGtids(found)
+        sets = [stretch.gtids, *heads, *_gtids(bronze, version, stretch, files, lambda commits: commits.among(gtids))]
+        last_pairs = (pair for gtids_ in sets if isinstance(gtids_, DomainGtids) for pair in gtids_.last.items())
+        last_gtids |= {domain: last for domain, last in last_pairs if gtids.last.get(domain) == last}
+    return DomainGtids(last_gtids)
 
 
 def ends_file(bronze: Table, version: int, end: Position) -> bool:
     """Whether the last event before bronze's end is the last one of its file: ROTATE, or STOP at a shutdown."""
     here = (pc.field("stretch") == end.stretch) & (pc.field("number") == end.number) & (pc.field("stop") == end.offset)
     batches = bronze.scan(version, ["payload"], here & (pc.field("kind") == "control"), rows=1)
-    found = [payload for batch in batches for payload in batch.column("payload").to_pylist()]
-    return bool(found) and _last_code(found[0]) in {_ROTATE, _STOP}
+    payloads = [payload for batch in batches for payload in batch.column("payload").to_pylist()]
+    return bool(payloads) and _last_code(payloads[0]) in {_ROTATE, _STOP}
 
 
 def _last_code(events: bytes) -> int:
@@ -85,17 +85,17 @@ def _in(stretch: Stretch) -> pc.Expression:
 
 
 def _files(bronze: Table, version: int, stretch: Stretch) -> list[str]:
-    found: set[str] = set()
+    files: set[str] = set()
     for batch in bronze.scan(version, ["file"], _in(stretch), rows=1 << 16):
-        found.update(batch.column("file").unique().to_pylist())
-    return sorted(found, key=file_number)
+        files.update(batch.column("file").unique().to_pylist())
+    return sorted(files, key=file_number)
 
 
 def _previous(bronze: Table, version: int, stretch: Stretch, file: str) -> Gtids | None:
     """What a file's head names; it is in the file's first slice."""
     condition = _in(stretch) & (pc.field("number") == file_number(file)) & (pc.field("start") == 0)
-    found = [batch.column("payload").to_pylist() for batch in bronze.scan(version, ["payload"], condition, rows=1)]
-    return read_head([payload for payloads in found for payload in payloads], file).previous
+    batches = [batch.column("payload").to_pylist() for batch in bronze.scan(version, ["payload"], condition, rows=1)]
+    return read_head([payload for payloads in batches for payload in payloads], file).previous
 
 
 def _gtids(

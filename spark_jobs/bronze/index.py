@@ -117,28 +117,28 @@ class SliceIndex:
 
     def flags(self, name: str) -> NDArray[np.bool_]:
         """A column of booleans."""
-        found: NDArray[np.bool_] = self.slices.column(name).to_numpy()
-        return found
+        flags_: NDArray[np.bool_] = self.slices.column(name).to_numpy()
+        return flags_
 
     def is_kind(self, kind: str) -> NDArray[np.bool_]:
         """Which slices are of a kind."""
-        found: NDArray[np.bool_] = pc.equal(self.slices.column("kind"), kind).to_numpy()
-        return found
+        matches: NDArray[np.bool_] = pc.equal(self.slices.column("kind"), kind).to_numpy()
+        return matches
 
     def in_ranges(self, rows: Rows, ranges: Sequence[Range]) -> tuple[Rows, NDArray[np.int32]]:
         """Of some rows, which are in order, those in one of the ranges, which do not overlap; with its ordinal."""
-        found, ordinals = [rows[:0]], [np.zeros(0, np.int32)]
+        row_sets, ordinals = [rows[:0]], [np.zeros(0, np.int32)]
         order = sorted((at for at, part in enumerate(ranges) if part), key=lambda at: ranges[at].start.order)
         for nth in order:
             first, last = np.searchsorted(rows, [self._rank(ranges[nth].start), self._rank(ranges[nth].stop)])
-            found.append(rows[first:last])
+            row_sets.append(rows[first:last])
             ordinals.append(np.full(last - first, nth, np.int32))
-        return np.concatenate(found), np.concatenate(ordinals)
+        return np.concatenate(row_sets), np.concatenate(ordinals)
 
     def rows_of(self, name: TableName) -> Rows:
         """The slices of rows that may hold some of a table: tables unknown (null) means any."""
-        named, unnamed = self._named.get(name, _NONE), self._unnamed
-        return np.union1d(named, unnamed) if len(unnamed) else named
+        rows, unnamed = self._rows_by_name.get(name, _NONE), self._unnamed
+        return np.union1d(rows, unnamed) if len(unnamed) else rows
 
     def of_table(self, name: TableName, ranges: Sequence[Range]) -> pa.Table:
         """What a table's rows in some ranges, which do not overlap, are decoded from: OF_TABLE.
@@ -146,24 +146,24 @@ class SliceIndex:
         Where a range begins or ends inside a slice, the index has to be cut there.
         """
         rows, windows = self.in_ranges(self.rows_of(name), ranges)
-        found = self.slices.take(pa.array(rows))
+        slices = self.slices.take(pa.array(rows))
         paths = pa.array(self.files.paths, pa.string())
         cells = {
-            "data_file": paths.take(found.column("data_file").combine_chunks()),
+            "data_file": paths.take(slices.column("data_file").combine_chunks()),
             "window": pa.array(windows),
-            "bytes": pc.subtract(found.column("stop"), found.column("start")),
+            "bytes": pc.subtract(slices.column("stop"), slices.column("start")),
         }
-        return pa.table([cells[one] if one in cells else found[one] for one in OF_TABLE.names], schema=OF_TABLE)
+        return pa.table([cells[name] if name in cells else slices[name] for name in OF_TABLE.names], schema=OF_TABLE)
 
     def first(self, name: TableName, ranges: Sequence[Range]) -> dict[int, int]:
         """Of each range, by its ordinal, the first slice that may hold rows of a table; nothing where none does."""
         rows = self.rows_of(name)
-        found = {}
+        firsts = {}
         for nth, part in enumerate(ranges):
             at = int(np.searchsorted(rows, self._rank(part.start)))
             if at < len(rows) and rows[at] < self._rank(part.stop):
-                found[nth] = int(rows[at])
-        return found
+                firsts[nth] = int(rows[at])
+        return firsts
 
     def place(self, row: int) -> Position:
         """Where a slice takes effect."""
@@ -186,12 +186,12 @@ class SliceIndex:
     def spans(self) -> dict[TableName, tuple[Position, Position, int]]:
         """By table, but for XA transactions, where its first and its last slice begin, and the bytes of all of them."""
         rows, names = self._pairs
-        own = ~self.flags("is_xa")[rows]
+        is_row_data = ~self.flags("is_xa")[rows]
         sizes = pc.subtract(self.slices["stop"], self.slices["start"]).to_numpy()
-        grouped = _grouped(rows[own], names.filter(pa.array(own)))
+        grouped = _grouped(rows[is_row_data], names.filter(pa.array(is_row_data)))
         return {
-            name: (self.place(int(found[0])), self.place(int(found[-1])), int(sizes[found].sum()))
-            for name, found in grouped.items()
+            name: (self.place(int(rows_[0])), self.place(int(rows_[-1])), int(sizes[rows_].sum()))
+            for name, rows_ in grouped.items()
         }
 
     def notable(self, *, with_xa: bool = False) -> Iterator[dict[str, Any]]:
@@ -200,45 +200,45 @@ class SliceIndex:
         context: begins with the event that their TABLE_MAPs are read under. begin: a statement's first bytes. with_xa:
         those of XA transactions too, where they were logged.
         """
-        wanted = self.is_kind("statement") | self.flags("has_maps")
-        rows = np.flatnonzero(wanted if with_xa else wanted & ~self.flags("is_xa"))
+        is_notable = self.is_kind("statement") | self.flags("has_maps")
+        rows = np.flatnonzero(is_notable if with_xa else is_notable & ~self.flags("is_xa"))
         for first in range(0, len(rows), _AT_ONCE):
-            some = rows[first : first + _AT_ONCE]
-            rows_ = self.slices.take(pa.array(some)).to_pylist()
-            is_read = [own["kind"] == "statement" or not own["start"] for own in rows_]
-            cells = self.cells([row for row, read in zip(some.tolist(), is_read, strict=True) if read])
-            for own, read in zip(rows_, is_read, strict=True):
-                yield self._notable(own, bytes(next(cells)["payload"][:_BEGIN]) if read else b"")
+            batch = rows[first : first + _AT_ONCE]
+            rows_ = self.slices.take(pa.array(batch)).to_pylist()
+            is_read = [slice_["kind"] == "statement" or not slice_["start"] for slice_ in rows_]
+            cells = self.cells([row for row, is_needed in zip(batch.tolist(), is_read, strict=True) if is_needed])
+            for slice_, is_needed in zip(rows_, is_read, strict=True):
+                yield self._notable(slice_, bytes(next(cells)["payload"][:_BEGIN]) if is_needed else b"")
 
-    def _notable(self, own: dict[str, Any], first: bytes) -> dict[str, Any]:
+    def _notable(self, slice_: dict[str, Any], first: bytes) -> dict[str, Any]:
         """first: the first bytes of a statement, or of a file: its first slice has no context."""
-        at = (own["data_file"], own["row_group"], own["row"])
-        stored = self.parts.get((*at, own["offset"]))
+        at = (slice_["data_file"], slice_["row_group"], slice_["row"])
+        stored = self.parts.get((*at, slice_["offset"]))
         if stored is None:
             stored = self.files.group(*at[:2], _NOTED).slice(at[2], 1).to_pylist()[0]
-        own |= {name: stored[name] for name in _NOTED}
-        own["begin"] = first if own["kind"] == "statement" else None
-        if own["context"] is None and own["maps"]:
-            own["context"] = first[len(MAGIC) : len(MAGIC) + _IN_PAYLOAD]
-        return own
+        slice_ |= {name: stored[name] for name in _NOTED}
+        slice_["begin"] = first if slice_["kind"] == "statement" else None
+        if slice_["context"] is None and slice_["maps"]:
+            slice_["context"] = first[len(MAGIC) : len(MAGIC) + _IN_PAYLOAD]
+        return slice_
 
     def record(self, row: int) -> pa.RecordBatch:
         """A slice, or the part of one, as a row of bronze with the columns that tell its transactions."""
         (cells,) = self.cells([row])
-        given = cells | {"payload": bytes(cells["payload"])}
-        given |= {name: self.slices.column(name)[row].as_py() for name in ("transactions", "kind")}
-        return pa.RecordBatch.from_pylist([given], pa.schema([ARROW.field(name) for name in CELLS]))
+        fields = cells | {"payload": bytes(cells["payload"])}
+        fields |= {name: self.slices.column(name)[row].as_py() for name in ("transactions", "kind")}
+        return pa.RecordBatch.from_pylist([fields], pa.schema([ARROW.field(name) for name in CELLS]))
 
     def cells(self, rows: Sequence[int]) -> Iterator[dict[str, Any]]:
         """Of each of some rows its place, ``context`` and ``payload``, the bytes themselves; a row group at a time."""
-        found = self.slices.take(pa.array(rows, pa.int64())).select(_OF_CELLS).to_pylist()
-        for cells in found:
+        records = self.slices.take(pa.array(rows, pa.int64())).select(_OF_CELLS).to_pylist()
+        for cells in records:
             stored = self.files.group(cells["data_file"], cells["row_group"], ("context", "payload"))
             context, payload = (stored.column(name)[cells["row"]] for name in ("context", "payload"))
-            whole = memoryview(payload.as_buffer())
+            content = memoryview(payload.as_buffer())
             begin = cells["offset"]
             size = cells["stop"] - cells["start"]
-            yield cells | {"context": context.as_py(), "payload": whole[begin : begin + size]}
+            yield cells | {"context": context.as_py(), "payload": content[begin : begin + size]}
 
     def cut(self, positions: Collection[Position]) -> "SliceIndex":
         """A slice that holds one of the positions inside comes as its parts before and after it; nothing is cut twice.
@@ -246,17 +246,17 @@ class SliceIndex:
         The positions inside slices have to be boundaries of transactions.
         """
         offsets: dict[int, list[int]] = {}
-        for position in sorted(positions, key=lambda one: one.order):
+        for position in sorted(positions, key=lambda position: position.order):
             row = self._around(position)
             if row is not None:
                 offsets.setdefault(row, []).append(position.offset)
         if not offsets:
             return self
         parts = dict(self.parts)
-        cut = [one for row, places in offsets.items() for one in self._cut(row, places, parts)]
-        whole = np.ones(len(self), bool)
-        whole[list(offsets)] = False
-        rest = self.slices.filter(pa.array(whole))
+        cut = [piece for row, places in offsets.items() for piece in self._cut(row, places, parts)]
+        is_uncut = np.ones(len(self), bool)
+        is_uncut[list(offsets)] = False
+        rest = self.slices.filter(pa.array(is_uncut))
         return replace(self, slices=ordered(pa.concat_tables([rest, pa.Table.from_pylist(cut, SCHEMA)])), parts=parts)
 
     def is_inside(self, position: Position) -> bool:
@@ -317,7 +317,7 @@ class SliceIndex:
         return rows, joined.dictionary_encode()
 
     @cached_property
-    def _named(self) -> dict[TableName, Rows]:
+    def _rows_by_name(self) -> dict[TableName, Rows]:
         rows, names = self._pairs
         is_rows = self.is_kind("rows")[rows]
         return _grouped(rows[is_rows], names.filter(pa.array(is_rows)))
@@ -343,8 +343,8 @@ def _grouped(rows: Rows, names: pa.DictionaryArray) -> dict[TableName, Rows]:
     order = np.argsort(codes, kind="stable")
     ends = np.flatnonzero(np.diff(codes[order])) + 1
     groups = np.split(order, ends) if len(order) else []
-    told = names.dictionary.to_pylist()
-    return {TableName(*told[codes[group[0]]].split(_BETWEEN)): rows[group] for group in groups}
+    names_ = names.dictionary.to_pylist()
+    return {TableName(*names_[codes[group[0]]].split(_BETWEEN)): rows[group] for group in groups}
 
 
 def read_index(bronze: Table, version: int, within: Range | None = None, kind: str | None = None) -> SliceIndex:
@@ -357,27 +357,27 @@ def read_index(bronze: Table, version: int, within: Range | None = None, kind: s
 
 def read_slices(files: DataFiles, within: Range | None = None, kind: str | None = None) -> SliceIndex:
     """The same of data files that are open. Raises LakeError."""
-    found = [SCHEMA.empty_table()]
-    for read in files.read(within, [*_STORED.names, *_TEXTS], kind):
-        columns = {name: read.columns.column(name).cast(_STORED.field(name).type) for name in _STORED.names}
+    tables = [SCHEMA.empty_table()]
+    for rows_ in files.read(within, [*_STORED.names, *_TEXTS], kind):
+        columns = {name: rows_.columns.column(name).cast(_STORED.field(name).type) for name in _STORED.names}
         statement = pc.equal(columns["kind"], "statement")
-        is_xa = pc.and_kleene(statement, pc.match_like(read.columns.column("statement"), "XA %", ignore_case=True))
-        has_maps = pc.greater(pc.list_value_length(read.columns.column("maps")), 0)
+        is_xa = pc.and_kleene(statement, pc.match_like(rows_.columns.column("statement"), "XA %", ignore_case=True))
+        has_maps = pc.greater(pc.list_value_length(rows_.columns.column("maps")), 0)
         columns |= {"is_xa": pc.fill_null(is_xa, False), "has_maps": pc.fill_null(has_maps, False)}
-        columns |= {"data_file": pa.repeat(pa.scalar(read.file, pa.int32()), len(read.rows))}
-        columns |= {"row_group": pa.array(read.groups), "row": pa.array(read.rows)}
-        columns |= {"offset": pa.repeat(pa.scalar(0, pa.int64()), len(read.rows))}
-        columns |= {name: pa.nulls(len(read.rows), kind_) for name, kind_ in _EFFECT}
+        columns |= {"data_file": pa.repeat(pa.scalar(rows_.file, pa.int32()), len(rows_.rows))}
+        columns |= {"row_group": pa.array(rows_.groups), "row": pa.array(rows_.rows)}
+        columns |= {"offset": pa.repeat(pa.scalar(0, pa.int64()), len(rows_.rows))}
+        columns |= {name: pa.nulls(len(rows_.rows), kind_) for name, kind_ in _EFFECT}
         slices = pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
-        found.append(slices.filter(_lies_in(within, kind)))
-    return SliceIndex(files, ordered(pa.concat_tables(found)))
+        tables.append(slices.filter(_lies_in(within, kind)))
+    return SliceIndex(files, ordered(pa.concat_tables(tables)))
 
 
 def ordered(slices: pa.Table) -> pa.Table:
     """Rows of SCHEMA in the order in which they take effect; those of one XA transaction as they were logged."""
-    own = [slices[name].to_numpy() for name in ("stretch", "number", "start")]
+    places = [slices[name].to_numpy() for name in ("stretch", "number", "start")]
     effect = [pc.coalesce(slices[f"effect_{name}"], slices[name]).to_numpy() for name in ("stretch", "number", "start")]
-    return slices.take(pa.array(np.lexsort([*reversed(own), *reversed(effect)]))).combine_chunks()
+    return slices.take(pa.array(np.lexsort([*reversed(places), *reversed(effect)]))).combine_chunks()
 
 
 def _lies_in(within: Range | None, kind: str | None) -> pc.Expression:

@@ -34,24 +34,24 @@ class Stretch:
     passed_over: tuple[Part, ...] = ()
 
     def to_note(self) -> dict[str, Any]:
-        said: dict[str, Any] = {"stretch": self.number, "begin": str(self.begin)}
-        told = {"endpoint": self.endpoint, "uuid": self.uuid, "began": self.began}
-        said |= {key: value for key, value in told.items() if value is not None}
-        said |= {} if self.gtids is None else {"gtids": str(self.gtids)}
+        note: dict[str, Any] = {"stretch": self.number, "begin": str(self.begin)}
+        known_values = {"endpoint": self.endpoint, "uuid": self.uuid, "began": self.began}
+        note |= {key: value for key, value in known_values.items() if value is not None}
+        note |= {} if self.gtids is None else {"gtids": str(self.gtids)}
         gaps = [[part.file, part.start, part.stop] for part in self.passed_over]
-        return said | ({"passed_over": gaps} if gaps else {})
+        return note | ({"passed_over": gaps} if gaps else {})
 
     @classmethod
-    def from_note(cls, said: dict[str, Any]) -> "Stretch":
-        text = said.get("gtids")
+    def from_note(cls, note: dict[str, Any]) -> "Stretch":
+        text = note.get("gtids")
         return cls(
-            number=said["stretch"],
-            begin=Position.parse(said["begin"]),
-            endpoint=said.get("endpoint"),
-            uuid=said.get("uuid"),
-            began=said.get("began"),
+            number=note["stretch"],
+            begin=Position.parse(note["begin"]),
+            endpoint=note.get("endpoint"),
+            uuid=note.get("uuid"),
+            began=note.get("began"),
             gtids=None if text is None else parse_gtids(text) if text else MysqlGtids(),
-            passed_over=tuple(Part(*gap) for gap in said.get("passed_over", ())),
+            passed_over=tuple(Part(*gap) for gap in note.get("passed_over", ())),
         )
 
     def file(self, number: int) -> str:
@@ -68,4 +68,4 @@ class Stretch:
 def without_old_gtids(index: Sequence[Stretch]) -> tuple[Stretch, ...]:
     """The index as it is stored: of stretches that are over, nobody asks for the transactions before them."""
     *over, last = index
-    return (*(replace(one, gtids=None) for one in over), last)
+    return (*(replace(stretch, gtids=None) for stretch in over), last)

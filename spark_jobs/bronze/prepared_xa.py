@@ -38,12 +38,12 @@ def undecided(table: Table, version: int, at: Position | None = None) -> list[Op
     for step in steps(ends):
         if step.xid is not None:
             by_xid.setdefault(step.xid, []).append(step)
-    found = [one for xid, each in by_xid.items() for one in _open(xid, each, at)]
-    return sorted(found, key=lambda one: one.position)
+    open_transactions = [transaction for xid, steps_ in by_xid.items() for transaction in _open(xid, steps_, at)]
+    return sorted(open_transactions, key=lambda transaction: transaction.position)
 
 
-def _open(xid: str, each: list[Step], at: Position | None) -> Iterator[Open]:
-    for prepared, after in zip(each, [*each[1:], None], strict=True):
+def _open(xid: str, steps_: list[Step], at: Position | None) -> Iterator[Open]:
+    for prepared, after in zip(steps_, [*steps_[1:], None], strict=True):
         if prepared.kind != "prepared":
             continue
         if after is None:

@@ -38,10 +38,10 @@ class Redaction:
 
     def refusal(self, text: str, database: str) -> str | None:
         """Why a statement cannot be kept beside that; None where it holds no rows."""
-        said = judge(text, database)
-        if not said.writes_rows or _EMPTIES.fullmatch(text):
+        statement = judge(text, database)
+        if not statement.writes_rows or _EMPTIES.fullmatch(text):
             return None
-        return f"{said.verb.split()[0]} in statement format: {NOT_JUDGED}"
+        return f"{statement.verb.split()[0]} in statement format: {NOT_JUDGED}"
 
 
 _TOOLS = Helpers(tuple(TOOLS))

@@ -87,9 +87,9 @@ def glance(source: Source, head: Head | None) -> Log:
     log = source.log()
     if head is None or head.checkpoint is None:
         return log
-    known = stretches(head.checkpoint)
-    relation = _relation(source, log, known, head.checkpoint.position)
-    return log.within(known[-1].number + (relation is not Relation.SAME))
+    generations = stretches(head.checkpoint)
+    relation = _relation(source, log, generations, head.checkpoint.position)
+    return log.within(generations[-1].number + (relation is not Relation.SAME))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,25 +105,27 @@ class _Following:
         return self.checkpoint.position
 
     def onward(self) -> Onward:
-        log, known = self.source.log(), stretches(self.checkpoint)
-        relation = _relation(self.source, log, known, self.held)
+        log, generations = self.source.log(), stretches(self.checkpoint)
+        relation = _relation(self.source, log, generations, self.held)
         if relation is Relation.SAME:
-            return self._same(log, known)
+            return self._continued(log, generations)
         if relation is not Relation.ENDPOINT:
-            self._require_chosen(log, known, relation)
-        taken = self._restarted(log, known) if relation is Relation.RESTARTED else self._moved(log, known)
-        return self._opened(log, known, relation, *taken)
+            self._require_chosen(log, generations, relation)
+        takeover = (
+            self._restarted(log, generations) if relation is Relation.RESTARTED else self._moved(log, generations)
+        )
+        return self._opened(log, generations, relation, *takeover)
 
-    def _same(self, log: Log, known: tuple[Stretch, ...]) -> Onward:
+    def _continued(self, log: Log, generations: tuple[Stretch, ...]) -> Onward:
         log = log.within(self.held.stretch).up_to(self.until, self.held)
         parts = log.parts_from(log.first if self._is_done_before(log) else self.held)
-        same_file = log.end.file == self.held.file and known[-1].began
-        began = known[-1].began if same_file else begun(self.source.reading(), log.end.file)
-        last = known[-1]
+        same_file = log.end.file == self.held.file and generations[-1].began
+        began = generations[-1].began if same_file else begun(self.source.reading(), log.end.file)
+        last = generations[-1]
         last = replace(
             last, endpoint=self.source.endpoint or last.endpoint, uuid=log.uuid or last.uuid, began=began or last.began
         )
-        return Onward(log, Range(self.held, max(self.held, log.end)), tuple(parts), (*known[:-1], last))
+        return Onward(log, Range(self.held, max(self.held, log.end)), tuple(parts), (*generations[:-1], last))
 
     def _is_done_before(self, log: Log) -> bool:
         """Whether bronze has all of the file before the source's oldest one: copies of files were read last."""
@@ -135,11 +137,11 @@ class _Following:
             return False
         return ends_file(self.bronze, self.head.version, self.held)
 
-    def _moved(self, log: Log, known: tuple[Stretch, ...]) -> tuple[Takeover, Gtids]:
-        held = held_gtids(self.bronze, self.head.version, known[-1])
-        return take_over(self.source, log, held), held
+    def _moved(self, log: Log, generations: tuple[Stretch, ...]) -> tuple[Takeover, Gtids]:
+        executed = held_gtids(self.bronze, self.head.version, generations[-1])
+        return take_over(self.source, log, executed), executed
 
-    def _restarted(self, log: Log, known: tuple[Stretch, ...]) -> tuple[Takeover, Gtids | None]:
+    def _restarted(self, log: Log, generations: tuple[Stretch, ...]) -> tuple[Takeover, Gtids | None]:
         """All of the new log. Its server gives its own numbers again; those of other servers are what they were."""
         first = log.files[0]
         previous = Search(self.source, log).head(first).previous
@@ -148,69 +150,73 @@ class _Following:
                 f"the numbers of its files began again, and files before {first.name}, its oldest one, are gone "
                 f"already; {self.source.earlier}"
             )
-        own = log.uuid or log.server_id
+        server_id = log.uuid or log.server_id
         try:
-            held = held_gtids(self.bronze, self.head.version, known[-1]).without(own) if own else None
+            executed = (
+                held_gtids(self.bronze, self.head.version, generations[-1]).without(server_id) if server_id else None
+            )
         except SourceError:  # no GTIDs: then none of its transactions can be one of those
-            held = None
-        if not held:
-            whole = log.parts_from(log.first)
-            return Takeover(log.first, tuple(whole), ()), held
-        return all_but(self.source, log, held), held
+            executed = None
+        if not executed:
+            parts = log.parts_from(log.first)
+            return Takeover(log.first, tuple(parts), ()), executed
+        return all_but(self.source, log, executed), executed
 
     def _opened(
-        self, log: Log, known: tuple[Stretch, ...], relation: Relation, taken: Takeover, held: Gtids | None
+        self, log: Log, generations: tuple[Stretch, ...], relation: Relation, takeover: Takeover, executed: Gtids | None
     ) -> Onward:
-        number = known[-1].number + 1
+        number = generations[-1].number + 1
         log = log.within(number)
         opened = Stretch(
             number=number,
-            begin=replace(taken.begin, stretch=number),
+            begin=replace(takeover.begin, stretch=number),
             endpoint=self.source.endpoint,
             uuid=log.uuid,
             began=begun(self.source.reading(), log.end.file),
-            gtids=held,
-            passed_over=taken.passed_over,
+            gtids=executed,
+            passed_over=takeover.passed_over,
         )
-        return Onward(log, Range(self.held, log.end), taken.parts, (*known, opened), relation)
+        return Onward(log, Range(self.held, log.end), takeover.parts, (*generations, opened), relation)
 
-    def _require_chosen(self, log: Log, known: tuple[Stretch, ...], relation: Relation) -> None:
+    def _require_chosen(self, log: Log, generations: tuple[Stretch, ...], relation: Relation) -> None:
         """Raises AnotherLog, or SourceError for an endpoint that is not in use, where the user has not said to go on.
 
         Others of the endpoints may be read instead of one that is not in use.
         """
         if self.source.switch.on_new_server == "continue":
             return
-        message = self._another(log, known) if relation is Relation.ANOTHER else self._again(log, known)
-        in_use = not self.source.switch.several or self.source.endpoint == known[-1].endpoint
+        message = (
+            self._other_server(log, generations) if relation is Relation.ANOTHER else self._reset(log, generations)
+        )
+        in_use = not self.source.switch.several or self.source.endpoint == generations[-1].endpoint
         raise (AnotherLog if in_use else SourceError)(message)
 
-    def _another(self, log: Log, known: tuple[Stretch, ...]) -> str:
-        last = _last_of(self.source, known) or known[-1]
-        there = log.uuid or self.source.endpoint or "there"
+    def _other_server(self, log: Log, generations: tuple[Stretch, ...]) -> str:
+        last = _last_of(self.source, generations) or generations[-1]
+        server_ = log.uuid or self.source.endpoint or "there"
         return (
             f"the server is another one: bronze holds the log of {last.uuid or last.endpoint}, the server there now is "
-            f"{there}; point the source at the first server, or give the new one a source name of its own. Where it "
+            f"{server_}; point the source at the first server, or give the new one a source name of its own. Where it "
             "has the same transactions, say on_new_server: continue, and the source goes on by GTID"
         )
 
-    def _again(self, log: Log, known: tuple[Stretch, ...]) -> str:
+    def _reset(self, log: Log, generations: tuple[Stretch, ...]) -> str:
         files = [file.name for file in log.files]
         if self.held.file in files:
-            then, now = (_second(at) for at in (known[-1].began, begun(self.source.reading(), self.held.file)))
-            what = f"bronze ends in a {self.held.file} begun at {then}, and the one there now was begun at {now}"
+            then, now = (_second(at) for at in (generations[-1].began, begun(self.source.reading(), self.held.file)))
+            cause = f"bronze ends in a {self.held.file} begun at {then}, and the one there now was begun at {now}"
         else:
-            what = f"the source has no file {self.held.file}, which bronze ends in; it holds {files[0]} to {files[-1]}"
+            cause = f"the source has no file {self.held.file}, which bronze ends in; it holds {files[0]} to {files[-1]}"
         return (
-            f"the log is another one: {what}. Its numbers began again (RESET BINARY LOGS, RESET MASTER, another "
+            f"the log is another one: {cause}. Its numbers began again (RESET BINARY LOGS, RESET MASTER, another "
             "log_bin), and what was logged between bronze's end and that is lost, if anything was. Bring the old files "
             f"(stratalog extract --source {self.source.name} --archive DIR) if there are copies; then say "
             "on_new_server: continue to go on with the new log, or give it a source name of its own"
         )
 
 
-def _relation(source: Source, log: Log, known: tuple[Stretch, ...], held: Position) -> Relation:
-    last = known[-1]
+def _relation(source: Source, log: Log, generations: tuple[Stretch, ...], position: Position) -> Relation:
+    last = generations[-1]
     if log.uuid and last.uuid:
         is_same = log.uuid == last.uuid
     elif source.endpoint is None or (last.endpoint is None and not source.switch.several):
@@ -218,27 +224,27 @@ def _relation(source: Source, log: Log, known: tuple[Stretch, ...], held: Positi
     else:  # MariaDB has no UUID
         is_same = source.endpoint == last.endpoint
     if is_same:
-        return Relation.RESTARTED if _is_again(source, log, last, held) else Relation.SAME
+        return Relation.RESTARTED if _is_again(source, log, last, position) else Relation.SAME
     if not source.switch.several and not log.uuid:  # the address may have changed, and the server not
-        return Relation.ANOTHER if last.began is None or _is_again(source, log, last, held) else Relation.SAME
-    before = _last_of(source, known)
+        return Relation.ANOTHER if last.began is None or _is_again(source, log, last, position) else Relation.SAME
+    before = _last_of(source, generations)
     is_changed = before is not None and before.uuid != log.uuid
     return Relation.ENDPOINT if source.switch.several and not is_changed else Relation.ANOTHER
 
 
-def _last_of(source: Source, known: tuple[Stretch, ...]) -> Stretch | None:
+def _last_of(source: Source, generations: tuple[Stretch, ...]) -> Stretch | None:
     """The last stretch that an endpoint gave."""
-    return next((one for one in reversed(known) if one.endpoint == source.endpoint), None)
+    return next((stretch for stretch in reversed(generations) if stretch.endpoint == source.endpoint), None)
 
 
-def _is_again(source: Source, log: Log, last: Stretch, held: Position) -> bool:
+def _is_again(source: Source, log: Log, last: Stretch, position: Position) -> bool:
     """Whether the file that bronze ends in is not the source's any more, though none after it was purged."""
-    if held.file in [file.name for file in log.files]:
-        began = begun(source.reading(), held.file) if last.began else 0
+    if position.file in [file.name for file in log.files]:
+        began = begun(source.reading(), position.file) if last.began else 0
         return bool(began) and began != last.began
-    base = held.file.rpartition(".")[0]
+    base = position.file.rpartition(".")[0]
     newest = log.files[-1].name
-    return newest.rpartition(".")[0] != base or file_number(newest) < held.number
+    return newest.rpartition(".")[0] != base or file_number(newest) < position.number
 
 
 def _second(began: int | None) -> str:

@@ -88,38 +88,45 @@ class Survey:
 
         Of a statement that does not tell its tables, those that the range creates and that it may be about.
         """
-        creates = (said for said in self.statements if said.statement.effect is Effect.CREATES)
-        made = [effect.table for said in creates for effect in _effects(said) if isinstance(effect, CreateTable)]
-        found: set[TableName] = set()
-        for statement in (said.statement for said in self.statements if said.statement.writes_rows):
+        creates = (statement for statement in self.statements if statement.statement.effect is Effect.CREATES)
+        names = [effect.table for create in creates for effect in _effects(create) if isinstance(effect, CreateTable)]
+        written_tables: set[TableName] = set()
+        for statement in (statement.statement for statement in self.statements if statement.statement.writes_rows):
             if statement.writes is None:
-                found |= {name for name in made if statement.names(name.schema, name.table)}
+                written_tables |= {name for name in names if statement.names(name.schema, name.table)}
             else:
-                found |= {TableName(*name) for name in statement.writes}
-        return {name for name in found if (name.schema.casefold(), name.table.casefold()) not in self.temporary}
+                written_tables |= {TableName(*name) for name in statement.writes}
+        return {
+            name for name in written_tables if (name.schema.casefold(), name.table.casefold()) not in self.temporary
+        }
 
     def about(self, name: TableName, since: Position) -> list[Said]:
         """The statements from a position on that name a table, in order; without those about indexes alone."""
-        return [one for one in self._naming(name, since) if one.statement.effect is not Effect.INDEXES]
+        return [
+            statement_ for statement_ in self._naming(name, since) if statement_.statement.effect is not Effect.INDEXES
+        ]
 
     def indexes(self, name: TableName, since: Position) -> list[Said]:
         """The statements from a position on that make or drop one of a table's indexes, in order."""
-        return [one for one in self._naming(name, since) if one.statement.effect is Effect.INDEXES]
+        return [statement_ for statement_ in self._naming(name, since) if statement_.statement.effect is Effect.INDEXES]
 
     def last_change(self, name: TableName) -> Position | None:
         """Where the last statement stands that names a table."""
-        found = self._of(name)
-        return max((one.position for one in found if one.statement.effect is not Effect.INDEXES), default=None)
+        statements_ = self._of(name)
+        return max(
+            (statement_.position for statement_ in statements_ if statement_.statement.effect is not Effect.INDEXES),
+            default=None,
+        )
 
     def _naming(self, name: TableName, since: Position) -> list[Said]:
-        return [one for one in self._of(name) if one.position >= since]
+        return [statement_ for statement_ in self._of(name) if statement_.position >= since]
 
     def _of(self, name: TableName) -> list[Said]:
         """The statements that name a table, or may."""
         exact, open_ = self._by_name
-        found = [*exact.get((name.schema.casefold(), name.table.casefold()), ())]
-        found += [at for at in open_ if self.statements[at].statement.names(name.schema, name.table)]
-        return [self.statements[at] for at in sorted(found)]
+        ordinals = [*exact.get((name.schema.casefold(), name.table.casefold()), ())]
+        ordinals += [at for at in open_ if self.statements[at].statement.names(name.schema, name.table)]
+        return [self.statements[at] for at in sorted(ordinals)]
 
     @cached_property
     def _by_name(self) -> tuple[dict[tuple[str, str], list[int]], list[int]]:
@@ -129,8 +136,8 @@ class Survey:
         """
         exact: dict[tuple[str, str], list[int]] = {}
         open_ = []
-        for at, said in enumerate(self.statements):
-            names = said.statement.exact_names
+        for at, logged in enumerate(self.statements):
+            names = logged.statement.exact_names
             if names is None:
                 open_.append(at)
             for name in names or ():
@@ -154,11 +161,11 @@ def survey(slices: SliceIndex) -> Survey:
             stop, database = replace(at, offset=row["stop"]), row["database"] or ""
             session = read_session(row["begin"])
             statement = judge(row["statement"], database, session)
-            begun = replace(at, offset=row["transaction_start"])
-            said = Said(at, statement, stop, database, row["committed_at"], session, begun)
-            temporary |= _temporary(said)
+            position = replace(at, offset=row["transaction_start"])
+            logged_statement = Said(at, statement, stop, database, row["committed_at"], session, position)
+            temporary |= _temporary(logged_statement)
             if statement.effect is not Effect.NONE:
-                statements.append(said)
+                statements.append(logged_statement)
 
     tables = {
         name: Seen(first, last, tuple(definitions.get(name, ())), size)
@@ -168,18 +175,18 @@ def survey(slices: SliceIndex) -> Survey:
     return Survey(tables, tuple(statements), has_xa, temporary=frozenset(temporary))
 
 
-def _temporary(said: Said) -> set[tuple[str, str]]:
+def _temporary(logged_statement: Said) -> set[tuple[str, str]]:
     """The temporary table that a statement makes, in small letters."""
-    if not said.statement.verb.startswith("CREATE"):
+    if not logged_statement.statement.verb.startswith("CREATE"):
         return set()
-    made = (effect.table for effect in _effects(said) if isinstance(effect, CreateTemporary))
-    return {(name.schema.casefold(), name.table.casefold()) for name in made}
+    temporary_names = (effect.table for effect in _effects(logged_statement) if isinstance(effect, CreateTemporary))
+    return {(name.schema.casefold(), name.table.casefold()) for name in temporary_names}
 
 
-def _effects(said: Said) -> tuple[TableEffect, ...]:
+def _effects(logged_statement: Said) -> tuple[TableEffect, ...]:
     """What a statement does to tables; nothing where it cannot be read: its tables stop at it."""
     with suppress(DecodeError):
-        return effects(said.statement, said.database, said.session)
+        return effects(logged_statement.statement, logged_statement.database, logged_statement.session)
     return ()
 
 
@@ -196,85 +203,87 @@ def look(
     logged; those of others are not. cuts: boundaries of transactions that may lie inside slices, where the range or a
     table's part of it begins. Raises DecodeError, LakeError.
     """
-    inside = [one for one in cuts if within.start <= one <= within.stop]
-    own = read_index(table, version, within).cut(inside).within(within)
-    found = survey(own)
-    if not found.has_xa:
-        return own, found
-    xa = committed(own.files, within, oldest)
-    before = _before(own.files, within, xa)
-    named = _with_new_names(xa, (*before, *found.statements))
-    return taking_effect(own, xa), replace(_with_xa(found, named), before=before)
+    inside = [cut for cut in cuts if within.start <= cut <= within.stop]
+    index = read_index(table, version, within).cut(inside).within(within)
+    scan_ = survey(index)
+    if not scan_.has_xa:
+        return index, scan_
+    xa = committed(index.files, within, oldest)
+    before = _before(index.files, within, xa)
+    renamed_ = _with_new_names(xa, (*before, *scan_.statements))
+    return taking_effect(index, xa), replace(_with_xa(scan_, renamed_), before=before)
 
 
 def _before(files: DataFiles, within: Range, xa: Xa) -> tuple[Said, ...]:
     """The statements from the first rows of the transactions to the range; none where all rows lie in it."""
-    whole = xa.extent()
-    if whole is None or whole.start >= within.start:
+    range_ = xa.extent()
+    if range_ is None or range_.start >= within.start:
         return ()
-    earlier = Range(whole.start, within.start)
+    earlier = Range(range_.start, within.start)
     return survey(read_slices(files, earlier, "statement").within(earlier)).statements
 
 
 def _with_new_names(xa: Xa, statements: Iterable[Said]) -> Xa:
     """Rows also by the names that statements gave to their tables before the commit: what these hold is not known."""
-    for said in statements:
+    for logged in statements:
         with suppress(DecodeError):  # its tables stop at it
-            for change in name_changes(said.statement, said.database, said.session):
+            for change in name_changes(logged.statement, logged.database, logged.session):
                 if isinstance(change, Rename):
-                    xa = xa.also(change.table, change.was, said.position)
+                    xa = xa.also(change.table, change.was, logged.position)
     return xa
 
 
-def _with_xa(found: Survey, xa: Xa) -> Survey:
+def _with_xa(survey_: Survey, xa: Xa) -> Survey:
     """A survey with the rows and statements of XA transactions, where they are committed."""
-    tables = dict(found.tables)
+    tables = dict(survey_.tables)
     for name, (first, last, added) in xa.commits().items():
-        seen = tables.get(name, Seen(first, last, ()))
-        size = seen.size + added
-        tables[name] = replace(seen, first=min(seen.first, first), last=max(seen.last, last), size=size)
-    own = {_said(row) for row in xa.held.filter(pc.field("said").is_valid()).to_pylist()}
-    meaningful = (said for said in own if said.statement.effect is not Effect.NONE)
-    both = sorted((*found.statements, *meaningful), key=lambda said: said.position)
-    return replace(found, tables=tables, statements=tuple(both), xa=xa)
+        occurrence = tables.get(name, Seen(first, last, ()))
+        size = occurrence.size + added
+        tables[name] = replace(
+            occurrence, first=min(occurrence.first, first), last=max(occurrence.last, last), size=size
+        )
+    xa_statements = {_statement_of(row) for row in xa.held.filter(pc.field("said").is_valid()).to_pylist()}
+    meaningful = (statement for statement in xa_statements if statement.statement.effect is not Effect.NONE)
+    ordered_statements = sorted((*survey_.statements, *meaningful), key=lambda statement: statement.position)
+    return replace(survey_, tables=tables, statements=tuple(ordered_statements), xa=xa)
 
 
-def _said(row: dict[str, Any]) -> Said:
+def _statement_of(row: dict[str, Any]) -> Said:
     """A statement inside an XA transaction, where that is committed."""
     at, stop = (Position(row["at_file"], row[f"at_{end}"], row["at_stretch"]) for end in ("start", "stop"))
     return Said(at, judge(row["said"], row["said_in"]), stop, row["said_in"], row["at_committed"])
 
 
-def agreed(name: TableName, found: Iterable[tuple[Position, TableDefinition]]) -> TableDefinition:
+def agreed(name: TableName, definitions: Iterable[tuple[Position, TableDefinition]]) -> TableDefinition:
     """The one definition that all of a range's rows share. Raises TableStopped where they differ, at that position."""
-    (first_at, first), *others = found
-    for at, other in others:
-        why = differs(first, other, first_at, at)
-        if why:
-            raise TableStopped(f"{name}: {why}", at)
+    (first_at, first), *rest = definitions
+    for at, definition in rest:
+        reason = differs(first, definition, first_at, at)
+        if reason:
+            raise TableStopped(f"{name}: {reason}", at)
     return first
 
 
-def differs(first: TableDefinition, other: TableDefinition, first_at: Position, at: Position) -> str | None:
+def differs(first: TableDefinition, second: TableDefinition, first_at: Position, at: Position) -> str | None:
     """Why rows of two definitions are not one table's; None where they are. first_at, at: where each is met first."""
-    if not same_layout(first, other) or first != replace(other, key=first.key):
+    if not same_layout(first, second) or first != replace(second, key=first.key):
         return (
-            f"its columns differ between {first_at} ({_columns(first)}) and {at} ({_columns(other)}), "
+            f"its columns differ between {first_at} ({_columns(first)}) and {at} ({_columns(second)}), "
             "and no statement between them says why"
         )
-    if first.key != () and not same_key(first, other):
+    if first.key != () and not same_key(first, second):
         return (
-            f"rows are told apart by ({key_names(first)}) at {first_at}, and by ({key_names(other)}) at "
+            f"rows are told apart by ({key_names(first)}) at {first_at}, and by ({key_names(second)}) at "
             f"{at}; a change of the key is not followed"
         )
     return None
 
 
-def same_key(one: TableDefinition, other: TableDefinition) -> bool:
+def same_key(first: TableDefinition, second: TableDefinition) -> bool:
     """Whether rows are told apart by the same columns, as far as both definitions know."""
-    if one.key is None or other.key is None:
+    if first.key is None or second.key is None:
         return True
-    return {str(name).casefold() for name in _key(one)} == {str(name).casefold() for name in _key(other)}
+    return {str(name).casefold() for name in _key(first)} == {str(name).casefold() for name in _key(second)}
 
 
 def key_names(definition: TableDefinition) -> str:

@@ -37,15 +37,15 @@ def range_in(spark: SparkSession, lake: Lake, source: str, start: Where, stop: W
     Raises LakeError where bronze is empty or gc has removed what is named, SourceError where a place is not in it,
     ConfigError for what is none, and for a file's name that occurs in several stretches of the log.
     """
-    held = Held.of(lake, source)
-    places = Places(spark, held)
-    begin = places.position(start) if start else bronze.oldest(held.checkpoint)
-    removed = bronze.removed(held.checkpoint)
+    snapshot = Held.of(lake, source)
+    places = Places(spark, snapshot)
+    begin = places.position(start) if start else bronze.oldest(snapshot.checkpoint)
+    removed = bronze.removed(snapshot.checkpoint)
     if start:
-        bronze.require_held(source, held.checkpoint, max(begin, bronze.earliest(held.checkpoint)))
+        bronze.require_held(source, snapshot.checkpoint, max(begin, bronze.earliest(snapshot.checkpoint)))
     elif removed:
         log.warning("%s: what lies before %s is left out: %s", source, removed.stop, bronze.gone(source, removed))
-    end = held.checkpoint.position
+    end = snapshot.checkpoint.position
     if stop is None and begin > end:
         raise ConfigError(
             f"{source}: {begin} lies beyond the end of the log that bronze holds, {end}; name an earlier place, or let "
@@ -57,10 +57,10 @@ def range_in(spark: SparkSession, lake: Lake, source: str, start: Where, stop: W
 class Places:
     """Where places lie in a bronze table at one version, in whichever stretch of its log."""
 
-    def __init__(self, spark: SparkSession, held: Held) -> None:
-        self.name = held.source
-        self._spark, self._held = spark, held
-        self._stretches = stretches(held.checkpoint)
+    def __init__(self, spark: SparkSession, snapshot: Held) -> None:
+        self.name = snapshot.source
+        self._spark, self._snapshot = spark, snapshot
+        self._stretches = stretches(snapshot.checkpoint)
 
     def position(self, place: str | Position) -> Position:
         """Where a place lies. Raises SourceError, DecodeError, ConfigError, LakeError."""
@@ -69,13 +69,13 @@ class Places:
         parsed = parse_place(place)
         if isinstance(parsed, Position):
             return parsed if "/" in place.partition(":")[0] else self._of_name(parsed)
-        return self._found(parsed)
+        return self._resolved(parsed)
 
     def _of_name(self, position: Position) -> Position:
         """A position without its stretch. Raises ConfigError where its file's name occurs in several."""
         if len(self._stretches) == 1:
             return position
-        files = bronze.files(self._held.table, self._held.version)
+        files = bronze.files(self._snapshot.table, self._snapshot.version)
         numbers = [file.stretch for file in files if file.file == position.file]
         if len(numbers) > 1:
             listed = " or ".join(f"{number}/{position.file}:{position.offset}" for number in numbers)
@@ -84,17 +84,17 @@ class Places:
 
     def _stretch_of_no_file(self, position: Position) -> int:
         """Of a file that bronze does not hold: the oldest stretch, where it lies before what is left of that."""
-        oldest = bronze.oldest(self._held.checkpoint)
+        oldest = bronze.oldest(self._snapshot.checkpoint)
         is_before = (
             position.file.rpartition(".")[0] == oldest.file.rpartition(".")[0] and position.number < oldest.number
         )
         return oldest.stretch if is_before else self._stretches[-1].number
 
-    def _found(self, place: Place) -> Position:
+    def _resolved(self, place: Place) -> Position:
         """A GTID set or a time, looked for in the newest stretch first. Raises what the newest one said."""
         first_error: SourceError | LakeError | None = None
         for stretch in reversed(self._stretches):
-            landed = Landed(self._spark, self._held, stretch)
+            landed = Landed(self._spark, self._snapshot, stretch)
             try:
                 listed = landed.log()
                 if isinstance(place, datetime) and stretch.number > 1 and landed.begun(listed) > place:
@@ -117,11 +117,11 @@ class Landed:
     endpoint: str | None = None
     switch = ALONE
 
-    def __init__(self, spark: SparkSession, held: Held, stretch: Stretch | None = None) -> None:
-        self.name = held.source
-        self._spark, self._table, self._version = spark, held.table, held.version
-        self._end = held.checkpoint.position
-        self._stretch = stretch or stretches(held.checkpoint)[-1]
+    def __init__(self, spark: SparkSession, snapshot: Held, stretch: Stretch | None = None) -> None:
+        self.name = snapshot.source
+        self._spark, self._table, self._version = spark, snapshot.table, snapshot.version
+        self._end = snapshot.checkpoint.position
+        self._stretch = stretch or stretches(snapshot.checkpoint)[-1]
         self._heads: dict[str, bytes] = {}
         """The first slice of each file: its head, or more."""
 
@@ -131,12 +131,14 @@ class Landed:
         heads = slices.where("start = 0").select("file", "payload")
         self._heads = {row["file"]: bytes(row["payload"]) for row in heads.collect()}
         files = [LogFile(row["file"], row["stop"]) for row in stops.orderBy("number").collect()]
-        whole = tuple(file for file in files if file.name in self._heads and self._stretch.holds_whole(file.name))
-        if not whole:
+        complete_files = tuple(
+            file for file in files if file.name in self._heads and self._stretch.holds_whole(file.name)
+        )
+        if not complete_files:
             raise LakeError(f"{self.name}: bronze holds no file from its first byte on; {self.earlier}")
         is_last = self._stretch.number == self._end.stretch
         end = self._end if is_last else Position(files[-1].name, files[-1].size)
-        return Log(self.name, whole, replace(end, stretch=1))
+        return Log(self.name, complete_files, replace(end, stretch=1))
 
     def begun(self, listed: Log) -> datetime:
         """When the oldest file was begun that can be searched, by its server's clock."""

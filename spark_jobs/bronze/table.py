@@ -99,10 +99,10 @@ class Held:
     @classmethod
     def of(cls, lake: Lake, source: str) -> "Held":
         """As it is now. Raises LakeError where bronze is empty."""
-        found = cls.any(lake, source)
-        if found is None:
+        snapshot = cls.any(lake, source)
+        if snapshot is None:
             raise LakeError(f"{source}: bronze holds nothing yet; the first run of the source fills it")
-        return found
+        return snapshot
 
     @classmethod
     def any(cls, lake: Lake, source: str) -> "Held | None":
@@ -197,23 +197,23 @@ def files(bronze: Table, version: int) -> list[HeldFile]:
     """The files of bronze in the log's order, learnt without reading payloads."""
     names = ("stretch", "number", "file", "start", "stop", "committed_at")
     spans = pa.schema([ARROW.field(name) for name in names]).empty_table()
-    for read in DataFiles(bronze, version).read(None, names):
-        slices = read.columns.cast(spans.schema)
+    for batch in DataFiles(bronze, version).read(None, names):
+        slices = batch.columns.cast(spans.schema)
         spans = pa.concat_tables([spans, slices])
     spans = spans.append_column("size", pc.subtract(spans["stop"], spans["start"]))
-    asked = [("start", "min"), ("stop", "max"), ("size", "sum"), ("committed_at", "max")]
-    found = (
+    aggregates = [("start", "min"), ("stop", "max"), ("size", "sum"), ("committed_at", "max")]
+    grouped = (
         spans.group_by(["stretch", "number", "file"])
-        .aggregate(asked)
+        .aggregate(aggregates)
         .sort_by([("stretch", "ascending"), ("number", "ascending")])
     )
     return [
         HeldFile(*(row[name] for name in ("stretch", "file", "start_min", "stop_max", "size_sum", "committed_at_max")))
-        for row in found.to_pylist()
+        for row in grouped.to_pylist()
     ]
 
 
-def last_gtid(held: Held, within: Range) -> str | None:
+def last_gtid(snapshot: Held, within: Range) -> str | None:
     """The GTID of the last transaction that begins in a range; None where none has one. Without a JVM."""
     stretch, number, start = (pc.field(name) for name in ("stretch", "number", "start"))
 
@@ -221,9 +221,9 @@ def last_gtid(held: Held, within: Range) -> str | None:
         in_file = (number > at.number) | ((number == at.number) & (start >= at.offset))
         return (stretch > at.stretch) | ((stretch == at.stretch) & in_file)
 
-    meant = since(within.start) & ~since(within.stop) & pc.field("gtid").is_valid()
-    found = held.table.scan(held.version, ["stretch", "number", "start", "gtid"], meant, rows=1 << 16)
-    slices = [tuple(row.values()) for batch in found for row in batch.to_pylist()]
+    condition = since(within.start) & ~since(within.stop) & pc.field("gtid").is_valid()
+    batches = snapshot.table.scan(snapshot.version, ["stretch", "number", "start", "gtid"], condition, rows=1 << 16)
+    slices = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
     return str(max(slices)[-1]) if slices else None
 
 
@@ -248,7 +248,9 @@ def redacted(slices: DataFrame) -> Redacted | None:
     sums = slices.where("redacted IS NOT NULL").agg(
         F.sum("redacted.events").alias("events"),
         F.sum("redacted.bytes").alias("bytes"),
-        F.array_sort(F.array_distinct(F.transform(names, lambda one: F.concat_ws(".", one["schema"], one["table"])))),
+        F.array_sort(
+            F.array_distinct(F.transform(names, lambda column: F.concat_ws(".", column["schema"], column["table"])))
+        ),
     )
     events, size, tables = sums.collect()[0]
     return Redacted(events, size, tuple(tables)) if events else None
@@ -258,13 +260,13 @@ def redacted_in_all(bronze: Table, version: int) -> tuple[int, int]:
     """Blanked events, and bytes that are not the server's own for them, in all of bronze, without a JVM."""
     if "redacted" not in bronze.columns():
         return 0, 0
-    found = [
-        one
+    redactions = [
+        entry
         for batch in bronze.scan(version, ["redacted"], pc.field("redacted").is_valid(), rows=1 << 16)
-        for one in batch.column("redacted").to_pylist()
-        if one  # rows of files without the column come all the same
+        for entry in batch.column("redacted").to_pylist()
+        if entry  # rows of files without the column come all the same
     ]
-    return sum(one["events"] for one in found), sum(one["bytes"] for one in found)
+    return sum(entry["events"] for entry in redactions), sum(entry["bytes"] for entry in redactions)
 
 
 def read(spark: SparkSession, bronze: Table, version: int, within: Range) -> DataFrame:
@@ -282,10 +284,10 @@ def read_all(spark: SparkSession, bronze: Table, version: int) -> DataFrame:
     return bronze.read(own_session(spark, READING), version)
 
 
-def overlapping(spark: SparkSession, bronze: Table, version: int, wanted: Range) -> DataFrame:
+def overlapping(spark: SparkSession, bronze: Table, version: int, range_: Range) -> DataFrame:
     """The slices of which a byte lies in a range, and those that continue a transaction begun in it."""
     stretch, number = F.col("stretch"), F.col("number")
-    begin, end = wanted.start, wanted.stop
+    begin, end = range_.start, range_.stop
     here = (stretch == begin.stretch) & (
         (number > begin.number) | ((number == begin.number) & (F.col("stop") > begin.offset))
     )
@@ -304,15 +306,15 @@ def ordinal(ranges: Sequence[Range]) -> Column:
     """Which of the ranges, which touch or have gaps but do not overlap, a slice begins in; null for none."""
     if len(ranges) > flat.FEW:
         return F.expr(flat.ordinal(ranges, place_sql("start")))
-    found = F.lit(None).cast("int")
+    column = F.lit(None).cast("int")
     for nth, part in enumerate(ranges):
-        found = F.when(inside(part), nth).otherwise(found)
-    return found
+        column = F.when(inside(part), nth).otherwise(column)
+    return column
 
 
 def in_ranges(slices: DataFrame, ranges: Sequence[Range]) -> DataFrame:
     """The slices that begin in one of the ranges, with its ordinal as ``part``."""
-    near = [inside(one) for one in flat.covering(ranges)]
+    near = [inside(range_) for range_ in flat.covering(ranges)]
     return slices.where(reduce(or_, near, F.lit(False))).withColumn("part", ordinal(ranges)).where("part IS NOT NULL")
 
 
@@ -331,5 +333,5 @@ def _at_or_after(position: Position) -> Column:
 
 def holding(schema: str, table: str) -> Column:
     """Whether a slice may hold rows of a table; tables unknown (null) means any."""
-    named = F.exists("tables", lambda name: (name["schema"] == schema) & (name["table"] == table))
-    return F.col("tables").isNull() | named
+    column = F.exists("tables", lambda name: (name["schema"] == schema) & (name["table"] == table))
+    return F.col("tables").isNull() | column

@@ -67,12 +67,12 @@ class Xa:
 
     def of(self, name: TableName, passed_over: Collection[Position] = ()) -> "Xa":
         """Those with rows of one table, but for those that are passed over for it, by where they begin or commit."""
-        found = self.held.filter((pc.field("schema") == name.schema) & (pc.field("table") == name.table))
-        for one in passed_over:
+        rows = self.held.filter((pc.field("schema") == name.schema) & (pc.field("table") == name.table))
+        for position in passed_over:
             for names in (("at_stretch", "at_file", "at_start"), ("stretch", "file", "begun")):
-                pairs = zip(names, (one.stretch, one.file, one.offset), strict=True)
-                found = found.filter(~reduce(and_, (pc.field(name) == value for name, value in pairs)))
-        return Xa(found, tuple((xid, at) for xid, at in self.unknown if at not in passed_over))
+                pairs = zip(names, (position.stretch, position.file, position.offset), strict=True)
+                rows = rows.filter(~reduce(and_, (pc.field(name) == value for name, value in pairs)))
+        return Xa(rows, tuple((xid, at) for xid, at in self.unknown if at not in passed_over))
 
     def spans(self) -> list[Range]:
         """From where its rows begin to where it is committed, of each transaction."""
@@ -89,26 +89,26 @@ class Xa:
         order = [(f"at_{name}", "ascending") for name in ("stretch", "number", "start")]
         rows = self.held.filter(pc.field("table").is_valid()).sort_by(order)
         place = ("at_file", "at_start", "at_stretch")
-        asked = [("size", "sum"), *((name, end) for end in ("first", "last") for name in place)]
-        found = rows.group_by(["schema", "table"], use_threads=False).aggregate(asked).to_pylist()
+        aggregates = [("size", "sum"), *((name, end) for end in ("first", "last") for name in place)]
+        grouped = rows.group_by(["schema", "table"], use_threads=False).aggregate(aggregates).to_pylist()
         return {
             TableName(row["schema"], row["table"]): (
                 Position(*(row[f"{name}_first"] for name in place)),
                 Position(*(row[f"{name}_last"] for name in place)),
                 row["size_sum"],
             )
-            for row in found
+            for row in grouped
         }
 
     def also(self, new: TableName, old: TableName, since: Position) -> "Xa":
         """With one table's rows that were logged before a position and are committed behind it as another's too."""
-        held = self.of(old).held
-        spans = Xa(held).spans()
-        held = held.filter(pa.array([span.start < since < span.stop for span in spans], pa.bool_()))
+        table_rows = self.of(old).held
+        spans = Xa(table_rows).spans()
+        table_rows = table_rows.filter(pa.array([span.start < since < span.stop for span in spans], pa.bool_()))
         for name, value in (("schema", new.schema), ("table", new.table)):
-            constant = pa.repeat(pa.scalar(value, pa.string()), len(held))
-            held = held.set_column(HELD.get_field_index(name), name, constant)
-        return replace(self, held=pa.concat_tables([self.held, held]))
+            constant = pa.repeat(pa.scalar(value, pa.string()), len(table_rows))
+            table_rows = table_rows.set_column(HELD.get_field_index(name), name, constant)
+        return replace(self, held=pa.concat_tables([self.held, table_rows]))
 
     def extent(self) -> Range | None:
         """From the first row to the last commit; None where nothing is committed."""
@@ -124,39 +124,43 @@ class Xa:
 
     def index(self, files: DataFiles) -> pa.Table:
         """Their slices, of all of bronze's, as rows of an index that take effect at the place of the commit."""
-        whole = self.extent()
-        assert whole is not None
-        last = replace(whole.stop, offset=whole.stop.offset + 1)  # one that commits itself has its last slice there
-        found = read_slices(files, Range(whole.start, last), "statement")
-        slices = found.where(found.flags("is_xa")).slices
+        range_ = self.extent()
+        assert range_ is not None
+        last = replace(range_.stop, offset=range_.stop.offset + 1)  # one that commits itself has its last slice there
+        statements = read_slices(files, Range(range_.start, last), "statement")
+        slices = statements.where(statements.flags("is_xa")).slices
         names = ("stretch", "file", "number", "start", "committed")
         columns = (self.held.column(f"at_{name}").to_pylist() for name in names)
         at = dict(zip(_places(self.held, "begun"), zip(*columns, strict=True), strict=True))
         places = [at.get(place) for place in _places(slices, "transaction_start")]
         slices = slices.filter(pa.array([place is not None for place in places], pa.bool_()))
-        given = list(zip(*filter(None, places), strict=True))
-        moved: dict[str, Sequence[Any]] = {f"effect_{one}": cells for one, cells in zip(names[:4], given, strict=False)}
-        moved |= {"committed_at": given[4], "kind": ["rows"] * len(slices)} if given else {}
+        columns_ = list(zip(*filter(None, places), strict=True))
+        moved: dict[str, Sequence[Any]] = {
+            f"effect_{column}": cells for column, cells in zip(names[:4], columns_, strict=False)
+        }
+        moved |= {"committed_at": columns_[4], "kind": ["rows"] * len(slices)} if columns_ else {}
         for name, cells in moved.items():
             field_ = slices.schema.field(name)
             slices = slices.set_column(slices.schema.get_field_index(name), field_, pa.array(cells, field_.type))
         return slices
 
-    def slices(self, every: DataFrame) -> DataFrame:
+    def slices(self, all_slices: DataFrame) -> DataFrame:
         """Their slices, of all of bronze's, as rows at the place of the commit; those of one in one task, in order.
 
         Their bytes' own place is in LOGGED. There has to be one transaction at least.
         """
         keys = ("stretch", "number", "begun")
-        own = self.held.select([*keys, *(name for name in HELD.names if name.startswith("at_"))])
-        own = own.group_by(own.column_names).aggregate([])  # a row a transaction, however many tables it has
-        whole = self.extent()
-        assert whole is not None
-        last = replace(whole.stop, offset=whole.stop.offset + 1)  # one that commits itself has its last slice there
-        joined = every.where(OF_XA).where(bronze.inside(Range(whole.start, last)))
+        own_rows = self.held.select([*keys, *(name for name in HELD.names if name.startswith("at_"))])
+        own_rows = own_rows.group_by(own_rows.column_names).aggregate(
+            []
+        )  # a row a transaction, however many tables it has
+        range_ = self.extent()
+        assert range_ is not None
+        last = replace(range_.stop, offset=range_.stop.offset + 1)  # one that commits itself has its last slice there
+        joined = all_slices.where(OF_XA).where(bronze.inside(Range(range_.start, last)))
         joined = joined.withColumn("begun", F.col("transaction_start"))
-        joined = joined.join(F.broadcast(every.sparkSession.createDataFrame(own)), list(keys))
-        given: dict[str, str | Column] = {
+        joined = joined.join(F.broadcast(all_slices.sparkSession.createDataFrame(own_rows)), list(keys))
+        cells_: dict[str, str | Column] = {
             "stretch": "at_stretch",
             "number": "at_number",
             "start": "at_start",
@@ -165,10 +169,10 @@ class Xa:
             "kind": F.lit("rows"),
             "committed_at": "at_committed",
         }
-        cells = [F.col(one) if isinstance(one, str) else one for one in given.values()]
-        others = [F.col(name) for name in every.columns if name not in given]
+        cells = [F.col(cell) if isinstance(cell, str) else cell for cell in cells_.values()]
+        columns = [F.col(name) for name in all_slices.columns if name not in cells_]
         logged = F.struct("stretch", "number", "start", "file").cast(LOGGED_AT).alias(LOGGED)
-        moved = joined.select(*(cell.alias(name) for name, cell in zip(given, cells, strict=True)), *others, logged)
+        moved = joined.select(*(cell.alias(name) for name, cell in zip(cells_, cells, strict=True)), *columns, logged)
         order = ("stretch", "number", "start")
         return moved.repartition(*order).sortWithinPartitions(*order, f"{LOGGED}.start")
 
@@ -181,27 +185,27 @@ def _places(rows: pa.Table, offset: str) -> Iterator[tuple[int, int, int]]:
 NO_XA = Xa()
 
 
-def effective(every: DataFrame, within: Range, xa: Xa) -> DataFrame:
+def effective(all_slices: DataFrame, within: Range, xa: Xa) -> DataFrame:
     """Of all slices those that take effect in a range: its own, and those of the XA transactions that it commits."""
-    own = every.where(bronze.inside(within))
+    rows = all_slices.where(bronze.inside(within))
     if xa is NO_XA:
-        return own
-    own = own.where(f"NOT ({OF_XA})").withColumn(LOGGED, F.lit(None).cast(LOGGED_AT))
-    return own.unionByName(xa.slices(every)) if len(xa.held) else own
+        return rows
+    rows = rows.where(f"NOT ({OF_XA})").withColumn(LOGGED, F.lit(None).cast(LOGGED_AT))
+    return rows.unionByName(xa.slices(all_slices)) if len(xa.held) else rows
 
 
 def by_bytes(slices: DataFrame) -> DataFrame:
     """Effective slices by the place of their bytes; of those that take effect elsewhere, EFFECT says where."""
     places = ("stretch", "number", "start", "file")
-    own = (F.coalesce(f"{LOGGED}.{name}", name).alias(name) for name in places)
-    others = (name for name in slices.columns if name not in (*places, LOGGED))
-    return slices.select(*own, *others, F.when(F.col(LOGGED).isNotNull(), F.struct(*places)).alias(EFFECT))
+    place_columns = (F.coalesce(f"{LOGGED}.{name}", name).alias(name) for name in places)
+    rest = (name for name in slices.columns if name not in (*places, LOGGED))
+    return slices.select(*place_columns, *rest, F.when(F.col(LOGGED).isNotNull(), F.struct(*places)).alias(EFFECT))
 
 
-def taking_effect(own: SliceIndex, xa: Xa) -> SliceIndex:
+def taking_effect(index: SliceIndex, xa: Xa) -> SliceIndex:
     """Of a range's slices and of all others those that take effect in it: ``effective``, without a JVM."""
-    rest = own.where(~own.flags("is_xa"))
-    return rest.with_slices(xa.index(own.files)) if len(xa.held) else rest
+    rest = index.where(~index.flags("is_xa"))
+    return rest.with_slices(xa.index(index.files)) if len(xa.held) else rest
 
 
 def committed(files: DataFiles, within: Range, oldest: Position) -> Xa:
@@ -209,15 +213,18 @@ def committed(files: DataFiles, within: Range, oldest: Position) -> Xa:
 
     oldest: where bronze begins. Raises DecodeError, LakeError.
     """
-    each, transactions, end = list[Step](), list[Transaction](), within.stop
+    all_steps, transactions, end = list[Step](), list[Transaction](), within.stop
     for start in _starts(within.start, oldest):
         part = Range(start, end)
-        each += steps(read_slices(files, part, "statement").within(part))
+        all_steps += steps(read_slices(files, part, "statement").within(part))
         end = start
-        transactions = _committed(each, within)
-        if all(one.rows and one.rows.is_whole for one in transactions):
+        transactions = _committed(all_steps, within)
+        if all(transaction.rows and transaction.rows.is_whole for transaction in transactions):
             break
-    unknown = sorted(((one.xid, one.end.place) for one in transactions if one.rows is None), key=lambda one: one[1])
+    unknown = sorted(
+        ((transaction.xid, transaction.end.place) for transaction in transactions if transaction.rows is None),
+        key=lambda transaction: transaction[1],
+    )
     for xid, at in unknown:
         log.warning(
             "%s: the XA transaction %s is committed, but bronze, which begins at %s, does not hold its rows",
@@ -225,8 +232,8 @@ def committed(files: DataFiles, within: Range, oldest: Position) -> Xa:
             xid,
             oldest,
         )
-    held = [row for one in transactions for row in one.to_rows()]
-    return Xa(pa.Table.from_pylist(held, HELD), tuple(unknown))
+    rows_ = [row for transaction in transactions for row in transaction.to_rows()]
+    return Xa(pa.Table.from_pylist(rows_, HELD), tuple(unknown))
 
 
 def _starts(start: Position, oldest: Position) -> Iterator[Position]:
@@ -264,14 +271,21 @@ def steps(slices: SliceIndex) -> Iterator[Step]:
     """What each slice of XA transactions does, in order. Raises DecodeError, LakeError."""
     rows = np.flatnonzero(slices.flags("is_xa")).tolist()
     for row, cells in zip(rows, slices.cells(rows), strict=True):
-        start, begun = cells["start"], cells["transaction_start"]
-        found = xa_step(cells["file"], start, cells["context"], cells["payload"], begun, inside=begun != start)
-        if found is None:
+        start, transaction_start = cells["start"], cells["transaction_start"]
+        step = xa_step(
+            cells["file"],
+            start,
+            cells["context"],
+            cells["payload"],
+            transaction_start,
+            inside=transaction_start != start,
+        )
+        if step is None:
             continue
         committed_at, tables = (slices.slices.column(name)[row].as_py() for name in ("committed_at", "tables"))
-        names = tuple(TableName(one["schema"], one["table"]) for one in tables or ())
+        names = tuple(TableName(table["schema"], table["table"]) for table in tables or ())
         place = Position(cells["file"], start, cells["stretch"])
-        yield Step(found.kind, found.xid, found.said, place, cells["stop"], begun, committed_at, names)
+        yield Step(step.kind, step.xid, step.said, place, cells["stop"], transaction_start, committed_at, names)
 
 
 @dataclass(slots=True)
@@ -305,35 +319,40 @@ class Transaction:
         """Rows of HELD; none where the transaction's own are not known."""
         if self.rows is None:
             return
-        begin, said = self.rows.last.begin, self.rows.said or (None, None)
-        given: dict[str, Any] = {"size": self.rows.size, "said_in": said[0], "said": said[1], "begun": begin.offset}
-        given |= {"at_start": self.end.place.offset, "at_stop": self.end.stop, "at_committed": self.end.committed_at}
+        begin, statement = self.rows.last.begin, self.rows.said or (None, None)
+        fields: dict[str, Any] = {
+            "size": self.rows.size,
+            "said_in": statement[0],
+            "said": statement[1],
+            "begun": begin.offset,
+        }
+        fields |= {"at_start": self.end.place.offset, "at_stop": self.end.stop, "at_committed": self.end.committed_at}
         for prefix, place in (("", begin), ("at_", self.end.place)):
-            given |= {f"{prefix}stretch": place.stretch, f"{prefix}number": place.number, f"{prefix}file": place.file}
+            fields |= {f"{prefix}stretch": place.stretch, f"{prefix}number": place.number, f"{prefix}file": place.file}
         for name in self.rows.tables or (None,):
-            yield given | {"schema": name and name.schema, "table": name and name.table}
+            yield fields | {"schema": name and name.schema, "table": name and name.table}
 
 
-def transactions_of(each: Iterable[Step]) -> list[Logged]:
+def transactions_of(all_steps: Iterable[Step]) -> list[Logged]:
     """The XA transactions of slices, in the log's order, by where they end."""
-    found: dict[Position, Logged] = {}
-    for step in sorted(each, key=lambda one: one.place.order):
-        logged = found.setdefault(step.begin, Logged(step, step.begin == step.place))
+    by_begin: dict[Position, Logged] = {}
+    for step in sorted(all_steps, key=lambda step: step.place.order):
+        logged = by_begin.setdefault(step.begin, Logged(step, step.begin == step.place))
         logged.add(step)
-    return sorted(found.values(), key=lambda one: one.last.place.order)
+    return sorted(by_begin.values(), key=lambda entry: entry.last.place.order)
 
 
-def _committed(each: Iterable[Step], within: Range) -> list[Transaction]:
+def _committed(all_steps: Iterable[Step], within: Range) -> list[Transaction]:
     """The transactions that a range commits, with what was read of their rows."""
-    found: list[Transaction] = []
+    transactions: list[Transaction] = []
     before: dict[str | None, Logged] = {}
-    for one in transactions_of(each):
-        last = one.last
-        prepared, before[last.xid] = before.get(last.xid), one
+    for logged_transaction in transactions_of(all_steps):
+        last = logged_transaction.last
+        prepared, before[last.xid] = before.get(last.xid), logged_transaction
         if not within.start <= last.place < within.stop:
             continue
         if last.kind == "at once":
-            found.append(Transaction(str(last.xid), last, one))
+            transactions.append(Transaction(str(last.xid), last, logged_transaction))
         elif last.kind == "committed" and (prepared is None or prepared.last.kind == "prepared"):
-            found.append(Transaction(str(last.xid), last, prepared))
-    return found
+            transactions.append(Transaction(str(last.xid), last, prepared))
+    return transactions

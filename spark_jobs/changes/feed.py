@@ -82,11 +82,11 @@ class JsonChanges:
     """Turns slices (rows of SLICE_SCHEMA or of bronze) of one file into JSON lines."""
 
     def __init__(
-        self, source: str | None, wanted: Wanted, complete: Complete = as_logged, *, prepared: bool = False
+        self, source: str | None, is_wanted: Wanted, complete: Complete = as_logged, *, prepared: bool = False
     ) -> None:
         """prepared: whether rows of XA transactions are written; the caller knows that they took effect."""
         self.source = source
-        self.wanted = wanted
+        self.wanted = is_wanted
         self.complete = complete
         self._prepared = prepared
         self._definitions = Definitions()
@@ -105,22 +105,22 @@ class JsonChanges:
         cells = {name: batch.column(name)[at] for name in names}
         payload = bytes_at(batch.column("payload"), at)
         place = (cells["file"].as_py(), cells["start"].as_py(), cells["context"].as_py(), payload)
-        begun = {name: cells[name].as_py() for name in ("transaction_start", "gtid")}
+        transaction = {name: cells[name].as_py() for name in ("transaction_start", "gtid")}
         tables = []
         for definition in self._definitions.of_slice(*place):
             if self.wanted(definition.name):
                 decoder = self._decoder(definition)
-                found = decoder.decode(*place, committed_us=cells["committed_at"].value, **begun)
-                tables.append(_held_back(place[0], self._written(place[0], decoder.definition, found, committed)))
-        return heapq.merge(*tables, key=lambda one: (one.offset, one.row))
+                changes = decoder.decode(*place, committed_us=cells["committed_at"].value, **transaction)
+                tables.append(_held_back(place[0], self._encode(place[0], decoder.definition, changes, committed)))
+        return heapq.merge(*tables, key=lambda change: (change.offset, change.row))
 
     def _decoder(self, definition: TableDefinition) -> Decoder:
         """The decoder of the tables that the log defines so."""
         if definition not in self._decoders:
-            known = self.complete(definition)
-            exact = known == definition
+            completed = self.complete(definition)
+            exact = completed == definition
             self._decoders[definition] = Decoder(
-                known,
+                completed,
                 before="all",
                 rows=_ROWS,
                 gtids=True,
@@ -131,13 +131,13 @@ class JsonChanges:
             )
         return self._decoders[definition]
 
-    def _written(
-        self, file: str, definition: TableDefinition, found: Iterable[Changes], committed: datetime | None
+    def _encode(
+        self, file: str, definition: TableDefinition, changes_: Iterable[Changes], committed: datetime | None
     ) -> Iterator[Written]:
         name = definition.name
-        named = f'"schema": {text_of(name.schema)}, "table": {text_of(name.table)}'
+        names = f'"schema": {text_of(name.schema)}, "table": {text_of(name.table)}'
         begin = f'{{"source": {text_of(self.source)}, "file": {text_of(file)}, "offset": '
-        for changes in _portions(found):
+        for changes in _portions(changes_):
             after = images(definition, changes.after, changes.raw, changes.present)
             before = images(definition, changes.before, changes.before_raw, changes.before_present)
             times = _times(changes, committed)
@@ -145,7 +145,7 @@ class JsonChanges:
             rest = zip(_gtids(changes), times, before, after, strict=True)
             for (op, offset, row), (gtid, time, old, new) in zip(places, rest, strict=True):
                 head = (
-                    f'{begin}{offset}, "row": {row}, "gtid": {gtid}, "committed_at": "{time}", {named}, '
+                    f'{begin}{offset}, "row": {row}, "gtid": {gtid}, "committed_at": "{time}", {names}, '
                     f'"op": "{OPERATIONS[op]}", "before": '
                 )
                 pair = {1: (NULL, new), 2: (old, new), 3: (new, NULL)}[op]
@@ -162,7 +162,7 @@ def wanted_tables(names: Sequence[str]) -> Wanted:
 
 
 def changes_of_files(
-    files: Iterable[tuple[str, Iterator[bytes]]], wanted: Wanted, complete: Complete = as_logged
+    files: Iterable[tuple[str, Iterator[bytes]]], is_wanted: Wanted, complete: Complete = as_logged
 ) -> Iterator[str]:
     """The changes in binlog files, given by name and chunks of bytes: JSON lines, long ones in several pieces.
 
@@ -172,9 +172,9 @@ def changes_of_files(
     redacted: dict[str, int] = {}
     with Prepared() as prepared:
         for file, chunks in files:
-            one = _File(file, wanted, complete, prepared)
-            yield from one.read(chunks)
-            redacted |= {file: one.redacted} if one.redacted else {}
+            reader = _File(file, is_wanted, complete, prepared)
+            yield from reader.read(chunks)
+            redacted |= {file: reader.redacted} if reader.redacted else {}
         for file, count in redacted.items():
             logger.warning("%s: %d events were redacted when the log was extracted, and are left out", file, count)
         for xid, place in prepared.waiting():
@@ -187,15 +187,15 @@ def changes_of_files(
 class _File:
     """One file on its way to JSON lines."""
 
-    def __init__(self, file: str, wanted: Wanted, complete: Complete, prepared: Prepared) -> None:
-        self._file, self._wanted, self._complete = file, wanted, complete
-        self._written = JsonChanges(None, wanted, complete, prepared=True)
+    def __init__(self, file: str, is_wanted: Wanted, complete: Complete, prepared: Prepared) -> None:
+        self._file, self._is_wanted, self._complete = file, is_wanted, complete
+        self._encode = JsonChanges(None, is_wanted, complete, prepared=True)
         self._prepared = prepared
         self._part_of: int | None = None
         """Where the XA transaction begins that the last slice was a part of."""
         self.redacted = 0
         """Events whose content was left out when the log was extracted."""
-        self._shown = 0
+        self._shown_to = 0
         """Offset behind the last slice whose rows were written."""
 
     def read(self, chunks: Iterator[bytes]) -> Iterator[str]:
@@ -206,12 +206,12 @@ class _File:
         for batch in slicer.finish():
             yield from self._batch(batch)
         if slicer.pending:
-            left = f"{slicer.pending} bytes at the end are no complete transaction"
-            written = "; rows of it were written already" if self._shown > slicer.complete else ""
-            raise Truncated(f"{self._file}:{slicer.complete}: {left}; copy the file again{written}")
+            rest = f"{slicer.pending} bytes at the end are no complete transaction"
+            note = "; rows of it were written already" if self._shown_to > slicer.complete else ""
+            raise Truncated(f"{self._file}:{slicer.complete}: {rest}; copy the file again{note}")
 
     def _batch(self, batch: pa.RecordBatch) -> Iterator[str]:
-        self.redacted += sum(one["events"] for one in batch.column("redacted").to_pylist() if one)
+        self.redacted += sum(event["events"] for event in batch.column("redacted").to_pylist() if event)
         kinds, starts = batch.column("kind").to_pylist(), batch.column("transaction_start").to_pylist()
         for at, (kind, start) in enumerate(zip(kinds, starts, strict=True)):
             part = batch.slice(at, 1)
@@ -231,11 +231,11 @@ class _File:
             if kind == "statement":
                 self._judge(part)
             if kind != "control":
-                yield from self._lines(self._written, part)
-                self._shown = part.column("stop")[0].as_py()
+                yield from self._lines(self._encode, part)
+                self._shown_to = part.column("stop")[0].as_py()
 
-    def _lines(self, written: JsonChanges, part: pa.RecordBatch, committed: datetime | None = None) -> Iterator[str]:
-        for line in written.lines(part, committed):
+    def _lines(self, encoder: JsonChanges, part: pa.RecordBatch, committed: datetime | None = None) -> Iterator[str]:
+        for line in encoder.lines(part, committed):
             yield from line.pieces
 
     def _xa(self, step: XaStep, part: pa.RecordBatch, start: int) -> Iterator[str]:
@@ -255,47 +255,47 @@ class _File:
             self._prepared.drop(step.xid)
 
     def _release(self, xid: str, place: str, committed: datetime) -> Iterator[str]:
-        held = self._prepared.take(xid)
-        if held is None:
+        parts = self._prepared.take(xid)
+        if parts is None:
             logger.warning("%s: XA transaction %s is committed, but no file given has its rows", place, xid)
             return
-        written: dict[str, JsonChanges] = {}
-        for part in held:
+        encoders: dict[str, JsonChanges] = {}
+        for part in parts:
             file = part.column("file")[0].as_py()
-            written.setdefault(file, JsonChanges(None, self._wanted, self._complete, prepared=True))
-            yield from self._lines(written[file], part, committed)
+            encoders.setdefault(file, JsonChanges(None, self._is_wanted, self._complete, prepared=True))
+            yield from self._lines(encoders[file], part, committed)
 
     def _judge(self, part: pa.RecordBatch) -> None:
         """Raises Unsupported for a statement that changes rows of a wanted table and does not say which."""
         text, database = (part.column(name)[0].as_py() for name in ("statement", "database"))
-        said = judge(text, database or "", read_session(bytes(bytes_at(part.column("payload"), 0)[:_BEGIN])))
-        if said.writes is None or any(self._wanted(TableName(*name)) for name in said.writes):
+        statement = judge(text, database or "", read_session(bytes(bytes_at(part.column("payload"), 0)[:_BEGIN])))
+        if statement.writes is None or any(self._is_wanted(TableName(*name)) for name in statement.writes):
             raise Unsupported(
-                f"{self._file}:{part.column('start')[0].as_py()}: {said.verb} changes rows in statement format, which "
-                f"says what was asked, not what happened: {said.short}; name the tables that are wanted without it, or "
-                "set binlog_format = ROW on the server for the rows to come"
+                f"{self._file}:{part.column('start')[0].as_py()}: {statement.verb} changes rows in statement format, "
+                f"which says what was asked, not what happened: {statement.short}; name the tables that are wanted "
+                "without it, or set binlog_format = ROW on the server for the rows to come"
             )
 
 
 def changes_of_bronze(
-    spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where, *, wanted: Wanted
+    spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where, *, is_wanted: Wanted
 ) -> Iterator[str]:
     """The changes of a range of bronze, snapped outward to transactions; all of it by default.
 
     start, stop: places. Rows of XA transactions come where the range commits them, from wherever they were logged.
     Raises LakeError; SourceError and ConfigError for places.
     """
-    written = JsonChanges(source, wanted, prepared=True)
-    held = _of_range(spark, lake, source, start, stop)
-    slices = held.taking_effect()
+    encoder = JsonChanges(source, is_wanted, prepared=True)
+    part_ = _of_range(spark, lake, source, start, stop)
+    slices = part_.taking_effect()
     left_out = bronze.redacted(slices)
     if left_out:
         logger.warning("%s: in the slices that hold this range, %s", source, left_out)
     places = (F.coalesce(f"{EFFECT}.{name}", name) for name in ("stretch", "number", "start"))
     for row in slices.orderBy(*places, "start").toLocalIterator(prefetchPartitions=True):
         cells = _cells(row)
-        for part in [cells] if row[EFFECT] else _cut(cells, held.within):
-            for line in written.lines(part, row["committed_at"] if row[EFFECT] else None):
+        for part in [cells] if row[EFFECT] else _cut(cells, part_.within):
+            for line in encoder.lines(part, row["committed_at"] if row[EFFECT] else None):
                 yield from line.pieces
 
 
@@ -308,9 +308,9 @@ def transactions_of_bronze(
 
     Raises as ``range_in``.
     """
-    held = _of_range(spark, lake, source, start, stop)
-    for row in held.slices.orderBy("stretch", "number", "start").toLocalIterator(prefetchPartitions=True):
-        for part in _cut(_cells(row), held.within):
+    part_ = _of_range(spark, lake, source, start, stop)
+    for row in part_.slices.orderBy("stretch", "number", "start").toLocalIterator(prefetchPartitions=True):
+        for part in _cut(_cells(row), part_.within):
             yield row["stretch"], part
 
 
@@ -328,7 +328,7 @@ _LINE = "stretch INT, number BIGINT, line STRING"
 
 
 def changes_frame(
-    spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where, *, wanted: Wanted
+    spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where, *, is_wanted: Wanted
 ) -> DataFrame:
     """The same changes as a DataFrame of ``stretch, number`` (of the file) and CHANGE, decoded by Spark's tasks.
 
@@ -336,24 +336,24 @@ def changes_frame(
     place where they were logged, and the time of the commit. Raises as ``range_in``; what a task cannot read fails the
     job that first needs the row.
     """
-    held = _of_range(spark, lake, source, start, stop)
-    lines = held.taking_effect().mapInArrow(_lines_task(source, wanted, held.within), _LINE)
+    part = _of_range(spark, lake, source, start, stop)
+    lines = part.taking_effect().mapInArrow(_lines_task(source, is_wanted, part.within), _LINE)
     return lines.select("stretch", "number", F.from_json("line", CHANGE).alias("change")).select(
         "stretch", "number", "change.*"
     )
 
 
-def _lines_task(source: str, wanted: Wanted, within: Range) -> Callable[[Batches], Batches]:
+def _lines_task(source: str, is_wanted: Wanted, within: Range) -> Callable[[Batches], Batches]:
     """A mapInArrow function from slices to lines."""
 
     def run(batches: Batches) -> Batches:
-        written = JsonChanges(source, wanted, prepared=True)
+        encoder = JsonChanges(source, is_wanted, prepared=True)
         for batch in batches:
             for cells in (batch.slice(at, 1) for at in range(batch.num_rows)):
                 is_elsewhere = cells.column(EFFECT)[0].is_valid
                 parts = [cells] if is_elsewhere else _cut(cells, within)
                 committed = cells.column("committed_at")[0].as_py() if is_elsewhere else None
-                lines = ["".join(line.pieces) for part in parts for line in written.lines(part, committed)]
+                lines = ["".join(line.pieces) for part in parts for line in encoder.lines(part, committed)]
                 place = [pa.repeat(cells.column(name)[0], len(lines)) for name in ("stretch", "number")]
                 yield pa.RecordBatch.from_arrays([*place, pa.array(lines, pa.string())], ["stretch", "number", "line"])
 
@@ -375,32 +375,32 @@ class _Part:
 
         Raises DecodeError.
         """
-        own, nowhere = self.slices.where(f"NOT ({OF_XA})"), F.lit(None).cast(LOGGED_AT)
+        committed_rows, nowhere = self.slices.where(f"NOT ({OF_XA})"), F.lit(None).cast(LOGGED_AT)
         if self.slices.where(OF_XA).isEmpty():
-            return own.withColumn(EFFECT, nowhere)
+            return committed_rows.withColumn(EFFECT, nowhere)
         range_ = Range(self.begin, self.within.stop)
         oldest = bronze.oldest(self.held.checkpoint)
         xa = committed(DataFiles(self.held.table, self.held.version), range_, oldest)
         if not len(xa.held):
-            return own.withColumn(EFFECT, nowhere)
-        every = bronze.read_all(self.spark, self.held.table, self.held.version)
-        return by_bytes(own.withColumn(LOGGED, nowhere).unionByName(xa.slices(every)))
+            return committed_rows.withColumn(EFFECT, nowhere)
+        log = bronze.read_all(self.spark, self.held.table, self.held.version)
+        return by_bytes(committed_rows.withColumn(LOGGED, nowhere).unionByName(xa.slices(log)))
 
 
 def _of_range(spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where) -> _Part:
     """With the earlier parts of a transaction that the range begins inside."""
-    wanted = range_in(spark, lake, source, start, stop)
-    held = bronze.Held.of(lake, source)
+    within = range_in(spark, lake, source, start, stop)
+    snapshot = bronze.Held.of(lake, source)
 
     def overlapping(range_: Range) -> DataFrame:
-        return bronze.overlapping(spark, held.table, held.version, range_).where("kind != 'control'")
+        return bronze.overlapping(spark, snapshot.table, snapshot.version, range_).where("kind != 'control'")
 
-    slices = overlapping(wanted)
+    slices = overlapping(within)
     first = slices.select("stretch", "file", "transaction_start").orderBy("stretch", "number", "start").head()
     if first is None:
-        return _Part(spark, held, wanted, wanted.start, slices)
-    begin = min(wanted.start, Position(first["file"], first["transaction_start"], first["stretch"]))
-    return _Part(spark, held, wanted, begin, overlapping(Range(begin, wanted.stop)))
+        return _Part(spark, snapshot, within, within.start, slices)
+    begin = min(within.start, Position(first["file"], first["transaction_start"], first["stretch"]))
+    return _Part(spark, snapshot, within, begin, overlapping(Range(begin, within.stop)))
 
 
 def _cut(cells: pa.RecordBatch, within: Range) -> Iterator[pa.RecordBatch]:
@@ -414,8 +414,8 @@ def _cut(cells: pa.RecordBatch, within: Range) -> Iterator[pa.RecordBatch]:
     low = begin.offset if here[0] else 0
     high = end.offset if here[1] else stop
     cut = [(_number(piece, "transaction_start"), piece) for piece in split(cells)]
-    stops = {begun: _number(piece, "stop") for begun, piece in cut}
-    yield from (piece for begun, piece in cut if stops[begun] > low and begun < high)
+    stops = {start_: _number(piece, "stop") for start_, piece in cut}
+    yield from (piece for start_, piece in cut if stops[start_] > low and start_ < high)
 
 
 def _number(cells: pa.RecordBatch, name: str) -> int:
@@ -445,9 +445,9 @@ def _line(head: str, before: Image, after: Image) -> Iterable[str]:
         return pieces_of(cells)
 
 
-def _portions(found: Iterable[Changes]) -> Iterator[Changes]:
+def _portions(batches: Iterable[Changes]) -> Iterator[Changes]:
     """The changes in so many parts that the values of each are few bytes, or one row."""
-    for changes in found:
+    for changes in batches:
         step = max(1, len(changes) * _PORTION // max(changes.nbytes, 1))
         for first in range(0, len(changes), step):
             yield changes if step >= len(changes) else changes.slice(first, min(step, len(changes) - first))

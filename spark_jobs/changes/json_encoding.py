@@ -78,24 +78,24 @@ def images(
     if presence is None and not any(_has_long(values) for values in image.columns):
         return _joined(keys, [_column_text(*column) for column in columns])
     cells = zip(*(_cells(*column) for column in columns), strict=True)
-    held = [[True] * len(names)] * image.num_rows if presence is None else presence.sets[presence.index].tolist()
+    presences = [[True] * len(names)] * image.num_rows if presence is None else presence.sets[presence.index].tolist()
     return [
-        _object([(key, cell) for key, cell, there in zip(keys, row, present, strict=True) if there])
-        for row, present in zip(cells, held, strict=True)
+        _object([(key, cell) for key, cell, is_present in zip(keys, row, present, strict=True) if is_present])
+        for row, present in zip(cells, presences, strict=True)
     ]
 
 
 def _exact_texts(definition: TableDefinition, raw: pa.Array | None) -> dict[str, dict[int, str]]:
     """By column and row, the JSON text of what typed columns cannot hold."""
-    found: dict[str, dict[int, str]] = {}
+    texts: dict[str, dict[int, str]] = {}
     if raw is None:
-        return found
+        return texts
     types = dict(zip(definition.column_names(), definition.columns, strict=True))
     for at, exact in enumerate(raw.to_pylist()):
         for name, text in exact or ():
             value = _base64(bytes.fromhex(text)) if _is_hex(types[name]) else text
-            found.setdefault(name, {})[at] = text_of(value)
-    return found
+            texts.setdefault(name, {})[at] = text_of(value)
+    return texts
 
 
 def _joined(keys: list[str], columns: list[pa.Array]) -> list[Image]:

@@ -45,11 +45,11 @@ class Prepared:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, part.schema) as stream:
             stream.write_batch(part)
-        written = sink.getvalue()
+        buffer = sink.getvalue()
         self._spool.seek(self._end)
-        self._spool.write(written)
-        self._reading.spans.append((self._end, written.size))
-        self._end += written.size
+        self._spool.write(buffer)
+        self._reading.spans.append((self._end, buffer.size))
+        self._end += buffer.size
 
     def prepare(self, xid: str) -> str | None:
         """Ends the transaction that is being read. Returns the place of another of the same xid that it takes over."""
@@ -60,11 +60,11 @@ class Prepared:
 
     def take(self, xid: str) -> Iterator[pa.RecordBatch] | None:
         """The slices of a prepared transaction, in order; None where none of that xid is known."""
-        held = self._waiting.pop(xid, None)
-        return self._slices(held) if held else None
+        spans = self._waiting.pop(xid, None)
+        return self._slices(spans) if spans else None
 
-    def _slices(self, held: _Held) -> Iterator[pa.RecordBatch]:
-        for start, size in held.spans:
+    def _slices(self, entry: _Held) -> Iterator[pa.RecordBatch]:
+        for start, size in entry.spans:
             self._spool.seek(start)
             with pa.ipc.open_stream(self._spool.read(size)) as stream:
                 yield from stream
@@ -72,9 +72,9 @@ class Prepared:
 
     def drop(self, xid: str) -> bool:
         """Forgets a transaction that was rolled back; whether it was known."""
-        known = self._waiting.pop(xid, None) is not None
+        is_known = self._waiting.pop(xid, None) is not None
         self._forget()
-        return known
+        return is_known
 
     def _forget(self) -> None:
         if not self._waiting and not self._reading:
@@ -84,4 +84,4 @@ class Prepared:
 
     def waiting(self) -> list[tuple[str, str]]:
         """(xid, where it begins) of every transaction that nothing has decided about, in order of preparation."""
-        return [(xid, held.place) for xid, held in self._waiting.items()]
+        return [(xid, entry.place) for xid, entry in self._waiting.items()]

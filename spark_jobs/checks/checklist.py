@@ -49,16 +49,16 @@ def _source(pipeline: Pipeline, name: str, tables: _Tables) -> Iterator[Section]
     sources = open_sources(name, pipeline.sources[name])
     if not sources[1:]:
         checks = list(_endpoint(pipeline, sources[0]))
-        yield Section(f"sources.{name}", (*checks, *_whole(pipeline, name, sources, checks, tables)))
+        yield Section(f"sources.{name}", (*checks, *_source_checks(pipeline, name, sources, checks, tables)))
         return
     gathered: list[Check] = []
     for source in sources:
         checks = list(_endpoint(pipeline, source))
         gathered += checks
         yield Section(f"sources.{name} ({source.endpoint})", tuple(checks))
-    whole = tuple(_whole(pipeline, name, sources, gathered, tables))
-    if whole:
-        yield Section(f"sources.{name}", whole)
+    source_checks = tuple(_source_checks(pipeline, name, sources, gathered, tables))
+    if source_checks:
+        yield Section(f"sources.{name}", source_checks)
 
 
 def _endpoint(pipeline: Pipeline, source: Source) -> Iterator[Check]:
@@ -68,7 +68,7 @@ def _endpoint(pipeline: Pipeline, source: Source) -> Iterator[Check]:
     return check_files(source)
 
 
-def _whole(
+def _source_checks(
     pipeline: Pipeline, name: str, sources: tuple[Source, ...], before: list[Check], tables: _Tables
 ) -> Iterator[Check]:
     """What is asked of a source whichever endpoint answers; nothing where there are problems already."""

@@ -28,9 +28,9 @@ def folder(files: Files) -> Iterator[Check]:
         if file_number(after) != file_number(before) + 1
     ]
     if holes:
-        more = f" and {len(holes) - _SHOWN} more" if holes[_SHOWN:] else ""
+        rest = f" and {len(holes) - _SHOWN} more" if holes[_SHOWN:] else ""
         yield problem(
-            "missing files", ", ".join(holes[:_SHOWN]) + more, f"copy the missing files into {files.directory}"
+            "missing files", ", ".join(holes[:_SHOWN]) + rest, f"copy the missing files into {files.directory}"
         )
     else:
         yield ok("missing files", "none")

@@ -24,28 +24,28 @@ def problems_of_rules(pipeline: Pipeline, tables: Sequence[TableDefinition], *, 
         ("row_filters", filters.rows),
         ("columns", filters.columns),
     )
-    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for kind, rules in kinds:
         for rule in rules:
             about = [table for table in tables if rule.scope.holds(table.name.schema, table.name.table)]
             if not about and is_all:
-                found[f"{kind}.{rule.name}.tables"] = "no server has such a table, or the user may not see it"
-            for one in about:
-                found |= dict(_of_table(f"{kind}.{rule.name}", rule, one))
-    return found
+                problems[f"{kind}.{rule.name}.tables"] = "no server has such a table, or the user may not see it"
+            for definition in about:
+                problems |= dict(_of_table(f"{kind}.{rule.name}", rule, definition))
+    return problems
 
 
 def _of_table(
     key: str, rule: EventFilter | RowFilter | ColumnRule, definition: TableDefinition
 ) -> Iterator[tuple[str, str]]:
     if isinstance(rule, RowFilter):
-        asked = {
+        conditions = {
             "insert-value-expr": rule.insert,
             "update-old-value-expr": rule.update_old,
             "update-new-value-expr": rule.update_new,
             "delete-value-expr": rule.delete,
         }
-        for name, condition in asked.items():
+        for name, condition in conditions.items():
             problem = condition and problem_of(condition, definition)
             if problem:
                 yield f"{key}.{name}", f"{definition.name}: {problem}"

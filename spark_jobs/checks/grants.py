@@ -35,8 +35,8 @@ class Grants:
 
     def of(self, *names: str) -> list[Pattern]:
         """The tables on which one of these privileges is held."""
-        wanted = {*names, *_EVERYTHING}
-        return [pattern for privileges, pattern in self.lines if privileges & wanted]
+        sufficient = {*names, *_EVERYTHING}
+        return [pattern for privileges, pattern in self.lines if privileges & sufficient]
 
 
 def _privileges(listed: str) -> frozenset[str]:

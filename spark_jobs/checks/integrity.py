@@ -53,7 +53,7 @@ def _breaks(slices: pa.Table, at: Checkpoint) -> Iterator[str]:
         if bronze.oldest(at) < at.position:
             yield f"bronze holds no slice, and its position says [{bronze.oldest(at)}, {at.position})"
         return
-    known = {one.number: one for one in stretches(at)}
+    by_number = {stretch.number: stretch for stretch in stretches(at)}
     files = slices["file"]
 
     def file(row: int) -> BinlogFile:
@@ -67,22 +67,22 @@ def _breaks(slices: pa.Table, at: Checkpoint) -> Iterator[str]:
     is_same_file = is_same_stretch & (number[1:] == number[:-1])
     for row in np.flatnonzero(is_same_file & (start[1:] != stop[:-1])).tolist():
         here, before, after = file(row), int(stop[row]), int(start[row + 1])
-        if not _was_passed_over(known.get(here.stretch), Part(here.name, before, after)):
+        if not _was_passed_over(by_number.get(here.stretch), Part(here.name, before, after)):
             yield f"{here}: {'gap' if before < after else 'overlap'} between {before} and {after}"
     for row in np.flatnonzero(is_same_stretch & ~is_same_file).tolist():
-        yield from _between(file(row), file(row + 1), int(start[row + 1]), known.get(int(stretch[row])))
+        yield from _between(file(row), file(row + 1), int(start[row + 1]), by_number.get(int(stretch[row])))
     end = at.position
     if file(-1) == BinlogFile.of(end) and stop[-1] != end.offset:
         yield f"{file(-1)} is held up to {stop[-1]}, and the position is {end}"
 
 
-def _between(earlier: BinlogFile, later: BinlogFile, start: int, known: Stretch | None) -> Iterator[str]:
+def _between(earlier: BinlogFile, later: BinlogFile, start: int, generation: Stretch | None) -> Iterator[str]:
     """What lacks between the last slice of one file and the first one of the next."""
-    over = {part.file for part in known.passed_over} if known else set()
+    over = {part.file for part in generation.passed_over} if generation else set()
     missing = range(earlier.place[1] + 1, later.place[1])
-    if known and any(known.file(number) not in over for number in missing):
+    if generation and any(generation.file(number) not in over for number in missing):
         yield f"between {earlier} and {later} bronze lacks {len(missing)} file{'s' * (len(missing) > 1)}"
-    if start and not _was_passed_over(known, Part(later.name, 0, start)):
+    if start and not _was_passed_over(generation, Part(later.name, 0, start)):
         yield f"{later} is held from {start} on only"
 
 
@@ -105,10 +105,10 @@ def repeated_keys(
     counted: dict[TableInto, int] = {}
     frames = [(name, frame) for name in names if (frame := _repeated(spark, pipeline, source, name)) is not None]
     for at in range(0, len(frames), _AT_ONCE):
-        some = frames[at : at + _AT_ONCE]
-        each = [frame.select(F.lit(nth).alias("nth"), "keys") for nth, (_, frame) in enumerate(some)]
-        found = {row["nth"]: row["keys"] for row in reduce(DataFrame.union, each).collect()}
-        counted |= {name: found[nth] for nth, (name, _) in enumerate(some)}
+        batch = frames[at : at + _AT_ONCE]
+        counts = [frame.select(F.lit(nth).alias("nth"), "keys") for nth, (_, frame) in enumerate(batch)]
+        repeated = {row["nth"]: row["keys"] for row in reduce(DataFrame.union, counts).collect()}
+        counted |= {name: repeated[nth] for nth, (name, _) in enumerate(batch)}
     return counted
 
 
@@ -125,18 +125,18 @@ def keys_never_whole(pipeline: Pipeline, source: str) -> dict[TableInto, int]:
     """
     entries = publication.read(lake_of(pipeline), source)
     return {
-        (TableName(*entry.name), one.name): one.keys_never_whole
+        (TableName(*entry.name), target.name): target.keys_never_whole
         for entry in entries
-        for one in entry.into
-        if one.keys_never_whole
+        for target in entry.into
+        if target.keys_never_whole
     }
 
 
-def _repeated(spark: SparkSession, pipeline: Pipeline, source: str, named: TableInto) -> DataFrame | None:
-    lake, (name, into) = lake_of(pipeline), named
+def _repeated(spark: SparkSession, pipeline: Pipeline, source: str, target: TableInto) -> DataFrame | None:
+    lake, (name, into) = lake_of(pipeline), target
     origin = lake.silver(source, name.schema, name.table)
-    (found,) = (one for one in destinations_of(pipeline, source, name) if one.name == into)
-    merged = downstream_of(lake, source, name, found)
+    (destination,) = (to for to in destinations_of(pipeline, source, name) if to.name == into)
+    merged = downstream_of(lake, source, name, destination)
     pinned, head = origin.head(), merged.head()
     if pinned is None or pinned.checkpoint is None or head is None:
         return None

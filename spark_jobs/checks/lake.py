@@ -38,8 +38,8 @@ def _local(path: Path) -> Check:
     file = no_folder(str(path))
     if file:
         return problem("writable", f"{file} is no folder", f"name a folder that {path} can be made in, as lake:")
-    there = next((folder for folder in (path, *path.parents) if folder.exists()), path)
-    trial = there / _name()
+    existing = next((folder for folder in (path, *path.parents) if folder.exists()), path)
+    trial = existing / _name()
     try:
         trial.mkdir()
         try:
@@ -50,10 +50,10 @@ def _local(path: Path) -> Check:
     except OSError as error:
         return problem(
             "writable",
-            f"{there}: {error.strerror}",
+            f"{existing}: {error.strerror}",
             "let the user who runs Stratalog write there, or name another folder as lake:",
         )
-    return ok("writable", str(path) if there == path else f"{path}, which a run makes")
+    return ok("writable", str(path) if existing == path else f"{path}, which a run makes")
 
 
 def _remote(path: str) -> Check:

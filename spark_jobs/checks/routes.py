@@ -22,55 +22,58 @@ def problems_of_tables(pipeline: Pipeline, tables: Mapping[str, Collection[Table
     """By downstream table. tables: those that servers have now, by source."""
     meeting: dict[Destination, _Found] = {}
     for source, definitions in tables.items():
-        for one in sorted(definitions, key=lambda definition: definition.name):
-            if pipeline.scope.holds(one.name.schema, one.name.table):
-                for into in pipeline.routing.of(source, one.name.schema, one.name.table):
-                    meeting.setdefault(into, []).append((source, one))
-    found = {}
-    for into, several in meeting.items():
-        said = list(_of_several(pipeline, several, into) if into.is_merged else _of_one(several))
-        if said:
-            found[f"routes to {into}"] = "; ".join(said)
-    return found
+        for definition in sorted(definitions, key=lambda definition: definition.name):
+            if pipeline.scope.holds(definition.name.schema, definition.name.table):
+                for into in pipeline.routing.of(source, definition.name.schema, definition.name.table):
+                    meeting.setdefault(into, []).append((source, definition))
+    problems = {}
+    for into, sharing in meeting.items():
+        problems_ = list(_of_several(pipeline, sharing, into) if into.is_merged else _of_one(sharing))
+        if problems_:
+            problems[f"routes to {into}"] = "; ".join(problems_)
+    return problems
 
 
-def _of_one(found: _Found) -> Iterator[str]:
-    if len(found) > 1:
+def _of_one(sharing: _Found) -> Iterator[str]:
+    if len(sharing) > 1:
         yield (
-            f"{_listed(found)} meet in it, and by routes: it is of one table; use {{source}} in to, or say "
+            f"{_listed(sharing)} meet in it, and by routes: it is of one table; use {{source}} in to, or say "
             'sources: ["*"] of a route that leads all of them there'
         )
 
 
-def _of_several(pipeline: Pipeline, found: _Found, into: Destination) -> Iterator[str]:
+def _of_several(pipeline: Pipeline, sharing: _Found, into: Destination) -> Iterator[str]:
     keys: dict[tuple[str, ...], _Found] = {}
-    there: dict[str, str] = {}
+    types: dict[str, str] = {}
     parts: list[Part] = []
-    for source, one in found:
+    for source, definition in sharing:
         try:
-            columns = masking.shape(one, pipeline.filters.of(one.name.schema, one.name.table).columns).columns
-            taken = [name for name in columns.types if name.lower() in MARKS]
-            if taken:
-                yield f"{one.name} of {source} has a column {taken[0]}, which is added to tables of several; rename it"
+            columns = masking.shape(
+                definition, pipeline.filters.of(definition.name.schema, definition.name.table).columns
+            ).columns
+            reserved = [name for name in columns.types if name.lower() in MARKS]
+            if reserved:
+                table = f"{definition.name} of {source}"
+                yield f"{table} has a column {reserved[0]}, which is added to tables of several; rename it"
                 continue
-            union(there, columns.types, parts, f"{one.name} of {source}")
+            union(types, columns.types, parts, f"{definition.name} of {source}")
         except TableStopped as error:
             yield str(error)
             continue
-        there |= {name: kind for name, kind in columns.types.items() if name not in there}
-        parts.append(Part((source, one.name.schema, one.name.table), _NOWHERE, 0, True, columns.types))
-        keys.setdefault(tuple(name.casefold() for name in columns.key), []).append((source, one))
+        types |= {name: kind for name, kind in columns.types.items() if name not in types}
+        parts.append(Part((source, definition.name.schema, definition.name.table), _NOWHERE, 0, True, columns.types))
+        keys.setdefault(tuple(name.casefold() for name in columns.key), []).append((source, definition))
     if into.is_shared and () in keys:
         yield f"{_listed(keys[()])} have no key that they could share (keys: shared)"
     if len(keys) > 1:
-        said = (f"{', '.join(key) or 'no key'} in {_listed(those)}" for key, those in keys.items())
-        yield f"its tables are not told apart by the same key: {', '.join(said)}"
+        keys_ = (f"{', '.join(key) or 'no key'} in {_listed(sharing_)}" for key, sharing_ in keys.items())
+        yield f"its tables are not told apart by the same key: {', '.join(keys_)}"
 
 
-def _listed(found: _Found) -> str:
-    names = [f"{one.name} of {source}" for source, one in found]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+def _listed(sharing: _Found) -> str:
+    names = [f"{definition.name} of {source}" for source, definition in sharing]
+    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + rest
 
 
 _SHOWN = 5

@@ -57,7 +57,11 @@ class SchemaAudit:
 
     def lines(self) -> list[str]:
         """The differences, each with its table."""
-        return [f"{name}: {said}" for name, found in sorted(self.differing.items()) for said in found]
+        return [
+            f"{name}: {difference}"
+            for name, differences in sorted(self.differing.items())
+            for difference in differences
+        ]
 
     def __str__(self) -> str:
         if self.why_not:
@@ -92,31 +96,31 @@ def audit_after_run(pipeline: Pipeline, name: str) -> SchemaAudit | None:
 def _audit(pipeline: Pipeline, lake: Lake, source: Source, head: Head) -> SchemaAudit:
     assert isinstance(source, Server)
     assert head.position is not None
-    held = head.position
+    position = head.position
     before = glance(source, head).end
-    if before.stretch != held.stretch:
+    if before.stretch != position.stretch:
         return SchemaAudit(
-            source.name, held, why_not="another log goes on behind bronze's end, which a run has to read"
+            source.name, position, why_not="another log goes on behind bronze's end, which a run has to read"
         )
-    if before < held:
-        return SchemaAudit(source.name, held, why_not=f"{source.endpoint} is behind bronze")
+    if before < position:
+        return SchemaAudit(source.name, position, why_not=f"{source.endpoint} is behind bronze")
     declared = on_server(source)
-    parts = glance(source, head).parts_from(held)
+    parts = glance(source, head).parts_from(position)
     ahead = sum(part.stop - part.start for part in parts)
     if ahead > MOST_AHEAD:
-        return SchemaAudit(source.name, held, why_not=f"bronze is {ahead:,} bytes behind the log; run again")
+        return SchemaAudit(source.name, position, why_not=f"bronze is {ahead:,} bytes behind the log; run again")
     since = [statement for part in parts for statement in _statements(source.reading(), part)]
-    listed = (one for one in publication.read(lake, source.name) if pipeline.scope.holds(*one.name))
-    entries = [one for one in listed if one.state != "ignored"]
+    listed = (entry for entry in publication.read(lake, source.name) if pipeline.scope.holds(*entry.name))
+    entries = [entry for entry in listed if entry.state != "ignored"]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        followed = pool.map(lambda one: _standing(lake, source.name, one), entries)
-        found = _Compared(source.name, held, declared, since)
+        followed = pool.map(lambda entry: _standing(lake, source.name, entry), entries)
+        audit_ = _Compared(source.name, position, declared, since)
         for entry, standing in zip(entries, followed, strict=True):
-            found.add(entry, standing)
-    seen = {TableName(*one.name) for one in entries}
-    others = (name for name, one in declared.items() if name not in seen and not is_sequence(one))
-    unseen = sum(pipeline.scope.holds(one.schema, one.table) for one in others)
-    return found.result(unseen)
+            audit_.add(entry, standing)
+    names = {TableName(*entry.name) for entry in entries}
+    unseen_names = (name for name, definition in declared.items() if name not in names and not is_sequence(definition))
+    unseen = sum(pipeline.scope.holds(name.schema, name.table) for name in unseen_names)
+    return audit_.result(unseen)
 
 
 def _standing(lake: Lake, source: str, entry: Entry) -> TableState | None:
@@ -131,18 +135,18 @@ def _statements(reading: Reading, part: Part) -> Iterator[Statement]:
     format_, chunks = reading(part)
     slicer = Slicer(part.file, part.start, format_)
     for cut in chain(chain.from_iterable(map(slicer.feed, chunks)), slicer.finish()):
-        said = zip(*(cut.column(one).to_pylist() for one in ("kind", "statement", "database")), strict=True)
-        yield from (judge(text, database or "") for kind, text, database in said if kind == "statement" and text)
+        cells = zip(*(cut.column(column).to_pylist() for column in ("kind", "statement", "database")), strict=True)
+        yield from (judge(text, database or "") for kind, text, database in cells if kind == "statement" and text)
 
 
 class _Compared:
     """Tables compared one after the other."""
 
     def __init__(
-        self, source: str, held: Position, declared: dict[TableName, TableDefinition], since: Sequence[Statement]
+        self, source: str, position: Position, declared: dict[TableName, TableDefinition], since: Sequence[Statement]
     ) -> None:
-        self._source, self._held, self._declared = source, held, declared
-        self._since = [one for one in since if one.effect is not Effect.NONE]
+        self._source, self._position, self._declared = source, position, declared
+        self._since = [statement for statement in since if statement.effect is not Effect.NONE]
         self._compared = self._unknown = 0
         self._differing: dict[TableName, list[str]] = {}
         self._waiting: dict[TableName, str] = {}
@@ -151,26 +155,26 @@ class _Compared:
         name = TableName(*entry.name)
         if standing is None or (standing.definition is None and not standing.is_dropped):
             self._unknown += 1
-        elif why := self._why_waiting(entry, name):
-            self._waiting[name] = why
+        elif reason := self._why_waiting(entry, name):
+            self._waiting[name] = reason
         elif standing.is_numbered:
             self._waiting[name] = "its columns have no names (on_unnamed: number)"
         else:
             self._compared += 1
-            found = self._between(standing.definition, self._declared.get(name))
-            if found:
-                self._differing[name] = found
+            differences = self._between(standing.definition, self._declared.get(name))
+            if differences:
+                self._differing[name] = differences
 
     def _why_waiting(self, entry: Entry, name: TableName) -> str | None:
         if entry.state == "stopped":
             return "has stopped"
         if entry.is_reset:
             return "is reset"
-        if entry.checkpoint != self._held:
-            return f"silver is at {entry.position}, and bronze at {self._held}"
-        said = next((one for one in self._since if one.names(name.schema, name.table)), None)
-        if said:
-            return f"a statement behind bronze's end is about it: {said.short}"
+        if entry.checkpoint != self._position:
+            return f"silver is at {entry.position}, and bronze at {self._position}"
+        statement = next((statement for statement in self._since if statement.names(name.schema, name.table)), None)
+        if statement:
+            return f"a statement behind bronze's end is about it: {statement.short}"
         declared = self._declared.get(name)
         strange = unknown_types(declared) if declared else []
         return f"the type of its column {strange[0]} is not known" if strange else None
@@ -184,5 +188,5 @@ class _Compared:
 
     def result(self, unseen: int) -> SchemaAudit:
         return SchemaAudit(
-            self._source, self._held, self._compared, self._differing, self._waiting, self._unknown + unseen
+            self._source, self._position, self._compared, self._differing, self._waiting, self._unknown + unseen
         )

@@ -224,8 +224,8 @@ def replicated_changes(view: ServerView) -> Iterator[Check]:
 
 
 def privileges(view: ServerView) -> Iterator[Check]:
-    wanted = {"REPLICATION SLAVE": ("REPLICATION SLAVE",), view.monitor[0]: view.monitor}
-    for name, any_of in wanted.items():
+    needed_privileges = {"REPLICATION SLAVE": ("REPLICATION SLAVE",), view.monitor[0]: view.monitor}
+    for name, any_of in needed_privileges.items():
         if view.grants.on_server(*any_of):
             yield ok(name, "granted")
         else:
@@ -234,19 +234,19 @@ def privileges(view: ServerView) -> Iterator[Check]:
 
 def select(view: ServerView) -> Iterator[Check]:
     """SELECT shows a table's definition, and is needed for load and verify."""
-    held = view.grants.of("SELECT")
-    if Pattern("*", "*") in held:
+    patterns = view.grants.of("SELECT")
+    if Pattern("*", "*") in patterns:
         yield ok("SELECT", "granted on *.*")
         return
-    wanted = [pattern for pattern, is_wanted in view.pipeline.scope.rules if is_wanted] or [Pattern("*", "*")]
-    missing = [pattern for pattern in wanted if not any(grant.covers(pattern) for grant in held)]
-    listed = ", ".join(f"{grant.schema}.{grant.table}" for grant in held)
-    value = f"granted on {listed}" if held else "not granted"
+    scope_patterns = [pattern for pattern, is_wanted in view.pipeline.scope.rules if is_wanted] or [Pattern("*", "*")]
+    missing = [pattern for pattern in scope_patterns if not any(grant.covers(pattern) for grant in patterns)]
+    listed = ", ".join(f"{grant.schema}.{grant.table}" for grant in patterns)
+    value = f"granted on {listed}" if patterns else "not granted"
     if not missing:
         yield ok("SELECT", value)
         return
     remedy = "; ".join(f"GRANT SELECT ON {_object(pattern)} TO {view.account}" for pattern in missing)
-    if all(any(grant.meets(pattern) for grant in held) for pattern in missing):
+    if all(any(grant.meets(pattern) for grant in patterns) for pattern in missing):
         yield warning("SELECT", value, f"other tables are not seen: {remedy}")
     else:
         yield problem("SELECT", value, remedy)
@@ -254,20 +254,20 @@ def select(view: ServerView) -> Iterator[Check]:
 
 def retention(view: ServerView) -> Iterator[Check]:
     """How long the server keeps its log, beside the margin that the configuration wants."""
-    name, kept = _expiry(view.variables)
-    wanted = view.pipeline.retention.margin
-    if kept is None:
+    name, retention_ = _expiry(view.variables)
+    margin = view.pipeline.retention.margin
+    if retention_ is None:
         yield ok("log retention", "no limit")
         return
-    value = f"{name}: {_days(kept)}"
-    if wanted and kept < wanted:
+    value = f"{name}: {_days(retention_)}"
+    if margin and retention_ < margin:
         yield problem(
             "log retention",
-            f"{value}, less than retention.margin, {_days(wanted)}",
-            f"SET GLOBAL binlog_expire_logs_seconds = {int(wanted.total_seconds())} (expire_logs_days in MySQL 5.7), "
+            f"{value}, less than retention.margin, {_days(margin)}",
+            f"SET GLOBAL binlog_expire_logs_seconds = {int(margin.total_seconds())} (expire_logs_days in MySQL 5.7), "
             "or lower retention.margin",
         )
-    elif kept < _BRIEF:
+    elif retention_ < _BRIEF:
         yield warning("log retention", value, "a day without runs loses log: have the server keep it for some days")
     else:
         yield ok("log retention", value)
@@ -279,31 +279,31 @@ def binlog_filters(view: ServerView) -> Iterator[Check]:
         return
     rules = {"binlog-do-db": "Binlog_Do_DB", "binlog-ignore-db": "Binlog_Ignore_DB"}
     listed = {option: str(view.log_status.get(column) or "") for option, column in rules.items()}
-    found = ", ".join(f"{option}={value}" for option, value in listed.items() if value)
-    if not found:
+    filters = ", ".join(f"{option}={value}" for option, value in listed.items() if value)
+    if not filters:
         yield ok("binlog filters", "none")
         return
     logged = set(filter(None, listed["binlog-do-db"].split(",")))
     left_out = set(filter(None, listed["binlog-ignore-db"].split(",")))
     patterns = [pattern for pattern, is_wanted in view.pipeline.scope.rules if is_wanted]
-    named = {pattern.schema for pattern in patterns if not set(pattern.schema) & set("*?")}
-    lost = sorted(named & left_out | (named - logged if logged else set())) or [
+    schemas = {pattern.schema for pattern in patterns if not set(pattern.schema) & set("*?")}
+    affected = sorted(schemas & left_out | (schemas - logged if logged else set())) or [
         f"{row['name']}.{row['table']}"
         for row in view.ask(_ASK_TABLES)
         if row["name"] not in SYSTEM_SCHEMAS
         and view.pipeline.scope.holds(row["name"], row["table"])
         and (row["name"] not in logged if logged else row["name"] in left_out)
     ]
-    if lost:
+    if affected:
         yield problem(
             "binlog filters",
-            found,
-            f"changes in {', '.join(lost[:_SHOWN])}{' …' if lost[_SHOWN:] else ''} are not logged: take the filter out "
-            "of the server's options, or leave the tables out (tables:)",
+            filters,
+            f"changes in {', '.join(affected[:_SHOWN])}{' …' if affected[_SHOWN:] else ''} are not logged: take the "
+            "filter out of the server's options, or leave the tables out (tables:)",
         )
     else:
         yield warning(
-            "binlog filters", found, "changes in schemas that these leave out are not logged: name others in tables:"
+            "binlog filters", filters, "changes in schemas that these leave out are not logged: name others in tables:"
         )
 
 

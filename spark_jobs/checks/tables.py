@@ -37,7 +37,11 @@ class TablesView:
 
     @cached_property
     def names(self) -> set[Name]:
-        declared = {(one.name.schema, one.name.table) for each in self.definitions.values() for one in each}
+        declared = {
+            (definition.name.schema, definition.name.table)
+            for definitions in self.definitions.values()
+            for definition in definitions
+        }
         return declared.union(*self.in_lake.values())
 
     @cached_property
@@ -45,10 +49,10 @@ class TablesView:
         """Source and definition of every table of a server that is in scope."""
         scope = self.pipeline.scope
         return [
-            (source, one)
-            for source, each in self.definitions.items()
-            for one in sorted(each, key=lambda definition: definition.name)
-            if scope.holds(one.name.schema, one.name.table)
+            (source, entry)
+            for source, definitions in self.definitions.items()
+            for entry in sorted(definitions, key=lambda definition: definition.name)
+            if scope.holds(entry.name.schema, entry.name.table)
         ]
 
 
@@ -77,9 +81,9 @@ def patterns(view: TablesView) -> Iterator[Check]:
 
 
 def in_scope(view: TablesView) -> Iterator[Check]:
-    held = sum(view.pipeline.scope.holds(*table) for table in view.names)
-    value = f"{_tables(held)} of {len(view.names)}"
-    if held or not view.is_complete:
+    count = sum(view.pipeline.scope.holds(*table) for table in view.names)
+    value = f"{_tables(count)} of {len(view.names)}"
+    if count or not view.is_complete:
         yield ok("tables in scope", value)
     else:
         yield problem(
@@ -89,10 +93,10 @@ def in_scope(view: TablesView) -> Iterator[Check]:
 
 def primary_keys(view: TablesView) -> Iterator[Check]:
     """Tables without any key are merged as bags of rows, which is slower; that is no mistake."""
-    without = [f"{source}: {one.name}" for source, one in view.in_scope if not one.key]
+    without = [f"{source}: {definition.name}" for source, definition in view.in_scope if not definition.key]
     if view.in_scope:
         yield ok(
-            "primary keys", f"missing in {_tables(len(without))}: {_some(without)}" if without else "in all tables"
+            "primary keys", f"missing in {_tables(len(without))}: {_shortened(without)}" if without else "in all tables"
         )
 
 
@@ -100,12 +104,12 @@ def names(view: TablesView) -> Iterator[Check]:
     """Names that the lake has no place for: of schemas and tables as folders, of columns in Spark and Delta."""
     lake = lake_of(view.pipeline)
     refused = [
-        (f"{source}: {definition.name}", why)
+        (f"{source}: {definition.name}", refusal)
         for source, definition in view.in_scope
-        for why in _refusals(lake, source, definition)
+        for refusal in _refusals(lake, source, definition)
     ]
-    for table, why in refused[:_MOST]:
-        yield problem(f"names of {table}", why, _LEAVE_OUT)
+    for table, reason in refused[:_MOST]:
+        yield problem(f"names of {table}", reason, _LEAVE_OUT)
     if refused[_MOST:]:
         yield problem("names", f"{len(refused) - _MOST} more are refused", _LEAVE_OUT)
     if view.in_scope and not refused:
@@ -130,18 +134,18 @@ def rules(view: TablesView) -> Iterator[Check]:
     pipeline = view.pipeline
     if not (pipeline.event_rules or pipeline.row_rules or pipeline.column_rules):
         return
-    definitions = [one for each in view.definitions.values() for one in each]
-    found = problems_of_rules(pipeline, definitions, is_all=view.is_complete)
-    yield from (problem(key, text, f"correct {key} in {pipeline.path.name}") for key, text in found.items())
-    if not found:
+    definitions = [definition for definitions_ in view.definitions.values() for definition in definitions_]
+    problems = problems_of_rules(pipeline, definitions, is_all=view.is_complete)
+    yield from (problem(key, text, f"correct {key} in {pipeline.path.name}") for key, text in problems.items())
+    if not problems:
         yield ok("filters and columns", "fit the tables")
 
 
 def routes(view: TablesView) -> Iterator[Check]:
     """Tables that meet in one downstream table and do not fit together."""
-    found = problems_of_tables(view.pipeline, view.definitions)
-    yield from (problem(key, text, "correct routes: (docs/routes.md)") for key, text in found.items())
-    if view.pipeline.routes and not found:
+    problems = problems_of_tables(view.pipeline, view.definitions)
+    yield from (problem(key, text, "correct routes: (docs/routes.md)") for key, text in problems.items())
+    if view.pipeline.routes and not problems:
         yield ok("routes", "fit the tables")
 
 
@@ -153,12 +157,12 @@ def why_nothing_in_scope(pipeline: Pipeline, names: Iterable[Name]) -> str | Non
 
     names: the tables that the log has rows of, and those that the lake knew before.
     """
-    known = set(names)
-    if not known or any(pipeline.scope.holds(*table) for table in known):
+    names_ = set(names)
+    if not names_ or any(pipeline.scope.holds(*table) for table in names_):
         return None
-    wanted = [Pattern.parse(text) for text in pipeline.tables if not text.startswith("!")]
-    remedy = _remedy(wanted[0], known) if wanted else "check what tables: excludes"
-    return f"none of the {_tables(len(known))} of the log is in scope (tables: {', '.join(pipeline.tables)}); {remedy}"
+    patterns = [Pattern.parse(text) for text in pipeline.tables if not text.startswith("!")]
+    remedy = _remedy(patterns[0], names_) if patterns else "check what tables: excludes"
+    return f"none of the {_tables(len(names_))} of the log is in scope (tables: {', '.join(pipeline.tables)}); {remedy}"
 
 
 def _remedy(pattern: Pattern, names: Collection[Name]) -> str:
@@ -179,6 +183,6 @@ def _tables(count: int) -> str:
     return "1 table" if count == 1 else f"{count} tables"
 
 
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else ""
-    return ", ".join(names[:_SHOWN]) + more
+def _shortened(names: list[str]) -> str:
+    rest = f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else ""
+    return ", ".join(names[:_SHOWN]) + rest

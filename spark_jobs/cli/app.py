@@ -70,9 +70,9 @@ ERRORS = Terminal(stderr=True)
 
 def echo(text: object, *, err: bool = False, colour: str | None = None) -> None:
     """A line for people: of a verb's results, or on standard error."""
-    shown = printable(str(text))
+    output = printable(str(text))
     with writing(sys.stderr if err else sys.stdout):
-        click.echo(click.style(shown, fg=colour) if colour else shown, err=err)
+        click.echo(click.style(output, fg=colour) if colour else output, err=err)
 
 
 def echo_json(value: Any, *, indent: int | None = None, ensure_ascii: bool = False) -> None:
@@ -95,8 +95,8 @@ Verb = Callable[..., None]
 
 def tables_option(only: str = "Only this table") -> Callable[[Verb], Verb]:
     """``--table``, several times; ``only``: what its help begins with."""
-    said = f"{only}; may be given several times."
-    return click.option("--table", "tables", multiple=True, metavar="DB.TABLE", help=said)
+    help_text = f"{only}; may be given several times."
+    return click.option("--table", "tables", multiple=True, metavar="DB.TABLE", help=help_text)
 
 
 SECTIONS = {
@@ -222,8 +222,8 @@ def each_source(
     if not names:
         return
     with spark_of(pipeline, is_run=True, is_lazy=is_lazy) as spark:
-        went = [went_well(name, lambda name: do(spark, pipeline, name)) for name in names]
-    if not all(went):
+        successes = [went_well(name, lambda name: do(spark, pipeline, name)) for name in names]
+    if not all(successes):
         sys.exit(1)
 
 

@@ -57,11 +57,11 @@ def check(path: Path, *, connect: bool, as_json: bool) -> None:
     if problems:
         raise ConfigError(problems)
     sections = _checked(pipeline, quiet=as_json) if connect else []
-    counts: Counter[str] = Counter(one.status for section in sections for one in section.checks)
+    counts: Counter[str] = Counter(check.status for section in sections for check in section.checks)
     if as_json:
-        results = [{"about": section.about} | one.to_json() for section in sections for one in section.checks]
-        said = {"problems": counts["problem"], "warnings": counts["warning"], "checks": results}
-        echo_json(said, indent=2)
+        results = [{"about": section.about} | check.to_json() for section in sections for check in section.checks]
+        summary = {"problems": counts["problem"], "warnings": counts["warning"], "checks": results}
+        echo_json(summary, indent=2)
     elif not counts["problem"]:
         echo(f"{path}: no problems found" + (f", {_count(counts, 'warning')}" if counts["warning"] else ""))
     if counts["problem"]:
@@ -85,15 +85,15 @@ def _print_section(section: "Section") -> None:
     """A line for each result; what is wanted stands below it. As wide as the terminal, 80 columns elsewhere."""
     width = max(shutil.get_terminal_size().columns, 40)
     echo(f"{section.about}:")
-    longest = max((len(one.name) for one in section.checks if len(one.name) <= _NAME), default=0)
-    for one in section.checks:
-        head = f"  {one.status:<7}  {printable(one.name):<{longest}}  "
+    longest = max((len(check.name) for check in section.checks if len(check.name) <= _NAME), default=0)
+    for check_ in section.checks:
+        head = f"  {check_.status:<7}  {printable(check_.name):<{longest}}  "
         margin = " " * (13 + longest)
-        value, *rest = _lines(one.value, width - len(margin)) if len(one.name) <= longest else [""]
-        if len(one.name) > longest:
-            rest = _lines(one.value, width - len(margin))
-        echo((head + value).rstrip(), colour=_COLOURS[one.status])
-        for line in [*rest, *_lines(one.remedy, width - len(margin))]:
+        value, *rest = _lines(check_.value, width - len(margin)) if len(check_.name) <= longest else [""]
+        if len(check_.name) > longest:
+            rest = _lines(check_.value, width - len(margin))
+        echo((head + value).rstrip(), colour=_COLOURS[check_.status])
+        for line in [*rest, *_lines(check_.remedy, width - len(margin))]:
             echo(margin + line)
 
 
@@ -116,12 +116,12 @@ def _dump_problems(pipeline: Pipeline) -> dict[str, str]:
     from spark_jobs.schema import dump
     from spark_jobs.source.files import Files
 
-    found = {}
-    for name, one in pipeline.sources.items():
-        listed = Files(name, one.files) if one.files and one.files.is_dir() else None
-        for at, text in enumerate(dump.problems(name, one.schema_dump, listed) if one.schema_dump else ()):
-            found[f"sources.{name}.schema_dump" + (f" ({at + 1})" if at else "")] = text
-    return found
+    problems_ = {}
+    for name, source in pipeline.sources.items():
+        listed = Files(name, source.files) if source.files and source.files.is_dir() else None
+        for at, text in enumerate(dump.problems(name, source.schema_dump, listed) if source.schema_dump else ()):
+            problems_[f"sources.{name}.schema_dump" + (f" ({at + 1})" if at else "")] = text
+    return problems_
 
 
 @cli.command()
@@ -146,23 +146,23 @@ def verify(path: Path, source: str | None, tables: tuple[str, ...], *, values: b
     pipeline = load(path)
     for name in chosen(pipeline, source):
         require_live(pipeline, name)
-    wanted = wanted_tables(tables)
-    seen: list[Verdict] = []
+    in_scope = wanted_tables(tables)
+    compared: list[Verdict] = []
     wrong: list[Verdict] = []
 
-    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> None:
+    def verify_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> None:
         verdicts = []
-        for verdict in verify_source(spark, pipeline, name, wanted):
+        for verdict in verify_source(spark, pipeline, name, in_scope):
             verdicts.append(verdict)
             if as_json:
                 echo_json(verdict.to_json())
-        seen.extend(verdicts)
+        compared.extend(verdicts)
         wrong.extend(verdict for verdict in verdicts if not verdict.is_right)
         if not as_json:
             _say_verdicts(verdicts, values=values)
 
-    each_source(path, source, one)
-    if tables and not seen:
+    each_source(path, source, verify_one)
+    if tables and not compared:
         raise ConfigError(f"--table: neither a source nor the lake has a table like {', '.join(tables)} in scope")
     if wrong:
         sys.exit(1)
@@ -186,5 +186,5 @@ def _say_verdicts(verdicts: "list[Verdict]", *, values: bool) -> None:
     for verdict in verdicts:
         for line in verdict.lines(values=values):
             echo(line)
-        for said in verdict.remarks():
-            ERRORS.print(said, markup=False, highlight=False)
+        for remark in verdict.remarks():
+            ERRORS.print(remark, markup=False, highlight=False)

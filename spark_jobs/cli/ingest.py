@@ -44,7 +44,7 @@ def run(path: Path, source: str | None) -> None:
     from spark_jobs.operations.failures import noted
     from spark_jobs.pipeline.run import run_source
 
-    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
+    def run_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
         with noted(pipeline.path, name, is_last=True):
             extracted, outcome = run_source(spark, pipeline, name)
         _say_extracted(extracted)
@@ -54,7 +54,7 @@ def run(path: Path, source: str | None) -> None:
         _warn_of_cascades(pipeline, name)
         return outcome
 
-    each_source(path, source, one, _has_nothing_new, is_lazy=True)
+    each_source(path, source, run_one, _has_nothing_new, is_lazy=True)
 
 
 def _has_nothing_new(pipeline: Pipeline, name: str) -> bool:
@@ -96,17 +96,17 @@ def _warn_of_cascades(pipeline: Pipeline, name: str) -> None:
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.pipeline.log_gaps import cascades
 
-    found = [cascade.to_json() for cascade in cascades(pipeline, lake_of(pipeline), name)]
-    if found:
-        ERRORS.print(f"warning: {cascades_line(name, found)}", style="yellow", markup=False, highlight=False)
+    cascade_list = [cascade.to_json() for cascade in cascades(pipeline, lake_of(pipeline), name)]
+    if cascade_list:
+        ERRORS.print(f"warning: {cascades_line(name, cascade_list)}", style="yellow", markup=False, highlight=False)
 
 
 def _warn_of_scope(pipeline: Pipeline, name: str, entries: "Sequence[Entry]") -> None:
     from spark_jobs.checks.tables import why_nothing_in_scope
 
-    why = why_nothing_in_scope(pipeline, [entry.name for entry in entries])
-    if why:
-        ERRORS.print(f"warning: {name}: {why}", style="yellow", markup=False, highlight=False)
+    warning = why_nothing_in_scope(pipeline, [entry.name for entry in entries])
+    if warning:
+        ERRORS.print(f"warning: {name}: {warning}", style="yellow", markup=False, highlight=False)
 
 
 @cli.command()
@@ -128,20 +128,20 @@ def extract(path: Path, source: str | None, archive: Path | None) -> None:
     from spark_jobs.pipeline.archive import read_archive
     from spark_jobs.pipeline.run import extract_source
 
-    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> None:
+    def extract_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> None:
         if archive is None:
             _log_connecting(pipeline, name)
             _say_extracted(extract_source(spark, pipeline, name))
             return
-        done = read_archive(spark, pipeline, name, archive)
-        if done.range:
-            echo(f"{name}: put back {done.range}: {done.bytes} bytes")
-        if done.extracted:
-            _say_extracted(done.extracted)
+        restored = read_archive(spark, pipeline, name, archive)
+        if restored.range:
+            echo(f"{name}: put back {restored.range}: {restored.bytes} bytes")
+        if restored.extracted:
+            _say_extracted(restored.extracted)
 
     if archive and len(chosen(load(path), source)) > 1:
         raise click.UsageError("--archive DIR holds the log of one source; give --source with it")
-    each_source(path, source, one, is_lazy=archive is None)
+    each_source(path, source, extract_one, is_lazy=archive is None)
 
 
 @cli.command()
@@ -202,30 +202,30 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
     require_server(pipeline, names[0])
     require_tables(pipeline, names[0], tables)  # before Spark is started, which takes half a minute
 
-    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
-        done = load_source(spark, pipeline, name, tables=tables, chunk_rows=chunk_rows, said=_say_progress)
-        rows = [[str(table), str(found.rows), str(found.since)] for table, found in sorted(done.tables.items())]
+    def load_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
+        loaded = load_source(spark, pipeline, name, tables=tables, chunk_rows=chunk_rows, said=_say_progress)
+        rows = [[str(table), str(commit.rows), str(commit.since)] for table, commit in sorted(loaded.tables.items())]
         print_grid(["loaded", "rows", "as of"], rows)
-        for table in done.already:
+        for table in loaded.already:
             echo(f"{name}: {table}: has nothing missing")
-        if not (rows or done.already or done.stopped):
+        if not (rows or loaded.already or loaded.stopped):
             echo(f"{name}: no table has anything missing")
-        for reason in done.stopped.values():
+        for reason in loaded.stopped.values():
             ERRORS.print(f"stopped: {reason}", style="red", markup=False, highlight=False)
-        say_new(done.outcome)
-        return done.outcome
+        say_new(loaded.outcome)
+        return loaded.outcome
 
-    each_source(path, names[0], one)
+    each_source(path, names[0], load_one)
 
 
-def _say_progress(table: "TableName", found: "LoadCommit") -> None:
+def _say_progress(table: "TableName", commit: "LoadCommit") -> None:
     logging.getLogger("spark_jobs").info(
         "%s: %s: %d rows%s in %d ranges",
         table,
-        found.state,
-        found.rows,
-        f" of about {found.estimate}" if found.estimate and found.state == "reading" else "",
-        found.chunks,
+        commit.state,
+        commit.rows,
+        f" of about {commit.estimate}" if commit.estimate and commit.state == "reading" else "",
+        commit.chunks,
     )
 
 
@@ -251,7 +251,7 @@ def _say_progress(table: "TableName", found: "LoadCommit") -> None:
     help="A folder of copies of binlog files, for what bronze lacks of the range; without it the one that the "
     "configuration names. What is not there is read from the source itself.",
 )
-def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **asked: Any) -> None:
+def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **options: Any) -> None:
     """Replay a range of the log.
 
     The range goes through silver and downstream again. Log that bronze does not have is fetched into it first.
@@ -267,18 +267,18 @@ def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **a
     from spark_jobs.pipeline.backfill import backfill as do_again
 
     require_places(start, stop)
-    request = Request(start=start, stop=stop, layers=layers or LAYERS, **asked)
+    request = Request(start=start, stop=stop, layers=layers or LAYERS, **options)
     request.require_valid(load(path))
 
-    def said(one: Redone, at: int, of: int) -> None:
-        ERRORS.print(f"{at}/{of} {one}", markup=False, highlight=False)
+    def say_progress(replayed: Redone, at: int, of: int) -> None:
+        ERRORS.print(f"{at}/{of} {replayed}", markup=False, highlight=False)
 
-    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
-        outcome = do_again(spark, pipeline, request, said, lambda one: echo(f"{name}: brought {one}"))
+    def backfill_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
+        outcome = do_again(spark, pipeline, request, say_progress, lambda fetched: echo(f"{name}: brought {fetched}"))
         say_outcome(name, outcome)
         return outcome
 
-    each_source(path, request.source, one)
+    each_source(path, request.source, backfill_one)
 
 
 @cli.command()
@@ -312,13 +312,13 @@ def _one_layer(path: Path, source: str | None, layer: Callable[["SparkSession", 
     """Works on one layer of every source, and publishes what it left."""
     from spark_jobs.pipeline.run import publish
 
-    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
+    def layer_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
         outcome = layer(spark, pipeline, name)
         publish(spark, pipeline, name, outcome)
         say_outcome(name, outcome)
         return outcome
 
-    each_source(path, source, one, is_lazy=True)
+    each_source(path, source, layer_one, is_lazy=True)
 
 
 def _say_extracted(extracted: Any) -> None:
@@ -330,14 +330,14 @@ def _say_extracted(extracted: Any) -> None:
         f"{extracted.transactions} transactions, {extracted.events} events in {extracted.seconds:.1f} s"
     )
     if extracted.redacted_events:
-        said = f"{extracted.redacted_events} events redacted, in {extracted.redacted_bytes} bytes"
-        echo(f"{extracted.source}: {said}")
+        text = f"{extracted.redacted_events} events redacted, in {extracted.redacted_bytes} bytes"
+        echo(f"{extracted.source}: {text}")
 
 
-def say_schema(found: "SchemaAudit | None") -> None:
+def say_schema(audit: "SchemaAudit | None") -> None:
     """What the comparison with the server's columns found; None for a source that is no server."""
-    if found is None:
+    if audit is None:
         return
-    echo(f"{found.source}: {found}")
-    for line in found.lines():
-        ERRORS.print(f"{found.source}: {line}", style="yellow", markup=False, highlight=False)
+    echo(f"{audit.source}: {audit}")
+    for line in audit.lines():
+        ERRORS.print(f"{audit.source}: {line}", style="yellow", markup=False, highlight=False)

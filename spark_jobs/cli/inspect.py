@@ -53,36 +53,36 @@ def _listing(files: tuple[Path, ...], tables: tuple[str, ...], *, as_json: bool)
     from spark_jobs.config.table_patterns import Pattern
 
     patterns = [Pattern.parse(table) for table in tables]
-    met: set[str] = set()
-    found = False
+    names: set[str] = set()
+    has_lines = False
     for file in files:
         for event in list_events(chunks_of(file), _name(file)):
-            named = (event.table or ".").split(".", 1)
-            met |= {event.table} if event.table else set()
-            if patterns and not any(pattern.matches(*named) for pattern in patterns):
+            name_parts = (event.table or ".").split(".", 1)
+            names |= {event.table} if event.table else set()
+            if patterns and not any(pattern.matches(*name_parts) for pattern in patterns):
                 continue
-            found = True
+            has_lines = True
             if as_json:
                 yield json.dumps({"file": _name(file)} | asdict(event), ensure_ascii=False) + "\n"
                 continue
             cells = [event.offset, event.type, event.server_id, event.stop, event.transaction, event.table, event.note]
-            yield "\t".join(["" if one is None else cell(str(one)) for one in (_name(file), *cells)]) + "\n"
-    if tables and not found:
-        _warn_of_no_table(tables, "the files have", met)
+            yield "\t".join(["" if value is None else cell(str(value)) for value in (_name(file), *cells)]) + "\n"
+    if tables and not has_lines:
+        _warn_of_no_table(tables, "the files have", names)
 
 
-def _warn_of_no_table(tables: tuple[str, ...], where: str, names: Iterable[str]) -> None:
+def _warn_of_no_table(tables: tuple[str, ...], place: str, names: Iterable[str]) -> None:
     """Files may have nothing of a table: that is no wrong use, unlike a name that no table of a lake has."""
-    text = f"warning: --table: {_no_table(tables, where, names)}"
+    text = f"warning: --table: {_no_table(tables, place, names)}"
     ERRORS.print(text, style="yellow", markup=False, highlight=False)
 
 
-def _no_table(tables: tuple[str, ...], where: str, names: Iterable[str]) -> str:
+def _no_table(tables: tuple[str, ...], place: str, names: Iterable[str]) -> str:
     """That --table matches none of the names that there are."""
     listed = sorted(names)
-    more = f" and {len(listed) - _SHOWN} more" if listed[_SHOWN:] else ""
-    said = ", ".join(listed[:_SHOWN]) + more if listed else "none"
-    return f"no table like {', '.join(tables)}; {where} {said}"
+    rest = f" and {len(listed) - _SHOWN} more" if listed[_SHOWN:] else ""
+    names_ = ", ".join(listed[:_SHOWN]) + rest if listed else "none"
+    return f"no table like {', '.join(tables)}; {place} {names_}"
 
 
 _SHOWN = 10
@@ -96,20 +96,20 @@ def _summaries(files: tuple[Path, ...], *, as_json: bool) -> None:
 
     failed = False
     for file in files:
-        found = summarize(chunks_of(file), _name(file))
+        summary = summarize(chunks_of(file), _name(file))
         if as_json:
-            echo_json({"file": _name(file)} | asdict(found))
+            echo_json({"file": _name(file)} | asdict(summary))
         else:
-            rows = [[type_.type, type_.treatment, str(type_.events), str(type_.bytes)] for type_ in found.types]
+            rows = [[type_.type, type_.treatment, str(type_.events), str(type_.bytes)] for type_ in summary.types]
             print_grid([_name(file), "treatment", "events", "bytes"], [
                 *rows,
-                ["file head", "decoded", "", str(found.magic)],
-                *([["not read", "refused", "", str(found.rest)]] if found.rest else []),
-                ["in all", "", str(sum(type_.events for type_ in found.types)), str(found.size)],
+                ["file head", "decoded", "", str(summary.magic)],
+                *([["not read", "refused", "", str(summary.rest)]] if summary.rest else []),
+                ["in all", "", str(sum(type_.events for type_ in summary.types)), str(summary.size)],
             ])  # fmt: skip
-        if found.error:
-            ERRORS.print(found.error, style="red", markup=False, highlight=False)
-        failed |= found.error is not None
+        if summary.error:
+            ERRORS.print(summary.error, style="red", markup=False, highlight=False)
+        failed |= summary.error is not None
     if failed:
         sys.exit(1)
 
@@ -145,26 +145,26 @@ def changes(
 
     if bool(files) == bool(path):
         raise click.UsageError("give binlog files, or -c FILE with --source, and not both")
-    wanted = wanted_tables(tables)
+    in_scope = wanted_tables(tables)
     if files:
         if source or start or stop:
             raise click.UsageError("--source, --from and --to go with -c FILE")
-        met: set[TableName] = set()
+        names: set[TableName] = set()
 
         def noted(name: "TableName") -> bool:
-            met.add(name)
-            return wanted(name)
+            names.add(name)
+            return in_scope(name)
 
         print_pieces(changes_of_files(((_name(file), chunks_of(file)) for file in files), noted))
-        if tables and not any(map(wanted, met)):
-            _warn_of_no_table(tables, "the files have rows of", map(str, met))
+        if tables and not any(map(in_scope, names)):
+            _warn_of_no_table(tables, "the files have rows of", map(str, names))
     else:
         assert path is not None
-        print_pieces(_bronze_changes(path, source, start, stop, (tables, wanted), read=changes_of_bronze))
+        print_pieces(_bronze_changes(path, source, start, stop, (tables, in_scope), reader=changes_of_bronze))
 
 
 def _bronze_changes(
-    path: Path, source: str | None, start: str | None, stop: str | None, chosen_tables: Any, *, read: Any
+    path: Path, source: str | None, start: str | None, stop: str | None, chosen_tables: Any, *, reader: Any
 ) -> Iterator[str]:
     from spark_jobs.binlog import TableName
     from spark_jobs.downstream import publication
@@ -176,16 +176,16 @@ def _bronze_changes(
     names = chosen(pipeline, source)
     if len(names) != 1:
         raise click.UsageError(f"--source: name one of {', '.join(names)}")
-    tables, wanted = chosen_tables
+    tables, in_scope = chosen_tables
     lake = lake_of(pipeline)
-    known = [TableName(*entry.name) for entry in publication.read(lake, names[0])]
+    published = [TableName(*entry.name) for entry in publication.read(lake, names[0])]
     # Before Spark is started, which takes half a minute. Log that was extracted alone may have tables not listed yet.
     head, surveyed = lake.bronze(names[0]).head(), publication.surveyed(lake, names[0])
     is_listed = head and head.position and surveyed and surveyed >= head.position
-    if tables and is_listed and not any(map(wanted, known)):
-        raise ConfigError({"--table": _no_table(tables, f"the log of {names[0]} has rows of", map(str, known))})
+    if tables and is_listed and not any(map(in_scope, published)):
+        raise ConfigError({"--table": _no_table(tables, f"the log of {names[0]} has rows of", map(str, published))})
     with spark_of(pipeline) as spark:
-        yield from read(spark, lake, names[0], start, stop, wanted=wanted)
+        yield from reader(spark, lake, names[0], start, stop, wanted=in_scope)
 
 
 @cli.command()
@@ -208,12 +208,12 @@ def export(path: Path, source: str, folder: Path) -> None:
     chosen(pipeline, source)
     redacted: list[list[str]] = []
     with spark_of(pipeline) as spark:
-        for one in write(spark, lake_of(pipeline), source, folder):
-            part = f", {one.partial}" if one.partial else ""
-            echo(f"{one.path}\t{one.size} bytes{part}")
-            if one.redacted:
-                said = one.redacted
-                redacted.append([one.path.name, ", ".join(said.tables), str(said.events), str(said.bytes)])
+        for exported in write(spark, lake_of(pipeline), source, folder):
+            part = f", {exported.partial}" if exported.partial else ""
+            echo(f"{exported.path}\t{exported.size} bytes{part}")
+            if exported.redacted:
+                notice = exported.redacted
+                redacted.append([exported.path.name, ", ".join(notice.tables), str(notice.events), str(notice.bytes)])
     print_grid(["redacted in", "tables", "events", "bytes"], redacted)
 
 
@@ -241,24 +241,24 @@ def schema(
     from spark_jobs.changes.feed import wanted_tables
     from spark_jobs.cli import schema_listing
 
-    wanted = wanted_tables(tables)
+    in_scope = wanted_tables(tables)
     pipeline = load(path)
     names = chosen(pipeline, source)
     if len(names) != 1:
         raise click.UsageError(f"--source: name one of {', '.join(names)}")
-    shown = schema_listing.shown(pipeline, names[0], wanted, lambda: position_of(pipeline, names[0], place))
-    if tables and not shown.versions:
+    listing = schema_listing.listing_of(pipeline, names[0], in_scope, lambda: position_of(pipeline, names[0], place))
+    if tables and not listing.versions:
         raise ConfigError(f"--table: the schema history of {names[0]} has no table like {', '.join(tables)}")
     if as_json:
-        for line in shown.as_json(history=history):
+        for line in listing.as_json(history=history):
             echo_json(line)
     elif history:
-        for one in shown.histories():
-            print_grid([one.title, "told by", "committed", "what it changed"], one.rows)
+        for definition in listing.histories():
+            print_grid([definition.title, "told by", "committed", "what it changed"], definition.rows)
     else:
-        for one in shown.definitions(dropped=bool(tables)):
-            echo(one.title)
-            print_grid(["  column", "type", "null", "character set", "if left out", ""], one.rows)
+        for definition in listing.definitions(dropped=bool(tables)):
+            echo(definition.title)
+            print_grid(["  column", "type", "null", "character set", "if left out", ""], definition.rows)
 
 
 def position_of(pipeline: Pipeline, source: str, place: str | None) -> "Position | None":
@@ -273,11 +273,11 @@ def position_of(pipeline: Pipeline, source: str, place: str | None) -> "Position
     if place is None:
         return None
     parsed = parse_place(place)
-    held = Held.of(lake_of(pipeline), source)
-    if isinstance(parsed, Position) and ("/" in place.partition(":")[0] or len(stretches(held.checkpoint)) == 1):
+    snapshot = Held.of(lake_of(pipeline), source)
+    if isinstance(parsed, Position) and ("/" in place.partition(":")[0] or len(stretches(snapshot.checkpoint)) == 1):
         return parsed
     with spark_of(pipeline) as spark:
-        return Places(spark, held).position(place)
+        return Places(spark, snapshot).position(place)
 
 
 def chunks_of(file: Path) -> Iterator[bytes]:

@@ -58,19 +58,21 @@ def skip(path: Path, source: str, position: str, table: str | None, *, undo: boo
 
     pipeline = load(path)
     (name,) = chosen(pipeline, source)
-    found = (plan_undo if undo else plan_skip)(pipeline, name, position, table)
+    skips = (plan_undo if undo else plan_skip)(pipeline, name, position, table)
     verb = "take back" if undo else "pass over"
-    for one in found:
-        echo(f"{name}: {verb if yes else f'would {verb}'} {one}")
-        if one.reason and not undo:
-            ERRORS.print(f"{one.name} had stopped: {under(one.reason, name, one.name)}", markup=False, highlight=False)
+    for skip_ in skips:
+        echo(f"{name}: {verb if yes else f'would {verb}'} {skip_}")
+        if skip_.reason and not undo:
+            ERRORS.print(
+                f"{skip_.name} had stopped: {under(skip_.reason, name, skip_.name)}", markup=False, highlight=False
+            )
     if not yes:
         ERRORS.print("nothing is changed yet; --yes does it", markup=False)
         return
     with spark_of(pipeline, is_lazy=True) as spark:
         if not undo:
-            add(spark, pipeline, name, found)
-        for line in remove(spark, pipeline, name, found) if undo else ():
+            add(spark, pipeline, name, skips)
+        for line in remove(spark, pipeline, name, skips) if undo else ():
             echo(line)
 
 
@@ -164,10 +166,10 @@ def gc(path: Path, source: str | None, ignored: tuple[str, ...], *, dry_run: boo
     if pipeline.retention.bronze is None:
         ERRORS.print("retention.bronze is not set, so bronze keeps all of the log", markup=False)
 
-    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> None:
+    def gc_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> None:
         _say_collected(gc_source(spark, pipeline, name, ignored=ignored, dry_run=dry_run), dry_run=dry_run)
 
-    each_source(path, source, one, is_lazy=True)
+    each_source(path, source, gc_one, is_lazy=True)
 
 
 @cli.command()
@@ -184,36 +186,45 @@ def maintain(path: Path, source: str | None, *, purge: bool) -> None:
     """
     from spark_jobs.operations.maintenance import maintain_source
 
-    def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Upkeep":
+    def maintain_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Upkeep":
         upkeep = maintain_source(spark, pipeline, name, purge=purge)
         rows = [
-            [one.path.removeprefix(f"{pipeline.lake}/"), *map(str, (one.files_before, one.files_after, one.kept_hours))]
-            for one in upkeep.done
+            [
+                table.path.removeprefix(f"{pipeline.lake}/"),
+                *map(str, (table.files_before, table.files_after, table.kept_hours)),
+            ]
+            for table in upkeep.done
         ]
         print_grid(["table", "files before", "after", "hours kept"], rows)
-        folded = [one.folded for one in upkeep.done if one.folded]
+        folded = [table.folded for table in upkeep.done if table.folded]
         if folded:
-            cells = [[str(one.name), str(one.floor), str(one.rows_before), str(one.rows_after)] for one in folded]
+            cells = [[str(fold.name), str(fold.floor), str(fold.rows_before), str(fold.rows_after)] for fold in folded]
             print_grid(["folded in silver", "up to", "rows before", "after"], cells)
-        for table, why in upkeep.unfolded.items():
-            ERRORS.print(f"{name}: {table}: its old windows are not folded now: {why}", markup=False)
+        for table, reason in upkeep.unfolded.items():
+            ERRORS.print(f"{name}: {table}: its old windows are not folded now: {reason}", markup=False)
         return upkeep
 
-    each_source(path, source, one)
+    each_source(path, source, maintain_one)
 
 
-def _say_collected(done: "Collected", *, dry_run: bool) -> None:
-    if done.files:
+def _say_collected(collected: "Collected", *, dry_run: bool) -> None:
+    if collected.files:
         verb = "would remove" if dry_run else "removed"
-        files = f"{done.files[0].file} to {done.files[-1].file}" if len(done.files) > 1 else done.files[0].file
+        files = (
+            f"{collected.files[0].file} to {collected.files[-1].file}"
+            if len(collected.files) > 1
+            else collected.files[0].file
+        )
         begins = "would begin" if dry_run else "begins"
-        echo(f"{done.source}: {verb} {files}, {done.size} bytes of log; bronze {begins} at {done.oldest}")
+        echo(
+            f"{collected.source}: {verb} {files}, {collected.size} bytes of log; bronze {begins} at {collected.oldest}"
+        )
     else:
-        echo(f"{done.source}: nothing to remove; bronze begins at {done.oldest}")
-    if done.kept_for:
+        echo(f"{collected.source}: nothing to remove; bronze begins at {collected.oldest}")
+    if collected.kept_for:
         ERRORS.print(
-            f"{done.source}: older files are kept for {done.kept_for}; "
-            f"--ignore {done.kept_for.name} removes them all the same",
+            f"{collected.source}: older files are kept for {collected.kept_for}; "
+            f"--ignore {collected.kept_for.name} removes them all the same",
             markup=False,
             highlight=False,
         )

@@ -27,31 +27,33 @@ _CHUNK = 4 << 20
 def say_outcome(source: str, outcome: "Outcome") -> None:
     rows = [
         [
-            str(one.name),
-            str(one.changes),
-            str(one.inserts),
-            str(one.updates),
-            str(one.deletes),
-            str(one.range.stop),
-            f"{one.seconds:.1f}",
+            str(table.name),
+            str(table.changes),
+            str(table.inserts),
+            str(table.updates),
+            str(table.deletes),
+            str(table.range.stop),
+            f"{table.seconds:.1f}",
         ]
-        for one in outcome.compacted
+        for table in outcome.compacted
     ]
     print_grid(["silver", "changes", "insert", "update", "delete", "position", "seconds"], rows)
-    left = [
-        [str(one.name), rule, str(count)] for one in outcome.compacted for rule, count in sorted(one.left_out.items())
+    filtered = [
+        [str(table.name), rule, str(count)]
+        for table in outcome.compacted
+        for rule, count in sorted(table.left_out.items())
     ]
-    print_grid(["silver", "left out by", "events"], left)
+    print_grid(["silver", "left out by", "events"], filtered)
     merged = [
         [
-            f"{one.name} into {one.into}" if one.into else str(one.name),
-            str(one.inserted),
-            str(one.updated),
-            str(one.deleted),
-            str(one.range.stop),
-            f"{one.seconds:.1f}",
+            f"{table.name} into {table.into}" if table.into else str(table.name),
+            str(table.inserted),
+            str(table.updated),
+            str(table.deleted),
+            str(table.range.stop),
+            f"{table.seconds:.1f}",
         ]
-        for one in outcome.merged
+        for table in outcome.merged
     ]
     print_grid(["downstream", "inserted", "updated", "deleted", "position", "seconds"], merged)
     if not rows and not merged and not outcome.stopped:
@@ -70,11 +72,11 @@ def cascades_line(source: str, cascades: Sequence[Mapping[str, str]]) -> str:
 
     cascades: items of ``cascades`` in ``status --json``, at least one.
     """
-    named = [f"{key['table']} ({key['constraint']} -> {key['parent']})" for key in cascades[:_NAMED]]
-    more = [f"{len(cascades) - _NAMED} more"] if len(cascades) > _NAMED else []
+    tables = [f"{key['table']} ({key['constraint']} -> {key['parent']})" for key in cascades[:_NAMED]]
+    rest = [f"{len(cascades) - _NAMED} more"] if len(cascades) > _NAMED else []
     keys = "1 foreign key changes" if len(cascades) == 1 else f"{len(cascades)} foreign keys change"
     return (
-        f"{source}: {keys} child rows, which the server does not log: {', '.join(named + more)}; compare these tables "
+        f"{source}: {keys} child rows, which the server does not log: {', '.join(tables + rest)}; compare these tables "
         "(stratalog verify), or replace the rules by statements or triggers, which are logged (on_cascade, "
         "docs/limits.md)"
     )

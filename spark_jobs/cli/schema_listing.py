@@ -48,21 +48,21 @@ class Shown:
 
     def definitions(self, *, dropped: bool) -> Iterator[Lines]:
         """A table after the other; those that are not there (any more) where ``dropped``."""
-        for name, one in sorted(self.current.items()):
-            if one.is_dropped and not dropped:
+        for name, version in sorted(self.current.items()):
+            if version.is_dropped and not dropped:
                 continue
-            yield Lines(f"{name} at {self.places[name]}: {_state(one)}", _columns(one.definition))
+            yield Lines(f"{name} at {self.places[name]}: {_state(version)}", _columns(version.definition))
 
     def histories(self) -> Iterator[Lines]:
         """By table all that was told of it, and what that changed."""
         for name in sorted({version.name for version in self.versions}):
             before: TableDefinition | None = None
             rows = []
-            for one in (each for each in self.versions if each.name == name):
-                committed = one.committed_at.isoformat(timespec="seconds") if one.committed_at else ""
-                told = _TOLD_BY[one.origin] or " ".join((one.statement or "").split())
-                rows.append([str(one.at), told, committed, "; ".join(_said(one, before))])
-                before = one.definition if one.holds else before
+            for entry in (version for version in self.versions if version.name == name):
+                committed = entry.committed_at.isoformat(timespec="seconds") if entry.committed_at else ""
+                source = _TOLD_BY[entry.origin] or " ".join((entry.statement or "").split())
+                rows.append([str(entry.at), source, committed, "; ".join(_notes(entry, before))])
+                before = entry.definition if entry.holds else before
             yield Lines(str(name), rows)
 
     def as_json(self, *, history: bool) -> Iterator[dict[str, Any]]:
@@ -70,12 +70,12 @@ class Shown:
         if history:
             yield from (_object(version) for version in self.versions)
             return
-        for name, one in sorted(self.current.items()):
-            yield {"at": str(self.places[name])} | _object(one)
+        for name, entry in sorted(self.current.items()):
+            yield {"at": str(self.places[name])} | _object(entry)
 
 
-def shown(
-    pipeline: Pipeline, source: str, wanted: Callable[[TableName], bool], place: Callable[[], Position | None]
+def listing_of(
+    pipeline: Pipeline, source: str, in_scope: Callable[[TableName], bool], place: Callable[[], Position | None]
 ) -> Shown:
     """The tables that are wanted, at a place; where it is None, each where silver is, or at the history's end.
 
@@ -85,54 +85,54 @@ def shown(
     history = schema_history.read(lake, source)
     position = place()
     history.at(position)
-    silver = {TableName(*one.name): one.checkpoint for one in publication.read(lake, source)}
-    versions = [version for version in history.versions if wanted(version.name)]
+    silver = {TableName(*entry.name): entry.checkpoint for entry in publication.read(lake, source)}
+    versions = [version for version in history.versions if in_scope(version.name)]
     names = {version.name for version in versions}
     places = {name: position or silver.get(name) or history.end for name in names}
-    seen = [version for version in versions if version.is_before(places[version.name])]
-    current = {name: found for name in names for found in [_at(seen, name, places[name])] if found}
-    return Shown(seen, current, places)
+    earlier = [version for version in versions if version.is_before(places[version.name])]
+    current = {name: version for name in names for version in [_at(earlier, name, places[name])] if version}
+    return Shown(earlier, current, places)
 
 
 def _at(versions: list[TableVersion], name: TableName, position: Position) -> TableVersion | None:
     return as_of((version for version in versions if version.name == name), position).get(name)
 
 
-def _state(one: TableVersion) -> str:
+def _state(version: TableVersion) -> str:
     """Since when a table is as it is, and what is to be known of it."""
-    if one.is_dropped:
-        renamed = f", to {one.renamed_to}" if one.renamed_to else ""
-        return f"{'renamed' if renamed else 'dropped'}{renamed} at {one.at}"
-    by = f"as {_TOLD_BY[one.origin]} told" if _TOLD_BY[one.origin] else "as stated"
-    if one.definition is None:
-        return f"not known since {one.at}: {one.note}"
-    note = f" ({one.note})" if one.note else ""
-    return f"key {key_of(one.definition)}, {by} at {one.at}{note}"
+    if version.is_dropped:
+        renamed = f", to {version.renamed_to}" if version.renamed_to else ""
+        return f"{'renamed' if renamed else 'dropped'}{renamed} at {version.at}"
+    by = f"as {_TOLD_BY[version.origin]} told" if _TOLD_BY[version.origin] else "as stated"
+    if version.definition is None:
+        return f"not known since {version.at}: {version.note}"
+    note = f" ({version.note})" if version.note else ""
+    return f"key {key_of(version.definition)}, {by} at {version.at}{note}"
 
 
 def _columns(definition: TableDefinition | None) -> list[list[str]]:
-    found = []
+    rows = []
     for column in history_rows.cells(definition) if definition else ():
         extra = ["generated" if column["generated"] else "", "invisible" if column["invisible"] else ""]
         nullable = "" if column["nullable"] else "not null"
         cells = [column["name"], column["type"], nullable, column["charset"] or "", column["default"] or ""]
-        found.append([f"  {cells[0]}", *cells[1:], " ".join(filter(None, extra))])
-    return found
+        rows.append([f"  {cells[0]}", *cells[1:], " ".join(filter(None, extra))])
+    return rows
 
 
-def _said(one: TableVersion, before: TableDefinition | None) -> list[str]:
+def _notes(version: TableVersion, before: TableDefinition | None) -> list[str]:
     """What a version changed, what it contradicts, and what is not known."""
-    names = [f"renamed from {one.renamed_from}"] if one.renamed_from else []
-    names += [f"renamed to {one.renamed_to}"] if one.is_dropped and one.renamed_to else []
-    names += ["dropped"] if one.is_dropped and not one.renamed_to else []
-    changed = changes(before, one.definition) if one.holds else []
-    differs = [f"contradicts: {said}" for said in one.differs]
-    return [*names, *changed, *differs, *([one.note] if one.note else [])]
+    names = [f"renamed from {version.renamed_from}"] if version.renamed_from else []
+    names += [f"renamed to {version.renamed_to}"] if version.is_dropped and version.renamed_to else []
+    names += ["dropped"] if version.is_dropped and not version.renamed_to else []
+    changed = changes(before, version.definition) if version.holds else []
+    differs = [f"contradicts: {contradiction}" for contradiction in version.differs]
+    return [*names, *changed, *differs, *([version.note] if version.note else [])]
 
 
-def _object(one: TableVersion) -> dict[str, Any]:
-    row = history_rows.row_of(one)
-    place = {"position": str(one.at), "committed_at": one.committed_at and one.committed_at.isoformat()}
-    own = {"session": dict(one.variables) or None}
-    left = ("stretch", "number", "file", "offset")
-    return {name: cell for name, cell in (row | place | own).items() if name not in left}
+def _object(version: TableVersion) -> dict[str, Any]:
+    row = history_rows.row_of(version)
+    place = {"position": str(version.at), "committed_at": version.committed_at and version.committed_at.isoformat()}
+    fields = {"session": dict(version.variables) or None}
+    omitted = ("stretch", "number", "file", "offset")
+    return {name: cell for name, cell in (row | place | fields).items() if name not in omitted}

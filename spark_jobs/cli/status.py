@@ -46,121 +46,125 @@ def status(path: Path, source: str | None, *, everything: bool, as_json: bool) -
     from spark_jobs.operations.status import status as status_of
 
     pipeline = load(path)
-    found = [status_of(pipeline, lake_of(pipeline), name) for name in chosen(pipeline, source)]
-    raised = {one.source: alarms(pipeline, one) for one in found}
+    statuses = [status_of(pipeline, lake_of(pipeline), name) for name in chosen(pipeline, source)]
+    raised = {status.source: alarms(pipeline, status) for status in statuses}
     if as_json:
         sources = {
-            one.source: one.to_json() | {"alarms": [alarm.to_json() for alarm in raised[one.source]]} for one in found
+            status_.source: status_.to_json() | {"alarms": [alarm.to_json() for alarm in raised[status_.source]]}
+            for status_ in statuses
         }
         echo_json({"sources": sources}, indent=2, ensure_ascii=True)
     else:
-        for one in found:
-            say_status(one, everything=everything)
-    listed = [alarm for each in raised.values() for alarm in each]
+        for entry in statuses:
+            say_status(entry, everything=everything)
+    listed = [alarm for alarms in raised.values() for alarm in alarms]
     for alarm in listed:
         echo(f"exit status 1: {alarm.message}", err=True)
     if listed:
         sys.exit(1)
 
 
-def say_status(one: "SourceStatus", *, everything: bool) -> None:
+def say_status(status: "SourceStatus", *, everything: bool) -> None:
     """How a source is in a word, where its layers are, and its tables. What is wrong goes to standard error."""
-    word, colour = _condition(one)
-    states = Counter(table.state for table in one.tables)
+    word, colour = _condition(status)
+    states = Counter(table.state for table in status.tables)
     facts = [
-        ("log", one.end or "unknown"),
-        ("bronze", _bronze(one)),
-        ("margin", _margin(one)),
-        ("server", f"{one.endpoint}, in stretch {one.stretch}" if one.endpoint else ""),
+        ("log", status.end or "unknown"),
+        ("bronze", _bronze(status)),
+        ("margin", _margin(status)),
+        ("server", f"{status.endpoint}, in stretch {status.stretch}" if status.endpoint else ""),
         ("tables", ", ".join(f"{count} {state}" for state, count in states.most_common())),
     ]
     console = Terminal(highlight=False, width=_WIDE)
-    console.print(Text.assemble(f"{one.source}: ", (word, colour)))
-    for name, said in facts:
-        if said:
-            console.print(f"  {name:<8}{said}")
+    console.print(Text.assemble(f"{status.source}: ", (word, colour)))
+    for name, value in facts:
+        if value:
+            console.print(f"  {name:<8}{value}")
     print_grid(
         ["endpoint", "", "unavailable since", "next try"],
-        [[e.endpoint, _health(e), e.unavailable_since or "", e.next_try or ""] for e in one.endpoints],
+        [[e.endpoint, _health(e), e.unavailable_since or "", e.next_try or ""] for e in status.endpoints],
     )
-    shown = [t for t in one.tables if everything or len(one.tables) <= _AT_A_GLANCE or not _is_well(t, one)]
+    tables = [t for t in status.tables if everything or len(status.tables) <= _AT_A_GLANCE or not _is_well(t, status)]
     print_grid(
         ["table", "state", "silver", "downstream", "older rows"],
-        [[t.table, t.state, t.silver or "", t.downstream or "", _older_rows(t)] for t in shown],
+        [[t.table, t.state, t.silver or "", t.downstream or "", _older_rows(t)] for t in tables],
     )
     print_grid(
         ["table", "into", "downstream"],
-        [[t.table, to["table"] or "", to["downstream"] or ""] for t in shown for to in t.targets or ()],
+        [[t.table, to["table"] or "", to["downstream"] or ""] for t in tables for to in t.targets or ()],
     )
-    print_grid(["keys shared", "settled up to"], [[t.table, t.watermark] for t in one.tables if t.watermark])
+    print_grid(["keys shared", "settled up to"], [[t.table, t.watermark] for t in status.tables if t.watermark])
     print_grid(
         ["passed over for", "at", "event", "since"],
-        [[skip["table"], skip["position"], skip["event"], skip["skipped_at"]] for skip in one.skips],
+        [[skip["table"], skip["position"], skip["event"], skip["skipped_at"]] for skip in status.skips],
     )
     print_grid(
         ["changed unlogged by", "foreign key", "on delete", "on update", "of"],
-        [[key["table"], key["constraint"], key["on_delete"], key["on_update"], key["parent"]] for key in one.cascades],
+        [
+            [key["table"], key["constraint"], key["on_delete"], key["on_update"], key["parent"]]
+            for key in status.cascades
+        ],
     )
-    if len(shown) < len(one.tables):
-        echo(f"{len(one.tables) - len(shown)} more are as they should be; --all lists them")
-    _say_problems(one)
+    if len(tables) < len(status.tables):
+        echo(f"{len(status.tables) - len(tables)} more are as they should be; --all lists them")
+    _say_problems(status)
 
 
-def _say_problems(one: "SourceStatus") -> None:
-    said = [f"{one.source}: endpoint {e.endpoint}: {e.reason}" for e in one.endpoints if e.reason]
-    said += [one.error] if one.error else []
-    said += [f"{one.source}: {one.warning}"] if one.warning else []
-    said += [
-        f"{table.table} stopped: {under(table.reason, one.source, table.table)}"
-        for table in one.tables
+def _say_problems(status: "SourceStatus") -> None:
+    lines = [f"{status.source}: endpoint {e.endpoint}: {e.reason}" for e in status.endpoints if e.reason]
+    lines += [status.error] if status.error else []
+    lines += [f"{status.source}: {status.warning}"] if status.warning else []
+    lines += [
+        f"{table.table} stopped: {under(table.reason, status.source, table.table)}"
+        for table in status.tables
         if table.reason and table.state not in ("reset", "ignored")
     ]
-    said += [f"{t.table} is {t.reason}" for t in one.tables if t.reason and t.state in ("reset", "ignored")]
-    said += [
+    lines += [f"{t.table} is {t.reason}" for t in status.tables if t.reason and t.state in ("reset", "ignored")]
+    lines += [
         f"{table.table} lacks {table.keys_never_whole} keys: row images left columns out of them, and none was whole"
-        for table in one.tables
+        for table in status.tables
         if table.keys_never_whole
     ]
-    said += [
+    lines += [
         f"{table.table} has numbers for columns, and its rows are counted: nothing names them (on_unnamed: number)"
-        for table in one.tables
+        for table in status.tables
         if table.numbered and table.state != "ignored"
     ]
-    said += [cascades_line(one.source, one.cascades)] if one.cascades else []
-    for line in said:
+    lines += [cascades_line(status.source, status.cascades)] if status.cascades else []
+    for line in lines:
         echo(line, err=True)
 
 
-def _condition(one: "SourceStatus") -> tuple[str, str]:
+def _condition(status: "SourceStatus") -> tuple[str, str]:
     """A source in a word or two, and their colour."""
-    stopped = sum(table.state == "stopped" for table in one.tables)
-    if one.error:
+    stopped = sum(table.state == "stopped" for table in status.tables)
+    if status.error:
         return "cannot be read", "red"
     if stopped:
-        return f"{stopped} of {len(one.tables)} tables stopped", "red"
-    if one.bronze is None:
+        return f"{stopped} of {len(status.tables)} tables stopped", "red"
+    if status.bronze is None:
         return "nothing read yet", "yellow"
-    if one.warning:
+    if status.warning:
         return "near to losing log", "red"
-    going = [table for table in one.tables if table.state in ("current", "reset")]
-    behind = one.backlog_bytes or any(not table.is_at(one.bronze) for table in going)
+    going = [table for table in status.tables if table.state in ("current", "reset")]
+    behind = status.backlog_bytes or any(not table.is_at(status.bronze) for table in going)
     return ("behind", "yellow") if behind else ("up to date", "green")
 
 
-def _bronze(one: "SourceStatus") -> str:
-    if one.bronze is None or one.backlog_bytes is None:
-        return one.bronze or "empty"
-    if not one.backlog_bytes:
-        return f"{one.bronze}, nothing behind"
-    lag = "" if one.lag_seconds is None else f", {_span(one.lag_seconds)}"
-    return f"{one.bronze}, behind by {decimal(one.backlog_bytes)}{lag}"
+def _bronze(status: "SourceStatus") -> str:
+    if status.bronze is None or status.backlog_bytes is None:
+        return status.bronze or "empty"
+    if not status.backlog_bytes:
+        return f"{status.bronze}, nothing behind"
+    lag = "" if status.lag_seconds is None else f", {_span(status.lag_seconds)}"
+    return f"{status.bronze}, behind by {decimal(status.backlog_bytes)}{lag}"
 
 
-def _margin(one: "SourceStatus") -> str:
-    if one.retention_margin_bytes is None:
+def _margin(status: "SourceStatus") -> str:
+    if status.retention_margin_bytes is None:
         return ""
-    hours = f", {_span(one.retention_margin_hours * 3600)}" if one.retention_margin_hours else ""
-    return f"{decimal(one.retention_margin_bytes)}{hours} of log before bronze's end are still at the source"
+    hours = f", {_span(status.retention_margin_hours * 3600)}" if status.retention_margin_hours else ""
+    return f"{decimal(status.retention_margin_bytes)}{hours} of log before bronze's end are still at the source"
 
 
 def _span(seconds: float) -> str:
@@ -170,9 +174,9 @@ def _span(seconds: float) -> str:
     return f"{seconds / size:.0f} {unit}"
 
 
-def _is_well(table: "TableStatus", one: "SourceStatus") -> bool:
+def _is_well(table: "TableStatus", status: "SourceStatus") -> bool:
     """Whether there is nothing to look at."""
-    is_current = table.state == "current" and table.is_at(one.bronze) and not table.keys_never_whole
+    is_current = table.state == "current" and table.is_at(status.bronze) and not table.keys_never_whole
     return table.state == "ignored" or (is_current and table.complete is not False and not table.numbered)
 
 

@@ -101,7 +101,7 @@ class Condition:
         tree = _tree(text)
         if _levels(tree) > MOST_LEVELS:
             raise ConfigError(_TOO_DEEP)
-        names = frozenset(str(one.name).casefold() for one in tree.find_all(exp.Column))
+        names = frozenset(str(column.name).casefold() for column in tree.find_all(exp.Column))
         _Writer(lambda _: Term("NULL", Sort.UNKNOWN)).truth(tree)
         if not names:
             raise ConfigError(f"{text!r} names no column, and so says nothing about a row")
@@ -132,8 +132,8 @@ def _tree(text: str) -> exp.Expr:
     except RecursionError:
         raise ConfigError(_TOO_DEEP) from None
     except SqlglotError as error:
-        said = str(error).splitlines()[0].split(" Line ")[0].rstrip(".")
-        raise ConfigError(f"{text!r} is no expression of MySQL: {said}") from error
+        message = str(error).splitlines()[0].split(" Line ")[0].rstrip(".")
+        raise ConfigError(f"{text!r} is no expression of MySQL: {message}") from error
     if len(trees) != 1 or not isinstance(trees[0], exp.Expr):
         raise ConfigError(f"{text!r} must be one expression")
     return trees[0]
@@ -214,9 +214,9 @@ class _Writer:
         listed = node.args.get("expressions")
         if not listed:
             raise _refused(node, "is a subquery, and a filter looks at its row alone")
-        left = self.term(node.this)
-        each = (self._compared(node, "=", left, self.term(one)).sql for one in listed)
-        return Term(f"({' OR '.join(each)})", Sort.TRUTH)
+        term = self.term(node.this)
+        comparisons = (self._compared(node, "=", term, self.term(literal)).sql for literal in listed)
+        return Term(f"({' OR '.join(comparisons)})", Sort.TRUTH)
 
     def between(self, node: exp.Between) -> Term:
         middle, low, high = (self.term(node.args[name]) for name in ("this", "low", "high"))
@@ -276,16 +276,16 @@ class _Writer:
         return replace(inner, sql=f"abs({inner.sql})")
 
     def first(self, node: exp.Coalesce) -> Term:
-        found = self._numbers(node, node.this, *node.expressions)
-        scale, whole = max(one.scale for one in found), max(one.whole for one in found)
-        return self._exact(node, f"coalesce({', '.join(one.sql for one in found)})", whole + scale, scale)
+        terms = self._numbers(node, node.this, *node.expressions)
+        scale, digits = max(term.scale for term in terms), max(term.whole for term in terms)
+        return self._exact(node, f"coalesce({', '.join(term.sql for term in terms)})", digits + scale, scale)
 
     def length(self, node: exp.Length) -> Term:
         inner, in_bytes = self.term(node.this), bool(node.args.get("binary"))
-        wanted = (Sort.BYTES,) if in_bytes else (Sort.TEXT, Sort.POINTS, Sort.LABEL)
-        if inner.sort not in (*wanted, Sort.UNKNOWN):
-            why = "counts bytes of " if in_bytes else "counts characters of what is "
-            raise _refused(node, why + inner.sort.value)
+        sorts = (Sort.BYTES,) if in_bytes else (Sort.TEXT, Sort.POINTS, Sort.LABEL)
+        if inner.sort not in (*sorts, Sort.UNKNOWN):
+            reason = "counts bytes of " if in_bytes else "counts characters of what is "
+            raise _refused(node, reason + inner.sort.value)
         return number(f"{'octet_length' if in_bytes else 'char_length'}({inner.sql})", 10)
 
     def part(self, node: exp.Func) -> Term:
@@ -301,11 +301,11 @@ class _Writer:
         return number(sql, digits, scale)
 
     def _numbers(self, node: exp.Expr, *parts: exp.Expr) -> list[Term]:
-        found = [self.term(part) for part in parts]
-        for one in found:
-            if one.sort not in (Sort.NUMBER, Sort.UNKNOWN):
-                raise _refused(node, f"counts with what is {one.sort.value}, not {Sort.NUMBER.value}")
-        return [number(one.sql, 1) if one.sort is Sort.UNKNOWN else one for one in found]
+        terms = [self.term(part) for part in parts]
+        for term in terms:
+            if term.sort not in (Sort.NUMBER, Sort.UNKNOWN):
+                raise _refused(node, f"counts with what is {term.sort.value}, not {Sort.NUMBER.value}")
+        return [number(term.sql, 1) if term.sort is Sort.UNKNOWN else term for term in terms]
 
     def _compared(self, node: exp.Expr, word: str, left: Term, right: Term) -> Term:
         sides = _alike(node, word, left, right)
@@ -342,23 +342,23 @@ def _as_numbers(node: exp.Expr, left: Term, right: Term) -> tuple[str, str]:
 
 def _with_literal(node: exp.Expr, word: str, left: Term, right: Term) -> tuple[str, str]:
     """A text literal, as what it is compared with."""
-    literal, other = (left, right) if left.sort is Sort.LITERAL else (right, left)
-    match other.sort:
+    literal, term = (left, right) if left.sort is Sort.LITERAL else (right, left)
+    match term.sort:
         case Sort.POINTS:
-            written = literal.sql
+            text = literal.sql
         case Sort.BYTES:
-            written = f"X'{literal.text.encode().hex()}'"
+            text = f"X'{literal.text.encode().hex()}'"
         case Sort.LABEL:
             if word not in ("=", "<>", "<=>"):
                 raise _refused(node, "puts an ENUM in an order, which depends on how it is compared")
-            if literal.text not in other.labels:
-                raise _refused(node, f"asks for {literal.text!r}, which is none of ({', '.join(other.labels)})")
-            written = literal.sql
+            if literal.text not in term.labels:
+                raise _refused(node, f"asks for {literal.text!r}, which is none of ({', '.join(term.labels)})")
+            text = literal.sql
         case Sort.DATE | Sort.DATETIME | Sort.MOMENT:
-            written = _time(node, other.sort, literal.text)
+            text = _time(node, term.sort, literal.text)
         case _:
-            raise _refused(node, f"compares a text literal with what is {other.sort.value}")
-    return (written, right.sql) if literal is left else (left.sql, written)
+            raise _refused(node, f"compares a text literal with what is {term.sort.value}")
+    return (text, right.sql) if literal is left else (left.sql, text)
 
 
 def _time(node: exp.Expr, sort: Sort, text: str) -> str:
@@ -375,8 +375,8 @@ def _time(node: exp.Expr, sort: Sort, text: str) -> str:
     return f"TIMESTAMP_NTZ'{moment}'" if sort is Sort.DATETIME else f"TIMESTAMP'{moment}Z'"
 
 
-def _refused(node: exp.Expr, why: str) -> ConfigError:
-    return ConfigError(f"`{node.sql(dialect='mysql')}` {why}")
+def _refused(node: exp.Expr, reason: str) -> ConfigError:
+    return ConfigError(f"`{node.sql(dialect='mysql')}` {reason}")
 
 
 _COMPARISONS: dict[type[exp.Expr], str] = {

@@ -35,10 +35,10 @@ def _origin_problems(sources: Any) -> Iterator[tuple[str, str]]:
     """What a source's keys say of one another, whether or not each is right by itself."""
     for name, source in _items(sources):
         if isinstance(source, dict):
-            given = {key for key, value in source.items() if value is not None}
-            if ("mysql" in given) == ("files" in given):
+            keys = {key for key, value in source.items() if value is not None}
+            if ("mysql" in keys) == ("files" in keys):
                 yield f"sources.{name}", ONE_ORIGIN
-            if "schema_dump" in given and "files" not in given:
+            if "schema_dump" in keys and "files" not in keys:
                 yield f"sources.{name}", DUMP_OF_FILES
 
 
@@ -62,8 +62,8 @@ def _redaction_problems(sources: Any, tables: Any) -> Iterator[tuple[str, str]]:
 def _route_problems(rules: Any, sources: list[Any]) -> Iterator[tuple[str, str]]:
     """Of the routes that are valid by themselves; the model reports the others."""
     listed = rules if isinstance(rules, list | tuple) else ()
-    known = {f"routes[{at}]": route for at, rule in enumerate(listed) if (route := _route(rule))}
-    yield from problems_of_routes(known, list(map(str, sources))).items()
+    routes = {f"routes[{at}]": route for at, rule in enumerate(listed) if (route := _route(rule))}
+    yield from problems_of_routes(routes, list(map(str, sources))).items()
 
 
 def problems_of_rules(raw: dict[str, Any], environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -75,9 +75,9 @@ def problems_of_rules(raw: dict[str, Any], environment: Mapping[str, str]) -> It
                 yield f"{kind}.{name}", "a rule's name is made of letters, digits, _ and -"
             tables = rule.get("tables") if isinstance(rule, dict) else None
             for at, text in enumerate(tables if isinstance(tables, list) else ()):
-                found = _pattern_text(text)
-                one = Pattern.parse(found) if found and not set(found) & set("*?!") else None
-                if one and scope and not scope.holds(one.schema, one.table):
+                text_ = _pattern_text(text)
+                pattern = Pattern.parse(text_) if text_ and not set(text_) & set("*?!") else None
+                if pattern and scope and not scope.holds(pattern.schema, pattern.table):
                     yield f"{kind}.{name}.tables[{at}]", f"{text} is out of scope, by tables:"
     yield from _meeting_rules(raw.get("columns"))
     for name, rule in _items(raw.get("columns")):
@@ -93,20 +93,20 @@ def problems_of_rules(raw: dict[str, Any], environment: Mapping[str, str]) -> It
 
 def _meeting_rules(rules: Any) -> Iterator[tuple[str, str]]:
     """Rules about columns that may be about one table: what each says of its columns would be half of it."""
-    known = [(name, list(_wanted(rule))) for name, rule in _items(rules)]
-    for at, (name, patterns) in enumerate(known):
-        for earlier, others in known[:at]:
-            if any(pattern.meets(other) for pattern in patterns for other in others):
+    parsed = [(name, list(_patterns(rule))) for name, rule in _items(rules)]
+    for at, (name, patterns) in enumerate(parsed):
+        for earlier, patterns_before in parsed[:at]:
+            if any(pattern.meets(pattern_before) for pattern in patterns for pattern_before in patterns_before):
                 yield f"columns.{name}.tables", f"a table can match columns.{earlier} too; a table has at most one"
 
 
-def _wanted(rule: Any) -> Iterator[Pattern]:
+def _patterns(rule: Any) -> Iterator[Pattern]:
     """The valid patterns of a rule that do not exclude."""
     tables = rule.get("tables") if isinstance(rule, dict) else None
     for text in tables if isinstance(tables, list) else ():
-        found = _pattern_text(text)
-        if found and not found.startswith("!"):
-            yield Pattern.parse(found)
+        text_ = _pattern_text(text)
+        if text_ and not text_.startswith("!"):
+            yield Pattern.parse(text_)
 
 
 def _items(value: Any) -> list[tuple[Any, Any]]:
@@ -126,8 +126,8 @@ def _route(rule: Any) -> Route | None:
     try:
         return RouteRule.model_validate(rule).route()
     except ValidationError:
-        found = _pattern_text(rule.get("from")) if isinstance(rule, dict) else None
-        return Route(Pattern.parse(found), (Pattern("{schema}", "{table}"),)) if found else None
+        text = _pattern_text(rule.get("from")) if isinstance(rule, dict) else None
+        return Route(Pattern.parse(text), (Pattern("{schema}", "{table}"),)) if text else None
 
 
 def _pattern_text(text: Any) -> str | None:

@@ -59,8 +59,8 @@ class EventFilter:
 
     def lists(self, event: str) -> bool:
         """Whether the event is among the rule's; the first word that is about it decides."""
-        for one in self.events:
-            about, verdict = _CLASSES.get(one, ((_ALIASES.get(one, one),), True))
+        for name in self.events:
+            about, verdict = _CLASSES.get(name, ((_ALIASES.get(name, name),), True))
             if event in about:
                 return verdict
         return False
@@ -75,10 +75,10 @@ class EventFilter:
 
 def problem_of_events(events: Sequence[str], action: Action, *, has_patterns: bool) -> str | None:
     """Why a rule with these events can not be carried out; None where it can."""
-    known = [*ROW_EVENTS, *STATEMENTS, *_CLASSES, *_ALIASES]
-    unknown = next((event for event in events if event not in known), None)
+    names = [*ROW_EVENTS, *STATEMENTS, *_CLASSES, *_ALIASES]
+    unknown = next((event for event in events if event not in names), None)
     if unknown is not None:
-        return f"{unknown!r} is no event; known are {', '.join(known)}"
+        return f"{unknown!r} is no event; known are {', '.join(names)}"
     if has_patterns and action == "do":
         return "sql-pattern goes with ignore and stop"
     if not events:
@@ -88,16 +88,16 @@ def problem_of_events(events: Sequence[str], action: Action, *, has_patterns: bo
 
 def _problem_of_kinds(events: Sequence[str], action: Action) -> str | None:
     rule = EventFilter("", Scope(), tuple(events), (), action)
-    if action == "stop" and any(rule.lists(one) for one in ROW_EVENTS):
+    if action == "stop" and any(rule.lists(event) for event in ROW_EVENTS):
         return f"stop is for statements, and this rule lists {next(filter(rule.lists, ROW_EVENTS))}"
-    if all(rule.leaves_out(one) for one in ROW_EVENTS):
+    if all(rule.leaves_out(event) for event in ROW_EVENTS):
         return 'leaves out all rows; leave the table out instead, with "!SCHEMA.TABLE" in tables:'
-    left = [one for one in FOLLOWED if rule.leaves_out(one)]
-    if left:
-        others = ", ".join(one for one in STATEMENTS if one not in FOLLOWED)
-        add = f"add {' and '.join(left)}" if action == "do" else f"list the others ({others})"
+    ignored = [event for event in FOLLOWED if rule.leaves_out(event)]
+    if ignored:
+        optional = ", ".join(event for event in STATEMENTS if event not in FOLLOWED)
+        add = f"add {' and '.join(ignored)}" if action == "do" else f"list the others ({optional})"
         return (
-            f"leaves out {' and '.join(left)}, which is followed always, since the rows behind it have its columns; "
+            f"leaves out {' and '.join(ignored)}, which is followed always, since the rows behind it have its columns; "
             f"{add}, and leave columns out with columns:"
         )
     return None
@@ -171,17 +171,17 @@ class TableFilters:
     def skipped_in(self, ranges: Iterable[Range]) -> dict[str, int]:
         """The events of parts of the log that are passed over, as what rules leave out is counted."""
         parts = tuple(ranges)
-        found = sorted(skip for skip in self.skips if any(part.start <= skip < part.stop for part in parts))
-        return {skip_name(one): 1 for one in found}
+        positions = sorted(skip for skip in self.skips if any(part.start <= skip < part.stop for part in parts))
+        return {skip_name(position): 1 for position in positions}
 
     def names(self) -> list[str]:
         """As metadata names the rules, such as ``filters.NAME``."""
-        own = [f"filters.{event.name}" for event in self.events] + [f"row_filters.{row.name}" for row in self.rows]
-        return own + ([f"columns.{self.columns.name}"] if self.columns else [])
+        names = [f"filters.{event.name}" for event in self.events] + [f"row_filters.{row.name}" for row in self.rows]
+        return names + ([f"columns.{self.columns.name}"] if self.columns else [])
 
     def left_out(self, event: str) -> str | None:
         """The rule that leaves out every change of a kind (insert, update, delete)."""
-        return next((f"filters.{one.name}" for one in self.events if one.leaves_out(event)), None)
+        return next((f"filters.{filter_.name}" for filter_ in self.events if filter_.leaves_out(event)), None)
 
     @property
     def judges_rows(self) -> bool:
@@ -190,18 +190,22 @@ class TableFilters:
 
     def statement(self, event: str, text: str) -> tuple[str, Action] | None:
         """The rule that leaves a statement out, or stops its table; None where it is carried out."""
-        for one in self.events:
-            if one.action == "stop" and one.matches(event, text):
-                return f"filters.{one.name}", "stop"
-            if one.leaves_out(event, text):
-                return f"filters.{one.name}", "ignore"
+        for filter_ in self.events:
+            if filter_.action == "stop" and filter_.matches(event, text):
+                return f"filters.{filter_.name}", "stop"
+            if filter_.leaves_out(event, text):
+                return f"filters.{filter_.name}", "ignore"
         return None
 
     @property
     def asked(self) -> frozenset[str]:
         """Names, in small letters, of the columns that conditions about changes of rows ask for."""
-        asked = (one for rule in self.rows for one in (rule.insert, rule.update_old, rule.update_new, rule.delete))
-        return frozenset().union(*(one.columns for one in asked if one))
+        conditions = (
+            condition
+            for rule in self.rows
+            for condition in (rule.insert, rule.update_old, rule.update_new, rule.delete)
+        )
+        return frozenset().union(*(condition.columns for condition in conditions if condition))
 
     def prints(self) -> dict[str, str]:
         """A short digest of the rules about columns, and one of the others; a changed rule changes it. None: no key."""
@@ -232,8 +236,8 @@ class Filters:
         """The rules about a table. Raises ConfigError where two of ``columns:`` are about it."""
         columns = _about(self.columns, schema, table)
         if len(columns) > 1:
-            named = " and ".join(f"columns.{column.name}" for column in columns)
-            raise ConfigError(f"{schema}.{table}: {named} are both about it; a table has at most one")
+            owners = " and ".join(f"columns.{column.name}" for column in columns)
+            raise ConfigError(f"{schema}.{table}: {owners} are both about it; a table has at most one")
         events, rows = _about(self.events, schema, table), _about(self.rows, schema, table)
         return TableFilters(events, rows, columns[0] if columns else None, self.skipped(schema, table))
 
@@ -253,19 +257,19 @@ def _plain(value: Any) -> Any:
     """A rule as numbers and texts in an order of their own; of the salt, only what tells another one from it."""
     match value:
         case Mask():
-            found: Any = (value.kind, hashlib.sha256(value.salt.encode()).hexdigest(), value.length, value.constant)
+            plain: Any = (value.kind, hashlib.sha256(value.salt.encode()).hexdigest(), value.length, value.constant)
         case re.Pattern():
-            found = value.pattern
+            plain = value.pattern
         case Condition():
-            found = value.text
+            plain = value.text
         case EventFilter() | RowFilter() | ColumnRule():
-            found = [_plain(one) for key, one in vars(value).items() if key != "scope"]
+            plain = [_plain(field) for key, field in vars(value).items() if key != "scope"]
         case Mapping():
-            found = [(key, _plain(one)) for key, one in sorted(value.items())]
+            plain = [(key, _plain(field)) for key, field in sorted(value.items())]
         case frozenset():
-            found = sorted(value)
+            plain = sorted(value)
         case tuple():
-            found = [_plain(one) for one in value]
+            plain = [_plain(element) for element in value]
         case _:
-            found = value
-    return found
+            plain = value
+    return plain

@@ -20,17 +20,19 @@ def read(path: Path) -> list[Seen]:
         return []
     try:
         listed = json.loads(path.read_text(encoding="utf-8"))["tables"]
-        return sorted((one["source"], one["schema"], one["table"]) for one in listed)
+        return sorted((entry["source"], entry["schema"], entry["table"]) for entry in listed)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{path}: not a list of tables; delete it, the next run writes it again") from error
 
 
 def add(path: Path, tables: set[Seen]) -> set[Seen]:
     """Adds tables; returns those that are new. The file is replaced whole, so a reader never sees half of it."""
-    known = set(read(path))
-    new = tables - known
+    existing = set(read(path))
+    new = tables - existing
     if new:
-        listed = [{"source": source, "schema": schema, "table": table} for source, schema, table in sorted(known | new)]
+        listed = [
+            {"source": source, "schema": schema, "table": table} for source, schema, table in sorted(existing | new)
+        ]
         draft = path.with_name(f"{path.name}.{os.getpid()}")
         draft.write_text(json.dumps({"tables": listed}, indent=1) + "\n", encoding="utf-8")
         draft.replace(path)

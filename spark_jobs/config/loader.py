@@ -71,13 +71,13 @@ def _substituted(value: Any, key: str, environment: Mapping[str, str], problems:
             "has ${ without the name of a variable and }, as ${NAME}: letters, digits and _; text that has ${ itself "
             "goes into a variable"
         )
-    return VARIABLE.sub(lambda found: environment.get(found[1], ""), value)
+    return VARIABLE.sub(lambda match: environment.get(match[1], ""), value)
 
 
-def _joined(found: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _joined(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """All that is wrong with each key, each said once."""
     problems: dict[str, list[str]] = {}
-    for key, text in found:
+    for key, text in pairs:
         texts = problems.setdefault(key, [])
         texts += [] if text in texts else [text]
     return {key: "; ".join(texts) for key, texts in problems.items()}
@@ -88,24 +88,24 @@ def _problems(error: ValidationError) -> Iterator[tuple[str, str]]:
     for problem in error.errors(include_input=False, include_url=False):
         path = [part for part in problem["loc"] if part not in (ONE, SEVERAL)]
         key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
-        said = _WORDS.get(problem["type"], problem["msg"].removeprefix("Value error, "))
-        said = said.format(**problem.get("ctx", {})) if problem["type"] in _WORDS else said
-        yield key, said + (_meant(problem["loc"]) if problem["type"] == "extra_forbidden" else "")
+        text = _WORDS.get(problem["type"], problem["msg"].removeprefix("Value error, "))
+        text = text.format(**problem.get("ctx", {})) if problem["type"] in _WORDS else text
+        yield key, text + (_suggestion(problem["loc"]) if problem["type"] == "extra_forbidden" else "")
 
 
 _ALIKE = 0.75
 """How like a key one must be that was meant, 1 at most."""
 
 
-def _meant(path: Sequence[int | str]) -> str:
+def _suggestion(path: Sequence[int | str]) -> str:
     """A known key like the last one of the path, if there is one."""
     kind: Any = Pipeline
     for part in path[:-1]:
         fields = kind.model_fields.items() if _is_model(kind) else ()
         annotation = next((field.annotation for name, field in fields if part in (name, field.alias)), kind)
         kind = next(filter(_is_model, _parts_of(annotation)), kind)
-    known = [field.alias or name for name, field in kind.model_fields.items() if name != "path"]
-    near = get_close_matches(str(path[-1]), known, 1, _ALIKE)
+    names = [field.alias or name for name, field in kind.model_fields.items() if name != "path"]
+    near = get_close_matches(str(path[-1]), names, 1, _ALIKE)
     return f"; did you mean {near[0]}?" if near else ""
 
 

@@ -111,8 +111,8 @@ class Endpoint(Model):
 
     def server(self, shared: MySQL) -> MySQL:
         """The server with what all of them share."""
-        said = {name: value for name in self.model_fields_set if (value := getattr(self, name)) is not None}
-        return shared.model_copy(update=said)
+        settings = {name: value for name in self.model_fields_set if (value := getattr(self, name)) is not None}
+        return shared.model_copy(update=settings)
 
 
 class SchemaDump(Model):
@@ -256,7 +256,7 @@ class EventRule(Model):
         return self
 
     def rule(self, name: str) -> EventFilter:
-        patterns = tuple(re.compile(one, re.IGNORECASE) for one in self.sql_pattern)
+        patterns = tuple(re.compile(pattern, re.IGNORECASE) for pattern in self.sql_pattern)
         return EventFilter(name, Scope.parse(self.tables), self.events, patterns, self.action)
 
 
@@ -282,8 +282,8 @@ class RowRule(Model):
         return self
 
     def rule(self, name: str) -> RowFilter:
-        asked = (self.insert, self.update_old, self.update_new, self.delete)
-        return RowFilter(name, Scope.parse(self.tables), *(Condition.parse(one) if one else None for one in asked))
+        texts = (self.insert, self.update_old, self.update_new, self.delete)
+        return RowFilter(name, Scope.parse(self.tables), *(Condition.parse(text) if text else None for text in texts))
 
 
 class MaskRule(Model):
@@ -330,14 +330,14 @@ class ColumnsRule(Model):
             raise ValueError("needs include, exclude or mask")
         if self.include is not None and self.exclude:
             raise ValueError("has include and exclude; all that include does not name is left out")
-        gone = next((name for name in self.mask if self.rule("").is_left_out(name)), None)
-        if gone is not None:
-            raise ValueError(f"masks {gone}, which it leaves out")
+        contradiction = next((name for name in self.mask if self.rule("").is_left_out(name)), None)
+        if contradiction is not None:
+            raise ValueError(f"masks {contradiction}, which it leaves out")
         return self
 
     def rule(self, name: str) -> ColumnRule:
         include = None if self.include is None else frozenset(self.include)
-        masks = {column: one.mask() for column, one in self.mask.items()}
+        masks = {column: masking.mask() for column, masking in self.mask.items()}
         return ColumnRule(name, Scope.parse(self.tables), include, frozenset(self.exclude), masks)
 
 
@@ -459,9 +459,9 @@ class Pipeline(Model):
     def filters(self) -> Filters:
         """The rules over events, rows and columns."""
         return Filters(
-            tuple(one.rule(name) for name, one in self.event_rules.items()),
-            tuple(one.rule(name) for name, one in self.row_rules.items()),
-            tuple(one.rule(name) for name, one in self.column_rules.items()),
+            tuple(rule.rule(name) for name, rule in self.event_rules.items()),
+            tuple(rule.rule(name) for name, rule in self.row_rules.items()),
+            tuple(rule.rule(name) for name, rule in self.column_rules.items()),
         )
 
     @property

@@ -58,15 +58,15 @@ class Leg:
     is_shared: bool = False
 
     def is_about(self, source: str) -> bool:
-        return not self.sources or any(Pattern(one, "").matches(source, "") for one in self.sources)
+        return not self.sources or any(Pattern(pattern, "").matches(source, "") for pattern in self.sources)
 
     def target(self, source: str, schema: str, table: str) -> Name:
         """Where a table that it takes goes."""
-        found = self._compiled.fullmatch(f"{schema}\0{table}")
-        assert found is not None
-        given = {"source": source, "schema": schema, "table": table}
-        given |= {str(nth): text for nth, text in enumerate(found.groups(), 1)}
-        return _filled(self.to.schema, given.__getitem__), _filled(self.to.table, given.__getitem__)
+        match = self._compiled.fullmatch(f"{schema}\0{table}")
+        assert match is not None
+        values = {"source": source, "schema": schema, "table": table}
+        values |= {str(nth): text for nth, text in enumerate(match.groups(), 1)}
+        return _filled(self.to.schema, values.__getitem__), _filled(self.to.table, values.__getitem__)
 
     @cached_property
     def targets(self) -> Pattern:
@@ -84,19 +84,19 @@ class Leg:
     @property
     def is_merging(self) -> bool:
         """Whether it leads several tables to one: a part of their names, or the source's, is not in the target's."""
-        used, (in_schema, in_table) = self._used, self._wild
-        covered = {int(one) for one in used if one.isdecimal()}
-        covered |= set(range(1, in_schema + 1)) if "schema" in used else set()
-        covered |= set(range(in_schema + 1, in_schema + in_table + 1)) if "table" in used else set()
+        fields, (in_schema, in_table) = self._fields_used, self._wild
+        covered = {int(field) for field in fields if field.isdecimal()}
+        covered |= set(range(1, in_schema + 1)) if "schema" in fields else set()
+        covered |= set(range(in_schema + 1, in_schema + in_table + 1)) if "table" in fields else set()
         of_several = len(self.sources) > 1 or any(map(_WILD.search, self.sources))
-        return len(covered) < in_schema + in_table or (of_several and "source" not in used)
+        return len(covered) < in_schema + in_table or (of_several and "source" not in fields)
 
     @property
     def problem(self) -> str | None:
         """What is wrong with the target; None for nothing."""
         count = sum(self._wild)
-        known = {"source", "schema", "table", *map(str, range(1, count + 1))}
-        wrong = sorted(self._used - known)
+        fields = {"source", "schema", "table", *map(str, range(1, count + 1))}
+        wrong = sorted(self._fields_used - fields)
         if not wrong:
             return None
         stars = f"{count} of * and ?" if count else "neither * nor ?"
@@ -105,9 +105,9 @@ class Leg:
         return f"{{{wrong[0]}}} stands for nothing: from has {stars}; there are {{source}}, {{schema}}, {{table}} too"
 
     @property
-    def _used(self) -> set[str]:
-        found = (one for part in (self.to.schema, self.to.table) for one in _FIELD.finditer(part))
-        return {one[0] if one[1] is None else one[1] for one in found} - {"{{", "}}"}
+    def _fields_used(self) -> set[str]:
+        fields = (match for part in (self.to.schema, self.to.table) for match in _FIELD.finditer(part))
+        return {match[0] if match[1] is None else match[1] for match in fields} - {"{{", "}}"}
 
     @property
     def _wild(self) -> tuple[int, int]:
@@ -117,7 +117,7 @@ class Leg:
     def _compiled(self) -> re.Pattern[str]:
         special = {"*": "([^\0]*)", "?": "([^\0])"}
         parts = (
-            "".join(special.get(c) or re.escape(c) for c in one) for one in (self.tables.schema, self.tables.table)
+            "".join(special.get(c) or re.escape(c) for c in part) for part in (self.tables.schema, self.tables.table)
         )
         return re.compile("\0".join(parts), re.DOTALL)
 
@@ -138,7 +138,7 @@ class Route:
     @cached_property
     def legs(self) -> tuple[Leg, ...]:
         """In the order of ``to``."""
-        return tuple(Leg(self.tables, one, self.sources, self.is_shared) for one in self.to)
+        return tuple(Leg(self.tables, pattern, self.sources, self.is_shared) for pattern in self.to)
 
     def takes(self, source: str, schema: str, table: str) -> bool:
         return self.tables.matches(schema, table) and self.legs[0].is_about(source)
@@ -147,7 +147,7 @@ class Route:
         """Whether some table of some source matches both."""
         is_same = not self.sources or not other.sources
         pairs = ((Pattern(source, ""), Pattern(two, "")) for source in self.sources for two in other.sources)
-        return (is_same or any(one.meets(two) for one, two in pairs)) and self.tables.meets(other.tables)
+        return (is_same or any(pattern.meets(two) for pattern, two in pairs)) and self.tables.meets(other.tables)
 
 
 @dataclass(frozen=True)
@@ -161,15 +161,15 @@ class Routes:
 
         Raises ConfigError where two routes are about it.
         """
-        found = [route for route in self.routes if route.takes(source, schema, table)]
-        if len(found) > 1:
-            raise ConfigError(f"{schema}.{table} matches {len(found)} routes; {_AT_MOST_ONE}")
-        legs = found[0].legs if found else ()
+        routes = [route for route in self.routes if route.takes(source, schema, table)]
+        if len(routes) > 1:
+            raise ConfigError(f"{schema}.{table} matches {len(routes)} routes; {_AT_MOST_ONE}")
+        legs = routes[0].legs if routes else ()
         names = dict.fromkeys(leg.target(source, schema, table) for leg in legs) or {(schema, table): None}
-        return tuple(self._destination(into, is_shared=any(one.is_shared for one in found)) for into in names)
+        return tuple(self._destination(into, is_shared=any(route.is_shared for route in routes)) for into in names)
 
     def _destination(self, into: Name, *, is_shared: bool) -> Destination:
-        is_merged = any(one.targets.matches(*into) for one in self._merging)
+        is_merged = any(leg.targets.matches(*into) for leg in self._merging)
         return Destination(*into, is_merged=is_merged, is_shared=is_merged and is_shared)
 
     def shares(self, source: str) -> bool:
@@ -194,7 +194,7 @@ class Routes:
         meeting = {
             leg for pair in combinations(self._legs, 2) if pair[0].targets.meets(pair[1].targets) for leg in pair
         }
-        return tuple(one for one in self._legs if one.is_merging or one in meeting)
+        return tuple(leg for leg in self._legs if leg.is_merging or leg in meeting)
 
 
 _AT_MOST_ONE = "a table has at most one route, which may list several targets: to: [a.t, b.t]"
@@ -202,24 +202,24 @@ _AT_MOST_ONE = "a table has at most one route, which may list several targets: t
 
 def problems_of_routes(routes: Mapping[str, Route], sources: Sequence[str]) -> dict[str, str]:
     """What is wrong with routes, of which each is valid by itself, by the place of their key. sources: all names."""
-    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     together = Routes(tuple(routes.values()))
-    for at, (key, one) in enumerate(routes.items()):
-        found |= dict(_problems_of_targets(key, one))
-        for nth, pattern in enumerate(one.sources):
+    for at, (key, route) in enumerate(routes.items()):
+        problems |= dict(_problems_of_targets(key, route))
+        for nth, pattern in enumerate(route.sources):
             if not any(Pattern(pattern, "").matches(name, "") for name in sources):
-                found[f"{key}.sources[{nth}]"] = f"no source is called {pattern}"
-        for earlier, other in list(routes.items())[:at]:
-            if one.overlaps(other):
-                found[f"{key}.from"] = f"a table can match {earlier}.from too; {_AT_MOST_ONE}"
-            if one.is_shared != other.is_shared and _meet(one, other):
-                found[f"{key}.keys"] = f"{earlier} may lead to the same table, and says otherwise of its keys"
-        if one.is_shared and any(not leg.problem and together.leads_alone(leg) for leg in one.legs):
-            found[f"{key}.keys"] = (
+                problems[f"{key}.sources[{nth}]"] = f"no source is called {pattern}"
+        for earlier, route_before in list(routes.items())[:at]:
+            if route.overlaps(route_before):
+                problems[f"{key}.from"] = f"a table can match {earlier}.from too; {_AT_MOST_ONE}"
+            if route.is_shared != route_before.is_shared and _meet(route, route_before):
+                problems[f"{key}.keys"] = f"{earlier} may lead to the same table, and says otherwise of its keys"
+        if route.is_shared and any(not leg.problem and together.leads_alone(leg) for leg in route.legs):
+            problems[f"{key}.keys"] = (
                 "shared is about tables of several, and by routes: each of these is of one source table; say which "
                 'sources: meet there, as ["*"], or leave a * of from out of to'
             )
-    return found
+    return problems
 
 
 def _problems_of_targets(key: str, route: Route) -> Iterator[tuple[str, str]]:
@@ -228,17 +228,17 @@ def _problems_of_targets(key: str, route: Route) -> Iterator[tuple[str, str]]:
         if leg.problem:
             yield place, leg.problem
             continue
-        first = next(at for at, other in enumerate(route.legs) if other.is_same(leg))
+        first = next(at for at, leg_before in enumerate(route.legs) if leg_before.is_same(leg))
         if first < nth:
             yield place, f"is {key}.to[{first}] once more; a table goes to another once"
 
 
-def _meet(one: Route, other: Route) -> bool:
-    return any(leg.targets.meets(further.targets) for leg in one.legs for further in other.legs)
+def _meet(route: Route, route_before: Route) -> bool:
+    return any(leg.targets.meets(further.targets) for leg in route.legs for further in route_before.legs)
 
 
 def _filled(template: str, value: Callable[[str], str]) -> str:
-    def one(found: re.Match[str]) -> str:
-        return found[0][0] if found[1] is None else value(found[1])
+    def fill(match: re.Match[str]) -> str:
+        return match[0][0] if match[1] is None else value(match[1])
 
-    return _FIELD.sub(one, template)
+    return _FIELD.sub(fill, template)

@@ -31,10 +31,10 @@ class Pattern:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Raises ConfigError where the text is not ``schema.table``."""
-        found = _PATTERN.fullmatch(text.strip())
-        if not found:
+        match = _PATTERN.fullmatch(text.strip())
+        if not match:
             raise ConfigError(f"{text!r} is not a table pattern; write it like shop.orders or shop.*")
-        return cls(*(_unquoted(part) for part in found.groups()))
+        return cls(*(_unquoted(part) for part in match.groups()))
 
     def matches(self, schema: str, table: str) -> bool:
         return bool(self._compiled.fullmatch(f"{schema}\0{table}"))
@@ -50,7 +50,7 @@ class Pattern:
 
     def covers(self, other: Self) -> bool:
         """Whether every name that matches the other one matches this one."""
-        return all(self.matches(_any(other.schema, run), _any(other.table, run)) for run in _RUNS)
+        return all(self.matches(_wild(other.schema, run), _wild(other.table, run)) for run in _RUNS)
 
     @cached_property
     def _compiled(self) -> re.Pattern[str]:
@@ -81,10 +81,10 @@ class Helpers:
 
     def of(self, schema: str, table: str) -> tuple[str, str] | None:
         """The tool that the table's name is like, and the table that it would be changing; None for a table's own."""
-        if any(one.matches(schema, table) for one in self.real):
+        if any(pattern.matches(schema, table) for pattern in self.real):
             return None
-        found = ((tool, TOOLS[tool].fullmatch(table)) for tool in self.tools)
-        return next(((tool, match[1]) for tool, match in found if match), None)
+        matches = ((tool, TOOLS[tool].fullmatch(table)) for tool in self.tools)
+        return next(((tool, match[1]) for tool, match in matches if match), None)
 
     @staticmethod
     def is_copy(table: str) -> bool:
@@ -110,41 +110,41 @@ class Scope:
     def holds(self, schema: str, table: str) -> bool:
         return self._matches(schema, table) and self.why_helper(schema, table) is None
 
-    def may_share(self, other: Self, wanted: Pattern) -> bool:
+    def may_share(self, other: Self, candidate: Pattern) -> bool:
         """Whether a table that matches ``wanted``, a pattern of the other scope, may be in both, as patterns tell."""
-        own = [pattern for pattern, is_wanted in self.rules if is_wanted]
-        named = own or ([] if wanted.schema in SYSTEM_SCHEMAS else [Pattern("*", "*")])
+        patterns = [pattern for pattern, is_wanted in self.rules if is_wanted]
+        candidates = patterns or ([] if candidate.schema in SYSTEM_SCHEMAS else [Pattern("*", "*")])
         return any(
-            pattern.meets(wanted)
-            and not self._excludes(pattern, wanted, behind=pattern)
-            and not other._excludes(pattern, wanted, behind=wanted)
-            for pattern in named
+            pattern.meets(candidate)
+            and not self._excludes(pattern, candidate, behind=pattern)
+            and not other._excludes(pattern, candidate, behind=candidate)
+            for pattern in candidates
         )
 
-    def _excludes(self, one: Pattern, two: Pattern, behind: Pattern) -> bool:
+    def _excludes(self, first: Pattern, two: Pattern, behind: Pattern) -> bool:
         """Whether a line that excludes, behind the last one of a pattern, covers all that two patterns share."""
         places = [at for at, (pattern, is_wanted) in enumerate(self.rules) if is_wanted and pattern == behind]
         later = self.rules[places[-1] + 1 :] if places else self.rules
-        return any(not is_wanted and (rule.covers(one) or rule.covers(two)) for rule, is_wanted in later)
+        return any(not is_wanted and (rule.covers(first) or rule.covers(two)) for rule, is_wanted in later)
 
     def why_helper(self, schema: str, table: str) -> str | None:
         """Why a table that the patterns match is taken for one that a tool works with; None where it is not."""
-        found = self.helpers.of(schema, table)
-        if found is None or not self._matches(schema, table) or not self._matches(schema, found[1]):
+        helper = self.helpers.of(schema, table)
+        if helper is None or not self._matches(schema, table) or not self._matches(schema, helper[1]):
             return None
-        if any(wanted and pattern.is_name and pattern.matches(schema, table) for pattern, wanted in self.rules):
+        if any(is_wanted and pattern.is_name and pattern.matches(schema, table) for pattern, is_wanted in self.rules):
             return None
         return (
-            f"taken by its name for a table that {found[0]} works with to change {schema}.{found[1]}; if it is one of "
-            "your own, list it under online_ddl.real"
+            f"taken by its name for a table that {helper[0]} works with to change {schema}.{helper[1]}; if it is one "
+            "of your own, list it under online_ddl.real"
         )
 
     def _matches(self, schema: str, table: str) -> bool:
-        only_excludes = not any(wanted for _, wanted in self.rules)
+        only_excludes = not any(is_wanted for _, is_wanted in self.rules)
         verdict = only_excludes and schema not in SYSTEM_SCHEMAS
-        for pattern, wanted in self.rules:
+        for pattern, is_included in self.rules:
             if pattern.matches(schema, table):
-                verdict = wanted
+                verdict = is_included
         return verdict
 
 
@@ -152,7 +152,7 @@ def _unquoted(part: str) -> str:
     return part[1:-1].replace("``", "`") if part.startswith("`") else part
 
 
-def _any(glob: str, run: int) -> str:
+def _wild(glob: str, run: int) -> str:
     """A name that stands for those that a glob matches with ``run`` characters for each *: only * and ? spell it."""
     return glob.replace("*", "\x01" * run).replace("?", "\x01")
 
@@ -167,12 +167,12 @@ def _regex(glob: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _meet(one: str, other: str) -> bool:
+def _meet(left: str, right: str) -> bool:
     """Whether two globs have a name in common."""
-    if not one or not other:
-        return not (one + other).strip("*")
-    if one[0] == "*":
-        return _meet(one[1:], other) or _meet(one, other[1:])
-    if other[0] == "*":
-        return _meet(other, one)
-    return (one[0] == other[0] or "?" in (one[0], other[0])) and _meet(one[1:], other[1:])
+    if not left or not right:
+        return not (left + right).strip("*")
+    if left[0] == "*":
+        return _meet(left[1:], right) or _meet(left, right[1:])
+    if right[0] == "*":
+        return _meet(right, left)
+    return (left[0] == right[0] or "?" in (left[0], right[0])) and _meet(left[1:], right[1:])

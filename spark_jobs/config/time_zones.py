@@ -14,10 +14,10 @@ _OFFSET = re.compile(r"([+-])(\d{1,2}):([0-5]\d)")
 
 def zone_of(name: str) -> dt.tzinfo | None:
     """The zone; None where it is not known here. SYSTEM is none: it stands for the server's own."""
-    found = _OFFSET.fullmatch(name)
-    if found:
-        offset = dt.timedelta(hours=int(found[2]), minutes=int(found[3]))
-        return dt.timezone(offset if found[1] == "+" else -offset) if offset < dt.timedelta(days=1) else None
+    match = _OFFSET.fullmatch(name)
+    if match:
+        offset = dt.timedelta(hours=int(match[2]), minutes=int(match[3]))
+        return dt.timezone(offset if match[1] == "+" else -offset) if offset < dt.timedelta(days=1) else None
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

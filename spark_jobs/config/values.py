@@ -57,8 +57,8 @@ ONE, SEVERAL = "(one)", "(several)"
 """How a value is written that may be one or a list of them; pydantic puts it into the path of what is wrong there."""
 
 
-def form_of(said: object) -> str:
-    return SEVERAL if isinstance(said, list | tuple) else ONE
+def form_of(value: object) -> str:
+    return SEVERAL if isinstance(value, list | tuple) else ONE
 
 
 def downstream_text(text: str) -> str:
@@ -93,13 +93,13 @@ _MOST_DAYS = 36500
 def duration_of(value: object) -> object:
     if isinstance(value, timedelta):
         return value
-    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if not found:
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if not match:
         raise ValueError("must be a number of days, hours or minutes, like 30d, 36h or 90m")
-    days = timedelta(**{_UNITS[found[2]]: 1}) / timedelta(days=1)
-    if len(found[1]) > len(str(_MOST_DAYS)) + 4 or int(found[1]) * days > _MOST_DAYS:
+    days = timedelta(**{_UNITS[match[2]]: 1}) / timedelta(days=1)
+    if len(match[1]) > len(str(_MOST_DAYS)) + 4 or int(match[1]) * days > _MOST_DAYS:
         raise ValueError(f"must be at most {_MOST_DAYS}d")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
 def at_least_a_day(value: timedelta) -> timedelta:

@@ -45,8 +45,8 @@ def read(path: Path) -> dict[str, Any]:
     try:
         content = path.read_bytes()
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"{path}: cannot be read: {why}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{path}: cannot be read: {reason}") from error
     if len(content) > MOST_BYTES:
         raise ConfigError(f"{path}: has more than {MOST_BYTES >> 10} KiB, which no configuration needs")
     try:
@@ -62,8 +62,8 @@ def read(path: Path) -> dict[str, Any]:
 def _on_a_line(error: yaml.YAMLError) -> str:
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        return where + "; ".join(filter(None, (error.context, error.problem)))
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        return place + "; ".join(filter(None, (error.context, error.problem)))
     return " ".join(str(error).split())
 
 
@@ -79,9 +79,9 @@ def _require_bounded(text: str) -> None:
     """Raises ConfigError for what would take long to read, by the parser's events, which come without recursion."""
     bounds = _Bounds()
     for event in yaml.parse(text, _Loader):
-        why = bounds.take(event)
-        if why:
-            raise ConfigError(f"line {event.start_mark.line + 1 if event.start_mark else '?'}: {why}")
+        problem = bounds.take(event)
+        if problem:
+            raise ConfigError(f"line {event.start_mark.line + 1 if event.start_mark else '?'}: {problem}")
 
 
 class _Bounds:
@@ -118,7 +118,7 @@ def _value(node: yaml.Node) -> Any:
     if isinstance(node, yaml.MappingNode):
         return _mapping(node)
     if isinstance(node, yaml.SequenceNode):
-        return [_value(one) for one in node.value]
+        return [_value(item) for item in node.value]
     assert isinstance(node, yaml.ScalarNode)
     text: str = node.value
     if node.tag == _NULL:
@@ -136,22 +136,22 @@ def _value(node: yaml.Node) -> Any:
 
 
 def _mapping(node: yaml.MappingNode) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     merged: list[dict[str, Any]] = []
-    seen = set()
+    keys = set()
     for key, value in node.value:
         if not isinstance(key, yaml.ScalarNode):
             raise _refused(key, "a key must be text or a number")
-        if key.value in seen:
+        if key.value in keys:
             raise _refused(key, f"the key {key.value!r} is given twice")
-        seen.add(key.value)
+        keys.add(key.value)
         if key.tag == _MERGE:
             merged = _merged(value)
         else:
-            found[key.value] = _value(value)
-    for other in merged:
-        found = {**other, **found}
-    return found
+            mapping[key.value] = _value(value)
+    for base in merged:
+        mapping = {**base, **mapping}
+    return mapping
 
 
 def _merged(node: yaml.Node) -> list[dict[str, Any]]:
@@ -163,5 +163,5 @@ def _merged(node: yaml.Node) -> list[dict[str, Any]]:
     return [_mapping(mapping) for mapping in mappings]
 
 
-def _refused(node: yaml.Node, why: str) -> ConfigError:
-    return ConfigError(f"line {node.start_mark.line + 1}: {why}")
+def _refused(node: yaml.Node, reason: str) -> ConfigError:
+    return ConfigError(f"line {node.start_mark.line + 1}: {reason}")

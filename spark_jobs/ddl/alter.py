@@ -58,17 +58,17 @@ class _Slot:
 
 
 @readable
-def moved(before: TableDefinition, found: Sequence[Operation], moment: Moment | None = None) -> Moved:
+def moved(before: TableDefinition, clauses: Sequence[Operation], moment: Moment | None = None) -> Moved:
     """The definition after the operations of one statement, with where its columns come from.
 
     moment: when the statement was begun, for what rows have in new columns by its clock.
     Its key is None where the statement does not tell which index takes the place of the one that went; a table without
     a key gets one by a primary key alone. Raises Unsupported.
     """
-    slots, origins = _slots(before, found)
-    _require_one_primary(before, found, origins)
-    definition = altered(before, found)
-    if before.key == () and not _primary(before, found):
+    slots, origins = _slots(before, clauses)
+    _require_one_primary(before, clauses, origins)
+    definition = altered(before, clauses)
+    if before.key == () and not _primary(before, clauses):
         definition = replace(definition, key=(), index=None)
     new = {slot.name: fill_of(slot.declared, moment) for slot in slots if slot.origin is None and slot.declared}
     fills = {name: fill for name, fill in new.items() if fill is not None}
@@ -77,25 +77,25 @@ def moved(before: TableDefinition, found: Sequence[Operation], moment: Moment | 
 
 
 @readable
-def altered(before: TableDefinition, found: Sequence[Operation]) -> TableDefinition:
+def altered(before: TableDefinition, clauses: Sequence[Operation]) -> TableDefinition:
     """The definition after the operations of one statement, whatever they do to rows and keys.
 
     Its key is None where the statement does not tell which index takes the place of the one that went. Raises
     Unsupported.
     """
-    slots, origins = _slots(before, found)
-    columns = [_settled(before, slot, found) for slot in slots]
+    slots, origins = _slots(before, clauses)
+    columns = [_settled(before, slot, clauses) for slot in slots]
     names = [slot.name.casefold() for slot in slots]
-    primary = _primary(before, found)
+    primary = _primary(before, clauses)
     if primary:
         key = tuple(name_index(names, name) for name in primary)
         return _settled_key(replace(before, columns=tuple(columns), key=key, index=PRIMARY))
-    kept = None if before.key is None else tuple(origins.index(at) for at in before.key if at in origins)
-    if kept is None or _loses_key(before, found, slots) or (before.key and not kept):
+    surviving = None if before.key is None else tuple(origins.index(at) for at in before.key if at in origins)
+    if surviving is None or _loses_key(before, clauses, slots) or (before.key and not surviving):
         return replace(before, columns=tuple(columns), key=None, index=None)
-    if kept:
-        return _settled_key(replace(before, columns=tuple(columns), key=kept))
-    return replace(before, columns=tuple(columns), **_first_key(found, slots, columns))
+    if surviving:
+        return _settled_key(replace(before, columns=tuple(columns), key=surviving))
+    return replace(before, columns=tuple(columns), **_first_key(clauses, slots, columns))
 
 
 def _settled_key(definition: TableDefinition) -> TableDefinition:
@@ -103,43 +103,51 @@ def _settled_key(definition: TableDefinition) -> TableDefinition:
     if definition.index not in (None, PRIMARY):
         return definition
     key = definition.key or ()
-    columns = [replace(one, nullable=one.nullable and at not in key) for at, one in enumerate(definition.columns)]
+    columns = [
+        replace(column, nullable=column.nullable and at not in key) for at, column in enumerate(definition.columns)
+    ]
     return replace(definition, columns=tuple(columns))
 
 
-def _slots(before: TableDefinition, found: Sequence[Operation]) -> tuple[list["_Slot"], tuple[int | None, ...]]:
+def _slots(before: TableDefinition, clauses: Sequence[Operation]) -> tuple[list["_Slot"], tuple[int | None, ...]]:
     """The columns behind a statement, in order, and from which ones before they come."""
-    slots, waiting = _kept(before, found)
+    slots, waiting = _surviving(before, clauses)
     for slot in waiting:
         at = len(slots) if slot.after is None else _behind(slots, slot.after)
         slots.insert(at, slot)
     return slots, tuple(slot.origin for slot in slots)
 
 
-def _primary(before: TableDefinition, found: Sequence[Operation]) -> list[str]:
+def _primary(before: TableDefinition, clauses: Sequence[Operation]) -> list[str]:
     """The columns of the primary key that a statement makes, by itself or as part of a column's definition."""
-    there = {name.casefold() for name in before.column_names()}
-    added = [name for one in found if isinstance(one, AddPrimary) for name in one.columns]
-    own = [one for one in found if not (isinstance(one, Add) and one.if_missing and one.name.casefold() in there)]
-    columns = [one.declared for one in own if isinstance(one, Add | Change) and one.declared]
+    existing = {name.casefold() for name in before.column_names()}
+    added = [name for clause in clauses if isinstance(clause, AddPrimary) for name in clause.columns]
+    effective = [
+        clause
+        for clause in clauses
+        if not (isinstance(clause, Add) and clause.if_missing and clause.name.casefold() in existing)
+    ]
+    columns = [clause.declared for clause in effective if isinstance(clause, Add | Change) and clause.declared]
     return added or [str(column.column.name) for column in columns if column.in_key]
 
 
-def _require_one_primary(before: TableDefinition, found: Sequence[Operation], origins: Sequence[int | None]) -> None:
+def _require_one_primary(before: TableDefinition, clauses: Sequence[Operation], origins: Sequence[int | None]) -> None:
     """Raises Unsupported where a table gets a primary key that has one: there are statements that do nothing then."""
     is_there = before.index == PRIMARY and any(at in origins for at in before.key or ())
-    if is_there and _primary(before, found) and not any(isinstance(one, DropPrimary) for one in found):
+    if is_there and _primary(before, clauses) and not any(isinstance(clause, DropPrimary) for clause in clauses):
         raise Unsupported("it adds a primary key to a table that has one, as far as is known")
 
 
-def _loses_key(before: TableDefinition, found: Sequence[Operation], slots: Sequence["_Slot"]) -> bool:
+def _loses_key(before: TableDefinition, clauses: Sequence[Operation], slots: Sequence["_Slot"]) -> bool:
     """Whether the index by which rows are told apart goes, or may."""
-    if any(isinstance(one, DropPrimary) for one in found):
+    if any(isinstance(clause, DropPrimary) for clause in clauses):
         return True
-    return any(drops_key(before, one) for one in found if isinstance(one, DropIndex)) or _may_be_null(before, slots)
+    return any(drops_key(before, clause) for clause in clauses if isinstance(clause, DropIndex)) or _may_be_null(
+        before, slots
+    )
 
 
-def _first_key(found: Sequence[Operation], slots: Sequence["_Slot"], columns: Sequence[Column]) -> dict[str, Any]:
+def _first_key(clauses: Sequence[Operation], slots: Sequence["_Slot"], columns: Sequence[Column]) -> dict[str, Any]:
     """Key and index of a table that had none: a unique index of columns without NULL that the statement makes.
 
     Not known where a column that was there is NOT NULL from now on, which may make a key of an index.
@@ -147,8 +155,8 @@ def _first_key(found: Sequence[Operation], slots: Sequence["_Slot"], columns: Se
     if any(slot.declared and slot.origin is not None and not slot.declared.column.nullable for slot in slots):
         return {"key": None, "index": None}
     names = [slot.name.casefold() for slot in slots]
-    own = [AddUnique("", (slot.name,)) for slot in slots if slot.declared and slot.declared.is_unique]
-    for unique in [*(one for one in found if isinstance(one, AddUnique)), *own]:
+    uniques = [AddUnique("", (slot.name,)) for slot in slots if slot.declared and slot.declared.is_unique]
+    for unique in [*(clause for clause in clauses if isinstance(clause, AddUnique)), *uniques]:
         key = tuple(name_index(names, name) for name in unique.columns or ())
         if key and not any(columns[at].nullable or columns[at].computed for at in key):
             return {"key": key, "index": unique.name}
@@ -175,12 +183,12 @@ def _may_be_null(before: TableDefinition, slots: Sequence[_Slot]) -> bool:
     return any(slot.declared and slot.declared.column.nullable and slot.origin in key for slot in slots)
 
 
-def _kept(before: TableDefinition, found: Sequence[Operation]) -> tuple[list[_Slot], list[_Slot]]:
+def _surviving(before: TableDefinition, clauses: Sequence[Operation]) -> tuple[list[_Slot], list[_Slot]]:
     """The columns that stay in their places, and those that are put somewhere afterwards, as they are named there."""
     names = [name.casefold() for name in before.column_names()]
-    drops = {one.name.casefold() for one in found if isinstance(one, Drop)}
-    changes = {one.old.casefold(): one for one in found if isinstance(one, Change)}
-    _require_there(before, found)
+    drops = {clause.name.casefold() for clause in clauses if isinstance(clause, Drop)}
+    changes = {clause.old.casefold(): clause for clause in clauses if isinstance(clause, Change)}
+    _require_there(before, clauses)
     slots = []
     for ordinal, name in enumerate(names):
         change = changes.get(name)
@@ -190,18 +198,18 @@ def _kept(before: TableDefinition, found: Sequence[Operation]) -> tuple[list[_Sl
             slots.append(_Slot(before.column_names()[ordinal], ordinal))
     staying = {name for name in names if name not in drops and name not in changes}
     waiting = []
-    for one in found:
-        if isinstance(one, Add) and not (one.if_missing and one.name.casefold() in staying):
-            waiting.append(_Slot(one.name, None, one.declared, one.after))
-        elif isinstance(one, Change) and one.after is not None and one.old.casefold() in names:
-            waiting.append(_Slot(one.new, names.index(one.old.casefold()), one.declared, one.after))
+    for clause in clauses:
+        if isinstance(clause, Add) and not (clause.if_missing and clause.name.casefold() in staying):
+            waiting.append(_Slot(clause.name, None, clause.declared, clause.after))
+        elif isinstance(clause, Change) and clause.after is not None and clause.old.casefold() in names:
+            waiting.append(_Slot(clause.new, names.index(clause.old.casefold()), clause.declared, clause.after))
     return slots, waiting
 
 
-def _require_there(before: TableDefinition, found: Sequence[Operation]) -> None:
+def _require_there(before: TableDefinition, clauses: Sequence[Operation]) -> None:
     names = {name.casefold() for name in before.column_names()}
-    demanded = [one.name for one in found if isinstance(one, Drop) and not one.if_there]
-    demanded += [one.old for one in found if isinstance(one, Change) and not one.if_there]
+    demanded = [clause.name for clause in clauses if isinstance(clause, Drop) and not clause.if_there]
+    demanded += [clause.old for clause in clauses if isinstance(clause, Change) and not clause.if_there]
     twice = {name for name in demanded if demanded.count(name) > 1}
     if twice:
         raise Unsupported(f"it changes column {min(twice)} twice")
@@ -219,15 +227,15 @@ def _behind(slots: Sequence[_Slot], name: str) -> int:
     return at + 1
 
 
-def _settled(before: TableDefinition, slot: _Slot, found: Sequence[Operation]) -> Column:
+def _settled(before: TableDefinition, slot: _Slot, clauses: Sequence[Operation]) -> Column:
     if slot.declared is not None:
         return with_default(slot.declared)
     column = before.columns[slot.origin or 0]
     column = replace(column, name=slot.name) if column.name is not None else column
-    for one in found:
-        if isinstance(one, Default) and one.name.casefold() == slot.name.casefold():
-            column = with_default(Declared(column, one.words)) if one.words else replace(column, default=None)
-        if isinstance(one, Visible) and one.name.casefold() == slot.name.casefold():
-            column = replace(column, invisible=not one.is_visible)
-    charset = next((one.charset for one in found if isinstance(one, Convert)), None)
+    for clause in clauses:
+        if isinstance(clause, Default) and clause.name.casefold() == slot.name.casefold():
+            column = with_default(Declared(column, clause.words)) if clause.words else replace(column, default=None)
+        if isinstance(clause, Visible) and clause.name.casefold() == slot.name.casefold():
+            column = replace(column, invisible=not clause.is_visible)
+    charset = next((clause.charset for clause in clauses if isinstance(clause, Convert)), None)
     return converted(column, charset) if charset else column

@@ -166,14 +166,14 @@ def _judge(text: str, database: str, session: Session, *, is_cut: bool) -> State
     effect = _effect(heads)
     verb = " ".join(head.text for head in heads[:2]).upper()
     plain = text if effect is Effect.ROWS else _plain(text, session)
-    none = frozenset[tuple[str, str]]()
+    no_tables = frozenset[tuple[str, str]]()
     if effect in (Effect.NONE, Effect.TRANSACTION):
-        return Statement(text, plain, verb, effect, none, frozenset(), frozenset())
+        return Statement(text, plain, verb, effect, no_tables, frozenset(), frozenset())
     if effect is Effect.ROUTINE:
         return Statement(text, plain, verb, effect, None, frozenset(), None, None)
     if verb in ("DROP DATABASE", "DROP SCHEMA"):
-        return Statement(text, plain, verb, effect, none, frozenset(_last_name(text, session)), frozenset())
-    names, is_filled = (None, False) if tokens is None else _named(tokens, database)
+        return Statement(text, plain, verb, effect, no_tables, frozenset(_last_name(text, session)), frozenset())
+    names, is_filled = (None, False) if tokens is None else _tables_of(tokens, database)
     if names is None:
         words = None if is_cut else frozenset(_words(text))
         is_known = effect is not Effect.ROWS
@@ -183,7 +183,7 @@ def _judge(text: str, database: str, session: Session, *, is_cut: bool) -> State
     return Statement(text, plain, verb, effect, tables, frozenset(), frozenset(), writes)
 
 
-def _named(tokens: Scanner, database: str) -> tuple[list[tuple[str, str]] | None, bool]:
+def _tables_of(tokens: Scanner, database: str) -> tuple[list[tuple[str, str]] | None, bool]:
     """The tables that a statement names, None where that cannot be told; and whether it is a query that fills them."""
     verb = tokens.peek().text.upper()
     try:
@@ -220,15 +220,15 @@ def _without_modes(text: str, session: Session) -> Iterator[str]:
     at = 0
     for token in scan(text, session):
         yield text[at : token.start]
-        yield " " if isinstance(token, Gap) else _written(token, text[token.start : token.stop], session)
+        yield " " if isinstance(token, Gap) else _shape(token, text[token.start : token.stop], session)
         at = token.stop
     yield text[at:]
 
 
-def _written(token: Token, written: str, session: Session) -> str:
+def _shape(token: Token, spelling: str, session: Session) -> str:
     if token.is_double and token.kind == "name":
         return identifier(token.text)
-    return "FLOAT" if session.has_real_as_float and token.kind == "word" and written.upper() == "REAL" else written
+    return "FLOAT" if session.has_real_as_float and token.kind == "word" and spelling.upper() == "REAL" else spelling
 
 
 def _begin(text: str, session: Session) -> tuple[list[Token], Scanner | None]:
@@ -250,18 +250,18 @@ def _begin(text: str, session: Session) -> tuple[list[Token], Scanner | None]:
                 tokens.take()
             heads = _ahead(tokens)
     except Unsupported:
-        found = re.finditer(r"[\w$]+", text[:_SHOWN])
-        return [Token(one[0], "word", *one.span()) for one, _ in zip(found, range(_HEADS), strict=False)], None
+        matches = re.finditer(r"[\w$]+", text[:_SHOWN])
+        return [Token(match[0], "word", *match.span()) for match, _ in zip(matches, range(_HEADS), strict=False)], None
     return heads, tokens
 
 
 def _ahead(tokens: Scanner) -> list[Token]:
     """The next tokens, as far as the text has them. Raises Unsupported where it has none."""
-    found = [tokens.peek()]
+    ahead = [tokens.peek()]
     with suppress(Unsupported):  # what stands there, whoever needs it reads it again
         for at in range(1, _HEADS):
-            found.append(tokens.peek(at))  # noqa: PERF401 - those before the one that cannot be read count
-    return [one for one in found if one.kind != "end"]
+            ahead.append(tokens.peek(at))  # noqa: PERF401 - those before the one that cannot be read count
+    return [token for token in ahead if token.kind != "end"]
 
 
 def _is(heads: list[Token], at: int, *words: str) -> bool:
@@ -299,14 +299,14 @@ def _switches_keys(heads: list[Token]) -> bool:
 def _last_name(text: str, session: Session) -> Iterable[str]:
     """The name that a statement ends with; its words where it has no tokens."""
     try:
-        found = [one.text for one in scan(text, session) if isinstance(one, Token) and not one.among(";")]
+        texts = [token.text for token in scan(text, session) if isinstance(token, Token) and not token.among(";")]
     except Unsupported:
         return _words(text)
-    return [one.casefold() for one in found[-1:]]
+    return [text_.casefold() for text_ in texts[-1:]]
 
 
 def _words(text: str) -> Iterator[str]:
-    return (one[0] for one in re.finditer(r"[\w$]+", text.casefold()))
+    return (match[0] for match in re.finditer(r"[\w$]+", text.casefold()))
 
 
 def _spelled(name: str) -> set[str]:

@@ -56,12 +56,12 @@ def _words_of(text: str) -> tuple[Word, ...]:
         tokens = sqlglot.tokenize(text, read="mysql")
     except SqlglotError as error:
         raise Unsupported("it cannot be read") from error
-    found = []
+    words = []
     for token in tokens:
         kind = _KINDS.get(token.token_type)
         parts = [token.text] if kind else token.text.split()  # PRIMARY KEY is one token there
-        found += [Word(part, kind or _kind(part)) for part in parts]
-    return tuple(found)
+        words += [Word(part, kind or _kind(part)) for part in parts]
+    return tuple(words)
 
 
 def require_plain(text: str, session: Session) -> None:
@@ -211,10 +211,10 @@ class _Attributes:
     def _take(self, *texts: str) -> bool:
         """Takes the words where they come next."""
         ahead = self._words[: len(texts)]
-        found = len(ahead) == len(texts) and all(word.among(text) for word, text in zip(ahead, texts, strict=True))
-        if found:
+        is_next = len(ahead) == len(texts) and all(word.among(text) for word, text in zip(ahead, texts, strict=True))
+        if is_next:
             del self._words[: len(texts)]
-        return found
+        return is_next
 
     def read(self) -> None:
         word = self._words.pop(0)
@@ -306,17 +306,17 @@ class _Attributes:
 
     def _expression(self) -> tuple[Word, ...]:
         """A literal with its sign, a word with its arguments, or what stands in parentheses."""
-        taken: list[Word] = []
+        words: list[Word] = []
         while self._words and self._words[0].among("-", "+"):
-            taken.append(self._words.pop(0))
+            words.append(self._words.pop(0))
         if self._words and not self._words[0].among("("):
-            taken.append(self._words.pop(0))
+            words.append(self._words.pop(0))
         depth = 0
-        while self._words and (depth or (self._words[0].among("(") and (not taken or taken[-1].kind == "word"))):
+        while self._words and (depth or (self._words[0].among("(") and (not words or words[-1].kind == "word"))):
             word = self._words.pop(0)
             depth += word.among("(") - word.among(")")
-            taken.append(word)
-        return tuple(taken)
+            words.append(word)
+        return tuple(words)
 
     def why_unknown(self, kind: Word) -> str | None:
         if self.is_computed:
@@ -366,11 +366,11 @@ def _column(name: str, kind: str, arguments: list[Word], rest: _Attributes, char
         kind = _of_length(kind, first, charset if is_text else BINARY)
     labels = _plain_labels(name, arguments) if kind in ("enum", "set") else []
     inside = ",".join(map(_label, labels)) if labels else str(first or _FLOATS) if kind == "vector" else ""
-    shown = f"{kind}({inside})" if inside else kind
+    declared = f"{kind}({inside})" if inside else kind
     row: dict[str, Any] = {
         "name": name,
         "kind": kind,
-        "declared": shown + " unsigned" * (rest.unsigned and kind != "year") + COMPRESSED * rest.is_compressed,
+        "declared": declared + " unsigned" * (rest.unsigned and kind != "year") + COMPRESSED * rest.is_compressed,
         "octets": (1 if first is None else first) * (width_of(charset) if is_text else 1),
         "digits": _DIGITS.get(kind) if first is None else first,
         "scale": numbers[1] if len(numbers) > 1 else 0,
@@ -402,10 +402,10 @@ def _plain_labels(name: str, arguments: Sequence[Word]) -> list[str]:
 
 def _collation(charset: str) -> int:
     """One of the ids of a character set."""
-    found = [number for part in COLLATIONS.get(charset, ()) for number in part]
-    if not found:
+    numbers = [number for part in COLLATIONS.get(charset, ()) for number in part]
+    if not numbers:
         raise Unsupported(f"the character set {charset} is not known")
-    return min(found)
+    return min(numbers)
 
 
 def converted(column: Column, charset: str) -> Column:
@@ -433,7 +433,7 @@ _BLOB_BYTES = [(1 << 8 * size) - 1 for size in (1, 2, 3, 4)]
 
 def _blob_for(length: int) -> int:
     """Bytes of the length of the smallest BLOB or TEXT that holds so many bytes; a longer one is the largest."""
-    return next((size for size, most in enumerate(_BLOB_BYTES, start=1) if length <= most), 4)
+    return next((size for size, limit in enumerate(_BLOB_BYTES, start=1) if length <= limit), 4)
 
 
 def _label(label: str) -> str:

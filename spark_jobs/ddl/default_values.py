@@ -64,46 +64,47 @@ class Fill:
     exact: str | None = None
 
 
-def fill_of(one: Declared, moment: Moment | None = None) -> Fill | None:
+def fill_of(declared: Declared, moment: Moment | None = None) -> Fill | None:
     """What rows that were there before the column get; None for NULL.
 
     moment: when the statement that adds it was begun, where that is known. Raises Unsupported where only the server
     knows it.
     """
-    if one.why_unknown:
+    if declared.why_unknown:
         raise Unsupported(
-            f"what rows written before column {one.column.name} have in it is not in the log: {one.why_unknown}"
+            f"what rows written before column {declared.column.name} have in it is not in the log: "
+            f"{declared.why_unknown}"
         )
-    words = one.default or ()
+    words = declared.default or ()
     if len(words) == 1 and words[0].among("NULL"):
         words = ()
-    if not words and one.column.nullable:
+    if not words and declared.column.nullable:
         return None
     try:
-        if moment and (times := _timed(one.column, words, moment)):
+        if moment and (times := _timed(declared.column, words, moment)):
             return Fill(times)
-        given = _given(words) if words else None
-        zero = _zero_date(one.column, given)
-        return Fill("NULL", zero) if zero else Fill(_literal(one, given))
+        constant = _constant(words) if words else None
+        zero = _zero_date(declared.column, constant)
+        return Fill("NULL", zero) if zero else Fill(_literal(declared, constant))
     except Unsupported as error:
-        shown = " ".join(LITERAL if word.kind in _CONSTANTS else word.text for word in words) or "none"
+        default = " ".join(LITERAL if word.kind in _CONSTANTS else word.text for word in words) or "none"
         raise Unsupported(
-            f"what rows written before column {one.column.name} have in it is not in the log "
-            f"(its default: {shown}): {error}"
+            f"what rows written before column {declared.column.name} have in it is not in the log "
+            f"(its default: {default}): {error}"
         ) from None
 
 
-def with_default(one: Declared) -> Column:
+def with_default(declared: Declared) -> Column:
     """The column, with what a row has in it whose INSERT gives no value, as far as the definition tells."""
-    if one.is_open or one.why_unknown:
-        return replace(one.column, default=None, computed=one.is_computed)
+    if declared.is_open or declared.why_unknown:
+        return replace(declared.column, default=None, computed=declared.is_computed)
     try:
-        fill = fill_of(one)
+        fill = fill_of(declared)
     except Unsupported:  # whoever meets a row without a value says that its default is not known
-        return replace(one.column, default=None, computed=False)
+        return replace(declared.column, default=None, computed=False)
     if fill is not None and fill.exact is not None:
-        return replace(one.column, default=None, computed=False)
-    return replace(one.column, default="NULL" if fill is None else fill.sql, computed=False)
+        return replace(declared.column, default=None, computed=False)
+    return replace(declared.column, default="NULL" if fill is None else fill.sql, computed=False)
 
 
 def on_server_default(column: Column, row: dict[str, Any], is_mariadb: bool) -> Column:
@@ -151,8 +152,8 @@ def _timed(column: Column, words: tuple[Word, ...], moment: Moment) -> str | Non
         if column.type_code == _DATETIME:
             return f"'{session_time.local(at, moment.zone).isoformat(' ')}'"
     elif words and column.type_code == _TIMESTAMP and not _ZERO_DATE.fullmatch(words[-1].text):
-        shown = _moment(column, _given(words)).strip("'")
-        at = session_time.instant(dt.datetime.fromisoformat(shown), moment.zone)
+        text = _moment(column, _constant(words)).strip("'")
+        at = session_time.instant(dt.datetime.fromisoformat(text), moment.zone)
     else:
         return None
     return f"TIMESTAMP'{at.replace(tzinfo=None).isoformat(' ')}Z'"
@@ -164,7 +165,7 @@ _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
 _CONSTANTS = ("string", "number", "bits", "hex")
 
 
-def _given(words: tuple[Word, ...]) -> _Given:
+def _constant(words: tuple[Word, ...]) -> _Given:
     sign = "".join(word.text for word in words[:-1])
     last = words[-1]
     is_constant = last.kind in _CONSTANTS or last.among("TRUE", "FALSE")
@@ -173,26 +174,26 @@ def _given(words: tuple[Word, ...]) -> _Given:
     return _Given(sign + last.text, last.kind)
 
 
-def _literal(one: Declared, given: _Given | None) -> str:
+def _literal(declared: Declared, constant: _Given | None) -> str:
     """``given``: None for the value that the server takes where a column has none and may not be NULL."""
-    column = one.column
+    column = declared.column
     if column.type_code in _REALS:
-        return _real(column, given, one.measure)
-    kind = next((found for codes, found in _FILLS if column.type_code in codes), None)
+        return _real(column, constant, declared.measure)
+    kind = next((fill for codes, fill in _FILLS if column.type_code in codes), None)
     if kind is None:
         raise Unsupported(f"no constant of type {column.sql_type} is known here")
-    return kind(column, given)
+    return kind(column, constant)
 
 
-def _zero_date(column: Column, given: _Given | None) -> str | None:
+def _zero_date(column: Column, constant: _Given | None) -> str | None:
     """The text of a date of zeros, where that is the constant; None for another one.
 
     It is what DATE and DATETIME have without a default (MySQL manual, "Data Type Default Values"); what TIMESTAMP has
     then depends on explicit_defaults_for_timestamp.
     """
-    if column.type_code not in _DATES or (given is None and column.type_code == _TIMESTAMP):
+    if column.type_code not in _DATES or (constant is None and column.type_code == _TIMESTAMP):
         return None
-    if given is not None and not _ZERO_DATE.fullmatch(given.text):
+    if constant is not None and not _ZERO_DATE.fullmatch(constant.text):
         return None
     if column.type_code == _DATE:
         return "0000-00-00"
@@ -206,10 +207,10 @@ _DATES = (_DATE, _TIMESTAMP, _DATETIME)
 _ZERO_DATE = re.compile(r"0+|0000-00-00( 00:00:00(\.0+)?)?")
 
 
-def _integer(column: Column, given: _Given | None) -> str:
-    if given and column.type_code == _BIT and given.kind == "string":
-        return str(int.from_bytes(_ascii(given.text)))
-    value = given.number if given else Decimal(0)
+def _integer(column: Column, constant: _Given | None) -> str:
+    if constant and column.type_code == _BIT and constant.kind == "string":
+        return str(int.from_bytes(_ascii(constant.text)))
+    value = constant.number if constant else Decimal(0)
     if column.type_code == _BIT and not 0 <= value < 1 << 64:
         raise Unsupported("its bits are those of another number")
     if value != value.to_integral_value(context=_EXACT):
@@ -217,8 +218,8 @@ def _integer(column: Column, given: _Given | None) -> str:
     return str(int(value))
 
 
-def _decimal(column: Column, given: _Given | None) -> str:
-    value = given.number if given else Decimal(0)
+def _decimal(column: Column, constant: _Given | None) -> str:
+    value = constant.number if constant else Decimal(0)
     scale = column.meta & 255
     try:
         exact = value.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
@@ -233,13 +234,13 @@ _EXACT = Context(prec=200)
 """Digits enough for any DECIMAL; Python's default context has 28."""
 
 
-def _real(column: Column, given: _Given | None, measure: tuple[int, int] | None = None) -> str:
+def _real(column: Column, constant: _Given | None, measure: tuple[int, int] | None = None) -> str:
     """``measure``: digits and scale of a FLOAT(digits, scale) or DOUBLE(digits, scale)."""
-    if given is None:
+    if constant is None:
         return "'0'"
-    value = given.number
+    value = constant.number
     if not value:
-        if given.text.strip().startswith("-") and (given.kind == "string" or "e" in given.text.lower()):
+        if constant.text.strip().startswith("-") and (constant.kind == "string" or "e" in constant.text.lower()):
             raise Unsupported("it is a negative zero")
         return "'0'"
     if column.type_code != _FLOAT and measure is None:
@@ -253,41 +254,41 @@ def _real(column: Column, given: _Given | None, measure: tuple[int, int] | None 
 
 def _rounded(value: float, digits: int, scale: int) -> float:
     """As servers round (sql/field.cc, ``Field_real::truncate``): DOUBLE(10,3) has 1.2389999999999999 for 1.239."""
-    whole, power = math.floor(value), 10.0**scale
-    rounded = whole + round((value - whole) * power) / power
+    integral, power = math.floor(value), 10.0**scale
+    rounded = integral + round((value - integral) * power) / power
     if abs(rounded) > 10.0 ** (digits - scale) - 1 / power:
         raise Unsupported("it is beyond the numbers that the column holds")
     return rounded
 
 
-def _year(_: Column, given: _Given | None) -> str:
-    if given is None:
+def _year(_: Column, constant: _Given | None) -> str:
+    if constant is None:
         return "0"
-    is_long = given.kind == "number" or re.fullmatch(r"[0-9]{4}", given.text, re.ASCII)
-    value = given.number
+    is_long = constant.kind == "number" or re.fullmatch(r"[0-9]{4}", constant.text, re.ASCII)
+    value = constant.number
     if not is_long or value != int(value) or (value and not 1901 <= value <= 2155):
         raise Unsupported("it is no year of four digits")
     return str(int(value))
 
 
-def _text(column: Column, given: _Given | None) -> str:
+def _text(column: Column, constant: _Given | None) -> str:
     if column.charset == 63:
-        return _bytes(column, given)
-    text = _plain_text(given)
-    if given and not text and column.type_code == _BLOB and column.nullable:
+        return _bytes(column, constant)
+    text = _plain_text(constant)
+    if constant and not text and column.type_code == _BLOB and column.nullable:
         raise Unsupported("MySQL drops an empty default of a TEXT, with a warning, and MariaDB does not")
     return literal(text.rstrip(" ") if column.type_code == 254 else text)
 
 
-def _plain_text(given: _Given | None) -> str:
+def _plain_text(constant: _Given | None) -> str:
     """The text of a constant; a whole number is text without its leading zeros."""
-    if given and given.kind not in ("string", "number"):
+    if constant and constant.kind not in ("string", "number"):
         raise Unsupported("its bytes are text only by a character set")
-    if given and given.kind == "number":
-        if not re.fullmatch(r"[0-9]{1,18}", given.text):
+    if constant and constant.kind == "number":
+        if not re.fullmatch(r"[0-9]{1,18}", constant.text):
             raise Unsupported("it is a number for a text")
-        return str(int(given.text))
-    return given.text if given else ""
+        return str(int(constant.text))
+    return constant.text if constant else ""
 
 
 def _ascii(text: str) -> bytes:
@@ -296,61 +297,61 @@ def _ascii(text: str) -> bytes:
     return text.encode()
 
 
-def _bytes(column: Column, given: _Given | None) -> str:
-    if given and given.kind == "hex":
-        wire = bytes.fromhex(given.text.zfill((len(given.text) + 1) // 2 * 2))
+def _bytes(column: Column, constant: _Given | None) -> str:
+    if constant and constant.kind == "hex":
+        wire = bytes.fromhex(constant.text.zfill((len(constant.text) + 1) // 2 * 2))
     else:
-        wire = _ascii(_plain_text(given))
-    if given and not wire and column.type_code == _BLOB and column.nullable:
+        wire = _ascii(_plain_text(constant))
+    if constant and not wire and column.type_code == _BLOB and column.nullable:
         raise Unsupported("MySQL drops an empty default of a BLOB, with a warning, and MariaDB does not")
     if column.type_code == 254:
         wire = wire.ljust(column.meta, b"\0")
     return f"X'{wire.hex()}'"
 
 
-def _enum(column: Column, given: _Given | None) -> str:
+def _enum(column: Column, constant: _Given | None) -> str:
     labels = column.labels or ()
-    if given is None:
+    if constant is None:
         return literal(labels[0])
-    found = [label for label in labels if label == _plain_text(given)]
-    if given.kind != "string" or not found:
+    matching = [label for label in labels if label == _plain_text(constant)]
+    if constant.kind != "string" or not matching:
         raise Unsupported("it is none of the labels as they are written")
-    return literal(found[0])
+    return literal(matching[0])
 
 
-def _set(column: Column, given: _Given | None) -> str:
-    wanted = set(_plain_text(given).split(",")) - {""}
-    if given and (given.kind != "string" or not wanted <= set(column.labels or ())):
+def _set(column: Column, constant: _Given | None) -> str:
+    members = set(_plain_text(constant).split(",")) - {""}
+    if constant and (constant.kind != "string" or not members <= set(column.labels or ())):
         raise Unsupported("it is none of the labels as they are written")
-    return literal(",".join(label for label in column.labels or () if label in wanted))
+    return literal(",".join(label for label in column.labels or () if label in members))
 
 
-def _moment(column: Column, given: _Given | None) -> str:
+def _moment(column: Column, constant: _Given | None) -> str:
     """DATE and DATETIME, and what stands there for a TIMESTAMP, in the session's time zone."""
     pattern = r"\d{4}-\d\d-\d\d" + ("" if column.type_code == _DATE else r"( \d\d:\d\d:\d\d(?P<digits>\.\d{1,6})?)?")
-    found = re.fullmatch(pattern, given.text) if given and given.kind == "string" else None
-    digits = found and found.groupdict().get("digits")
-    if not found or given is None or (digits and len(digits) - 1 > column.meta):
+    match = re.fullmatch(pattern, constant.text) if constant and constant.kind == "string" else None
+    digits = match and match.groupdict().get("digits")
+    if not match or constant is None or (digits and len(digits) - 1 > column.meta):
         raise Unsupported("it is no date and time as they are written in full")
     try:
-        moment = dt.datetime.fromisoformat(given.text)
+        moment = dt.datetime.fromisoformat(constant.text)
     except ValueError:
         raise Unsupported("it is no date of the calendar") from None
     return f"'{moment.isoformat(' ')}'" if column.type_code != _DATE else f"'{moment.date()}'"
 
 
-def _time(column: Column, given: _Given | None) -> str:
-    text = given.text if given else "00:00:00"
-    found = re.fullmatch(r"(-?)([0-9]{2,3}):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]{1,6}))?", text)
-    if not found or (given and given.kind != "string") or len(found[5] or "") > column.meta:
+def _time(column: Column, constant: _Given | None) -> str:
+    text = constant.text if constant else "00:00:00"
+    match = re.fullmatch(r"(-?)([0-9]{2,3}):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]{1,6}))?", text)
+    if not match or (constant and constant.kind != "string") or len(match[5] or "") > column.meta:
         raise Unsupported("it is no time as it is written in full")
-    sign, hours, minutes, seconds = found[1], int(found[2]), found[3], found[4]
-    fraction = (found[5] or "").ljust(column.meta, "0")
+    sign, hours, minutes, seconds = match[1], int(match[2]), match[3], match[4]
+    fraction = (match[5] or "").ljust(column.meta, "0")
     if (hours, minutes, seconds, int(fraction or 0)) > (838, "59", "59", 0):
         raise Unsupported("it is beyond the times that a column holds")
     is_zero = not hours and not int(minutes + seconds + fraction)
-    shown = f"{'' if is_zero else sign}{hours:02}:{minutes}:{seconds}"
-    return literal(f"{shown}.{fraction}" if fraction else shown)
+    time_ = f"{'' if is_zero else sign}{hours:02}:{minutes}:{seconds}"
+    return literal(f"{time_}.{fraction}" if fraction else time_)
 
 
 _FILLS: tuple[tuple[set[int], Callable[[Column, _Given | None], str]], ...] = (

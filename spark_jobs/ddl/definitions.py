@@ -70,7 +70,7 @@ _LABEL = re.compile(r"'((?:[^']|'')*)'")
 
 
 def completed(
-    source: str, logged: TableDefinition, found: tuple[Position, TableDefinition] | None, last_change: Position | None
+    source: str, logged: TableDefinition, answer: tuple[Position, TableDefinition] | None, last_change: Position | None
 ) -> TableDefinition:
     """The definition with what the log lacks: names, key, labels, declared types.
 
@@ -79,30 +79,30 @@ def completed(
     where the last statement of the range stands that names the table, if one does.
     """
     if logged.named():
-        if found is None:
+        if answer is None:
             return logged
-        read_at, known = found
-        declared = _declared(source, logged, read_at, known, last_change)
-        is_same = logged.column_names() == known.column_names() and not (last_change and read_at < last_change)
-        return with_defaults(with_labels(declared, known), known) if is_same else declared
+        read_at, definition = answer
+        declared = _declared(source, logged, read_at, definition, last_change)
+        is_same = logged.column_names() == definition.column_names() and not (last_change and read_at < last_change)
+        return with_defaults(with_labels(declared, definition), definition) if is_same else declared
     missing = f"{source}: {logged.name}: the log does not name its columns (binlog_row_metadata is not FULL)"
-    if found is None:
+    if answer is None:
         raise NamesUnknown(
             f"{missing}, and no definition was read from a server; SET GLOBAL binlog_row_metadata = 'FULL', or name a "
             "schema dump of known position (schema_dump: of a source of files)"
         )
-    read_at, known = found
+    read_at, definition = answer
     if last_change and read_at < last_change:
         raise TableStopped(
             f"{missing}, and the server's definition was read at {read_at}, before a change at {last_change}"
         )
-    strange = [column.name for column in known.columns if not is_known(column)]
+    strange = [column.name for column in definition.columns if not is_known(column)]
     if strange:
         raise TableStopped(f"{missing}, and the type of its column {strange[0]} is not known; leave the table out")
-    fits = fitted(logged, known)
+    fits = fitted(logged, definition)
     if fits is None:
         raise TableStopped(
-            f"{missing}, and the server's definition does not fit: the log has {logged}, the server {known}"
+            f"{missing}, and the server's definition does not fit: the log has {logged}, the server {definition}"
         )
     return fits
 
@@ -122,43 +122,45 @@ class Told:
     not_before: str | None = None
 
 
-def completed_by_history(logged: TableDefinition, told: Told) -> TableDefinition:
+def completed_by_history(logged: TableDefinition, history: Told) -> TableDefinition:
     """The definition with what a log that names no columns lacks. Raises TableStopped where that is not told."""
     missing = f"{logged.name}: the log does not name its columns (binlog_row_metadata is not FULL)"
-    known = told.definition
-    if known is None or told.why:
-        raise TableStopped(f"{missing}, and {told.by} does not tell them: {told.why}")
-    fits = fitted(logged, known)
+    definition = history.definition
+    if definition is None or history.why:
+        raise TableStopped(f"{missing}, and {history.by} does not tell them: {history.why}")
+    fits = fitted(logged, definition)
     if fits is None:
-        do = "; name a dump that was taken where it says" if told.by == "the schema dump" else ""
+        do = "; name a dump that was taken where it says" if history.by == "the schema dump" else ""
         raise TableStopped(
-            f"{missing}, and the definition by {told.by}, at {told.at}, does not fit: the log has {logged}, and it "
-            f"says {known}{do}"
+            f"{missing}, and the definition by {history.by}, at {history.at}, does not fit: the log has {logged}, and "
+            f"it says {definition}{do}"
         )
     open_ = [column.name for column in fits.columns if column.charset is None and column.type.is_character]
     if open_:
-        do = "; make the dump without --compatible" if told.by == "the schema dump" else ""
-        raise TableStopped(f"{missing}, and neither the log nor {told.by} tells the character set of {open_[0]}{do}")
+        do = "; make the dump without --compatible" if history.by == "the schema dump" else ""
+        raise TableStopped(f"{missing}, and neither the log nor {history.by} tells the character set of {open_[0]}{do}")
     return fits
 
 
-def fitted(logged: TableDefinition, known: TableDefinition) -> TableDefinition | None:
+def fitted(logged: TableDefinition, definition: TableDefinition) -> TableDefinition | None:
     """A declared definition as the log writes it; None where types, signs or character sets are others."""
-    known = as_logged(logged, known)
-    if len(logged.columns) == len(known.columns):
-        known = replace(known, columns=tuple(map(_measured, logged.columns, known.columns)))
-    if not same_layout(logged, known) or not all(map(_agrees, logged.columns, known.columns)):
+    definition = as_logged(logged, definition)
+    if len(logged.columns) == len(definition.columns):
+        definition = replace(definition, columns=tuple(map(_measured, logged.columns, definition.columns)))
+    if not same_layout(logged, definition) or not all(map(_agrees, logged.columns, definition.columns)):
         return None
-    pairs = zip(logged.columns, known.columns, strict=True)
-    return replace(known, name=logged.name, columns=tuple(replace(two, nullable=one.nullable) for one, two in pairs))
+    pairs = zip(logged.columns, definition.columns, strict=True)
+    return replace(
+        definition, name=logged.name, columns=tuple(replace(two, nullable=from_log.nullable) for from_log, two in pairs)
+    )
 
 
-def _measured(logged: Column, known: Column) -> Column:
+def _measured(logged: Column, column: Column) -> Column:
     """Text that is declared without a character set, in that of the log: until then its length counts letters."""
-    if known.charset is not None or logged.charset in (None, 63) or logged.type_code != known.type_code:
-        return known
-    is_counted = known.type_code in _COUNTED.values()
-    return replace(known, charset=logged.charset, meta=known.meta * (_width(logged.charset) if is_counted else 1))
+    if column.charset is not None or logged.charset in (None, 63) or logged.type_code != column.type_code:
+        return column
+    is_counted = column.type_code in _COUNTED.values()
+    return replace(column, charset=logged.charset, meta=column.meta * (_width(logged.charset) if is_counted else 1))
 
 
 def _width(collation: int | None) -> int:
@@ -169,12 +171,12 @@ def _width(collation: int | None) -> int:
 
 
 def _declared(
-    source: str, logged: TableDefinition, read_at: Position, known: TableDefinition, last_change: Position | None
+    source: str, logged: TableDefinition, read_at: Position, definition: TableDefinition, last_change: Position | None
 ) -> TableDefinition:
     """A definition that the log tells but for declared types, with these."""
-    known = as_logged(logged, known)
-    fits = same_layout(logged, known) and logged.column_names() == known.column_names()
-    declared = [column.declared for column in known.columns]
+    definition = as_logged(logged, definition)
+    fits = same_layout(logged, definition) and logged.column_names() == definition.column_names()
+    declared = [column.declared for column in definition.columns]
     if last_change and read_at < last_change and any(declared):
         raise TableStopped(
             f"{source}: {logged.name}: the log does not tell UUID, INET and VECTOR from BINARY, and the server's "
@@ -183,7 +185,7 @@ def _declared(
     if not fits or not any(declared):
         return logged
     pairs = zip(logged.columns, declared, strict=True)
-    return replace(logged, columns=tuple(replace(c, declared=c.declared or one) for c, one in pairs))
+    return replace(logged, columns=tuple(replace(c, declared=c.declared or declared) for c, declared in pairs))
 
 
 def defaults(definition: TableDefinition) -> list[tuple[str | None, bool | None]]:
@@ -191,12 +193,12 @@ def defaults(definition: TableDefinition) -> list[tuple[str | None, bool | None]
     return [(column.default, column.computed) for column in definition.columns]
 
 
-def with_defaults(definition: TableDefinition, known: TableDefinition | None) -> TableDefinition:
+def with_defaults(definition: TableDefinition, source: TableDefinition | None) -> TableDefinition:
     """The definition with the defaults that another one of the same columns tells, where it tells none itself."""
-    if known is None:
+    if source is None:
         return definition
-    told = {column.name: column for column in known.columns}
-    columns = tuple(_with_default(column, told.get(column.name)) for column in definition.columns)
+    by_name = {column.name: column for column in source.columns}
+    columns = tuple(_with_default(column, by_name.get(column.name)) for column in definition.columns)
     return replace(definition, columns=columns)
 
 
@@ -207,36 +209,36 @@ def without_defaults(definition: TableDefinition) -> TableDefinition:
     )
 
 
-def _with_default(column: Column, told: Column | None) -> Column:
-    if told is None or told.name is None:
+def _with_default(column: Column, source: Column | None) -> Column:
+    if source is None or source.name is None:
         return column
-    column = replace(column, invisible=told.invisible if column.invisible is None else column.invisible)
+    column = replace(column, invisible=source.invisible if column.invisible is None else column.invisible)
     if (column.default, column.computed) != (None, None):
         return column
-    is_number = column.type.has_labels and column.labels != told.labels  # its values are no labels in the lake
-    return replace(column, default=None if is_number else told.default, computed=told.computed)
+    is_number = column.type.has_labels and column.labels != source.labels  # its values are no labels in the lake
+    return replace(column, default=None if is_number else source.default, computed=source.computed)
 
 
-def with_names(logged: TableDefinition, known: TableDefinition) -> TableDefinition | None:
+def with_names(logged: TableDefinition, definition: TableDefinition) -> TableDefinition | None:
     """A definition of a log that tells types alone, with what is known besides; None where the types are others."""
-    known = as_logged(logged, known)
-    codes = [[OLD_TWINS.get(c.type_code, c.type_code) for c in one.columns] for one in (logged, known)]
+    definition = as_logged(logged, definition)
+    codes = [[OLD_TWINS.get(c.type_code, c.type_code) for c in side.columns] for side in (logged, definition)]
     if codes[0] != codes[1]:
         return None
-    return replace(known, name=logged.name, columns=tuple(map(_told, logged.columns, known.columns)))
+    return replace(definition, name=logged.name, columns=tuple(map(_completed, logged.columns, definition.columns)))
 
 
-def _told(logged: Column, known: Column) -> Column:
-    def first(one: Any, other: Any) -> Any:
-        return other if one is None else one
+def _completed(logged: Column, column: Column) -> Column:
+    def first(first_value: Any, fallback: Any) -> Any:
+        return fallback if first_value is None else first_value
 
     return replace(
         logged,
-        name=known.name,
-        unsigned=first(logged.unsigned, known.unsigned),
-        charset=first(logged.charset, known.charset),
-        labels=first(logged.labels, known.labels),
-        declared=first(logged.declared, known.declared),
+        name=column.name,
+        unsigned=first(logged.unsigned, column.unsigned),
+        charset=first(logged.charset, column.charset),
+        labels=first(logged.labels, column.labels),
+        declared=first(logged.declared, column.declared),
     )
 
 
@@ -247,22 +249,22 @@ def listed(definition: TableDefinition) -> str:
     )
 
 
-def as_logged(logged: TableDefinition, known: TableDefinition) -> TableDefinition:
+def as_logged(logged: TableDefinition, definition: TableDefinition) -> TableDefinition:
     """A server's definition, with the types that the log may write as others as it writes them."""
-    if len(logged.columns) != len(known.columns):
-        return known
-    return replace(known, columns=tuple(map(_as_written, logged.columns, known.columns)))
+    if len(logged.columns) != len(definition.columns):
+        return definition
+    return replace(definition, columns=tuple(map(_as_written, logged.columns, definition.columns)))
 
 
-def _as_written(logged: Column, known: Column) -> Column:
+def _as_written(logged: Column, column: Column) -> Column:
     """Temporal types in their old format keep their digits; MariaDB's VECTOR is a VARBINARY, its JSON a LONGTEXT."""
-    if logged.type_code == OLD_TWINS.get(known.type_code):
-        return replace(known, type_code=logged.type_code, meta=logged.meta, declared=known.sql_type)
-    if (known.type_code, logged.type_code) == (_LONG["vector"], _COUNTED["varbinary"]):
-        return replace(known, type_code=logged.type_code, meta=logged.meta, charset=63)
-    if (known.type_code, logged.type_code) == (_LONG["json"], 252):
-        return replace(known, type_code=logged.type_code, meta=4, charset=_UTF8MB4_BIN)
-    return known
+    if logged.type_code == OLD_TWINS.get(column.type_code):
+        return replace(column, type_code=logged.type_code, meta=logged.meta, declared=column.sql_type)
+    if (column.type_code, logged.type_code) == (_LONG["vector"], _COUNTED["varbinary"]):
+        return replace(column, type_code=logged.type_code, meta=logged.meta, charset=63)
+    if (column.type_code, logged.type_code) == (_LONG["json"], 252):
+        return replace(column, type_code=logged.type_code, meta=4, charset=_UTF8MB4_BIN)
+    return column
 
 
 def is_known(column: Column) -> bool:
@@ -270,16 +272,16 @@ def is_known(column: Column) -> bool:
     return column.type_code != _UNKNOWN
 
 
-def _agrees(logged: Column, known: Column) -> bool:
-    same_sign = logged.unsigned is None or logged.unsigned == known.unsigned
-    same_text = logged.charset in (None, known.charset) or _is_same_charset(logged.charset, known.charset)
-    return same_sign and same_text and logged.nullable == known.nullable
+def _agrees(logged: Column, column: Column) -> bool:
+    same_sign = logged.unsigned is None or logged.unsigned == column.unsigned
+    same_text = logged.charset in (None, column.charset) or _is_same_charset(logged.charset, column.charset)
+    return same_sign and same_text and logged.nullable == column.nullable
 
 
-def _is_same_charset(one: int | None, other: int | None) -> bool:
+def _is_same_charset(left: int | None, right: int | None) -> bool:
     """Whether two collations are of one character set, which is all that a value's bytes depend on."""
     try:
-        return None not in (one, other) and charset_of(one) == charset_of(other)  # type: ignore[arg-type] # not None
+        return None not in (left, right) and charset_of(left) == charset_of(right)  # type: ignore[arg-type] # not None
     except Unsupported:
         return False
 
@@ -291,27 +293,29 @@ def numbered(logged: TableDefinition) -> TableDefinition:
     of either sign, text of unknown character set and labels that are not told stay so.
     """
     pairs = zip(logged.column_names(), logged.columns, strict=True)
-    columns = tuple(replace(column, name=name, declared=_either(column)) for name, column in pairs)
+    columns = tuple(replace(column, name=name, declared=_sign(column)) for name, column in pairs)
     return replace(logged, columns=columns, key=(), index=None, numbered=True)
 
 
-def _either(column: Column) -> str | None:
+def _sign(column: Column) -> str | None:
     is_open = column.unsigned is None and (EITHER_SIGN, column.type_code) in DECLARED
     return EITHER_SIGN if is_open else column.declared
 
 
 def to_json(definition: TableDefinition) -> str:
-    found = asdict(definition)
-    for column in found["columns"]:
+    fields = asdict(definition)
+    for column in fields["columns"]:
         del column["label_bytes"]
     if not definition.numbered:
-        del found["numbered"]
-    return json.dumps(found, ensure_ascii=False)
+        del fields["numbered"]
+    return json.dumps(fields, ensure_ascii=False)
 
 
 def from_json(text: str) -> TableDefinition:
     raw = json.loads(text)
-    columns = [Column(**{**one, "labels": one["labels"] and tuple(one["labels"])}) for one in raw["columns"]]
+    columns = [
+        Column(**{**fields, "labels": fields["labels"] and tuple(fields["labels"])}) for fields in raw["columns"]
+    ]
     key = raw["key"]
     key = None if key is None else tuple(key)
     return TableDefinition(

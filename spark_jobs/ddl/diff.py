@@ -28,25 +28,27 @@ def differences(followed: TableDefinition, declared: TableDefinition, by: str = 
     declared = as_logged(followed, declared)
     followed = as_logged(declared, followed)
     place = "on the server" if by == "the server" else f"in {by}"
-    ours, theirs = (_by_name(one) for one in (followed, declared))
-    found = [f"column {name}: {by} does not have it" for name in ours if name not in theirs]
-    found += [f"column {name}: only {by} has it" for name in theirs if name not in ours]
-    if not found and list(ours) != list(theirs):
-        found.append(f"columns stand in the order ({', '.join(ours)}), {place} ({', '.join(theirs)})")
-    for name in (name for name in ours if name in theirs):
-        found += [f"column {name}: {said}" for said in _between(ours[name], theirs[name], by)]
+    first, second = (_by_name(definition) for definition in (followed, declared))
+    lines = [f"column {name}: {by} does not have it" for name in first if name not in second]
+    lines += [f"column {name}: only {by} has it" for name in second if name not in first]
+    if not lines and list(first) != list(second):
+        lines.append(f"columns stand in the order ({', '.join(first)}), {place} ({', '.join(second)})")
+    for name in (name for name in first if name in second):
+        lines += [f"column {name}: {difference}" for difference in _between(first[name], second[name], by)]
     if followed.key and declared.key is not None and _key(followed) != _key(declared):
-        found.append(f"the key is ({_listed(followed)}), {place} ({_listed(declared) or 'none'})")
-    return found
+        lines.append(f"the key is ({_listed(followed)}), {place} ({_listed(declared) or 'none'})")
+    return lines
 
 
-def with_timestamps_of(known: TableDefinition, other: TableDefinition) -> TableDefinition:
+def with_timestamps_of(definition: TableDefinition, source: TableDefinition) -> TableDefinition:
     """Whether a bare TIMESTAMP may be NULL no statement tells by itself: explicit_defaults_for_timestamp does."""
-    if known.column_names() != other.column_names():
-        return known
-    pairs = zip(known.columns, other.columns, strict=True)
-    columns = (replace(one, nullable=two.nullable) if one.type_code in _TIMESTAMPS else one for one, two in pairs)
-    return replace(known, columns=tuple(columns))
+    if definition.column_names() != source.column_names():
+        return definition
+    pairs = zip(definition.columns, source.columns, strict=True)
+    columns = (
+        replace(column, nullable=two.nullable) if column.type_code in _TIMESTAMPS else column for column, two in pairs
+    )
+    return replace(definition, columns=tuple(columns))
 
 
 def unknown_types(declared: TableDefinition) -> list[str]:
@@ -55,36 +57,36 @@ def unknown_types(declared: TableDefinition) -> list[str]:
 
 
 def _by_name(definition: TableDefinition) -> dict[str, Column]:
-    return {name.casefold(): one for name, one in zip(definition.column_names(), definition.columns, strict=True)}
+    return {name.casefold(): column for name, column in zip(definition.column_names(), definition.columns, strict=True)}
 
 
-def _between(ours: Column, theirs: Column, by: str) -> Iterator[str]:
-    is_same_sign = None in (ours.unsigned, theirs.unsigned) or ours.unsigned == theirs.unsigned
-    is_same_declared = None in (ours.declared, theirs.declared) or ours.declared == theirs.declared
-    if not (_is_same_type(ours, theirs) and is_same_sign and is_same_declared):
-        yield f"is followed as {_typed(ours)}, and {by} declares {_typed(theirs)}"
-    if ours.nullable != theirs.nullable:
-        yield f"is followed as {_nullable(ours)}, and {by} declares {_nullable(theirs)}"
-    if _is_text(ours) and None not in (ours.charset, theirs.charset) and _charset(ours) != _charset(theirs):
-        yield f"is followed in {_charset(ours)}, and {by} declares {_charset(theirs)}"
-    are_told = None not in (ours.labels, theirs.labels) and ours.label_bytes is None and theirs.label_bytes is None
-    if are_told and ours.labels != theirs.labels:
-        yield f"is followed with the labels {ours.labels}, and {by} declares {theirs.labels}"
-    if contradicts(theirs, ours):
-        yield f"is followed with the labels {ours.labels}, and {by} has the bytes {theirs.label_bytes}"
-    if contradicts(ours, theirs):
-        yield f"is followed with labels of the bytes {ours.label_bytes}, and {by} declares {theirs.labels}"
+def _between(first: Column, second: Column, by: str) -> Iterator[str]:
+    is_same_sign = None in (first.unsigned, second.unsigned) or first.unsigned == second.unsigned
+    is_same_declared = None in (first.declared, second.declared) or first.declared == second.declared
+    if not (_is_same_type(first, second) and is_same_sign and is_same_declared):
+        yield f"is followed as {_typed(first)}, and {by} declares {_typed(second)}"
+    if first.nullable != second.nullable:
+        yield f"is followed as {_nullable(first)}, and {by} declares {_nullable(second)}"
+    if _is_text(first) and None not in (first.charset, second.charset) and _charset(first) != _charset(second):
+        yield f"is followed in {_charset(first)}, and {by} declares {_charset(second)}"
+    are_told = None not in (first.labels, second.labels) and first.label_bytes is None and second.label_bytes is None
+    if are_told and first.labels != second.labels:
+        yield f"is followed with the labels {first.labels}, and {by} declares {second.labels}"
+    if contradicts(second, first):
+        yield f"is followed with the labels {first.labels}, and {by} has the bytes {second.label_bytes}"
+    if contradicts(first, second):
+        yield f"is followed with labels of the bytes {first.label_bytes}, and {by} declares {second.labels}"
 
 
-def _is_same_type(ours: Column, theirs: Column) -> bool:
+def _is_same_type(first: Column, second: Column) -> bool:
     """Type and metadata; a length that a statement gave without a character set counts characters (columns.py)."""
-    if ours.type_code != theirs.type_code:
+    if first.type_code != second.type_code:
         return False
-    if ours.charset is None and theirs.charset is not None and ours.type_code in _COUNTED:
-        return theirs.meta in (ours.meta, ours.meta * width_of(charset_of(theirs.charset)))
-    if ours.charset is None and ours.type_code == _BLOB:
-        return theirs.meta >= ours.meta
-    return ours.meta == theirs.meta
+    if first.charset is None and second.charset is not None and first.type_code in _COUNTED:
+        return second.meta in (first.meta, first.meta * width_of(charset_of(second.charset)))
+    if first.charset is None and first.type_code == _BLOB:
+        return second.meta >= first.meta
+    return first.meta == second.meta
 
 
 def _is_text(column: Column) -> bool:

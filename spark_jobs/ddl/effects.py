@@ -222,15 +222,15 @@ def effects(statement: Statement, database: str, session: Session) -> tuple[Tabl
     Raises:
         Unsupported: the tables that it is about cannot be read. Where only its clauses cannot, the effect says so.
     """
-    read = _cached if len(statement.text) <= _CACHED else _effects
-    return read(statement, database, session)
+    interpret = _cached if len(statement.text) <= _CACHED else _effects
+    return interpret(statement, database, session)
 
 
 def name_changes(statement: Statement, database: str, session: Session) -> tuple[Rename | FreeName, ...]:
     """The names that a statement gives to tables and takes from them. Raises Unsupported."""
     if not may_rename(statement):
         return ()
-    return tuple(one for one in effects(statement, database, session) if isinstance(one, Rename | FreeName))
+    return tuple(effect for effect in effects(statement, database, session) if isinstance(effect, Rename | FreeName))
 
 
 def may_rename(statement: Statement) -> bool:
@@ -283,40 +283,40 @@ _MODIFIERS = {
 _TABLE = ("TABLE", "TABLES")
 
 
-def _create(read: _Text) -> tuple[TableEffect, ...]:
-    if read.object == "INDEX":
-        return _change_index(read)
-    if read.object not in _TABLE:
+def _create(text: _Text) -> tuple[TableEffect, ...]:
+    if text.object == "INDEX":
+        return _change_index(text)
+    if text.object not in _TABLE:
         return ()
-    table = target(read.text, read.database)
+    table = target(text.text, text.database)
     effect = CreateTable(
         table,
-        if_missing=is_if_missing(read.text),
-        replaces=any(word.among("REPLACE") for word in read.words[:3]),
-        like=like(read.text, read.database),
-        is_filled=read.statement.writes_rows,
-        declared=_declared(read, table),
+        if_missing=is_if_missing(text.text),
+        replaces=any(word.among("REPLACE") for word in text.words[:3]),
+        like=like(text.text, text.database),
+        is_filled=text.statement.writes_rows,
+        declared=_declared(text, table),
     )
     return (effect,)
 
 
-def _declared(read: _Text, table: TableName) -> TableDefinition | Unread | None:
+def _declared(text: _Text, table: TableName) -> TableDefinition | Unread | None:
     try:
-        require_plain(read.statement.text, read.session)
-        return created(table, read.text)
+        require_plain(text.statement.text, text.session)
+        return created(table, text.text)
     except DecodeError as error:
         return Unread(str(error))
 
 
-def _alter(read: _Text) -> tuple[TableEffect, ...]:
-    if read.object not in _TABLE:
+def _alter(text: _Text) -> tuple[TableEffect, ...]:
+    if text.object not in _TABLE:
         return ()
-    table = target(read.text, read.database)
-    storage = storage_action(read.text, read.database)
+    table = target(text.text, text.database)
+    storage = storage_action(text.text, text.database)
     if storage is not None:
         action, partner = storage
-        return (ChangeStorage(table, action, _why_unknown(read.text, action), partner),)
-    return AlterTable(table, _clauses(read)), *_renames(read)
+        return (ChangeStorage(table, action, _why_unknown(text.text, action), partner),)
+    return AlterTable(table, _clauses(text)), *_renames(text)
 
 
 def _why_unknown(text: str, action: str) -> str:
@@ -327,39 +327,39 @@ def _why_unknown(text: str, action: str) -> str:
     return f"{action} moves rows that the log does not name"
 
 
-def _clauses(read: _Text) -> tuple[Operation, ...] | Unread:
+def _clauses(text: _Text) -> tuple[Operation, ...] | Unread:
     try:
-        require_plain(read.statement.text, read.session)
-        return tuple(one for one in operations(read.text) if not isinstance(one, RenameTable))
+        require_plain(text.statement.text, text.session)
+        return tuple(operation for operation in operations(text.text) if not isinstance(operation, RenameTable))
     except DecodeError as error:
         return Unread(str(error))
 
 
-def _drop(read: _Text) -> tuple[TableEffect, ...]:
-    if read.object == "INDEX":
-        return _change_index(read)
-    if read.object not in _TABLE:
+def _drop(text: _Text) -> tuple[TableEffect, ...]:
+    if text.object == "INDEX":
+        return _change_index(text)
+    if text.object not in _TABLE:
         return ()
-    return tuple(DropTable(table) for table in dropped(read.text, read.database))
+    return tuple(DropTable(table) for table in dropped(text.text, text.database))
 
 
-def _truncate(read: _Text) -> tuple[TableEffect, ...]:
-    return (TruncateTable(target(read.text, read.database)),)
+def _truncate(text: _Text) -> tuple[TableEffect, ...]:
+    return (TruncateTable(target(text.text, text.database)),)
 
 
-def _change_index(read: _Text) -> tuple[TableEffect, ...]:
-    table, changes = index_changes(read.text, read.database)
+def _change_index(text: _Text) -> tuple[TableEffect, ...]:
+    table, changes = index_changes(text.text, text.database)
     return (ChangeIndex(table, changes),)
 
 
-def _renames(read: _Text) -> tuple[TableEffect, ...]:
+def _renames(text: _Text) -> tuple[TableEffect, ...]:
     """The names after a statement, each with the table that has it; those that nothing changes are left out."""
-    if not any("RENAME" in word.text.upper() for word in read.words):
+    if not any("RENAME" in word.text.upper() for word in text.words):
         return ()
-    was = renamed(read.text, read.database)
-    became = {old: new for new, old in was.items() if old is not None}
+    was = renamed(text.text, text.database)
+    new_names = {old: new for new, old in was.items() if old is not None}
     return tuple(
-        FreeName(name, became.get(name)) if old is None else Rename(name, old, became.get(name))
+        FreeName(name, new_names.get(name)) if old is None else Rename(name, old, new_names.get(name))
         for name, old in was.items()
         if old != name
     )

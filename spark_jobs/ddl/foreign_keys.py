@@ -44,8 +44,8 @@ class ForeignKey:
     @property
     def rules(self) -> str:
         """The rules that change child rows, as SQL has them."""
-        both = (("ON DELETE", self.on_delete), ("ON UPDATE", self.on_update))
-        return " ".join(f"{event} {rule}" for event, rule in both if rule in _CASCADING)
+        actions = (("ON DELETE", self.on_delete), ("ON UPDATE", self.on_update))
+        return " ".join(f"{event} {rule}" for event, rule in actions if rule in _CASCADING)
 
 
 @readable
@@ -68,10 +68,10 @@ def _dropped(words: Sequence[Word]) -> Iterator[str]:
         rest = words[at + 1 : at + 6]
         if not word.among("DROP") or not rest:
             continue
-        head = 2 if [one.text.upper() for one in rest[:2]] == ["FOREIGN", "KEY"] else 1
+        head = 2 if [word.text.upper() for word in rest[:2]] == ["FOREIGN", "KEY"] else 1
         if head == 2 or rest[0].among("CONSTRAINT"):
             head += 2 if len(rest) > head + 2 and rest[head].among("IF") else 0
-            yield from (one.text for one in rest[head : head + 1])
+            yield from (word.text for word in rest[head : head + 1])
 
 
 def _may_have_keys(words: Sequence[Word]) -> bool:
@@ -96,15 +96,15 @@ def _key(words: Sequence[Word], at: int, database: str) -> ForeignKey:
     before = words[_begin(words, at) : at]
     schema, table = qualified(words[at + 1 :])
     foreign = next((k for k, word in enumerate(before) if word.among("FOREIGN")), None)
-    own = [] if foreign is None else list(before[foreign + 2 :])
-    own = own[3:] if [one.text.upper() for one in own[:3]] == ["IF", "NOT", "EXISTS"] else own
+    words_ = [] if foreign is None else list(before[foreign + 2 :])
+    words_ = words_[3:] if [word.text.upper() for word in words_[:3]] == ["IF", "NOT", "EXISTS"] else words_
     rules = _rules(words[at + 1 :])
     return ForeignKey(
         name=_symbol(before if foreign is None else before[:foreign]),
         parent=TableName(database if schema is None else schema, table),
         on_delete=rules.get("DELETE", "NO ACTION"),
         on_update=rules.get("UPDATE", "NO ACTION"),
-        index=own[0].text if own and not own[0].among("(") else "",
+        index=words_[0].text if words_ and not words_[0].among("(") else "",
         is_inline=foreign is None,
     )
 
@@ -122,19 +122,19 @@ def _begin(words: Sequence[Word], at: int) -> int:
 def _symbol(words: Sequence[Word]) -> str:
     """The name after the last CONSTRAINT; empty where there is none."""
     at = next((k for k in range(len(words) - 1, -1, -1) if words[k].among("CONSTRAINT")), None)
-    named = [] if at is None else list(words[at + 1 : at + 2])
-    return named[0].text if named and not named[0].among("CHECK") else ""
+    symbol = [] if at is None else list(words[at + 1 : at + 2])
+    return symbol[0].text if symbol and not symbol[0].among("CHECK") else ""
 
 
 def _rules(words: Sequence[Word]) -> dict[str, str]:
     """The rules by DELETE and UPDATE, up to the end of the definition."""
-    found: dict[str, str] = {}
+    actions: dict[str, str] = {}
     depth = 0
     for at, word in enumerate(words):
         depth += word.among("(") - word.among(")")
         if depth < 0 or (not depth and word.among(",")):
             break
-        after = [one.text.upper() for one in words[at + 1 : at + 4]]
+        after = [word.text.upper() for word in words[at + 1 : at + 4]]
         if word.among("ON") and after[:1] in (["DELETE"], ["UPDATE"]) and after[1:]:
-            found.setdefault(after[0], " ".join(after[1:3]) if after[1] in ("SET", "NO") else after[1])
-    return found
+            actions.setdefault(after[0], " ".join(after[1:3]) if after[1] in ("SET", "NO") else after[1])
+    return actions

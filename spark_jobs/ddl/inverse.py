@@ -58,13 +58,13 @@ class Earlier:
 
 
 @readable
-def told(definition: TableDefinition) -> Earlier:
+def exact(definition: TableDefinition) -> Earlier:
     """A definition of which every column is known."""
     return Earlier(definition, (False,) * len(definition.columns))
 
 
 @readable
-def inverted(candidates: Sequence[Earlier], found: Sequence[Operation]) -> list[Earlier]:
+def inverted(candidates: Sequence[Earlier], clauses: Sequence[Operation]) -> list[Earlier]:
     """What a table may have been before the operations of one statement, that left it as one of the candidates.
 
     Raises Unsupported for what no log tells: which says what that is.
@@ -72,7 +72,7 @@ def inverted(candidates: Sequence[Earlier], found: Sequence[Operation]) -> list[
     right, reasons = list[Earlier](), list[Unsupported]()
     for after in candidates:
         try:
-            right += _inverted(after, found)
+            right += _inverted(after, clauses)
         except Unsupported as error:
             reasons.append(error)
     if not right:
@@ -82,14 +82,14 @@ def inverted(candidates: Sequence[Earlier], found: Sequence[Operation]) -> list[
     return right
 
 
-def _inverted(after: Earlier, found: Sequence[Operation]) -> list[Earlier]:
-    _require_told(after.definition, found)
-    every = [one for absent in _absences(found) for one in _before(after, found, absent)]
-    differs = [(one, _differs(one, after, found)) for one in every]
-    right = [one for one, why in differs if why is None]
+def _inverted(after: Earlier, clauses: Sequence[Operation]) -> list[Earlier]:
+    _require_told(after.definition, clauses)
+    attempts = [attempt for absent in _absences(clauses) for attempt in _before(after, clauses, absent)]
+    differs = [(attempt, _differs(attempt, after, clauses)) for attempt in attempts]
+    right = [attempt for attempt, difference in differs if difference is None]
     if not right:
-        why = next((why for _, why in differs if why), "it names columns that the table does not have")
-        raise Unsupported(f"it does not lead to what the table is known as behind it: {why}")
+        reason = next((reason for _, reason in differs if reason), "it names columns that the table does not have")
+        raise Unsupported(f"it does not lead to what the table is known as behind it: {reason}")
     return right
 
 
@@ -104,50 +104,52 @@ def settled(candidates: Sequence[Earlier], logged: TableDefinition) -> Earlier:
             reasons.append(str(error))
     if not right:
         raise Unsupported(reasons[0])
-    if any(one != right[0] for one in right):
-        names = [" or ".join(f"({', '.join(one.definition.column_names())})" for one in right)]
+    if any(candidate != right[0] for candidate in right):
+        names = [" or ".join(f"({', '.join(candidate.definition.column_names())})" for candidate in right)]
         raise Unsupported(f"its columns were {names[0]} before it, and the rows do not tell which")
     return right[0]
 
 
-def _require_told(after: TableDefinition, found: Sequence[Operation]) -> None:
+def _require_told(after: TableDefinition, clauses: Sequence[Operation]) -> None:
     """Raises Unsupported for operations that leave nothing of what was there before."""
-    for one in found:
-        if isinstance(one, Drop):
-            raise Unsupported(f"it drops column {one.name}, and what that was is in no log")
-        if isinstance(one, Change) and one.if_there and one.old.casefold() != one.new.casefold():
-            raise Unsupported(f"it renames column {one.old} if that was there, which the log does not tell")
-    if after.key is not None and _touches_key(after, found):
+    for clause in clauses:
+        if isinstance(clause, Drop):
+            raise Unsupported(f"it drops column {clause.name}, and what that was is in no log")
+        if isinstance(clause, Change) and clause.if_there and clause.old.casefold() != clause.new.casefold():
+            raise Unsupported(f"it renames column {clause.old} if that was there, which the log does not tell")
+    if after.key is not None and _touches_key(after, clauses):
         raise Unsupported("it changes keys, and by which columns rows were told apart before is in no log")
 
 
-def _touches_key(after: TableDefinition, found: Sequence[Operation]) -> bool:
+def _touches_key(after: TableDefinition, clauses: Sequence[Operation]) -> bool:
     """Whether rows may have been told apart by other columns before.
 
     Without an index that it makes, the unique indexes that are left keep their order: the first one stays the first.
     Columns that are NOT NULL behind it left at most fewer indexes usable before it.
     """
-    declaring = [one.declared for one in found if isinstance(one, Add | Change) and one.declared]
-    if any(isinstance(one, AddPrimary | DropPrimary) for one in found) or any(one.in_key for one in declaring):
+    declaring = [clause.declared for clause in clauses if isinstance(clause, Add | Change) and clause.declared]
+    if any(isinstance(clause, AddPrimary | DropPrimary) for clause in clauses) or any(
+        clause.in_key for clause in declaring
+    ):
         return True
     if after.index == PRIMARY:
         return False
     key = {after.column_names()[at].casefold() for at in after.key or ()}
-    changed = [one.declared for one in found if isinstance(one, Change) and one.declared]
-    may_gain = any(one.column.nullable or str(one.column.name).casefold() in key for one in changed)
-    made = {one.name.casefold() for one in found if isinstance(one, AddUnique)}
-    made |= {"" for one in declaring if one.is_unique}
-    is_made = bool(after.key) and (not after.index or bool(made & {"", after.index.casefold()}))
-    return may_gain or (bool(made) and is_made) or any(isinstance(one, DropIndex) for one in found)
+    changed = [clause.declared for clause in clauses if isinstance(clause, Change) and clause.declared]
+    may_gain = any(declared.column.nullable or str(declared.column.name).casefold() in key for declared in changed)
+    gained = {clause.name.casefold() for clause in clauses if isinstance(clause, AddUnique)}
+    gained |= {"" for declared in declaring if declared.is_unique}
+    is_made = bool(after.key) and (not after.index or bool(gained & {"", after.index.casefold()}))
+    return may_gain or (bool(gained) and is_made) or any(isinstance(clause, DropIndex) for clause in clauses)
 
 
-def _absences(found: Sequence[Operation]) -> Iterator[frozenset[str]]:
+def _absences(clauses: Sequence[Operation]) -> Iterator[frozenset[str]]:
     """Which of the columns that are added if they are missing were missing; by name."""
-    maybe = [one.name.casefold() for one in found if isinstance(one, Add) and one.if_missing]
+    maybe = [clause.name.casefold() for clause in clauses if isinstance(clause, Add) and clause.if_missing]
     if len(maybe) > 4:
         raise Unsupported("it adds columns if they are missing, and which were, is not in the log")
-    every = chain.from_iterable(combinations(maybe, count) for count in range(len(maybe), -1, -1))
-    return map(frozenset, every)
+    subsets = chain.from_iterable(combinations(maybe, count) for count in range(len(maybe), -1, -1))
+    return map(frozenset, subsets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,18 +161,18 @@ class _Was:
     origin: int
 
 
-def _before(after: Earlier, found: Sequence[Operation], absent: frozenset[str]) -> Iterator[Earlier]:
-    adds = {one.name.casefold(): one for one in found if isinstance(one, Add)}
-    gone = {name for name, one in adds.items() if not one.if_missing or name in absent}
-    changes = {one.new.casefold(): one for one in found if isinstance(one, Change)}
+def _before(after: Earlier, clauses: Sequence[Operation], absent: frozenset[str]) -> Iterator[Earlier]:
+    adds = {clause.name.casefold(): clause for clause in clauses if isinstance(clause, Add)}
+    dropped = {name for name, clause in adds.items() if not clause.if_missing or name in absent}
+    changes = {clause.new.casefold(): clause for clause in clauses if isinstance(clause, Change)}
     staying, moved = list[_Was](), list[_Was]()
     for ordinal, (column, is_open) in enumerate(zip(after.definition.columns, after.is_open, strict=True)):
         name = str(column.name).casefold()
         change = changes.get(name)
-        if name in gone and change is None:
+        if name in dropped and change is None:
             continue
         was = _was(column, ordinal, change, is_open=is_open)
-        was = was if change and change.declared else _undeclared(was, name, found)
+        was = was if change and change.declared else _undeclared(was, name, clauses)
         (moved if change and change.after is not None else staying).append(was)
     for columns in _placements(staying, moved):
         yield _definition(after.definition, columns)
@@ -185,17 +187,17 @@ def _was(column: Column, ordinal: int, change: Change | None, *, is_open: bool) 
     return _Was(replace(column, name=name, default=None, computed=None, invisible=None), True, ordinal)
 
 
-def _undeclared(was: _Was, name: str, found: Sequence[Operation]) -> _Was:
+def _undeclared(was: _Was, name: str, clauses: Sequence[Operation]) -> _Was:
     """Without what operations say of a column that they do not declare. name: that behind them, in small letters."""
     column, is_open = was.column, was.is_open
-    for one in found:
-        if isinstance(one, Default) and one.name.casefold() == name:
+    for clause in clauses:
+        if isinstance(clause, Default) and clause.name.casefold() == name:
             column = replace(column, default=None)
-        if isinstance(one, Visible) and one.name.casefold() == name:
+        if isinstance(clause, Visible) and clause.name.casefold() == name:
             column = replace(column, invisible=None)
-        if isinstance(one, Convert) and column.type.has_labels:
+        if isinstance(clause, Convert) and column.type.has_labels:
             column = replace(column, charset=None)
-        if isinstance(one, Convert) and column.type.is_character:
+        if isinstance(clause, Convert) and column.type.is_character:
             is_open = True
     return _Was(column, is_open, was.origin)
 
@@ -216,40 +218,42 @@ def _placements(staying: list[_Was], moved: list[_Was]) -> Iterator[list[_Was]]:
 
 def _definition(after: TableDefinition, columns: list[_Was]) -> Earlier:
     origins = [column.origin for column in columns]
-    lost = [at for at in after.key or () if at not in origins]
-    if lost:
-        raise Unsupported(f"it adds column {after.columns[lost[0]].name}, which rows are told apart by behind it")
+    missing = [at for at in after.key or () if at not in origins]
+    if missing:
+        raise Unsupported(f"it adds column {after.columns[missing[0]].name}, which rows are told apart by behind it")
     key = None if after.key is None else tuple(origins.index(at) for at in after.key)
     definition = replace(after, columns=tuple(column.column for column in columns), key=key)
     return Earlier(definition, tuple(column.is_open for column in columns))
 
 
-def _differs(before: Earlier, after: Earlier, found: Sequence[Operation]) -> str | None:
+def _differs(before: Earlier, after: Earlier, clauses: Sequence[Operation]) -> str | None:
     """How what a statement makes of a definition differs from what is known behind it; None where it does not."""
     try:
-        made = altered(before.definition, found)
+        definition = altered(before.definition, clauses)
     except DecodeError as error:
         return str(error)
-    names, wanted = ([name.casefold() for name in one.column_names()] for one in (made, after.definition))
-    if names != wanted:
-        return f"it leads to ({listed(made)}), and the table is ({listed(after.definition)})"
-    triples = zip(made.columns, after.definition.columns, after.is_open, strict=True)
-    made = replace(made, columns=tuple(two if is_open else one for one, two, is_open in triples))
-    said = differences(with_timestamps_of(made, after.definition), after.definition, "what is known behind it")
-    return "; ".join(said) or None
+    names, expected = ([name.casefold() for name in table.column_names()] for table in (definition, after.definition))
+    if names != expected:
+        return f"it leads to ({listed(definition)}), and the table is ({listed(after.definition)})"
+    triples = zip(definition.columns, after.definition.columns, after.is_open, strict=True)
+    definition = replace(definition, columns=tuple(two if is_open else column for column, two, is_open in triples))
+    lines = differences(with_timestamps_of(definition, after.definition), after.definition, "what is known behind it")
+    return "; ".join(lines) or None
 
 
-def _closed(one: Earlier, logged: TableDefinition) -> Earlier:
+def _closed(candidate: Earlier, logged: TableDefinition) -> Earlier:
     """With what the rows tell of columns that are open. Raises Unsupported where that is not all, or is another."""
-    known = one.definition
-    if len(known.columns) != len(logged.columns):
-        raise Unsupported(f"its rows have ({listed(logged)}), which ({listed(known)}) is not")
-    triples = zip(known.columns, logged.columns, one.is_open, strict=True)
+    definition = candidate.definition
+    if len(definition.columns) != len(logged.columns):
+        raise Unsupported(f"its rows have ({listed(logged)}), which ({listed(definition)}) is not")
+    triples = zip(definition.columns, logged.columns, candidate.is_open, strict=True)
     columns = tuple(_by_rows(column, row) if is_open else column for column, row, is_open in triples)
-    fits = fitted(logged, replace(known, columns=columns))
+    fits = fitted(logged, replace(definition, columns=columns))
     if fits is None:
-        raise Unsupported(f"its rows have ({listed(logged)}), which ({listed(replace(known, columns=columns))}) is not")
-    return told(replace(fits, name=known.name))
+        raise Unsupported(
+            f"its rows have ({listed(logged)}), which ({listed(replace(definition, columns=columns))}) is not"
+        )
+    return exact(replace(fits, name=definition.name))
 
 
 def _by_rows(after: Column, logged: Column) -> Column:
@@ -261,9 +265,9 @@ def _by_rows(after: Column, logged: Column) -> Column:
     column = replace(logged, name=after.name)
     if column.unsigned is None and column.type_code not in _INTEGERS:
         column = replace(column, unsigned=bool(after.unsigned))
-    for is_missing, what in _MISSING:
+    for is_missing, phrase in _MISSING:
         if is_missing(column):
-            raise Unsupported(f"it declares column {after.name}, and the log does not tell {what} that had before")
+            raise Unsupported(f"it declares column {after.name}, and the log does not tell {phrase} that had before")
     return column
 
 

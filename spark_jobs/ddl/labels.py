@@ -19,43 +19,47 @@ def without_labels(definition: TableDefinition) -> list[str]:
     return [name for name, column in pairs if column.type.has_labels and column.labels is None]
 
 
-def with_labels(logged: TableDefinition, known: TableDefinition | None) -> TableDefinition:
+def with_labels(logged: TableDefinition, definition: TableDefinition | None) -> TableDefinition:
     """A logged definition with the labels of another one, where their bytes in the log are those.
 
     Columns are matched by name.
     """
-    if known is None or not any(column.label_bytes for column in logged.columns):
+    if definition is None or not any(column.label_bytes for column in logged.columns):
         return logged
-    by_name = {name.casefold(): one for name, one in zip(known.column_names(), known.columns, strict=True)}
+    by_name = {
+        name.casefold(): column for name, column in zip(definition.column_names(), definition.columns, strict=True)
+    }
     pairs = zip(logged.column_names(), logged.columns, strict=True)
     columns = (_with_labels(column, by_name.get(name.casefold())) for name, column in pairs)
     return replace(logged, columns=tuple(columns))
 
 
-def with_known_labels(definition: TableDefinition, known: TableDefinition) -> TableDefinition:
+def with_known_labels(definition: TableDefinition, source: TableDefinition) -> TableDefinition:
     """A definition that is not of the log with the labels that it lacks, by another one of the same columns."""
-    if definition.column_names() != known.column_names():
+    if definition.column_names() != source.column_names():
         return definition
-    pairs = zip(definition.columns, known.columns, strict=True)
+    pairs = zip(definition.columns, source.columns, strict=True)
     columns = (
-        replace(one, labels=two.labels)
-        if one.type.has_labels and one.labels is None and (one.type_code, one.meta) == (two.type_code, two.meta)
-        else one
-        for one, two in pairs
+        replace(column, labels=two.labels)
+        if column.type.has_labels
+        and column.labels is None
+        and (column.type_code, column.meta) == (two.type_code, two.meta)
+        else column
+        for column, two in pairs
     )
     return replace(definition, columns=tuple(columns))
 
 
-def contradicts(logged: Column, known: Column) -> bool:
+def contradicts(logged: Column, column: Column) -> bool:
     """Whether the bytes of the log are other labels than those of a definition."""
-    if logged.label_bytes is None or known.labels is None:
+    if logged.label_bytes is None or column.labels is None:
         return False
-    return not are_labels(logged.label_bytes, known.labels, known.charset)
+    return not are_labels(logged.label_bytes, column.labels, column.charset)
 
 
-def _with_labels(logged: Column, known: Column | None) -> Column:
-    if logged.label_bytes is None or known is None or known.labels is None:
+def _with_labels(logged: Column, column: Column | None) -> Column:
+    if logged.label_bytes is None or column is None or column.labels is None:
         return logged
-    if known.type_code != logged.type_code or contradicts(logged, known):
+    if column.type_code != logged.type_code or contradicts(logged, column):
         return logged
-    return replace(logged, labels=known.labels, label_bytes=None)
+    return replace(logged, labels=column.labels, label_bytes=None)

@@ -60,9 +60,9 @@ class LogGap:
                 "is a system-versioned table: the log has its historical rows among the current ones and does not "
                 "mark them"
             )
-        named = f"the foreign key {self.key.name}" if self.key.name else "a foreign key"
+        phrase = f"the foreign key {self.key.name}" if self.key.name else "a foreign key"
         return (
-            f"is changed by {named} -> {self.key.parent} {self.key.rules}, and the server does not log what that does "
+            f"is changed by {phrase} -> {self.key.parent} {self.key.rules}, and the server does not log what that does "
             "to its rows"
         )
 
@@ -86,16 +86,18 @@ def log_gaps(statements: Iterable[Ddl], facts: ServerFacts | None = None) -> lis
         statements: those about tables, in any order.
         facts: what the server declared when it was asked; None where nobody was.
     """
-    every = sorted(statements, key=lambda one: one.at)
-    if not any(_TELLING.search(one.text) for one in every) and not (facts and (facts.foreign_keys or facts.versioned)):
+    ordered = sorted(statements, key=lambda statement: statement.at)
+    if not any(_TELLING.search(ddl.text) for ddl in ordered) and not (
+        facts and (facts.foreign_keys or facts.versioned)
+    ):
         return []
     follower = _Follower()
     waiting = facts
-    for one in every:
-        if waiting and waiting.at <= one.at:
+    for ddl in ordered:
+        if waiting and waiting.at <= ddl.at:
             follower.take_in(waiting)
             waiting = None
-        follower.follow(one)
+        follower.follow(ddl)
     if waiting:
         follower.take_in(waiting)
     return [gap for gap in follower.gaps() if _counts(gap, facts)]
@@ -122,85 +124,87 @@ class _Follower:
 
     def gaps(self) -> list[LogGap]:
         open_ = [gap for name, state in self._tables.items() for gap in _gaps_of(name, state)]
-        return sorted([*self._ended, *open_], key=lambda one: (one.table, one.since is not None, one.since or _FIRST))
+        return sorted([*self._ended, *open_], key=lambda gap: (gap.table, gap.since is not None, gap.since or _FIRST))
 
     def take_in(self, facts: ServerFacts) -> None:
         """Adds what a server declares and no statement told."""
         for name, key in facts.foreign_keys:
             state = self._tables.setdefault(name, _State())
-            known = {one.name.casefold() for one, _ in state.keys}
-            if key.name.casefold() not in known:
+            names = {key.name.casefold() for key, _ in state.keys}
+            if key.name.casefold() not in names:
                 state.keys.append((key, None))
         for name in facts.versioned:
             state = self._tables.setdefault(name, _State())
             state.versioned = state.versioned or [None]
 
-    def follow(self, said: Ddl) -> None:
+    def follow(self, ddl: Ddl) -> None:
         try:
-            every = effects(judge(said.text, said.database), said.database, _NO_MODE)
-            for effect in every:
-                self._carry_out(said, effect)
-            self._rename(said, [effect for effect in every if isinstance(effect, Rename)])
+            effects_ = effects(judge(ddl.text, ddl.database), ddl.database, _NO_MODE)
+            for effect in effects_:
+                self._carry_out(ddl, effect)
+            self._rename(ddl, [effect for effect in effects_ if isinstance(effect, Rename)])
         except (DecodeError, IndexError, StopIteration):
             return  # whoever follows the table's columns stops it by this statement
 
-    def _carry_out(self, said: Ddl, effect: TableEffect) -> None:
+    def _carry_out(self, ddl: Ddl, effect: TableEffect) -> None:
         match effect:
             case CreateTable():
-                self._create(said, effect)
+                self._create(ddl, effect)
             case AlterTable(table):
-                self._alter(said, table)
+                self._alter(ddl, table)
             case DropTable(table):
-                self._end(table, said.at)
+                self._end(table, ddl.at)
             case DropSchema(schema):
                 for name in [table for table in self._tables if table.schema == schema]:
-                    self._end(name, said.at)
+                    self._end(name, ddl.at)
             case _:
                 pass
 
-    def _create(self, said: Ddl, effect: CreateTable) -> None:
-        name, other = effect.table, effect.like
+    def _create(self, ddl: Ddl, effect: CreateTable) -> None:
+        name, like = effect.table, effect.like
         if effect.if_missing and name in self._tables:
             return
-        self._end(name, said.at)
-        model = self._tables.get(other) if other else None
+        self._end(name, ddl.at)
+        model = self._tables.get(like) if like else None
         state = self._tables[name] = _State()
-        if is_versioned(words_of(said.text)) or (model and model.versioned):
-            state.versioned = [said.at]
-        if other is None:
-            self._add_keys(name, said)
+        if is_versioned(words_of(ddl.text)) or (model and model.versioned):
+            state.versioned = [ddl.at]
+        if like is None:
+            self._add_keys(name, ddl)
 
-    def _alter(self, said: Ddl, name: TableName) -> None:
-        words = words_of(said.text)
+    def _alter(self, ddl: Ddl, name: TableName) -> None:
+        words = words_of(ddl.text)
         state = self._tables.setdefault(name, _State())
-        gone = {one.casefold() for one in dropped_keys(said.text)}
-        for key, since in [one for one in state.keys if {one[0].name.casefold(), one[0].index.casefold()} & gone]:
+        dropped = {name_.casefold() for name_ in dropped_keys(ddl.text)}
+        for key, since in [
+            entry for entry in state.keys if {entry[0].name.casefold(), entry[0].index.casefold()} & dropped
+        ]:
             state.keys.remove((key, since))
-            self._note(LogGap(name, key, since, said.at))
-        self._add_keys(name, said)
+            self._note(LogGap(name, key, since, ddl.at))
+        self._add_keys(name, ddl)
         if is_versioned(words) and not state.versioned:
-            state.versioned = [said.at]
+            state.versioned = [ddl.at]
         if "DROP SYSTEM VERSIONING" in " ".join(word.text.upper() for word in words if word.kind == "word"):
-            self._ended += [LogGap(name, None, since, said.at) for since in state.versioned]
+            self._ended += [LogGap(name, None, since, ddl.at) for since in state.versioned]
             state.versioned = []
 
-    def _rename(self, said: Ddl, renames: Sequence[Rename]) -> None:
+    def _rename(self, ddl: Ddl, renames: Sequence[Rename]) -> None:
         """Gives tables and the keys that refer to them their new names."""
-        moved = {one.was: self._tables.pop(one.was) for one in renames if one.was in self._tables}
-        for one in renames:
-            if one.was in moved:
-                self._ended += _gaps_of(one.was, moved[one.was], said.at)
-                self._tables[one.table] = _renamed(moved[one.was], one.was, one.table, said.at)
-        names = {one.was: one.table for one in renames}
+        moved = {rename.was: self._tables.pop(rename.was) for rename in renames if rename.was in self._tables}
+        for entry in renames:
+            if entry.was in moved:
+                self._ended += _gaps_of(entry.was, moved[entry.was], ddl.at)
+                self._tables[entry.table] = _renamed(moved[entry.was], entry.was, entry.table, ddl.at)
+        names = {rename.was: rename.table for rename in renames}
         for state in self._tables.values():
             state.keys = [(replace(key, parent=names.get(key.parent, key.parent)), since) for key, since in state.keys]
 
-    def _add_keys(self, name: TableName, said: Ddl) -> None:
+    def _add_keys(self, name: TableName, ddl: Ddl) -> None:
         state = self._tables[name]
-        for key in declared_keys(said.text, said.database):
-            named = key if key.name else replace(key, name=_next_name(name, [one.name for one, _ in state.keys]))
-            if named.name.casefold() not in {one.name.casefold() for one, _ in state.keys}:
-                state.keys.append((named, said.at))
+        for key in declared_keys(ddl.text, ddl.database):
+            with_name = key if key.name else replace(key, name=_next_name(name, [key.name for key, _ in state.keys]))
+            if with_name.name.casefold() not in {key.name.casefold() for key, _ in state.keys}:
+                state.keys.append((with_name, ddl.at))
 
     def _end(self, name: TableName, at: Position) -> None:
         self._ended += _gaps_of(name, self._tables.pop(name, _State()), at)
@@ -228,8 +232,8 @@ def _renamed(state: _State, old: TableName, new: TableName, at: Position) -> _St
     return _State(keys, [at] if state.versioned else [])
 
 
-def _next_name(name: TableName, taken: Iterable[str]) -> str:
+def _next_name(name: TableName, names: Iterable[str]) -> str:
     """The name that a server gives a constraint without one."""
     prefix = f"{name.table}_ibfk_".casefold()
-    numbers = [one[len(prefix) :] for one in taken if one.casefold().startswith(prefix)]
+    numbers = [name_[len(prefix) :] for name_ in names if name_.casefold().startswith(prefix)]
     return f"{name.table}_ibfk_{max((int(number) for number in numbers if number.isdigit()), default=0) + 1}"

@@ -61,45 +61,45 @@ def operations(text: str) -> list[Operation]:
     Raises Unsupported for what changes rows in another way, and for what is not known.
     """
     words = _behind_name(words_of(text))
-    found: list[Operation] = []
+    clauses: list[Operation] = []
     for part in parts(words):
         if part[0].among(*_WHOLE):
             break
-        found += _operations(part)
-    return found
+        clauses += _operations(part)
+    return clauses
 
 
 @readable
 def new_name(text: str) -> RenameTable | None:
     """The name that an ALTER TABLE gives its table, whatever else it does; None where it gives none."""
     for part in parts(after_name(words_of(text))):
-        found = _rename(part[1:], "RENAME") if part[0].among("RENAME") and len(part) > 1 else []
-        if found and isinstance(found[0], RenameTable):
-            return found[0]
+        clauses = _rename(part[1:], "RENAME") if part[0].among("RENAME") and len(part) > 1 else []
+        if clauses and isinstance(clauses[0], RenameTable):
+            return clauses[0]
     return None
 
 
 @readable
 def target(text: str, database: str) -> TableName:
     """The table that a CREATE TABLE, ALTER TABLE or TRUNCATE is about: the first that it names. Raises Unsupported."""
-    return _named(words_of(text), database)[0]
+    return _table_names(words_of(text), database)[0]
 
 
 @readable
 def dropped(text: str, database: str) -> list[TableName]:
     """The tables of a DROP TABLE. Raises Unsupported."""
-    return _named(words_of(text), database)
+    return _table_names(words_of(text), database)
 
 
-def _named(words: list[Word], database: str) -> list[TableName]:
+def _table_names(words: list[Word], database: str) -> list[TableName]:
     """The names that stand behind TABLE, with commas between them."""
-    found = []
+    tables = []
     for part in parts(words[_name_at(words) :]):
         schema, table = qualified(part)
-        found.append(TableName(database if schema is None else schema, table))
-    if not found:
+        tables.append(TableName(database if schema is None else schema, table))
+    if not tables:
         raise Unsupported("it names no table")
-    return found
+    return tables
 
 
 @readable
@@ -121,18 +121,18 @@ def created(name: TableName, text: str) -> TableDefinition | None:
         elif is_period(part):
             periods += [word.text for word in enclosed(part[3:])]
         elif not part[0].among(*_KEYS):
-            one = declared(part[0].text, part[1:], charset)
-            columns.append(one)
-            key += [part[0].text] if one.in_key else []
-            uniques += [AddUnique("", (part[0].text,))] if one.is_unique else []
-    found = [with_default(one) for one in columns]
-    names = [str(column.name).casefold() for column in found]
+            parsed = declared(part[0].text, part[1:], charset)
+            columns.append(parsed)
+            key += [part[0].text] if parsed.in_key else []
+            uniques += [AddUnique("", (part[0].text,))] if parsed.is_unique else []
+    settled = [with_default(column) for column in columns]
+    names = [str(column.name).casefold() for column in settled]
     ordinals = tuple(name_index(names, part) for part in key)
     filled = {*ordinals, *(name_index(names, part) for part in periods if part != ",")}
-    found = [replace(c, nullable=False) if o in filled else c for o, c in enumerate(found)]
+    settled = [replace(c, nullable=False) if o in filled else c for o, c in enumerate(settled)]
     if key:
-        return TableDefinition(name, tuple(found), ordinals, PRIMARY)
-    return TableDefinition(name, tuple(found), *instead_of_primary(columns, uniques))
+        return TableDefinition(name, tuple(settled), ordinals, PRIMARY)
+    return TableDefinition(name, tuple(settled), *instead_of_primary(columns, uniques))
 
 
 def _key_columns(part: Sequence[Word]) -> list[str]:
@@ -148,11 +148,11 @@ def _unique(part: Sequence[Word]) -> AddUnique:
     """Reads ``[CONSTRAINT [name]] UNIQUE [INDEX | KEY] [name] [USING …] (…)``."""
     at = next(k for k, word in enumerate(part) if word.among("UNIQUE"))
     open_ = next((k for k, word in enumerate(part) if k > at and word.among("(")), len(part))
-    named = [word.text for word in part[at + 1 : open_] if not word.among("INDEX", "KEY", "USING", "BTREE", "HASH")]
+    name = [word.text for word in part[at + 1 : open_] if not word.among("INDEX", "KEY", "USING", "BTREE", "HASH")]
     inside = enclosed(part[open_:])
     is_plain = not any(word.among("(") for word in inside)
     columns = tuple(word.text for word in inside if _is_name(word))
-    return AddUnique((named or [""])[0], columns if is_plain else None)
+    return AddUnique((name or [""])[0], columns if is_plain else None)
 
 
 def instead_of_primary(columns: Sequence[Declared], uniques: Sequence[AddUnique]) -> tuple[tuple[int, ...], str | None]:
@@ -175,8 +175,8 @@ def default_charset(options: Sequence[Word]) -> str | None:
     for option, value in pairwise(plain):
         if option.among("CHARSET", "CHARACTER"):
             return value.text.lower()
-    found = [value.text.lower().partition("_")[0] for option, value in pairwise(plain) if option.among("COLLATE")]
-    return found[0] if found else None
+    collations = [value.text.lower().partition("_")[0] for option, value in pairwise(plain) if option.among("COLLATE")]
+    return collations[0] if collations else None
 
 
 def is_primary(part: Sequence[Word]) -> bool:
@@ -263,9 +263,9 @@ def _operations(part: list[Word]) -> list[Operation]:
     head, rest = part[0], part[1:]
     readers = {"ADD": _add, "DROP": _drop, "MODIFY": _change, "CHANGE": _change, "RENAME": _rename, "CONVERT": _convert}
     readers |= {"ALTER": _default}
-    for verb, read in readers.items():
+    for verb, reader in readers.items():
         if head.among(verb) and rest:
-            return read(rest, verb)
+            return reader(rest, verb)
     if head.among(*_NO_COLUMN) or (head.among("CHECK") and rest and rest[0].among("PARTITION")):
         return []
     raise Unsupported(f"{' '.join(word.text for word in part[:4])} is not handled")
@@ -319,10 +319,10 @@ def _change(rest: list[Word], verb: str) -> list[Operation]:
     rest = rest[2:] if if_there else rest
     old, new = rest[0].text, rest[verb == "CHANGE"].text
     words, after = _placed(rest[2 if verb == "CHANGE" else 1 :])
-    one = declared(new, words)
-    if one.is_computed:
+    column = declared(new, words)
+    if column.is_computed:
         raise Unsupported(f"the values of column {new} are computed, which is not in the log")
-    return [Change(old, new, one, after, if_there)]
+    return [Change(old, new, column, after, if_there)]
 
 
 def _rename(rest: list[Word], _: str) -> list[Operation]:

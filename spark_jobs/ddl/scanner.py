@@ -68,10 +68,10 @@ def scan(text: str, session: Session) -> Iterator[Token | Gap]:
     is_plain = session.sql_mode is not None and not session.has_backslashes
     match, at, depth = (_PLAIN if is_plain else _USUAL).match, 0, 0
     while at < len(text):
-        found = match(text, at)
-        if found is None:
+        token = match(text, at)
+        if token is None:
             raise Unsupported("it cannot be parsed: a quote or a comment is not closed")
-        kind, start, at = str(found.lastgroup), at, found.end()
+        kind, start, at = str(token.lastgroup), at, token.end()
         if kind == "opener":
             depth += 1
             yield Gap(start, at)
@@ -99,7 +99,7 @@ class Scanner:
 
     def __init__(self, text: str, session: Session) -> None:
         self._failure: Unsupported | None = None
-        self._tokens = (one for one in scan(text, session) if isinstance(one, Token))
+        self._tokens = (token for token in scan(text, session) if isinstance(token, Token))
         self._ahead: deque[Token] = deque()
         self._end = Token("", "end", len(text), len(text))
         self.count = 0
@@ -129,10 +129,10 @@ class Scanner:
 
     def takes(self, *words: str) -> bool:
         """Takes the next token where it is one of some keywords or signs. Raises Unsupported."""
-        found = self.peek().among(*words)
-        if found:
+        is_next = self.peek().among(*words)
+        if is_next:
             self._ahead.popleft()
-        return found
+        return is_next
 
     def skip_enclosed(self) -> None:
         """Passes over what stands in the parenthesis that comes next. Raises Unsupported where it is not closed."""

@@ -43,7 +43,7 @@ class ServerFacts:
         return {
             "at": str(self.at),
             "foreign_keys": keys,
-            "versioned": [[*_pair(one)] for one in self.versioned],
+            "versioned": [[*_pair(name)] for name in self.versioned],
             "has_inline_keys": self.has_inline_keys,
             "logs_cascades": self.logs_cascades,
         }
@@ -54,7 +54,7 @@ class ServerFacts:
             (TableName(schema, table), ForeignKey(name, TableName(*parent), on_delete, on_update))
             for schema, table, name, *parent, on_delete, on_update in note["foreign_keys"]
         )
-        versioned = tuple(TableName(*one) for one in note["versioned"])
+        versioned = tuple(TableName(*pair) for pair in note["versioned"])
         return cls(Position.parse(note["at"]), keys, versioned, note["has_inline_keys"], note["logs_cascades"])
 
 

@@ -33,12 +33,12 @@ def local(at: dt.datetime, zone: str | None) -> dt.datetime:
     return at.astimezone(_zone(zone)).replace(tzinfo=None)
 
 
-def instant(shown: dt.datetime, zone: str | None) -> dt.datetime:
+def instant(local: dt.datetime, zone: str | None) -> dt.datetime:
     """The instant, in UTC, at which clocks showed something. Raises Unsupported where there were two, or none."""
-    found = {shown.replace(tzinfo=_zone(zone), fold=fold).astimezone(dt.UTC) for fold in (0, 1)}
-    if len(found) > 1:
+    moments = {local.replace(tzinfo=_zone(zone), fold=fold).astimezone(dt.UTC) for fold in (0, 1)}
+    if len(moments) > 1:
         raise Unsupported(f"the time comes twice, or never, in the time zone {zone}")
-    return found.pop()
+    return moments.pop()
 
 
 def with_zone(moment: Moment | None, system: str | None) -> Moment | None:
@@ -56,7 +56,7 @@ def _zone(name: str | None) -> dt.tzinfo:
             "its session's time zone is the server's own (SYSTEM), which the log does not name; name it in the "
             "configuration (system_time_zone of the source)"
         )
-    found = zone_of(name)
-    if found is None:
+    zone = zone_of(name)
+    if zone is None:
         raise Unsupported(f"its session's time zone {name!r} is not known here")
-    return found
+    return zone

@@ -38,10 +38,10 @@ def names_in(verb: str, tokens: Scanner) -> list[Name]:
     if reader is None:
         raise Unsupported(f"it cannot be parsed: {verb} is not known")
     tokens.take()
-    found = reader(tokens)
-    if not found:
+    names = reader(tokens)
+    if not names:
         raise Unsupported("it cannot be parsed: it names no table")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(names))
 
 
 def query_of_create(tokens: Scanner) -> bool:
@@ -117,22 +117,22 @@ def _of_update(tokens: Scanner, apart: frozenset[str] = frozenset()) -> list[Nam
 def _of_delete(tokens: Scanner, apart: frozenset[str] = frozenset()) -> list[Name]:
     _skip(tokens, *_DELETE_MODIFIERS)
     if not tokens.takes("FROM"):
-        wanted = _deleted(tokens)
+        targets = _deleted(tokens)
         if not tokens.takes("FROM"):
             raise Unsupported("it cannot be parsed: FROM is missing")
-        return _aliased(wanted, list(_references(tokens, "WHERE", "ORDER", "LIMIT", "RETURNING")), apart)
-    wanted = _deleted(tokens)
+        return _aliased(targets, list(_references(tokens, "WHERE", "ORDER", "LIMIT", "RETURNING")), apart)
+    targets = _deleted(tokens)
     if tokens.takes("USING"):
-        return _aliased(wanted, list(_references(tokens, "WHERE", "ORDER", "LIMIT", "RETURNING")), apart)
-    return wanted
+        return _aliased(targets, list(_references(tokens, "WHERE", "ORDER", "LIMIT", "RETURNING")), apart)
+    return targets
 
 
 def _deleted(tokens: Scanner) -> list[Name]:
     """The list of tables in front of FROM or USING; each may have ``.*`` behind it."""
-    found = [_of_list(tokens)]
+    names = [_of_list(tokens)]
     while tokens.takes(","):
-        found.append(_of_list(tokens))
-    return found
+        names.append(_of_list(tokens))
+    return names
 
 
 def _of_list(tokens: Scanner) -> Name:
@@ -143,24 +143,24 @@ def _of_list(tokens: Scanner) -> Name:
     return name
 
 
-def _aliased(wanted: list[Name], references: list[tuple[Name, str | None]], apart: frozenset[str]) -> list[Name]:
+def _aliased(targets: list[Name], references: list[tuple[Name, str | None]], apart: frozenset[str]) -> list[Name]:
     """The tables that names in a DELETE's list stand for; all that are joined where one of them stands for none."""
-    found = list[Name]()
-    for schema, table in wanted:
-        by_alias = [name for name, alias in references if schema is None and _same(alias, table)]
+    names = list[Name]()
+    for schema, table in targets:
+        by_alias = [name for name, alias in references if schema is None and _is_same(alias, table)]
         by_name = [name for name, alias in references if alias is None and _is(name, schema, table)]
         if not by_alias + by_name:
-            return _tables(iter(references), apart) + wanted
-        found += by_alias or by_name
-    return found
+            return _tables(iter(references), apart) + targets
+        names += by_alias or by_name
+    return names
 
 
-def _same(one: str | None, other: str) -> bool:
-    return one is not None and one.casefold() == other.casefold()
+def _is_same(left: str | None, right: str) -> bool:
+    return left is not None and left.casefold() == right.casefold()
 
 
 def _is(name: Name, schema: str | None, table: str) -> bool:
-    return _same(name[1], table) and (schema is None or name[0] is None or _same(name[0], schema))
+    return _is_same(name[1], table) and (schema is None or name[0] is None or _is_same(name[0], schema))
 
 
 def _tables(references: Iterator[tuple[Name, str | None]], apart: frozenset[str]) -> list[Name]:
@@ -291,32 +291,32 @@ def _of_truncate(tokens: Scanner) -> list[Name]:
 def _of_rename(tokens: Scanner) -> list[Name]:
     _skip_to_object(tokens)
     _skip_condition(tokens)
-    found = list[Name]()
+    names = list[Name]()
     while True:
-        found.append(_name(tokens))
+        names.append(_name(tokens))
         while not tokens.peek().among("TO", "AS"):  # MariaDB: WAIT 5, NOWAIT
             if tokens.take().kind == "end":
                 raise Unsupported("it cannot be parsed: TO is missing")
         tokens.take()
-        found.append(_name(tokens))
+        names.append(_name(tokens))
         if not tokens.takes(","):
-            return found
+            return names
 
 
 def _of_alter(tokens: Scanner) -> list[Name]:
     """The table, the name that it is given, and those that it takes rows from or gives rows to."""
     _skip_to_object(tokens)
-    found = _of_one(tokens)
+    names = _of_one(tokens)
     while tokens.peek().kind != "end":
         token = tokens.take()
         if token.among("("):
             _skip_rest(tokens)
         elif token.among("TABLE") and tokens.peek().may_be_name:  # EXCHANGE PARTITION … WITH TABLE, CONVERT TABLE
-            found.append(_name(tokens))
+            names.append(_name(tokens))
         elif token.among("RENAME") and not tokens.peek().among("COLUMN", "INDEX", "KEY", "CONSTRAINT"):
             _skip(tokens, "TO", "AS", "=")
-            found.append(_name(tokens))
-    return found
+            names.append(_name(tokens))
+    return names
 
 
 def _skip_rest(tokens: Scanner) -> None:

@@ -29,10 +29,10 @@ def keeps_values(old: Column, new: Column) -> bool:
 
 
 def _same_type(old: Column, new: Column) -> bool:
-    def told(column: Column) -> tuple[object, ...]:
+    def facets(column: Column) -> tuple[object, ...]:
         return column.type_code, column.meta, column.unsigned, column.labels, column.declared, _charset(column)
 
-    return told(old) == told(new)
+    return facets(old) == facets(new)
 
 
 def _charset(column: Column) -> str | None:
@@ -54,34 +54,38 @@ def _digits(column: Column) -> int:
 
 
 def _holds_decimals(old: Column, new: Column) -> bool:
-    (digits, scale), (more, finer) = (divmod(column.meta, 256) for column in (old, new))
-    fits = finer >= scale and more - finer >= digits - scale
-    return fits and (digits > _MOST_DIGITS) == (more > _MOST_DIGITS) and (scale == finer or digits <= _MOST_DIGITS)
+    (digits, scale), (digits_after, finer) = (divmod(column.meta, 256) for column in (old, new))
+    fits = finer >= scale and digits_after - finer >= digits - scale
+    return (
+        fits and (digits > _MOST_DIGITS) == (digits_after > _MOST_DIGITS) and (scale == finer or digits <= _MOST_DIGITS)
+    )
 
 
 def _holds_labels(old: Column, new: Column) -> bool:
     """Labels are text in the lake: those that were there must be there as they were, a SET's in their order."""
     if old.labels is None or new.labels is None:
         return False
-    kept = [label for label in new.labels if label in old.labels]
-    return kept == list(old.labels) if old.type_code == _SET else set(kept) == set(old.labels)
+    shared = [label for label in new.labels if label in old.labels]
+    return shared == list(old.labels) if old.type_code == _SET else set(shared) == set(old.labels)
 
 
 def _holds_texts(old: Column, new: Column) -> bool:
     """A character set that is not known is taken for the other column's."""
-    one, other = _charset(old), _charset(new)
-    if (one == BINARY) != (other == BINARY):
+    before, after = _charset(old), _charset(new)
+    if (before == BINARY) != (after == BINARY):
         return False
-    is_same = one is None or other is None or one == other
-    if not is_same and other not in _UNICODE:
+    is_same = before is None or after is None or before == after
+    if not is_same and after not in _UNICODE:
         return False
-    if new.type_code == _CHAR and (old.type_code != _CHAR or one == BINARY):
+    if new.type_code == _CHAR and (old.type_code != _CHAR or before == BINARY):
         return False  # trailing spaces go, or zero bytes come
     if new.type_code != _BLOB:
-        return old.type_code != _BLOB and old.meta // _width(one) <= new.meta // _width(other)
-    grown = 1 if is_same else _width(other)
-    most = _most_bytes(old) * grown if old.type_code == _BLOB else old.meta // _width(one) * _width(other or one)
-    return most <= _most_bytes(new)
+        return old.type_code != _BLOB and old.meta // _width(before) <= new.meta // _width(after)
+    factor = 1 if is_same else _width(after)
+    limit = (
+        _most_bytes(old) * factor if old.type_code == _BLOB else old.meta // _width(before) * _width(after or before)
+    )
+    return limit <= _most_bytes(new)
 
 
 def _width(charset: str | None) -> int:

@@ -45,7 +45,7 @@ class Comparison:
         return self.equal == self.rows and not self.extra
 
 
-def lake_rows(spark: SparkSession, table: Table, wanted: pa.Schema) -> pa.Table:
+def lake_rows(spark: SparkSession, table: Table, schema: pa.Schema) -> pa.Table:
     """All rows of a downstream table, none where it does not exist.
 
     ``wanted`` ends in ``_raw``, whose maps become JSON as in server_rows.py. Raises LakeError where
@@ -53,15 +53,15 @@ def lake_rows(spark: SparkSession, table: Table, wanted: pa.Schema) -> pa.Table:
     """
     head = table.head()
     if head is None:
-        return wanted.empty_table()
-    names = wanted.names[:-1]
-    there = [name for name in table.columns() if name in names or not name.startswith(_ADDED)]
-    if there != names:
-        raise LakeError(f"{table.path}: has the columns {', '.join(there)} where {', '.join(names)} are expected")
-    rows = table.read(spark, head.version).select(*map(identifier, wanted.names)).toArrow()
+        return schema.empty_table()
+    names = schema.names[:-1]
+    columns = [name for name in table.columns() if name in names or not name.startswith(_ADDED)]
+    if columns != names:
+        raise LakeError(f"{table.path}: has the columns {', '.join(columns)} where {', '.join(names)} are expected")
+    rows = table.read(spark, head.version).select(*map(identifier, schema.names)).toArrow()
     plain = rows.set_column(len(names), RAW, _raw_texts(rows.column(RAW)))
-    if plain.schema.types != wanted.types:
-        raise LakeError(f"{table.path}: its types are {_types(plain.schema)} where {_types(wanted)} are expected")
+    if plain.schema.types != schema.types:
+        raise LakeError(f"{table.path}: its types are {_types(plain.schema)} where {_types(schema)} are expected")
     return plain
 
 
@@ -78,30 +78,30 @@ def _raw_texts(maps: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(texts, pa.string())])
 
 
-def compare(expected: pa.Table, found: pa.Table, key: Sequence[str]) -> Comparison:
+def compare(expected: pa.Table, actual: pa.Table, key: Sequence[str]) -> Comparison:
     """Compares two tables of the same columns. Raises LakeError where these differ."""
-    if expected.schema.names != found.schema.names or expected.schema.types != found.schema.types:
-        raise LakeError(f"columns differ: {_types(expected.schema)} and {_types(found.schema)}")
-    there, here = _paired(expected, found, key)
-    both = (there >= 0) & (here >= 0)
-    _, first = np.unique(there[both], return_index=True)
-    pairs = np.flatnonzero(both)[first]
-    again = int(both.sum()) - len(pairs)  # one key, several rows in the lake
-    ours, theirs = expected.take(there[pairs]), found.take(here[pairs])
-    differing = _differing(ours, theirs)
-    missing, extra = there[here < 0], here[there < 0]
+    if expected.schema.names != actual.schema.names or expected.schema.types != actual.schema.types:
+        raise LakeError(f"columns differ: {_types(expected.schema)} and {_types(actual.schema)}")
+    expected_rows, here = _paired(expected, actual, key)
+    in_both = (expected_rows >= 0) & (here >= 0)
+    _, first = np.unique(expected_rows[in_both], return_index=True)
+    pairs = np.flatnonzero(in_both)[first]
+    duplicates = int(in_both.sum()) - len(pairs)  # one key, several rows in the lake
+    expected_matches, actual_matches = expected.take(expected_rows[pairs]), actual.take(here[pairs])
+    differing = _differing(expected_matches, actual_matches)
+    missing, extra = expected_rows[here < 0], here[expected_rows < 0]
     samples = [
-        *(f"missing: {_shown(expected, at, key)}" for at in missing[:SHOWN]),
-        *(f"extra: {_shown(found, at, key)}" for at in extra[:SHOWN]),
-        *(f"twice: {_shown(found, at, key)}" for at in np.delete(here[both], first)[:SHOWN]),
-        *(_contrast(ours, theirs, at, key) for at in np.flatnonzero(differing)[:SHOWN]),
+        *(f"missing: {_row_text(expected, at, key)}" for at in missing[:SHOWN]),
+        *(f"extra: {_row_text(actual, at, key)}" for at in extra[:SHOWN]),
+        *(f"twice: {_row_text(actual, at, key)}" for at in np.delete(here[in_both], first)[:SHOWN]),
+        *(_contrast(expected_matches, actual_matches, at, key) for at in np.flatnonzero(differing)[:SHOWN]),
     ]
     different = int(differing.sum())
     return Comparison(
         rows=expected.num_rows,
         equal=len(pairs) - different,
         missing=len(missing),
-        extra=len(extra) + again,
+        extra=len(extra) + duplicates,
         different=different,
         samples=tuple(samples[:SHOWN]),
     )
@@ -110,35 +110,35 @@ def compare(expected: pa.Table, found: pa.Table, key: Sequence[str]) -> Comparis
 Places = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
-def _paired(expected: pa.Table, found: pa.Table, key: Sequence[str]) -> tuple[Places, Places]:
+def _paired(expected: pa.Table, actual: pa.Table, key: Sequence[str]) -> tuple[Places, Places]:
     """Row numbers of both tables, side by side where their keys are equal; -1 where the other has none."""
     left = expected.select(list(key)).append_column("_there", pa.array(np.arange(expected.num_rows)))
-    right = found.select(list(key)).append_column("_here", pa.array(np.arange(found.num_rows)))
+    right = actual.select(list(key)).append_column("_here", pa.array(np.arange(actual.num_rows)))
     joined = left.join(right, list(key), join_type="full outer")
-    there, here = (pc.fill_null(joined.column(name), -1).to_numpy() for name in ("_there", "_here"))
-    order = np.lexsort((here, there))
-    return there[order], here[order]
+    expected_rows, here = (pc.fill_null(joined.column(name), -1).to_numpy() for name in ("_there", "_here"))
+    order = np.lexsort((here, expected_rows))
+    return expected_rows[order], here[order]
 
 
-def _differing(ours: pa.Table, theirs: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    different = np.zeros(ours.num_rows, bool)
-    for one, other in zip(ours.columns, theirs.columns, strict=True):
-        different |= _unequal(one, other)
+def _differing(expected: pa.Table, actual: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    different = np.zeros(expected.num_rows, bool)
+    for left, right in zip(expected.columns, actual.columns, strict=True):
+        different |= _unequal(left, right)
     return different
 
 
-def _unequal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    values = pc.fill_null(pc.not_equal(one, other), False)
-    nulls = pc.xor(pc.is_null(one), pc.is_null(other))
+def _unequal(left: pa.ChunkedArray, right: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    values = pc.fill_null(pc.not_equal(left, right), False)
+    nulls = pc.xor(pc.is_null(left), pc.is_null(right))
     return np.asarray(pc.or_(values, nulls))
 
 
-def _shown(rows: pa.Table, at: int, names: Sequence[str]) -> str:
+def _row_text(rows: pa.Table, at: int, names: Sequence[str]) -> str:
     return ", ".join(f"{name} {rows.column(name)[int(at)].as_py()!r}" for name in names)
 
 
-def _contrast(ours: pa.Table, theirs: pa.Table, at: int, key: Sequence[str]) -> str:
+def _contrast(expected: pa.Table, actual: pa.Table, at: int, key: Sequence[str]) -> str:
     """``different: id 7: price is 1 and should be 2``."""
-    pairs = [(name, ours.column(name)[int(at)], theirs.column(name)[int(at)]) for name in ours.column_names]
+    pairs = [(name, expected.column(name)[int(at)], actual.column(name)[int(at)]) for name in expected.column_names]
     unlike = [f"{name} is {is_.as_py()!r} and should be {be.as_py()!r}" for name, be, is_ in pairs if be != is_]
-    return f"different: {_shown(ours, at, key)}: {'; '.join(unlike)}"
+    return f"different: {_row_text(expected, at, key)}: {'; '.join(unlike)}"

@@ -24,15 +24,15 @@ class ExportedFiles:
 
 def export_beside(spark: SparkSession, lake: Lake, source: str, originals: Path, into: Path) -> ExportedFiles:
     """Exports a source's log into an empty folder and compares it with the originals, byte for byte, both ways."""
-    written = list(export(spark, lake, source, into))
-    return compared(originals, into, sum(one.size for one in written))
+    exported = list(export(spark, lake, source, into))
+    return compared(originals, into, sum(file.size for file in exported))
 
 
 def compared(originals: Path, exported: Path, size: int) -> ExportedFiles:
     names = {path.name for folder in (originals, exported) for path in folder.iterdir()}
-    unlike = [name for name in sorted(names) if not _same(originals / name, exported / name)]
+    unlike = [name for name in sorted(names) if not _is_same(originals / name, exported / name)]
     return ExportedFiles(len(names), size, tuple(unlike))
 
 
-def _same(one: Path, other: Path) -> bool:
-    return one.is_file() and other.is_file() and filecmp.cmp(one, other, shallow=False)
+def _is_same(first: Path, second: Path) -> bool:
+    return first.is_file() and second.is_file() and filecmp.cmp(first, second, shallow=False)

@@ -77,8 +77,8 @@ class DemoFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / ".lock").open("w")
-        except OSError as why:
-            raise ConfigError(f"{self.path}: cannot be written ({why.strerror}): name another folder by --dir") from why
+        except OSError as error:
+            raise ConfigError(f"{self.path}: cannot be written ({error.strerror}): name another folder by --dir") from error
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -102,13 +102,13 @@ class DemoFolder:
             return
         if not self.path.is_dir():
             raise ConfigError(f"{self.path}: is not a folder; name another one by --dir")
-        found = {entry.name for entry in self.path.iterdir()}
-        if strange := sorted(found - _KNOWN):
+        names = {entry.name for entry in self.path.iterdir()}
+        if strange := sorted(names - _KNOWN):
             raise ConfigError(
                 f"{self.path}: holds {', '.join(strange)}, which no demo has made; the demo removes what is in its"
                 " folder, so name an empty one by --dir"
             )
-        if found - {".lock"} and not self._is_marked():
+        if names - {".lock"} and not self._is_marked():
             raise ConfigError(f"{self.path}: its pipeline.yaml is not a demo's; name an empty folder by --dir")
 
     def _is_marked(self) -> bool:

@@ -96,8 +96,8 @@ def _load(server: MySQLServer, rows: int) -> int:
 
 def _rounds(spark: SparkSession, pipeline: Pipeline, server: MySQLServer, totals: Totals) -> None:
     """Three runs: over what was loaded, over changes, and over the rest; others write between and during them."""
-    with server.connect() as connection, server.connect() as other, ThreadPoolExecutor(1) as beside:
-        traffic = Traffic(other)
+    with server.connect() as connection, server.connect() as traffic_connection, ThreadPoolExecutor(1) as beside:
+        traffic = Traffic(traffic_connection)
         with step("run 1: what was loaded, while small transactions go on"), Writers(traffic):
             run(spark, pipeline, totals)
         with step("changes: updates, keys that change and swap, deletes, rollbacks, a large transaction"):
@@ -119,7 +119,7 @@ def compare_with_server(spark: SparkSession, pipeline: Pipeline) -> dict[TableNa
 
     Raises LakeError for a table that cannot be compared, ConfigError, SourceError.
     """
-    return {one.table: _comparison(one) for one in verify_source(spark, pipeline, SOURCE)}
+    return {verdict.table: _comparison(verdict) for verdict in verify_source(spark, pipeline, SOURCE)}
 
 
 def _comparison(verdict: Verdict) -> Comparison:

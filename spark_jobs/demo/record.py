@@ -61,8 +61,8 @@ def _keep_rows(server: MySQLServer, into: Path) -> None:
     with server.connect(**TEXT_CONNECTION) as connection:
         for table in tables(connection, SCHEMA):
             if scope.holds(SCHEMA, table):
-                asked = selection(connection, SCHEMA, table)
-                rows = server_rows(connection, asked).replace_schema_metadata({KEY: json.dumps(asked.key)})
+                query = selection(connection, SCHEMA, table)
+                rows = server_rows(connection, query).replace_schema_metadata({KEY: json.dumps(query.key)})
                 pq.write_table(rows, into / f"{table}.parquet", compression="zstd")
 
 

@@ -76,13 +76,13 @@ def _rounds(spark: SparkSession, pipeline: Pipeline, folder: DemoFolder, files: 
 
 def compare_with_recording(spark: SparkSession, pipeline: Pipeline) -> dict[TableName, Comparison]:
     """Every downstream table against the rows that the recorded server had."""
-    found = {}
+    comparisons = {}
     for file in sorted(EXPECTED.glob("*.parquet")):
         expected, key = _expected(file)
         downstream = lake_of(pipeline).downstream(SCHEMA, file.stem)
-        there = lake_rows(spark, downstream, expected.schema)
-        found[TableName(SCHEMA, file.stem)] = compare(expected, there, key)
-    return found
+        actual = lake_rows(spark, downstream, expected.schema)
+        comparisons[TableName(SCHEMA, file.stem)] = compare(expected, actual, key)
+    return comparisons
 
 
 def _expected(file: Path) -> tuple[pa.Table, list[str]]:
@@ -97,7 +97,7 @@ def _report(
         exported = export_beside(spark, lake_of(pipeline), SOURCE, folder.binlogs, folder.exported)
     if not exported.unlike:
         shutil.rmtree(folder.exported)
-    more = f"cp {folder.next}/* {folder.binlogs}/ && {command_name()} run -c {folder.config}"
+    command = f"cp {folder.next}/* {folder.binlogs}/ && {command_name()} run -c {folder.config}"
     return Report(
         story=f"Recorded binlogs of a MySQL server, taken in by {totals.runs} runs as they arrive.",
         reference="what the server had when it was recorded",
@@ -106,5 +106,5 @@ def _report(
         compared=compared,
         exported=exported,
         rates=False,
-        hints=[("one more file", more)],
+        hints=[("one more file", command)],
     )

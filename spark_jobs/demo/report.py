@@ -65,32 +65,32 @@ class Report:
         return aligned([("layer", "what it took in", "seconds", "a second")[: len(timed[0])], *timed], right=(2, 3))
 
     def _timed(self, layer: str, took: str, count: int, unit: str) -> tuple[str, ...]:
-        spent = self.totals.seconds[layer]
-        plain = (layer, took, f"{spent:.1f}")
-        return (*plain, f"{count / max(spent, 1e-9):,.0f} {unit}") if self.rates else plain
+        seconds_ = self.totals.seconds[layer]
+        plain = (layer, took, f"{seconds_:.1f}")
+        return (*plain, f"{count / max(seconds_, 1e-9):,.0f} {unit}") if self.rates else plain
 
     def _tables(self) -> list[str]:
         total = self.totals
         head = ("table", "changes", "silver", "downstream", "equal", "missing", "extra", "different")
         rows = [
-            (str(name), *(f"{count:,}" for count in (total.changes[name], total.net[name], *_counts(one))))
-            for name, one in self.compared.items()
+            (str(name), *(f"{count:,}" for count in (total.changes[name], total.net[name], *_counts(comparison))))
+            for name, comparison in self.compared.items()
         ]
         return aligned([head, *rows], right=range(1, len(head)))
 
     def _verdict(self) -> list[str]:
-        rows = sum(one.rows for one in self.compared.values())
-        differing = [str(name) for name, one in self.compared.items() if not one.is_equal]
-        said = [f"{name}: {line}" for name, one in self.compared.items() for line in one.samples]
-        said += [f"stopped: {reason}" for reason in self.totals.stopped.values()]
+        rows = sum(comparison.rows for comparison in self.compared.values())
+        differing = [str(name) for name, comparison in self.compared.items() if not comparison.is_equal]
+        lines = [f"{name}: {line}" for name, comparison in self.compared.items() for line in comparison.samples]
+        lines += [f"stopped: {reason}" for reason in self.totals.stopped.values()]
         if differing:
-            said.append(f"NOT EQUAL to {self.reference}: {', '.join(differing)}")
+            lines.append(f"NOT EQUAL to {self.reference}: {', '.join(differing)}")
         else:
-            said.append(f"equal: {rows:,} rows in {len(self.compared)} tables, every column, to {self.reference}")
+            lines.append(f"equal: {rows:,} rows in {len(self.compared)} tables, every column, to {self.reference}")
         unlike = self.exported.unlike
         files = f"{self.exported.files} binlog files, {self.exported.size:,} bytes, exported from bronze"
-        said.append(f"NOT EQUAL: {files}: {', '.join(unlike)}" if unlike else f"equal: {files}, to the server's own")
-        return said
+        lines.append(f"NOT EQUAL: {files}: {', '.join(unlike)}" if unlike else f"equal: {files}, to the server's own")
+        return lines
 
     def _look(self) -> list[str]:
         command, config = command_name(), self.folder.config
@@ -112,9 +112,9 @@ class Report:
         return f"STRATALOG_CONFIG={config} DAGSTER_HOME={home} dagster dev -m dagster_project.definitions"
 
 
-def _counts(one: Comparison) -> tuple[int, ...]:
-    there = one.equal + one.different + one.extra
-    return there, one.equal, one.missing, one.extra, one.different
+def _counts(comparison: Comparison) -> tuple[int, ...]:
+    lake_rows = comparison.equal + comparison.different + comparison.extra
+    return lake_rows, comparison.equal, comparison.missing, comparison.extra, comparison.different
 
 
 def command_name() -> str:
@@ -122,8 +122,8 @@ def command_name() -> str:
     started = Path(sys.argv[0])
     if started.name != "stratalog":
         return "stratalog"
-    found = shutil.which("stratalog")
-    if found and Path(found).resolve() == started.resolve():
+    command = shutil.which("stratalog")
+    if command and Path(command).resolve() == started.resolve():
         return "stratalog"
     here = Path.cwd()
     return str(started.relative_to(here)) if started.is_relative_to(here) else str(started)

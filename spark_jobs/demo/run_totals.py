@@ -59,8 +59,8 @@ def run(spark: SparkSession, pipeline: Pipeline, totals: Totals) -> None:
 
 
 def _add(totals: Totals, outcome: Outcome) -> None:
-    for one in outcome.compacted:
-        totals.changes[one.name] += one.changes
-        totals.net[one.name] += one.rows
-    totals.merged += sum(one.inserted + one.updated + one.deleted for one in outcome.merged)
+    for table in outcome.compacted:
+        totals.changes[table.name] += table.changes
+        totals.net[table.name] += table.rows
+    totals.merged += sum(merge.inserted + merge.updated + merge.deleted for merge in outcome.merged)
     totals.stopped = dict(outcome.stopped)

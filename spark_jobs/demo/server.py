@@ -76,8 +76,8 @@ class Build:
         dist = self.dist()
         as_root = ["--user=root"] if os.geteuid() == 0 else []
         places = {"basedir": dist, "lc_messages_dir": dist / self.share, "datadir": data, "tmpdir": data.parent}
-        given = [f"--{name}={value}" for name, value in (places | dict(options)).items() if value is not None]
-        return [*self.words(), "--no-defaults", *as_root, *given]
+        arguments = [f"--{name}={value}" for name, value in (places | dict(options)).items() if value is not None]
+        return [*self.words(), "--no-defaults", *as_root, *arguments]
 
     def words(self) -> list[str]:
         """The command's words before any option."""
@@ -244,12 +244,12 @@ class MySQLServer:
         while True:
             try:
                 self.connect(connect_timeout=5).close()
-            except pymysql.MySQLError as why:
+            except pymysql.MySQLError as error:
                 if self._process is None or not self._process.runs():
                     raise SourceError(f"the embedded MySQL server did not start: {_errors(self.log)}") from None
                 if time.monotonic() > deadline:
                     raise SourceError(
-                        f"the embedded MySQL server let nobody in within {START_SECONDS} s ({why}): {_errors(self.log)}"
+                        f"the embedded MySQL server let nobody in within {START_SECONDS} s ({error}): {_errors(self.log)}"
                     ) from None
                 time.sleep(0.05)
             else:
@@ -269,10 +269,10 @@ def _new_data(build: Build, environment: dict[str, str], data: Path) -> None:
     def initialise(into: Path) -> None:
         command = [*build.command(into / "data", _init_options(build)), build.initialise]
         (into / "data").mkdir(mode=0o750)
-        said = subprocess.run(command, env=environment, input=build.statements(), capture_output=True, check=False)
-        if said.returncode:
+        process = subprocess.run(command, env=environment, input=build.statements(), capture_output=True, check=False)
+        if process.returncode:
             raise SourceError(
-                f"the embedded MySQL server could not make its tables: {_telling(said.stderr.decode(errors='replace'))}"
+                f"the embedded MySQL server could not make its tables: {_telling(process.stderr.decode(errors='replace'))}"
             )
         (into / "data" / "auto.cnf").unlink(missing_ok=True)  # holds the server's UUID: each copy makes its own
 
@@ -302,12 +302,12 @@ def _environment(build: Build, libraries: Path) -> dict[str, str]:
 def _missing_library(build: Build, environment: dict[str, str]) -> str | None:
     """The name of the first shared library that the loader does not find. Raises ConfigError."""
     mysqld = [*build.words(), "--no-defaults", "--version"]
-    said = subprocess.run(mysqld, env=environment, capture_output=True, text=True, check=False)
-    if said.returncode == 0:
+    process = subprocess.run(mysqld, env=environment, capture_output=True, text=True, check=False)
+    if process.returncode == 0:
         return None
-    if found := re.search(r"shared libraries: ([^:]+): cannot open", said.stderr):
-        return found[1]
-    raise ConfigError(f"the embedded MySQL server cannot run here: {_telling(said.stderr)}")
+    if match := re.search(r"shared libraries: ([^:]+): cannot open", process.stderr):
+        return match[1]
+    raise ConfigError(f"the embedded MySQL server cannot run here: {_telling(process.stderr)}")
 
 
 def _errors(log: Path) -> str:

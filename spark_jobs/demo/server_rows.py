@@ -103,12 +103,12 @@ def selection(connection: Any, schema: str, table: str) -> Selection:
         raise Unsupported(f"{schema}.{table}.{error}") from None
 
 
-def server_rows(connection: Any, asked: Selection) -> pa.Table:
+def server_rows(connection: Any, query: Selection) -> pa.Table:
     """All rows of a table, in no order. ``connection`` is one of ``text_connection``'s options."""
     with connection.cursor(SSCursor) as cursor:
-        cursor.execute(asked.sql)
-        batches = [_batch(asked, rows) for rows in _chunks(cursor)]
-    return pa.Table.from_batches(batches, asked.arrow)
+        cursor.execute(query.sql)
+        batches = [_batch(query, rows) for rows in _chunks(cursor)]
+    return pa.Table.from_batches(batches, query.arrow)
 
 
 TEXT_CONNECTION: dict[str, Any] = {
@@ -166,10 +166,10 @@ def _selected_otherwise(name: str, kind: str, declared: str, precision: int, sca
             raise Unsupported(f"{name}: rows with a column of type {declared} are not compared")
 
 
-def _batch(asked: Selection, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+def _batch(query: Selection, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
     answers = list(zip(*rows, strict=True))
-    columns = [_typed(column, answer) for column, answer in zip(asked.columns, answers, strict=True)]
-    return pa.RecordBatch.from_arrays([*columns, _raw(asked, answers)], schema=asked.arrow)
+    columns = [_typed(column, answer) for column, answer in zip(query.columns, answers, strict=True)]
+    return pa.RecordBatch.from_arrays([*columns, _raw(query, answers)], schema=query.arrow)
 
 
 def _typed(column: Selected, answer: tuple[Any, ...]) -> pa.Array:
@@ -184,15 +184,15 @@ def _typed(column: Selected, answer: tuple[Any, ...]) -> pa.Array:
     return texts.cast(column.arrow)
 
 
-def _raw(asked: Selection, answers: list[tuple[Any, ...]]) -> pa.Array:
+def _raw(query: Selection, answers: list[tuple[Any, ...]]) -> pa.Array:
     """JSON for the rows in which a date is none."""
-    found: dict[int, dict[str, str]] = {}
-    for column, answer in zip(asked.columns, answers, strict=True):
+    raw: dict[int, dict[str, str]] = {}
+    for column, answer in zip(query.columns, answers, strict=True):
         if column.is_date:
             for at in pc.indices_nonzero(pc.match_substring_regex(pa.array(answer, pa.string()), _NO_DATE)).to_pylist():
-                found.setdefault(at, {})[column.name] = answer[at]
+                raw.setdefault(at, {})[column.name] = answer[at]
     texts: list[str | None] = [None] * len(answers[0])
-    for at, values in found.items():
+    for at, values in raw.items():
         texts[at] = raw_text(values)
     return pa.array(texts, pa.string())
 

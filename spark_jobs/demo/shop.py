@@ -163,14 +163,14 @@ def fill(connection: Any, rows: int) -> int:
     """Fills the tables with about so many rows; returns how many they are."""
     counts = {"customers": rows // 10, "orders": rows * 3 // 10, "order_lines": rows * 3 // 10}
     counts["carts"] = max(10, min(500, rows // 100))
-    many = {"customers": counts["customers"], "products": products(rows)}
+    totals = {"customers": counts["customers"], "products": products(rows)}
     with connection.cursor() as cursor:
         cursor.execute(f"USE {SCHEMA}")
         cursor.execute(f"SET SESSION cte_max_recursion_depth = {CHUNK}")
-        _insert_products(cursor, many["products"])
+        _insert_products(cursor, totals["products"])
         for table, count in counts.items():
             for first in range(1, count + 1, CHUNK):
-                cursor.execute(f"INSERT INTO {table} {_numbers(first, count)} {_FILL[table].format(**many)}")
+                cursor.execute(f"INSERT INTO {table} {_numbers(first, count)} {_FILL[table].format(**totals)}")
         cursor.execute("INSERT INTO audit_log (what) VALUES (JSON_OBJECT('loaded', %s))", (rows,))
         return sum(_count(cursor, table) for table in (*counts, "products"))
 
@@ -193,17 +193,17 @@ def _insert_products(cursor: Cursor, count: int) -> None:
 
 
 def _product(number: int) -> tuple[Any, ...]:
-    some = random.Random(number)  # noqa: S311 - goods, not secrets
-    day = f"20{some.randrange(10, 30)}-{some.randrange(1, 13):02}-{some.randrange(1, 29):02}"
-    clock = f"{some.randrange(24):02}:{some.randrange(60):02}:{some.randrange(60):02}"
+    chance = random.Random(number)  # noqa: S311 - goods, not secrets
+    day = f"20{chance.randrange(10, 30)}-{chance.randrange(1, 13):02}-{chance.randrange(1, 29):02}"
+    clock = f"{chance.randrange(24):02}:{chance.randrange(60):02}:{chance.randrange(60):02}"
     return (
-        *(number, some.getrandbits(64), f"Nº {number} 🍵", some.choice([None, "Thé", "Käse"])),
-        *(some.choice(["tool", "toy", "book", "food"]), some.choice(["", "new", "new,sale", "fragile,heavy"])),
-        *(some.choice([None, "Lorem ipsum. " * some.randrange(9)]), f"{some.randrange(10**6)}.{number % 100:02}"),
-        *(f"{some.randrange(-(10**9), 10**9)}.{some.randrange(10**18):018}", some.randrange(-128, 128)),
-        *(some.randrange(500), some.uniform(0, 100), some.gauss(0, 1e6)),
-        *(f"{day} {clock}.{some.randrange(10**6):06}", f"{day} {clock}.{some.randrange(1000):03}"),
-        *(f"{some.choice(['', '-'])}{some.randrange(839)}:59:58.{some.randrange(1000):03}", day),
-        *(some.randrange(1901, 2156), some.getrandbits(12), some.getrandbits(64)),
-        *(some.randbytes(some.randrange(17)), some.randbytes(some.randrange(60))),
+        *(number, chance.getrandbits(64), f"Nº {number} 🍵", chance.choice([None, "Thé", "Käse"])),
+        *(chance.choice(["tool", "toy", "book", "food"]), chance.choice(["", "new", "new,sale", "fragile,heavy"])),
+        *(chance.choice([None, "Lorem ipsum. " * chance.randrange(9)]), f"{chance.randrange(10**6)}.{number % 100:02}"),
+        *(f"{chance.randrange(-(10**9), 10**9)}.{chance.randrange(10**18):018}", chance.randrange(-128, 128)),
+        *(chance.randrange(500), chance.uniform(0, 100), chance.gauss(0, 1e6)),
+        *(f"{day} {clock}.{chance.randrange(10**6):06}", f"{day} {clock}.{chance.randrange(1000):03}"),
+        *(f"{chance.choice(['', '-'])}{chance.randrange(839)}:59:58.{chance.randrange(1000):03}", day),
+        *(chance.randrange(1901, 2156), chance.getrandbits(12), chance.getrandbits(64)),
+        *(chance.randbytes(chance.randrange(17)), chance.randbytes(chance.randrange(60))),
     )

@@ -88,10 +88,10 @@ def _aligned(size: int) -> int:
 
 
 def _laid_out(parts: list[tuple[int, bytes]]) -> bytes:
-    whole = bytearray(max(at + len(content) for at, content in parts))
+    image = bytearray(max(at + len(content) for at, content in parts))
     for at, content in parts:
-        whole[at : at + len(content)] = content
-    return bytes(whole)
+        image[at : at + len(content)] = content
+    return bytes(image)
 
 
 def _strings(names: list[str]) -> tuple[bytes, dict[str, int]]:

@@ -77,7 +77,7 @@ _CHANGES: tuple[tuple[str, ...], ...] = (
 
 def change(connection: Any) -> None:
     """A round of changes; it may be done again, and then moves on what is left to move."""
-    _each(connection, [f"USE {SCHEMA}"])
+    _run_each(connection, [f"USE {SCHEMA}"])
     for transaction in _CHANGES:
         _insist(connection, transaction)
 
@@ -86,16 +86,16 @@ def _insist(connection: Any, transaction: Sequence[str]) -> None:
     """Begins again where other writers were in the way, as an application does; the server has rolled it back then."""
     for tries_left in reversed(range(_TRIES)):
         try:
-            _each(connection, transaction)
+            _run_each(connection, transaction)
         except pymysql.OperationalError as error:
             if error.args[0] not in _IN_THE_WAY or not tries_left:
                 raise
-            _each(connection, ["ROLLBACK"])
+            _run_each(connection, ["ROLLBACK"])
         else:
             return
 
 
-def _each(connection: Any, statements: Iterable[str]) -> None:
+def _run_each(connection: Any, statements: Iterable[str]) -> None:
     with connection.cursor() as cursor:
         for statement in statements:
             cursor.execute(statement)
@@ -103,7 +103,7 @@ def _each(connection: Any, statements: Iterable[str]) -> None:
 
 def rotate(connection: Any) -> None:
     """Goes on in a new binlog file."""
-    _each(connection, ["FLUSH BINARY LOGS"])
+    _run_each(connection, ["FLUSH BINARY LOGS"])
 
 
 class Traffic:
@@ -114,30 +114,30 @@ class Traffic:
         self.done = first - 1
 
     def some(self, count: int) -> None:
-        _each(self.connection, [f"USE {SCHEMA}"])
+        _run_each(self.connection, [f"USE {SCHEMA}"])
         for number in range(self.done + 1, self.done + count + 1):
-            some = random.Random(number)  # noqa: S311 - customers, not secrets
-            statements = some.choice(_TRANSACTIONS)(number, some)
+            chance = random.Random(number)  # noqa: S311 - customers, not secrets
+            statements = chance.choice(_TRANSACTIONS)(number, chance)
             _insist(self.connection, ["BEGIN", *statements, "COMMIT" if number % 10 else "ROLLBACK"])
             self.done = number
 
 
-def _buys(number: int, some: random.Random) -> Iterator[str]:
-    order = 2_000_000_000 + number + some.choice([0, HIGH])
-    yield f"INSERT INTO orders VALUES ({order}, {some.randrange(1, 100)}, NOW(), 'new', 'EUR', {number}.5, NULL)"
-    for line in range(some.randrange(1, 5)):
+def _buys(number: int, chance: random.Random) -> Iterator[str]:
+    order = 2_000_000_000 + number + chance.choice([0, HIGH])
+    yield f"INSERT INTO orders VALUES ({order}, {chance.randrange(1, 100)}, NOW(), 'new', 'EUR', {number}.5, NULL)"
+    for line in range(chance.randrange(1, 5)):
         yield f"INSERT INTO order_lines VALUES ({order}, {line}, {line + 1}, {number % 9}, {number}.125, NULL)"
-    yield f"UPDATE customers SET balance = balance - 0.5 WHERE id = {some.randrange(1, 100)}"
+    yield f"UPDATE customers SET balance = balance - 0.5 WHERE id = {chance.randrange(1, 100)}"
     yield f"INSERT INTO audit_log (what) VALUES (JSON_OBJECT('bought', {order}))"
 
 
-def _pays(number: int, some: random.Random) -> Iterator[str]:
-    yield f"UPDATE orders SET status = 'paid' WHERE customer = {some.randrange(1, 100)} AND status = 'new' LIMIT 3"
-    yield f"UPDATE products SET stock = stock - 1, rank_now = {number % 100} WHERE id = {some.randrange(1, 20)}"
+def _pays(number: int, chance: random.Random) -> Iterator[str]:
+    yield f"UPDATE orders SET status = 'paid' WHERE customer = {chance.randrange(1, 100)} AND status = 'new' LIMIT 3"
+    yield f"UPDATE products SET stock = stock - 1, rank_now = {number % 100} WHERE id = {chance.randrange(1, 20)}"
 
 
-def _fills(number: int, some: random.Random) -> Iterator[str]:
-    code = some.choice(["cart-{}", "CART-{}"]).format(some.randrange(20))
+def _fills(number: int, chance: random.Random) -> Iterator[str]:
+    code = chance.choice(["cart-{}", "CART-{}"]).format(chance.randrange(20))
     yield (
         f"INSERT INTO carts VALUES ('{code}', {number}, 'tea', NOW(3))"
         " ON DUPLICATE KEY UPDATE contents = CONCAT('more ', LEFT(COALESCE(contents, ''), 60)), touched = NOW(3)"
@@ -145,15 +145,15 @@ def _fills(number: int, some: random.Random) -> Iterator[str]:
     yield f"UPDATE carts SET code = '{code}' WHERE code = '{code}'"
 
 
-def _drops(number: int, some: random.Random) -> Iterator[str]:
-    yield f"DELETE FROM carts WHERE code = 'cart-{some.randrange(20)}'"
-    yield f"DELETE FROM order_lines WHERE order_id BETWEEN {some.randrange(1, 1000)} AND 1000 LIMIT {number % 3}"
+def _drops(number: int, chance: random.Random) -> Iterator[str]:
+    yield f"DELETE FROM carts WHERE code = 'cart-{chance.randrange(20)}'"
+    yield f"DELETE FROM order_lines WHERE order_id BETWEEN {chance.randrange(1, 1000)} AND 1000 LIMIT {number % 3}"
 
 
-def _moves(number: int, some: random.Random) -> Iterator[str]:
-    yield f"UPDATE IGNORE customers SET id = id + 3000000000 WHERE id = {some.randrange(50, 300)}"
-    yield f"UPDATE order_lines SET line = line + 100 WHERE order_id = {some.randrange(1, 1000)} AND line < 100"
-    product = some.randrange(1, 40)
+def _moves(number: int, chance: random.Random) -> Iterator[str]:
+    yield f"UPDATE IGNORE customers SET id = id + 3000000000 WHERE id = {chance.randrange(50, 300)}"
+    yield f"UPDATE order_lines SET line = line + 100 WHERE order_id = {chance.randrange(1, 1000)} AND line < 100"
+    product = chance.randrange(1, 40)
     yield f"UPDATE IGNORE products SET id = id + 4000000, digest = UNHEX('{number:08x}00') WHERE id = {product}"
 
 

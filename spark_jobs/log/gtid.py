@@ -41,25 +41,25 @@ class MysqlGtids:
     intervals: Mapping[Origin, tuple[Interval, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, found: Iterable[tuple[Origin, Interval]]) -> Self:
+    def of(cls, pairs: Iterable[tuple[Origin, Interval]]) -> Self:
         """The union of intervals, in any order."""
         gathered: dict[Origin, list[Interval]] = {}
-        for origin, interval in found:
+        for origin, interval in pairs:
             gathered.setdefault(origin, []).append(interval)
-        return cls({origin: merged for origin, some in sorted(gathered.items()) if (merged := _merged(some))})
+        return cls({origin: merged for origin, intervals in sorted(gathered.items()) if (merged := _merged(intervals))})
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """The inverse of ``str()``; case, white space and hyphens in UUIDs as the server takes them. Raises NoGtids."""
-        found: list[tuple[Origin, Interval]] = []
+        pairs: list[tuple[Origin, Interval]] = []
         for part in filter(None, (part.strip() for part in text.lower().split(","))):
             first, *rest = (word.strip() for word in part.split(":"))
             if not _UUID.fullmatch(first):
                 raise NoGtids(f"{first!r} is not a UUID")
             if not rest:
                 raise NoGtids(f"{part!r} names no transactions; write it like {part}:1-100")
-            found += _tagged(str(uuid.UUID(first)), rest)
-        return cls.of(found)
+            pairs += _tagged(str(uuid.UUID(first)), rest)
+        return cls.of(pairs)
 
     @classmethod
     def decode(cls, body: bytes) -> Self:
@@ -68,7 +68,7 @@ class MysqlGtids:
         A count of origins, then for each UUID 16, where there are tags one with its length before, a count, and
         intervals [first, after) of 8 and 8 bytes. Sets with tags have a 1 in the count's first and last byte.
         """
-        found: list[tuple[Origin, Interval]] = []
+        pairs: list[tuple[Origin, Interval]] = []
         try:
             (count,) = struct.unpack_from("<Q", body)
             tagged = count >> 56 == 1
@@ -79,22 +79,22 @@ class MysqlGtids:
                 tag, place = _tag_at(body, place + 16) if tagged else ("", place + 16)
                 (intervals,) = struct.unpack_from("<Q", body, place)
                 spans = [struct.unpack_from("<QQ", body, place + 8 + 16 * at) for at in range(intervals)]
-                found += [((str(uuid.UUID(bytes=raw)), tag), (first, after)) for first, after in spans]
+                pairs += [((str(uuid.UUID(bytes=raw)), tag), (first, after)) for first, after in spans]
                 place += 8 + 16 * intervals
         except (struct.error, IndexError, UnicodeDecodeError):
             raise NoGtids(f"{len(body)} bytes are not the sets that it announces") from None
-        return cls.of(found)
+        return cls.of(pairs)
 
     def __bool__(self) -> bool:
         return bool(self.intervals)
 
     def __or__(self, other: Self) -> Self:
-        return self.of([*self._each(), *other._each()])
+        return self.of([*self._pairs(), *other._pairs()])
 
     def __sub__(self, other: Self) -> Self:
         return self.of(
             (origin, rest)
-            for origin, interval in self._each()
+            for origin, interval in self._pairs()
             for rest in _without(interval, other.intervals.get(origin, ()))
         )
 
@@ -106,16 +106,16 @@ class MysqlGtids:
 
     def without(self, origin: str) -> Self:
         """Without the transactions that one server began; ``origin`` is its UUID."""
-        return type(self)({one: some for one, some in self.intervals.items() if one[0] != origin.lower()})
+        return type(self)({key: intervals for key, intervals in self.intervals.items() if key[0] != origin.lower()})
 
     def __str__(self) -> str:
         by_uuid: dict[str, list[str]] = {}
-        for (source, tag), some in self.intervals.items():
-            by_uuid.setdefault(source, []).append(":".join([*([tag] if tag else []), *map(_interval_text, some)]))
-        return ",".join(":".join([source, *some]) for source, some in by_uuid.items())
+        for (source, tag), intervals in self.intervals.items():
+            by_uuid.setdefault(source, []).append(":".join([*([tag] if tag else []), *map(_interval_text, intervals)]))
+        return ",".join(":".join([source, *texts]) for source, texts in by_uuid.items())
 
-    def _each(self) -> Iterable[tuple[Origin, Interval]]:
-        return ((origin, interval) for origin, some in self.intervals.items() for interval in some)
+    def _pairs(self) -> Iterable[tuple[Origin, Interval]]:
+        return ((origin, interval) for origin, intervals in self.intervals.items() for interval in intervals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +129,10 @@ class DomainGtids:
         """The inverse of ``str()``. Raises NoGtids."""
         last: dict[int, tuple[int, int]] = {}
         for part in filter(None, (part.strip() for part in text.split(","))):
-            found = _DOMAIN_GTID.fullmatch(part)
-            if not found:
+            match = _DOMAIN_GTID.fullmatch(part)
+            if not match:
                 raise NoGtids(f"{part!r} is not a GTID; write it like 0-1-100: domain, server, number")
-            domain, server, number = map(int, found.groups())
+            domain, server, number = map(int, match.groups())
             if domain >> 32 or server >> 32 or number >> 64:
                 raise NoGtids(f"{part!r} is not a GTID: domain and server have 32 bits, the number 64")
             if domain in last:
@@ -160,19 +160,19 @@ class DomainGtids:
 
     def __sub__(self, other: Self) -> Self:
         """The last GTIDs of those domains of which something is not in the other."""
-        return type(self)({domain: one for domain, one in self.last.items() if other._number(domain) < one[1]})
+        return type(self)({domain: last for domain, last in self.last.items() if other._number(domain) < last[1]})
 
     def __or__(self, other: Self) -> Self:
         """The later of both, domain by domain."""
         later = {
-            domain: max(self.last.get(domain, (0, -1)), other.last.get(domain, (0, -1)), key=lambda one: one[1])
+            domain: max(self.last.get(domain, (0, -1)), other.last.get(domain, (0, -1)), key=lambda last: last[1])
             for domain in self.last.keys() | other.last.keys()
         }
         return type(self)(dict(sorted(later.items())))
 
     def without(self, origin: str) -> Self:
         """Without the domains whose last transaction one server began; ``origin`` is its server id."""
-        return type(self)({domain: one for domain, one in self.last.items() if str(one[0]) != origin})
+        return type(self)({domain: last for domain, last in self.last.items() if str(last[0]) != origin})
 
     def _number(self, domain: int) -> int:
         return self.last.get(domain, (0, -1))[1]
@@ -184,11 +184,11 @@ class DomainGtids:
 Gtids = MysqlGtids | DomainGtids
 
 
-def union(one: Gtids, other: Gtids) -> Gtids:
+def union(left: Gtids, right: Gtids) -> Gtids:
     """Of two sets of one kind, or of which one is empty: an empty set may be of either."""
-    if one and other:
-        return one | other  # type: ignore[operator] # both are of one type
-    return one or other
+    if left and right:
+        return left | right  # type: ignore[operator] # both are of one type
+    return left or right
 
 
 def parse_gtids(text: str) -> Gtids:
@@ -196,32 +196,32 @@ def parse_gtids(text: str) -> Gtids:
     try:
         if re.match(r"\s*\d+-\d+-\d+\s*(,|$)", text):
             return DomainGtids.parse(text)
-        found = MysqlGtids.parse(text)
+        gtids = MysqlGtids.parse(text)
     except NoGtids as error:
         raise ConfigError(f"{text!r} is not a GTID set: {error}") from error
-    if not found:
+    if not gtids:
         raise ConfigError("an empty GTID set; write earliest for the whole log")
-    return found
+    return gtids
 
 
 def _tagged(source: str, words: list[str]) -> Iterable[tuple[Origin, Interval]]:
     """What follows a UUID: intervals, with a tag before those that have it."""
-    tag, named = "", 1
+    tag, is_named = "", 1
     for word in [*words, None]:
-        if not named and (word is None or _TAG.fullmatch(word)):
+        if not is_named and (word is None or _TAG.fullmatch(word)):
             raise NoGtids(f"the tag {tag!r} has no transactions; write it like {tag}:1-100")
         if word is None:
             return
         if _TAG.fullmatch(word):
-            tag, named = word, 0
+            tag, is_named = word, 0
             continue
-        found = _INTERVAL.fullmatch(word)
-        if not found:
+        match = _INTERVAL.fullmatch(word)
+        if not match:
             raise NoGtids(f"{word!r} is neither a number, an interval like 1-5, nor a tag")
-        first, last = int(found[1]), int(found[2] or found[1])
+        first, last = int(match[1]), int(match[2] or match[1])
         if not 1 <= first <= last <= LAST:
             raise NoGtids(f"{word!r}: numbers go upward from 1 to {LAST}")
-        named += 1
+        is_named += 1
         yield (source, tag), (first, last + 1)
 
 
@@ -231,20 +231,20 @@ def _tag_at(body: bytes, place: int) -> tuple[str, int]:
     return body[place + 1 : end].decode("ascii"), end
 
 
-def _merged(some: list[Interval]) -> tuple[Interval, ...]:
-    found: list[Interval] = []
-    for first, after in sorted(some):
-        if found and first <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], after)
+def _merged(intervals: list[Interval]) -> tuple[Interval, ...]:
+    merged: list[Interval] = []
+    for first, after in sorted(intervals):
+        if merged and first <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], after)
         elif first < after:
-            found.append((first, after))
-    return tuple(found)
+            merged.append((first, after))
+    return tuple(merged)
 
 
-def _without(interval: Interval, others: Iterable[Interval]) -> Iterable[Interval]:
+def _without(interval: Interval, holes: Iterable[Interval]) -> Iterable[Interval]:
     """What is left of an interval; the others are in order."""
     first, after = interval
-    for begin, end in others:
+    for begin, end in holes:
         if first < begin:
             yield first, min(begin, after)
         first = max(first, end)

@@ -66,13 +66,13 @@ def require_places(start: str | None, stop: str | None) -> None:
 
 def parse_time(text: str) -> datetime:
     """A time of RFC 3339, to the microsecond. Raises ConfigError."""
-    found = _TIME.fullmatch(text)
-    if not found:
+    match = _TIME.fullmatch(text)
+    if not match:
         raise ConfigError(f"{text!r} is not a time; write it like 2026-11-21T08:00:00+01:00")
-    if not found[3]:
+    if not match[3]:
         raise ConfigError(f"{text!r} has no offset from UTC; write it like {text}Z or {text}+01:00")
     try:
-        return datetime.fromisoformat(f"{found[1]}T{found[2]}{found[3].upper()}")
+        return datetime.fromisoformat(f"{match[1]}T{match[2]}{match[3].upper()}")
     except ValueError as error:
         raise ConfigError(f"{text!r} is not a time: {error}") from error
 

@@ -38,10 +38,10 @@ class Position:
     @classmethod
     def parse(cls, text: str) -> Self:
         """The inverse of ``str()``. Raises ConfigError."""
-        found = _TEXT.fullmatch(text.strip())
-        if not found:
+        match = _TEXT.fullmatch(text.strip())
+        if not match:
             raise ConfigError(f"{text!r} is not a position; write it like mysql-bin.000042:1337")
-        return cls(found["file"], int(found["offset"]), int(found["stretch"] or 1))
+        return cls(match["file"], int(match["offset"]), int(match["stretch"] or 1))
 
     @property
     def number(self) -> int:

@@ -55,9 +55,9 @@ _RETENTION = (
 
 
 def _stopped(names: list[str], tables: int) -> str:
-    more = f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else ""
+    rest = f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else ""
     return (
-        f"{len(names)} of {tables} tables stopped: {', '.join(names[:_SHOWN])}{more}; do what the reason of each says "
+        f"{len(names)} of {tables} tables stopped: {', '.join(names[:_SHOWN])}{rest}; do what the reason of each says "
         "(docs/howto/broken-table.md), then stratalog run"
     )
 

@@ -57,7 +57,7 @@ def backlog(pipeline: Pipeline, source: str) -> Backlog:
 
     head = lake_of(pipeline).bronze(source).head()
     bronze = head.position if head else None
-    log = endpoints_of(pipeline, source).first(lambda one: glance(one, head), proves=False)
+    log = endpoints_of(pipeline, source).first(lambda source: glance(source, head), proves=False)
     moves = bronze is not None and bronze.stretch < log.end.stretch
     size = log.bytes_from(log.first if bronze is None or moves else bronze)
     entries = published.read(lake_of(pipeline), source)
@@ -90,9 +90,9 @@ def settled(pipeline: Pipeline, source: str) -> bool:
     if bronze is None or published_position(pipeline, source) != bronze:
         return False
     entries = published.read(lake_of(pipeline), source)
-    wanted = [entry for entry in entries if pipeline.scope.holds(*entry.name)]
-    holds = all(entry.holds(str(bronze)) for entry in wanted) and not _is_rerouted(pipeline, source, wanted)
-    return holds and _untouched(pipeline, source, wanted)
+    in_scope = [entry for entry in entries if pipeline.scope.holds(*entry.name)]
+    holds = all(entry.holds(str(bronze)) for entry in in_scope) and not _is_rerouted(pipeline, source, in_scope)
+    return holds and _untouched(pipeline, source, in_scope)
 
 
 def nothing_new(pipeline: Pipeline, source: str) -> Position | None:
@@ -110,8 +110,8 @@ def nothing_new(pipeline: Pipeline, source: str) -> Position | None:
     bronze = ahead.bronze
     if bronze is None or bronze != ahead.end or ahead.left_behind or not settled(pipeline, source):
         return None
-    left = endpoints_of(pipeline, source).first(lambda one: margin(one, one.log(), bronze), proves=False)
-    shortage = left.shortage(pipeline.retention)
+    remaining = endpoints_of(pipeline, source).first(lambda source: margin(source, source.log(), bronze), proves=False)
+    shortage = remaining.shortage(pipeline.retention)
     if shortage:
         log.warning("%s: %s", source, shortage)
     return ahead.end
@@ -129,7 +129,7 @@ def _is_rerouted(pipeline: Pipeline, source: str, entries: "list[Entry]") -> boo
         entry for entry in entries if entry.state == "current" and entry.into and pipeline.scope.holds(*entry.name)
     ]
     return any(
-        {to.name for to in pipeline.routing.of(source, *one.name)} - {to.name for to in one.into} for one in going
+        {to.name for to in pipeline.routing.of(source, *entry.name)} - {to.name for to in entry.into} for entry in going
     )
 
 
@@ -141,11 +141,11 @@ def _untouched(pipeline: Pipeline, source: str, entries: "list[Entry]") -> bool:
     from spark_jobs.lake.layout import lake_of
 
     lake = lake_of(pipeline)
-    kept = [entry for entry in entries if entry.silver_version is not None]
-    moved = _opened([(lake.silver(source, *entry.name), entry.silver_version) for entry in kept])
+    in_silver = [entry for entry in entries if entry.silver_version is not None]
+    moved = _opened([(lake.silver(source, *entry.name), entry.silver_version) for entry in in_silver])
     if any(head is None or head.version != version for version, head in moved):
         return False
-    into = {to.name: to.version for entry in kept for to in entry.into if to.version is not None}
+    into = {to.name: to.version for entry in in_silver for to in entry.into if to.version is not None}
     return all(head for _, head in _opened([(lake.downstream(*name), version) for name, version in into.items()]))
 
 

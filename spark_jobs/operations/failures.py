@@ -40,7 +40,7 @@ def read(config: Path) -> dict[str, Failure]:
     if not path.exists():
         return {}
     try:
-        return {name: Failure(**one) for name, one in json.loads(path.read_text(encoding="utf-8")).items()}
+        return {name: Failure(**fields) for name, fields in json.loads(path.read_text(encoding="utf-8")).items()}
     except (OSError, ValueError, TypeError, AttributeError) as error:
         log.warning("%s: not a list of failures, and left alone: %s", path, error)
         return {}
@@ -70,13 +70,17 @@ def noted(config: Path, source: str, *, is_last: bool) -> Iterator[None]:
 
 def _write(config: Path, source: str, failure: Failure | None) -> None:
     """Replaces the file whole, so that a reader never sees half of it. One that cannot be written is a warning."""
-    path, known = failures_file(config), read(config)
-    if failure is None and source not in known:
+    path, failures = failures_file(config), read(config)
+    if failure is None and source not in failures:
         return
-    kept = {name: one for name, one in known.items() if name != source} | ({source: failure} if failure else {})
+    remaining = {name: failure for name, failure in failures.items() if name != source} | (
+        {source: failure} if failure else {}
+    )
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        draft.write_text(json.dumps({name: asdict(one) for name, one in kept.items()}, indent=1) + "\n", "utf-8")
+        draft.write_text(
+            json.dumps({name: asdict(failure) for name, failure in remaining.items()}, indent=1) + "\n", "utf-8"
+        )
         draft.replace(path)
     except OSError as error:
         log.warning("%s: cannot be written: %s", path, error.strerror)

@@ -68,17 +68,17 @@ class _Old:
 
 def why_not(lake: Lake, entry: Entry, head: Head) -> str | None:
     """Why a silver table at this head is not folded now; None where it may be."""
-    found = progress(lake, entry.source, TableName(*entry.name))
+    load = progress(lake, entry.source, TableName(*entry.name))
     if entry.is_reset:
         return "it is reset, and the next run does it over"
-    if found and found.is_open:
+    if load and load.is_open:
         return "it is being loaded"
     if head.checkpoint is None or head.checkpoint.kind == CommitKind.ALTERING:
         return "it is between two sets of columns, where a run ended"
-    merged = [view(Table(one.path, lake.plain), (entry.source, *entry.name)) for one in entry.into]
-    if any(isinstance(one, SharedPart) for one in merged):
+    merged = [view(Table(target.path, lake.plain), (entry.source, *entry.name)) for target in entry.into]
+    if any(isinstance(target, SharedPart) for target in merged):
         return "it has keys in common with other sources' tables, whose older changes its deletes have to outdo"
-    is_merged = bool(merged) and all(_is_merged(lake, entry, head, one) for one in merged)
+    is_merged = bool(merged) and all(_is_merged(lake, entry, head, target) for target in merged)
     return None if is_merged else "downstream has not got all of it yet"
 
 
@@ -88,7 +88,7 @@ def _is_merged(lake: Lake, entry: Entry, head: Head, table: Table) -> bool:
     if merged is None:
         return False
     since = lake.silver(entry.source, *entry.name).since(merged.silver_version)
-    return all(one.kind == CommitKind.MAINTENANCE for version, one in since if version <= head.version)
+    return all(checkpoint.kind == CommitKind.MAINTENANCE for version, checkpoint in since if version <= head.version)
 
 
 def fold(spark: SparkSession, lake: Lake, entry: Entry) -> Folded | None:
@@ -96,27 +96,27 @@ def fold(spark: SparkSession, lake: Lake, entry: Entry) -> Folded | None:
 
     Raises LostRace where another writer of the table came first, LakeError.
     """
-    table, held = lake.silver(entry.source, *entry.name), lake.bronze(entry.source).head()
+    table, bronze_head = lake.silver(entry.source, *entry.name), lake.bronze(entry.source).head()
     head = table.head()
-    if held is None or held.checkpoint is None or head is None or head.checkpoint is None:
+    if bronze_head is None or bronze_head.checkpoint is None or head is None or head.checkpoint is None:
         return None
-    oldest = bronze.oldest(held.checkpoint)
-    if oldest == bronze.begin(held.checkpoint):
+    oldest = bronze.oldest(bronze_head.checkpoint)
+    if oldest == bronze.begin(bronze_head.checkpoint):
         return None
     session = session_over(spark, 0)
-    found = _old(session, table, head, oldest, stretches(held.checkpoint))
-    if found is None:
+    old_rows = _old(session, table, head, oldest, stretches(bronze_head.checkpoint))
+    if old_rows is None:
         return None
     session = session_over(spark, sum(table.files()))
-    rows = folded(_below(session, table, head, found.floor), silver.stored_columns(table, head), found.emptied)
+    rows = folded(_below(session, table, head, old_rows.floor), silver.stored_columns(table, head), old_rows.emptied)
     commit = replace(
-        SilverCommit.of(head.checkpoint), batch=new_batch(), kind=CommitKind.MAINTENANCE, folded_to=found.floor
+        SilverCommit.of(head.checkpoint), batch=new_batch(), kind=CommitKind.MAINTENANCE, folded_to=old_rows.floor
     )
-    landed = table.replace(rows, _condition(found.floor), head, commit)
-    after = _below(session, table, landed, found.floor).count()
+    landed = table.replace(rows, _condition(old_rows.floor), head, commit)
+    after = _below(session, table, landed, old_rows.floor).count()
     name = TableName(*entry.name)
-    log.info("%s: %s: folded up to %s, %d rows to %d", entry.source, name, found.floor, found.rows, after)
-    return Folded(name, found.floor, found.rows, after)
+    log.info("%s: %s: folded up to %s, %d rows to %d", entry.source, name, old_rows.floor, old_rows.rows, after)
+    return Folded(name, old_rows.floor, old_rows.rows, after)
 
 
 def _condition(floor: Position) -> str:
@@ -127,24 +127,26 @@ def _below(spark: SparkSession, table: Table, head: Head, floor: Position) -> Da
     return table.read(spark, head.version).where(_condition(floor))
 
 
-def _old(spark: SparkSession, table: Table, head: Head, oldest: Position, known: Sequence[Stretch]) -> _Old | None:
+def _old(
+    spark: SparkSession, table: Table, head: Head, oldest: Position, generations: Sequence[Stretch]
+) -> _Old | None:
     """None where no two windows are to be folded, or so few rows that it is not worth writing those folded before."""
     assert head.checkpoint is not None
     before = silver.folded(head)
-    done = _condition(before) if before else "FALSE"
+    is_before = _condition(before) if before else "FALSE"
     markers = f"_op = '{silver.Op.TRUNCATE}'"
     (row,) = table.collect(
         _below(spark, table, head, oldest).selectExpr(
             "max(_window_stop) AS floor",
             "count(DISTINCT struct(_window_start, _window_stop)) AS windows",
             "count(*) AS held",
-            f"count_if({done}) AS done",
+            f"count_if({is_before}) AS done",
             f"max(IF({markers}, _position, NULL)) AS emptied",
         )
     )
     if row["windows"] < 2 or (row["held"] - row["done"]) * _WORTH < row["done"]:
         return None
-    floor = _position(row["floor"], known)
+    floor = _position(row["floor"], generations)
     emptied = SilverCommit.of(head.checkpoint).emptied_at
     places = [_change_sql(row["emptied"])] if row["emptied"] else []
     places += [silver.before_sql(emptied)] if emptied and emptied <= floor else []
@@ -157,11 +159,11 @@ def _change_sql(place: Sequence[int]) -> str:
     return f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L, 'row', {row})"
 
 
-def _position(place: Sequence[int], known: Sequence[Stretch]) -> Position:
+def _position(place: Sequence[int], generations: Sequence[Stretch]) -> Position:
     """A stored place as a position; the files of a stretch share their base name."""
     stretch, number, offset = place
-    (own,) = (one for one in known if one.number == stretch)
-    return Position(own.file(number), offset, stretch)
+    (generation,) = (generation_ for generation_ in generations if generation_.number == stretch)
+    return Position(generation.file(number), offset, stretch)
 
 
 def folded(rows: DataFrame, columns: silver.Columns, emptied: str | None = None) -> DataFrame:
@@ -176,12 +178,12 @@ def folded(rows: DataFrame, columns: silver.Columns, emptied: str | None = None)
     identity = {key: F.expr(cell) for key, cell in zip(keys, columns.identity(), strict=True)}
     alive = alive.withColumns(identity | {"_gone": F.expr(f"_op = '{silver.Op.DELETE}'")})
     if columns.is_bag:
-        left = _copies(alive, columns, keys)
+        surviving = _copies(alive, columns, keys)
     else:
-        left = (_laid_over if columns.has_partial else _last)(alive, columns, keys)
-    given = {"_window_start": _START, "_window_stop": _STOP}
-    names = {name: given.get(name, identifier(name)) for name in columns.stored}
-    return left.crossJoin(ends).selectExpr(
+        surviving = (_laid_over if columns.has_partial else _last)(alive, columns, keys)
+    positions = {"_window_start": _START, "_window_stop": _STOP}
+    names = {name: positions.get(name, identifier(name)) for name in columns.stored}
+    return surviving.crossJoin(ends).selectExpr(
         *(f"CAST({names[name]} AS {kind}) AS {identifier(name)}" for name, kind in columns.stored.items())
     )
 
@@ -191,35 +193,35 @@ def _existed() -> Column:
     return F.min_by("_existed", "_position").alias(_FIRST)
 
 
-def _left(found: DataFrame) -> DataFrame:
+def _surviving(summed: DataFrame) -> DataFrame:
     """Without the keys that are gone; the others with what all of their rows are together."""
     operation = {
         "_op": f"IF({_FIRST}, '{silver.Op.UPDATE}', '{silver.Op.INSERT}')",
         "_existed": f"coalesce({_FIRST}, false)",
     }
-    return found.where("NOT _gone").withColumns({name: F.expr(text) for name, text in operation.items()})
+    return summed.where("NOT _gone").withColumns({name: F.expr(text) for name, text in operation.items()})
 
 
 def _last(rows: DataFrame, columns: silver.Columns, keys: Sequence[str]) -> DataFrame:
     """Of each key its last row, where that does not say that the key is gone."""
     cells = F.struct(*map(identifier, [*columns.types, "_position", "_committed_at", "_raw", "_gone"]))
     last = rows.groupBy(*keys).agg(F.max_by(cells, "_position").alias("last"), _existed())
-    return _left(last.select("last.*", _FIRST))
+    return _surviving(last.select("last.*", _FIRST))
 
 
 def _laid_over(rows: DataFrame, columns: silver.Columns, keys: Sequence[str]) -> DataFrame:
     """The same of rows that may lack columns; what a key lacks after all stays absent."""
-    return _left(partial_rows.folded(rows, keys, columns.types, _existed()))
+    return _surviving(partial_rows.folded(rows, keys, columns.types, _existed()))
 
 
 def _copies(rows: DataFrame, columns: silver.Columns, keys: Sequence[str]) -> DataFrame:
     """Of each image of a bag how many copies are left; fewer than none where it was there before the log."""
-    kept = [*columns.types, "_position", "_committed_at", "_raw", *([silver.ABSENT] if columns.has_partial else [])]
-    cells = F.struct(*map(identifier, kept))
-    found = rows.groupBy(*keys).agg(F.max_by(cells, "_position").alias("last"), F.sum(silver.COPIES).alias(_LEFT))
+    cells_ = [*columns.types, "_position", "_committed_at", "_raw", *([silver.ABSENT] if columns.has_partial else [])]
+    cells = F.struct(*map(identifier, cells_))
+    counted = rows.groupBy(*keys).agg(F.max_by(cells, "_position").alias("last"), F.sum(silver.COPIES).alias(_LEFT))
     operation = {
         "_op": F.expr(f"IF({_LEFT} > 0, '{silver.Op.INSERT}', '{silver.Op.DELETE}')"),
         "_existed": F.lit(None).cast("boolean"),
     }
-    left = found.where(f"{_LEFT} <> 0").select("last.*", F.col(_LEFT).alias(silver.COPIES), _LEFT)
-    return left.withColumns(operation)
+    surviving = counted.where(f"{_LEFT} <> 0").select("last.*", F.col(_LEFT).alias(silver.COPIES), _LEFT)
+    return surviving.withColumns(operation)

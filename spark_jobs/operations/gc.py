@@ -125,61 +125,61 @@ class _Work:
         planned = self.plan(now)
         if dry_run:
             return self._collected(planned, planned.going)
-        gone: list[HeldFile] = []
+        removed: list[HeldFile] = []
         for tries_left in reversed(range(_TRIES)):
             try:
                 for files in self._remove(planned):
-                    gone += files
+                    removed += files
             except LostRace:  # an extraction came first; what it added is no older
                 if not tries_left:
                     raise
                 planned = self.plan(now)
             else:
                 break
-        return self._collected(planned, gone)
+        return self._collected(planned, removed)
 
-    def _collected(self, planned: _Plan, gone: Sequence[HeldFile]) -> Collected:
-        return Collected(self.source, tuple(gone), planned.oldest_after(len(planned.going)), planned.kept_for)
+    def _collected(self, planned: _Plan, removed: Sequence[HeldFile]) -> Collected:
+        return Collected(self.source, tuple(removed), planned.oldest_after(len(planned.going)), planned.kept_for)
 
     def plan(self, now: datetime) -> _Plan:
-        held = Held.of(self.lake, self.source)
-        files = bronze.files(held.table, held.version)
-        kept = self.pipeline.retention.bronze
-        old = [] if kept is None else list(takewhile(lambda file: now - file.newest > kept, files[:-1]))
-        waiting = self._waited_for(held.head, held.checkpoint, is_needed=bool(old) or bool(self.ignored))
+        snapshot = Held.of(self.lake, self.source)
+        files = bronze.files(snapshot.table, snapshot.version)
+        duration = self.pipeline.retention.bronze
+        old = [] if duration is None else list(takewhile(lambda file: now - file.newest > duration, files[:-1]))
+        waiting = self._waited_for(snapshot.head, snapshot.checkpoint, is_needed=bool(old) or bool(self.ignored))
         slowest = min(waiting, key=lambda reader: reader.position.order, default=None)
-        limit = (slowest.position if slowest else held.checkpoint.position).order[:2]
+        limit = (slowest.position if slowest else snapshot.checkpoint.position).order[:2]
         going = tuple(takewhile(lambda file: file.place < limit, old))
         kept_for = slowest if len(going) < len(old) else None
-        return _Plan(held.head, held.checkpoint, going, tuple(files[len(going) :]), kept_for)
+        return _Plan(snapshot.head, snapshot.checkpoint, going, tuple(files[len(going) :]), kept_for)
 
     def _waited_for(self, head: Head, checkpoint: Checkpoint, *, is_needed: bool) -> list[Reader]:
         """The readers that are not ignored. Raises ConfigError where one is to be ignored that there is not."""
-        found = list(self._readers(head, checkpoint)) if is_needed else []
-        unknown = sorted(self.ignored - {reader.name for reader in found} - {XA, SILVER})
+        readers = list(self._readers(head, checkpoint)) if is_needed else []
+        unknown = sorted(self.ignored - {reader.name for reader in readers} - {XA, SILVER})
         if unknown:
-            listed = ", ".join(sorted({reader.name for reader in found} | {XA, SILVER}))
+            listed = ", ".join(sorted({reader.name for reader in readers} | {XA, SILVER}))
             raise ConfigError(f"{self.source}: no reader {unknown[0]!r} to ignore; there are {listed}")
-        waiting = [reader for reader in found if reader.name not in self.ignored]
+        waiting = [reader for reader in readers if reader.name not in self.ignored]
         return waiting + (list(self._xa(head, waiting)) if is_needed and XA not in self.ignored else [])
 
     def _xa(self, head: Head, waiting: Sequence[Reader]) -> Iterator[Reader]:
         """The XA transactions whose rows somebody still needs: open ones, and those whose commit is not read by all."""
         slowest = min((reader.position for reader in waiting), default=None)
-        for one in undecided(self.table, head.version, slowest):
-            why = "the log does not say yet whether it is committed"
-            if one.committed:
-                why = f"its XA COMMIT at {one.committed} is not read by all"
-            yield Reader(XA, one.position, f"XA transaction {one.xid} is prepared, and {why}")
+        for open_ in undecided(self.table, head.version, slowest):
+            reason = "the log does not say yet whether it is committed"
+            if open_.committed:
+                reason = f"its XA COMMIT at {open_.committed} is not read by all"
+            yield Reader(XA, open_.position, f"XA transaction {open_.xid} is prepared, and {reason}")
 
     def _readers(self, head: Head, checkpoint: Checkpoint) -> Iterator[Reader]:
         begin = bronze.begin(checkpoint)
         surveyed = publication.surveyed(self.lake, self.source)
         yield Reader(SILVER, surveyed or begin, "no run has looked for tables in bronze beyond it")
         if self.pipeline.routing.shares(self.source):
-            told = commit_clock.known(self.lake, self.source)
-            why = "order times, for keys: shared, are not known beyond it"
-            yield Reader(CLOCK, told.position if told else begin, why)
+            clock = commit_clock.known(self.lake, self.source)
+            clock_reason = "order times, for keys: shared, are not known beyond it"
+            yield Reader(CLOCK, clock.position if clock else begin, clock_reason)
         for entry in publication.read(self.lake, self.source):
             if self.pipeline.scope.holds(*entry.name):
                 reason = entry.reason or "silver has the table up to there"
@@ -192,13 +192,13 @@ class _Work:
     def _copies(self, head: Head, oldest: Position) -> Iterator[Reader]:
         """The tables that tools fill to take the place of others: what is logged of them is needed then."""
         scope = self.pipeline.scope
-        helpers = [one.name for one in publication.read(self.lake, self.source) if scope.why_helper(*one.name)]
+        helpers = [entry.name for entry in publication.read(self.lake, self.source) if scope.why_helper(*entry.name)]
         copies = [TableName(*name) for name in helpers if scope.helpers.is_copy(name[1])]
         if not copies:
             return
-        found = survey(read_index(self.table, head.version, kind="statement"))
+        survey_ = survey(read_index(self.table, head.version, kind="statement"))
         for name in copies:
-            place = made_at(found, name, oldest)
+            place = made_at(survey_, name, oldest)
             if place:
                 yield Reader(
                     str(name), place, "an online schema change fills the table, and has not put it in its place"
@@ -206,10 +206,10 @@ class _Work:
 
     def _remove(self, planned: _Plan) -> Iterator[Sequence[HeldFile]]:
         """Removes batch after batch, each upon the commit before; yields the files of each. Raises LostRace."""
-        head, done = planned.head, 0
+        head, removed = planned.head, 0
         for files in _batches(planned.going):
-            done += len(files)
-            oldest = planned.oldest_after(done)
+            removed += len(files)
+            oldest = planned.oldest_after(removed)
             commit = replace(
                 planned.commit, batch=new_batch(), kind=CommitKind.GC, oldest=oldest, removed_to=files[-1].end
             )
@@ -234,7 +234,7 @@ def _batches(files: Sequence[HeldFile]) -> Iterator[list[HeldFile]]:
     """The files in runs of at most ``_BATCH`` bytes, or of one file."""
     batch: list[HeldFile] = []
     for file in files:
-        if batch and sum(one.size for one in batch) + file.size > _BATCH:
+        if batch and sum(file.size for file in batch) + file.size > _BATCH:
             yield batch
             batch = []
         batch.append(file)

@@ -68,17 +68,17 @@ class Store:
     @property
     def first(self) -> Position:
         """The position where the stored log begins: where extraction began, or up to where gc removed the log."""
-        return bronze.oldest(self._held().checkpoint)
+        return bronze.oldest(self._snapshot().checkpoint)
 
     @property
     def last(self) -> Position:
         """The position where the stored log ends; the next extraction appends there."""
-        return self._held().checkpoint.position
+        return self._snapshot().checkpoint.position
 
     @property
     def gc_position(self) -> Position | None:
         """The position up to which gc removed the log; None where it removed nothing."""
-        removed = bronze.removed(self._held().checkpoint)
+        removed = bronze.removed(self._snapshot().checkpoint)
         return removed.stop if removed else None
 
     def get(self, at: Position | str) -> Transaction | None:
@@ -102,11 +102,11 @@ class Store:
 
     def undecided(self) -> list[Open]:
         """In-doubt XA transactions: prepared, neither committed nor rolled back in the log; in log order."""
-        return undecided(self._table, self._held().version)
+        return undecided(self._table, self._snapshot().version)
 
     def is_decided(self, below: Position) -> bool:
         """Whether no XA transaction that begins below a position is in doubt."""
-        return all(one.position >= below for one in self.undecided())
+        return all(transaction.position >= below for transaction in self.undecided())
 
     def changes(
         self, start: Position | None = None, stop: Position | None = None, tables: Sequence[str] = ()
@@ -122,7 +122,9 @@ class Store:
             stop: The position after the last change.
             tables: Patterns such as ``shop.*``; all tables by default.
         """
-        return changes_frame(self.spark, lake_of(self.pipeline), self.source, start, stop, wanted=wanted_tables(tables))
+        return changes_frame(
+            self.spark, lake_of(self.pipeline), self.source, start, stop, is_wanted=wanted_tables(tables)
+        )
 
     def schema(self, at: Position | None = None) -> dict[TableName, TableVersion]:
         """Table definitions by name at a position, by default the end of the log; dropped tables too.
@@ -143,7 +145,7 @@ class Store:
     def _table(self) -> Table:
         return lake_of(self.pipeline).bronze(self.source)
 
-    def _held(self) -> Held:
+    def _snapshot(self) -> Held:
         return Held.of(lake_of(self.pipeline), self.source)
 
     def _read(self, start: Position, stop: Position) -> Iterator[Transaction]:
@@ -152,10 +154,10 @@ class Store:
             yield _transaction(stretch, part)
 
     def _place_of(self, gtid: str) -> Position | None:
-        slices = bronze.read_all(self.spark, self._table, self._held().version)
+        slices = bronze.read_all(self.spark, self._table, self._snapshot().version)
         likely = slices.where("kind != 'control'").where(_may_hold(gtid))
-        found = likely.mapInArrow(_looking_for(gtid), "stretch INT, file STRING, start BIGINT")
-        row = found.orderBy("stretch", "start").head()
+        matches = likely.mapInArrow(_looking_for(gtid), "stretch INT, file STRING, start BIGINT")
+        row = matches.orderBy("stretch", "start").head()
         return Position(row["file"], row["start"], row["stretch"]) if row else None
 
 
@@ -187,12 +189,12 @@ def _may_hold(gtid: str) -> Column:
     number and domain (sql/log_event.h, Gtid_log_event), in little-endian order; GTIDs with tags are packed.
     """
     payload = F.col("payload")
-    if found := _MYSQL.fullmatch(gtid):
+    if match := _MYSQL.fullmatch(gtid):
         return F.contains(
-            payload, F.lit(bytes.fromhex(found[1].replace("-", "")) + int(found[2]).to_bytes(8, "little"))
+            payload, F.lit(bytes.fromhex(match[1].replace("-", "")) + int(match[2]).to_bytes(8, "little"))
         )
-    if found := _MARIADB.fullmatch(gtid):
-        return F.contains(payload, F.lit(int(found[3]).to_bytes(8, "little") + int(found[1]).to_bytes(4, "little")))
+    if match := _MARIADB.fullmatch(gtid):
+        return F.contains(payload, F.lit(int(match[3]).to_bytes(8, "little") + int(match[1]).to_bytes(4, "little")))
     return F.lit(True)
 
 
@@ -203,9 +205,9 @@ def _looking_for(gtid: str) -> Callable[[Batches], Batches]:
         for batch in batches:
             for cells in (batch.slice(at, 1) for at in range(batch.num_rows)):
                 file, stretch = (cells.column(name)[0].as_py() for name in ("file", "stretch"))
-                found = (part for part in split(cells) if part.column("gtid")[0].as_py() == gtid)
-                begun = [part.column("transaction_start")[0].as_py() for part in found]
-                rows = [{"stretch": stretch, "file": file, "start": place} for place in begun[:1]]
+                matching = (part for part in split(cells) if part.column("gtid")[0].as_py() == gtid)
+                starts = [part.column("transaction_start")[0].as_py() for part in matching]
+                rows = [{"stretch": stretch, "file": file, "start": place} for place in starts[:1]]
                 yield pa.RecordBatch.from_pylist(rows, schema=_PLACE)
 
     return run

@@ -90,24 +90,24 @@ def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, pur
 
     ``purge``: every row marked as deleted is removed from its file, however few there are.
     """
-    lake, found = lake_of(pipeline), Upkeep()
+    lake, upkeep = lake_of(pipeline), Upkeep()
     folding = _folding(lake, source) if pipeline.retention.fold else {}
-    for table, needed in _tables(lake, source):
+    for table, needed_version in _tables(lake, source):
         head = table.head()
         try:
             entry = folding.get(table.path)
-            folded = patiently(partial(_folded, spark, lake, entry, found)) if entry else None
-            one = _maintained(spark, table, head, needed, pipeline.retention.versions, purge=purge)
-            one = replace(one, folded=folded) if one else None
+            folded = patiently(partial(_folded, spark, lake, entry, upkeep)) if entry else None
+            maintained = _maintained(spark, table, head, needed_version, pipeline.retention.versions, purge=purge)
+            maintained = replace(maintained, folded=folded) if maintained else None
         except JvmEnded:
             raise
         except StratalogError as error:
-            found.stopped[table.path] = advised(error, source)
-            log.error("%s", found.stopped[table.path])  # noqa: TRY400 - the message is the whole of it
+            upkeep.stopped[table.path] = advised(error, source)
+            log.error("%s", upkeep.stopped[table.path])  # noqa: TRY400 - the message is the whole of it
         else:
-            found.done.extend([one] if one else [])
-    _publish(spark, lake, source, {one.path: one for one in found.done})
-    return found
+            upkeep.done.extend([maintained] if maintained else [])
+    _publish(spark, lake, source, {table_.path: table_ for table_ in upkeep.done})
+    return upkeep
 
 
 def _tables(lake: Lake, source: str) -> Iterator[tuple[Table, int | None]]:
@@ -116,7 +116,7 @@ def _tables(lake: Lake, source: str) -> Iterator[tuple[Table, int | None]]:
     yield lake.bronze(source), None
     yield lake.schema(source), None
     yield lake.clock(source), None
-    downstream = {one.path for entry in entries for one in entry.into}
+    downstream = {target.path for entry in entries for target in entry.into}
     opened = published.versions(lake)
     for entry in entries:
         if entry.silver_version is not None:
@@ -130,30 +130,36 @@ def _tables(lake: Lake, source: str) -> Iterator[tuple[Table, int | None]]:
 def _merged(lake: Lake, entry: Entry) -> list[int]:
     """The silver version that each downstream table merged last: a merge after a backfill compares with it."""
     owner = (entry.source, *entry.name)
-    commits = (DownstreamCommit.of_head(view(Table(one.path, lake.plain), owner).head()) for one in entry.into)
-    return [one.silver_version for one in commits if one]
+    commits = (DownstreamCommit.of_head(view(Table(target.path, lake.plain), owner).head()) for target in entry.into)
+    return [commit.silver_version for commit in commits if commit]
 
 
 def _folding(lake: Lake, source: str) -> dict[str, Entry]:
     """The source's tables that have silver, by its path."""
-    entries = (one for one in published.read(lake, source) if one.silver_version is not None)
+    entries = (entry for entry in published.read(lake, source) if entry.silver_version is not None)
     return {lake.silver(source, *entry.name).path: entry for entry in entries}
 
 
-def _folded(spark: SparkSession, lake: Lake, entry: Entry, found: Upkeep) -> Folded | None:
+def _folded(spark: SparkSession, lake: Lake, entry: Entry, upkeep: Upkeep) -> Folded | None:
     """Folds a table's old windows, or notes why not. Raises LostRace, LakeError."""
     head = lake.silver(entry.source, *entry.name).head()
-    why = why_not(lake, entry, head) if head else None
-    if why:
+    reason = why_not(lake, entry, head) if head else None
+    if reason:
         name = TableName(*entry.name)
-        log.info("%s: %s: its old windows are not folded now: %s", entry.source, name, why)
-        found.unfolded[name] = why
+        log.info("%s: %s: its old windows are not folded now: %s", entry.source, name, reason)
+        upkeep.unfolded[name] = reason
         return None
     return fold(spark, lake, entry)
 
 
 def _maintained(
-    spark: SparkSession, table: Table, head: Head | None, needed: int | None, kept: timedelta, *, purge: bool
+    spark: SparkSession,
+    table: Table,
+    head: Head | None,
+    needed_version: int | None,
+    retention_: timedelta,
+    *,
+    purge: bool,
 ) -> Maintained | None:
     """None where there is no table, or nothing of ours in it. head: before anything was done. Raises LostRace."""
     if head is None or head.checkpoint is None:
@@ -161,7 +167,7 @@ def _maintained(
     before = table.files()
     if _is_worth_it(spark, table, before):
         _rewrite(spark, table, purge=purge)
-    hours = _hours(table, needed, kept)
+    hours = _hours(table, needed_version, retention_)
     table.run(spark, _VACUUM, f"VACUUM {table.sql} RETAIN {hours} HOURS")
     if why_not_store(table.path) is None:
         key_index.remove_stale(directory(table.path))
@@ -170,9 +176,11 @@ def _maintained(
 
 def _after(table: Table, version: int) -> int:
     """The newest version that has the rows of an earlier one: where no commit but maintenance's came since."""
-    ours = [found for found, said in table.since(version) if said.kind == CommitKind.MAINTENANCE]
-    newest = max(ours, default=version)
-    return newest if len(ours) == newest - version else version
+    maintenance = [
+        version_ for version_, checkpoint in table.since(version) if checkpoint.kind == CommitKind.MAINTENANCE
+    ]
+    newest = max(maintenance, default=version)
+    return newest if len(maintenance) == newest - version else version
 
 
 def _is_worth_it(spark: SparkSession, table: Table, files: list[int]) -> bool:
@@ -198,30 +206,32 @@ def _is_bronze(table: Table) -> bool:
     return "payload" in table.columns()
 
 
-def _hours(table: Table, needed: int | None, kept: timedelta) -> int:
+def _hours(table: Table, needed_version: int | None, retention_: timedelta) -> int:
     """How long data files are kept that the newest version does not name; longer where a reader needs an older one."""
-    since = table.superseded(needed) if needed is not None else None
+    since = table.superseded(needed_version) if needed_version is not None else None
     age = datetime.now(UTC) - since + _HOUR if since else timedelta()
-    return math.ceil(max(kept, age) / _HOUR)
+    return math.ceil(max(retention_, age) / _HOUR)
 
 
-def _publish(spark: SparkSession, lake: Lake, source: str, done: dict[str, Maintained]) -> None:
+def _publish(spark: SparkSession, lake: Lake, source: str, maintained: dict[str, Maintained]) -> None:
     """Names the versions after maintenance where those before it are published; they hold the same rows.
 
     Also after maintenance that was killed before it did; and as others have published meanwhile.
     """
-    published.renew(spark, lake, source, lambda entry: _renewed(entry, lake, done))
+    published.renew(spark, lake, source, lambda entry: _renewed(entry, lake, maintained))
 
 
-def _renewed(entry: Entry, lake: Lake, done: dict[str, Maintained]) -> Entry:
-    silver = done.get(lake.silver(entry.source, *entry.name).path)
-    targets = [replace(one, version=_newest(lake, done.get(one.path), one.version)) for one in entry.into]
+def _renewed(entry: Entry, lake: Lake, maintained: dict[str, Maintained]) -> Entry:
+    silver = maintained.get(lake.silver(entry.source, *entry.name).path)
+    targets = [
+        replace(target, version=_newest(lake, maintained.get(target.path), target.version)) for target in entry.into
+    ]
     entry = replace(entry, silver_version=_newest(lake, silver, entry.silver_version))
     return entry.with_targets(targets) if targets else entry
 
 
-def _newest(lake: Lake, one: Maintained | None, published: int | None) -> int | None:
+def _newest(lake: Lake, maintained: Maintained | None, published: int | None) -> int | None:
     """The newest version of a table with the rows of the one that is published."""
-    if one is None or published is None or published >= one.version_after:
+    if maintained is None or published is None or published >= maintained.version_after:
         return published
-    return _after(Table(one.path, lake.plain), published)
+    return _after(Table(maintained.path, lake.plain), published)

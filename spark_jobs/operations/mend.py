@@ -65,48 +65,50 @@ def plan_skip(pipeline: Pipeline, source: str, position: str, table: str | None 
     lake = lake_of(pipeline)
     event = _event(lake, source, position)
     entries = _entries(pipeline, lake, source)
-    known = quarantine.read(lake, source)
-    chosen = [_named(entries, source, table)] if table else [entry for entry in entries if event.is_about(_name(entry))]
-    refused = {_name(one): why for one in chosen if (why := _why_not(one, event, known))}
-    wanted = [one for one in chosen if _name(one) not in refused]
-    if not wanted:
-        listed = [f"{name}: {why}" for name, why in sorted(refused.items())]
-        nobody = [f"{event.said} at {event.place} is about no table of {source} that a run has seen"]
-        raise ConfigError({"--at": "\n".join(listed or nobody)})
-    return [Skip(*one.name, str(event.place), event.said, one.reason) for one in wanted]
+    skips = quarantine.read(lake, source)
+    candidates = (
+        [_entry_of(entries, source, table)] if table else [entry for entry in entries if event.is_about(_name(entry))]
+    )
+    refused = {_name(entry): reason for entry in candidates if (reason := _why_not(entry, event, skips))}
+    affected = [entry for entry in candidates if _name(entry) not in refused]
+    if not affected:
+        listed = [f"{name}: {reason}" for name, reason in sorted(refused.items())]
+        no_table = [f"{event.said} at {event.place} is about no table of {source} that a run has seen"]
+        raise ConfigError({"--at": "\n".join(listed or no_table)})
+    return [Skip(*entry.name, str(event.place), event.said, entry.reason) for entry in affected]
 
 
 def plan_undo(pipeline: Pipeline, source: str, position: str, table: str | None = None) -> list[Skip]:
     """The records of one event that are to go. Raises ConfigError where there is none, LakeError."""
     lake = lake_of(pipeline)
-    known = quarantine.read(lake, source)
+    skips = quarantine.read(lake, source)
     place = _position(lake, source, position)
-    found = [one for one in known if one.place == place and table in (None, str(one.name))]
-    if not found:
-        listed = "; ".join(map(str, known)) or "none"
+    matching = [skip for skip in skips if skip.place == place and table in (None, str(skip.name))]
+    if not matching:
+        listed = "; ".join(map(str, skips)) or "none"
         of = f" for {table}" if table else ""
         raise ConfigError({"--at": f"no event is passed over at {place}{of}; there are: {listed}"})
-    return found
+    return matching
 
 
 def add(spark: SparkSession, pipeline: Pipeline, source: str, new: Sequence[Skip]) -> None:
     """Records events that are passed over. Raises LostRace."""
-    quarantine.edit(spark, lake_of(pipeline), source, lambda known: [*known, *new])
+    quarantine.edit(spark, lake_of(pipeline), source, lambda skips: [*skips, *new])
 
 
-def remove(spark: SparkSession, pipeline: Pipeline, source: str, gone: Sequence[Skip]) -> list[str]:
+def remove(spark: SparkSession, pipeline: Pipeline, source: str, removed: Sequence[Skip]) -> list[str]:
     """Takes records back; says what to do for the tables that have passed the event already. Raises LostRace."""
     lake = lake_of(pipeline)
-    quarantine.edit(spark, lake, source, lambda known: [one for one in known if one not in gone])
-    said = []
-    for one in gone:
-        head = lake.silver(source, one.schema, one.table).head()
-        if head and head.position and head.position > one.place:
-            said.append(
-                f"{one.name} is at {head.position} and has passed it; to take the event in: stratalog backfill "
-                f"--source {source} --from {one.place} --to {head.position} --table {one.name}"
+    quarantine.edit(spark, lake, source, lambda skips: [skip for skip in skips if skip not in removed])
+    lines = []
+    for skip in removed:
+        head = lake.silver(source, skip.schema, skip.table).head()
+        if head and head.position and head.position > skip.place:
+            lines.append(
+                f"{skip.name} is at {head.position} and has passed it; to take the event in: stratalog backfill "
+                f"--source {source} --from {skip.place} --to {head.position} --table {skip.name}"
             )
-    return said
+    return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ def resettable(pipeline: Pipeline, source: str, table: str) -> tuple[Entry, Head
     Raises ConfigError for a table that is not known, that has nothing in silver or is reset already.
     """
     lake = lake_of(pipeline)
-    entry = _named(_entries(pipeline, lake, source), source, table)
+    entry = _entry_of(_entries(pipeline, lake, source), source, table)
     head = lake.silver(source, *entry.name).head()
     if head is None or head.checkpoint is None:
         raise ConfigError({"--table": f"{table} has nothing in silver; a run takes it in from where bronze begins"})
@@ -152,28 +154,28 @@ def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str,
     entries = publication.read(lake, source)
     entry, head = resettable(pipeline, source, table)
     name = _name(entry)
-    held = Held.of(lake, source)
+    snapshot = Held.of(lake, source)
     new = _reset(entry, silver.resets(head))
     surveyed = publication.surveyed(lake, source)
     only = frozenset([name])
-    planner = Planner(pipeline, lake, held, only, surveyed)
-    planned = planner.plan([new if one.name == entry.name else one for one in entries])
+    planner = Planner(pipeline, lake, snapshot, only, surveyed)
+    planned = planner.plan([new if entry_.name == entry.name else entry_ for entry_ in entries])
     if name in planned.stopped:
         raise TableStopped(f"{planned.stopped[name]}; done over, the table would stop there: nothing is reset")
     (work,) = planned.work
-    lost = _lost(spark, work, head, planner.oldest)
-    if lost and not drops_older:
+    lost_rows = _lost_rows(spark, work, head, planner.oldest)
+    if lost_rows and not drops_older:
         raise ConfigError(
             {
-                "--table": f"{table}: {lost}. To keep them, do its log again without resetting it "
+                "--table": f"{table}: {lost_rows}. To keep them, do its log again without resetting it "
                 "(stratalog backfill), or bring back what gc removed "
                 f"(stratalog extract --source {source} --archive DIR). With --drop-older-rows they go, and "
                 f"stratalog load --source {source} --table {table} reads them from the server behind the next run"
             }
         )
-    into = [downstream_of(lake, source, name, one) for one in destinations_of(pipeline, source, name)]
-    rows = sum(one.held(spark).count() for one in into if one.head())
-    return Reset(entry, planner.oldest, rows, lost)
+    into = [downstream_of(lake, source, name, destination) for destination in destinations_of(pipeline, source, name)]
+    rows = sum(target.held(spark).count() for target in into if target.head())
+    return Reset(entry, planner.oldest, rows, lost_rows)
 
 
 def reset(spark: SparkSession, pipeline: Pipeline, source: str, planned: Reset) -> Entry:
@@ -186,7 +188,7 @@ def reset(spark: SparkSession, pipeline: Pipeline, source: str, planned: Reset) 
 def plan_unreset(pipeline: Pipeline, source: str, table: str) -> Entry:
     """The row of a table whose reset is taken back, before a run began with it. Raises ConfigError, LakeError."""
     lake = lake_of(pipeline)
-    entry = _named(_entries(pipeline, lake, source), source, table)
+    entry = _entry_of(_entries(pipeline, lake, source), source, table)
     _require_untouched(entry, lake.silver(source, *entry.name).head())
     return entry
 
@@ -221,7 +223,7 @@ def _reset(entry: Entry, resets: int) -> Entry:
     return replace(entry, state=RESET, reason=f"reset at {at}; the next run does it over", position=None, resets=count)
 
 
-def _lost(spark: SparkSession, work: CompactionJob, head: Head, oldest: Position) -> str | None:
+def _lost_rows(spark: SparkSession, work: CompactionJob, head: Head, oldest: Position) -> str | None:
     """What a table that begins anew will lack of what silver has; None where nothing."""
     assert head.checkpoint is not None
     assert work.standing is not None
@@ -232,12 +234,12 @@ def _lost(spark: SparkSession, work: CompactionJob, head: Head, oldest: Position
     counts = rows.selectExpr(
         f"count_if({loaded}) AS loaded", f"count_if(NOT {loaded} AND _position < {silver.at_sql(oldest)}) AS removed"
     )
-    found = work.table.collect(counts)[0]
+    row = work.table.collect(counts)[0]
     loses_some = is_complete(head) and not work.standing.is_complete
-    if found["loaded"] and loses_some:
-        return f"{found['loaded']:,} of its rows in silver were loaded, and bronze does not have them"
-    if found["removed"]:
-        return f"{found['removed']:,} of its rows in silver are from before {oldest}, where bronze begins since gc"
+    if row["loaded"] and loses_some:
+        return f"{row['loaded']:,} of its rows in silver were loaded, and bronze does not have them"
+    if row["removed"]:
+        return f"{row['removed']:,} of its rows in silver are from before {oldest}, where bronze begins since gc"
     bases = sorted({str(base.name) for base in _bases(work)})
     if bases:
         return f"rows came with its name from {', '.join(bases)}, of which bronze does not have the beginning"
@@ -246,17 +248,18 @@ def _lost(spark: SparkSession, work: CompactionJob, head: Head, oldest: Position
 
 def _bases(work: CompactionJob) -> Iterator[TableContents]:
     """What came with the table's name and is in another table's silver alone."""
-    left = [step.carried.alive for step in work.steps if isinstance(step, SchemaChange) and step.carried]
-    while left:
-        content = left.pop()
+    pending = [step.carried.alive for step in work.steps if isinstance(step, SchemaChange) and step.carried]
+    while pending:
+        content = pending.pop()
         if content.base:
             yield content
-        left += [step.carried.alive for step in content.steps if isinstance(step, SchemaChange) and step.carried]
+        pending += [step.carried.alive for step in content.steps if isinstance(step, SchemaChange) and step.carried]
 
 
 def _entries(pipeline: Pipeline, lake: Lake, source: str) -> list[Entry]:
     return sorted(
-        (one for one in publication.read(lake, source) if pipeline.scope.holds(*one.name)), key=lambda one: one.name
+        (entry for entry in publication.read(lake, source) if pipeline.scope.holds(*entry.name)),
+        key=lambda entry: entry.name,
     )
 
 
@@ -264,23 +267,23 @@ def _name(entry: Entry) -> TableName:
     return TableName(*entry.name)
 
 
-def _named(entries: Sequence[Entry], source: str, table: str) -> Entry:
+def _entry_of(entries: Sequence[Entry], source: str, table: str) -> Entry:
     """Raises ConfigError for a table that no run has seen."""
-    found = next((entry for entry in entries if str(_name(entry)) == table), None)
-    if found:
-        return found
+    match = next((entry for entry in entries if str(_name(entry)) == table), None)
+    if match:
+        return match
     listed = ", ".join(str(_name(entry)) for entry in entries[:_LISTED]) or "none"
-    more = f" and {len(entries) - _LISTED} more" if len(entries) > _LISTED else ""
-    raise ConfigError({"--table": f"{table} is no table of {source} that a run has seen: {listed}{more}"})
+    rest = f" and {len(entries) - _LISTED} more" if len(entries) > _LISTED else ""
+    raise ConfigError({"--table": f"{table} is no table of {source} that a run has seen: {listed}{rest}"})
 
 
-def _why_not(entry: Entry, event: _Event, known: Sequence[Skip]) -> str | None:
+def _why_not(entry: Entry, event: _Event, skips: Sequence[Skip]) -> str | None:
     """Why the event is not to be passed over for a table."""
     name = _name(entry)
     if not event.is_about(name):
         about = ", ".join(map(str, sorted(event.tables or ()))) or "others"
         return f"the event at {event.place} ({event.said}) is not about it, but about {about}"
-    if any(one.name == name and one.place == event.place for one in known):
+    if any(skip.name == name and skip.place == event.place for skip in skips):
         return f"{event.place} is passed over already"
     at = entry.checkpoint
     if at and at > event.place:
@@ -296,47 +299,54 @@ def _position(lake: Lake, source: str, text: str) -> Position:
         place = Position.parse(text)
     except ConfigError as error:
         raise ConfigError({"--at": str(error)}) from error
-    held = Held.of(lake, source)
-    known = stretches(held.checkpoint)
-    if "/" in text.partition(":")[0] or len(known) == 1:
+    snapshot = Held.of(lake, source)
+    generations = stretches(snapshot.checkpoint)
+    if "/" in text.partition(":")[0] or len(generations) == 1:
         return place
-    found = pc.field("file") == place.file
-    batches = held.table.scan(held.version, ["stretch"], found, rows=1 << 16)
-    numbers = sorted({one for batch in batches for one in batch.column(0).to_pylist()})
+    in_file = pc.field("file") == place.file
+    batches = snapshot.table.scan(snapshot.version, ["stretch"], in_file, rows=1 << 16)
+    numbers = sorted({number for batch in batches for number in batch.column(0).to_pylist()})
     if len(numbers) > 1:
         listed = " or ".join(str(replace(place, stretch=number)) for number in numbers)
         raise ConfigError({"--at": f"{place} may lie in several stretches of the log; write {listed}"})
-    return replace(place, stretch=numbers[0] if numbers else known[-1].number)
+    return replace(place, stretch=numbers[0] if numbers else generations[-1].number)
 
 
 def _event(lake: Lake, source: str, text: str) -> _Event:
     """What stands at a position of bronze. Raises ConfigError, LakeError, DecodeError."""
     place = _position(lake, source, text)
-    held = Held.of(lake, source)
-    bronze.require_held(source, held.checkpoint, max(place, bronze.earliest(held.checkpoint)))
+    snapshot = Held.of(lake, source)
+    bronze.require_held(source, snapshot.checkpoint, max(place, bronze.earliest(snapshot.checkpoint)))
     here = (pc.field("stretch") == place.stretch) & (pc.field("number") == place.number)
     inside = here & (pc.field("start") <= place.offset) & (pc.field("stop") > place.offset)
-    rows = [row for batch in held.table.scan(held.version, _CELLS, inside, rows=16) for row in batch.to_pylist()]
+    rows = [
+        row for batch in snapshot.table.scan(snapshot.version, _CELLS, inside, rows=16) for row in batch.to_pylist()
+    ]
     if not rows or rows[0]["file"] != place.file:
-        whole = f"[{bronze.oldest(held.checkpoint)}, {held.checkpoint.position})"
-        raise ConfigError({"--at": f"{place} lies in no file that bronze holds of {source}: {whole}"})
+        range_ = f"[{bronze.oldest(snapshot.checkpoint)}, {snapshot.checkpoint.position})"
+        raise ConfigError({"--at": f"{place} lies in no file that bronze holds of {source}: {range_}"})
     row = rows[0]
     events = events_of(row["file"], row["start"], row["context"], row["payload"])
     at = next((event for event in events if event.offset == place.offset), None)
     if at is None:
         raise ConfigError({"--at": f"no event begins at {place}; {_nearest(place, events)}"})
     if row["kind"] == "statement" and row["statement"]:
-        said = judge(row["statement"], row["database"] or "")
-        begun = row["transaction_start"] if said.verb.startswith("XA ") else row["start"]  # XA: a whole transaction
-        return _Event(replace(place, offset=begun), said.short, statement=said)
+        statement = judge(row["statement"], row["database"] or "")
+        start = (
+            row["transaction_start"] if statement.verb.startswith("XA ") else row["start"]
+        )  # XA: a whole transaction
+        return _Event(replace(place, offset=start), statement.short, statement=statement)
     if not at.may_stop:
         able = [event for event in events if event.may_stop]
         raise ConfigError({"--at": f"{place} is a {at.type} event, at which no table stops; {_nearest(place, able)}"})
-    tables = row["tables"] and frozenset(TableName(one["schema"], one["table"]) for one in row["tables"])
+    tables = row["tables"] and frozenset(TableName(table["schema"], table["table"]) for table in row["tables"])
     return _Event(place, f"{at.type} event", frozenset([at.table]) if at.table else tables)
 
 
 def _nearest(place: Position, events: Sequence[EventAt]) -> str:
-    near = sorted(events, key=lambda one: abs(one.offset - place.offset))[:2]
-    listed = [f"{replace(place, offset=one.offset)} ({one.type})" for one in sorted(near, key=lambda one: one.offset)]
+    near = sorted(events, key=lambda event: abs(event.offset - place.offset))[:2]
+    listed = [
+        f"{replace(place, offset=event_.offset)} ({event_.type})"
+        for event_ in sorted(near, key=lambda event_: event_.offset)
+    ]
     return f"nearest are {' and '.join(listed)}" if listed else "none is near"

@@ -63,13 +63,15 @@ class Chart:
     @classmethod
     def of(cls, title: str, values: Iterable[tuple[datetime, float]], unit: str) -> "Chart":
         """Of values in a unit; bytes are said in thousands, millions and so on."""
-        shown = list(values)[-_LATEST:]
-        top = max((value for _, value in shown), default=0) or 1
-        bars = [Bar(100 * value / top, f"{at:%Y-%m-%d %H:%M:%S} UTC: {_said(value, unit)}") for at, value in shown]
-        return cls(title, _said(top, unit) if shown else "", bars)
+        points = list(values)[-_LATEST:]
+        top = max((value for _, value in points), default=0) or 1
+        bars = [
+            Bar(100 * value / top, f"{at:%Y-%m-%d %H:%M:%S} UTC: {_value_text(value, unit)}") for at, value in points
+        ]
+        return cls(title, _value_text(top, unit) if points else "", bars)
 
 
-def _said(value: float, unit: str) -> str:
+def _value_text(value: float, unit: str) -> str:
     return decimal(int(value)) if unit == "bytes" else f"{value:,.10g} {unit}"
 
 
@@ -117,8 +119,8 @@ def report(pipeline: Pipeline, lake: Lake, name: str) -> Report:
     now = status(pipeline, lake, name)
     names = [entry.name for entry in publication.read(lake, name) if pipeline.scope.holds(*entry.name)]
     bronze = commits(lake.bronze(name), ())
-    silver = _of_all([lake.silver(name, *one) for one in names], _SILVER)
-    targets = dict.fromkeys(into.name for one in names for into in pipeline.routing.of(name, *one))
+    silver = _of_all([lake.silver(name, *table) for table in names], _SILVER)
+    targets = dict.fromkeys(into.name for table in names for into in pipeline.routing.of(name, *table))
     merged = _of_all([lake.downstream(*target) for target in targets], _DOWNSTREAM)
     margins = _sizes(bronze, lambda commit: commit.margin_bytes)
     charts = [
@@ -145,46 +147,46 @@ def write(pipeline: Pipeline, lake: Lake, name: str, folder: Path) -> Path:
 
 def commits(table: Table, metrics: Sequence[str]) -> list[Commit]:
     """The newest commits of ours that a table's log still has, oldest first, without those of maintenance."""
-    found = []
-    for one in table.history(_LATEST):
-        checkpoint = Checkpoint.from_json(one.get("userMetadata"))
+    listed = []
+    for version in table.history(_LATEST):
+        checkpoint = Checkpoint.from_json(version.get("userMetadata"))
         if checkpoint is None or checkpoint.kind == CommitKind.MAINTENANCE:
             continue
-        counts = one.get("operationMetrics", {})
+        counts = version.get("operationMetrics", {})
         counts = json.loads(counts) if isinstance(counts, str) else counts
-        asked = metrics if any(name in counts for name in metrics) else ("numOutputRows",)
-        rows = sum(int(counts.get(name, 0)) for name in asked)
-        found.append(Commit(datetime.fromtimestamp(one["timestamp"] / 1000, UTC), checkpoint, rows))
-    return found[::-1]
+        counted = metrics if any(name in counts for name in metrics) else ("numOutputRows",)
+        rows = sum(int(counts.get(name, 0)) for name in counted)
+        listed.append(Commit(datetime.fromtimestamp(version["timestamp"] / 1000, UTC), checkpoint, rows))
+    return listed[::-1]
 
 
 def _of_all(tables: Sequence[Table], metrics: Sequence[str]) -> list[Commit]:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = pool.map(lambda table: commits(table, metrics), tables)
-    return sorted((one for some in found for one in some), key=lambda one: one.at)
+        histories = pool.map(lambda table: commits(table, metrics), tables)
+    return sorted((commit for commits in histories for commit in commits), key=lambda commit: commit.at)
 
 
-def _gaps(found: Sequence[Commit]) -> list[tuple[datetime, float]]:
-    return [(after.at, round((after.at - before.at).total_seconds() / 60, 1)) for before, after in pairwise(found)]
+def _gaps(listed: Sequence[Commit]) -> list[tuple[datetime, float]]:
+    return [(after.at, round((after.at - before.at).total_seconds() / 60, 1)) for before, after in pairwise(listed)]
 
 
-def _sizes(found: Sequence[Commit], size: Callable[[BronzeCommit], int | None]) -> list[tuple[datetime, float]]:
-    sizes = ((one.at, size(BronzeCommit.of(one.checkpoint))) for one in found)
+def _sizes(listed: Sequence[Commit], size: Callable[[BronzeCommit], int | None]) -> list[tuple[datetime, float]]:
+    sizes = ((commit.at, size(BronzeCommit.of(commit.checkpoint))) for commit in listed)
     return [(at, bytes_) for at, bytes_ in sizes if bytes_ is not None]
 
 
-def _rows(found: Sequence[Commit]) -> list[tuple[datetime, float]]:
+def _rows(listed: Sequence[Commit]) -> list[tuple[datetime, float]]:
     """Rows by the position that commits brought their tables to, which those of one run share."""
     by_run: dict[str, tuple[datetime, float]] = {}
-    for one in found:
-        key = str(one.checkpoint.position)
-        at, rows = by_run.get(key, (one.at, 0))
-        by_run[key] = (at, rows + one.rows)
+    for commit in listed:
+        key = str(commit.checkpoint.position)
+        at, rows = by_run.get(key, (commit.at, 0))
+        by_run[key] = (at, rows + commit.rows)
     return list(by_run.values())
 
 
-def _layers(one: SourceStatus) -> list[Layer]:
-    tables = [table for table in one.tables if table.state != "ignored"]
-    silver = sum(table.silver == one.bronze for table in tables)
-    merged = sum(table.is_at(one.bronze) for table in tables)
+def _layers(status: SourceStatus) -> list[Layer]:
+    tables = [table for table in status.tables if table.state != "ignored"]
+    silver = sum(table.silver == status.bronze for table in tables)
+    merged = sum(table.is_at(status.bronze) for table in tables)
     return [Layer("silver", silver, len(tables)), Layer("downstream", merged, len(tables))]

@@ -60,7 +60,7 @@ class TableStatus:
     def is_at(self, position: str | None) -> bool:
         """Whether every layer has the table up to a position; downstream has none where silver has none."""
         reached = [target["downstream"] for target in self.targets] if self.targets else [self.downstream or position]
-        return all(one == position for one in (self.silver, *reached))
+        return all(reached_position == position for reached_position in (self.silver, *reached))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
     """One source's status. Where the source is silent, ``error`` says so; the lake's side is there all the same."""
     table = lake.bronze(name)
     head = table.head()
-    held = head.position if head else None
+    position = head.position if head else None
     last = stretches(head.checkpoint)[-1] if head and head.checkpoint else None
     endpoints = endpoints_of(pipeline, name)
     ahead = _ahead(endpoints, table, head)
@@ -123,9 +123,9 @@ def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
     return SourceStatus(
         source=name,
         end=str(ahead.end) if ahead.end else None,
-        bronze=str(held) if held else None,
+        bronze=str(position) if position else None,
         backlog_bytes=ahead.backlog,
-        lag_seconds=_lag(table, ahead.backlog) if held else None,
+        lag_seconds=_lag(table, ahead.backlog) if position else None,
         retention_margin_bytes=ahead.margin.bytes if ahead.margin else None,
         retention_margin_hours=ahead.margin.hours if ahead.margin else None,
         quarantined_events=len(passed_over),
@@ -135,7 +135,7 @@ def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
         endpoint=last.endpoint if last else None,
         stretch=last.number if last else None,
         endpoints=_endpoints(endpoints),
-        skips=[_skip(one) for one in passed_over],
+        skips=[_skip(skip) for skip in passed_over],
         cascades=[cascade.to_json() for cascade in cascades(pipeline, lake, name)],
         redacted=_redacted(table, head) if head else None,
     )
@@ -152,7 +152,7 @@ def require_readable(pipeline: Pipeline, lake: Lake, name: str) -> str | None:
     if head is None or head.position is None:
         endpoints_of(pipeline, name).first(lambda source: beginning(source, pipeline.sources[name].start))
         return None
-    ahead = endpoints_of(pipeline, name).first(lambda source: _asked(source, table, head))
+    ahead = endpoints_of(pipeline, name).first(lambda source: _ahead_of(source, table, head))
     if ahead.problem:
         raise SourceError(ahead.problem)
     if ahead.margin is None:
@@ -176,23 +176,23 @@ class _Ahead:
 
 def _ahead(endpoints: Endpoints, table: Table, head: Head | None) -> _Ahead:
     try:
-        return endpoints.first(lambda source: _asked(source, table, head))
+        return endpoints.first(lambda source: _ahead_of(source, table, head))
     except StratalogError as error:
         if len(endpoints.sources) > 1:
             return _Ahead(problem=str(error))
         return _Ahead(_end_of(endpoints.sources[0]), problem=str(error))
 
 
-def _asked(source: Source, table: Table, head: Head | None) -> _Ahead:
+def _ahead_of(source: Source, table: Table, head: Head | None) -> _Ahead:
     """Raises SourceError, AnotherLog, DecodeError."""
     with about(source.name):
         if head is None or head.position is None:
             log = source.log()
             return _Ahead(log.end, log.bytes_from(log.first))
-        found = onward(source, table, head)
-        if found.opens:
-            return _Ahead(found.range.stop, found.size, begin=found.stretches[-1].begin)
-        return _Ahead(found.log.end, found.size, margin(source, found.log, head.position), found.log.first)
+        ahead = onward(source, table, head)
+        if ahead.opens:
+            return _Ahead(ahead.range.stop, ahead.size, begin=ahead.stretches[-1].begin)
+        return _Ahead(ahead.log.end, ahead.size, margin(source, ahead.log, head.position), ahead.log.first)
 
 
 def _end_of(source: Source) -> Position | None:
@@ -207,8 +207,8 @@ def _redacted(table: Table, head: Head) -> dict[str, int] | None:
     return {"events": events, "bytes": size} if events else None
 
 
-def _skip(one: skips.Skip) -> dict[str, str]:
-    return {"table": str(one.name), "position": one.position, "event": one.event, "skipped_at": one.skipped_at}
+def _skip(skip: skips.Skip) -> dict[str, str]:
+    return {"table": str(skip.name), "position": skip.position, "event": skip.event, "skipped_at": skip.skipped_at}
 
 
 def _endpoints(endpoints: Endpoints) -> list[EndpointStatus]:
@@ -217,8 +217,10 @@ def _endpoints(endpoints: Endpoints) -> list[EndpointStatus]:
         return []
     with ThreadPoolExecutor(len(endpoints.sources)) as pool:
         silent = list(pool.map(_silence, endpoints.sources))
-    known = endpoints.health()
-    return [_endpoint(endpoints, one, why, known) for one, why in zip(endpoints.sources, silent, strict=True)]
+    states = endpoints.health()
+    return [
+        _endpoint(endpoints, source, silence, states) for source, silence in zip(endpoints.sources, silent, strict=True)
+    ]
 
 
 def _silence(source: Source) -> str | None:
@@ -230,16 +232,16 @@ def _silence(source: Source) -> str | None:
     return None
 
 
-def _endpoint(endpoints: Endpoints, source: Source, silence: str | None, known: dict[str, Health]) -> EndpointStatus:
+def _endpoint(endpoints: Endpoints, source: Source, silence: str | None, states: dict[str, Health]) -> EndpointStatus:
     assert source.endpoint is not None
-    found = known.get(source.endpoint)
+    health = states.get(source.endpoint)
     return EndpointStatus(
         endpoint=source.endpoint,
         in_use=source.endpoint == endpoints.in_use,
-        available=silence is None and found is None,
-        unavailable_since=found.since.isoformat(timespec="seconds") if found else None,
-        next_try=found.next_try.isoformat(timespec="seconds") if found else None,
-        reason=silence or (found.reason if found else None),
+        available=silence is None and health is None,
+        unavailable_since=health.since.isoformat(timespec="seconds") if health else None,
+        next_try=health.next_try.isoformat(timespec="seconds") if health else None,
+        reason=silence or (health.reason if health else None),
     )
 
 
@@ -253,9 +255,11 @@ def _lag(table: Table, backlog: int | None) -> float | None:
 
 
 def _tables(pipeline: Pipeline, lake: Lake, name: str) -> list[TableStatus]:
-    entries = sorted(publication.read(lake, name), key=lambda one: one.name)
+    entries = sorted(publication.read(lake, name), key=lambda entry: entry.name)
     shared = {entry.name: _shared(pipeline, name, entry) for entry in entries}
-    reached = {into: watermark(pipeline, lake, into) for into in {into for some in shared.values() for into in some}}
+    reached = {
+        into: watermark(pipeline, lake, into) for into in {into for targets_ in shared.values() for into in targets_}
+    }
     return [
         _with_times(_table(lake, entry), entry, {into: reached[into] for into in shared[entry.name]})
         for entry in entries
@@ -271,29 +275,29 @@ def _shared(pipeline: Pipeline, source: str, entry: Entry) -> list[Name]:
 
 def _with_times(table: TableStatus, entry: Entry, reached: dict[Name, datetime | None]) -> TableStatus:
     """With its downstream tables. reached: of those in which keys are shared, up to when they are settled."""
-    known = [at for at in reached.values() if at]
-    settled = min(known).isoformat() if known and len(known) == len(reached) else None
+    times = [at for at in reached.values() if at]
+    settled = min(times).isoformat() if times and len(times) == len(reached) else None
     return replace(table, watermark=settled, targets=[_target(target, reached) for target in entry.targets] or None)
 
 
-def _target(one: Target, reached: dict[Name, datetime | None]) -> dict[str, str | None]:
-    at = reached.get(one.name)
-    said = {"table": ".".join(one.name), "downstream": one.merged, "reason": one.reason}
-    return said | {"watermark": at.isoformat() if at else None}
+def _target(target: Target, reached: dict[Name, datetime | None]) -> dict[str, str | None]:
+    at = reached.get(target.name)
+    fields = {"table": ".".join(target.name), "downstream": target.merged, "reason": target.reason}
+    return fields | {"watermark": at.isoformat() if at else None}
 
 
 def _table(lake: Lake, entry: Entry) -> TableStatus:
     name = ".".join(entry.name)
     load = _load(lake, entry) if entry.complete is False and entry.state != "ignored" else None
-    said = (entry.state, entry.position, entry.merged, entry.reason, entry.complete, load, entry.keys_never_whole)
-    return TableStatus(name, *said, numbered=entry.numbered)
+    fields = (entry.state, entry.position, entry.merged, entry.reason, entry.complete, load, entry.keys_never_whole)
+    return TableStatus(name, *fields, numbered=entry.numbered)
 
 
 def _load(lake: Lake, entry: Entry) -> dict[str, Any] | None:
     name = TableName(*entry.name)
-    found = progress(lake, entry.source, name)
-    if found is None:
+    load = progress(lake, entry.source, name)
+    if load is None:
         return None
-    rows = lake.load(entry.source, *entry.name).rows_written() if found.state == READING else found.rows
-    said = {"state": found.state, "rows": rows, "chunks": found.chunks}
-    return said | {"estimated_rows": found.estimate, "reason": found.reason}
+    rows = lake.load(entry.source, *entry.name).rows_written() if load.state == READING else load.rows
+    fields = {"state": load.state, "rows": rows, "chunks": load.chunks}
+    return fields | {"estimated_rows": load.estimate, "reason": load.reason}

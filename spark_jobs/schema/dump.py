@@ -25,61 +25,63 @@ _WITHOUT_PLACE = (
 )
 
 
-def content(source: str, wanted: SchemaDump) -> bytes:
+def content(source: str, schema_dump: SchemaDump) -> bytes:
     """Raises SourceError where the file cannot be read."""
     try:
-        if wanted.file.stat().st_size > MOST:
-            raise SourceError(_said(source, wanted, f"it has more than {MOST >> 20} MiB; make it with --no-data"))
-        return wanted.file.read_bytes()
+        if schema_dump.file.stat().st_size > MOST:
+            raise SourceError(
+                _message(source, schema_dump, f"it has more than {MOST >> 20} MiB; make it with --no-data")
+            )
+        return schema_dump.file.read_bytes()
     except OSError as error:
-        raise SourceError(_said(source, wanted, f"it cannot be read: {error.strerror}")) from error
+        raise SourceError(_message(source, schema_dump, f"it cannot be read: {error.strerror}")) from error
 
 
-def mark(wanted: SchemaDump, raw: bytes) -> str:
+def mark(schema_dump: SchemaDump, raw: bytes) -> str:
     """What tells a dump from another one: its bytes, and the place that it is said to be of."""
-    return sha256(f"{wanted.at or ''}\n".encode() + raw).hexdigest()
+    return sha256(f"{schema_dump.at or ''}\n".encode() + raw).hexdigest()
 
 
-def asked(source: Files, wanted: SchemaDump, raw: bytes) -> Asked:
+def asked(source: Files, schema_dump: SchemaDump, raw: bytes) -> Asked:
     """What the dump tells, at its place. Raises SourceError, DecodeError where that is not to be found in the log."""
-    with about(_said(source.name, wanted, "")[:-2]):
-        found = read_dump(raw)
-        at = _position(source, _place(wanted, found))
-    unread = tuple((one.name, _unread(wanted, one)) for one in found.unread)
-    keys = tuple((gap.table, gap.key) for gap in found.gaps if gap.key)
-    versioned = tuple(gap.table for gap in found.gaps if gap.key is None)
-    told = ServerFacts(at, keys, versioned)
-    return Asked(at, found.definitions, is_whole=False, origin="dump", unread=unread, declared=told)
+    with about(_message(source.name, schema_dump, "")[:-2]):
+        dump = read_dump(raw)
+        at = _position(source, _place(schema_dump, dump))
+    unread = tuple((unread.name, _unread(schema_dump, unread)) for unread in dump.unread)
+    keys = tuple((gap.table, gap.key) for gap in dump.gaps if gap.key)
+    versioned = tuple(gap.table for gap in dump.gaps if gap.key is None)
+    facts = ServerFacts(at, keys, versioned)
+    return Asked(at, dump.definitions, is_whole=False, origin="dump", unread=unread, declared=facts)
 
 
-def problems(source: str, wanted: SchemaDump, listed: Files | None) -> list[str]:
+def problems(source: str, schema_dump: SchemaDump, listed: Files | None) -> list[str]:
     """All that keeps a dump from telling all of its tables. listed: the log, where it can be read."""
     try:
-        found = read_dump(content(source, wanted))
-        place = _place(wanted, found)
+        dump = read_dump(content(source, schema_dump))
+        place = _place(schema_dump, dump)
         if listed and isinstance(place, Position):
             _require_name(listed, place)
     except StratalogError as error:
-        said = str(error).removeprefix(_said(source, wanted, ""))
-        return [f"{wanted.file}: {said}"]
-    if not found.definitions and not found.unread:
-        return [f"{wanted.file}: it makes no table; a dump of tables has a CREATE TABLE for each of them"]
-    return [_unread(wanted, one) for one in found.unread]
+        problem = str(error).removeprefix(_message(source, schema_dump, ""))
+        return [f"{schema_dump.file}: {problem}"]
+    if not dump.definitions and not dump.unread:
+        return [f"{schema_dump.file}: it makes no table; a dump of tables has a CREATE TABLE for each of them"]
+    return [_unread(schema_dump, unread) for unread in dump.unread]
 
 
-def _said(source: str, wanted: SchemaDump, text: str) -> str:
-    return f"{source}: the schema dump {wanted.file}: {text}"
+def _message(source: str, schema_dump: SchemaDump, text: str) -> str:
+    return f"{source}: the schema dump {schema_dump.file}: {text}"
 
 
-def _unread(wanted: SchemaDump, one: Unread) -> str:
-    return f"{wanted.file}: line {one.line}: CREATE TABLE of {one.name} cannot be read: {one.why}"
+def _unread(schema_dump: SchemaDump, unread: Unread) -> str:
+    return f"{schema_dump.file}: line {unread.line}: CREATE TABLE of {unread.name} cannot be read: {unread.why}"
 
 
-def _place(wanted: SchemaDump, found: Dump) -> Place:
+def _place(schema_dump: SchemaDump, dump: Dump) -> Place:
     """Raises SourceError where a dump says none, or several."""
-    if wanted.at:
-        return parse_place(wanted.at)
-    places: list[Place] = [*(found.positions or found.gtids)]
+    if schema_dump.at:
+        return parse_place(schema_dump.at)
+    places: list[Place] = [*(dump.positions or dump.gtids)]
     if not places:
         raise SourceError(_WITHOUT_PLACE)
     if len(places) > 1:

@@ -118,7 +118,7 @@ class TableVersion:
 
 def in_order(facts: Iterable[Fact]) -> list[Fact]:
     """As they stand in the log."""
-    return sorted(facts, key=lambda one: (one.at.order, _KIND[type(one)]))
+    return sorted(facts, key=lambda fact: (fact.at.order, _KIND[type(fact)]))
 
 
 _ORDER: dict[Origin, int] = {"inverted": 0, "server": 1, "dump": 1, "table_map": 2, "ddl": 3}

@@ -78,7 +78,7 @@ def read(lake: Lake, source: str) -> History:
     commit = HistoryCommit.of_head(head)
     if commit is None:
         raise LakeError(f"{source}: there is no schema history yet; stratalog extract writes it")
-    versions = sorted(map(version_of, table.rows()), key=lambda one: (one.name, *one.order))
+    versions = sorted(map(version_of, table.rows()), key=lambda version: (version.name, *version.order))
     return History(source, commit.begin, commit.position, tuple(versions))
 
 
@@ -95,20 +95,20 @@ class Reading:
 
 
 def reading_of(
-    lake: Lake, source: Source, wanted: SchemaDump | None, default_of: DefaultOf = lambda column, *_: column
+    lake: Lake, source: Source, schema_dump: SchemaDump | None, default_of: DefaultOf = lambda column, *_: column
 ) -> Reading | None:
     """What is to be asked now beside the log: of a live server as ``ask_server``, of files their schema dump.
 
     None of a dump that the history has already. Raises SourceError.
     """
-    if wanted is None or not isinstance(source, Files):
+    if schema_dump is None or not isinstance(source, Files):
         return ask_server(lake, source, default_of)
-    raw = dumped.content(source.name, wanted)
-    mark = dumped.mark(wanted, raw)
+    raw = dumped.content(source.name, schema_dump)
+    mark = dumped.mark(schema_dump, raw)
     commit = HistoryCommit.of_head(lake.schema(source.name).head())
     if commit and commit.dump == mark:
         return None
-    return Reading(dumped.asked(source, wanted, raw), completes=False, dump=mark)
+    return Reading(dumped.asked(source, schema_dump, raw), completes=False, dump=mark)
 
 
 def ask_server(lake: Lake, source: Source, default_of: DefaultOf = lambda column, *_: column) -> Reading | None:
@@ -136,10 +136,10 @@ def new_facts(lake: Lake, source: Source) -> ServerFacts | None:
     """
     if not isinstance(source, Server):
         return None
-    known = declared_facts(lake, source.name)
+    facts = declared_facts(lake, source.name)
     with source.connect() as connection:
         variables = source.variables(connection)
-        if known and known.logs_cascades == logs_cascades(variables):
+        if facts and facts.logs_cascades == logs_cascades(variables):
             return None
         return ask_facts(source, connection, variables, lambda *_: True)
 
@@ -168,15 +168,15 @@ def follow(
 
     Where bronze begins earlier than it did, as behind ``extract --archive``, it is written anew from there.
     """
-    held = Held.any(lake, source)
-    if held is None:
+    snapshot = Held.any(lake, source)
+    if snapshot is None:
         return []
     table = lake.schema(source)
     head = table.head()
     before = HistoryCommit.of_head(head)
-    oldest, end = bronze.oldest(held.checkpoint), held.checkpoint.position
+    oldest, end = bronze.oldest(snapshot.checkpoint), snapshot.checkpoint.position
     begin = before.begin if before else oldest
-    dump = _placed(reading.asked, held.checkpoint, Range(oldest, end)) if reading and reading.dump else None
+    dump = _placed(reading.asked, snapshot.checkpoint, Range(oldest, end)) if reading and reading.dump else None
     is_anew = oldest < begin or bool(before and dump and not dump.note)
     start = oldest if is_anew or head is None or head.position is None else max(head.position, oldest)
     if start >= end and before and not is_anew and declared is None and (reading is None or before.asked_at):
@@ -190,34 +190,34 @@ def follow(
         dump=before.dump if before else None,
         facts=_declared_facts(declared, dump, end) or (before.facts if before else None),
     )
-    facts = list(_facts(held, Range(start, max(start, end))))
+    facts = list(_facts(snapshot, Range(start, max(start, end))))
     stored = [version_of(row) for row in table.rows()] if head and (facts or is_anew or reading) else []
-    told = list[Fact]()
+    answers = list[Fact]()
     if reading and dump:
-        told.append(dump)
+        answers.append(dump)
         commit = commit if dump.note else replace(commit, dump=reading.dump)
-    elif reading and (asked := _in_stretch(reading.asked, end)).at >= start:
-        told.append(asked if asked.at <= end else replace(asked, at=end, is_whole=False, note=_AHEAD))
-        commit = replace(commit, asked_at=asked.at, completes_log=reading.completes)
-    found, lacking = ([], []) if is_anew else _followed(stored, [*facts, *told], start)
+    elif reading and (answer := _in_stretch(reading.asked, end)).at >= start:
+        answers.append(answer if answer.at <= end else replace(answer, at=end, is_whole=False, note=_AHEAD))
+        commit = replace(commit, asked_at=answer.at, completes_log=reading.completes)
+    versions, lacking = ([], []) if is_anew else _followed(stored, [*facts, *answers], start)
     if lacking and start > oldest:
         log.info("%s: the schema history is written anew: %s was not known before", source, ", ".join(lacking))
         is_anew, start = True, oldest
-        facts = list(_facts(held, Range(start, end)))
+        facts = list(_facts(snapshot, Range(start, end)))
     if is_anew:
-        told += _asked_before(stored, start, is_other=bool(reading and reading.dump))
+        answers += _asked_before(stored, start, is_other=bool(reading and reading.dump))
         _warn(source, stored, reading)
-        stored = [one for one in stored if one.at < start]
-        found, _ = _followed(stored, [*facts, *told], start)
-    if not found and dump and not is_anew and start >= end and before and declared is None:
+        stored = [version for version in stored if version.at < start]
+        versions, _ = _followed(stored, [*facts, *answers], start)
+    if not versions and dump and not is_anew and start >= end and before and declared is None:
         return []
-    rows = pa.Table.from_pylist([row_of(one) for one in found], schema=ARROW)
+    rows = pa.Table.from_pylist([row_of(version) for version in versions], schema=ARROW)
     upon = head or table.new(COLUMNS, {})
     if is_anew:
         table.replace(spark.createDataFrame(rows).coalesce(1), _behind(start), upon, commit)
     else:
         table.append_rows(spark, rows, upon, commit)
-    return found
+    return versions
 
 
 def _declared_facts(declared: ServerFacts | None, dump: Asked | None, end: Position) -> ServerFacts | None:
@@ -231,15 +231,17 @@ def _followed(
     stored: Sequence[TableVersion], facts: Sequence[Fact], start: Position
 ) -> tuple[list[TableVersion], list[str]]:
     """The versions that facts add, forward and backwards; the tables of which more would be known further back."""
-    found = Tracker(stored).follow(facts)
+    versions = Tracker(stored).follow(facts)
     before = as_of(stored, start)
-    way = back(facts, found, start, before.values())
+    way = back(facts, versions, start, before.values())
     lacking = [
-        one for name in way.reached if (one := before.get(name)) and not one.is_dropped and lacks(one.definition)
+        version
+        for name in way.reached
+        if (version := before.get(name)) and not version.is_dropped and lacks(version.definition)
     ]
     if way.facts:
-        found = Tracker(stored).follow([*facts, *way.facts])
-    return found, sorted(str(one.name) for one in lacking)
+        versions = Tracker(stored).follow([*facts, *way.facts])
+    return versions, sorted(str(version.name) for version in lacking)
 
 
 def named(lake: Lake, source: str, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
@@ -250,26 +252,26 @@ def named(lake: Lake, source: str, logged: TableDefinition, last_change: Positio
         return completed(source, logged, None, last_change)
     name = logged.name
     rows = table.rows([("schema", "=", name.schema), ("table", "=", name.table), ("origin", "=", "server")])
-    last = max(map(version_of, rows), key=lambda one: one.order, default=None)
-    found = (commit.asked_at, last.definition) if commit.asked_at and last and last.definition else None
-    return completed(source, logged, found, last_change)
+    last = max(map(version_of, rows), key=lambda version: version.order, default=None)
+    last_answer = (commit.asked_at, last.definition) if commit.asked_at and last and last.definition else None
+    return completed(source, logged, last_answer, last_change)
 
 
-def _in_stretch(asked: Asked, end: Position) -> Asked:
+def _in_stretch(answer: Asked, end: Position) -> Asked:
     """A server counts no stretches; what it said is of the one that bronze ends in now."""
-    return replace(asked, at=replace(asked.at, stretch=end.stretch))
+    return replace(answer, at=replace(answer.at, stretch=end.stretch))
 
 
-def _placed(asked: Asked, held: Checkpoint, within: Range) -> Asked:
+def _placed(answer: Asked, checkpoint: Checkpoint, within: Range) -> Asked:
     """What a dump tells, in the stretch that has its place; at bronze's edge, with why, where it lies outside."""
-    found = [replace(asked.at, stretch=stretch.number) for stretch in stretches(held)]
-    at = next((one for one in reversed(found) if within.start <= one <= within.stop), found[-1])
-    at = asked.at if asked.at.stretch > 1 else at
+    positions = [replace(answer.at, stretch=stretch.number) for stretch in stretches(checkpoint)]
+    at = next((position for position in reversed(positions) if within.start <= position <= within.stop), positions[-1])
+    at = answer.at if answer.at.stretch > 1 else at
     if within.start <= at <= within.stop:
-        return replace(asked, at=at)
+        return replace(answer, at=at)
     side = f"before {within.start}, where the log that is here begins" if at < within.start else "behind the log's end"
     note = f"it was taken at {at}, {side}: which statements stand between is not known; bring the files with them"
-    return replace(asked, at=within.stop, note=note)
+    return replace(answer, at=within.stop, note=note)
 
 
 def _warn(source: str, stored: Iterable[TableVersion], reading: Reading | None) -> None:
@@ -277,13 +279,17 @@ def _warn(source: str, stored: Iterable[TableVersion], reading: Reading | None) 
     if reading is None or reading.dump is None:
         return
     now = {definition.name: definition for definition in reading.asked.definitions}
-    was = {one.name: one for one in stored if one.origin == "dump" and one.definition and one.note is None}
-    others = [
+    was = {
+        version.name: version
+        for version in stored
+        if version.origin == "dump" and version.definition and version.note is None
+    }
+    lost_names = [
         name
-        for name, one in was.items()
-        if one.definition and (name not in now or one.definition.column_names() != now[name].column_names())
+        for name, version in was.items()
+        if version.definition and (name not in now or version.definition.column_names() != now[name].column_names())
     ]
-    for name in sorted(others):
+    for name in sorted(lost_names):
         log.warning(
             "%s: the schema dump has changed, and tells otherwise of %s: rows in the lake have the names of the one "
             "before; begin it anew where these were wrong (stratalog reset --source %s --table %s)",
@@ -300,43 +306,51 @@ def by_history(lake: Lake, source: str) -> Callable[[TableName, Position], Told 
     @cache
     def versions() -> dict[TableName, list[TableVersion]]:
         table = lake.schema(source)
-        found: dict[TableName, list[TableVersion]] = {}
+        by_name: dict[TableName, list[TableVersion]] = {}
         if table.head() is None:
-            return found
-        for one in sorted(map(version_of, table.rows()), key=lambda one: one.order):
-            found.setdefault(one.name, []).append(one)
-        return found
+            return by_name
+        for entry in sorted(map(version_of, table.rows()), key=lambda entry: entry.order):
+            by_name.setdefault(entry.name, []).append(entry)
+        return by_name
 
     return lambda name, start: told_at(versions().get(name, []), start)
 
 
-def told_at(own: Sequence[TableVersion], start: Position) -> Told | None:
+def told_at(versions: Sequence[TableVersion], start: Position) -> Told | None:
     """What the versions of one table, in order, tell of it at a place; None where that is nothing.
 
     What a server told counts where a statement was inverted: elsewhere it is asked for as ``named``.
     """
-    dump = next((one for one in reversed(own) if one.origin == "dump"), None)
+    dump = next((version for version in reversed(versions) if version.origin == "dump"), None)
     if dump and dump.at >= start and not dump.holds:
-        return Told(dump.at, dump.definition, _why(dump))
-    known = [one for one in own if one.holds and one.definition and one.definition.named()]
-    now = next(iter(as_of(own, start).values()), None)
+        return Told(dump.at, dump.definition, _reason(dump))
+    named_versions = [
+        version for version in versions if version.holds and version.definition and version.definition.named()
+    ]
+    now = next(iter(as_of(versions, start).values()), None)
     if now and now.definition and now.definition.named():
         by = "the schema dump" if now.origin == "dump" else "the schema history"
-        return Told(start, now.definition, by=by) if dump or any(one.origin != "server" for one in known) else None
-    first = next((one for one in known if one.origin in ("dump", "inverted") and one.at >= start), None)
+        return (
+            Told(start, now.definition, by=by)
+            if dump or any(version.origin != "server" for version in named_versions)
+            else None
+        )
+    first = next(
+        (version for version in named_versions if version.origin in ("dump", "inverted") and version.at >= start), None
+    )
     if first:
         by = "the schema dump" if first.origin == "dump" else "the schema history"
         return Told(first.at, first.definition, by=by, not_before=first.note)
     if dump is None:
         return None
-    return Told(dump.at, dump.definition, _why(dump) or f"what followed from it up to {start} is not known")
+    return Told(dump.at, dump.definition, _reason(dump) or f"what followed from it up to {start} is not known")
 
 
-def _why(one: TableVersion) -> str | None:
+def _reason(version: TableVersion) -> str | None:
     """Why what a dump told does not hold."""
-    if one.holds:
+    if version.holds:
         return None
-    return one.note or f"{'; '.join(one.differs)}, and the dump, at {one.at}, says {one.definition}"
+    return version.note or f"{'; '.join(version.differs)}, and the dump, at {version.at}, says {version.definition}"
 
 
 def _behind(start: Position) -> str:
@@ -346,20 +360,20 @@ def _behind(start: Position) -> str:
     return f"stretch > {stretch} OR (stretch = {stretch} AND number > {number}) OR ({in_file})"
 
 
-def _facts(held: Held, within: Range) -> Iterator[Fact]:
+def _facts(snapshot: Held, within: Range) -> Iterator[Fact]:
     """What a part of bronze says of tables. A TABLE_MAP that cannot be read is left to whoever decodes its rows."""
     if not within:
         return
-    slices = read_index(held.table, held.version, within).within(within)
+    slices = read_index(snapshot.table, snapshot.version, within).within(within)
     for row in slices.notable(with_xa=True):
         at = Position(row["file"], row["start"], row["stretch"])
         if row["maps"]:
             try:
-                found = definitions_in(row["context"], row["maps"], at)
+                definitions = definitions_in(row["context"], row["maps"], at)
             except DecodeError as error:
-                log.warning("%s: the schema history passes over %s: %s", held.source, at, error)
-                found = []
-            yield from (Logged(at, one, row["committed_at"]) for one in found)
+                log.warning("%s: the schema history passes over %s: %s", snapshot.source, at, error)
+                definitions = []
+            yield from (Logged(at, definition, row["committed_at"]) for definition in definitions)
         if row["kind"] == "statement" and row["statement"] is not None:
             database, session = row["database"] or "", read_session(row["begin"])
             yield Stated(
@@ -379,20 +393,22 @@ def _asked_before(stored: Iterable[TableVersion], start: Position, *, is_other: 
 
     A dump that was taken outside of the log is read again.
     """
-    found: dict[tuple[Position, str], list[TableVersion]] = {}
-    for one in stored:
-        is_dump = one.origin == "dump" and not is_other and not (one.note and one.definition)
-        if (one.origin == "server" or is_dump) and one.at >= start:
-            found.setdefault((one.at, one.origin), []).append(one)
+    groups: dict[tuple[Position, str], list[TableVersion]] = {}
+    for version in stored:
+        is_dump = version.origin == "dump" and not is_other and not (version.note and version.definition)
+        if (version.origin == "server" or is_dump) and version.at >= start:
+            groups.setdefault((version.at, version.origin), []).append(version)
     return [
         Asked(
             at,
-            tuple(one.definition for one in told if one.definition),
-            told[0].variables,
+            tuple(version.definition for version in versions if version.definition),
+            versions[0].variables,
             is_whole=False,
             origin="dump" if origin == "dump" else "server",
-            unread=tuple((one.name, str(one.note)) for one in told if origin == "dump" and not one.definition),
+            unread=tuple(
+                (version.name, str(version.note)) for version in versions if origin == "dump" and not version.definition
+            ),
         )
-        for (at, origin), told in found.items()
-        if origin == "dump" or any(one.definition for one in told)
+        for (at, origin), versions in groups.items()
+        if origin == "dump" or any(version.definition for version in versions)
     ]

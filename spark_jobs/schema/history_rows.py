@@ -63,32 +63,32 @@ COLUMNS = {name: kind for name, (kind, _) in _TYPES.items()}
 ARROW = pa.schema([(name, kind) for name, (_, kind) in _TYPES.items()])
 
 
-def row_of(one: TableVersion) -> dict[str, Any]:
+def row_of(version: TableVersion) -> dict[str, Any]:
     """The row of a version, by ``COLUMNS``."""
-    known = one.definition
-    names = known.column_names() if known else []
+    definition = version.definition
+    names = definition.column_names() if definition else []
     return {
-        "schema": one.name.schema,
-        "table": one.name.table,
-        "stretch": one.at.stretch,
-        "number": one.at.number,
-        "file": one.at.file,
-        "offset": one.at.offset,
-        "origin": one.origin,
-        "committed_at": one.committed_at,
-        "gtid": one.gtid,
-        "statement": one.statement,
-        "database": one.database,
-        "session": list(one.variables.items()) or None,
-        "columns": cells(known) if known else None,
-        "key": [names[at] for at in known.key] if known and known.key is not None else None,
-        "key_index": known.index if known else None,
-        "dropped": one.is_dropped,
-        "renamed_from": _text(one.renamed_from),
-        "renamed_to": _text(one.renamed_to),
-        "holds": one.holds,
-        "differs": list(one.differs),
-        "note": one.note,
+        "schema": version.name.schema,
+        "table": version.name.table,
+        "stretch": version.at.stretch,
+        "number": version.at.number,
+        "file": version.at.file,
+        "offset": version.at.offset,
+        "origin": version.origin,
+        "committed_at": version.committed_at,
+        "gtid": version.gtid,
+        "statement": version.statement,
+        "database": version.database,
+        "session": list(version.variables.items()) or None,
+        "columns": cells(definition) if definition else None,
+        "key": [names[at] for at in definition.key] if definition and definition.key is not None else None,
+        "key_index": definition.index if definition else None,
+        "dropped": version.is_dropped,
+        "renamed_from": _text(version.renamed_from),
+        "renamed_to": _text(version.renamed_to),
+        "holds": version.holds,
+        "differs": list(version.differs),
+        "note": version.note,
     }
 
 
@@ -100,9 +100,9 @@ def _text(name: TableName | None) -> str | None:
 def _name(text: str | None) -> TableName | None:
     if text is None:
         return None
-    found = re.fullmatch(r"`((?:[^`]|``)*)`\.`((?:[^`]|``)*)`", text, re.DOTALL)
-    assert found, text
-    return TableName(*(part.replace("``", "`") for part in found.groups()))
+    match = re.fullmatch(r"`((?:[^`]|``)*)`\.`((?:[^`]|``)*)`", text, re.DOTALL)
+    assert match, text
+    return TableName(*(part.replace("``", "`") for part in match.groups()))
 
 
 def cells(definition: TableDefinition) -> list[dict[str, Any]]:
@@ -144,7 +144,7 @@ def version_of(row: dict[str, Any]) -> TableVersion:
         columns = tuple(map(_column, row["columns"]))
         bare = TableDefinition(name, columns)
         names = bare.column_names()
-        key = None if row["key"] is None else tuple(names.index(one) for one in row["key"])
+        key = None if row["key"] is None else tuple(names.index(name) for name in row["key"])
         definition = replace(bare, key=key, index=row["key_index"])
     return TableVersion(
         name,

@@ -92,33 +92,35 @@ def _pieces(text: str) -> Iterator[_Piece]:
             line += text.count("\n", at, command.end())
             at = command.end()
             continue
-        said, begun = [], None
-        for found in _tokens(delimiter).finditer(text, at):
-            before = text[at : found.start()]
-            said.append(before)
-            begun = begun or _begun(line, before)
+        pieces, beginning = [], None
+        for match in _tokens(delimiter).finditer(text, at):
+            before = text[at : match.start()]
+            pieces.append(before)
+            beginning = beginning or _beginning(line, before)
             line += before.count("\n")
-            here, at = line, found.end()
-            line += found[0].count("\n")
-            if found["open"]:
+            here, at = line, match.end()
+            line += match[0].count("\n")
+            if match["open"]:
                 raise SourceError(
-                    f"line {begun or here}: what begins with {found[0]} in line {here} has no end; it is cut"
+                    f"line {beginning or here}: what begins with {match[0]} in line {here} has no end; it is cut"
                 )
-            if found["comment"]:
-                yield _Piece(here, found[0], is_comment=True)
-                said.append(" ")
-                if begun is None:
+            if match["comment"]:
+                yield _Piece(here, match[0], is_comment=True)
+                pieces.append(" ")
+                if beginning is None:
                     break
-            elif found["end"]:
-                yield _Piece(begun or here, "".join(said))
+            elif match["end"]:
+                yield _Piece(beginning or here, "".join(pieces))
                 break
             else:
-                begun = begun or here
-                said.append(found[0])
+                beginning = beginning or here
+                pieces.append(match[0])
         else:
             rest = text[at:]
-            if rest.strip() or begun:
-                raise SourceError(f"line {begun or _begun(line, rest)}: the statement has no end; the dump is cut")
+            if rest.strip() or beginning:
+                raise SourceError(
+                    f"line {beginning or _beginning(line, rest)}: the statement has no end; the dump is cut"
+                )
             return
 
 
@@ -127,7 +129,7 @@ def _tokens(delimiter: str) -> re.Pattern[str]:
     return re.compile(f"{end}|{_QUOTED}|{_COMMENT}|{_OPEN}", re.DOTALL)
 
 
-def _begun(line: int, text: str) -> int | None:
+def _beginning(line: int, text: str) -> int | None:
     """The line of the first word of a text that begins in a line; None where it is blank."""
     bare = text.lstrip()
     return line + text.count("\n", 0, len(text) - len(bare)) if bare else None
@@ -182,15 +184,17 @@ class _Script:
             else:
                 self._statement(piece)
         except (ConfigError, DecodeError, IndexError) as error:
-            said = str(error) if isinstance(error, StratalogError) else "it ends too early"
-            raise SourceError(f"line {piece.line}: the statement that begins there cannot be read: {said}") from error
+            problem = str(error) if isinstance(error, StratalogError) else "it ends too early"
+            raise SourceError(
+                f"line {piece.line}: the statement that begins there cannot be read: {problem}"
+            ) from error
 
     def _comment(self, text: str) -> None:
         self.is_dump = self.is_dump or bool(_HEADER.match(text))
         self.is_complete = self.is_complete or text.startswith(_COMPLETED)
-        named = _DATABASE.match(text)
-        if named and self.database is None:
-            self.database = named[1]
+        match = _DATABASE.match(text)
+        if match and self.database is None:
+            self.database = match[1]
         self._place(text)
 
     def _statement(self, piece: _Piece) -> None:
@@ -210,13 +214,13 @@ class _Script:
 
     def _place(self, text: str) -> None:
         """Raises ConfigError."""
-        for told in _SOURCE.findall(text):
-            file, offset = _FILE.search(told), _OFFSET.search(told)
+        for assignment in _SOURCE.findall(text):
+            file, offset = _FILE.search(assignment), _OFFSET.search(assignment)
             if file and offset:
                 self.positions[Position.parse(f"{file[1]}:{offset[1]}")] = None
-        for said in _GTIDS.findall(text):
-            if said.strip():
-                self.gtids["".join(said.split())] = parse_gtids(said)
+        for gtids in _GTIDS.findall(text):
+            if gtids.strip():
+                self.gtids["".join(gtids.split())] = parse_gtids(gtids)
 
     def _set(self, text: str) -> None:
         """SET sql_mode, to a text or to what was kept of it in a variable."""
@@ -225,8 +229,8 @@ class _Script:
                 if _is_mode(value):
                     self.saved[name.casefold()] = self.modes
             elif _is_mode(name):
-                said = frozenset(value.strip("'").upper().split(","))
-                self.modes = said if value.startswith("'") else self.saved.get(value.casefold(), frozenset())
+                modes = frozenset(value.strip("'").upper().split(","))
+                self.modes = modes if value.startswith("'") else self.saved.get(value.casefold(), frozenset())
 
     def _schema(self, words: list[Word]) -> None:
         at = next(k for k, word in enumerate(words) if k > 1 and not word.among("IF", "NOT", "EXISTS"))
@@ -245,10 +249,10 @@ class _Script:
     def _table(self, piece: _Piece) -> None:
         """A statement about a table."""
         judged, database = self._judged(piece), self.database or ""
-        every = effects(judged, database, self._session(piece.text))
-        if any(isinstance(effect, DropTable) for effect in every):
+        effects_ = effects(judged, database, self._session(piece.text))
+        if any(isinstance(effect, DropTable) for effect in effects_):
             self.statements.append(Ddl(_line(piece), judged.plain, database))
-        for effect in every:
+        for effect in effects_:
             match effect:
                 case CreateTable():
                     self._create(piece, effect)
@@ -268,17 +272,17 @@ class _Script:
         if self._session(piece.text).has_ansi_quotes or self.modes & _WITHOUT_OPTIONS:
             self.without_charset.add(name)
 
-    def _change(self, piece: _Piece, name: TableName, other: TableName | None = None) -> None:
+    def _change(self, piece: _Piece, name: TableName, second: TableName | None = None) -> None:
         """Has a statement make or change a table, of which another one may tell the columns."""
-        known = [self.tables[one] for one in (name, other) if one in self.tables]
-        said = Stated(_line(piece), self._judged(piece), self.database or "", self._session(piece.text))
-        self.statements.append(Ddl(said.at, said.statement.plain, said.database))
-        for one in Tracker(known).follow([said]):
-            if one.name == name:
-                self.tables[name] = one
+        versions = [self.tables[table] for table in (name, second) if table in self.tables]
+        statement = Stated(_line(piece), self._judged(piece), self.database or "", self._session(piece.text))
+        self.statements.append(Ddl(statement.at, statement.statement.plain, statement.database))
+        for version in Tracker(versions).follow([statement]):
+            if version.name == name:
+                self.tables[name] = version
 
     def dump(self) -> Dump:
-        tables = [one for _, one in sorted(self.tables.items()) if not one.is_dropped]
+        tables = [version for _, version in sorted(self.tables.items()) if not version.is_dropped]
         return Dump(
             tuple(self._with_charset(table.definition) for table in tables if table.definition),
             tuple(Unread(table.at.offset, table.name, str(table.note)) for table in tables if not table.definition),

@@ -27,7 +27,7 @@ from spark_jobs.ddl.effects import (
     UnknownChange,
     effects,
 )
-from spark_jobs.ddl.inverse import Earlier, inverted, settled, told
+from spark_jobs.ddl.inverse import Earlier, exact, inverted, settled
 from spark_jobs.ddl.operations import Operation
 from spark_jobs.errors import DecodeError, Unsupported
 from spark_jobs.log.position import Position
@@ -97,7 +97,7 @@ class _Back:
         for version in self.versions:
             is_it = version.at == fact.at and version.origin == fact.origin and version.holds
             if is_it and version.definition and not lacks(version.definition):
-                self.ways[version.name] = _Way([told(version.definition)])
+                self.ways[version.name] = _Way([exact(version.definition)])
 
     def logged(self, fact: Logged) -> None:
         name = fact.definition.name
@@ -115,7 +115,7 @@ class _Back:
 
     def stated(self, fact: Stated) -> None:
         try:
-            touched = self._stated(fact)
+            touched = self._before_statement(fact)
         except (DecodeError, IndexError, StopIteration):
             about = [name for name in self.ways if fact.statement.names(name.schema, name.table)]
             for name in about:
@@ -133,16 +133,16 @@ class _Back:
         ]
         return Back(tuple(self.facts), frozenset(name for name, way in self.ways.items() if not way.is_maybe_made))
 
-    def _stated(self, fact: Stated) -> list[TableName]:
+    def _before_statement(self, fact: Stated) -> list[TableName]:
         """The tables that a statement is about. Raises Unsupported where it cannot be read."""
-        every = effects(fact.statement, fact.database, fact.session)
-        self._rename(fact, [effect for effect in every if isinstance(effect, Rename | FreeName)])
+        table_effects = effects(fact.statement, fact.database, fact.session)
+        self._rename(fact, [effect for effect in table_effects if isinstance(effect, Rename | FreeName)])
         names = list[TableName]()
-        for effect in every:
+        for effect in table_effects:
             match effect:
                 case DropSchema(schema):
-                    gone = [name for name in self.ways if name.schema.casefold() == schema.casefold()]
-                    names += self._ended_by(gone)
+                    dropped = [name for name in self.ways if name.schema.casefold() == schema.casefold()]
+                    names += self._ended_by(dropped)
                 case DropTable(name):
                     names += self._ended_by([name])
                 case CreateTable():
@@ -183,14 +183,14 @@ class _Back:
 
     def _rename(self, fact: Stated, changes: Sequence[Rename | FreeName]) -> None:
         """Gives tables the names that they have before a statement."""
-        named = [effect for effect in changes if isinstance(effect, Rename) and effect.table in self.ways]
-        for effect in named:
+        renames = [effect for effect in changes if isinstance(effect, Rename) and effect.table in self.ways]
+        for effect in renames:
             self._settle(effect.table, fact)
             self.ways[effect.table].since = fact
-        ways = {effect.was: self.ways[effect.table] for effect in named}
+        ways = {effect.was: self.ways[effect.table] for effect in renames}
         for change in changes:
             self.ways.pop(change.table, None)
-        self.ways |= {was: _called(way, was) for was, way in ways.items()}
+        self.ways |= {was: _under_name(way, was) for was, way in ways.items()}
 
     def _invert(self, name: TableName, fact: Stated, operations: Sequence[Operation]) -> None:
         """Raises DecodeError."""
@@ -205,26 +205,26 @@ class _Back:
             self.ways[name].last = len(self.facts)
             self.facts.append(Inverted(fact.behind, definition))
 
-    def _end(self, name: TableName, why: str | None) -> None:
+    def _end(self, name: TableName, reason: str | None) -> None:
         last = self.ways.pop(name).last
-        if last is not None and why:
-            self.facts[last] = replace(self.facts[last], note=why)
+        if last is not None and reason:
+            self.facts[last] = replace(self.facts[last], note=reason)
 
     def _end_alike(self, fact: Stated, touched: Sequence[TableName]) -> None:
         """Tables that may be meant by other letters: some servers store small ones, and log what was typed."""
         typed = {str(name).casefold(): name for name in touched if not str(name).islower()}
         for name in [way for way in self.ways if typed and str(way) in typed and way not in touched]:
             self._settle(name, fact)
-            meant = f"it names {typed[str(name)]}; whether that is {name} is not in the log"
-            self._end(name, _not_before(fact, meant))
+            note = f"it names {typed[str(name)]}; whether that is {name} is not in the log"
+            self._end(name, _not_before(fact, note))
 
 
-def _called(way: _Way, name: TableName) -> _Way:
+def _under_name(way: _Way, name: TableName) -> _Way:
     way.candidates = [
         replace(candidate, definition=replace(candidate.definition, name=name)) for candidate in way.candidates
     ]
     return way
 
 
-def _not_before(fact: Stated, why: str) -> str:
-    return f"what it was before {fact.statement.verb} at {fact.at} is not known: {why} ({fact.statement.short})"
+def _not_before(fact: Stated, reason: str) -> str:
+    return f"what it was before {fact.statement.verb} at {fact.at} is not known: {reason} ({fact.statement.short})"

@@ -41,17 +41,17 @@ from spark_jobs.schema.facts import Asked, Fact, Inverted, Logged, Stated, Table
 _ABOUT_TABLES = (Effect.CREATES, Effect.CHANGES, Effect.INDEXES)
 
 
-def lacks(known: TableDefinition | None) -> bool:
+def lacks(definition: TableDefinition | None) -> bool:
     """Whether rows cannot be read by what is known of a table: a name, or the character set of a text, is missing."""
-    if known is None or not known.named():
+    if definition is None or not definition.named():
         return True
-    return any(column.charset is None and column.type.is_character for column in known.columns)
+    return any(column.charset is None and column.type.is_character for column in definition.columns)
 
 
 def as_of(versions: Iterable[TableVersion], position: Position | None = None) -> dict[TableName, TableVersion]:
     """By table the version that it has at a position, at the end where none is given; dropped ones among them."""
     latest: dict[TableName, TableVersion] = {}
-    for version in sorted(versions, key=lambda each: each.order):
+    for version in sorted(versions, key=lambda version: version.order):
         if version.holds and (position is None or version.is_before(position)):
             latest[version.name] = version
     return latest
@@ -61,30 +61,30 @@ class Tracker:
     """Follows tables from the versions that are known of them through what comes next."""
 
     def __init__(self, versions: Iterable[TableVersion] = ()) -> None:
-        known = list(versions)
-        self._now = as_of(known)
+        stored = list(versions)
+        self._now = as_of(stored)
         self._by_origin = {
-            origin: as_of(replace(version, holds=True) for version in known if version.origin == origin)
+            origin: as_of(replace(version, holds=True) for version in stored if version.origin == origin)
             for origin in ("server", "dump")
         }
 
     def follow(self, facts: Iterable[Fact]) -> list[TableVersion]:
         """The versions that some facts add; those of one position in the order of the tables' names."""
-        every = in_order(facts)
+        ordered = in_order(facts)
         versions: list[TableVersion] = []
-        for at, fact in enumerate(every):
+        for at, fact in enumerate(ordered):
             match fact:
                 case Stated():
-                    added = self._stated(fact)
+                    added = self._by_statement(fact)
                 case Logged():
-                    added = self._logged(fact)
+                    added = self._by_log(fact)
                 case Inverted():
                     added = self._inverted(fact)
                 case _:
-                    later = [statement.statement for statement in every[at:] if isinstance(statement, Stated)]
+                    later = [statement.statement for statement in ordered[at:] if isinstance(statement, Stated)]
                     about = [statement for statement in later if statement.effect in _ABOUT_TABLES]
-                    added = self._asked(fact, about if fact.origin == "server" else [])
-            for version in sorted(added, key=lambda each: each.name):
+                    added = self._by_server(fact, about if fact.origin == "server" else [])
+            for version in sorted(added, key=lambda version: version.name):
                 if version.name.schema in SYSTEM_SCHEMAS:
                     continue
                 versions.append(version)
@@ -94,7 +94,7 @@ class Tracker:
                     self._by_origin[version.origin][version.name] = version
         return versions
 
-    def _known(self, name: TableName) -> TableDefinition | None:
+    def _definition(self, name: TableName) -> TableDefinition | None:
         now = self._now.get(name)
         return now.definition if now else None
 
@@ -102,7 +102,7 @@ class Tracker:
         now = self._now.get(name)
         return now is not None and not now.is_dropped
 
-    def _stated(self, fact: Stated) -> list[TableVersion]:
+    def _by_statement(self, fact: Stated) -> list[TableVersion]:
         if fact.statement.effect not in _ABOUT_TABLES:
             return []
         try:
@@ -110,14 +110,14 @@ class Tracker:
         except (DecodeError, IndexError, StopIteration):
             about = (name for name in self._now if fact.statement.names(name.schema, name.table))
             versions = [_of(fact, name, note="the statement cannot be read") for name in about if self._is_there(name)]
-        named = {version.name for version in versions}
-        return [*versions, *self._alike(fact, named)]
+        names = {version.name for version in versions}
+        return [*versions, *self._alike(fact, names)]
 
-    def _alike(self, fact: Stated, named: set[TableName]) -> Iterator[TableVersion]:
+    def _alike(self, fact: Stated, names: set[TableName]) -> Iterator[TableVersion]:
         """Tables that may be meant by other letters: some servers store small ones, and log what was typed."""
-        typed = {str(name).casefold(): name for name in named if not str(name).islower()}
+        typed = {str(name).casefold(): name for name in names if not str(name).islower()}
         for name in [
-            known for known in self._now if self._is_there(known) and str(known) in typed and known not in named
+            name_ for name_ in self._now if self._is_there(name_) and str(name_) in typed and name_ not in names
         ]:
             yield _of(
                 fact, name, note=f"the statement names {typed[str(name)]}; whether it is {name} is not in the log"
@@ -148,8 +148,8 @@ class Tracker:
             case Rename(_, was):
                 changed = versions.get(was) if fact.statement.verb.startswith("ALTER") else None
                 return [self._renamed(fact, effect, changed)]
-            case FreeName(name, became):
-                return [_of(fact, name, is_dropped=True, renamed_to=became)]
+            case FreeName(name, new_name):
+                return [_of(fact, name, is_dropped=True, renamed_to=new_name)]
             case UnknownChange() | CreateTemporary():
                 raise Unsupported("it is not known what it does")
 
@@ -161,15 +161,15 @@ class Tracker:
                 yield _of(fact, name, note=f"whether its schema is {name.schema} is not in the log")
 
     def _created(self, fact: Stated, effect: CreateTable) -> list[TableVersion]:
-        name, other = effect.table, effect.like
+        name, model = effect.table, effect.like
         if effect.if_missing and self._is_there(name):
             return []
         is_unsure = effect.if_missing and name not in self._now
         note = "made only if it was not there, which the log does not tell" if is_unsure else None
-        if other:
-            known = self._known(other)
-            why = note if known else f"the columns of {other} were not known"
-            return [_of(fact, name, definition=known and replace(known, name=name), note=why)]
+        if model:
+            like = self._definition(model)
+            note_ = note if like else f"the columns of {model} were not known"
+            return [_of(fact, name, definition=like and replace(like, name=name), note=note_)]
         try:
             definition = effect.definition
         except Unsupported as error:
@@ -182,13 +182,13 @@ class Tracker:
         if changed:
             definition = changed.definition and replace(changed.definition, name=name)
             return replace(changed, name=name, definition=definition, renamed_from=was, renamed_to=effect.displaced)
-        known = self._known(was)
-        note = None if known else f"the columns of {was} were not known"
-        definition = known and replace(known, name=name)
+        before = self._definition(was)
+        note = None if before else f"the columns of {was} were not known"
+        definition = before and replace(before, name=name)
         return _of(fact, name, definition=definition, note=note, renamed_from=was, renamed_to=effect.displaced)
 
     def _altered(self, fact: Stated, effect: AlterTable | ChangeIndex | ChangeStorage | TruncateTable) -> TableVersion:
-        before = self._known(effect.table)
+        before = self._definition(effect.table)
         if before is None:
             return _of(fact, effect.table, note="its columns were not known before it")
         try:
@@ -196,7 +196,7 @@ class Tracker:
         except (DecodeError, IndexError, ValueError) as error:
             return _of(fact, effect.table, note=f"not followed: {error}")
 
-    def _logged(self, fact: Logged) -> list[TableVersion]:
+    def _by_log(self, fact: Logged) -> list[TableVersion]:
         try:
             return self._by_rows(fact)
         except DecodeError as error:  # a character set that is not known; whoever decodes the rows says so too
@@ -205,21 +205,21 @@ class Tracker:
 
     def _by_rows(self, fact: Logged) -> list[TableVersion]:
         name = fact.definition.name
-        known = self._known(name)
-        logged = with_labels(fact.definition, known)
+        stored = self._definition(name)
+        logged = with_labels(fact.definition, stored)
         now = self._now.get(name)
         differs: list[str] = []
         definition = logged
         if now and now.is_dropped:
             differs = ["the log has rows of it behind the statement that dropped it"]
-        elif known and logged.named() and known.named():
-            differs = differences(with_timestamps_of(known, logged), logged, "the log of its rows")
-            definition = _complete_rows(logged, known, is_same=not differs)
-        elif known and (named := with_names(logged, known)):
-            definition = with_defaults(named, known)
-        elif known:
-            differs = [f"its rows have types ({listed(logged)}), and it is followed as ({listed(known)})"]
-        if not differs and known and _is_same(definition, known):
+        elif stored and logged.named() and stored.named():
+            differs = differences(with_timestamps_of(stored, logged), logged, "the log of its rows")
+            definition = _complete_rows(logged, stored, is_same=not differs)
+        elif stored and (with_known := with_names(logged, stored)):
+            definition = with_defaults(with_known, stored)
+        elif stored:
+            differs = [f"its rows have types ({listed(logged)}), and it is followed as ({listed(stored)})"]
+        if not differs and stored and _is_same(definition, stored):
             return []
         return [
             TableVersion(name, fact.at, "table_map", definition, differs=tuple(differs), committed_at=fact.committed_at)
@@ -228,28 +228,28 @@ class Tracker:
     def _inverted(self, fact: Inverted) -> list[TableVersion]:
         """What was found going back counts where something lacks going forward, and does not contradict that."""
         name, definition = fact.definition.name, fact.definition
-        now, known = self._now.get(name), self._known(name)
-        if (now and now.is_dropped) or not lacks(known):
+        now, stored = self._now.get(name), self._definition(name)
+        if (now and now.is_dropped) or not lacks(stored):
             return []
-        if known and known.named():
-            if differences(with_timestamps_of(known, definition), definition):
+        if stored and stored.named():
+            if differences(with_timestamps_of(stored, definition), definition):
                 return []
-            definition = _complete_server(definition, known)
+            definition = _complete_server(definition, stored)
         return [TableVersion(name, fact.at, "inverted", definition, note=fact.note)]
 
-    def _asked(self, fact: Asked, later: Sequence[Statement]) -> list[TableVersion]:
+    def _by_server(self, fact: Asked, later: Sequence[Statement]) -> list[TableVersion]:
         versions = [self._declared(fact, definition, later) for definition in fact.definitions]
         declared = {definition.name for definition in fact.definitions}
         is_whole = fact.is_whole and declared  # to a user without rights a server shows no table
-        gone = [name for name in self._now if self._is_there(name) and name not in declared] if is_whole else []
-        versions += [_missing(fact, name) for name in gone if not _changing(name, later)]
-        versions += [TableVersion(name, fact.at, fact.origin, holds=False, note=why) for name, why in fact.unread]
+        names = [name for name in self._now if self._is_there(name) and name not in declared] if is_whole else []
+        versions += [_missing(fact, name) for name in names if not _changing(name, later)]
+        versions += [TableVersion(name, fact.at, fact.origin, holds=False, note=reason) for name, reason in fact.unread]
         return [version for version in versions if not self._is_repeated(version)]
 
     def _is_repeated(self, version: TableVersion) -> bool:
         """Whether the same origin said the same the last time, and it changes nothing."""
         last = self._by_origin[version.origin].get(version.name)
-        is_news = version.holds and not _is_same(version.definition, self._known(version.name))
+        is_news = version.holds and not _is_same(version.definition, self._definition(version.name))
         return (
             last is not None
             and not is_news
@@ -258,30 +258,30 @@ class Tracker:
         )
 
     def _declared(self, fact: Asked, declared: TableDefinition, later: Sequence[Statement]) -> TableVersion:
-        name, known = declared.name, self._known(declared.name)
+        name, definition = declared.name, self._definition(declared.name)
         version = TableVersion(name, fact.at, fact.origin, declared, variables=fact.variables)
         strange = unknown_types(declared)
         unknown = f"the type of its column {strange[0]} is not known" if strange else None
-        why = fact.note or unknown or _changing(name, later)
-        if why:
-            return replace(version, holds=False, note=why)
+        reason = fact.note or unknown or _changing(name, later)
+        if reason:
+            return replace(version, holds=False, note=reason)
         now = self._now.get(name)
         if now and now.is_dropped:
             return replace(version, holds=False, differs=("the log has dropped it",))
-        if known is None:
+        if definition is None:
             return version
-        declared = as_logged(known, declared)
-        if not known.named():
-            fits = declared if fact.origin == "server" else fitted(known, declared)
-            named = with_names(known, fits) if fits else None
-            named = named and with_defaults(named, declared)
-            why_not = () if named else (f"its rows have types ({listed(known)})",)
-            return replace(version, definition=named or declared, holds=named is not None, differs=why_not)
+        declared = as_logged(definition, declared)
+        if not definition.named():
+            fits = declared if fact.origin == "server" else fitted(definition, declared)
+            with_known = with_names(definition, fits) if fits else None
+            with_known = with_known and with_defaults(with_known, declared)
+            why_not = () if with_known else (f"its rows have types ({listed(definition)})",)
+            return replace(version, definition=with_known or declared, holds=with_known is not None, differs=why_not)
         by = "the server" if fact.origin == "server" else "the schema dump"
-        differs = tuple(differences(with_timestamps_of(known, declared), declared, by))
+        differs = tuple(differences(with_timestamps_of(definition, declared), declared, by))
         if differs:
             return replace(version, holds=False, differs=differs)
-        return replace(version, definition=_complete_server(declared, known))
+        return replace(version, definition=_complete_server(declared, definition))
 
 
 def _of(fact: Stated, name: TableName, **fields: object) -> TableVersion:
@@ -304,39 +304,39 @@ def _missing(fact: Asked, name: TableName) -> TableVersion:
 
 def _changing(name: TableName, later: Sequence[Statement]) -> str | None:
     """Which of the statements behind a place names a table, for whoever asked a server there."""
-    statement = next((each for each in later if each.names(name.schema, name.table)), None)
+    statement = next((statement for statement in later if statement.names(name.schema, name.table)), None)
     return f"the table was changed while the server was asked: {statement.short}" if statement else None
 
 
 def _is_same(first: TableDefinition | None, second: TableDefinition | None) -> bool:
     if first is None or second is None:
         return first is second
-    seen = [[column.invisible for column in each.columns] for each in (first, second)]
-    return first == second and defaults(first) == defaults(second) and seen[0] == seen[1]
+    invisible = [[column.invisible for column in definition.columns] for definition in (first, second)]
+    return first == second and defaults(first) == defaults(second) and invisible[0] == invisible[1]
 
 
-def _complete_rows(logged: TableDefinition, known: TableDefinition, *, is_same: bool) -> TableDefinition:
+def _complete_rows(logged: TableDefinition, stored: TableDefinition, *, is_same: bool) -> TableDefinition:
     """What a TABLE_MAP tells, with what it leaves out and nothing contradicts: defaults, declared types, an index."""
     if not is_same:
         return logged
-    pairs = zip(logged.columns, known.columns, strict=True)
+    pairs = zip(logged.columns, stored.columns, strict=True)
     columns = tuple(
         replace(new, declared=new.declared or old.declared, labels=new.labels or old.labels) for new, old in pairs
     )
-    definition = with_defaults(without_defaults(replace(logged, columns=columns)), known)
-    has_index = logged.key is None or known.key == logged.key
+    definition = with_defaults(without_defaults(replace(logged, columns=columns)), stored)
+    has_index = logged.key is None or stored.key == logged.key
     return replace(
-        definition, key=known.key if logged.key is None else logged.key, index=known.index if has_index else None
+        definition, key=stored.key if logged.key is None else logged.key, index=stored.index if has_index else None
     )
 
 
-def _complete_server(declared: TableDefinition, known: TableDefinition) -> TableDefinition:
+def _complete_server(declared: TableDefinition, definition: TableDefinition) -> TableDefinition:
     """What a server tells, with labels and defaults that it leaves out."""
-    pairs = zip(declared.columns, known.columns, strict=True)
+    pairs = zip(declared.columns, definition.columns, strict=True)
     columns = tuple(
         replace(new, declared=new.declared or old.declared, labels=new.labels or old.labels) for new, old in pairs
     )
-    return with_defaults(replace(declared, columns=columns), known)
+    return with_defaults(replace(declared, columns=columns), definition)
 
 
 def changes(before: TableDefinition | None, after: TableDefinition | None) -> list[str]:
@@ -354,14 +354,14 @@ def changes(before: TableDefinition | None, after: TableDefinition | None) -> li
         {name: column.default for name, column in zip(definition.column_names(), definition.columns, strict=True)}
         for definition in (before, after)
     ]
-    both = [name for name, value in values[1].items() if None not in (value, values[0].get(name))]
+    shared = [name for name, value in values[1].items() if None not in (value, values[0].get(name))]
     lines += [
         f"{name}: {values[0][name]} -> {values[1][name]} if left out"
-        for name in both
+        for name in shared
         if values[0][name] != values[1][name]
     ]
-    kept = [[name for name in columns if name in was and name in now] for columns in (was, now)]
-    lines += [f"order: {', '.join(now)}"] if kept[0] != kept[1] else []
+    in_both = [[name for name in columns if name in was and name in now] for columns in (was, now)]
+    lines += [f"order: {', '.join(now)}"] if in_both[0] != in_both[1] else []
     keys = [key_of(definition) for definition in (before, after)]
     return lines + ([f"key: {keys[0]} -> {keys[1]}"] if keys[0] != keys[1] else [])
 

@@ -88,9 +88,9 @@ class Dump:
         self._state = np.zeros(kernels.D_CELLS, np.int64)
         self._state[kernels.D_POSITION] = max(part.start, FIRST_EVENT)
         self._format: bytes | None = None
-        self._given = max(part.start, FIRST_EVENT)
+        self._emitted = max(part.start, FIRST_EVENT)
         """File offset after what was handed on."""
-        self._mark, self._crc = self._given, 0
+        self._mark, self._crc = self._emitted, 0
         """File offset after the last whole event handed on, and the CRC32 of what was handed on behind it."""
         self._crc_again = 0
         """The same of what came again after a connection was lost."""
@@ -127,7 +127,7 @@ class Dump:
         return int(self._state[kernels.D_POSITION])
 
     @property
-    def _where(self) -> str:
+    def _place(self) -> str:
         return f"{self._reading.name}: {self._part.file}:{self._position}"
 
     def _advance(self) -> bool:
@@ -145,13 +145,13 @@ class Dump:
         """Raises SourceError where trying again does not help, or did not."""
         if self._boundary > self._mark:
             self._tries = 0
-        where = f"{self._reading.name}: {self._part.file}:{self._boundary}"
+        place = f"{self._reading.name}: {self._part.file}:{self._boundary}"
         if not may_pass(error) or self._tries >= TRIES:
-            said = refusal(where, self._reading.settings, error)
-            raise SourceError(f"{said}; tried {self._tries + 1} times" if self._tries else said) from error
+            message = refusal(place, self._reading.settings, error)
+            raise SourceError(f"{message}; tried {self._tries + 1} times" if self._tries else message) from error
         wait = BACK_OFF * 2**self._tries
         self._tries += 1
-        log.warning("%s; going on there in %s s", refusal(where, self._reading.settings, error), wait)
+        log.warning("%s; going on there in %s s", refusal(place, self._reading.settings, error), wait)
         time.sleep(wait)
 
     @property
@@ -178,10 +178,10 @@ class Dump:
             return
         with connection.cursor() as cursor:
             cursor.execute("SELECT @@GLOBAL.server_uuid uuid")
-            found = cursor.fetchone()
-        if found and found["uuid"] != self._reading.uuid:
+            answer = cursor.fetchone()
+        if answer and answer["uuid"] != self._reading.uuid:
             raise SourceError(
-                f"{self._where}: the server behind this address is {found['uuid']} now, and was {self._reading.uuid} "
+                f"{self._place}: the server behind this address is {answer['uuid']} now, and was {self._reading.uuid} "
                 "when the run began; run again once the first one is back, or give the new one a source of its own"
             )
 
@@ -192,12 +192,14 @@ class Dump:
         MariaDB's GTIDs. A heartbeat comes where a server does not end the dump at the log's end but waits.
         """
         beat = self._reading.settings.read_timeout * 500_000_000
-        said = {"binlog_checksum": "'NONE'", "heartbeat_period": str(beat)}
-        both = [f"@{side}_{name} = {value}" for side in ("master", "source") for name, value in said.items()]
+        variables = {"binlog_checksum": "'NONE'", "heartbeat_period": str(beat)}
+        assignments = [
+            f"@{side}_{name} = {value}" for side in ("master", "source") for name, value in variables.items()
+        ]
         replica = uuid.uuid4()
         with connection.cursor() as cursor:
             cursor.execute(
-                f"SET {', '.join(both)}, @mariadb_slave_capability = 4, "
+                f"SET {', '.join(assignments)}, @mariadb_slave_capability = 4, "
                 f"@slave_uuid = '{replica}', @replica_uuid = '{replica}'"
             )
         mariadb = "MariaDB" in connection.get_server_info()  # type: ignore[no-untyped-call]
@@ -207,38 +209,38 @@ class Dump:
 
     def _step(self) -> bool:
         """Takes what has come, and receives more where there is no more; whether the target is to be emptied."""
-        why, taken, written = kernels.unpack_dump(
+        code, consumed, produced = kernels.unpack_dump(
             kernels.address_of(self._source) + self._begin,
             self._end - self._begin,
             kernels.address_of(self._target) + self._filled,
             CHUNK - self._filled,
             self._state,
         )
-        self._begin += taken
-        self._filled += written
-        if why in (kernels.DUMP_FULL, kernels.DUMP_STOPPED):
+        self._begin += consumed
+        self._filled += produced
+        if code in (kernels.DUMP_FULL, kernels.DUMP_STOPPED):
             return True
-        if why == kernels.DUMP_MORE:
+        if code == kernels.DUMP_MORE:
             self._receive()
-        elif why == kernels.DUMP_FORMAT:
+        elif code == kernels.DUMP_FORMAT:
             self._compare_format(self._packet()[1:])
-        elif why == kernels.DUMP_ROTATED and not self._state[kernels.D_FORMATS]:
+        elif code == kernels.DUMP_ROTATED and not self._state[kernels.D_FORMATS]:
             self._require_file(self._packet()[1 + _HEADER + 8 :])
-        elif why == kernels.DUMP_REFUSED:
+        elif code == kernels.DUMP_REFUSED:
             raise_mysql_exception(self._packet())
         else:
-            raise SourceError(self._problem(why))
+            raise SourceError(self._problem(code))
         return False
 
     def _receive(self) -> None:
         """Reads what there is, at least a byte, behind what was not taken. Raises OSError."""
-        left = self._end - self._begin
-        self._source[:left] = self._source[self._begin : self._end]
-        self._begin, self._end = 0, left
+        pending = self._end - self._begin
+        self._source[:pending] = self._source[self._begin : self._end]
+        self._begin, self._end = 0, pending
         assert self._connection is not None
         # PyMySQL's own buffered reader: it has nothing left, and reads past its buffer where the room is larger.
         stream = self._connection._rfile  # type: ignore[attr-defined] # noqa: SLF001
-        count = stream.readinto1(self._source[left:PIECE].data)
+        count = stream.readinto1(self._source[pending:PIECE].data)
         if not count:
             raise pymysql.OperationalError(2013, "Lost connection to MySQL server during a dump")
         self._end += count
@@ -250,14 +252,14 @@ class Dump:
     def _require_file(self, name: bytes) -> None:
         if name != self._part.file.encode():
             raise SourceError(
-                f"{self._where}: the server sends {name.decode(errors='replace')!r} where this file was asked for"
+                f"{self._place}: the server sends {name.decode(errors='replace')!r} where this file was asked for"
             )
 
     def _compare_format(self, event: bytes) -> None:
         """After a connection was lost, the file is the one that it was: its format event is the same."""
         if self._format is not None and _lasting(event) != _lasting(self._format):
             raise SourceError(
-                f"{self._where}: the server has another file of that name since the connection was lost; a log whose "
+                f"{self._place}: the server has another file of that name since the connection was lost; a log whose "
                 "numbers began again needs another source name"
             )
         self._format = self._format or event
@@ -266,32 +268,32 @@ class Dump:
         """The target's bytes but for those handed on before, which have to be the same."""
         begin, count = self._position - self._filled, self._filled
         chunk = self._target[:count].data
-        again = min(max(self._given - begin, 0), count)
-        if again:
-            self._compare(begin, chunk[:again])
+        overlap = min(max(self._emitted - begin, 0), count)
+        if overlap:
+            self._compare(begin, chunk[:overlap])
         self._filled = 0
-        fresh = chunk[again:]
+        fresh = chunk[overlap:]
         if fresh:
             boundary = int(self._state[kernels.D_BOUNDARY])
             if boundary > self._mark:
                 self._mark, self._crc, self._tries = boundary, 0, 0
-            self._crc = zlib.crc32(fresh[max(self._mark - self._given, 0) :], self._crc)
-            self._given = begin + count
+            self._crc = zlib.crc32(fresh[max(self._mark - self._emitted, 0) :], self._crc)
+            self._emitted = begin + count
             yield fresh
 
     def _compare(self, begin: int, chunk: memoryview) -> None:
         """Compares what came again of an event that was handed on in part."""
         self._crc_again = zlib.crc32(chunk[max(self._mark - begin, 0) :], self._crc_again)
-        if begin + len(chunk) == self._given and self._crc_again != self._crc:
+        if begin + len(chunk) == self._emitted and self._crc_again != self._crc:
             raise SourceError(
                 f"{self._reading.name}: {self._part.file}:{self._mark}: this event came in two versions, before and "
                 "after the connection was lost; nothing of it was kept, run again"
             )
 
-    def _problem(self, why: int) -> str:
-        if why in (kernels.DUMP_END, kernels.DUMP_IDLE, kernels.DUMP_ROTATED):
+    def _problem(self, code: int) -> str:
+        if code in (kernels.DUMP_END, kernels.DUMP_IDLE, kernels.DUMP_ROTATED):
             return (
-                f"{self._where}: the server's log ends here, and was to be read to {self._part.stop}; the file was cut "
+                f"{self._place}: the server's log ends here, and was to be read to {self._part.stop}; the file was cut "
                 "or the log was reset: run again, or give the source another name"
             )
         texts = {
@@ -302,7 +304,7 @@ class Dump:
         }
         head = self._source[self._begin : min(self._begin + 24, self._end)].tobytes().hex(" ")
         return (
-            f"{self._where}: {texts[why]} (packet {head}); run again, and where it stays so, connect to the server "
+            f"{self._place}: {texts[code]} (packet {head}); run again, and where it stays so, connect to the server "
             "itself, without a proxy, or read copies of its files"
         )
 

@@ -144,16 +144,16 @@ class _Deadline:
 def _reach(settings: MySQL, deadline: _Deadline) -> socket.socket:
     """A TCP connection to the host's first address that answers; each has its share of the time. Raises OSError."""
     addresses = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
-    for left, (family, kind, protocol, _, address) in zip(range(len(addresses), 0, -1), addresses, strict=True):
+    for remaining, (family, kind, protocol, _, address) in zip(range(len(addresses), 0, -1), addresses, strict=True):
         stream = socket.socket(family, kind, protocol)
         try:
-            stream.settimeout(deadline.left / left)
+            stream.settimeout(deadline.left / remaining)
             stream.connect(address)
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         except BaseException as error:
             stream.close()
-            if left == 1 or not isinstance(error, OSError):
+            if remaining == 1 or not isinstance(error, OSError):
                 raise
         else:
             return stream
@@ -218,11 +218,11 @@ def may_pass(error: BaseException) -> bool:
     return isinstance(error, OSError) and not isinstance(error, ssl.SSLCertVerificationError)
 
 
-def refusal(where: str, settings: MySQL, error: BaseException) -> str:
+def refusal(place: str, settings: MySQL, error: BaseException) -> str:
     """What a server said, where, and what to look at; never with a secret."""
-    said = re.sub(r"\s+", " ", str(error.args[-1] if error.args else error))
+    text = re.sub(r"\s+", " ", str(error.args[-1] if error.args else error))
     if isinstance(error, LoginTimeout):
-        return f"{where}: {settings.host}:{settings.port}: {said}"
+        return f"{place}: {settings.host}:{settings.port}: {text}"
     origin = _origin(error)
     if isinstance(origin, ssl.SSLCertVerificationError):
         ca = settings.tls.ca if settings.tls and settings.tls.ca else "not set"
@@ -232,20 +232,20 @@ def refusal(where: str, settings: MySQL, error: BaseException) -> str:
     else:
         hint = _HINTS.get(error_number(error) or 0)
         look = f"; {hint.format(user=settings.user)}" if hint else ""
-    return f"{where}: {settings.host}:{settings.port}{_answer(error, said)}{look}"
+    return f"{place}: {settings.host}:{settings.port}{_answer(error, text)}{look}"
 
 
-def _answer(error: BaseException, said: str) -> str:
+def _answer(error: BaseException, text: str) -> str:
     """What a server said, or that it said nothing."""
     number, origin = error_number(error), _origin(error)
     if isinstance(origin, ssl.SSLError):
-        return f" answered: {said}"
+        return f" answered: {text}"
     if number in _UNREACHED or isinstance(error, OSError):
-        why = origin.strerror if isinstance(origin, OSError) and origin.strerror else said
-        return f" cannot be reached: {why}"
+        reason = origin.strerror if isinstance(origin, OSError) and origin.strerror else text
+        return f" cannot be reached: {reason}"
     if number in _BROKEN:
-        return f": {said}"
-    return f" answered: {foreign(said) if number in _QUOTING_VALUES else said}"
+        return f": {text}"
+    return f" answered: {foreign(text) if number in _QUOTING_VALUES else text}"
 
 
 def _origin(error: BaseException) -> BaseException | None:

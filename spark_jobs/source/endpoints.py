@@ -52,9 +52,9 @@ class Health:
         return Health(self.since, self.tries + 1, now + wait, reason)
 
     @classmethod
-    def of(cls, said: dict[str, str]) -> "Health":
-        since, next_try = (datetime.fromisoformat(said[key]) for key in ("since", "next_try"))
-        return cls(since, int(said["tries"]), next_try, said["reason"])
+    def of(cls, note: dict[str, str]) -> "Health":
+        since, next_try = (datetime.fromisoformat(note[key]) for key in ("since", "next_try"))
+        return cls(since, int(note["tries"]), next_try, note["reason"])
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Endpoints:
         failures: list[str] = []
         for source in self._by_health():
             try:
-                done = work(source)
+                result = work(source)
             except AnotherLog:
                 raise
             except SourceError as error:
@@ -90,7 +90,7 @@ class Endpoints:
             else:
                 if proves:
                     self._note(source, None)
-                return done
+                return result
         raise SourceError("\n".join([f"{self.name}: none of its endpoints can be read", *failures]))
 
     def current(self) -> Source:
@@ -104,7 +104,7 @@ class Endpoints:
     def ordered(self) -> list[Source]:
         """The endpoints as the strategy prefers them."""
         if self.choose == "hash":
-            return sorted(self.sources, key=lambda one: sha256(f"{self.name} {one.endpoint}".encode()).digest())
+            return sorted(self.sources, key=lambda source: sha256(f"{self.name} {source.endpoint}".encode()).digest())
         return self._by_score() if self.choose == "score" else list(self.sources)
 
     def _by_score(self) -> list[Source]:
@@ -112,27 +112,27 @@ class Endpoints:
         with ThreadPoolExecutor(len(self.sources)) as pool:
             loads = dict(zip(self.sources, pool.map(_load, self.sources), strict=True))
         handicap = {source: 0.0 if source.endpoint == self.in_use else BETTER for source in self.sources}
-        return sorted(self.sources, key=lambda one: loads[one] + handicap[one])
+        return sorted(self.sources, key=lambda source: loads[source] + handicap[source])
 
     def _by_health(self) -> list[Source]:
         """Those that are not waiting, then those that are."""
-        now, known = self.clock(), self.health()
+        now, states = self.clock(), self.health()
         # One that is to wait for longer than any does was noted before the clock was set back.
-        waiting = {address for address, one in known.items() if now < one.next_try <= now + LONGEST_WAIT}
-        return sorted(self.ordered(), key=lambda one: one.endpoint in waiting)
+        waiting = {address for address, health in states.items() if now < health.next_try <= now + LONGEST_WAIT}
+        return sorted(self.ordered(), key=lambda source: source.endpoint in waiting)
 
     def _note(self, source: Source, reason: str | None) -> None:
         """Keeps that an endpoint is unavailable, or (reason None) that it is not any more."""
         assert source.endpoint is not None
-        everything = _read(self.path)
-        known = everything.get(self.name, {})
-        before = known.pop(source.endpoint, None)
+        notes = _read(self.path)
+        states = notes.get(self.name, {})
+        before = states.pop(source.endpoint, None)
         if reason is None and before is None:
             return
         if reason is not None:
             now = self.clock()
-            known[source.endpoint] = (before or Health(now, 0, now, reason)).again(now, reason)
-        _write(self.path, everything | {self.name: known})
+            states[source.endpoint] = (before or Health(now, 0, now, reason)).again(now, reason)
+        _write(self.path, notes | {self.name: states})
 
 
 def open_endpoints(name: str, settings: config.Source, path: Path | None, in_use: str | None = None) -> Endpoints:
@@ -152,21 +152,23 @@ def _read(path: Path | None) -> dict[str, dict[str, Health]]:
     if path is None or not path.exists():
         return {}
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-        return {name: {place: Health.of(one) for place, one in some.items()} for name, some in said.items()}
+        notes = json.loads(path.read_text(encoding="utf-8"))
+        return {name: {place: Health.of(note) for place, note in states.items()} for name, states in notes.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         log.warning("%s: not a list of endpoints, and left alone: %s", path, error)
         return {}
 
 
-def _write(path: Path | None, everything: dict[str, dict[str, Health]]) -> None:
+def _write(path: Path | None, notes: dict[str, dict[str, Health]]) -> None:
     """Replaces the file whole. One that cannot be written costs a try more in the next run, and nothing else."""
     if path is None:
         return
-    said = {name: {place: asdict(one) for place, one in some.items()} for name, some in everything.items() if some}
+    document = {
+        name: {place: asdict(health) for place, health in states.items()} for name, states in notes.items() if states
+    }
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        draft.write_text(json.dumps(said, indent=1, default=datetime.isoformat) + "\n", encoding="utf-8")
+        draft.write_text(json.dumps(document, indent=1, default=datetime.isoformat) + "\n", encoding="utf-8")
         draft.replace(path)
     except OSError as error:
         log.warning("%s: cannot be written: %s", path, error.strerror)

@@ -39,25 +39,25 @@ class Takeover:
     passed_over: tuple[Part, ...]
 
 
-def take_over(source: Source, log: Log, held: Gtids) -> Takeover:
+def take_over(source: Source, log: Log, executed: Gtids) -> Takeover:
     """What a log has besides the transactions held. Raises SourceError where it lacks some of them, or has purged more.
 
     Raises DecodeError on a damaged log.
     """
-    return _Search(source, log, held).taken()
+    return _Search(source, log, executed).taken()
 
 
-def all_but(source: Source, log: Log, held: Gtids) -> Takeover:
+def all_but(source: Source, log: Log, executed: Gtids) -> Takeover:
     """The whole of a log but for the transactions held, which it need not have. Raises SourceError, DecodeError."""
-    search = _Search(source, log, held)
-    parts = [part for file in search.files for part in search.runs(file, is_first=False)] if held else None
+    search = _Search(source, log, executed)
+    parts = [part for file in search.files for part in search.runs(file, is_first=False)] if executed else None
     return _takeover(search, search.whole(search.files) if parts is None else parts)
 
 
 class _Search(Search):
-    def __init__(self, source: Source, log: Log, held: Gtids) -> None:
+    def __init__(self, source: Source, log: Log, executed: Gtids) -> None:
         super().__init__(source, log)
-        self.held = held
+        self.held = executed
         self.awaited: _Awaited | None = None
         """Those of ``held`` that are still to come by."""
 
@@ -71,11 +71,11 @@ class _Search(Search):
                 break
             parts += self.runs(file, is_first=file is first)
         if self.awaited:
-            raise SourceError(f"{self.name}: the log of {self._who} does not hold {self.awaited}; {_LAGS}")
+            raise SourceError(f"{self.name}: the log of {self._subject} does not hold {self.awaited}; {_LAGS}")
         return _takeover(self, parts)
 
     @property
-    def _who(self) -> str:
+    def _subject(self) -> str:
         return self.source.endpoint or "this source"
 
     def _first(self) -> LogFile:
@@ -85,11 +85,15 @@ class _Search(Search):
         for file in reversed(self.files):
             previous = self.head(file).previous
             if previous is None:
-                raise SourceError(f"{self.name}: {file.name} of {self._who} does not say which GTIDs came before it")
+                raise SourceError(
+                    f"{self.name}: {file.name} of {self._subject} does not say which GTIDs came before it"
+                )
             if not self.held:
                 self.held = type(previous)()
             if type(previous) is not type(self.held):
-                raise SourceError(f"{self.name}: {self._who} has GTIDs of another kind: {previous}, and {self.held}")
+                raise SourceError(
+                    f"{self.name}: {self._subject} has GTIDs of another kind: {previous}, and {self.held}"
+                )
             missing = previous - self.held  # type: ignore[operator] # both are of one type
             if not missing:
                 self._require_all(purged)
@@ -98,14 +102,14 @@ class _Search(Search):
         raise SourceError(self._purged(missing))
 
     def _require_all(self, purged: MysqlGtids) -> None:
-        lost = purged - self.held if isinstance(self.held, MysqlGtids) else None
-        if lost:
-            raise SourceError(self._purged(lost))
+        missing = purged - self.held if isinstance(self.held, MysqlGtids) else None
+        if missing:
+            raise SourceError(self._purged(missing))
 
     def _purged(self, missing: Gtids) -> str:
         return (
-            f"{self.name}: {self._who} has no more of its log than from {self.files[0].name} on; {missing} came before "
-            "that, and bronze lacks them"
+            f"{self.name}: {self._subject} has no more of its log than from {self.files[0].name} on; {missing} came "
+            "before that, and bronze lacks them"
         )
 
     def whole(self, files: list[LogFile]) -> list[Part]:
@@ -118,7 +122,7 @@ class _Search(Search):
         """
         size = self.size(file)
         begin: int | None = None if is_first else 0
-        seen = False
+        is_behind = False
         for commits in self.commits(file):
             self._require_named(file, commits)
             inside = commits.is_in(self.held)
@@ -128,8 +132,8 @@ class _Search(Search):
                     yield from _part(file, begin, start)
                     begin = None
                 elif not inside[row] and begin is None:
-                    begin = start if seen else 0
-                seen = True
+                    begin = start if is_behind else 0
+                is_behind = True
             if self.awaited is not None:
                 self.awaited.passed(file, commits.where(inside))
                 if not self.awaited:
@@ -142,29 +146,29 @@ class _Search(Search):
         nameless = commits.nameless()
         if len(nameless):
             raise SourceError(
-                f"{self.name}: {self._who}: the transaction at {file.name}:{int(commits.start[nameless[0]])} has no "
-                "GTID, so that nobody can tell whether bronze holds it; turn gtid_mode on on all endpoints"
+                f"{self.name}: {self._subject}: the transaction at {file.name}:{int(commits.start[nameless[0]])} has "
+                "no GTID, so that nobody can tell whether bronze holds it; turn gtid_mode on on all endpoints"
             )
 
 
 class _Awaited:
     """Held transactions that have not come by yet: MySQL's as a set, and of MariaDB the last one of every domain."""
 
-    def __init__(self, held: Gtids, left: MysqlGtids | None, last: dict[int, tuple[int, int]]) -> None:
-        self._held, self._left, self._last = held, left, last
+    def __init__(self, executed: Gtids, awaited: MysqlGtids | None, last: dict[int, tuple[int, int]]) -> None:
+        self._executed, self._awaited, self._last = executed, awaited, last
 
     @classmethod
-    def after(cls, held: Gtids, previous: Gtids, purged: MysqlGtids) -> "_Awaited":
-        if isinstance(held, MysqlGtids):
+    def after(cls, executed: Gtids, previous: Gtids, purged: MysqlGtids) -> "_Awaited":
+        if isinstance(executed, MysqlGtids):
             assert isinstance(previous, MysqlGtids)
-            return cls(held, held - previous - purged, {})
+            return cls(executed, executed - previous - purged, {})
         assert isinstance(previous, DomainGtids)
-        return cls(held, None, dict(previous.last))
+        return cls(executed, None, dict(previous.last))
 
     def passed(self, file: LogFile, commits: Commits) -> None:
         """Takes note of held transactions that came by. Raises SourceError where their order tells nothing."""
-        if self._left is not None:
-            self._left -= commits.gtids()
+        if self._awaited is not None:
+            self._awaited -= commits.gtids()
             return
         for gtid in commits.last_gtids(self._last):
             raise SourceError(
@@ -173,10 +177,12 @@ class _Awaited:
             )
 
     def _lacking(self) -> Gtids:
-        if self._left is not None:
-            return self._left
-        assert isinstance(self._held, DomainGtids)
-        return DomainGtids({domain: one for domain, one in self._held.last.items() if self._last.get(domain) != one})
+        if self._awaited is not None:
+            return self._awaited
+        assert isinstance(self._executed, DomainGtids)
+        return DomainGtids(
+            {domain: last for domain, last in self._executed.last.items() if self._last.get(domain) != last}
+        )
 
     def __bool__(self) -> bool:
         return bool(self._lacking())
@@ -195,13 +201,13 @@ def _takeover(search: _Search, parts: list[Part]) -> Takeover:
         return Takeover(search.log.end, (), ())
     begin = Position(parts[0].file, max(parts[0].start, FIRST_EVENT))
     gaps = [
-        Part(one.file, one.stop, other.start)
-        for one, other in pairwise(parts)
-        if one.file == other.file and one.stop < other.start
+        Part(part.file, part.stop, next_part.start)
+        for part, next_part in pairwise(parts)
+        if part.file == next_part.file and part.stop < next_part.start
     ]
     last = {part.file: part.stop for part in parts}
     sizes = {file.name: search.size(file) for file in search.files}
     tails = [Part(file, stop, sizes[file]) for file, stop in last.items() if stop < sizes[file]]
     return Takeover(
-        begin, tuple(parts), tuple(sorted([*gaps, *tails], key=lambda one: (file_number(one.file), one.start)))
+        begin, tuple(parts), tuple(sorted([*gaps, *tails], key=lambda gap: (file_number(gap.file), gap.start)))
     )

@@ -86,11 +86,11 @@ class Files:
             return self._names()
 
     def _names(self) -> list[str]:
-        found = [entry.name for entry in self.directory.iterdir() if entry.is_file()]
-        names = sorted((name for name in found if _NAME.fullmatch(name)), key=file_number)
+        files = [entry.name for entry in self.directory.iterdir() if entry.is_file()]
+        names = sorted((name for name in files if _NAME.fullmatch(name)), key=file_number)
         bases = {name.rpartition(".")[0] for name in names}
         if len(bases) > 1:
-            base = self._indexed_base(found, bases)
+            base = self._indexed_base(files, bases)
             names = [name for name in names if name.rpartition(".")[0] == base]
         strange = next((name for name in names if not _is_text(name)), None)
         if strange is not None:
@@ -102,8 +102,8 @@ class Files:
             raise SourceError(f"{self.name}: {self.directory} holds no binlog files (named like mysql-bin.000001)")
         return names
 
-    def _indexed_base(self, found: list[str], bases: set[str]) -> str:
-        indexed = [base for base in bases if f"{base}.index" in found]
+    def _indexed_base(self, files: list[str], bases: set[str]) -> str:
+        indexed = [base for base in bases if f"{base}.index" in files]
         if len(indexed) != 1:
             listed = ", ".join(sorted(bases))
             raise SourceError(f"{self.name}: {self.directory} holds several logs ({listed}); give each its own folder")
@@ -139,14 +139,14 @@ class FileReading:
         return FormatDescription.parse(header + body, f"{file}:{FIRST_EVENT}")
 
     def _chunks(self, part: Part) -> Iterator[bytes]:
-        left = part.stop - part.start
+        remaining = part.stop - part.start
         with _reading(part.file), (self.directory / part.file).open("rb") as stream:
             stream.seek(part.start)
-            while left:
-                chunk = stream.read(min(CHUNK, left))
+            while remaining:
+                chunk = stream.read(min(CHUNK, remaining))
                 if not chunk:
-                    raise SourceError(f"{part.file}:{part.stop - left}: the file became shorter while it was read")
-                left -= len(chunk)
+                    raise SourceError(f"{part.file}:{part.stop - remaining}: the file became shorter while it was read")
+                remaining -= len(chunk)
                 yield chunk
 
 
@@ -157,14 +157,14 @@ def _boundary(directory: Path, file: LogFile, _modified: int) -> int:
 
 
 @contextmanager
-def _reading(what: str) -> Iterator[None]:
+def _reading(subject: str) -> Iterator[None]:
     """Says of what an error of the file system is; a path in it says it more exactly."""
     try:
         yield
     except OSError as error:
         path = str(error.filename or "it")
-        which = what if what.endswith(path) else f"{what}: {path}"
-        raise SourceError(f"{which} cannot be read: {error.strerror}") from error
+        text = subject if subject.endswith(path) else f"{subject}: {path}"
+        raise SourceError(f"{text} cannot be read: {error.strerror}") from error
 
 
 def _is_text(name: str) -> bool:

@@ -42,10 +42,10 @@ def ask(
 
     def finish(column: Column, row: dict[str, Any]) -> Column:
         try:
-            known = readable(default_of)(column, row, of_mariadb)
+            settled = readable(default_of)(column, row, of_mariadb)
         except Unsupported:  # whoever meets a row without a value says that its default is not known
-            known = replace(column, default=None, computed=False)
-        return replace(known, invisible="INVISIBLE" in (row["extra"] or "").upper())
+            settled = replace(column, default=None, computed=False)
+        return replace(settled, invisible="INVISIBLE" in (row["extra"] or "").upper())
 
     return tuple(read_definitions(source, connection, finish))
 
@@ -104,18 +104,18 @@ def read_definitions(
 ) -> Iterator[TableDefinition]:
     tables = _by_table(source.ask(connection, _ASK_TABLES))
     columns = _by_table(source.ask(connection, _ASK_COLUMNS))
-    asked = _FULL_COLLATIONS if source.ask(connection, _ASK_FULL_NAMES) else _COLLATIONS
-    collations = {row["name"]: row["id"] for row in source.ask(connection, asked)}
+    query = _FULL_COLLATIONS if source.ask(connection, _ASK_FULL_NAMES) else _COLLATIONS
+    collations = {row["name"]: row["id"] for row in source.ask(connection, query)}
     keys = _by_table(source.ask(connection, _ASK_KEYS))
     for name, rows in columns.items():
         if name not in tables:  # a view
             continue
-        found = tuple(finish(column_of_row(row, collations), row) for row in rows)
+        table_columns = tuple(finish(column_of_row(row, collations), row) for row in rows)
         usable = _usable(keys.get(name, ()), {row["name"] for row in rows if _is_stored(row)})
         index = next(iter(usable), None) if len(usable) < 2 else _first_index(source, connection, name, usable)
         names = [row["name"] for row in rows]
         key = tuple(names.index(part) for part in usable[index]) if index else ()
-        yield TableDefinition(name, found, key, index)
+        yield TableDefinition(name, table_columns, key, index)
 
 
 def _is_stored(row: Mapping[str, Any]) -> bool:
@@ -131,12 +131,12 @@ def _usable(rows: Iterable[dict[str, Any]], stored: Container[str]) -> dict[str,
     parts: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         parts.setdefault(row["index"], []).append(row)
-    found = {
+    candidates = {
         index: [row["name"] for row in listed]
         for index, listed in parts.items()
         if index == PRIMARY or all(row["part"] is None and row["name"] in stored for row in listed)
     }
-    return {PRIMARY: found[PRIMARY]} if PRIMARY in found else found
+    return {PRIMARY: candidates[PRIMARY]} if PRIMARY in candidates else candidates
 
 
 def _first_index(source: Server, connection: Any, name: TableName, usable: Container[str]) -> str:

@@ -55,9 +55,9 @@ class Log:
         """The same log, its positions as those of a stretch; a source counts none, and says 1."""
         return replace(self, end=replace(self.end, stretch=stretch))
 
-    def up_to(self, place: Position | None, held: Position | None = None) -> "Log":
+    def up_to(self, place: Position | None, minimum: Position | None = None) -> "Log":
         """The log as if it ended at a place of its own, where one is given, or where bronze ends if that is further."""
-        return replace(self, end=min(self.end, max(place, held or place))) if place else self
+        return replace(self, end=min(self.end, max(place, minimum or place))) if place else self
 
     def parts_from(self, start: Position) -> list[Part]:
         """What lies between a position and the end, file by file. Raises SourceError where it is not all there."""

@@ -35,38 +35,38 @@ class Margin:
         """Says which limit the margin is below; None for none, and for a log that still has its first file."""
         if file_number(self.oldest) == _FIRST_NUMBER:
             return None
-        wanted = limits.margin.total_seconds() / 3600 if limits.margin else 0
-        if self.hours is not None and self.hours < wanted:
-            return self._said(f"{self.hours:g} hours", f"retention.margin, {wanted:g} hours")
+        limit = limits.margin.total_seconds() / 3600 if limits.margin else 0
+        if self.hours is not None and self.hours < limit:
+            return self._message(f"{self.hours:g} hours", f"retention.margin, {limit:g} hours")
         if limits.margin_bytes and self.bytes < limits.margin_bytes:
-            return self._said(f"{self.bytes} bytes", f"retention.margin_bytes, {limits.margin_bytes}")
+            return self._message(f"{self.bytes} bytes", f"retention.margin_bytes, {limits.margin_bytes}")
         return None
 
-    def _said(self, left: str, limit: str) -> str:
+    def _message(self, remaining: str, limit: str) -> str:
         return (
-            f"the source has only {left} of log before what is yet to be read ({self.oldest} is its oldest file), less "
-            f"than {limit}; run more often, or have the server keep its log longer"
+            f"the source has only {remaining} of log before what is yet to be read ({self.oldest} is its oldest file), "
+            f"less than {limit}; run more often, or have the server keep its log longer"
         )
 
 
-def margin(source: Source, listed: Log, held: Position) -> Margin:
+def margin(source: Source, listed: Log, checkpoint: Position) -> Margin:
     """The margin of a position in a source's log as it was listed.
 
     There is none where the position's file is purged: the source goes on at its oldest byte.
     """
-    earlier = sum(file.size for file in listed.files if file_number(file.name) < held.number)
+    earlier = sum(file.size for file in listed.files if file_number(file.name) < checkpoint.number)
     oldest = listed.files[0].name
-    if held.file not in {file.name for file in listed.files}:
+    if checkpoint.file not in {file.name for file in listed.files}:
         return Margin(0, 0.0, oldest)
-    return Margin(earlier + held.offset - FIRST_EVENT, _hours(source, oldest, held.file), oldest)
+    return Margin(earlier + checkpoint.offset - FIRST_EVENT, _hours(source, oldest, checkpoint.file), oldest)
 
 
-def _hours(source: Source, oldest: str, held: str) -> float | None:
-    if oldest == held:
+def _hours(source: Source, oldest: str, current: str) -> float | None:
+    if oldest == current:
         return 0.0
     reading = source.reading()
     try:
-        first, last = begun(reading, oldest), begun(reading, held)
+        first, last = begun(reading, oldest), begun(reading, current)
     except SourceError as error:  # purged since it was listed, for instance; what is to be read is read by others
         log.warning("%s; how old the log is stays unknown", error)
         return None

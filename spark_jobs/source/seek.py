@@ -52,17 +52,17 @@ def covered(source: Source, log: Log, position: Position) -> Gtids | None:
     """
     search = Search(source, log)
     file = next(file for file in log.files if file.name == position.file)
-    found = search.head(file).previous
-    if found is None or position.offset <= FIRST_EVENT:
-        return _with_purged(source, found)
+    gtids = search.head(file).previous
+    if gtids is None or position.offset <= FIRST_EVENT:
+        return _with_purged(source, gtids)
     for commits in search.commits(file):
         before = commits.first(int(np.searchsorted(commits.stop, position.offset, side="right")))
-        found = union(found, gtids_of(before))
-    return _with_purged(source, found)
+        gtids = union(gtids, gtids_of(before))
+    return _with_purged(source, gtids)
 
 
-def _with_purged(source: Source, found: Gtids | None) -> Gtids | None:
-    return None if found is None else union(found, source.purged())
+def _with_purged(source: Source, gtids: Gtids | None) -> Gtids | None:
+    return None if gtids is None else union(gtids, source.purged())
 
 
 def gtids_of(commits: Commits) -> Gtids:
@@ -73,7 +73,7 @@ def gtids_of(commits: Commits) -> Gtids:
 def has_no_transaction_before(source: Source, position: Position) -> bool:
     """Whether its file begins with no transaction but the one there. Raises SourceError, DecodeError."""
     before = source.reading()(Part(position.file, 0, position.offset))[1]
-    return not any(len(found) for found in read_commits(before, position.file))
+    return not any(len(commits) for commits in read_commits(before, position.file))
 
 
 class Search:
@@ -109,9 +109,9 @@ class Search:
 class _Gtids(Search):
     """Where a set of GTIDs leads to: before the first transaction that is not in it."""
 
-    def __init__(self, source: Source, log: Log, wanted: Gtids) -> None:
+    def __init__(self, source: Source, log: Log, gtids: Gtids) -> None:
         super().__init__(source, log)
-        self.wanted = wanted
+        self.wanted = gtids
 
     def newest(self) -> tuple[LogFile, Gtids]:
         """The newest file before which all transactions are in the set, and these."""
@@ -119,8 +119,8 @@ class _Gtids(Search):
         for file in reversed(self.files):
             previous = self.head(file).previous
             if type(previous) is not type(self.wanted):
-                other = _OTHER[type(previous)]
-                raise SourceError(f"{self.name}: {file.name} {other}; name a position or a time instead")
+                hint = _OTHER[type(previous)]
+                raise SourceError(f"{self.name}: {file.name} {hint}; name a position or a time instead")
             assert previous is not None
             missing = previous - self.wanted  # type: ignore[operator] # both are of one type
             if not missing:
@@ -132,27 +132,27 @@ class _Gtids(Search):
 
     def first_without(self, file: LogFile) -> Iterator[tuple[Commits, Position | None, str]]:
         """The file's transactions before the place; with the last of them the place, and what comes there."""
-        begun = False
+        is_open = False
         for commits in self.commits(file):
             outside = np.flatnonzero(~commits.is_in(self.wanted))
             if len(outside):
                 row = int(outside[0])
-                place = Position(file.name, int(commits.start[row]) if row or begun else FIRST_EVENT)
+                place = Position(file.name, int(commits.start[row]) if row or is_open else FIRST_EVENT)
                 yield commits.first(row), place, commits.gtid(row) or "a transaction without GTID"
                 return
             yield commits, None, ""
-            begun = True
+            is_open = True
 
 
 class _MysqlSet(_Gtids):
     def find(self) -> Position:
-        file, passed = self.newest()
-        assert isinstance(passed, MysqlGtids)
+        file, passed_gtids = self.newest()
+        assert isinstance(passed_gtids, MysqlGtids)
         assert isinstance(self.wanted, MysqlGtids)
         place, lacks = None, ""
         for commits, place, lacks in self.first_without(file):  # noqa: B007 - the last ones are used
-            passed |= commits.gtids()
-        rest = self.wanted - passed
+            passed_gtids |= commits.gtids()
+        rest = self.wanted - passed_gtids
         rest = rest - self.source.purged() if rest else rest
         if rest:
             raise SourceError(self._not_before(rest, place, lacks))
@@ -189,15 +189,15 @@ class _Domains(_Gtids):
                     f"{self.name}: {file.name}: {gtid} came after a higher number of its domain, so that a set does "
                     "not tell what came before it; name a position or a time instead"
                 )
-        for domain, wanted in self.wanted.last.items():
-            if last.get(domain) != wanted:
-                there = DomainGtids({domain: last[domain]}) if domain in last else "nothing of that domain"
+        for domain, last_gtid in self.wanted.last.items():
+            if last.get(domain) != last_gtid:
+                in_log = DomainGtids({domain: last[domain]}) if domain in last else "nothing of that domain"
                 end = (
                     f"{place}, where {lacks} comes, which is not in the set" if place else f"its end at {self.log.end}"
                 )
-                lacking = DomainGtids({domain: wanted})
+                lacking = DomainGtids({domain: last_gtid})
                 raise SourceError(
-                    f"{self.name}: the log does not hold {lacking} before {end}; it holds {there}. "
+                    f"{self.name}: the log does not hold {lacking} before {end}; it holds {in_log}. "
                     "Name each domain's last GTID as of one moment, or the position"
                 )
         return place or self.after(file)
@@ -210,10 +210,10 @@ class _Time(Search):
     its word there.
     """
 
-    def __init__(self, source: Source, log: Log, wanted: datetime) -> None:
+    def __init__(self, source: Source, log: Log, moment: datetime) -> None:
         super().__init__(source, log)
-        self.wanted = wanted
-        self.micros = (wanted - _EPOCH) // _MICROSECOND
+        self.wanted = moment
+        self.micros = (moment - _EPOCH) // _MICROSECOND
 
     def find(self) -> Position:
         files = self._files()
@@ -235,16 +235,16 @@ class _Time(Search):
 
     def _files(self) -> list[tuple[LogFile, FileHead]]:
         """The newest file begun before the time for certain, and those begun in the same second as the time."""
-        found: list[tuple[LogFile, FileHead]] = []
+        heads: list[tuple[LogFile, FileHead]] = []
         for file in reversed(self.files):
             head = self.head(file)
             if head.created * 1_000_000 < self.micros:
-                found.insert(0, (file, head))
+                heads.insert(0, (file, head))
             if (head.created + 1) * 1_000_000 <= self.micros:
-                return found
+                return heads
         oldest, head = self.files[0], self.head(self.files[0])
         if file_number(oldest.name) == 1:  # nothing came before it
-            return found or [(oldest, head)]
+            return heads or [(oldest, head)]
         raise SourceError(
             f"{self.name}: {self.wanted.isoformat()} lies before the oldest file there is: {oldest.name} was begun at "
             f"{_text(head.created * 1_000_000)}; {self.source.earlier}"

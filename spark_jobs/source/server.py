@@ -90,17 +90,17 @@ class Server:
         """What keeps this server from being read, all of it; empty where nothing does."""
         with self.connect() as connection:
             variables = self.variables(connection)
-            found = _logging_problems(variables)
-            if _NO_LOG in found:
-                return found
+            problems = _logging_problems(variables)
+            if _NO_LOG in problems:
+                return problems
             if self.switch.several:
-                found += _moving_problems(variables)
+                problems += _moving_problems(variables)
             try:
                 end = self.end(connection)
                 DumpReading(self.name, self.settings).probe(end)
             except SourceError as error:
-                found.append(str(error))
-        return found
+                problems.append(str(error))
+        return problems
 
     def load(self) -> float:
         """What decides between endpoints that are equal otherwise: seconds behind its primary, and busy threads.
@@ -156,10 +156,10 @@ class Server:
         """
         with self.connect() as connection:
             self.ask(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
-            told = self.ask(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'")
-            found = {row["Variable_name"].lower(): row["Value"] for row in told}
-            if file := found.get("binlog_snapshot_file"):
-                return Position(file, int(found["binlog_snapshot_position"]))
+            rows = self.ask(connection, "SHOW STATUS LIKE 'binlog_snapshot_%'")
+            values = {row["Variable_name"].lower(): row["Value"] for row in rows}
+            if file := values.get("binlog_snapshot_file"):
+                return Position(file, int(values["binlog_snapshot_position"]))
             return Position(self.end(connection).file, FIRST_EVENT)
 
     def committed(self) -> MysqlGtids:
@@ -194,37 +194,39 @@ def seconds_behind(replication: list[dict[str, Any]]) -> float:
 
 
 def _behind(row: dict[str, Any]) -> float:
-    def told(new: str, old: str) -> Any:
+    def value(new: str, old: str) -> Any:
         return row.get(new, row.get(old))
 
-    seconds = float(told("Seconds_Behind_Source", "Seconds_Behind_Master") or 0)
-    if told("Replica_SQL_Running", "Slave_SQL_Running") != "Yes":
+    seconds = float(value("Seconds_Behind_Source", "Seconds_Behind_Master") or 0)
+    if value("Replica_SQL_Running", "Slave_SQL_Running") != "Yes":
         return seconds + _STOPPED
-    return seconds if told("Replica_IO_Running", "Slave_IO_Running") == "Yes" else seconds + _CUT_OFF
+    return seconds if value("Replica_IO_Running", "Slave_IO_Running") == "Yes" else seconds + _CUT_OFF
 
 
 def _logging_problems(variables: dict[str, str]) -> list[str]:
-    found = []
+    problems = []
     if variables.get("log_bin", "OFF").upper() not in ("ON", "1"):
-        found.append(_NO_LOG)
+        problems.append(_NO_LOG)
     if variables.get("binlog_format", "ROW").upper() != "ROW":
-        found.append(
+        problems.append(
             f"binlog_format is {variables['binlog_format']}; SET GLOBAL binlog_format = 'ROW' "
             "and let the applications connect anew"
         )
-    return found
+    return problems
 
 
 def _moving_problems(variables: dict[str, str]) -> list[str]:
     """What keeps a source from moving between this server and others that have the same log."""
-    found = []
+    problems = []
     mode = variables.get("gtid_mode", "ON")  # MariaDB has GTIDs always, and no such variable
     if mode.upper() != "ON":
-        found.append(f"gtid_mode is {mode}; a source moves between endpoints by GTID: turn it on on all of them")
+        problems.append(f"gtid_mode is {mode}; a source moves between endpoints by GTID: turn it on on all of them")
     name = next((name for name in ("log_replica_updates", "log_slave_updates") if name in variables), None)
     if name and variables[name].upper() not in ("ON", "1"):
-        found.append(f"{name} is {variables[name]}; what this server replicates is not in its log: start it with it ON")
-    return found
+        problems.append(
+            f"{name} is {variables[name]}; what this server replicates is not in its log: start it with it ON"
+        )
+    return problems
 
 
 def _log_size(row: dict[str, Any]) -> int:

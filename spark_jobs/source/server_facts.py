@@ -57,13 +57,13 @@ def ask_facts(
     may read a table is the statement that makes it.
     """
     at = source.end(connection)
-    tables = [one for one in source.ask(connection, _ASK_TABLES) if in_scope(one["schema"], one["table"])]
+    tables = [row for row in source.ask(connection, _ASK_TABLES) if in_scope(row["schema"], row["table"])]
     if is_mariadb(variables):
         keys = [
             pair
             for table in tables
             if (table["engine"] or "").upper() == "INNODB"
-            for pair in _shown(source, connection, table)
+            for pair in _keys_of(source, connection, table)
         ]
     else:
         rows = source.ask(connection, _ASK_KEYS)
@@ -82,7 +82,7 @@ def _declared(row: Mapping[str, Any]) -> tuple[TableName, ForeignKey]:
     return TableName(row["schema"], row["table"]), ForeignKey(row["name"], parent, row["on_delete"], row["on_update"])
 
 
-def _shown(source: Server, connection: Any, table: Mapping[str, Any]) -> list[tuple[TableName, ForeignKey]]:
+def _keys_of(source: Server, connection: Any, table: Mapping[str, Any]) -> list[tuple[TableName, ForeignKey]]:
     """The foreign keys of a table, by SHOW CREATE TABLE; none of one that is gone or that the user may not read."""
     name = f"{identifier(table['schema'])}.{identifier(table['table'])}"
     try:
@@ -96,5 +96,5 @@ def _shown(source: Server, connection: Any, table: Mapping[str, Any]) -> list[tu
 
 
 def _version(variables: Mapping[str, str]) -> tuple[int, ...]:
-    found = re.match(r"(\d+)\.(\d+)", variables.get("version", ""))
-    return tuple(map(int, found.groups())) if found else (0, 0)
+    match = re.match(r"(\d+)\.(\d+)", variables.get("version", ""))
+    return tuple(map(int, match.groups())) if match else (0, 0)

@@ -62,17 +62,17 @@ def _without_literals(text: str) -> Iterator[str]:
     at, is_blank = 0, True
     while at < len(text):
         comment = _COMMENT.match(text, at) or _OPENED.match(text, at)
-        found = comment or _TOKEN.match(text, at)
-        assert found is not None, "every character is a sign"
-        at = found.end()
-        if comment or found["blank"] or found["line"]:
+        match = comment or _TOKEN.match(text, at)
+        assert match is not None, "every character is a sign"
+        at = match.end()
+        if comment or match["blank"] or match["line"]:
             if not is_blank:
                 yield " "
             is_blank = True
             continue
         is_blank = False
-        token = found[0]
-        if found["text"] or found["number"]:
+        token = match[0]
+        if match["text"] or match["number"]:
             if "\\" in token:
                 yield CUT
                 return
@@ -125,7 +125,7 @@ name that are no UTF-8 come as such."""
 
 def printable(text: str) -> str:
     """A text without what moves a terminal's cursor, colours or turns it: they stand as JSON has them."""
-    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def cell(text: str) -> str:
@@ -139,14 +139,14 @@ _PATH = re.compile(r"'(?:[a-z0-9]+:)?/[^']*'")
 _ROWS_VALUES = re.compile(r"(?:violated by row with values|row with values).*", re.IGNORECASE | re.DOTALL)
 
 
-def foreign(text: str, most: int = 3) -> str:
+def foreign(text: str, limit: int = 3) -> str:
     """The first lines of another program's message, on one line, without its literals and traces; paths stay."""
     lines: list[str] = []
     for line in text.strip().splitlines():
         if _ABOUT_VALUES.match(line):
             break
         lines += [line.strip()] if line.strip() else []
-        if len(lines) == most:
+        if len(lines) == limit:
             break
-    shown = _ROWS_VALUES.sub("violated by a row", " ".join(lines))
-    return _LITERALS.sub(lambda found: found[0] if _PATH.fullmatch(found[0]) else LITERAL, shown)
+    output = _ROWS_VALUES.sub("violated by a row", " ".join(lines))
+    return _LITERALS.sub(lambda match: match[0] if _PATH.fullmatch(match[0]) else LITERAL, output)

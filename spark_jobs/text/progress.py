@@ -14,18 +14,18 @@ _EVERY = 10.0
 class Progress:
     """Counts tables that are done in one layer, from several threads."""
 
-    def __init__(self, log: logging.Logger, layer: str, total: int, every: float = _EVERY) -> None:
-        self._log, self._layer, self._total, self._every = log, layer, total, every
+    def __init__(self, log: logging.Logger, layer: str, total: int, interval: float = _EVERY) -> None:
+        self._log, self._layer, self._total, self._interval = log, layer, total, interval
         self._lock = threading.Lock()
-        self._done = 0
-        self._due = time.monotonic() + every
+        self._count = 0
+        self._due = time.monotonic() + interval
 
     def add(self, _: object = None) -> None:
         """Counts a table, and prints where it is the last, or where the last line is some seconds old."""
         with self._lock:
-            self._done += 1
+            self._count += 1
             now = time.monotonic()
-            if self._done < self._total and now < self._due:
+            if self._count < self._total and now < self._due:
                 return
-            self._due = now + self._every
-            self._log.info("%s %d of %d tables", self._layer, self._done, self._total)
+            self._due = now + self._interval
+            self._log.info("%s %d of %d tables", self._layer, self._count, self._total)

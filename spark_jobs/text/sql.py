@@ -59,6 +59,6 @@ def is_table(schema: str, table: str) -> str:
     By bytes, since servers compare names there by a collation to which `ta` and `tä` may be one; by that too, as
     servers open by it no more tables than they must.
     """
-    named = f"TABLE_SCHEMA = {server_text(schema)} AND TABLE_NAME = {server_text(table)}"
+    condition = f"TABLE_SCHEMA = {server_text(schema)} AND TABLE_NAME = {server_text(table)}"
     exact = ((column, text.encode().hex()) for column, text in (("TABLE_SCHEMA", schema), ("TABLE_NAME", table)))
-    return " AND ".join([named, *(f"CAST({column} AS BINARY) = x'{digits}'" for column, digits in exact)])
+    return " AND ".join([condition, *(f"CAST({column} AS BINARY) = x'{digits}'" for column, digits in exact)])

@@ -34,16 +34,16 @@ SILVER, DOWNSTREAM = "silver/shop/shop/orders", "downstream/shop/orders"
 @pytest.fixture
 def shop(tmp_path: Path, spark: SparkSession) -> Iterator[CodeLocation]:
     """Three files in two runs, so that silver has two windows."""
-    with location(tmp_path, spark) as made:
-        made.write(1, Insert("shop.orders", (1, "a")), Insert("shop.lines", (1, 1)))
-        made.run()
-        made.write(2, Insert("shop.orders", (2, "b")), Commit(), Insert("shop.orders", (3, "c")))
-        made.write(3, Update("shop.orders", (1, "a"), (1, "z")))
-        made.run()
-        yield made
+    with location(tmp_path, spark) as code_location:
+        code_location.write(1, Insert("shop.orders", (1, "a")), Insert("shop.lines", (1, 1)))
+        code_location.run()
+        code_location.write(2, Insert("shop.orders", (2, "b")), Commit(), Insert("shop.orders", (3, "c")))
+        code_location.write(3, Update("shop.orders", (1, "a"), (1, "z")))
+        code_location.run()
+        yield code_location
 
 
-def known(shop: CodeLocation) -> list[str]:
+def partitions_of(shop: CodeLocation) -> list[str]:
     return list(shop.instance.get_dynamic_partitions(PARTITIONS))
 
 
@@ -65,23 +65,23 @@ def orders(shop: CodeLocation) -> list[tuple[Any, ...]]:
 @pytest.mark.spark
 @pytest.mark.long
 def test_three_ways_do_a_range_again_and_say_what_differed(shop: CodeLocation) -> None:
-    assert known(shop) == FILES
+    assert partitions_of(shop) == FILES
 
     spoil(shop, "silver")
     ran = shop.backfill(FILES[1], FILES[2], layers=["silver"])
     assert ran.success, ran.failures
     assert set(ran.materialized) == {SILVER, "backfill/shop"}, "the merge is left to the next run"
-    said = ran.materialized["backfill/shop"]
-    assert (said["binlog/start"], said["backfill/files"]) == ("mysql-bin.000002:4", 2)
-    assert said["binlog/end"] == shop.latest("bronze/shop")["binlog/end"]
-    assert (said["backfill/tables"], said["backfill/windows"], said["backfill/tables_changed"]) == (1, 1, 1)
-    assert (said["rows/touched"], said["rows/new"], said["rows/gone"]) == (3, 1, 1)
-    assert (said["rows/inserted"], said["rows/updated"], said["rows/deleted"]) == (0, 0, 0)
-    assert "windows: 1, rows: 3, 1 new, 1 gone" in said["backfill/changes"]
+    metadata = ran.materialized["backfill/shop"]
+    assert (metadata["binlog/start"], metadata["backfill/files"]) == ("mysql-bin.000002:4", 2)
+    assert metadata["binlog/end"] == shop.latest("bronze/shop")["binlog/end"]
+    assert (metadata["backfill/tables"], metadata["backfill/windows"], metadata["backfill/tables_changed"]) == (1, 1, 1)
+    assert (metadata["rows/touched"], metadata["rows/new"], metadata["rows/gone"]) == (3, 1, 1)
+    assert (metadata["rows/inserted"], metadata["rows/updated"], metadata["rows/deleted"]) == (0, 0, 0)
+    assert "windows: 1, rows: 3, 1 new, 1 gone" in metadata["backfill/changes"]
     assert ran.run.tags["stratalog/source"] == "shop"
     assert ran.run.tags["stratalog/from"] == "mysql-bin.000002:4"
     silver = ran.materialized[SILVER]
-    assert (silver["backfill/from"], silver["binlog/end"]) == ("mysql-bin.000002:4", said["binlog/end"])
+    assert (silver["backfill/from"], silver["binlog/end"]) == ("mysql-bin.000002:4", metadata["binlog/end"])
     assert ran.versions[SILVER] == f"{silver['binlog/end']} version {silver['delta/version']}"
     status = shop.instance.get_materialized_partitions(dg.AssetKey(["backfill", "shop"]))
     assert status == set(FILES[1:])
@@ -89,25 +89,29 @@ def test_three_ways_do_a_range_again_and_say_what_differed(shop: CodeLocation) -
     spoil(shop, "downstream")
     assert (2, "spoilt") in orders(shop)
     form = {"source": "shop", "from": "mysql-bin.000002:4", "to": "mysql-bin.000003:4", "tables": ["shop.orders"]}
-    again = shop.run_config("backfill_range", {"ops": {"range": {"config": form | {"layers": ["downstream"]}}}})
-    assert again.success, again.failures
-    seen = again.observed["backfill/shop"]
-    assert (seen["backfill/windows"], seen["rows/updated"], seen["rows/new"]) == (1, 1, 0)
-    assert set(again.materialized) == {DOWNSTREAM}
-    assert again.run.tags["stratalog/to"] == "mysql-bin.000003:4"
+    second = shop.run_config("backfill_range", {"ops": {"range": {"config": form | {"layers": ["downstream"]}}}})
+    assert second.success, second.failures
+    observed_metadata = second.observed["backfill/shop"]
+    assert (
+        observed_metadata["backfill/windows"],
+        observed_metadata["rows/updated"],
+        observed_metadata["rows/new"],
+    ) == (1, 1, 0)
+    assert set(second.materialized) == {DOWNSTREAM}
+    assert second.run.tags["stratalog/to"] == "mysql-bin.000003:4"
     assert orders(shop) == [(1, "z"), (2, "b"), (3, "c")]
 
-    nothing = shop.backfill(FILES[0], FILES[2], tables=["shop.*"])
-    assert nothing.success
-    assert set(nothing.materialized) == {"backfill/shop"}, "what decodes to the same is not written"
-    assert nothing.materialized["backfill/shop"]["rows/new"] == 0
+    unchanged = shop.backfill(FILES[0], FILES[2], tables=["shop.*"])
+    assert unchanged.success
+    assert set(unchanged.materialized) == {"backfill/shop"}, "what decodes to the same is not written"
+    assert unchanged.materialized["backfill/shop"]["rows/new"] == 0
 
     shop.instance.delete_dynamic_partition(PARTITIONS, FILES[1])  # a list of before it was read from an archive
     hole = shop.backfill(FILES[0], FILES[2])
     assert not hole.success
     (message,) = hole.failures.values()
     assert "between mysql-bin.000001 and mysql-bin.000003 bronze holds mysql-bin.000002 too" in message
-    assert known(shop) == FILES, "registered again, in order"
+    assert partitions_of(shop) == FILES, "registered again, in order"
 
 
 @pytest.mark.spark
@@ -125,27 +129,29 @@ def test_files_that_only_the_archive_has_are_partitions_and_are_brought(tmp_path
         for name in FILES[:2]:
             (tmp_path / "binlogs" / name).unlink()
         shop.run()
-        assert known(shop) == FILES
+        assert partitions_of(shop) == FILES
         spoil(shop, "silver")
         size = sum((tmp_path / "archive" / name).stat().st_size for name in FILES[:2])
 
         ran = shop.backfill(FILES[1], FILES[1])
         assert ran.success, ran.failures
-        said = ran.materialized["backfill/shop"]
-        assert (said["binlog/start"], said["binlog/end"]) == ("mysql-bin.000002:4", "mysql-bin.000003:4")
-        assert (said["rows/new"], said["brought/files"], said["brought/bytes"]) == (1, 2, size), (
+        metadata = ran.materialized["backfill/shop"]
+        assert (metadata["binlog/start"], metadata["binlog/end"]) == ("mysql-bin.000002:4", "mysql-bin.000003:4")
+        assert (metadata["rows/new"], metadata["brought/files"], metadata["brought/bytes"]) == (1, 2, size), (
             "its window began before"
         )
-        assert said["brought/range"] == "[mysql-bin.000001:4, mysql-bin.000003:4)"
-        assert said["brought/from"] == f"the archive {tmp_path / 'archive'}"
-        assert known(shop) == FILES
+        assert metadata["brought/range"] == "[mysql-bin.000001:4, mysql-bin.000003:4)"
+        assert metadata["brought/from"] == f"the archive {tmp_path / 'archive'}"
+        assert partitions_of(shop) == FILES
         assert orders(shop) == [(1, "a"), (2, "a"), (3, "a")]
 
 
 @pytest.fixture
 def form(tmp_path: Path) -> Iterator[CodeLocation]:
-    with location(tmp_path, sources={"shop": {"files": "./binlogs"}, "archive": {"files": "./binlogs"}}) as made:
-        yield made
+    with location(
+        tmp_path, sources={"shop": {"files": "./binlogs"}, "archive": {"files": "./binlogs"}}
+    ) as code_location:
+        yield code_location
 
 
 RIGHT = {"source": "shop", "from": "a.000001:4", "to": "a.000002:4"}
@@ -188,9 +194,9 @@ def test_a_source_waits_in_its_pool_and_other_sources_are_skipped(form: CodeLoca
         "backfill_shop_range": "stratalog_source_shop",
         "backfill_archive_range": "stratalog_source_archive",
     }
-    made = defs.resolve_assets_def(dg.AssetKey(["backfill", "shop"]))
-    assert made.op.pool == "stratalog_source_shop"
-    assert made.backfill_policy == dg.BackfillPolicy.single_run()
+    asset_definition = defs.resolve_assets_def(dg.AssetKey(["backfill", "shop"]))
+    assert asset_definition.op.pool == "stratalog_source_shop"
+    assert asset_definition.backfill_policy == dg.BackfillPolicy.single_run()
     ran = (
         build_defs(form.pipeline, {"spark": NoSpark()})
         .resolve_job_def("backfill_range")
@@ -213,18 +219,18 @@ def test_an_archive_that_cannot_be_listed_leaves_its_files_as_they_are(
     archive.mkdir()
     for name in ("a.000000", "a.000002", "a.000001", "a.000007"):
         (archive / name).touch()
-    with location(tmp_path, sources={"shop": {"files": "./binlogs", "archive": "./archive"}}) as made:
+    with location(tmp_path, sources={"shop": {"files": "./binlogs", "archive": "./archive"}}) as code_location:
         for number in (1, 2):
-            register_files(made.instance, made.pipeline, "shop")
-            assert known(made) == [f"a.00000{at}" for at in range(5)], number
+            register_files(code_location.instance, code_location.pipeline, "shop")
+            assert partitions_of(code_location) == [f"a.00000{at}" for at in range(5)], number
         archive.rename(tmp_path / "unmounted")
-        register_files(made.instance, made.pipeline, "shop")
-        assert known(made) == [f"a.00000{at}" for at in range(5)]
+        register_files(code_location.instance, code_location.pipeline, "shop")
+        assert partitions_of(code_location) == [f"a.00000{at}" for at in range(5)]
         assert bronze.listed == [None], "bronze is not read for what the archive has"
         (tmp_path / "unmounted").rename(archive)
         (archive / "a.000001").unlink()
-        register_files(made.instance, made.pipeline, "shop")
-        assert known(made) == ["a.000002", "a.000003", "a.000004"]
+        register_files(code_location.instance, code_location.pipeline, "shop")
+        assert partitions_of(code_location) == ["a.000002", "a.000003", "a.000004"]
 
 
 class NoSpark:
@@ -247,7 +253,7 @@ class Bronze:
     def head(self) -> Head | None:
         if not self.files:
             return None
-        first, last = (f"{one}:4" for one in (self.files[0], self.files[-1]))
+        first, last = (f"{file}:4" for file in (self.files[0], self.files[-1]))
         return Head(
             1, 1, BronzeCommit(Position.parse(last), "batch", begin=Position.parse(first), oldest=Position.parse(first))
         )
@@ -258,7 +264,7 @@ class Bronze:
 
 
 @pytest.mark.parametrize(
-    "before, now, whole",
+    "before, now, is_whole",
     [
         ([], [], True),
         ([], ["a.000001", "a.000002"], True),
@@ -271,7 +277,7 @@ class Bronze:
     ],
 )
 def test_files_are_registered_in_the_order_of_the_log(
-    form: CodeLocation, monkeypatch: pytest.MonkeyPatch, before: list[str], now: list[str], whole: bool
+    form: CodeLocation, monkeypatch: pytest.MonkeyPatch, before: list[str], now: list[str], is_whole: bool
 ) -> None:
     bronze = Bronze(*now)
     monkeypatch.setattr("spark_jobs.lake.layout.lake_of", lambda _: bronze)
@@ -279,8 +285,8 @@ def test_files_are_registered_in_the_order_of_the_log(
     monkeypatch.setattr(backfill, "_AT_ONCE", 2)
     form.instance.add_dynamic_partitions(PARTITIONS, before)
     register_files(form.instance, form.pipeline, "shop")
-    assert known(form) == now
-    assert all((beyond is None) is whole for beyond in bronze.listed), "no more is read than what is not known"
+    assert partitions_of(form) == now
+    assert all((beyond is None) is is_whole for beyond in bronze.listed), "no more is read than what is not known"
     bronze.listed.clear()
     register_files(form.instance, form.pipeline, "shop")
     assert bronze.listed == [], "nothing is read where nothing is new"

@@ -14,13 +14,13 @@ def test_a_source_that_is_away_fails_the_step_with_its_message(tmp_path: Path, m
     with location(tmp_path) as shop:
         ran = shop.run()
     assert not ran.success
-    (said,) = ran.failures.values()
-    assert "binlogs cannot be read" in said
+    (message,) = ran.failures.values()
+    assert "binlogs cannot be read" in message
     assert ran.materialized == {}
 
 
 def test_a_failing_source_leaves_the_others_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("assets.bronze.RETRY", None)
     sources = {"shop": {"files": "./binlogs"}, "archive": {"files": "./archive"}}
-    with location(tmp_path, sources=sources) as both:
-        assert set(both.run().failures) == {"source_shop.extract", "source_archive.extract"}
+    with location(tmp_path, sources=sources) as code_location:
+        assert set(code_location.run().failures) == {"source_shop.extract", "source_archive.extract"}

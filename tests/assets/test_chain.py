@@ -31,9 +31,9 @@ ORDERS, LINES = "downstream/shop/orders", "downstream/shop/lines"
 @pytest.fixture
 def shop(tmp_path: Path, spark: SparkSession) -> Iterator[CodeLocation]:
     """One source with one file of it."""
-    with location(tmp_path, spark) as made:
-        made.write(1, *FIRST)
-        yield made
+    with location(tmp_path, spark) as code_location:
+        code_location.write(1, *FIRST)
+        yield code_location
 
 
 def idle(shop: CodeLocation) -> CodeLocation:
@@ -80,11 +80,11 @@ def test_positions_and_numbers_are_published_and_an_idle_run_publishes_nothing(s
     assert first.run.tags["found/shop"] == "changes: 3, tables merged: 2"
     assert merged(shop, "orders") == [(1, "b")]
 
-    nothing = idle(shop).run()
-    assert nothing.success
-    assert (nothing.materialized, nothing.checks) == ({}, {})
-    assert nothing.observed["source/shop"]["source/backlog_bytes"] == 0
-    assert nothing.run.tags["found/shop"] == "nothing new"
+    idle_run = idle(shop).run()
+    assert idle_run.success
+    assert (idle_run.materialized, idle_run.checks) == ({}, {})
+    assert idle_run.observed["source/shop"]["source/backlog_bytes"] == 0
+    assert idle_run.run.tags["found/shop"] == "nothing new"
 
 
 @pytest.mark.dagster
@@ -98,12 +98,12 @@ def test_only_tables_with_news_are_materialized_and_a_new_one_is_taken_at_once(s
     later = {"silver/shop/shop/later", "downstream/shop/later"}
     assert set(ran.materialized) == {BRONZE, SILVER_LINES, LINES, PUBLISHED} | later
     assert ran.versions[BRONZE] == "mysql-bin.000001:4"
-    assert {ran.versions[one] for one in (*later, LINES)} == {ran.materialized[BRONZE]["binlog/end"]}
+    assert {ran.versions[key] for key in (*later, LINES)} == {ran.materialized[BRONZE]["binlog/end"]}
     assert ran.checks == {SILVER_LINES: (True, None), LINES: (True, None)}
     assert ran.materialized[PUBLISHED]["tables/shown_after_reload"] == "shop.later"
     assert merged(shop, "lines") == []
-    known = {key.to_user_string() for key in shop.defs().resolve_asset_graph().get_all_asset_keys()}
-    assert later <= known
+    known_keys = {key.to_user_string() for key in shop.defs().resolve_asset_graph().get_all_asset_keys()}
+    assert later <= known_keys
     assert not later & {key.to_user_string() for key in loaded.resolve_asset_graph().get_all_asset_keys()}
 
 
@@ -111,7 +111,7 @@ def test_only_tables_with_news_are_materialized_and_a_new_one_is_taken_at_once(s
 @pytest.mark.spark
 def test_what_dagster_lost_or_has_wrong_is_written_again_and_marked(shop: CodeLocation) -> None:
     first = shop.run()
-    shop.instance.wipe_assets([dg.AssetKey.from_user_string(one) for one in (BRONZE, SILVER_LINES)])
+    shop.instance.wipe_assets([dg.AssetKey.from_user_string(key) for key in (BRONZE, SILVER_LINES)])
     ahead = {"binlog/end": "mysql-bin.000099:4"}
     shop.instance.report_runless_asset_event(dg.AssetMaterialization(LINES.split("/"), metadata=ahead))
     ran = idle(shop).run()
@@ -157,17 +157,17 @@ def test_a_stopped_table_fails_the_run_after_the_others_went_through(shop: CodeL
     assert list(ran.failures) == ["source_shop.publish"]
     assert "shop.orders" in ran.failures["source_shop.publish"]
     assert ran.run.tags["stratalog/stopped_tables"] == "1"
-    passed, reason = ran.checks[SILVER_ORDERS]
-    assert not passed
+    is_passed, reason = ran.checks[SILVER_ORDERS]
+    assert not is_passed
     assert "ALTER TABLE" in (reason or "")
     assert ran.checks[SILVER_LINES] == ran.checks[LINES] == (True, None)
     assert ran.materialized[PUBLISHED]["tables/stopped"] == 1
     assert merged(shop, "lines") == [(1, 2), (2, 5)]
-    again = shop.run()
-    assert list(again.failures) == ["source_shop.publish"]
-    assert set(again.materialized) == {BRONZE, SILVER_LINES, LINES}  # they did not fail
-    assert all(metadata["run/nothing_new"] for metadata in again.materialized.values())
-    assert again.versions == {asset: ran.versions[asset] for asset in again.materialized}
+    second = shop.run()
+    assert list(second.failures) == ["source_shop.publish"]
+    assert set(second.materialized) == {BRONZE, SILVER_LINES, LINES}  # they did not fail
+    assert all(metadata["run/nothing_new"] for metadata in second.materialized.values())
+    assert second.versions == {asset: ran.versions[asset] for asset in second.materialized}
 
 
 @pytest.mark.long
@@ -209,9 +209,10 @@ def assets(name: str) -> dg.AssetsDefinition:
 
 @pytest.mark.dagster
 def test_lineage_runs_from_the_log_to_what_is_published() -> None:
-    made = assets("shop")
+    asset_definition = assets("shop")
     arrows = {
-        spec.key.to_user_string(): sorted(dep.asset_key.to_user_string() for dep in spec.deps) for spec in made.specs
+        spec.key.to_user_string(): sorted(dep.asset_key.to_user_string() for dep in spec.deps)
+        for spec in asset_definition.specs
     }
     assert arrows == {
         BRONZE: ["source/shop"],
@@ -221,15 +222,15 @@ def test_lineage_runs_from_the_log_to_what_is_published() -> None:
         "downstream/shop/odd name": ["silver/shop/shop/odd name"],
         PUBLISHED: ["downstream/shop/odd name", ORDERS],
     }
-    assert {spec.key.to_user_string().split("/")[0]: spec.group_name for spec in made.specs} == {
+    assert {spec.key.to_user_string().split("/")[0]: spec.group_name for spec in asset_definition.specs} == {
         "bronze": "shop_bronze",
         "silver": "shop_silver",
         "downstream": "shop_downstream",
         "published": "shop_downstream",
     }
-    assert all(spec.description and "deltalake" in spec.kinds for spec in made.specs)
-    assert all(tuple(spec.owners) == OWNERS for spec in made.specs)
-    chain = made.node_def
+    assert all(spec.description and "deltalake" in spec.kinds for spec in asset_definition.specs)
+    assert all(tuple(spec.owners) == OWNERS for spec in asset_definition.specs)
+    chain = asset_definition.node_def
     assert isinstance(chain, dg.GraphDefinition)
     steps = chain.node_dict
     assert list(steps) == ["extract", "compact", "merge", "publish"]
@@ -256,9 +257,9 @@ def test_a_table_that_was_reset_is_done_over_by_a_run_that_finds_nothing_else(sh
     assert not backlog(shop.pipeline, "shop").left_behind
     reset(shop.spark, shop.pipeline, "shop", plan_reset(shop.spark, shop.pipeline, "shop", "shop.orders"))
     assert backlog(shop.pipeline, "shop").left_behind, "the sensor asks for a run"
-    again = shop.run()
-    assert again.success
-    assert set(again.materialized) == {SILVER_ORDERS, ORDERS, PUBLISHED}
+    second = shop.run()
+    assert second.success
+    assert set(second.materialized) == {SILVER_ORDERS, ORDERS, PUBLISHED}
     assert merged(shop, "orders") == [(1, "b")]
     assert not backlog(shop.pipeline, "shop").left_behind
-    assert again.materialized[PUBLISHED]["tables/current"] == 2
+    assert second.materialized[PUBLISHED]["tables/current"] == 2

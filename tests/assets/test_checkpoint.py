@@ -66,7 +66,7 @@ def test_an_asset_without_a_materialization_has_no_position() -> None:
 
 
 @pytest.mark.parametrize(
-    "recorded, held, repaired, advanced",
+    "recorded, in_lake, repaired, advanced",
     [
         (None, None, False, False),
         (EARLY, EARLY, False, False),
@@ -77,9 +77,9 @@ def test_an_asset_without_a_materialization_has_no_position() -> None:
     ],
 )
 def test_delta_is_right_where_the_two_differ(
-    recorded: Position | None, held: Position | None, repaired: bool, advanced: bool
+    recorded: Position | None, in_lake: Position | None, repaired: bool, advanced: bool
 ) -> None:
-    comparison = Comparison(recorded, held)
+    comparison = Comparison(recorded, in_lake)
     assert (comparison.repaired, comparison.advanced) == (repaired, advanced)
     assert comparison.differs == (repaired or advanced)
     metadata = comparison.to_metadata()
@@ -87,14 +87,14 @@ def test_delta_is_right_where_the_two_differ(
     assert bool(metadata.get("checkpoint/advanced_outside_dagster")) == advanced
     if comparison.differs:
         assert metadata["checkpoint/dagster_had"] == str(recorded or "nothing")
-        assert metadata["checkpoint/lake_had"] == str(held or "nothing")
+        assert metadata["checkpoint/lake_had"] == str(in_lake or "nothing")
 
 
-@pytest.mark.parametrize("value, shown", [(0, 0), (2**31 - 1, 2**31 - 1), (2**31, 2.0**31), (-(2**40), -(2.0**40))])
-def test_numbers_stay_where_the_ui_plots_them(value: int, shown: float) -> None:
-    found = checkpoint.number(value)
-    assert found == shown
-    assert isinstance(found, float) or abs(found) < 2**31
+@pytest.mark.parametrize("value, expected", [(0, 0), (2**31 - 1, 2**31 - 1), (2**31, 2.0**31), (-(2**40), -(2.0**40))])
+def test_numbers_stay_where_the_ui_plots_them(value: int, expected: float) -> None:
+    number = checkpoint.number(value)
+    assert number == expected
+    assert isinstance(number, float) or abs(number) < 2**31
 
 
 def test_what_a_bronze_commit_says(tmp_path: Path) -> None:
@@ -165,9 +165,9 @@ def test_what_silver_and_downstream_commits_say(tmp_path: Path) -> None:
 
 def test_kept_columns_are_named(tmp_path: Path) -> None:
     at, table = Position("b.000001", 4), Lake(str(tmp_path)).silver("shop", "shop", "t")
-    kept = [Kept("_v_until_1_4", "INT", "v", at), Kept("_d_until_1_4", "DATE", None, at)]
-    said = SilverCommit(at, "batch", retired_columns=tuple(kept))
-    assert checkpoint.of_head(Head(7, 3, said), table)["table/kept_columns"] == "_v_until_1_4, _d_until_1_4"
+    retired = [Kept("_v_until_1_4", "INT", "v", at), Kept("_d_until_1_4", "DATE", None, at)]
+    commit = SilverCommit(at, "batch", retired_columns=tuple(retired))
+    assert checkpoint.of_head(Head(7, 3, commit), table)["table/kept_columns"] == "_v_until_1_4, _d_until_1_4"
     assert "table/kept_columns" not in checkpoint.of_head(Head(7, 3, Checkpoint(at, "batch")), table)
 
 
@@ -181,7 +181,7 @@ def test_every_key_is_written_here_and_nowhere_else() -> None:
     keys = {value for name, value in vars(checkpoint).items() if name.isupper() and isinstance(value, str)}
     keys = {key for key in keys if "/" in key}
     root = Path(__file__).parents[2]
-    others = [path for package in ("assets", "dagster_project") for path in (root / package).rglob("*.py")]
-    texts = {path.name: path.read_text(encoding="utf-8") for path in others if path.name != "checkpoint.py"}
+    paths = [path for package in ("assets", "dagster_project") for path in (root / package).rglob("*.py")]
+    texts = {path.name: path.read_text(encoding="utf-8") for path in paths if path.name != "checkpoint.py"}
     assert len(keys) > 20
     assert [(name, key) for key in keys for name, text in texts.items() if f'"{key}"' in text] == []

@@ -20,9 +20,9 @@ ROUTES = [{"from": "shop.orders", "to": "sales.all_orders"}]
 
 @pytest.fixture
 def routed(tmp_path: Path, spark: SparkSession) -> Iterator[CodeLocation]:
-    with location(tmp_path, spark, routes=ROUTES) as made:
-        made.write(1, Insert("shop.orders", (1, "a")))
-        yield made
+    with location(tmp_path, spark, routes=ROUTES) as code_location:
+        code_location.write(1, Insert("shop.orders", (1, "a")))
+        yield code_location
 
 
 @pytest.mark.dagster
@@ -33,9 +33,11 @@ def test_a_routed_table_is_materialized_under_its_target(routed: CodeLocation) -
     assert "downstream/sales/all_orders" in ran.materialized
     assert ran.materialized["downstream/sales/all_orders"]["rows/inserted"] == 1
     routed.write(2, Insert("shop.orders", (2, "b")))
-    again = routed.run()
-    assert again.checks["downstream/sales/all_orders"] == (True, None)
-    assert routed.latest("downstream/sales/all_orders")["binlog/end"] == again.materialized["bronze/shop"]["binlog/end"]
+    second = routed.run()
+    assert second.checks["downstream/sales/all_orders"] == (True, None)
+    assert (
+        routed.latest("downstream/sales/all_orders")["binlog/end"] == second.materialized["bronze/shop"]["binlog/end"]
+    )
 
 
 def test_what_stopped_a_table_in_silver_stops_its_downstream_tables_too() -> None:
@@ -45,9 +47,9 @@ def test_what_stopped_a_table_in_silver_stops_its_downstream_tables_too() -> Non
     compacted = Outcome([], None, stopped={TableName("shop", "us"): "an ALTER"})
     here = {(TableName("shop", "t"), ("shop", "t")): "a route"}
     merged = Outcome([], None, stopped={}, stopped_into=here)
-    both = {downstream_key(("sales", "all")): ["an ALTER"]}
-    assert _stopped(lineage, None, compacted) == both
-    assert _stopped(lineage, merged, compacted) == both | {downstream_key(("shop", "t")): ["a route"]}
+    stopped = {downstream_key(("sales", "all")): ["an ALTER"]}
+    assert _stopped(lineage, None, compacted) == stopped
+    assert _stopped(lineage, merged, compacted) == stopped | {downstream_key(("shop", "t")): ["a route"]}
     assert _stopped(lineage, None, None) == {}
 
 
@@ -57,40 +59,42 @@ FAN = [{"from": "shop.orders", "to": ["sales.orders", "audit.orders"]}]
 @pytest.mark.dagster
 @pytest.mark.spark
 def test_a_table_that_goes_to_two_is_an_asset_a_downstream_table(tmp_path: Path, spark: SparkSession) -> None:
-    both = ["downstream/sales/orders", "downstream/audit/orders"]
-    with location(tmp_path, spark, routes=FAN[:0]) as made:
-        made.write(1, Insert("shop.orders", (1, "a")))
-        assert made.run().success
+    keys = ["downstream/sales/orders", "downstream/audit/orders"]
+    with location(tmp_path, spark, routes=FAN[:0]) as code_location:
+        code_location.write(1, Insert("shop.orders", (1, "a")))
+        assert code_location.run().success
         # Routes that were changed are news, though the log has none.
-        made.keys["routes"] = FAN
-        assert standing.backlog(made.pipeline, "shop").left_behind
-        ran = made.run()
+        code_location.keys["routes"] = FAN
+        assert standing.backlog(code_location.pipeline, "shop").left_behind
+        ran = code_location.run()
         assert ran.success
-        assert {one: ran.materialized[one]["rows/inserted"] for one in both} == dict.fromkeys(both, 1)
-        assert [ran.checks[one] for one in both] == [(True, None)] * 2
-        assert not standing.backlog(made.pipeline, "shop").left_behind
+        assert {key: ran.materialized[key]["rows/inserted"] for key in keys} == dict.fromkeys(keys, 1)
+        assert [ran.checks[key] for key in keys] == [(True, None)] * 2
+        assert not standing.backlog(code_location.pipeline, "shop").left_behind
         # One of them alone; the other one follows in the next whole run.
-        made.write(2, Insert("shop.orders", (2, "b")))
-        alone = made.run(assets=["bronze/shop", "silver/shop/shop/orders", both[0]])
+        code_location.write(2, Insert("shop.orders", (2, "b")))
+        alone = code_location.run(assets=["bronze/shop", "silver/shop/shop/orders", keys[0]])
         assert alone.success
-        assert both[0] in alone.materialized
-        assert both[1] not in alone.materialized
-        after = made.run()
-        assert after.materialized[both[1]]["rows/inserted"] == 1
-        assert {made.latest(one)["binlog/end"] for one in both} == {made.latest("bronze/shop")["binlog/end"]}
-        graph = made.defs().resolve_asset_graph()
-        for one in both:
-            parents = graph.get(dg.AssetKey(one.split("/"))).parent_keys
+        assert keys[0] in alone.materialized
+        assert keys[1] not in alone.materialized
+        after = code_location.run()
+        assert after.materialized[keys[1]]["rows/inserted"] == 1
+        assert {code_location.latest(key)["binlog/end"] for key in keys} == {
+            code_location.latest("bronze/shop")["binlog/end"]
+        }
+        graph = code_location.defs().resolve_asset_graph()
+        for key in keys:
+            parents = graph.get(dg.AssetKey(key.split("/"))).parent_keys
             assert parents == {dg.AssetKey(["silver", "shop", "shop", "orders"])}
         # What stops one of them fails its check alone.
         spark.sql(f"ALTER TABLE delta.`{tmp_path}/lake/downstream/audit/orders` ADD COLUMN mine INT")
-        made.write(3, Insert("shop.orders", (3, "c")))
-        stopped = made.run()
+        code_location.write(3, Insert("shop.orders", (3, "c")))
+        stopped = code_location.run()
         assert not stopped.success
-        assert stopped.checks[both[0]] == (True, None)
-        assert stopped.checks[both[1]][0] is False
-        assert both[0] in stopped.materialized
-        assert both[1] not in stopped.materialized
+        assert stopped.checks[keys[0]] == (True, None)
+        assert stopped.checks[keys[1]][0] is False
+        assert keys[0] in stopped.materialized
+        assert keys[1] not in stopped.materialized
 
 
 TWO_SOURCES = {
@@ -103,14 +107,14 @@ TWO_SOURCES = {
 @pytest.mark.spark
 @pytest.mark.long
 def test_a_table_of_several_sources_keeps_the_first_one_s_position(tmp_path: Path, spark: SparkSession) -> None:
-    with location(tmp_path, spark, **TWO_SOURCES) as made:
-        made.write(1, Insert("shop.lines", (1, 10)), Insert("shop.later", (1,)))
-        assert made.run().success
-        made.write(2, Insert("shop.lines", (2, 20)), Insert("shop.later", (2,)))
-        again = made.run()
-        assert again.success
-        latest = made.latest("downstream/world/all")
-        end = again.materialized["bronze/shop"]["binlog/end"]
+    with location(tmp_path, spark, **TWO_SOURCES) as code_location:
+        code_location.write(1, Insert("shop.lines", (1, 10)), Insert("shop.later", (1,)))
+        assert code_location.run().success
+        code_location.write(2, Insert("shop.lines", (2, 20)), Insert("shop.later", (2,)))
+        second = code_location.run()
+        assert second.success
+        latest = code_location.latest("downstream/world/all")
+        end = second.materialized["bronze/shop"]["binlog/end"]
         assert {latest[key] for key in ("binlog/end", "binlog/watermark/shop", "binlog/watermark/twin")} == {end}
         assert latest["rows/inserted"] == 2, "of both tables of the source that wrote last"
         assert not {"checkpoint/repaired", "checkpoint/advanced_outside_dagster"} & latest.keys()
@@ -132,12 +136,12 @@ SHARED = {
 def test_a_table_of_sources_with_keys_in_common_says_up_to_when_it_is_settled(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    with location(tmp_path, spark, **SHARED) as made:
-        made.write(1, Insert("shop.lines", (1, 10)), Insert("shop.lines", (2, 20)))
-        assert made.run().success
-        made.write(2, Insert("shop.lines", (3, 30)))
-        assert made.run().success
-        latest = made.latest("downstream/world/lines")
+    with location(tmp_path, spark, **SHARED) as code_location:
+        code_location.write(1, Insert("shop.lines", (1, 10)), Insert("shop.lines", (2, 20)))
+        assert code_location.run().success
+        code_location.write(2, Insert("shop.lines", (3, 30)))
+        assert code_location.run().success
+        latest = code_location.latest("downstream/world/lines")
         rows = spark.read.format("delta").load(str(tmp_path / "lake/downstream/world/lines"))
         assert {tuple(row) for row in rows.groupBy("_source").count().collect()} == {("twin", 3)}, "the later name"
         times = {row["id"]: row["_committed_at"].timestamp() for row in rows.collect()}

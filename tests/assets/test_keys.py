@@ -20,13 +20,13 @@ def graph(*tables: Seen, scope: tuple[str, ...] = (), routes: tuple[RouteRule, .
 
 
 def names(tables: tuple[TableAsset, ...]) -> list[tuple[str, str]]:
-    return [one.name for one in tables]
+    return [table.name for table in tables]
 
 
 def test_a_table_has_a_silver_asset_and_a_downstream_asset() -> None:
-    one, two = graph(("one", *SHOP))
-    (silver,), (downstream,) = one.silver, one.downstream
-    assert [key.to_user_string() for key in one.keys] == [
+    first, two = graph(("one", *SHOP))
+    (silver,), (downstream,) = first.silver, first.downstream
+    assert [key.to_user_string() for key in first.keys] == [
         "bronze/one",
         "silver/one/shop/orders",
         "downstream/shop/orders",
@@ -38,32 +38,32 @@ def test_a_table_has_a_silver_asset_and_a_downstream_asset() -> None:
 
 
 def test_tables_out_of_scope_and_of_sources_that_are_gone_are_not_shown() -> None:
-    one, _ = graph(("one", *SHOP), ("one", "shop", "audit"), ("gone", *SHOP), scope=("shop.*", "!shop.audit"))
-    assert names(one.silver) == [SHOP]
+    lineage, _ = graph(("one", *SHOP), ("one", "shop", "audit"), ("gone", *SHOP), scope=("shop.*", "!shop.audit"))
+    assert names(lineage.silver) == [SHOP]
 
 
 def test_a_route_joins_tables_in_one_downstream_asset() -> None:
     routes = (RouteRule.model_validate({"from": "shop.orders_*", "to": "shop.orders"}),)
-    one, _ = graph(("one", "shop", "orders_1"), ("one", "shop", "orders_2"), routes=routes)
-    (joined,) = one.downstream
+    lineage, _ = graph(("one", "shop", "orders_1"), ("one", "shop", "orders_2"), routes=routes)
+    (joined,) = lineage.downstream
     assert (joined.name, joined.origins) == (SHOP, (("shop", "orders_1"), ("shop", "orders_2")))
 
 
 def test_a_route_to_several_tables_makes_an_asset_of_each() -> None:
     routes = (RouteRule.model_validate({"from": "shop.orders*", "to": ["{schema}.{table}", "audit.all"]}),)
-    one, _ = graph(("one", "shop", "orders_1"), ("one", "shop", "orders_2"), routes=routes)
+    lineage, _ = graph(("one", "shop", "orders_1"), ("one", "shop", "orders_2"), routes=routes)
     first, second = ("shop", "orders_1"), ("shop", "orders_2")
-    assert {made.name: made.origins for made in one.downstream} == {
+    assert {asset.name: asset.origins for asset in lineage.downstream} == {
         first: (first,),
         second: (second,),
         ("audit", "all"): (first, second),
     }
-    assert len({made.output for made in one.downstream}) == len(one.downstream)
+    assert len({asset.output for asset in lineage.downstream}) == len(lineage.downstream)
 
 
 def test_a_downstream_table_of_two_sources_stands_with_the_first() -> None:
-    one, two = graph(("two", *SHOP), ("one", *SHOP), ("two", *LINES))
-    assert names(one.downstream) == [SHOP]
+    first, two = graph(("two", *SHOP), ("one", *SHOP), ("two", *LINES))
+    assert names(first.downstream) == [SHOP]
     assert names(two.downstream) == [LINES]
     assert sorted(names(two.silver)) == [LINES, SHOP]
 
@@ -85,8 +85,8 @@ ODD = [
 
 def test_odd_names_have_keys_and_outputs_of_their_own() -> None:
     tables = graph(*(("one", *name) for name in [*ODD, ("a", "b")]))[0].silver
-    assert len({one.key for one in tables}) == len({one.output for one in tables}) == len(ODD) + 1
-    assert all(one.output.isascii() and one.output.isidentifier() for one in tables)
+    assert len({table.key for table in tables}) == len({table.output for table in tables}) == len(ODD) + 1
+    assert all(table.output.isascii() and table.output.isidentifier() for table in tables)
 
 
 @pytest.mark.parametrize("name, has_check", [(SHOP, True), (("shop", "odd name"), False), (("shop", "a-b"), False)])
@@ -98,5 +98,7 @@ def test_a_check_stands_where_dagster_can_name_it(name: tuple[str, str], has_che
 
 def test_an_output_is_named_after_its_table_alone() -> None:
     alone = graph(("one", "shop", "odd name"))[0].silver[0].output
-    among = {one.name: one.output for one in graph(("one", "shop", "a name"), ("one", "shop", "odd name"))[0].silver}
+    among = {
+        asset.name: asset.output for asset in graph(("one", "shop", "a name"), ("one", "shop", "odd name"))[0].silver
+    }
     assert among["shop", "odd name"] == alone

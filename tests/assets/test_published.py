@@ -27,8 +27,8 @@ def raised_by(*entries: Entry) -> tuple[dg.Failure | None, dict[str, str]]:
         run = instance.get_run_by_id(result.run_id)
     assert run
     failed = [event.step_failure_data.user_failure_data for event in result.all_events if event.is_step_failure]
-    said = failed[0] if failed else None
-    return (dg.Failure(said.description, said.metadata) if said else None), dict(run.tags)
+    failure = failed[0] if failed else None
+    return (dg.Failure(failure.description, failure.metadata) if failure else None), dict(run.tags)
 
 
 def test_a_stopped_table_is_named_with_its_reason() -> None:

@@ -13,29 +13,29 @@ pytestmark = pytest.mark.dagster
 
 
 def shop(folder: Path, **reports: str | None) -> CodeLocation:
-    made = CodeLocation(folder, dg.DagsterInstance.ephemeral(), keys={"reports": reports} if reports else {})
-    made.write(1)
-    return made
+    location = CodeLocation(folder, dg.DagsterInstance.ephemeral(), keys={"reports": reports} if reports else {})
+    location.write(1)
+    return location
 
 
 def test_a_page_is_a_path_to_copy(tmp_path: Path) -> None:
     page = tmp_path / "reports" / "shop.html"
-    said = refresh(dg.build_op_context(), shop(tmp_path).pipeline, "shop")
-    assert said == {REPORT: dg.MetadataValue.path(str(page))} == link(shop(tmp_path).pipeline, "shop")
+    metadata = refresh(dg.build_op_context(), shop(tmp_path).pipeline, "shop")
+    assert metadata == {REPORT: dg.MetadataValue.path(str(page))} == link(shop(tmp_path).pipeline, "shop")
     assert "<h1>shop</h1>" in page.read_text()
     assert list(page.parent.iterdir()) == [page]
 
 
 def test_a_page_that_a_web_server_has_is_a_link(tmp_path: Path) -> None:
-    made = shop(tmp_path, to="pages", url="https://reports.example.org/shop/")
-    found = refresh(dg.build_op_context(), made.pipeline, "shop")
-    assert found == {REPORT: dg.MetadataValue.url("https://reports.example.org/shop/shop.html")}
+    location = shop(tmp_path, to="pages", url="https://reports.example.org/shop/")
+    metadata = refresh(dg.build_op_context(), location.pipeline, "shop")
+    assert metadata == {REPORT: dg.MetadataValue.url("https://reports.example.org/shop/shop.html")}
     assert (tmp_path / "pages" / "shop.html").is_file()
 
 
 def test_none_is_written_where_none_is_wanted(tmp_path: Path) -> None:
-    made = shop(tmp_path, to=None)
-    assert refresh(dg.build_op_context(), made.pipeline, "shop") == {} == link(made.pipeline, "shop")
+    location = shop(tmp_path, to=None)
+    assert refresh(dg.build_op_context(), location.pipeline, "shop") == {} == link(location.pipeline, "shop")
     assert not (tmp_path / "reports").exists()
 
 
@@ -44,8 +44,8 @@ def test_a_page_that_cannot_be_written_holds_up_nothing(
 ) -> None:
     (tmp_path / "reports").write_text("a file")
     assert refresh(dg.build_op_context(), shop(tmp_path).pipeline, "shop") == {}
-    said = capfd.readouterr().err + caplog.text
-    assert f"shop: no report: {tmp_path / 'reports'}: a report cannot be written there: File exists" in said
+    output = capfd.readouterr().err + caplog.text
+    assert f"shop: no report: {tmp_path / 'reports'}: a report cannot be written there: File exists" in output
 
 
 def test_a_link_to_a_file_is_refused(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ LINES, ORDERS = LINEAGE.silver
 
 
 @pytest.mark.parametrize(
-    "error, again",
+    "error, is_retried",
     [
         (SourceError("the server is away"), True),
         (LostRace("another writer"), True),
@@ -41,10 +41,12 @@ LINES, ORDERS = LINEAGE.silver
         (TableStopped("a table"), False),
     ],
 )
-def test_a_failure_has_the_message_and_is_tried_again_where_that_may_help(error: StratalogError, again: bool) -> None:
+def test_a_failure_has_the_message_and_is_tried_again_where_that_may_help(
+    error: StratalogError, is_retried: bool
+) -> None:
     with pytest.raises(dg.Failure) as raised, failing():
         raise error
-    assert (raised.value.description, raised.value.allow_retries) == (advised(error), again)
+    assert (raised.value.description, raised.value.allow_retries) == (advised(error), is_retried)
     assert raised.value.__suppress_context__
 
 
@@ -58,11 +60,11 @@ class Selecting:
 
     def __init__(self, *keys: dg.AssetKey) -> None:
         self.selected_asset_keys = set(keys)
-        self.selected_output_names = {one.output for one in LINEAGE.silver if one.key in keys}
+        self.selected_output_names = {asset.output for asset in LINEAGE.silver if asset.key in keys}
 
 
 @pytest.mark.parametrize(
-    "keys, tables, everything",
+    "keys, tables, is_all",
     [
         (LINEAGE.keys, LINEAGE.silver, True),
         ([ORDERS.key, LINES.key], LINEAGE.silver, True),
@@ -72,10 +74,10 @@ class Selecting:
         ([LINEAGE.bronze, LINEAGE.published], (), True),  # all that a UI knows before it is reloaded
     ],
 )
-def test_a_selection_of_tables(keys: list[dg.AssetKey], tables: tuple[object, ...], everything: bool) -> None:
-    found = chosen(cast(dg.OpExecutionContext, Selecting(*keys)), LINEAGE, LINEAGE.silver)
-    assert (found.tables, found.all) == (tables, everything)
-    assert found.any == (everything or bool(tables))
+def test_a_selection_of_tables(keys: list[dg.AssetKey], tables: tuple[object, ...], is_all: bool) -> None:
+    selection = chosen(cast(dg.OpExecutionContext, Selecting(*keys)), LINEAGE, LINEAGE.silver)
+    assert (selection.tables, selection.all) == (tables, is_all)
+    assert selection.any == (is_all or bool(tables))
 
 
 def test_the_names_of_a_selection() -> None:

@@ -51,15 +51,15 @@ class Eyes:
 
     def see(self, *words: str, seconds: float = PATIENCE) -> str:
         """Waits until the page shows all of these; its words then."""
-        shown = ""
+        text = ""
 
         def all_shown(_: WebDriver) -> bool:
-            nonlocal shown
-            shown = self.words()
-            return all(one in shown for one in words)
+            nonlocal text
+            text = self.words()
+            return all(word in text for word in words)
 
-        self._wait(all_shown, seconds, lambda: f"{[one for one in words if one not in shown]} not in:\n{shown}")
-        return shown
+        self._wait(all_shown, seconds, lambda: f"{[word for word in words if word not in text]} not in:\n{text}")
+        return text
 
     def miss(self, words: str) -> None:
         """Waits until the page shows these no more."""
@@ -69,11 +69,13 @@ class Eyes:
         """The first visible element of an XPath."""
 
         def visible(driver: WebDriver) -> WebElement | None:
-            return next((one for one in driver.find_elements(By.XPATH, path) if one.is_displayed()), None)
+            return next(
+                (candidate for candidate in driver.find_elements(By.XPATH, path) if candidate.is_displayed()), None
+            )
 
-        found = self._wait(visible, seconds, lambda: f"{path} is not on the page:\n{self.words()}")
-        assert isinstance(found, WebElement)
-        return found
+        element = self._wait(visible, seconds, lambda: f"{path} is not on the page:\n{self.words()}")
+        assert isinstance(element, WebElement)
+        return element
 
     def click(self, path: str) -> None:
         """Clicks on the first visible element of an XPath, as soon as nothing covers it."""
@@ -94,10 +96,10 @@ class Eyes:
             self.pictures.mkdir(parents=True, exist_ok=True)
             self.driver.save_screenshot(str(self.pictures / f"{name}.png"))
 
-    def _wait(self, done: Callable[[WebDriver], Any], seconds: float, failed: Callable[[], str]) -> Any:
+    def _wait(self, condition: Callable[[WebDriver], Any], seconds: float, failed: Callable[[], str]) -> Any:
         passing = (StaleElementReferenceException, WebDriverException)  # a page that is being drawn anew
         try:
-            return WebDriverWait(self.driver, seconds, ignored_exceptions=passing).until(done)
+            return WebDriverWait(self.driver, seconds, ignored_exceptions=passing).until(condition)
         except TimeoutException:
             raise AssertionError(f"after {seconds:g} s: {failed()}") from None
 
@@ -106,7 +108,7 @@ class Eyes:
 def browser(folder: Path) -> Iterator[WebDriver]:
     """A browser with a fresh profile, that asks nobody but this machine for anything."""
     options = webdriver.ChromeOptions()
-    options.binary_location = next(found for name in BROWSERS if (found := shutil.which(name)))
+    options.binary_location = next(executable for name in BROWSERS if (executable := shutil.which(name)))
     for argument in (
         "--headless=new",
         "--no-sandbox",  # it cannot have one where it is root's; all that it opens is ours

@@ -61,23 +61,23 @@ def test_a_materialization_says_its_positions_rows_and_lag(shown: Shown) -> None
     eyes = shown.eyes
     eyes.open("/assets/downstream/shop/orders?view=events")
     words = eyes.see("binlog/start", "binlog/lag_seconds", "delta/version", "delta/path")
-    said = dict(re.findall(r"^((?:binlog|rows|delta|run)/\w+)\n(.+)$", words, re.MULTILINE))
-    assert re.fullmatch(r"mysql-bin\.000001:\d+", said["binlog/start"])
+    metadata = dict(re.findall(r"^((?:binlog|rows|delta|run)/\w+)\n(.+)$", words, re.MULTILINE))
+    assert re.fullmatch(r"mysql-bin\.000001:\d+", metadata["binlog/start"])
     last = max(shown.folder.binlogs.iterdir())
-    assert said["binlog/end"] == f"{last.name}:{last.stat().st_size}"
-    assert int(said["rows/inserted"]) > 100
-    assert (said["rows/updated"], said["rows/deleted"]) == ("0", "0")
-    assert float(said["binlog/lag_seconds"]) > 0
-    assert float(said["run/rows_per_second"]) > 0
-    assert said["delta/path"] == str(shown.folder.lake / "downstream" / "shop" / "orders")
+    assert metadata["binlog/end"] == f"{last.name}:{last.stat().st_size}"
+    assert int(metadata["rows/inserted"]) > 100
+    assert (metadata["rows/updated"], metadata["rows/deleted"]) == ("0", "0")
+    assert float(metadata["binlog/lag_seconds"]) > 0
+    assert float(metadata["run/rows_per_second"]) > 0
+    assert metadata["delta/path"] == str(shown.folder.lake / "downstream" / "shop" / "orders")
     eyes.miss("Loading")
     eyes.picture("materialization")
 
 
 def backfills(shown: Shown) -> list[dict[str, Any]]:
-    asked = "{partitionBackfillsOrError {... on PartitionBackfills {results {id status partitionNames numCancelable}}}}"
-    found: list[dict[str, Any]] = shown.served.ask(asked)["partitionBackfillsOrError"]["results"]
-    return found
+    query = "{partitionBackfillsOrError {... on PartitionBackfills {results {id status partitionNames numCancelable}}}}"
+    results: list[dict[str, Any]] = shown.served.ask(query)["partitionBackfillsOrError"]["results"]
+    return results
 
 
 def choose(eyes: Eyes, *files: str) -> None:
@@ -107,12 +107,12 @@ def test_a_range_of_files_is_done_again_by_clicking(shown: Shown) -> None:
     assert wait_for("the backfill has ended", ended, 300) == "COMPLETED_SUCCESS"
     eyes.open("/assets/backfill/shop?view=events&partition=mysql-bin.000003")
     words = eyes.see("backfill/files", "binlog/start", "rows/touched")
-    said = dict(re.findall(r"^((?:backfill|binlog|rows)/\w+)\n(.+)$", words, re.MULTILINE))
-    assert said["backfill/files"] == "2"
-    assert said["binlog/start"] == "mysql-bin.000002:4"
-    assert said["binlog/end"].startswith("mysql-bin.00000")
-    assert int(said["rows/touched"]) > 0
-    assert said["backfill/tables_changed"] == "0", "what is there already is not written"
+    metadata = dict(re.findall(r"^((?:backfill|binlog|rows)/\w+)\n(.+)$", words, re.MULTILINE))
+    assert metadata["backfill/files"] == "2"
+    assert metadata["binlog/start"] == "mysql-bin.000002:4"
+    assert metadata["binlog/end"].startswith("mysql-bin.00000")
+    assert int(metadata["rows/touched"]) > 0
+    assert metadata["backfill/tables_changed"] == "0", "what is there already is not written"
 
 
 def test_a_source_says_where_its_report_is(shown: Shown) -> None:
@@ -129,9 +129,9 @@ def write_again(table: Path) -> None:
     log = sorted((table / "_delta_log").glob("*.json"))
     actions = [json.loads(line) for file in log for line in file.read_text().splitlines()]
     added = next(action["add"] for action in actions if "add" in action)
-    again = f"again-{Path(added['path']).name}"
-    shutil.copy(table / added["path"], table / again)
-    log[-1].with_name(f"{int(log[-1].stem) + 1:020d}.json").write_text(json.dumps({"add": added | {"path": again}}))
+    copy = f"again-{Path(added['path']).name}"
+    shutil.copy(table / added["path"], table / copy)
+    log[-1].with_name(f"{int(log[-1].stem) + 1:020d}.json").write_text(json.dumps({"add": added | {"path": copy}}))
 
 
 def test_a_check_that_fails_is_shown_as_failed(shown: Shown) -> None:

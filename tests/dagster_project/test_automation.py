@@ -19,23 +19,23 @@ def totals() -> None: ...
 
 
 def test_an_asset_behind_a_downstream_table_follows_its_materializations(tmp_path: Path) -> None:
-    with location(tmp_path) as made:
-        made.pipeline.tables_file.write_text(
+    with location(tmp_path) as code_location:
+        code_location.pipeline.tables_file.write_text(
             json.dumps({"tables": [{"source": "shop", "schema": "shop", "table": "orders"}]})
         )
-        defs = dg.Definitions.merge(made.defs(), dg.Definitions(assets=[totals]))
+        defs = dg.Definitions.merge(code_location.defs(), dg.Definitions(assets=[totals]))
         cursor = None
-        asked = []
+        requests = []
         # Twice the same position: a backfill moves none, and its rows are other rows.
         for position in (None, "mysql-bin.000001:500", None, "mysql-bin.000001:500"):
             if position:
-                said = {checkpoint.END: position}
-                made.instance.report_runless_asset_event(dg.AssetMaterialization(ORDERS, metadata=said))
+                metadata = {checkpoint.END: position}
+                code_location.instance.report_runless_asset_event(dg.AssetMaterialization(ORDERS, metadata=metadata))
             ticked = dg.evaluate_automation_conditions(
-                defs, made.instance, asset_selection=dg.AssetSelection.all(), cursor=cursor
+                defs, code_location.instance, asset_selection=dg.AssetSelection.all(), cursor=cursor
             )
             cursor = ticked.cursor
-            asked.append(ticked.total_requested)
+            requests.append(ticked.total_requested)
             if ticked.total_requested:
-                made.instance.report_runless_asset_event(dg.AssetMaterialization(totals.key))
-        assert asked == [0, 1, 0, 1]
+                code_location.instance.report_runless_asset_event(dg.AssetMaterialization(totals.key))
+        assert requests == [0, 1, 0, 1]

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.dagster
 OF_A_SOURCE = {"source/shop", "bronze/shop", "published/shop", "backfill/shop"}
 
 
-def seen(made: CodeLocation, *tables: str) -> None:
+def list_tables(code_location: CodeLocation, *tables: str) -> None:
     listed = [{"source": "shop", "schema": "shop", "table": table} for table in tables]
-    made.pipeline.tables_file.write_text(json.dumps({"tables": listed}))
+    code_location.pipeline.tables_file.write_text(json.dumps({"tables": listed}))
 
 
 def keys(defs: dg.Definitions) -> set[str]:
@@ -29,28 +29,28 @@ def keys(defs: dg.Definitions) -> set[str]:
 
 
 def test_it_loads_without_a_lake_and_without_the_source(tmp_path: Path) -> None:
-    with location(tmp_path, lake="s3a://nowhere/lake") as made:
-        seen(made, "orders")
-        defs = build_defs(made.pipeline.path)
+    with location(tmp_path, lake="s3a://nowhere/lake") as code_location:
+        list_tables(code_location, "orders")
+        defs = build_defs(code_location.pipeline.path)
     dg.Definitions.validate_loadable(defs)
     tables = {"silver/shop/shop/orders", "downstream/shop/orders"}
     assert keys(defs) == tables | OF_A_SOURCE
 
 
 def test_tables_come_from_the_list_and_the_configuration(tmp_path: Path) -> None:
-    with location(tmp_path, tables=["shop.*", "!shop.audit"]) as made:
-        assert keys(made.defs()) == OF_A_SOURCE
-        seen(made, "orders", "audit", "odd/näme")
-        found = keys(made.defs())
-        dg.Definitions.validate_loadable(made.defs())
-    assert found >= {"silver/shop/shop/orders", "silver/shop/shop/odd%2Fnäme"}
-    assert not any("audit" in key for key in found)
+    with location(tmp_path, tables=["shop.*", "!shop.audit"]) as code_location:
+        assert keys(code_location.defs()) == OF_A_SOURCE
+        list_tables(code_location, "orders", "audit", "odd/näme")
+        asset_keys = keys(code_location.defs())
+        dg.Definitions.validate_loadable(code_location.defs())
+    assert asset_keys >= {"silver/shop/shop/orders", "silver/shop/shop/odd%2Fnäme"}
+    assert not any("audit" in key for key in asset_keys)
 
 
 def test_a_sensor_and_a_job_a_source_and_a_job_over_all(tmp_path: Path) -> None:
     sources = {"shop": {"files": "."}, "archive": {"files": "."}}
-    with location(tmp_path, sources=sources) as made:
-        defs = made.defs()
+    with location(tmp_path, sources=sources) as code_location:
+        defs = code_location.defs()
     assert {sensor.name for sensor in defs.sensors or []} == {"binlog_sensor_shop", "binlog_sensor_archive"}
     assert {schedule.name for schedule in defs.schedules or []} == {
         *("sync_every_5_minutes", "sync_daily", "maintenance_daily", "audit_hourly"),
@@ -61,38 +61,38 @@ def test_a_sensor_and_a_job_a_source_and_a_job_over_all(tmp_path: Path) -> None:
 
 
 def test_tests_bring_their_own_resources(tmp_path: Path) -> None:
-    own = object()
-    with location(tmp_path) as made:
-        assert (build_defs(made.pipeline, {"spark": own}).resources or {})["spark"] is own
+    session = object()
+    with location(tmp_path) as code_location:
+        assert (build_defs(code_location.pipeline, {"spark": session}).resources or {})["spark"] is session
 
 
 def test_a_pipeline_made_in_python_needs_no_file_and_shows_no_settings(tmp_path: Path) -> None:
     spark = Spark(master="spark://there", conf={"key": "secret"})
-    made = from_keys({"lake": "./lake", "sources": {"shop": {"files": "."}}, "spark": spark}, tmp_path / "any.yaml")
-    defs = build_defs(made)
+    pipeline = from_keys({"lake": "./lake", "sources": {"shop": {"files": "."}}, "spark": spark}, tmp_path / "any.yaml")
+    defs = build_defs(pipeline)
     dg.Definitions.validate_loadable(defs)
     assert keys(defs) == {"source/shop", "bronze/shop", "published/shop", "backfill/shop"}
-    own = (defs.resources or {})["spark"]
-    assert isinstance(own, GivenSparkSessions)
-    assert not isinstance(own, dg.ConfigurableResource)
+    session = (defs.resources or {})["spark"]
+    assert isinstance(session, GivenSparkSessions)
+    assert not isinstance(session, dg.ConfigurableResource)
 
 
 def test_the_executor_can_be_that_of_other_definitions(tmp_path: Path) -> None:
-    with location(tmp_path) as made:
-        others = dg.Definitions(executor=dg.multiprocess_executor)
-        merged = dg.Definitions.merge(build_defs(made.pipeline, executor=None), others)
+    with location(tmp_path) as code_location:
+        other_definitions = dg.Definitions(executor=dg.multiprocess_executor)
+        merged = dg.Definitions.merge(build_defs(code_location.pipeline, executor=None), other_definitions)
         assert merged.executor is dg.multiprocess_executor
-        assert build_defs(made.pipeline).executor is dg.in_process_executor
+        assert build_defs(code_location.pipeline).executor is dg.in_process_executor
 
 
 def test_a_list_of_tables_that_is_broken_says_what_to_do(tmp_path: Path) -> None:
-    with location(tmp_path) as made:
-        made.pipeline.tables_file.write_text("{")
+    with location(tmp_path) as code_location:
+        code_location.pipeline.tables_file.write_text("{")
         with pytest.raises(ConfigError, match="delete it"):
-            made.defs()
+            code_location.defs()
 
 
 def test_two_hundred_tables_load_in_seconds(tmp_path: Path) -> None:
-    with location(tmp_path) as made:
-        seen(made, *(f"table_{number}" for number in range(200)))
-        assert len(keys(made.defs())) == 404
+    with location(tmp_path) as code_location:
+        list_tables(code_location, *(f"table_{number}" for number in range(200)))
+        assert len(keys(code_location.defs())) == 404

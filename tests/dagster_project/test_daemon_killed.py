@@ -55,10 +55,10 @@ class Daemon:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        with self._log.open("a") as said:
+        with self._log.open("a") as log:
             command = ["dagster-daemon", "run", "-m", "dagster_project.definitions"]
             self._process = subprocess.Popen(
-                command, cwd=ROOT, env=self.variables, stdout=said, stderr=said, start_new_session=True
+                command, cwd=ROOT, env=self.variables, stdout=log, stderr=log, start_new_session=True
             )
 
     def kill(self) -> None:
@@ -115,7 +115,7 @@ def test_no_range_is_missed_and_none_is_done_twice(tmp_path: Path, spark: SparkS
         daemon.kill()
 
         compared = compare_with_recording(spark, pipeline)
-        assert {str(name): one.samples for name, one in compared.items() if not one.is_equal} == {}
+        assert {str(name): comparison.samples for name, comparison in compared.items() if not comparison.is_equal} == {}
         assert spoiled in compared
         lake = lake_of(pipeline)
         head = lake.bronze(SOURCE).head()
@@ -130,25 +130,25 @@ def test_no_range_is_missed_and_none_is_done_twice(tmp_path: Path, spark: SparkS
 
 def switch_on(daemon: Daemon) -> None:
     command = ["dagster", "sensor", "start", f"binlog_sensor_{SOURCE}", "-m", "dagster_project.definitions"]
-    done = subprocess.run(command, cwd=ROOT, env=daemon.variables, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, cwd=ROOT, env=daemon.variables, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
 
 
 def kill_amid(daemon: Daemon, instance: dg.DagsterInstance, job: str, step: str) -> str:
     """Kills everything while a run of the job is in a step, begun and not ended; the run's id."""
 
-    def amid() -> str | None:
+    def step_under_way() -> str | None:
         for run in instance.get_runs(dg.RunsFilter(job_name=job, statuses=UNDER_WAY)):
-            begun = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_START)
-            if any(step in (entry.step_key or "") for entry in begun):
+            starts = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_START)
+            if any(step in (entry.step_key or "") for entry in starts):
                 return run.run_id
         return None
 
-    found = wait_for(f"a run of {job} is in {step}", amid, PATIENCE)
-    assert found
+    run_id = wait_for(f"a run of {job} is in {step}", step_under_way, PATIENCE)
+    assert run_id
     daemon.kill()
-    pass_hours(Path(instance.root_directory), found)
-    return found
+    pass_hours(Path(instance.root_directory), run_id)
+    return run_id
 
 
 def pass_hours(home: Path, run: str) -> None:
@@ -176,7 +176,7 @@ def ask_for_backfill(pipeline: Pipeline, instance: dg.DagsterInstance) -> str:
     """What the dialog asks the daemon for: the first two files."""
     files = [file.name for file in recorded_files()[:2]]
     assert list(instance.get_dynamic_partitions(f"binlog_files_{SOURCE}")) == files
-    wanted = PartitionBackfill.from_asset_partitions(
+    backfill_ = PartitionBackfill.from_asset_partitions(
         backfill_id="killed",
         asset_graph=build_defs(pipeline).resolve_asset_graph(),
         partition_names=files,
@@ -189,14 +189,14 @@ def ask_for_backfill(pipeline: Pipeline, instance: dg.DagsterInstance) -> str:
         description=None,
         run_config=None,
     )
-    instance.add_backfill(wanted)
-    return wanted.backfill_id
+    instance.add_backfill(backfill_)
+    return backfill_.backfill_id
 
 
 def status(instance: dg.DagsterInstance, backfill: str) -> str:
-    found = instance.get_backfill(backfill)
-    assert found
-    return found.status.value
+    backfill_ = instance.get_backfill(backfill)
+    assert backfill_
+    return backfill_.status.value
 
 
 def require_windows_apart(spark: SparkSession, path: str) -> None:
@@ -212,6 +212,10 @@ def require_windows_apart(spark: SparkSession, path: str) -> None:
 def landed_again(instance: dg.DagsterInstance) -> list[str]:
     """Ranges that bronze's materializations say twice, or that do not go on from one another."""
     records = instance.fetch_materializations(dg.AssetKey(["bronze", SOURCE]), limit=100, ascending=True).records
-    said = [record.asset_materialization.metadata for record in records if record.asset_materialization]
-    ranges = [(str(one["binlog/start"].value), str(one["binlog/end"].value)) for one in said if "binlog/start" in one]
+    metadata = [record.asset_materialization.metadata for record in records if record.asset_materialization]
+    ranges = [
+        (str(metadata_["binlog/start"].value), str(metadata_["binlog/end"].value))
+        for metadata_ in metadata
+        if "binlog/start" in metadata_
+    ]
     return [f"{before} {after}" for before, after in pairwise(ranges) if before[1] != after[0]]

@@ -43,20 +43,20 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_project_is_valid(folder: Path, name: str) -> None:
-    done = run(COMMANDS[name], folder)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = run(COMMANDS[name], folder)
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_what_is_wrong_with_the_configuration_is_said_first(folder: Path, name: str) -> None:
     (folder / "pipeline.yaml").write_text("lake: ./lake\nsources: {shop: {}}\ntabels: []\n")
-    done = run(COMMANDS[name], folder)
-    said = done.stdout + done.stderr
-    assert done.returncode != 0
-    assert "sources.shop: needs exactly one of mysql and files" in said
-    assert "tabels: no such key" in said
-    assert "STRATALOG_CONFIG names the configuration" in said
-    assert "pydantic" not in said
+    process = run(COMMANDS[name], folder)
+    output = process.stdout + process.stderr
+    assert process.returncode != 0
+    assert "sources.shop: needs exactly one of mysql and files" in output
+    assert "tabels: no such key" in output
+    assert "STRATALOG_CONFIG names the configuration" in output
+    assert "pydantic" not in output
 
 
 def test_all_three_commands_show_the_same(folder: Path) -> None:
@@ -71,11 +71,11 @@ def test_all_three_commands_show_the_same(folder: Path) -> None:
         assert location["name"] == "stratalog"
         (repository,) = served.ask(_REPOSITORIES)["repositoriesOrError"]["nodes"]
     assert sorted("/".join(node["assetKey"]["path"]) for node in repository["assetNodes"]) == assets
-    shown = {kind: _names(repository[kind], "name") for kind in ("jobs", "sensors", "schedules")}
-    shown["jobs"].discard("__ASSET_JOB")
-    assert shown == {kind: _names(listed[kind], "name") for kind in shown}
-    states = [one["sensorState"]["status"] for one in repository["sensors"]]
-    assert {*states, *(one["scheduleState"]["status"] for one in repository["schedules"])} == {"STOPPED"}
+    names_by_kind = {kind: _names(repository[kind], "name") for kind in ("jobs", "sensors", "schedules")}
+    names_by_kind["jobs"].discard("__ASSET_JOB")
+    assert names_by_kind == {kind: _names(listed[kind], "name") for kind in names_by_kind}
+    states = [sensor["sensorState"]["status"] for sensor in repository["sensors"]]
+    assert {*states, *(schedule["scheduleState"]["status"] for schedule in repository["schedules"])} == {"STOPPED"}
 
 
 _REPOSITORIES = """{repositoriesOrError {... on RepositoryConnection {nodes {
@@ -84,4 +84,4 @@ _REPOSITORIES = """{repositoriesOrError {... on RepositoryConnection {nodes {
 
 
 def _names(listed: list[dict[str, Any]], key: str) -> set[str]:
-    return {one[key] for one in listed}
+    return {entry[key] for entry in listed}

@@ -12,8 +12,8 @@ pytestmark = pytest.mark.dagster
 
 def test_one_job_over_all_and_one_a_source(tmp_path: Path) -> None:
     sources = {"shop": {"files": "./binlogs"}, "archive": {"files": "./archive"}}
-    with location(tmp_path, sources=sources) as made:
-        defs = made.defs()
+    with location(tmp_path, sources=sources) as code_location:
+        defs = code_location.defs()
         of = {name: defs.resolve_job_def(name) for name in ("sync", "sync_shop", "sync_archive")}
         upkeep = defs.resolve_job_def("maintenance")
         assert not [job for job in defs.resolve_all_job_defs() if job.name.startswith("load_")], "files have no tables"

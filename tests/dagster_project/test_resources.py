@@ -16,41 +16,41 @@ pytestmark = pytest.mark.dagster
 def test_a_session_has_the_configuration_s_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "pipeline.yaml"
     path.write_text("lake: ./lake\nsources: {shop: {files: .}}\nspark: {master: spark://there, conf: {key: secret}}\n")
-    asked: list[Spark] = []
-    monkeypatch.setattr(spark_session, "spark_session", asked.append)
+    settings: list[Spark] = []
+    monkeypatch.setattr(spark_session, "spark_session", settings.append)
     resource = SparkSessions(configuration=str(path))
     resource.session()
-    assert asked == [Spark(master="spark://there", conf={"key": "secret"})]
+    assert settings == [Spark(master="spark://there", conf={"key": "secret"})]
     assert "secret" not in str(resource.model_dump())
 
 
 def test_settings_that_are_given_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Spark] = []
-    monkeypatch.setattr(spark_session, "spark_session", asked.append)
+    settings_used: list[Spark] = []
+    monkeypatch.setattr(spark_session, "spark_session", settings_used.append)
     settings = Spark(remote="sc://there", conf={"key": "secret"})
     GivenSparkSessions(settings).session()
-    assert asked == [settings]
+    assert settings_used == [settings]
 
 
 def test_an_outcome_reaches_the_next_step_and_no_other_run() -> None:
-    seen: list[Any] = []
+    outcomes: list[Any] = []
 
     @dg.op(out=dg.Out(io_manager_key="handed_on"))
     def first() -> object:
         return {"an": object()}
 
     @dg.op
-    def second(found: Any) -> None:
-        seen.append(found)
+    def second(outcome: Any) -> None:
+        outcomes.append(outcome)
 
     @dg.job(resource_defs={"handed_on": dg.IOManagerDefinition.hardcoded_io_manager(HandedOn())})
-    def both() -> None:
+    def both_steps() -> None:
         second(first())
 
     with dg.DagsterInstance.ephemeral() as instance:
-        made = both.execute_in_process(instance=instance)
-        again = both.execute_in_process(instance=instance, op_selection=["first"])
-    assert list(seen[0]) == ["an"]
-    assert made.success
-    assert again.success
-    assert len(seen) == 1
+        result = both_steps.execute_in_process(instance=instance)
+        second_result = both_steps.execute_in_process(instance=instance, op_selection=["first"])
+    assert list(outcomes[0]) == ["an"]
+    assert result.success
+    assert second_result.success
+    assert len(outcomes) == 1

@@ -17,8 +17,8 @@ def sync_shop() -> None:
 
 def finished(instance: dg.DagsterInstance, kind: dg.DagsterEventType) -> None:
     run = instance.create_run_for_job(sync_shop)
-    for each in (dg.DagsterEventType.RUN_START, kind):
-        instance.report_dagster_event(dg.DagsterEvent(each.value, "sync_shop"), run_id=run.run_id)
+    for type_ in (dg.DagsterEventType.RUN_START, kind):
+        instance.report_dagster_event(dg.DagsterEvent(type_.value, "sync_shop"), run_id=run.run_id)
 
 
 def test_the_jobs_of_a_source_are_its_own_and_the_one_over_all() -> None:
@@ -38,10 +38,10 @@ def test_the_wait_doubles_up_to_a_quarter_of_an_hour(failures: int, minutes: int
         finished(instance, dg.DagsterEventType.RUN_SUCCESS)
         for _ in range(failures):
             finished(instance, dg.DagsterEventType.RUN_FAILURE)
-        found = wait_after_failures(instance, "shop")
-        assert found
+        waiting = wait_after_failures(instance, "shop")
+        assert waiting
         expected = datetime.now(UTC) + timedelta(minutes=minutes)
-        assert abs(found[1] - expected) < timedelta(seconds=20)
+        assert abs(waiting[1] - expected) < timedelta(seconds=20)
 
 
 def test_no_wait_after_a_success_or_without_runs() -> None:

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.dagster
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[CodeLocation]:
-    with location(tmp_path) as made:
-        yield made
+    with location(tmp_path) as code_location:
+        yield code_location
 
 
 def tick(shop: CodeLocation, name: str) -> dg.ScheduleDefinition | str | int:

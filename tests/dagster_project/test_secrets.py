@@ -46,13 +46,13 @@ def folder(tmp_path: Path, database: Database) -> Iterator[Path]:
     database.execute("CREATE TABLE orders (id INT PRIMARY KEY)")
     database.execute("INSERT INTO orders VALUES (1), (2)")
     login = {"host": database.server.host, "port": database.server.port, "user": user, "password": "${SHOP_PASSWORD}"}
-    said = {
+    document = {
         "lake": "./lake",
         "sources": {"shop": {"mysql": login, "start": f"{position[0]}:{position[1]}"}},
         "tables": [f"{database.name}.*"],
         "spark": {"conf": {**BRIEF, "spark.hadoop.fs.s3a.secret.key": "${LAKE_KEY}"}},
     }
-    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
+    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
     (tmp_path / "home").mkdir()
     shutil.copy(ROOT / "docs" / "examples" / "dagster.yaml", tmp_path / "home")
     yield tmp_path
@@ -60,14 +60,14 @@ def folder(tmp_path: Path, database: Database) -> Iterator[Path]:
 
 
 def variables(folder: Path, password: str = PASSWORD) -> dict[str, str]:
-    given = environment(folder / "pipeline.yaml", folder / "home", SHOP_PASSWORD=password, LAKE_KEY=KEY)
-    return given | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    variables_ = environment(folder / "pipeline.yaml", folder / "home", SHOP_PASSWORD=password, LAKE_KEY=KEY)
+    return variables_ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
 
 
 def printed(folder: Path, command: str, *, password: str = PASSWORD, succeeds: bool = True) -> str:
     """All that a command prints."""
     program, *rest = command.split()
-    done = subprocess.run(
+    process = subprocess.run(
         [*PROGRAM[program], *rest],
         cwd=folder,
         env=variables(folder, password),
@@ -76,13 +76,13 @@ def printed(folder: Path, command: str, *, password: str = PASSWORD, succeeds: b
         check=False,
         timeout=1800,
     )
-    assert (done.returncode == 0) is succeeds, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    assert (process.returncode == 0) is succeeds, process.stdout + process.stderr
+    return process.stdout + process.stderr
 
 
-def kept(folder: Path) -> Iterator[tuple[str, bytes]]:
+def stored_files(folder: Path) -> Iterator[tuple[str, bytes]]:
     """Every file below a folder, by name; and what its databases hold packed."""
-    for file in sorted(one for one in folder.rglob("*") if one.is_file()):
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         yield str(file), file.read_bytes()
         if file.name == "runs.db":
             with closing(sqlite3.connect(file)) as runs:
@@ -90,7 +90,7 @@ def kept(folder: Path) -> Iterator[tuple[str, bytes]]:
                     yield f"{file}, a snapshot", zlib.decompress(body)
 
 
-def asked(served: Served) -> Iterator[tuple[str, bytes]]:
+def answers_of(served: Served) -> Iterator[tuple[str, bytes]]:
     """What the UI is told."""
     for query in (TOLD, RUNS):
         answer: Any = served.ask(query)
@@ -100,17 +100,17 @@ def asked(served: Served) -> Iterator[tuple[str, bytes]]:
 
 def test_no_secret_is_kept_printed_or_shown(folder: Path) -> None:
     sync = "dagster job execute -m dagster_project.definitions -j sync"
-    said = {sync: printed(folder, sync)}
+    outputs = {sync: printed(folder, sync)}
     for verb in ("check -c pipeline.yaml --connect", "status -c pipeline.yaml --json", "report -c pipeline.yaml"):
-        said[verb] = printed(folder, f"stratalog {verb}")
-    said["failed"] = printed(folder, sync, password=WRONG, succeeds=False)
-    assert "Access denied" in said["failed"]
-    said["refused"] = printed(folder, "stratalog check -c pipeline.yaml --connect", password=WRONG, succeeds=False)
+        outputs[verb] = printed(folder, f"stratalog {verb}")
+    outputs["failed"] = printed(folder, sync, password=WRONG, succeeds=False)
+    assert "Access denied" in outputs["failed"]
+    outputs["refused"] = printed(folder, "stratalog check -c pipeline.yaml --connect", password=WRONG, succeeds=False)
     with development_server(variables(folder), folder / "dev.log") as served:
-        shown = [*asked(served)]
-    assert b"Access denied" in shown[1][1], "the events of runs are among what is searched"
-    assert b"pipeline.yaml" in shown[0][1], "so is what resources are configured with"
-    everything = [*((command, text.encode()) for command, text in said.items()), *shown, *kept(folder)]
-    assert any(where.endswith("a snapshot") for where, _ in everything)
-    found = [(where, secret) for where, text in everything for secret in SECRETS if secret.encode() in text]
-    assert found == []
+        answers = [*answers_of(served)]
+    assert b"Access denied" in answers[1][1], "the events of runs are among what is searched"
+    assert b"pipeline.yaml" in answers[0][1], "so is what resources are configured with"
+    texts = [*((command, text.encode()) for command, text in outputs.items()), *answers, *stored_files(folder)]
+    assert any(place.endswith("a snapshot") for place, _ in texts)
+    hits = [(place, secret) for place, text in texts for secret in SECRETS if secret.encode() in text]
+    assert hits == []

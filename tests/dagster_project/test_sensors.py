@@ -25,9 +25,9 @@ NEXT = Position("mysql-bin.000002", 4)
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[CodeLocation]:
     """A source with one file, of which no run has been made."""
-    with location(tmp_path) as made:
-        made.write(1, Insert("shop.orders", (1, "a")))
-        yield made
+    with location(tmp_path) as code_location:
+        code_location.write(1, Insert("shop.orders", (1, "a")))
+        yield code_location
 
 
 def tick(shop: CodeLocation) -> dg.RunRequest | str:
@@ -57,16 +57,16 @@ def started(shop: CodeLocation, job: str, status: dg.DagsterRunStatus, **tags: s
 
 def standing(monkeypatch: pytest.MonkeyPatch, **positions: Any) -> None:
     """The lake and the source stand where the test says."""
-    found = replace(Backlog(END, END, END, 0), **positions)
-    monkeypatch.setattr(sensors, "backlog", lambda *_: found)
+    backlog = replace(Backlog(END, END, END, 0), **positions)
+    monkeypatch.setattr(sensors, "backlog", lambda *_: backlog)
 
 
 def test_a_source_never_read_is_asked_for(shop: CodeLocation) -> None:
     request = tick(shop)
     assert isinstance(request, dg.RunRequest)
     size = (shop.folder / "binlogs" / "mysql-bin.000001").stat().st_size
-    said = {"stratalog/source": "shop", "stratalog/from": "the start", "stratalog/to": f"mysql-bin.000001:{size}"}
-    assert said.items() <= request.tags.items()
+    tags = {"stratalog/source": "shop", "stratalog/from": "the start", "stratalog/to": f"mysql-bin.000001:{size}"}
+    assert tags.items() <= request.tags.items()
     assert request.run_key is None
 
 

@@ -23,7 +23,7 @@ from spark_jobs.source.information_schema import read_definitions
 from spark_jobs.source.server import Server
 from tests.differential.kinds import EVERYTHING, Dialect
 from tests.differential.replica import Replica, Row, text_of
-from tests.differential.workload import Connection, RandomTable, held
+from tests.differential.workload import Connection, RandomTable, rows_held
 
 _SHOWN = 300
 """Characters of a value that a failure shows."""
@@ -70,9 +70,9 @@ class Compared:
 def connected(server: MySQLServer) -> Iterator[Connection]:
     """A session that gets values as the server prints them."""
     with server.connect(conv={}, charset="utf8mb4") as connection:
-        one = Connection(connection)
-        one.execute("SET SESSION innodb_strict_mode = OFF")
-        yield one
+        session = Connection(connection)
+        session.execute("SET SESSION innodb_strict_mode = OFF")
+        yield session
 
 
 @contextmanager
@@ -116,7 +116,9 @@ def signs(tables: Sequence[RandomTable]) -> Complete:
     def complete(definition: TableDefinition) -> TableDefinition:
         table = by_name[definition.name.schema, definition.name.table]
         columns = zip(definition.columns, table.declared(), strict=True)
-        return replace(definition, columns=tuple(replace(one, unsigned="UNSIGNED" in sql) for one, sql in columns))
+        return replace(
+            definition, columns=tuple(replace(column, unsigned="UNSIGNED" in sql) for column, sql in columns)
+        )
 
     return complete
 
@@ -126,8 +128,8 @@ def from_server(server: MySQLServer) -> Complete:
     settings = MySQL(host=server.host, port=server.port, user=server.user, password=SecretStr(server.password))
     source = Server("server", settings)
     with source.connect() as connection:
-        known = {one.name: one for one in read_definitions(source, connection)}
-    return lambda logged: definitions.completed("server", logged, (Position("log", 4), known[logged.name]), None)
+        by_name = {definition.name: definition for definition in read_definitions(source, connection)}
+    return lambda logged: definitions.completed("server", logged, (Position("log", 4), by_name[logged.name]), None)
 
 
 def compare_tables(
@@ -150,8 +152,8 @@ def compare_tables(
     )
     if not alone or not is_told:
         # A definition adds only declared types to a log that has names.
-        more = knows if "names" in knows else EVERYTHING
-        compared.add(compare_rows(connection, log, tables, more | {"declared types"}, from_server(server)))
+        knowledge = knows if "names" in knows else EVERYTHING
+        compared.add(compare_rows(connection, log, tables, knowledge | {"declared types"}, from_server(server)))
     return compared
 
 
@@ -164,9 +166,9 @@ def compare_rows(
     replica.apply(changes_of_files(log.chunks(), wanted_tables(names), complete))
     compared = Compared(tables=len(tables), changes=replica.changes, before_images=replica.found)
     for table in tables:
-        expected = held(connection, table, knows)
-        found = [_comparable(table, row) for row in replica.table(table.schema, table.name)]
-        assert_same(table.create, found, expected)
+        expected = rows_held(connection, table, knows)
+        rows_ = [_comparable(table, row) for row in replica.table(table.schema, table.name)]
+        assert_same(table.create, rows_, expected)
         compared.rows += len(expected)
         compared.values += sum(map(len, expected))
     return compared
@@ -183,23 +185,25 @@ def _comparable(table: RandomTable, row: Row) -> Row:
     }
 
 
-def assert_same(about: str, found: list[Row], expected: list[Row]) -> None:
+def assert_same(about: str, actual: list[Row], expected: list[Row]) -> None:
     """Whether the log's rows are the server's, in whatever order; tells the first values that are not."""
-    ours, theirs = sorted(map(text_of, found)), sorted(map(text_of, expected))
-    if ours != theirs:
-        extra = [row for row in found if text_of(row) not in set(theirs)]
-        missing = [row for row in expected if text_of(row) not in set(ours)]
-        counts = f"the log has {len(found)} rows, {len(extra)} of them not on the server, which has {len(expected)}"
+    actual_texts, expected_texts = sorted(map(text_of, actual)), sorted(map(text_of, expected))
+    if actual_texts != expected_texts:
+        extra = [row for row in actual if text_of(row) not in set(expected_texts)]
+        missing = [row for row in expected if text_of(row) not in set(actual_texts)]
+        counts = f"the log has {len(actual)} rows, {len(extra)} of them not on the server, which has {len(expected)}"
         raise AssertionError(f"{about[:3000]}\n{counts}\n{_first_difference(extra, missing)}")
 
 
 def _first_difference(extra: list[Row], missing: list[Row]) -> str:
     for row in extra:
-        for other in missing:
-            unlike = [name for name in other if text_of({"": row.get(name)}) != text_of({"": other[name]})]
+        for expected_row in missing:
+            unlike = [
+                name for name in expected_row if text_of({"": row.get(name)}) != text_of({"": expected_row[name]})
+            ]
             if len(unlike) <= (len(row) + 1) // 2:
                 return "\n".join(
-                    f"{name}: {_short(row.get(name))} and on the server {_short(other[name])}" for name in unlike
+                    f"{name}: {_short(row.get(name))} and on the server {_short(expected_row[name])}" for name in unlike
                 )
     return f"only in the log: {_short(extra[:1])}, only on the server: {_short(missing[:1])}"
 
@@ -213,22 +217,26 @@ def compare_events(connection: Connection, log: Log) -> Compared:
     """The listing of the log's events against the server's own: place, type, server and end of each."""
     count = 0
     for path in log.files:
-        shown = connection.execute(f"SHOW BINLOG EVENTS IN '{path.name}'")
-        theirs = [(int(at), kind, int(server), int(stop)) for _, at, kind, server, stop, *_ in shown]
-        ours = [(e.offset, e.type, e.server_id, e.stop) for e in list_events(iter([path.read_bytes()]), path.name)]
-        assert_same_events(ours, theirs)
-        count += len(ours)
+        rows_ = connection.execute(f"SHOW BINLOG EVENTS IN '{path.name}'")
+        server_events = [(int(at), kind, int(server), int(stop)) for _, at, kind, server, stop, *_ in rows_]
+        own_events = [
+            (e.offset, e.type, e.server_id, e.stop) for e in list_events(iter([path.read_bytes()]), path.name)
+        ]
+        assert_same_events(own_events, server_events)
+        count += len(own_events)
     return Compared(events=count)
 
 
-def assert_same_events(ours: list[tuple[int, Any, int, int]], theirs: list[tuple[int, Any, int, int]]) -> None:
+def assert_same_events(
+    own_events: list[tuple[int, Any, int, int]], server_events: list[tuple[int, Any, int, int]]
+) -> None:
     """MariaDB from 11.4 on writes an event's end as 0 where it does not know it yet: inside a transaction.
 
     MySQL shows what is inside a compressed transaction behind it, without a place in the file; in our listing it has
     the place of its payload.
     """
-    theirs = [one for one in theirs if one[0] != one[3]]
-    ours = ours[:1] + [one for before, one in pairwise(ours) if before[0] != one[0]]
-    assert len(ours) == len(theirs)
-    for one, (offset, kind, server_id, stop) in zip(ours, theirs, strict=True):
-        assert one == (offset, kind, server_id, stop or one[3])
+    server_events = [event for event in server_events if event[0] != event[3]]
+    own_events = own_events[:1] + [event for before, event in pairwise(own_events) if before[0] != event[0]]
+    assert len(own_events) == len(server_events)
+    for event, (offset, kind, server_id, stop) in zip(own_events, server_events, strict=True):
+        assert event == (offset, kind, server_id, stop or event[3])

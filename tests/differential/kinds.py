@@ -70,7 +70,7 @@ class Column:
 
     def asked(self, knows: frozenset[str]) -> Asked:
         """Expression and reader, for a log that tells some of EVERYTHING."""
-        return next((asked for need, asked in self.without if need not in knows), (self.shown, self.read))
+        return next((query for need, query in self.without if need not in knows), (self.shown, self.read))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,18 +139,20 @@ def _between(low: int, high: int, random: Random) -> str:
 def decimal(random: Random, _: Dialect) -> Column:
     precision = random.choice([1, 2, 5, 9, 10, 18, 19, 27, 30, 38, 39, 64, 65, random.randint(1, 65)])
     scale = random.choice([0, min(precision, 30), random.randint(0, min(precision, 30))])
-    whole = precision - scale
+    integer_digits = precision - scale
 
     def digits(random: Random) -> str:
         sign = random.choice(["", "-"])
-        left = "".join(random.choices("0123456789", k=random.randint(0, whole))) or "0"
+        left = "".join(random.choices("0123456789", k=random.randint(0, integer_digits))) or "0"
         right = "".join(random.choices("0123456789", k=random.randint(0, scale))) or "0"
         return f"{sign}{left}.{right}"
 
-    most = f"{'9' * whole or 0}.{'9' * scale or 0}"
-    least = f"0.{'0' * (scale - 1)}1" if scale else "1"
-    edges = (most, f"-{most}", least, f"-{least}", "0")
-    return Column(f"DECIMAL({precision},{scale})", mostly(digits, *edges), "{c}", str, one_of(f"1{most}", f"-1{most}"))
+    largest = f"{'9' * integer_digits or 0}.{'9' * scale or 0}"
+    smallest = f"0.{'0' * (scale - 1)}1" if scale else "1"
+    edges = (largest, f"-{largest}", smallest, f"-{smallest}", "0")
+    return Column(
+        f"DECIMAL({precision},{scale})", mostly(digits, *edges), "{c}", str, one_of(f"1{largest}", f"-1{largest}")
+    )
 
 
 def float_(random: Random, _: Dialect) -> Column:
@@ -283,8 +285,8 @@ def binary(name: str, longest: Sequence[int], random: Random, _: Dialect) -> Col
         tail = random.choice([b"", b"\0", b" "])
         return hexed((random.randbytes(length) + tail)[:longest_here])
 
-    read = unpadded if name.startswith("BINARY") else unknown_text
-    return Column(name.format(longest_here), value, "HEX({c})", bytes_of, None, (("charsets", ("HEX({c})", read)),))
+    reader = unpadded if name.startswith("BINARY") else unknown_text
+    return Column(name.format(longest_here), value, "HEX({c})", bytes_of, None, (("charsets", ("HEX({c})", reader)),))
 
 
 def unpadded(text: str) -> Json:
@@ -292,17 +294,17 @@ def unpadded(text: str) -> Json:
     return unknown_text(bytes.fromhex(text).rstrip(b"\0").hex())
 
 
-def labels(random: Random, dialect: Dialect, most: Sequence[int], without: str) -> tuple[str, list[str]]:
+def labels(random: Random, dialect: Dialect, limits: Sequence[int], without: str) -> tuple[str, list[str]]:
     charset = random.choice(["utf8mb4", *supported(dialect)])
     # information_schema tells labels in utf8mb3, so with question marks for characters beyond the BMP.
-    characters = "".join(one for one in dialect.characters[charset] if one <= "\uffff")
+    characters = "".join(character for character in dialect.characters[charset] if character <= "\uffff")
     never = dict.fromkeys(map(ord, without))
-    names = [words(characters, 9, random).translate(never) for _ in range(random.choice(most))]
+    names = [words(characters, 9, random).translate(never) for _ in range(random.choice(limits))]
     return charset, [f"{at}{name}x" for at, name in enumerate(names)]
 
 
 def declared_labels(name: str, charset: str, names: list[str]) -> str:
-    members = ",".join("'" + one.replace("\\", "\\\\").replace("'", "''") + "'" for one in names)
+    members = ",".join("'" + name.replace("\\", "\\\\").replace("'", "''") + "'" for name in names)
     return f"{name}({members}) CHARACTER SET {charset}"
 
 
@@ -313,8 +315,8 @@ def needs_of(names: list[str]) -> str:
 CONTROL = "".join(map(chr, range(32)))
 
 
-def enum(most: Sequence[int], random: Random, dialect: Dialect) -> Column:
-    charset, names = labels(random, dialect, most, CONTROL)
+def enum(limits: Sequence[int], random: Random, dialect: Dialect) -> Column:
+    charset, names = labels(random, dialect, limits, CONTROL)
     value = partial(_between, 1, len(names))
     return Column(
         declared_labels("ENUM", charset, names),
@@ -326,8 +328,8 @@ def enum(most: Sequence[int], random: Random, dialect: Dialect) -> Column:
     )
 
 
-def set_(most: Sequence[int], random: Random, dialect: Dialect) -> Column:
-    charset, names = labels(random, dialect, most, CONTROL + ",")
+def set_(limits: Sequence[int], random: Random, dialect: Dialect) -> Column:
+    charset, names = labels(random, dialect, limits, CONTROL + ",")
     full = 2 ** len(names) - 1
     edges = ("0", "1", str(full), str(full // 2 + 1))
     value = mostly(lambda random: str(random.randint(0, full)), *edges)
@@ -383,14 +385,14 @@ def geometry(random: Random, _: Dialect) -> Column:
     def value(random: Random) -> str:
         x, y = random.randint(-90, 90), random.uniform(-90, 90)
         shapes = (f"POINT({x} {y})", f"LINESTRING(0 0,{x} {y})", f"MULTIPOINT({x} {y},1 2)")
-        more = ("POLYGON((0 0,0 5,5 5,0 0))", f"GEOMETRYCOLLECTION(POINT({y} {x}),LINESTRING(1 1,2 2))")
-        return f"ST_GeomFromText('{random.choice(shapes + more)}', {random.choice([0, 4326])})"
+        others_ = ("POLYGON((0 0,0 5,5 5,0 0))", f"GEOMETRYCOLLECTION(POINT({y} {x}),LINESTRING(1 1,2 2))")
+        return f"ST_GeomFromText('{random.choice(shapes + others_)}', {random.choice([0, 4326])})"
 
-    def read(text: str) -> Json:
+    def read_hex(text: str) -> Json:
         wire = bytes.fromhex(text)
         return {"srid": int.from_bytes(wire[:4], "little"), "wkb": base64.b64encode(wire[4:]).decode()}
 
-    return Column("GEOMETRY", value, "HEX({c})", read)
+    return Column("GEOMETRY", value, "HEX({c})", read_hex)
 
 
 def vector(function: str, random: Random, _: Dialect) -> Column:
@@ -399,19 +401,21 @@ def vector(function: str, random: Random, _: Dialect) -> Column:
     def value(random: Random) -> str:
         return f"{function}('{[round(random.uniform(-9, 9), 4) for _ in range(size)]}')"
 
-    def read(text: str) -> Json:
-        return [float(str(one)) for one in np.frombuffer(bytes.fromhex(text), "<f4")]
+    def read_floats(text: str) -> Json:
+        return [float(str(number)) for number in np.frombuffer(bytes.fromhex(text), "<f4")]
 
     without = () if function == "STRING_TO_VECTOR" else undeclared("HEX({c})", bytes.fromhex)
-    return Column(f"VECTOR({size})", value, "HEX({c})", read, None, without)
+    return Column(f"VECTOR({size})", value, "HEX({c})", read_floats, None, without)
 
 
-def undeclared(shown: str, stored: Callable[[str], bytes], *, padded: bool = False) -> tuple[tuple[str, Asked], ...]:
+def undeclared(
+    expression: str, stored: Callable[[str], bytes], *, padded: bool = False
+) -> tuple[tuple[str, Asked], ...]:
     """A type of MariaDB's for a log that tells it as BINARY or VARBINARY (padded: BINARY), or only as text or bytes."""
     as_text = unpadded if padded else unknown_text
     return (
-        ("charsets", (shown, lambda text: as_text(stored(text).hex()))),
-        ("declared types", (shown, lambda text: bytes_of(stored(text).hex()))),
+        ("charsets", (expression, lambda text: as_text(stored(text).hex()))),
+        ("declared types", (expression, lambda text: bytes_of(stored(text).hex()))),
     )
 
 
@@ -510,7 +514,7 @@ def candidates(charset: str) -> str:
         return plain + "".join(set(SINGLE_BYTE[charset]) - set(plain) - {"\ufffd"})
     codec = CODECS.get(charset, "utf-8")
     wide = (chr(code) for code in (*range(0x80, 0xD800), *range(0xE000, 0xFFFE), *range(0x10000, 0x110000, 401)))
-    return plain + "".join(one for one in wide if _encodes(one, codec))
+    return plain + "".join(character for character in wide if _encodes(character, codec))
 
 
 def _encodes(character: str, codec: str) -> bool:

@@ -21,7 +21,7 @@ from spark_jobs.demo.server import MySQLServer
 from tests.differential.comparison import connected, logged, unlogged, variables
 from tests.differential.kinds import KINDS, Kind
 from tests.differential.test_differential import SETTINGS
-from tests.differential.workload import create, dialect_of, held, write
+from tests.differential.workload import create, dialect_of, rows_held, write
 from tests.fix_servers import OPTIONS
 from tests.servers import build_of
 
@@ -39,35 +39,35 @@ def small(kind: Kind) -> Kind:
 
 def record(name: str, setting: str) -> Path:
     """Returns the log's path."""
-    random, chosen = Random(SEED), SETTINGS[setting]
+    random, setting_ = Random(SEED), SETTINGS[setting]
     with (
         tempfile.TemporaryDirectory() as directory,
         MySQLServer(Path(directory), OPTIONS | {"server_id": 7}, build_of(name)) as server,
         connected(server) as connection,
-        mock.patch.dict(KINDS, {kind: small(one) for kind, one in KINDS.items()}),
+        mock.patch.dict(KINDS, {kind: small(kind_) for kind, kind_ in KINDS.items()}),
     ):
         dialect = dialect_of(connection)
-        here = [kind for kind, one in KINDS.items() if one.here(dialect)]
+        here = [kind for kind, kind_ in KINDS.items() if kind_.here(dialect)]
         tables_of = [here[at::3] for at in range(3)]
-        with variables(connection, chosen.variables), connected(server) as session, logged(server, session) as log:
+        with variables(connection, setting_.variables), connected(server) as session, logged(server, session) as log:
             tables = create(random, session, dialect, "recorded", tables_of)
             write(random, session, tables, 3 * len(tables))
         (file,) = log.files
         events = connection.execute(f"SHOW BINLOG EVENTS IN '{file.name}'")
-        told = {
+        document = {
             "events": [(int(at), kind, int(server), int(stop)) for _, at, kind, server, stop, *_ in events],
             "tables": {
                 table.name: {
                     "kinds": kinds,
                     "unsigned": ["UNSIGNED" in declared for declared in table.declared()],
-                    "rows": held(connection, table, (chosen.knows - unlogged(dialect)) | {"declared types"}),
+                    "rows": rows_held(connection, table, (setting_.knows - unlogged(dialect)) | {"declared types"}),
                 }
                 for table, kinds in zip(tables, tables_of, strict=True)
             },
         }
         path = RECORDED / f"{name}-{setting.replace(' ', '-')}.000001"
         path.write_bytes(file.read_bytes())
-    path.with_suffix(".held.json").write_text("".join(pretty(told)) + "\n")
+    path.with_suffix(".held.json").write_text("".join(pretty(document)) + "\n")
     return path
 
 

@@ -14,12 +14,12 @@ def text_of(row: Row) -> str:
 
 def lines_of(pieces: Iterable[str]) -> Iterator[str]:
     """Lines from their pieces, each of which lies within one line."""
-    begun: list[str] = []
+    line: list[str] = []
     for piece in pieces:
-        begun.append(piece)
+        line.append(piece)
         if piece.endswith("\n"):
-            yield "".join(begun)
-            begun = []
+            yield "".join(line)
+            line = []
 
 
 class Replica:

@@ -98,13 +98,13 @@ def dialects() -> dict[str, Dialect]:
     return {}
 
 
-def dialect(name: str, connection: Connection, known: dict[str, Dialect]) -> Dialect:
-    if name not in known:
-        known[name] = dialect_of(connection)
-    return known[name]
+def dialect(name: str, connection: Connection, dialects: dict[str, Dialect]) -> Dialect:
+    if name not in dialects:
+        dialects[name] = dialect_of(connection)
+    return dialects[name]
 
 
-@pytest.mark.parametrize("name, setting", _BOTH, ids=["-".join(one) for one in _BOTH])
+@pytest.mark.parametrize("name, setting", _BOTH, ids=["-".join(parts) for parts in _BOTH])
 def test_changes_of_random_tables(
     name: str,
     setting: str,
@@ -112,27 +112,27 @@ def test_changes_of_random_tables(
     dialects: dict[str, Dialect],
     summary: list[str],
 ) -> None:
-    server, chosen = servers.get(name), SETTINGS[setting]
+    server, setting_ = servers.get(name), SETTINGS[setting]
     with connected(server) as connection:
-        what = dialect(name, connection, dialects)
-        if not chosen.here(what):
+        dialect_ = dialect(name, connection, dialects)
+        if not setting_.here(dialect_):
             pytest.skip(f"{name} has no setting of that kind")
         total, until, runs = Compared(), time.monotonic() + SOAK, 0
         while runs < RUNS or time.monotonic() < until:
-            total.add(one_run(SEED + runs, server, connection, what, chosen))
+            total.add(one_run(SEED + runs, server, connection, dialect_, setting_))
             runs += 1
     summary.append(f"{name}, {setting}, seed {SEED}, {runs} runs: {total}")
 
 
-def one_run(seed: int, server: MySQLServer, connection: Connection, what: Dialect, setting: Setting) -> Compared:
+def one_run(seed: int, server: MySQLServer, connection: Connection, dialect_: Dialect, setting: Setting) -> Compared:
     """Fails naming its seed."""
     random, schema = Random(seed), f"random_{seed}"
     try:
         with variables(connection, setting.variables), connected(server) as session, logged(server, session) as log:
-            tables = create(random, session, what, schema, [some_kinds(random, what) for _ in range(4)])
+            tables = create(random, session, dialect_, schema, [some_kinds(random, dialect_) for _ in range(4)])
             write(random, session, tables, 20)
         compared = Compared(statements=session.statements, refused=session.refused)
-        knows = setting.knows - unlogged(what)
+        knows = setting.knows - unlogged(dialect_)
         compared.add(compare_tables(server, connection, log, tables, knows, setting.refused is None))
         compared.add(compare_events(connection, log))
     except (AssertionError, DecodeError) as error:
@@ -209,7 +209,7 @@ CASES: dict[str, Case] = {
 
 
 @contextmanager
-def done(server: MySQLServer, connection: Connection, statements: Sequence[str]) -> Iterator[Log]:
+def log_of(server: MySQLServer, connection: Connection, statements: Sequence[str]) -> Iterator[Log]:
     """The log of statements in a schema of their own; those behind a ``!`` fail."""
     connection.execute("CREATE DATABASE cases")
     try:
@@ -225,25 +225,25 @@ def done(server: MySQLServer, connection: Connection, statements: Sequence[str])
 _EACH = [(server, case) for server in SERVERS for case in CASES]
 
 
-@pytest.mark.parametrize("name, case", _EACH, ids=["-".join(one) for one in _EACH])
+@pytest.mark.parametrize("name, case", _EACH, ids=["-".join(parts) for parts in _EACH])
 def test_changes_of(name: str, case: str, servers: Servers, dialects: dict[str, Dialect]) -> None:
-    server, chosen = servers.get(name), CASES[case]
+    server, case_ = servers.get(name), CASES[case]
     with connected(server) as connection:
-        what = dialect(name, connection, dialects)
-        if not chosen.here(what):
+        dialect_ = dialect(name, connection, dialects)
+        if not case_.here(dialect_):
             pytest.skip(f"{name} has no such case")
-        if not _metadata(what):
+        if not _metadata(dialect_):
             pytest.skip(f"{name} logs no names and no signs")
-        with done(server, connection, chosen.statements) as log:
-            rows = connection.execute(f"SELECT {chosen.columns} FROM cases.t")
+        with log_of(server, connection, case_.statements) as log:
+            rows = connection.execute(f"SELECT {case_.columns} FROM cases.t")
     changes = changes_of_files(log.chunks(), wanted_tables(["cases.t"]))
-    if chosen.refused:
-        with pytest.raises(Unsupported, match=chosen.refused):
+    if case_.refused:
+        with pytest.raises(Unsupported, match=case_.refused):
             list(changes)
         return
     replica = Replica()
     replica.apply(changes)
-    names = chosen.columns.split(", ")
+    names = case_.columns.split(", ")
     expected = [{n: None if v is None else int(v) for n, v in zip(names, row, strict=True)} for row in rows]
     assert_same(case, replica.table("cases", "t"), expected)
 
@@ -254,18 +254,18 @@ def test_generated_columns_come_with_their_values_or_are_absent(
 ) -> None:
     server = servers.get(name)
     with connected(server) as connection:
-        what = dialect(name, connection, dialects)
-        if not _metadata(what):
+        dialect_ = dialect(name, connection, dialects)
+        if not _metadata(dialect_):
             pytest.skip(f"{name} logs no names and no signs")
         create = "CREATE TABLE t (id INT PRIMARY KEY, a INT, v INT AS (a + 1) VIRTUAL, s INT AS (a * 2) STORED)"
         changes = ("INSERT INTO t (id, a) VALUES (1, 5)", "UPDATE t SET a = 7", "DELETE FROM t")
-        with done(server, connection, (create, *changes)) as log:
+        with log_of(server, connection, (create, *changes)) as log:
             lines = [json.loads(line) for line in changes_of_files(log.chunks(), wanted_tables(["cases.t"]))]
     images = [(line["before"], line["after"]) for line in lines]
     old, new = {"id": 1, "a": 5}, {"id": 1, "a": 7}
     whole_old, whole_new = old | {"v": 6, "s": 10}, new | {"v": 8, "s": 14}
     if images[1] == (old, new):
-        assert _may_leave_generated_out(what)
+        assert _may_leave_generated_out(dialect_)
         assert images == [(None, whole_old), (old, new), (new, None)]
         summary.append(f"{name}: updates and deletes leave generated columns out")
     else:
@@ -276,13 +276,13 @@ def test_generated_columns_come_with_their_values_or_are_absent(
 def test_what_only_a_definition_tells_is_refused_without_one(
     name: str, servers: Servers, dialects: dict[str, Dialect]
 ) -> None:
-    chosen = SETTINGS["old temporal formats"]
+    setting = SETTINGS["old temporal formats"]
     server = servers.get(name)
     with connected(server) as connection:
-        if not chosen.here(dialect(name, connection, dialects)):
+        if not setting.here(dialect(name, connection, dialects)):
             pytest.skip(f"{name} has no such setting")
         statements = ("CREATE TABLE t (id INT PRIMARY KEY, a TIME(2))", "INSERT INTO t VALUES (1, '10:00:00.5')")
-        with variables(connection, chosen.variables), done(server, connection, statements) as log:
+        with variables(connection, setting.variables), log_of(server, connection, statements) as log:
             pass
-    with pytest.raises(Unsupported, match=rf"cases.t.a: .*{chosen.refused}"):
+    with pytest.raises(Unsupported, match=rf"cases.t.a: .*{setting.refused}"):
         list(changes_of_files(log.chunks(), wanted_tables(["cases.t"])))

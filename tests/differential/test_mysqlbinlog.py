@@ -30,8 +30,8 @@ def tool_for(log: Path) -> list[str]:
 def dumped(tool: list[str], log: Path) -> Iterator[tuple[int, str, int, int]]:
     """Offset, type, server id and end of every event: of each it prints the header's 19 bytes in hex."""
     command = [*tool, "--no-defaults", "--hexdump", "--force-read", str(log)]
-    said = subprocess.run(command, capture_output=True, check=True).stdout
-    for line in said.splitlines():
+    output = subprocess.run(command, capture_output=True, check=True).stdout
+    for line in output.splitlines():
         sign, *words = line.replace(b"|", b" ").split() or [b""]
         if sign == b"#" and len(words) == 20 and all(len(word) == 2 for word in words[1:]):
             wire = bytes.fromhex(b"".join(words[1:]).decode())
@@ -41,14 +41,24 @@ def dumped(tool: list[str], log: Path) -> Iterator[tuple[int, str, int, int]]:
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda path: path.name)
 def test_events_are_those_that_the_tool_prints(log: Path) -> None:
-    theirs = list(dumped(tool_for(log), log))
-    ours = [(one.offset, one.type, one.server_id, one.stop) for one in list_events(iter([log.read_bytes()]), log.name)]
-    assert theirs
+    tool_events = list(dumped(tool_for(log), log))
+    own_events = [
+        (event.offset, event.type, event.server_id, event.stop)
+        for event in list_events(iter([log.read_bytes()]), log.name)
+    ]
+    assert tool_events
     if log.name.startswith("mariadb"):
         # It prints compressed rows as plain ones, and a statement's text with the place of the table map behind it.
-        ours = [(at, kind.replace("rows_compressed", "rows"), server_id, stop) for at, kind, server_id, stop in ours]
-        places = [one[0] if other[1] == "Annotate_rows" else other[0] for one, other in zip(ours, theirs, strict=True)]
-        theirs = [(at, *other[1:]) for at, other in zip(places, theirs, strict=True)]
+        own_events = [
+            (at, kind.replace("rows_compressed", "rows"), server_id, stop) for at, kind, server_id, stop in own_events
+        ]
+        places = [
+            own_event[0] if tool_event[1] == "Annotate_rows" else tool_event[0]
+            for own_event, tool_event in zip(own_events, tool_events, strict=True)
+        ]
+        tool_events = [(at, *tool_event[1:]) for at, tool_event in zip(places, tool_events, strict=True)]
     else:
-        theirs = [one for one in theirs if one[3]]  # what is inside a compressed transaction has no end
-    assert_same_events(ours, theirs)
+        tool_events = [
+            tool_event for tool_event in tool_events if tool_event[3]
+        ]  # what is inside a compressed transaction has no end
+    assert_same_events(own_events, tool_events)

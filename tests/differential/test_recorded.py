@@ -20,9 +20,9 @@ RECORDED = Path(__file__).parents[1] / "recorded"
 LOGS = sorted(RECORDED.glob("*.held.json"))
 
 
-def told(recording: Path) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads(recording.read_text())
-    return said
+def recording_of(recording: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(recording.read_text())
+    return document
 
 
 def chunks(recording: Path) -> Iterator[bytes]:
@@ -35,26 +35,26 @@ def test_events_are_those_that_the_server_showed(recording: Path) -> None:
     listed = [
         (event.offset, event.type, event.server_id, event.stop) for event in list_events(chunks(recording), "log")
     ]
-    assert_same_events(listed, [tuple(event) for event in told(recording)["events"]])
+    assert_same_events(listed, [tuple(event) for event in recording_of(recording)["events"]])
 
 
-TABLES = [(recording, table) for recording in LOGS for table in told(recording)["tables"]]
+TABLES = [(recording, table) for recording in LOGS for table in recording_of(recording)["tables"]]
 
 
 @pytest.mark.parametrize("recording, table", TABLES, ids=[f"{path.name}-{table}" for path, table in TABLES])
 def test_rows_are_those_that_the_server_held(recording: Path, table: str) -> None:
-    expected = told(recording)["tables"][table]
+    expected = recording_of(recording)["tables"][table]
     kinds = ["", "", *expected["kinds"]]
     declared = {kind: kind for kind in ("uuid", "inet4", "inet6")}
 
     def complete(definition: TableDefinition) -> TableDefinition:
         """Adds what only the server told: the types that MariaDB's log does not tell, and signs where none are."""
         columns = zip_longest(definition.columns, kinds, expected["unsigned"])
-        told_too = (replace(one, declared=declared.get(kind or "", one.declared)) for one, kind, _ in columns)
+        told_too = (replace(column, declared=declared.get(kind or "", column.declared)) for column, kind, _ in columns)
         if "before-metadata" not in recording.name:
             return replace(definition, columns=tuple(told_too))
         signs = zip(told_too, expected["unsigned"], strict=True)
-        return replace(definition, columns=tuple(replace(one, unsigned=sign) for one, sign in signs))
+        return replace(definition, columns=tuple(replace(column, unsigned=sign) for column, sign in signs))
 
     # Of the recordings with JSON only MySQL 9's have names; it prints a document's numbers as we do.
     documents = {f"@{place}" for place, kind in enumerate(kinds, 1) if kind == "json"}
@@ -64,19 +64,19 @@ def test_rows_are_those_that_the_server_held(recording: Path, table: str) -> Non
 
     replica = Replica()
     replica.apply(changes_of_files([("log", chunks(recording))], wanted_tables([f"recorded.{table}"]), complete))
-    found = [comparable(row) for row in replica.table("recorded", table)]
-    assert_same(f"{recording.name}: {table}", found, expected["rows"])
+    rows_ = [comparable(row) for row in replica.table("recorded", table)]
+    assert_same(f"{recording.name}: {table}", rows_, expected["rows"])
 
 
 @pytest.mark.parametrize("table", ["plain.j", "packed.j"])
 def test_documents_after_partial_updates_are_those_of_the_server(table: str) -> None:
     """Through the whole decoder, in payloads and outside. Of row 4, which is very long, no text was kept."""
-    held = json.loads((RECORDED / "mysql-9.7-packed.tables.json").read_text(encoding="utf-8"))[table]
+    expected = json.loads((RECORDED / "mysql-9.7-packed.tables.json").read_text(encoding="utf-8"))[table]
     content = (RECORDED / "mysql-9.7-packed.000001").read_bytes()
     replica = Replica()
     replica.apply(changes_of_files([("log", iter([content]))], wanted_tables([table])))
-    found = {str(row["id"]): row for row in replica.table(*table.split("."))}
-    assert sorted(found) == ["1", "3", "4", "5"]
-    for row in held["rows"]:
-        told_of = dict(zip(held["columns"], row, strict=True))
-        assert found[told_of["id"]] | {"id": told_of["id"]} == told_of
+    rows_ = {str(row["id"]): row for row in replica.table(*table.split("."))}
+    assert sorted(rows_) == ["1", "3", "4", "5"]
+    for row in expected["rows"]:
+        told_of = dict(zip(expected["columns"], row, strict=True))
+        assert rows_[told_of["id"]] | {"id": told_of["id"]} == told_of

@@ -82,20 +82,20 @@ class Numbers:
 
 def dialect_of(connection: Connection) -> Dialect:
     """Asks a server what it is."""
-    ((said,),) = connection.execute("SELECT VERSION()")
-    vendor = "mariadb" if "MariaDB" in said else "mysql"
-    version = tuple(int(part) for part in said.partition("-")[0].split("."))
+    ((version_text,),) = connection.execute("SELECT VERSION()")
+    vendor = "mariadb" if "MariaDB" in version_text else "mysql"
+    version = tuple(int(part) for part in version_text.partition("-")[0].split("."))
     has = {name for name, *_ in connection.execute("SHOW CHARACTER SET")} | {"utf8"}
-    found = {name: name for name in CHARSETS if name in has} | ({"utf8mb3": "utf8"} if "utf8mb3" not in has else {})
-    characters = {name: _characters(connection, name, spelt) for name, spelt in found.items()}
-    return Dialect(vendor, version, {name: those for name, those in characters.items() if those})
+    spellings = {name: name for name in CHARSETS if name in has} | ({"utf8mb3": "utf8"} if "utf8mb3" not in has else {})
+    characters = {name: _characters(connection, name, spelt) for name, spelt in spellings.items()}
+    return Dialect(vendor, version, {name: letters for name, letters in characters.items() if letters})
 
 
 def _characters(connection: Connection, charset: str, spelt: str) -> str:
     """The characters that survive the way into a character set and back."""
-    wanted = candidates(charset)
-    ((back,),) = connection.execute(f"SELECT CONVERT(CONVERT({quoted(wanted)} USING {spelt}) USING utf8mb4)")
-    return "".join(one for one, same in zip(wanted, back, strict=True) if one == same)
+    letters = candidates(charset)
+    ((back,),) = connection.execute(f"SELECT CONVERT(CONVERT({quoted(letters)} USING {spelt}) USING utf8mb4)")
+    return "".join(letter for letter, is_same in zip(letters, back, strict=True) if letter == is_same)
 
 
 def create(
@@ -106,7 +106,9 @@ def create(
     All of one engine: a transaction over several engines cannot be rolled back.
     """
     engine = random.choice(["InnoDB", "InnoDB", "InnoDB", "MyISAM"])
-    tables = [table_of(random, dialect, (schema, f"t{at}"), engine, some) for at, some in enumerate(kinds)]
+    tables = [
+        table_of(random, dialect, (schema, f"t{at}"), engine, table_kinds) for at, table_kinds in enumerate(kinds)
+    ]
     connection.execute(f"CREATE DATABASE {schema} CHARACTER SET utf8mb4")
     connection.execute("SET SESSION sql_mode=''")
     for table in tables:
@@ -117,7 +119,7 @@ def create(
 def table_of(random: Random, dialect: Dialect, name: tuple[str, str], engine: str, kinds: Sequence[str]) -> RandomTable:
     """A table with a column of each of the kinds."""
     columns = {_name(random, at): KINDS[kind].make(random, dialect) for at, kind in enumerate(kinds)}
-    nullable = frozenset(one for one in columns if random.random() < 0.7)
+    nullable = frozenset(column_name for column_name in columns if random.random() < 0.7)
     id_type, stored = random.choice(_IDS), random.choice(["VIRTUAL", "STORED"])
     # MariaDB 11.8 leaves generated columns out of the images of updates and deletes; before, virtual ones where it can.
     if dialect.vendor == "mariadb":
@@ -126,7 +128,10 @@ def table_of(random: Random, dialect: Dialect, name: tuple[str, str], engine: st
     parts = [
         f"id {id_type} NOT NULL",
         "k VARCHAR(9) CHARACTER SET latin1 NOT NULL",
-        *(f"`{one}` {column.declared}{_nulls(column, one in nullable)}" for one, column in columns.items()),
+        *(
+            f"`{column_name}` {column.declared}{_nulls(column, column_name in nullable)}"
+            for column_name, column in columns.items()
+        ),
         *[f"g BIGINT GENERATED ALWAYS AS (id % 7) {stored}"] * generated,
         random.choice(_KEYS),
     ]
@@ -179,51 +184,51 @@ class Writer:
         return f"INSERT INTO {self.table.sql} ({self._names}) VALUES {self._rows(rows)}"
 
     def replace(self) -> str:
-        rows = ",".join(self._row(self._known()) for _ in range(3))
+        rows = ",".join(self._row(self._existing_id()) for _ in range(3))
         return f"REPLACE INTO {self.table.sql} ({self._names}) VALUES {rows}"
 
     def upsert(self) -> str:
-        rows = ",".join(self._row(self._known()) for _ in range(3))
+        rows = ",".join(self._row(self._existing_id()) for _ in range(3))
         into = f"INSERT INTO {self.table.sql} ({self._names}) VALUES {rows}"
         return f"{into} ON DUPLICATE KEY UPDATE {self._assignment()}"
 
     def copy(self) -> str:
-        least = self.numbers.last + 1
+        first_id = self.numbers.last + 1
         self.numbers.last += 10
         columns = ",".join(f"`{name}`" for name in self.table.columns)
-        source = f"SELECT id + {least}, k{', ' + columns if columns else ''} FROM {self.table.sql} WHERE id < 10"
+        source = f"SELECT id + {first_id}, k{', ' + columns if columns else ''} FROM {self.table.sql} WHERE id < 10"
         return f"INSERT INTO {self.table.sql} ({self._names}) {source}"
 
     def update(self) -> str:
-        return f"UPDATE {self.table.sql} SET {self._assignment()} WHERE {self._some()}"
+        return f"UPDATE {self.table.sql} SET {self._assignment()} WHERE {self._condition()}"
 
     def update_all(self) -> str:
-        every = ",".join(f"`{name}`={self._value(name)}" for name in self.table.columns)
-        return f"UPDATE {self.table.sql} SET k='u'{',' + every if every else ''} WHERE {self._some()}"
+        assignments = ",".join(f"`{name}`={self._value(name)}" for name in self.table.columns)
+        return f"UPDATE {self.table.sql} SET k='u'{',' + assignments if assignments else ''} WHERE {self._condition()}"
 
     def move(self) -> str:
         """A change of keys, which may run into others."""
-        how = self.random.choice(["id = id + 1000", "k = CONCAT('k', id % 9)", "id = id - 1"])
-        return f"UPDATE {self.table.sql} SET {how} WHERE {self._some()} ORDER BY id"
+        assignment = self.random.choice(["id = id + 1000", "k = CONCAT('k', id % 9)", "id = id - 1"])
+        return f"UPDATE {self.table.sql} SET {assignment} WHERE {self._condition()} ORDER BY id"
 
     def delete(self) -> str:
-        return f"DELETE FROM {self.table.sql} WHERE {self._some()}"
+        return f"DELETE FROM {self.table.sql} WHERE {self._condition()}"
 
-    def _known(self) -> int:
+    def _existing_id(self) -> int:
         return self.random.randint(1, self.numbers.last + 1)
 
-    def _some(self) -> str:
+    def _condition(self) -> str:
         return self.random.choice([
             f"id % 3 = {self.random.randrange(3)}",
             f"id % 11 = {self.random.randrange(11)}",
-            f"id BETWEEN {self._known()} AND {self._known()}",
-            f"id = {self._known()}",
+            f"id BETWEEN {self._existing_id()} AND {self._existing_id()}",
+            f"id = {self._existing_id()}",
         ])  # fmt: skip
 
     def _assignment(self) -> str:
         names = list(self.table.columns)
-        chosen = self.random.sample(names, self.random.randint(0, min(3, len(names))))
-        return ",".join(["k = k", *(f"`{name}`={self._edited(name)}" for name in chosen)])
+        columns_ = self.random.sample(names, self.random.randint(0, min(3, len(names))))
+        return ",".join(["k = k", *(f"`{name}`={self._edited(name)}" for name in columns_)])
 
     def _edited(self, name: str) -> str:
         edit = self.table.columns[name].edit
@@ -271,16 +276,16 @@ def _transaction(random: Random, writers: Sequence[Writer], *, odd: bool) -> Ite
     yield random.choice(["COMMIT", "COMMIT", "COMMIT", "ROLLBACK"])
 
 
-def held(connection: Connection, table: RandomTable, knows: frozenset[str]) -> list[dict[str, Json]]:
+def rows_held(connection: Connection, table: RandomTable, knows: frozenset[str]) -> list[dict[str, Json]]:
     """The table's rows as the server tells them, in the form of ``stratalog changes``, for a log that tells so much."""
-    asked = {name: column.asked(knows) for name, column in table.columns.items()}
+    queries = {name: column.asked(knows) for name, column in table.columns.items()}
     plain: dict[str, tuple[str, Callable[[str], Json]]] = {"id": ("{c}", int), "k": ("{c}", str)}
-    asked = {**plain, **asked, **({"g": plain["id"]} if table.generated else {})}
-    shown = ",".join(expression.format(c=f"`{name}`") for name, (expression, _) in asked.items())
-    names = list(asked) if "names" in knows else [f"@{place}" for place in range(1, len(asked) + 1)]
-    readers = [read for _, read in asked.values()]
+    queries = {**plain, **queries, **({"g": plain["id"]} if table.generated else {})}
+    expressions = ",".join(expression.format(c=f"`{name}`") for name, (expression, _) in queries.items())
+    names = list(queries) if "names" in knows else [f"@{place}" for place in range(1, len(queries) + 1)]
+    readers = [reader for _, reader in queries.values()]
     connection.execute("SET SESSION time_zone='+00:00', sql_mode=''")
     return [
-        {name: None if text is None else read(text) for name, read, text in zip(names, readers, row, strict=True)}
-        for row in connection.execute(f"SELECT {shown} FROM {table.sql}")
+        {name: None if text is None else reader(text) for name, reader, text in zip(names, readers, row, strict=True)}
+        for row in connection.execute(f"SELECT {expressions} FROM {table.sql}")
     ]

@@ -13,9 +13,9 @@ NAMED = [span for span in SPANS if re.fullmatch(r"[\w/.]+(?:/|\.py|\.md)(?:::[\w
 WALKS = re.findall(r"^### (.+)\n\n((?:\d+\. .*\n)+)", TEXT, re.MULTILINE)
 
 
-def found(path: str) -> Path | None:
+def file_of(path: str) -> Path | None:
     """The file or folder, from the tree's root or from spark_jobs."""
-    return next((one for one in (ROOT / path, ROOT / "spark_jobs" / path) if one.exists()), None)
+    return next((candidate for candidate in (ROOT / path, ROOT / "spark_jobs" / path) if candidate.exists()), None)
 
 
 def names(tree: ast.Module | ast.ClassDef) -> dict[str, ast.AST]:
@@ -34,9 +34,9 @@ def names(tree: ast.Module | ast.ClassDef) -> dict[str, ast.AST]:
 @pytest.mark.parametrize("span", NAMED)
 def test_a_path_and_its_name_exist(span: str) -> None:
     path, _, name = span.partition("::")
-    there = found(path)
-    assert there, f"there is no {path}"
-    scope: ast.AST | None = ast.parse(there.read_text(encoding="utf-8")) if name else None
+    file = file_of(path)
+    assert file, f"there is no {path}"
+    scope: ast.AST | None = ast.parse(file.read_text(encoding="utf-8")) if name else None
     for part in filter(None, name.split(".")):
         assert isinstance(scope, ast.Module | ast.ClassDef)
         scope = names(scope).get(part)

@@ -27,18 +27,18 @@ def test_it_loads_before_any_table_was_seen() -> None:
 def test_the_report_follows_the_table(tmp_path: Path, spark: SparkSession) -> None:
     copytree(TUTORIAL, tmp_path / "binlogs", ignore=lambda *_: ["shop.sql"])
     pipeline = from_keys({"lake": "./lake", "sources": {"shop": {"files": "./binlogs"}}}, tmp_path / "pipeline.yaml")
-    own = {"spark": SimpleNamespace(session=lambda: spark)}
+    resources = {"spark": SimpleNamespace(session=lambda: spark)}
     with dg.DagsterInstance.ephemeral() as instance:
-        assert definitions(pipeline, own).resolve_job_def("sync").execute_in_process(instance=instance).success
-        made = definitions(pipeline, own)  # as loaded anew, with the tables that were seen
+        assert definitions(pipeline, resources).resolve_job_def("sync").execute_in_process(instance=instance).success
+        second = definitions(pipeline, resources)  # as loaded anew, with the tables that were seen
         report, orders = dg.AssetKey(["reports", "revenue"]), dg.AssetKey(["downstream", "shop", "orders"])
-        assert made.resolve_asset_graph().get(report).parent_keys == {orders}
-        done = made.resolve_implicit_global_asset_job_def().execute_in_process(
+        assert second.resolve_asset_graph().get(report).parent_keys == {orders}
+        result = second.resolve_implicit_global_asset_job_def().execute_in_process(
             instance=instance, asset_selection=[report]
         )
-    (materialized,) = done.asset_materializations_for_node("reports__revenue")
-    said: dict[str, Any] = {key: value.value for key, value in materialized.metadata.items()}
-    assert said == {"binlog/end": "mysql-bin.000003:1248", "dagster/row_count": 3}
+    (materialized,) = result.asset_materializations_for_node("reports__revenue")
+    metadata: dict[str, Any] = {key: value.value for key, value in materialized.metadata.items()}
+    assert metadata == {"binlog/end": "mysql-bin.000003:1248", "dagster/row_count": 3}
     rows = spark.read.format("delta").load(f"{pipeline.lake}/reports/revenue").orderBy("day", "currency").collect()
     assert [(str(row["day"]), row["currency"], str(row["revenue"]), row["orders"]) for row in rows] == [
         ("2026-11-02", "EUR", "61.90", 2),

@@ -67,11 +67,11 @@ IMPORTS = re.compile(r"^ *(?:from|import) (stratalog|spark_jobs|assets|dagster_p
 """Of Stratalog's packages; in scripts that a shell block writes too."""
 
 
-def named(given: Any) -> str:
-    return given.name if isinstance(given, Path) else " ".join(given) if isinstance(given, list) else given[:30]
+def label(value: Any) -> str:
+    return value.name if isinstance(value, Path) else " ".join(value) if isinstance(value, list) else value[:30]
 
 
-@pytest.mark.parametrize("page, words", STRATALOG, ids=named)
+@pytest.mark.parametrize("page, words", STRATALOG, ids=label)
 def test_the_command_takes_it(page: Path, words: list[str]) -> None:
     verb, *rest = words
     context = cli.commands[verb].make_context(verb, rest)
@@ -84,43 +84,43 @@ def test_there_are_commands_to_take() -> None:
     assert {words[0] for _, words in STRATALOG} == set(cli.commands)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@pytest.mark.parametrize("page", PAGES, ids=label)
 def test_verbs_and_options_in_the_text_are_known(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for verb, rest in re.findall(r"`stratalog ([a-z]+)([^`]*)`", text):
         assert verb in cli.commands, verb
-        known = {name for one in cli.commands[verb].params for name in one.opts} | {"--help"}
-        assert set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", rest)) <= known
+        options = {name for param in cli.commands[verb].params for name in param.opts} | {"--help"}
+        assert set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", rest)) <= options
 
 
-@pytest.mark.parametrize("page, text", YAML, ids=named)
+@pytest.mark.parametrize("page, text", YAML, ids=label)
 def test_the_configuration_takes_it(page: Path, text: str, tmp_path: Path) -> None:
     """A block is a pipeline.yaml or a part of one, unless its first line names another file, or a job."""
     if job := re.match(r"# run configuration of (\w+)", text):
         defs = build_defs(from_keys(LEAST, tmp_path / "pipeline.yaml"))
         dg.validate_run_config(defs.resolve_job_def(job[1]), yaml.safe_load(text))
         return
-    other = re.match(r"# (\S+\.yaml)", text)
-    if other and other[1] != "pipeline.yaml":
-        assert other[1] == "dagster.yaml"
+    match = re.match(r"# (\S+\.yaml)", text)
+    if match and match[1] != "pipeline.yaml":
+        assert match[1] == "dagster.yaml"
         (tmp_path / "dagster.yaml").write_text(text)
         dagster_instance_config(str(tmp_path))
         return
     path = tmp_path / "pipeline.yaml"
-    said = LEAST | yaml.safe_load(text)
-    path.write_text(yaml.safe_dump(said))
+    document = LEAST | yaml.safe_load(text)
+    path.write_text(yaml.safe_dump(document))
     load(path, dict.fromkeys(VARIABLE.findall(text), "x"))
 
 
-@pytest.mark.parametrize("page, code", PYTHON, ids=named)
+@pytest.mark.parametrize("page, code", PYTHON, ids=label)
 def test_the_names_that_are_imported_exist(page: Path, code: str) -> None:
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.ImportFrom) and node.module:
             module = importlib.import_module(node.module)
-            assert [one.name for one in node.names if not hasattr(module, one.name)] == []
+            assert [name.name for name in node.names if not hasattr(module, name.name)] == []
 
 
-@pytest.mark.parametrize("page, code", [(page, code) for page, _, code in FOUND] + EXAMPLES, ids=named)
+@pytest.mark.parametrize("page, code", [(page, code) for page, _, code in FOUND] + EXAMPLES, ids=label)
 def test_only_the_public_api_is_imported(page: Path, code: str) -> None:
     for package, rest in IMPORTS.findall(code):
         assert package == "stratalog", f"{package}{rest}"
@@ -130,32 +130,32 @@ def test_only_the_public_api_is_imported(page: Path, code: str) -> None:
 
 @pytest.mark.parametrize("name", stratalog.__all__)
 def test_every_public_name_is_used_in_a_page(name: str) -> None:
-    written = [page.read_text(encoding="utf-8") for page in PAGES if page.parent.name != "reference"]
-    assert any(re.search(rf"\b{name}\b", text) for text in written)
+    texts = [page.read_text(encoding="utf-8") for page in PAGES if page.parent.name != "reference"]
+    assert any(re.search(rf"\b{name}\b", text) for text in texts)
 
 
 def test_make_has_the_targets() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    asked = {words[0] for _, code in SHELL for words in commands(code, "make")}
-    assert {"demo", "test"} <= asked <= targets
+    targets_used = {words[0] for _, code in SHELL for words in commands(code, "make")}
+    assert {"demo", "test"} <= targets_used <= targets
 
 
 def test_the_readme_begins_with_two_commands() -> None:
-    made = [code for _, code in blocks(ROOT / "README.md") if "make " in code]
-    assert re.findall(r"make \S+", made[0]) == ["make demo", "make test"]
+    commands_ = [code for _, code in blocks(ROOT / "README.md") if "make " in code]
+    assert re.findall(r"make \S+", commands_[0]) == ["make demo", "make test"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@pytest.mark.parametrize("page", PAGES, ids=label)
 def test_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if "://" in target:
             continue
         path, _, anchor = target.partition("#")
-        there = page.parent / path if path else page
-        assert there.exists(), target
+        file = page.parent / path if path else page
+        assert file.exists(), target
         if anchor:
-            assert anchor in anchors(there), target
+            assert anchor in anchors(file), target
 
 
 def anchors(page: Path) -> set[str]:

@@ -52,7 +52,7 @@ def test_every_command_of_the_tutorial_does_what_it_says(tmp_path: Path) -> None
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("STRATALOG_CON", "DAGSTER"))
     }
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "-c", script()],
         cwd=tmp_path,
         env=environment | {"PATH": path, "PYTHONPATH": str(ROOT)},
@@ -61,8 +61,8 @@ def test_every_command_of_the_tutorial_does_what_it_says(tmp_path: Path) -> None
         check=False,
         timeout=1800,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    printed = iter(done.stdout.split(f"{MARK}\n"))
+    assert process.returncode == 0, process.stdout + process.stderr
+    printed = iter(process.stdout.split(f"{MARK}\n"))
     output = ""
     for kind, text in BLOCKS:
         if kind == "sh":

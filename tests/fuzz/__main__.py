@@ -32,8 +32,8 @@ JUDGES = {"log": oracle.judge_log, "json": oracle.judge_document}
 MUTATORS = {"log": mutations.mutated_log, "json": mutations.mutated_document}
 
 
-def _engine_change(content: bytes, most: int) -> bytes:
-    changed: bytes = atheris.Mutate(content, max(most, len(content), 1))
+def _engine_change(content: bytes, max_size: int) -> bytes:
+    changed: bytes = atheris.Mutate(content, max(max_size, len(content), 1))
     return changed
 
 
@@ -43,8 +43,8 @@ def main(target: str, seconds: str, folder: str, seed: str = "0", runs: str = "-
     corpus.mkdir(parents=True, exist_ok=True)
     judge, mutate = JUDGES[target], MUTATORS[target]
 
-    def mutator(content: bytes, most: int, chance: int) -> bytes:
-        return mutate(content, most, chance, _engine_change)
+    def mutator(content: bytes, max_size: int, chance: int) -> bytes:
+        return mutate(content, max_size, chance, _engine_change)
 
     options = {
         "max_total_time": seconds,

@@ -103,50 +103,50 @@ def changed(body: bytes, chance: random.Random, times: int = 3) -> bytes:
     return bytes(out)
 
 
-def mutated_log(content: bytes, most: int, seed: int, change: Change) -> bytes:
+def mutated_log(content: bytes, max_size: int, seed: int, change: Change) -> bytes:
     """A file like this one with something wrong, mostly inside one event and under a checksum that fits."""
     chance = random.Random(seed)
     events = split(content)
     if not events or chance.random() < 0.05:
-        return change(content, most)
+        return change(content, max_size)
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
-        _change_one(events, chance, most - len(content), change)
-    made = joined(events, seal=chance.random() > 0.03)
+        _change_one(events, chance, max_size - len(content), change)
+    log = joined(events, seal=chance.random() > 0.03)
     if chance.random() < 0.03:
-        made = made[: chance.randrange(len(made) + 1)]
-    return made[:most]
+        log = log[: chance.randrange(len(log) + 1)]
+    return log[:max_size]
 
 
 def _change_one(events: list[bytes], chance: random.Random, room: int, change: Change) -> None:
-    k = _chosen(events, chance)
-    what, event = chance.random(), events[k]
+    k = _choose(events, chance)
+    kind, event = chance.random(), events[k]
     footer = 4 if len(event) > _HEADER + 4 else 0
     end = len(event) - footer
-    if what < 0.5:
+    if kind < 0.5:
         events[k] = event[:_HEADER] + changed(event[_HEADER:end], chance) + event[end:]
-    elif what < 0.75:
+    elif kind < 0.75:
         body = event[_HEADER:end]
         events[k] = event[:_HEADER] + change(body, max(len(body) + min(room, 200), 1)) + event[end:]
-    elif what < 0.8:
+    elif kind < 0.8:
         events[k] = changed(event[:_HEADER], chance, 1) + event[_HEADER:]
-    elif what < 0.84:
+    elif kind < 0.84:
         events[k] = event[:4] + bytes([chance.choice(_TYPES)]) + event[5:]
-    elif what < 0.9:
+    elif kind < 0.9:
         events.insert(chance.randrange(len(events) + 1), event)
-    elif what < 0.94 and len(events) > 1:
+    elif kind < 0.94 and len(events) > 1:
         del events[k]
     else:
-        other = chance.randrange(len(events))
-        events[k], events[other] = events[other], events[k]
+        second = chance.randrange(len(events))
+        events[k], events[second] = events[second], events[k]
 
 
-def _chosen(events: list[bytes], chance: random.Random) -> int:
+def _choose(events: list[bytes], chance: random.Random) -> int:
     """Table maps and row events more often than what stands around them."""
     rich = [k for k, event in enumerate(events) if event[4:5] and (event[4] == _TABLE_MAP or 23 <= event[4] <= 42)]
     return chance.choice(rich) if rich and chance.random() < 0.8 else chance.randrange(len(events))
 
 
-def mutated_document(content: bytes, most: int, seed: int, change: Change) -> bytes:
+def mutated_document(content: bytes, max_size: int, seed: int, change: Change) -> bytes:
     """A document like this one with something wrong: mostly its types, counts, sizes and offsets."""
     chance = random.Random(seed)
-    return (change(content, most) if chance.random() < 0.3 else changed(content or b"\0", chance, 4))[:most]
+    return (change(content, max_size) if chance.random() < 0.3 else changed(content or b"\0", chance, 4))[:max_size]

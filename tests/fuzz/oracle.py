@@ -64,16 +64,16 @@ def refusing() -> Iterator[None]:
 
 def judge_log(content: bytes) -> None:
     """Raises where anything that reads a file fails to behave on this one."""
-    before, held = pa.default_memory_pool().max_memory(), _held()
+    before, memory = pa.default_memory_pool().max_memory(), _memory()
     _read_by_all(content)
     peak = pa.default_memory_pool().max_memory()
-    if peak > max(before, held + MOST_MEMORY):
+    if peak > max(before, memory + MOST_MEMORY):
         raise Wrong(f"{peak} bytes of memory for {len(content)} bytes of log")
-    if _held() > held:
-        raise Wrong(f"{_held() - held} bytes of memory wait for the garbage collector")
+    if _memory() > memory:
+        raise Wrong(f"{_memory() - memory} bytes of memory wait for the garbage collector")
 
 
-def _held() -> int:
+def _memory() -> int:
     """Bytes of Arrow's memory that somebody holds: not those that wait to be used again."""
     spare = sum(owner.size for owner in memory._spares.values())
     return int(pa.default_memory_pool().bytes_allocated() - spare)
@@ -89,12 +89,14 @@ def _read_by_all(content: bytes) -> None:
     with refusing():
         scanner, _ = open_slice(FILE, 0, None, content, maps)
         definitions = list(_definitions(maps, scanner.format))
-        found = [_judge_rows(content, slices, definition) for definition in definitions[:_TABLES]]
-        for one, (definition, rows) in product(passes, found):
-            if one.is_whole and rows is not None:
-                _judge_pass(one, definition, rows)
-        read = [definition.name for definition, rows in found if rows is not None]
-        if read and read == passes[True].tables and not passes[True].is_whole:  # each with a single table map
+        row_sets = [_judge_rows(content, slices, definition) for definition in definitions[:_TABLES]]
+        for pass_, (definition, rows) in product(passes, row_sets):
+            if pass_.is_whole and rows is not None:
+                _judge_pass(pass_, definition, rows)
+        names_read = [definition.name for definition, rows in row_sets if rows is not None]
+        if (
+            names_read and names_read == passes[True].tables and not passes[True].is_whole
+        ):  # each with a single table map
             raise Wrong("all tables at once are refused, and each by itself is read")
 
 
@@ -117,7 +119,7 @@ def _first_refusal(content: bytes) -> str | None:
 
 def _judge_account(content: bytes) -> None:
     summary = summarize(chunked(content, 777), FILE)
-    counted = summary.magic + sum(each.bytes for each in summary.types) + summary.rest
+    counted = summary.magic + sum(type_.bytes for type_ in summary.types) + summary.rest
     if counted != len(content) or summary.size != len(content):
         raise Wrong(f"an account of {counted} bytes of {len(content)}")
     if summary.error is not None and not _SAID.match(summary.error):
@@ -133,21 +135,21 @@ def _slices(content: bytes) -> list[dict[str, Any]]:
             rows += [row for batch in slicer.feed(piece) for row in batch.to_pylist()]
         rows += [row for batch in slicer.finish() for row in batch.to_pylist()]
     joined = b"".join(row["payload"] for row in rows)
-    same = bytearray(content[: len(joined)])
-    if len(same) > 21:
-        same[21] &= 0xFE  # the in-use flag is stored cleared
-    if joined != bytes(same):
+    restored = bytearray(content[: len(joined)])
+    if len(restored) > 21:
+        restored[21] &= 0xFE  # the in-use flag is stored cleared
+    if joined != bytes(restored):
         raise Wrong("the slices are not the file")
     return rows
 
 
 def _definitions(maps: TableMaps, head: FormatDescription) -> Iterator[TableDefinition]:
-    seen = set()
+    names = set()
     for event in maps.events:
         with refusing():
             definition = parse_table_map(event, head, f"{FILE}:0")
-            if definition.name not in seen:
-                seen.add(definition.name)
+            if definition.name not in names:
+                names.add(definition.name)
                 str(definition)
                 yield definition
 
@@ -165,7 +167,7 @@ class _Pass:
 def _in_one_pass(content: bytes, *, partial: bool) -> _Pass:
     decoder = FileDecoder(FILE, before="all", rows=5, partial=partial)
     pieces = (decoder.feed(piece) for piece in chunked(content, 500))
-    return _taken(decoder, chain(chain.from_iterable(pieces), decoder.finish()))
+    return _pass_of(decoder, chain(chain.from_iterable(pieces), decoder.finish()))
 
 
 def _in_plain_passes(content: bytes) -> _Pass:
@@ -175,14 +177,14 @@ def _in_plain_passes(content: bytes) -> _Pass:
     os.write(descriptor, content)
     os.lseek(descriptor, 0, os.SEEK_SET)
     with io.FileIO(descriptor) as file, mock.patch.object(file_decoder, "READ", _STEP):
-        return _taken(decoder, decoder.read(file))
+        return _pass_of(decoder, decoder.read(file))
 
 
-def _taken(decoder: FileDecoder, found: Iterator[tuple[TableDefinition, Changes]]) -> _Pass:
+def _pass_of(decoder: FileDecoder, blocks: Iterator[tuple[TableDefinition, Changes]]) -> _Pass:
     rows: defaultdict[TableDefinition, list[tuple[object, ...]]] = defaultdict(list)
     is_whole = False
     with refusing():
-        for definition, changes in found:
+        for definition, changes in blocks:
             changes.after.validate(full=True)
             changes.before.validate(full=True)
             rows[definition] += _listed(changes)
@@ -190,20 +192,22 @@ def _taken(decoder: FileDecoder, found: Iterator[tuple[TableDefinition, Changes]
     return _Pass(is_whole, [TableName(*name) for name in decoder._feed.maps.names], rows, decoder.complete)
 
 
-def _judge_pass(one: _Pass, definition: TableDefinition, expected: list[tuple[object, ...]]) -> None:
+def _judge_pass(pass_: _Pass, definition: TableDefinition, expected: list[tuple[object, ...]]) -> None:
     """Whether all tables at once gave what one table by itself does.
 
     By itself it is read by all that its table maps tell; of rows whose own tells less (a MINIMAL one has no character
     sets) only the places are the same.
     """
-    given = {each: rows for each, rows in one.rows.items() if each.name == definition.name}
-    others = {_place(row) for each, rows in given.items() if each.columns != definition.columns for row in rows}
-    found = sorted(chain.from_iterable(given.values()), key=_place)
-    there = [row for row in sorted(expected, key=_place) if _place(row)[0] < one.stop]
-    if [*map(_place, found)] != [*map(_place, there)]:
-        raise Wrong(f"not the rows that one table by itself has, of {definition}: {found} {there}")
-    if any(a != b and _place(a) not in others for a, b in zip(found, there, strict=True)):
-        raise Wrong(f"not what one table by itself is, of {definition}: {found} {there}")
+    row_sets = {layout: rows for layout, rows in pass_.rows.items() if layout.name == definition.name}
+    foreign_places = {
+        _place(row) for layout, rows in row_sets.items() if layout.columns != definition.columns for row in rows
+    }
+    actual = sorted(chain.from_iterable(row_sets.values()), key=_place)
+    expected_rows = [row for row in sorted(expected, key=_place) if _place(row)[0] < pass_.stop]
+    if [*map(_place, actual)] != [*map(_place, expected_rows)]:
+        raise Wrong(f"not the rows that one table by itself has, of {definition}: {actual} {expected_rows}")
+    if any(a != b and _place(a) not in foreign_places for a, b in zip(actual, expected_rows, strict=True)):
+        raise Wrong(f"not what one table by itself is, of {definition}: {actual} {expected_rows}")
 
 
 def _place(row: tuple[object, ...]) -> tuple[int, int]:
@@ -215,22 +219,22 @@ def _place(row: tuple[object, ...]) -> tuple[int, int]:
 
 
 def _judge_rows(
-    content: bytes, slices: list[dict[str, Any]], told: TableDefinition
+    content: bytes, slices: list[dict[str, Any]], definition_: TableDefinition
 ) -> tuple[TableDefinition, list[tuple[object, ...]] | None]:
     """What a table was read by (what was told, and what its table maps add), and all rows if none is refused."""
-    reader = Decoder(told, before="all", rows=5, partial=True)
-    whole, complete = _decoded(reader, content)
+    reader = Decoder(definition_, before="all", rows=5, partial=True)
+    blocks, complete = _decoded(reader, content)
     definition = reader.definition
     if complete and _twin_reads(definition):
         with contextlib.suppress(AssertionError, KeyError, IndexError, ValueError, OverflowError, UnicodeDecodeError):
             expected = list(slow_decoder.decode(content, definition))
-            found = [row for changes in whole for row in _listed(changes)]
-            if found != [_comparable(row) for row in expected]:
-                raise Wrong(f"not what the plain twin reads of {definition}: {found} {expected}")
+            actual = [row for changes in blocks for row in _listed(changes)]
+            if actual != [_comparable(row) for row in expected]:
+                raise Wrong(f"not what the plain twin reads of {definition}: {actual} {expected}")
     for row in slices:
         if row["kind"] != "control":
             _judge_what_a_slice_says(row)
-            decoder = Decoder(told, before="key", partial=True, prepared=True)
+            decoder = Decoder(definition_, before="key", partial=True, prepared=True)
             with refusing():
                 for _ in decoder.decode(
                     FILE,
@@ -240,7 +244,7 @@ def _judge_rows(
                     transaction_start=row["transaction_start"],
                 ):
                     pass
-    return definition, [row for changes in whole for row in _listed(changes)] if complete else None
+    return definition, [row for changes in blocks for row in _listed(changes)] if complete else None
 
 
 def _judge_what_a_slice_says(row: dict[str, Any]) -> None:
@@ -253,14 +257,14 @@ def _judge_what_a_slice_says(row: dict[str, Any]) -> None:
 
 def _decoded(decoder: Decoder, content: bytes) -> tuple[list[Changes], bool]:
     """The batches before the first error, and whether there was none."""
-    found, complete = [], False
+    blocks, complete = [], False
     with refusing():
         for changes in decoder.decode(FILE, 0, None, content):
             changes.after.validate(full=True)
             changes.before.validate(full=True)
-            found.append(changes)
+            blocks.append(changes)
         complete = True
-    return found, complete
+    return blocks, complete
 
 
 def _twin_reads(definition: TableDefinition) -> bool:

@@ -165,7 +165,7 @@ def _partial() -> bytes:
 
 def _around() -> bytes:
     """Events that stand around rows."""
-    table, other = Table("s.t", a=types.INT), Table("s.u", metadata=False, a=types.INT, b=types.VARCHAR(9))
+    table, second_table = Table("s.t", a=types.INT), Table("s.u", metadata=False, a=types.INT, b=types.VARCHAR(9))
     tagged = [(0, varlen(1)), (1, b"".join(map(varlen, range(16)))), (2, varlen(2 * 9)), (3, varlen(2) + b"ab")]
     message = b"".join(varlen(number) + content for number, content in tagged)
     xid = struct.pack("<BIII", 0, 1, 1, 1) + b"ab"
@@ -193,7 +193,7 @@ def _around() -> bytes:
         Statement("s", "XA COMMIT X'61',X'62',1"),
         RawEvent(27, b"mysql-bin.000001"),
     ]
-    return SegmentSpec([table, other], changes).to_bytes()
+    return SegmentSpec([table, second_table], changes).to_bytes()
 
 
 def _recorded(file: Path) -> Iterator[bytes]:
@@ -206,10 +206,15 @@ def _recorded(file: Path) -> Iterator[bytes]:
 
 def logs() -> list[bytes]:
     """Whole files, none of them large."""
-    found = [_family(name) for name in _FAMILIES]
-    found += [_family("texts", checksum=False, rows_version=1), _family("numbers", gtids=False), _partial(), _around()]
-    found += [log for file in RECORDED for log in _recorded(file)]
-    return [log for log in found if len(log) < 1 << 13]
+    contents = [_family(name) for name in _FAMILIES]
+    contents += [
+        _family("texts", checksum=False, rows_version=1),
+        _family("numbers", gtids=False),
+        _partial(),
+        _around(),
+    ]
+    contents += [log for file in RECORDED for log in _recorded(file)]
+    return [log for log in contents if len(log) < 1 << 13]
 
 
 def of(target: str) -> list[bytes]:

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 SECONDS = int(os.environ.get("FUZZ_SECONDS", "60"))
 
 
-def same(content: bytes, _most: int) -> bytes:
+def unchanged(content: bytes, _max_size: int) -> bytes:
     return content
 
 
@@ -43,7 +43,9 @@ def test_damage_passes_the_checksums() -> None:
     """Most damaged files are read beyond their checksums."""
     chance = random.Random(1)
     content = seeds.logs()[0]
-    texts = [oracle.refusal(mutations.mutated_log(content, 1 << 13, chance.getrandbits(32), same)) for _ in range(200)]
+    texts = [
+        oracle.refusal(mutations.mutated_log(content, 1 << 13, chance.getrandbits(32), unchanged)) for _ in range(200)
+    ]
     refused = [text for text in texts if text]
     assert sum("CRC32" in text for text in refused) < 30
     assert len({re.sub(r"\d+", "", text) for text in refused}) > 10
@@ -54,13 +56,13 @@ def test_compiled_kernels_stand_some_damage() -> None:
     chance = random.Random(2)
     logs = seeds.logs()
     for _ in range(300):
-        oracle.judge_log(mutations.mutated_log(chance.choice(logs), 1 << 13, chance.getrandbits(32), same))
+        oracle.judge_log(mutations.mutated_log(chance.choice(logs), 1 << 13, chance.getrandbits(32), unchanged))
     for _ in range(3000):
         content = chance.choice(seeds.DOCUMENTS)
-        oracle.judge_document(mutations.mutated_document(content, 1 << 12, chance.getrandbits(32), same))
+        oracle.judge_document(mutations.mutated_document(content, 1 << 12, chance.getrandbits(32), unchanged))
 
 
-def _found(folder: Path) -> Iterator[str]:
+def _findings(folder: Path) -> Iterator[str]:
     """What the run left behind, as ``python -c "…zlib.decompress(base64.b85decode(…))"`` takes it."""
     for path in folder.glob("found-*"):
         yield f"{path.name}, base85 of zlib:"
@@ -82,7 +84,7 @@ def test_a_run_finds_nothing(target: str, runs: int, tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert run.returncode == 0, "\n".join((run.stdout[-2000:], *_found(tmp_path), run.stderr[-1000:]))
+    assert run.returncode == 0, "\n".join((run.stdout[-2000:], *_findings(tmp_path), run.stderr[-1000:]))
     executed = re.search(r"number_of_executed_units: (\d+)", run.stderr)
     assert executed
     assert int(executed[1]) > 0  # how many depends on the machine

@@ -139,7 +139,7 @@ def test_another_server_or_another_log_under_the_same_name(pair: Pair) -> None:
     done = extract_source(pair.spark, moved, SOURCE)
     assert (done.transactions, done.range.stop.stretch) == (1, 3)
     lines = changes_of_bronze(
-        pair.spark, lake_of(moved), SOURCE, "3/other-bin.000001:4", None, wanted=wanted_tables([])
+        pair.spark, lake_of(moved), SOURCE, "3/other-bin.000001:4", None, is_wanted=wanted_tables([])
     )
     assert [json.loads(line)["after"]["id"] for line in lines] == [50]
 
@@ -218,7 +218,7 @@ def test_a_mariadb_primary_with_two_domains_is_killed(pair: Pair) -> None:
     execute(replica, "STOP SLAVE", "INSERT INTO shop.notes VALUES (200, 'of the replica')")
     extract_source(pair.spark, pipeline, SOURCE)
     assert [one.number for one in stretches(pair.head(pipeline)[1])] == [1, 2]
-    lines = changes_of_bronze(pair.spark, lake_of(pipeline), SOURCE, None, None, wanted=wanted_tables([]))
+    lines = changes_of_bronze(pair.spark, lake_of(pipeline), SOURCE, None, None, is_wanted=wanted_tables([]))
     found = [json.loads(line) for line in lines]
     ids = [one["after"].get("id", one["after"].get("@1")) for one in found if one["table"] == "notes"]
     assert sorted(ids) == [1, *range(100, 116), 200]

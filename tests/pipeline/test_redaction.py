@@ -203,7 +203,9 @@ def test_changes_leave_redacted_rows_out(redacting: Redacting, caplog: pytest.Lo
     of_files = [line.split('"schema"')[1] for line in changes_of_files(files, lambda name: name.schema == "shop")]
     assert "events were redacted" in caplog.text
     lake = lake_of(pipeline)
-    of_bronze = changes_of_bronze(redacting.spark, lake, SOURCE, None, None, wanted=lambda name: name.schema == "shop")
+    of_bronze = changes_of_bronze(
+        redacting.spark, lake, SOURCE, None, None, is_wanted=lambda name: name.schema == "shop"
+    )
     assert of_files == [line.split('"schema"')[1] for line in of_bronze]
     assert of_files
     assert "secrets" not in "".join(of_files)

@@ -49,7 +49,7 @@ def index(pipeline: Pipeline) -> tuple[Stretch, ...]:
 
 
 def ids(spark: SparkSession, pipeline: Pipeline, start: str | None, stop: str | None) -> list[int]:
-    text = "".join(changes_of_bronze(spark, lake_of(pipeline), "shop", start, stop, wanted=wanted_tables([])))
+    text = "".join(changes_of_bronze(spark, lake_of(pipeline), "shop", start, stop, is_wanted=wanted_tables([])))
     return [json.loads(line)["after"]["id"] for line in text.splitlines()]
 
 

@@ -129,7 +129,10 @@ def test_changes_of_a_range_have_the_rows_that_it_commits(
     def told(start: Position | None, stop: Position | None) -> list[dict[str, Any]]:
         """As lines; the frame has the same, in whatever order."""
         lines = list(
-            map(json.loads, "".join(changes_of_bronze(spark, logs.lake, SOURCE, start, stop, wanted=ANY)).splitlines())
+            map(
+                json.loads,
+                "".join(changes_of_bronze(spark, logs.lake, SOURCE, start, stop, is_wanted=ANY)).splitlines(),
+            )
         )
         frame = store.changes(start, stop).select("file", "offset", "row", "after", "committed_at").collect()
         assert sorted(

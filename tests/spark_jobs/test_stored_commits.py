@@ -108,7 +108,7 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
 
 def commits(kind: type[Any]) -> st.SearchStrategy[Any]:
     hints = get_type_hints(kind)
-    members = {one.name: values(hints[one.name]) for one in fields(kind) if one.name != "unnamed_members"}
+    members = {field.name: values(hints[field.name]) for field in fields(kind) if field.name != "unnamed_members"}
     return st.builds(kind, **members)
 
 
@@ -145,4 +145,4 @@ def test_nobody_reads_members_that_no_class_names() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute) and node.attr in {"members", "from_members", "unnamed_members"}
     ]
-    assert {one.partition(":")[0] for one in reading} == {"spark_jobs/lake/commit.py"}, reading
+    assert {line.partition(":")[0] for line in reading} == {"spark_jobs/lake/commit.py"}, reading

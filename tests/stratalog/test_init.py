@@ -31,8 +31,8 @@ def test_the_type_checker_sees_what_is_imported() -> None:
 def test_a_name_is_its_module_s_and_has_a_docstring(name: str) -> None:
     value = getattr(stratalog, name)
     assert value is getattr(importlib.import_module(declared()[name]), name)
-    own = value.__doc__ if not inspect.isclass(value) else vars(value).get("__doc__")
-    assert own
+    docstring = value.__doc__ if not inspect.isclass(value) else vars(value).get("__doc__")
+    assert docstring
     assert name in dir(stratalog)
 
 

@@ -37,9 +37,9 @@ def definitions(pipeline: Pipeline, resources: Mapping[str, Any] | None = None) 
         orders = lake_of(pipeline).downstream(*ORDERS)
         head = orders.head()
         assert head, "run the job sync first"
-        found = revenue(orders.read(spark.session(), head.version))
-        found.write.format("delta").mode("overwrite").save(f"{pipeline.lake}/reports/revenue")
-        return dg.MaterializeResult(metadata={"binlog/end": str(head.position), "dagster/row_count": found.count()})
+        rows = revenue(orders.read(spark.session(), head.version))
+        rows.write.format("delta").mode("overwrite").save(f"{pipeline.lake}/reports/revenue")
+        return dg.MaterializeResult(metadata={"binlog/end": str(head.position), "dagster/row_count": rows.count()})
 
     return dg.Definitions.merge(build_defs(pipeline, resources), dg.Definitions(assets=[report]))
 

@@ -33,7 +33,7 @@ class Feed:
         offset: int,
         description: FormatDescription | None,
         *,
-        least: int,
+        minimum: int,
         reuse: bool = False,
     ) -> None:
         """least: bytes to gather before a scan is worth it.
@@ -50,8 +50,8 @@ class Feed:
         self.buffer: NDArray[np.uint8] = np.empty(0, np.uint8)
         """What was gathered and not forgotten, as of the last scan."""
         self._scanned = 0
-        self._least = least
-        self._wanted = least
+        self._minimum = minimum
+        self._missing_bytes = minimum
         self._room = self._memory = self.buffer
         """Memory that begins with ``buffer``; what has come since the last scan follows it there. All of it."""
         self._filled = 0
@@ -97,27 +97,27 @@ class Feed:
             piece = array[start : start + _PIECE]
             self.fed += len(piece)
             self._gather(piece)
-            self._wanted -= len(piece)
-            if self._wanted <= 0:
+            self._missing_bytes -= len(piece)
+            if self._missing_bytes <= 0:
                 yield from self.scan()
 
-    def want(self, least: int) -> None:
+    def want(self, minimum: int) -> None:
         """Gathers so many bytes before each scan from the next one on."""
-        self._wanted += least - self._least
-        self._least = least
+        self._missing_bytes += minimum - self._minimum
+        self._minimum = minimum
 
     def fill(self, readinto: Callable[[memoryview], int | None]) -> bool:
         """Reads what the next scan wants, straight into the buffer; whether there was so much. Raises as reading does.
 
         readinto: as of an unbuffered file: fills some of the memory it is given and says how much; 0 at the end.
         """
-        while self._wanted > 0:
-            count = readinto(self._free(min(self._wanted, self._least), self._wanted).data)
+        while self._missing_bytes > 0:
+            count = readinto(self._free(min(self._missing_bytes, self._minimum), self._missing_bytes).data)
             if not count:
                 return False
             self.fed += count
             self._filled += count
-            self._wanted -= count
+            self._missing_bytes -= count
         return True
 
     def open_room(self, size: int) -> NDArray[np.uint8]:
@@ -135,23 +135,23 @@ class Feed:
         """
         if (base, filled) != (self.base, self._filled):
             self.base, self._filled, self.fed = base, filled, base + filled
-            self._wanted = max(self._least - filled, 0)
+            self._missing_bytes = max(self._minimum - filled, 0)
 
     def _gather(self, piece: NDArray[np.uint8]) -> None:
         """Puts a piece behind the bytes that wait."""
-        self._free(len(piece), max(self._wanted, len(piece)))[: len(piece)] = piece
+        self._free(len(piece), max(self._missing_bytes, len(piece)))[: len(piece)] = piece
         self._filled += len(piece)
 
-    def _free(self, least: int, most: int) -> NDArray[np.uint8]:
+    def _free(self, minimum: int, maximum: int) -> NDArray[np.uint8]:
         """Memory for the next bytes, behind those that wait, which move where there is no room for ``least``.
 
         Without ``reuse`` bytes that were handed out are never written to again, only those behind them.
         """
-        after = self._filled + most
-        if self._filled + least > len(self._room):
+        after = self._filled + maximum
+        if self._filled + minimum > len(self._room):
             is_fit = after <= len(self._memory) <= max(_TRUSTED, 4 * after)  # one event may have been a thousand
             if not (self._reuse and is_fit):
-                self._memory = fresh(min(after, max(2 * self._filled, self._filled + least, _TRUSTED)))
+                self._memory = fresh(min(after, max(2 * self._filled, self._filled + minimum, _TRUSTED)))
             self._memory[: self._filled] = self._room[: self._filled]
             self._room = self._memory
         return self._room[self._filled : after]
@@ -165,14 +165,14 @@ class Feed:
         if self._scanner is None:
             self._open()
         if self._scanner is None:
-            self._wanted = max(_missing(self.buffer[4:]), 1)
+            self._missing_bytes = max(_missing(self.buffer[4:]), 1)
             return
-        found = self._scanner.scan(self.buffer, self.base, self._scanned)
-        self._scanned = found.end
-        self._wanted = max(self._least, _missing(self.buffer[found.end :]))
-        yield found
-        if found.error:
-            raise found.error
+        scan = self._scanner.scan(self.buffer, self.base, self._scanned)
+        self._scanned = scan.end
+        self._missing_bytes = max(self._minimum, _missing(self.buffer[scan.end :]))
+        yield scan
+        if scan.error:
+            raise scan.error
 
     def keep(self, begin: int) -> None:
         """Forgets the bytes before ``begin``, an offset in the buffer that is not behind what was scanned."""
@@ -186,7 +186,7 @@ class Feed:
         """As ``keep``, and scans the rest again with at least as much behind it; a transaction begins at ``begin``."""
         assert self._scanner
         self.keep(begin)
-        self._wanted = max(self._wanted, self._scanned)
+        self._missing_bytes = max(self._missing_bytes, self._scanned)
         self._scanned = 0
         self._scanner.restart()
 

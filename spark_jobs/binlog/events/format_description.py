@@ -70,23 +70,23 @@ class FormatDescription:
     """The whole event, its in-use flag cleared."""
 
     @classmethod
-    def parse(cls, event: bytes, where: str) -> Self:
+    def parse(cls, event: bytes, place: str) -> Self:
         """From a whole event; ``where`` (``file:offset``) opens every message.
 
         Raises Truncated, ChecksumMismatch, Unsupported (a log older than MySQL 5.1.17) and DecodeError.
         """
-        _check_frame(event, where)
+        _check_frame(event, place)
         event = cleared(event)
         version = event[HEADER + 2 : HEADER + 52].split(b"\0")[0].decode("ascii", "replace")
         lengths = event[_FIXED:]
         flavor: Literal["mysql", "mariadb"] = "mariadb" if "mariadb" in version.lower() else "mysql"
         checksum = False
         if _knows_checksums(version, flavor):
-            checksum = _checked(event, where)
+            checksum = _checked(event, place)
             lengths = lengths[:-5]
         else:
-            _check_age(lengths, version, where)
-        _check_heads(lengths, event, where)
+            _check_age(lengths, version, place)
+        _check_heads(lengths, event, place)
         return cls(version, flavor, checksum, lengths, event)
 
     @property
@@ -100,55 +100,55 @@ def cleared(event: bytes) -> bytes:
     return event[:17] + bytes([event[17] & ~IN_USE]) + event[18:]
 
 
-def _check_frame(event: bytes, where: str) -> None:
+def _check_frame(event: bytes, place: str) -> None:
     if len(event) >= HEADER and event[4] == _START_V3:
-        raise Unsupported(f"{where}: a log of a server before MySQL 5.0: it begins with a START_V3 event")
+        raise Unsupported(f"{place}: a log of a server before MySQL 5.0: it begins with a START_V3 event")
     if len(event) < _FIXED + 5:
-        raise Truncated(f"{where}: FORMAT_DESCRIPTION: {len(event)} bytes, at least {_FIXED + 5} wanted")
+        raise Truncated(f"{place}: FORMAT_DESCRIPTION: {len(event)} bytes, at least {_FIXED + 5} wanted")
     if event[4] != _TYPE:
-        raise DecodeError(f"{where}: the file does not begin with a FORMAT_DESCRIPTION event but with type {event[4]}")
+        raise DecodeError(f"{place}: the file does not begin with a FORMAT_DESCRIPTION event but with type {event[4]}")
     length = int.from_bytes(event[9:13], "little")
     if length > len(event):
-        raise Truncated(f"{where}: FORMAT_DESCRIPTION: {length} bytes long, {len(event)} there")
+        raise Truncated(f"{place}: FORMAT_DESCRIPTION: {length} bytes long, {len(event)} there")
     if length < len(event):
-        raise DecodeError(f"{where}: FORMAT_DESCRIPTION: {length} bytes long, followed by {len(event) - length} more")
+        raise DecodeError(f"{place}: FORMAT_DESCRIPTION: {length} bytes long, followed by {len(event) - length} more")
 
 
 def _knows_checksums(version: str, flavor: str) -> bool:
     """MySQL from 5.6.1 and MariaDB from 5.3 end the event in an algorithm byte and 4 more."""
     numbers = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)", version)
-    found = tuple(int(number) for number in numbers.groups()) if numbers else (0, 0, 0)
-    return found >= ((5, 3, 0) if flavor == "mariadb" else (5, 6, 1))
+    version_ = tuple(int(number) for number in numbers.groups()) if numbers else (0, 0, 0)
+    return version_ >= ((5, 3, 0) if flavor == "mariadb" else (5, 6, 1))
 
 
-def _check_age(lengths: bytes, version: str, where: str) -> None:
+def _check_age(lengths: bytes, version: str, place: str) -> None:
     """A server too old for checksums knows 27 types of events at most; with more, its version is not true."""
     if len(lengths) > _TYPES_BEFORE_CHECKSUMS:
         raise DecodeError(
-            f"{where}: FORMAT_DESCRIPTION: {len(lengths)} event types in a log of server version {version!r}"
+            f"{place}: FORMAT_DESCRIPTION: {len(lengths)} event types in a log of server version {version!r}"
         )
 
 
-def _checked(event: bytes, where: str) -> bool:
+def _checked(event: bytes, place: str) -> bool:
     """Whether the file's events end in a CRC32. This event itself does in any case, where servers know of checksums."""
     algorithm = event[-5]
     if algorithm not in {_OFF, _CRC32}:
-        raise DecodeError(f"{where}: FORMAT_DESCRIPTION: checksum algorithm {algorithm}; 0 and 1 (CRC32) are known")
-    said, found = int.from_bytes(event[-4:], "little"), zlib.crc32(event[:-4])
-    if said != found:
-        raise ChecksumMismatch(f"{where}: FORMAT_DESCRIPTION: checksum {said:08x} written, {found:08x} found")
+        raise DecodeError(f"{place}: FORMAT_DESCRIPTION: checksum algorithm {algorithm}; 0 and 1 (CRC32) are known")
+    stored, actual = int.from_bytes(event[-4:], "little"), zlib.crc32(event[:-4])
+    if stored != actual:
+        raise ChecksumMismatch(f"{place}: FORMAT_DESCRIPTION: checksum {stored:08x} written, {actual:08x} found")
     return algorithm == _CRC32
 
 
-def _check_heads(lengths: bytes, event: bytes, where: str) -> None:
+def _check_heads(lengths: bytes, event: bytes, place: str) -> None:
     binlog_version = int.from_bytes(event[HEADER : HEADER + 2], "little")
     if binlog_version != 4 or event[_FIXED - 1] != HEADER:
         raise Unsupported(
-            f"{where}: binlog format {binlog_version} with headers of {event[_FIXED - 1]} bytes, not 4 with 19"
+            f"{place}: binlog format {binlog_version} with headers of {event[_FIXED - 1]} bytes, not 4 with 19"
         )
-    for code, wanted in _EXPECTED_HEADS.items():
-        if code <= len(lengths) and lengths[code - 1] not in (wanted, 0):
+    for code, length in _EXPECTED_HEADS.items():
+        if code <= len(lengths) and lengths[code - 1] not in (length, 0):
             raise Unsupported(
-                f"{where}: events of type {code} have {lengths[code - 1]} fixed bytes, {wanted} are known; "
+                f"{place}: events of type {code} have {lengths[code - 1]} fixed bytes, {length} are known; "
                 f"logs older than MySQL 5.1.17 are not read"
             )

@@ -42,19 +42,19 @@ class _Container:
         """The place of a member or cell. Raises DecodeError where there is none."""
         place = self._place(leg)
         if place is None or place >= len(self.values):
-            raise DecodeError(f"the document before has no {_shown(leg)}")
+            raise DecodeError(f"the document before has no {_text_of(leg)}")
         return place
 
     def insert(self, leg: "_Leg", value: "_Node") -> None:
         """Adds a member that is not there, or a cell before the one of that number. Raises DecodeError."""
         if isinstance(leg, bytes):
             if not self.is_object or leg in self.keys:
-                raise DecodeError(f"the document before takes no further {_shown(leg)}")
+                raise DecodeError(f"the document before takes no further {_text_of(leg)}")
             place = sum(_order(key) < _order(leg) for key in self.keys)
             self.keys.insert(place, leg)
         else:
             if self.is_object:
-                raise DecodeError(f"the document before takes no further {_shown(leg)}")
+                raise DecodeError(f"the document before takes no further {_text_of(leg)}")
             place = leg.insertion(len(self.values))
         self.values.insert(place, value)
 
@@ -93,7 +93,7 @@ _Raw: TypeAlias = tuple[int, bytes]
 _Node: TypeAlias = _Raw | _Container
 
 
-def _shown(leg: _Leg) -> str:
+def _text_of(leg: _Leg) -> str:
     """What a leg leads to; without a member's name, which may be as secret as values are."""
     return "member of that name" if isinstance(leg, bytes) else str(leg)
 
@@ -111,7 +111,7 @@ def apply_diffs(document: bytes, diffs: bytes) -> bytes:
             _changed(_seek(root, way), operation, last, value)
         except DecodeError as error:
             raise DecodeError(f"diff {number}: {error}") from None
-    kind, content = _written(root)
+    kind, content = _encode(root)
     return bytes([kind]) + content
 
 
@@ -161,10 +161,10 @@ def _text(wire: bytes, place: int) -> tuple[bytes, int]:
 
 
 def _slice(wire: bytes, place: int, count: int) -> bytes:
-    found = wire[place : place + count]
-    if len(found) < count:
+    piece = wire[place : place + count]
+    if len(piece) < count:
         raise DecodeError(f"JSON of {len(wire)} bytes ends before byte {place + count}")
-    return found
+    return piece
 
 
 _LEG = re.compile(
@@ -177,25 +177,25 @@ def _legs(path: bytes) -> list[_Leg]:
     legs: list[_Leg] = []
     place = 1
     while path[:1] == b"$" and place < len(path):
-        found = _LEG.match(path, place)
-        if found is None:
+        match = _LEG.match(path, place)
+        if match is None:
             break
-        legs.append(_leg(found))
-        place = found.end()
+        legs.append(_leg(match))
+        place = match.end()
     if not legs or place < len(path):
         raise DecodeError(f"a JSON path of {len(path)} bytes is not understood beyond byte {place}")
     return legs
 
 
-def _leg(found: re.Match[bytes]) -> _Leg:
-    if found["quoted"]:
+def _leg(match: re.Match[bytes]) -> _Leg:
+    if match["quoted"]:
         try:
-            return str(json.loads(found["quoted"], strict=False)).encode()
+            return str(json.loads(match["quoted"], strict=False)).encode()
         except ValueError:
             raise DecodeError("a JSON path has a quoted name that is not understood") from None
-    if found["name"]:
-        return found["name"]
-    return _Cell(int(found["back"] or 0), from_end=True) if found["last"] else _Cell(int(found["number"]), False)
+    if match["name"]:
+        return match["name"]
+    return _Cell(int(match["back"] or 0), from_end=True) if match["last"] else _Cell(int(match["number"]), False)
 
 
 def _order(key: bytes) -> tuple[int, bytes]:
@@ -213,8 +213,8 @@ def _opened(node: _Node) -> _Container:
     width = 4 if large else 2
     count = _number(content, 0, width)
     place = 2 * width
-    named = range(place, place + is_object * count * (width + 2), width + 2)
-    keys = [_slice(content, _number(content, at, width), _number(content, at + width, 2)) for at in named]
+    named_entries = range(place, place + is_object * count * (width + 2), width + 2)
+    keys = [_slice(content, _number(content, at, width), _number(content, at + width, 2)) for at in named_entries]
     place += is_object * count * (width + 2)
     entries = range(place, place + count * (1 + width), 1 + width)
     return _Container(is_object, keys, [_value(content, at, large=large) for at in entries])
@@ -254,11 +254,11 @@ def _size(kind: int, content: bytes, place: int) -> int:
             raise DecodeError("a JSON string whose length does not end")
 
 
-def _written(node: _Node) -> _Raw:
+def _encode(node: _Node) -> _Raw:
     """Type and bytes; a container is small where its bytes can be counted in 16 bits."""
     if not isinstance(node, _Container):
         return node
-    values = [_written(value) for value in node.values]
+    values = [_encode(value) for value in node.values]
     content = _laid_out(node.keys, values, large=False)
     if content is not None:
         return (_SMALL_OBJECT if node.is_object else _SMALL_ARRAY), content

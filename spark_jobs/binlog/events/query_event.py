@@ -23,7 +23,7 @@ _DATABASE_LENGTH = 8
 _STATUS_LENGTH = 11
 
 
-def read_query(event: bytes, footer: int, where: str) -> tuple[str, str]:
+def read_query(event: bytes, footer: int, place: str) -> tuple[str, str]:
     """(default database, text) of a QUERY, EXECUTE_LOAD_QUERY or QUERY_COMPRESSED event. Raises DecodeError.
 
     The text is read in the client's character set, the database is UTF-8. Bytes that are not text of it are written as
@@ -35,13 +35,13 @@ def read_query(event: bytes, footer: int, where: str) -> tuple[str, str]:
     database = fixed + int.from_bytes(body[_STATUS_LENGTH : _STATUS_LENGTH + 2], "little")
     text = database + body[_DATABASE_LENGTH] + 1
     if text > len(body) or body[text - 1]:
-        raise DecodeError(f"{where}: Query event: its default database does not end where it should")
+        raise DecodeError(f"{place}: Query event: its default database does not end where it should")
     raw = body[text:]
     if meaning == kernels.QUERY_COMPRESSED:
         try:
             raw = inflated_record(raw)
         except DecodeError as error:
-            raise DecodeError(f"{where}: Query_compressed event: {error}") from None
+            raise DecodeError(f"{place}: Query_compressed event: {error}") from None
     return _text(body[database : text - 1]), _statement(raw, _by_code(body[fixed:database]))
 
 
@@ -132,18 +132,18 @@ _MICROS, _MARIADB_MICROS = 13, 128
 
 def read_session(slice_: bytes) -> Session:
     """The session of a slice's first QUERY event, as its status variables have it; they come in a fixed order."""
-    seconds, found = _query_in(slice_)
-    mode, sets, explicit = (found.get(code) for code in (_SQL_MODE, _CHARSETS, _EXPLICIT_TIMESTAMPS))
+    seconds, variables = _query_in(slice_)
+    mode, sets, explicit = (variables.get(code) for code in (_SQL_MODE, _CHARSETS, _EXPLICIT_TIMESTAMPS))
     return Session(
         None if mode is None else int.from_bytes(mode, "little"),
         None if sets is None else int.from_bytes(sets[:2], "little"),
         None if explicit is None else bool(explicit[0]),
-        None if seconds is None else _moment(seconds, found),
+        None if seconds is None else _moment(seconds, variables),
     )
 
 
-def _moment(seconds: int, found: dict[int, bytes]) -> Moment:
-    micros, zone = found.get(_MICROS, found.get(_MARIADB_MICROS)), found.get(_ZONE)
+def _moment(seconds: int, variables: dict[int, bytes]) -> Moment:
+    micros, zone = variables.get(_MICROS, variables.get(_MARIADB_MICROS)), variables.get(_ZONE)
     return Moment(
         seconds,
         None if micros is None else int.from_bytes(micros, "little"),
@@ -156,10 +156,10 @@ def read_session_variables(slice_: bytes) -> dict[str, str]:
 
     Character sets and collations are ids; sql_mode has names, and a number for bits that the servers do not share.
     """
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for code, value in _query_in(slice_)[1].items():
-        found |= _PRINTED[code](value) if code in _PRINTED else {}
-    return found
+        settings |= _PRINTED[code](value) if code in _PRINTED else {}
+    return settings
 
 
 def _query_in(slice_: bytes) -> tuple[int | None, dict[int, bytes]]:
@@ -177,16 +177,16 @@ def _query_in(slice_: bytes) -> tuple[int | None, dict[int, bytes]]:
 
 
 def _by_code(variables: bytes) -> dict[int, bytes]:
-    found: dict[int, bytes] = {}
+    by_code: dict[int, bytes] = {}
     at = 0
     while at < len(variables):
         code = variables[at]
         size = _size(code, variables[at + 1 :])
         if size is None:
             break
-        found[code] = variables[at + 1 : at + 1 + size]
+        by_code[code] = variables[at + 1 : at + 1 + size]
         at += 1 + size
-    return found
+    return by_code
 
 
 _SQL_MODES = {
@@ -224,9 +224,9 @@ _FLAGS = {
 
 def _sql_mode(value: bytes) -> dict[str, str]:
     bits = int.from_bytes(value, "little")
-    named = [name for bit, name in _SQL_MODES.items() if bits >> bit & 1]
+    names = [name for bit, name in _SQL_MODES.items() if bits >> bit & 1]
     rest = bits & ~sum(1 << bit for bit in _SQL_MODES)
-    return {"sql_mode": ",".join([*named, *([str(rest)] if rest else [])])}
+    return {"sql_mode": ",".join([*names, *([str(rest)] if rest else [])])}
 
 
 def _number(value: bytes) -> str:

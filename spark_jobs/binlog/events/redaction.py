@@ -66,10 +66,10 @@ def original(event: bytes, footer: int) -> int | None:
     body = event[HEADER : len(event) - footer]
     if len(body) < _LEAST:
         return TEXTS[0] if body and not any(body) else None
-    kept, code = body[:_KEPT], body[_KEPT]
-    if not _is_blanked(code) or (code in TEXTS and any(kept)):
+    header, code = body[:_KEPT], body[_KEPT]
+    if not _is_blanked(code) or (code in TEXTS and any(header)):
         return None
-    return code if body == _filler(kept, code, len(body)) else None
+    return code if body == _filler(header, code, len(body)) else None
 
 
 def _is_blanked(code: int) -> bool:
@@ -77,8 +77,8 @@ def _is_blanked(code: int) -> bool:
     return code in TEXTS or bool(MEANINGS[code] == kernels.ROWS)
 
 
-def _filler(kept: bytes, code: int, size: int) -> bytes:
-    return (kept + bytes([code]) + _MARK).ljust(size, b"\0")[:size]
+def _filler(header: bytes, code: int, size: int) -> bytes:
+    return (header + bytes([code]) + _MARK).ljust(size, b"\0")[:size]
 
 
 def blanked(event: bytes, footer: int) -> bytes:
@@ -97,10 +97,10 @@ def blanked(event: bytes, footer: int) -> bytes:
     return head + filler + zlib.crc32(head + filler).to_bytes(4, "little")[:footer]
 
 
-def refuse_blanked(found: Scan, maps: TableMaps, name: tuple[str, str], place: Callable[[int], str]) -> None:
+def refuse_blanked(scan: Scan, maps: TableMaps, name: tuple[str, str], place: Callable[[int], str]) -> None:
     """Raises Unsupported where rows of a table (schema, name) were blanked; place: of an event, as messages name it."""
-    for event in np.flatnonzero((found.code == IGNORABLE) & (found.table >= 0)).tolist():
-        if maps.names[int(found.table[event])] == name:
+    for event in np.flatnonzero((scan.code == IGNORABLE) & (scan.table >= 0)).tolist():
+        if maps.names[int(scan.table[event])] == name:
             raise Unsupported(
                 f"{place(event)}: {'.'.join(name)}: rows of it were left out here when the log was extracted, by "
                 "redact: of the source, and nothing tells them any more; leave the table out of tables:, or begin the "
@@ -117,62 +117,62 @@ class Redactor:
         self._hidden: list[bool] = []
         """By ordinal of a table map."""
 
-    def blank(self, found: Scan, footer: int) -> NDArray[np.int64]:
+    def blank(self, scan: Scan, footer: int) -> NDArray[np.int64]:
         """Blanks a scan's events in its own buffer, and has the scan say so; returns which they are.
 
         Raises DecodeError, Unsupported, naming file:offset.
         """
-        chosen = self._chosen(found)
-        for event in chosen.tolist():
-            start, length = int(found.offset[event]), int(found.length[event])
+        events = self._redacted_events(scan)
+        for event in events.tolist():
+            start, length = int(scan.offset[event]), int(scan.length[event])
             try:
-                content = blanked(found.buffer[start : start + length].tobytes(), footer)
+                content = blanked(scan.buffer[start : start + length].tobytes(), footer)
             except DecodeError as error:
-                raise DecodeError(f"{self._file}:{found.base + start}: {error}") from None
-            found.buffer[start : start + length] = np.frombuffer(content, np.uint8)
-        found.code[chosen] = IGNORABLE
-        found.mark[chosen] &= ~np.uint8(kernels.MARK_ROWS)
-        found.mark[chosen] |= np.uint8(kernels.MARK_IGNORED)
-        return chosen
+                raise DecodeError(f"{self._file}:{scan.base + start}: {error}") from None
+            scan.buffer[start : start + length] = np.frombuffer(content, np.uint8)
+        scan.code[events] = IGNORABLE
+        scan.mark[events] &= ~np.uint8(kernels.MARK_ROWS)
+        scan.mark[events] |= np.uint8(kernels.MARK_IGNORED)
+        return events
 
-    def _chosen(self, found: Scan) -> NDArray[np.int64]:
+    def _redacted_events(self, scan: Scan) -> NDArray[np.int64]:
         names = self._maps.names[len(self._hidden) :]
         self._hidden += [self.rule.holds(*name) for name in names]
         hidden = np.array([*self._hidden, False])  # the last one is that of events without a table, of number -1
-        rows = (found.mark & kernels.MARK_ROWS != 0) & hidden[found.table]
-        return np.flatnonzero(rows | np.isin(found.code, TEXTS))
+        rows = (scan.mark & kernels.MARK_ROWS != 0) & hidden[scan.table]
+        return np.flatnonzero(rows | np.isin(scan.code, TEXTS))
 
-    def refuse_texts(self, found: Scan) -> None:
+    def refuse_texts(self, scan: Scan) -> None:
         """Raises Unsupported for LOAD DATA in statement format, whose events hold rows."""
-        held = np.flatnonzero(np.isin(found.code, _BY_TEXT))
-        if len(held):
-            place = f"{self._file}:{found.base + int(found.offset[held[0]])}"
+        texts = np.flatnonzero(np.isin(scan.code, _BY_TEXT))
+        if len(texts):
+            place = f"{self._file}:{scan.base + int(scan.offset[texts[0]])}"
             raise Unsupported(f"{place}: LOAD DATA in statement format: {NOT_JUDGED}")
 
-    def refuse(self, place: int, said: tuple[str, str]) -> None:
+    def refuse(self, place: int, statement: tuple[str, str]) -> None:
         """Raises Unsupported for a statement (its default database, its text) that the rule cannot judge."""
-        why = self.rule.refusal(said[1], said[0])
-        if why:
-            raise Unsupported(f"{self._file}:{place}: {why}")
+        reason = self.rule.refusal(statement[1], statement[0])
+        if reason:
+            raise Unsupported(f"{self._file}:{place}: {reason}")
 
-    def pack(self, found: Scan, event: int, size: int, frames: Iterator[bytes], footer: int) -> None:
+    def pack(self, scan: Scan, event: int, size: int, frames: Iterator[bytes], footer: int) -> None:
         """Puts what is left of a compressed transaction into its place, by the first of several frames that fits.
 
         size: bytes that each frame inflates to. Raises Unsupported where none fits.
         """
-        start, length = int(found.offset[event]), int(found.length[event])
+        start, length = int(scan.offset[event]), int(scan.length[event])
         room = length - HEADER - footer
-        body = next((one for frame in frames if (one := _payload(frame, size, room)) is not None), None)
+        body = next((payload for frame in frames if (payload := _payload(frame, size, room)) is not None), None)
         if body is None:
             raise Unsupported(
-                f"{self._file}:{found.base + start}: a compressed transaction holds rows of redacted tables, and what "
+                f"{self._file}:{scan.base + start}: a compressed transaction holds rows of redacted tables, and what "
                 "is left without them does not fit into its place: the server packs closer than is done here; set "
                 "binlog_transaction_compression_level_zstd to less, or binlog_transaction_compression to OFF, for who "
                 "writes these tables, and begin behind this position under another source name"
             )
-        whole = found.buffer[start : start + HEADER].tobytes() + body
-        whole += zlib.crc32(whole).to_bytes(4, "little")[:footer]
-        found.buffer[start : start + length] = np.frombuffer(whole, np.uint8)
+        event_ = scan.buffer[start : start + HEADER].tobytes() + body
+        event_ += zlib.crc32(event_).to_bytes(4, "little")[:footer]
+        scan.buffer[start : start + length] = np.frombuffer(event_, np.uint8)
 
 
 def frames_of(content: bytes) -> Iterator[bytes]:
@@ -203,18 +203,18 @@ def _payload(frame: bytes, size: int, room: int) -> bytes | None:
     """
     fields = ((1, _number(len(frame))), (2, _number(kernels.PAYLOAD_ZSTD)), (3, _number(size)))
     head = b"".join(_number(field) + _number(len(value)) + value for field, value in fields)
-    left = room - len(head) - 1 - len(frame)
-    if left < 0 or left == 1:
+    remaining = room - len(head) - 1 - len(frame)
+    if remaining < 0 or remaining == 1:
         return None
-    return head + (_padding(left) if left else b"") + b"\0" + frame
+    return head + (_padding(remaining) if remaining else b"") + b"\0" + frame
 
 
-def _padding(left: int) -> bytes:
+def _padding(size: int) -> bytes:
     """A field of so many bytes in all; a length may be written longer than it needs to be."""
-    if left <= 252:
-        return bytes([_PAD_FIELD, left - 2]).ljust(left, b"\0")
-    prefix, width = (b"\xfc", 2) if left - 4 <= 0xFFFF else (b"\xfe", 8)
-    return (bytes([_PAD_FIELD]) + prefix + (left - 2 - width).to_bytes(width, "little")).ljust(left, b"\0")
+    if size <= 252:
+        return bytes([_PAD_FIELD, size - 2]).ljust(size, b"\0")
+    prefix, width = (b"\xfc", 2) if size - 4 <= 0xFFFF else (b"\xfe", 8)
+    return (bytes([_PAD_FIELD]) + prefix + (size - 2 - width).to_bytes(width, "little")).ljust(size, b"\0")
 
 
 def _number(value: int) -> bytes:
@@ -227,45 +227,47 @@ def _number(value: int) -> bytes:
     raise AssertionError("no event is as long")
 
 
-def same_but_redacted(one: bytes, other: bytes, footer: int) -> bool:
+def same_but_redacted(first: bytes, second: bytes, footer: int) -> bool:
     """Whether two runs of events from one place of a log, of one length, are the same but for what was blanked in them.
 
     They begin with an event, or with the magic bytes; the last event may be cut short. footer: bytes of checksum.
     """
-    if len(one) != len(other):
+    if len(first) != len(second):
         return False
-    at = len(MAGIC) if one.startswith(MAGIC) else 0
-    if one[:at] != other[:at]:
+    at = len(MAGIC) if first.startswith(MAGIC) else 0
+    if first[:at] != second[:at]:
         return False
-    while at < len(one):
-        length = max(int.from_bytes(one[at + 9 : at + 13], "little"), HEADER)
-        pair = one[at : at + length], other[at : at + length]
+    while at < len(first):
+        length = max(int.from_bytes(first[at + 9 : at + 13], "little"), HEADER)
+        pair = first[at : at + length], second[at : at + length]
         if pair[0] != pair[1] and not _same_event(*pair, length, footer):
             return False
         at += length
     return True
 
 
-def _same_event(one: bytes, other: bytes, length: int, footer: int) -> bool:
+def _same_event(first: bytes, second: bytes, length: int, footer: int) -> bool:
     """Of two events that differ. length: of the whole event, of which there may be less."""
-    if one[9:13] != other[9:13]:
+    if first[9:13] != second[9:13]:
         return False
-    if len(one) < length:
-        return _same_beginning(one, other)
-    if {one[4], other[4]} == {_PAYLOAD}:
-        return one[:HEADER] == other[:HEADER] and same_but_redacted(_content(one, footer), _content(other, footer), 0)
-    if IGNORABLE not in (one[4], other[4]):
+    if len(first) < length:
+        return _same_beginning(first, second)
+    if {first[4], second[4]} == {_PAYLOAD}:
+        return first[:HEADER] == second[:HEADER] and same_but_redacted(
+            _content(first, footer), _content(second, footer), 0
+        )
+    if IGNORABLE not in (first[4], second[4]):
         return False
-    plain = [event for event in (one, other) if event[4] != IGNORABLE]
+    plain = [event for event in (first, second) if event[4] != IGNORABLE]
     if len(plain) != 1 or not _is_blanked(plain[0][4]):
         return False
-    return blanked(one, footer) == blanked(other, footer)
+    return blanked(first, footer) == blanked(second, footer)
 
 
-def _same_beginning(one: bytes, other: bytes) -> bool:
+def _same_beginning(first: bytes, second: bytes) -> bool:
     """Of an event cut short: what is there of a blanked one tells less than its header does."""
-    codes = {one[4], other[4]} - {IGNORABLE} if len(one) > 4 else set()
-    heads = [event[:4] + event[5:17] for event in (one, other)]
+    codes = {first[4], second[4]} - {IGNORABLE} if len(first) > 4 else set()
+    heads = [event[:4] + event[5:17] for event in (first, second)]
     return heads[0] == heads[1] and len(codes) == 1 and (codes == {_PAYLOAD} or _is_blanked(*codes))
 
 

@@ -63,25 +63,25 @@ class TableMaps:
         self.names: list[tuple[str, str]] = []
         self.slots: NDArray[np.int32] = np.full(256, -1, np.int32)
         self.bodies: NDArray[np.int64] = np.zeros((64, 2), np.int64)
-        self._kept: list[NDArray[np.uint8]] = []
+        self._buffers: list[NDArray[np.uint8]] = []
 
     def __len__(self) -> int:
         return len(self.events)
 
-    def add(self, event: bytes, footer: int, where: str) -> int:
+    def add(self, event: bytes, footer: int, place: str) -> int:
         """Registers a body not seen before; returns its ordinal. Raises DecodeError."""
         body = event[HEADER : len(event) - footer]
         try:
             name = map_name(body)
         except (IndexError, UnicodeDecodeError) as error:
-            raise DecodeError(f"{where}: TABLE_MAP: no schema and table name in it ({error})") from None
+            raise DecodeError(f"{place}: TABLE_MAP: no schema and table name in it ({error})") from None
         ordinal = len(self.events)
         self.events.append(event)
         self.names.append(name)
-        self._kept.append(np.frombuffer(body[6:], np.uint8))
+        self._buffers.append(np.frombuffer(body[6:], np.uint8))
         if ordinal == len(self.bodies):
             self.bodies = np.concatenate([self.bodies, np.zeros_like(self.bodies)])
-        self.bodies[ordinal] = kernels.address_of(self._kept[-1]), len(body) - 6
+        self.bodies[ordinal] = kernels.address_of(self._buffers[-1]), len(body) - 6
         if 2 * len(self) > len(self.slots):
             self._rehash()
         else:
@@ -197,11 +197,11 @@ def empty_scan(buffer: NDArray[np.uint8], base: int, start: int, capacity: int) 
     )
 
 
-def _enlarge(found: Scan) -> None:
+def _enlarge(scan: Scan) -> None:
     """Twice the room for events. Their number cannot be told from the bytes: a buffer may hold one, or one in 19."""
     for name in (*_EVENT_CELLS, "transactions"):
-        cells = getattr(found, name)
-        setattr(found, name, np.concatenate([cells, np.empty_like(cells)]))
+        cells = getattr(scan, name)
+        setattr(scan, name, np.concatenate([cells, np.empty_like(cells)]))
 
 
 def gtid_text(transaction: NDArray[np.int64]) -> str | None:
@@ -282,14 +282,14 @@ class Scanner:
         ``error`` is a DecodeError, ChecksumMismatch or Unsupported then, naming file:offset.
         """
         buffer = view(payload)
-        found = self._empty(buffer, base, start)
+        scan = self._empty(buffer, base, start)
         self._state[kernels.S_EVENTS] = 0
         self._state[kernels.S_TRANSACTIONS] = self.inside
-        found.transactions[0] = self._transaction
-        while self._run(found):
+        scan.transactions[0] = self._transaction
+        while self._run(scan):
             pass
-        self._trim(found)
-        return found
+        self._trim(scan)
+        return scan
 
     def _empty(self, buffer: NDArray[np.uint8], base: int, start: int) -> Scan:
         capacity = min((len(buffer) - start) // _EXPECTED, _MANY) + 16
@@ -304,71 +304,71 @@ class Scanner:
         self._state[kernels.S_PHASE] = kernels.OUTSIDE
         self._state[kernels.S_MAPS] = 0
 
-    def _run(self, found: Scan) -> bool:
+    def _run(self, scan: Scan) -> bool:
         """Runs the kernel from ``found.end``; False once every whole event is done."""
-        cells = tuple(getattr(found, name) for name in _EVENT_CELLS)
-        place = (found.address, found.end, len(found.buffer), found.base, self.format.footer, MEANINGS)
-        known = found.transactions, self._open, self.maps.slots, self.maps.bodies
-        why, found.end = kernels.scan(*place, self._state, cells, *known)
-        if why == kernels.SCANNED:
+        cells = tuple(getattr(scan, name) for name in _EVENT_CELLS)
+        place = (scan.address, scan.end, len(scan.buffer), scan.base, self.format.footer, MEANINGS)
+        tables = scan.transactions, self._open, self.maps.slots, self.maps.bodies
+        code, scan.end = kernels.scan(*place, self._state, cells, *tables)
+        if code == kernels.SCANNED:
             return False
-        if why == kernels.NEW_MAP:
-            self._add_map(_event_at(found.buffer, found.end), self._where(found))
-        elif why == kernels.MAPS_FULL:
+        if code == kernels.NEW_MAP:
+            self._add_map(_event_at(scan.buffer, scan.end), self._place_of(scan))
+        elif code == kernels.MAPS_FULL:
             self._open = np.concatenate([self._open, np.zeros_like(self._open)])
-        elif why == kernels.EVENTS_FULL:
-            _enlarge(found)
+        elif code == kernels.EVENTS_FULL:
+            _enlarge(scan)
             if self._reuse:
-                self._spare = replace(found, buffer=_NOTHING)
+                self._spare = replace(scan, buffer=_NOTHING)
         else:
-            found.refused = self._refused(int(why), found)
+            scan.refused = self._refused(int(code), scan)
             return False
         return True
 
-    def _add_map(self, event: bytes, where: str) -> None:
-        self.maps.add(event, self.format.footer, where)
+    def _add_map(self, event: bytes, place: str) -> None:
+        self.maps.add(event, self.format.footer, place)
 
-    def _where(self, found: Scan) -> str:
+    def _place_of(self, scan: Scan) -> str:
         """What names the place ``found.end`` in messages."""
-        return f"{self.file}:{found.base + found.end}"
+        return f"{self.file}:{scan.base + scan.end}"
 
-    def _trim(self, found: Scan) -> None:
+    def _trim(self, scan: Scan) -> None:
         events, transactions = self._state[kernels.S_EVENTS], self._state[kernels.S_TRANSACTIONS]
         for name in _EVENT_CELLS:
-            setattr(found, name, getattr(found, name)[:events])
-        found.transactions = found.transactions[:transactions]
+            setattr(scan, name, getattr(scan, name)[:events])
+        scan.transactions = scan.transactions[:transactions]
         if self.inside:
-            self._transaction = found.transactions[-1].copy()
+            self._transaction = scan.transactions[-1].copy()
 
     def whole(self, payload: Bytes, base: int, start: int = 0) -> Scan:
         """As ``scan``; raises its error, and Truncated where the payload does not end with a whole event."""
-        found = self.scan(payload, base, start)
-        if found.error:
-            raise found.error
-        if found.end != len(found.buffer):
-            there = len(found.buffer) - found.end
-            raise Truncated(f"{self._where(found)}: an event reaches beyond the end: {there} bytes there")
-        return found
+        scan = self.scan(payload, base, start)
+        if scan.error:
+            raise scan.error
+        if scan.end != len(scan.buffer):
+            remaining = len(scan.buffer) - scan.end
+            raise Truncated(f"{self._place_of(scan)}: an event reaches beyond the end: {remaining} bytes there")
+        return scan
 
-    def _refused(self, why: int, found: Scan) -> tuple[type[DecodeError], str]:
-        where = self._where(found)
-        header = found.buffer[found.end : found.end + HEADER].tobytes()
+    def _refused(self, outcome: int, scan: Scan) -> tuple[type[DecodeError], str]:
+        place = self._place_of(scan)
+        header = scan.buffer[scan.end : scan.end + HEADER].tobytes()
         code, length = header[4], int.from_bytes(header[9:13], "little")
         name = type_name(code)
-        if why == kernels.BAD_CHECKSUM:
-            return ChecksumMismatch, f"{where}: {name} event of {length} bytes: its CRC32 does not fit its bytes"
-        if why == kernels.CANNOT_PASS:
-            return Unsupported, f"{where}: {name} event (type {code}): {_CANNOT_PASS.get(code, _TOO_OLD)}"
-        if why == kernels.NOT_KNOWN:
-            return Unsupported, f"{where}: event type {code} is not known and not marked as ignorable"
-        begun = found.transactions[max(int(self._state[kernels.S_TRANSACTIONS]) - 1, 0), kernels.TX_START]
+        if outcome == kernels.BAD_CHECKSUM:
+            return ChecksumMismatch, f"{place}: {name} event of {length} bytes: its CRC32 does not fit its bytes"
+        if outcome == kernels.CANNOT_PASS:
+            return Unsupported, f"{place}: {name} event (type {code}): {_CANNOT_PASS.get(code, _TOO_OLD)}"
+        if outcome == kernels.NOT_KNOWN:
+            return Unsupported, f"{place}: event type {code} is not known and not marked as ignorable"
+        start = scan.transactions[max(int(self._state[kernels.S_TRANSACTIONS]) - 1, 0), kernels.TX_START]
         texts = {
             kernels.BAD_LENGTH: f"of {length} bytes: its parts do not fit into that length",
             kernels.NO_MAP: "of a table id that no TABLE_MAP of this statement has",
-            kernels.NOT_ENDED: f"inside the transaction begun at {begun}, which has not ended",
+            kernels.NOT_ENDED: f"inside the transaction begun at {start}, which has not ended",
             kernels.AGAIN_FORMAT: "in the middle of a file; is this a relay log? Only a server's own log is read",
         }
-        return DecodeError, f"{where}: {name} event (type {code}) {texts[why]}"
+        return DecodeError, f"{place}: {name} event (type {code}) {texts[outcome]}"
 
 
 _TOO_OLD = "logs this old are not read"
@@ -412,8 +412,8 @@ def open_slice(  # noqa: PLR0913 - a slice's columns
         raise DecodeError(f"{file}:{start}: a slice that begins inside a file needs a context, and has none")
     head = first_event(view(context), 0)
     description = FormatDescription.parse(head, f"{file}:{start}: context")
-    begun = transaction_start if transaction_start is not None and transaction_start < start else None
-    scanner = Scanner(file, description, maps, transaction_start=begun, committed_us=committed_us)
+    start_ = transaction_start if transaction_start is not None and transaction_start < start else None
+    scanner = Scanner(file, description, maps, transaction_start=start_, committed_us=committed_us)
     if len(context) > len(head):
         scanner.whole(context, start, len(head))
     return scanner, scanner.whole(buffer, start)

@@ -38,8 +38,8 @@ class EventAt:
 def events_of(file: str, start: int, context: bytes | None, payload: Bytes) -> list[EventAt]:
     """The events of a slice that begins at ``start`` (bytes), in order. Raises DecodeError."""
     maps = TableMaps()
-    _, found = open_slice(file, start, context, payload, maps, transaction_start=None, committed_us=0)
-    cells = zip(found.offset.tolist(), found.code.tolist(), found.table.tolist(), strict=True)
+    _, scan = open_slice(file, start, context, payload, maps, transaction_start=None, committed_us=0)
+    cells = zip(scan.offset.tolist(), scan.code.tolist(), scan.table.tolist(), strict=True)
     return [_event(start + offset, code, maps, table) for offset, code, table in cells]
 
 
@@ -81,7 +81,7 @@ def _first(buffer: bytearray, places: list[int], at: int) -> int:
     if MEANINGS[buffer[places[at] + _TYPE]] != kernels.PAYLOAD:
         return at
     gtids = (kernels.GTID, kernels.GTID_ANONYMOUS, kernels.GTID_TAGGED)
-    return next((one for one in range(at, -1, -1) if MEANINGS[buffer[places[one] + _TYPE]] in gtids), at)
+    return next((index for index in range(at, -1, -1) if MEANINGS[buffer[places[index] + _TYPE]] in gtids), at)
 
 
 def _pass_over(buffer: bytearray, place: int) -> None:

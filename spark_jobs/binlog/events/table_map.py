@@ -131,11 +131,11 @@ class _Bytes:
         return self.place < len(self.wire)
 
     def take(self, count: int) -> bytes:
-        taken = self.wire[self.place : self.place + count]
-        if len(taken) < count:
-            raise Truncated(f"{count} bytes wanted, {len(taken)} left")
+        content = self.wire[self.place : self.place + count]
+        if len(content) < count:
+            raise Truncated(f"{count} bytes wanted, {len(content)} left")
         self.place += count
-        return taken
+        return content
 
     def number(self, size: int) -> int:
         return int.from_bytes(self.take(size), "little")
@@ -155,7 +155,7 @@ def _packed_numbers(wire: bytes) -> Iterator[int]:
         yield numbers.packed()
 
 
-def parse_table_map(event: bytes, head: FormatDescription, where: str) -> TableDefinition:
+def parse_table_map(event: bytes, head: FormatDescription, place: str) -> TableDefinition:
     """From a whole TABLE_MAP event. ``where`` (``file:offset``) opens every message.
 
     Raises Truncated, DecodeError, and Unsupported for a type number that is not known. Types that are known but not
@@ -165,13 +165,13 @@ def parse_table_map(event: bytes, head: FormatDescription, where: str) -> TableD
     try:
         name = TableName(*map_name(body))
     except (IndexError, UnicodeDecodeError):
-        raise DecodeError(f"{where}: TABLE_MAP: no schema and table name in it") from None
+        raise DecodeError(f"{place}: TABLE_MAP: no schema and table name in it") from None
     try:
         return _parse_body(name, body[8:], head.flavor == "mariadb", _year_counts(head))
     except DecodeError as error:
-        raise type(error)(f"{where}: TABLE_MAP of {name}: {error}") from None
+        raise type(error)(f"{place}: TABLE_MAP of {name}: {error}") from None
     except (ValueError, IndexError, KeyError) as error:
-        raise DecodeError(f"{where}: TABLE_MAP of {name}: its metadata does not fit its columns ({error!r})") from None
+        raise DecodeError(f"{place}: TABLE_MAP of {name}: its metadata does not fit its columns ({error!r})") from None
 
 
 @lru_cache(maxsize=1024)
@@ -238,7 +238,7 @@ class _Metadata:
             self.key = ()  # a server that logs names logs the key too, where there is one
         return TableDefinition(self.name, tuple(self.columns), self.key)
 
-    def _where(self, test: Callable[[ColumnType], bool]) -> list[int]:
+    def _ordinals(self, test: Callable[[ColumnType], bool]) -> list[int]:
         return [ordinal for ordinal, column in enumerate(self.columns) if test(column.type)]
 
     def _textual(self) -> list[int]:
@@ -251,16 +251,16 @@ class _Metadata:
         Servers differ in whether YEAR counts. Where that is open, a column has a sign if it has the same both ways.
         A YEAR has none to tell: its bit is set, and no server declares it UNSIGNED.
         """
-        found = [self._signs(content, year) for year in self.year_counts]
-        found = [signs for signs in found if (len(signs) + 7) // 8 == len(content)]
-        if not found:
+        candidates = [self._signs(content, year) for year in self.year_counts]
+        candidates = [signs for signs in candidates if (len(signs) + 7) // 8 == len(content)]
+        if not candidates:
             raise Truncated(f"{len(content)} bytes of signedness do not fit the numeric columns")
-        for ordinal in self._where(lambda kind: kind.is_numeric and kind is not YEAR):
-            signs = {each.get(ordinal, False) for each in found}
+        for ordinal in self._ordinals(lambda kind: kind.is_numeric and kind is not YEAR):
+            signs = {signs_.get(ordinal, False) for signs_ in candidates}
             self.columns[ordinal] = replace(self.columns[ordinal], unsigned=signs.pop() if len(signs) == 1 else None)
 
     def _signs(self, content: bytes, year: bool) -> dict[int, bool]:
-        counted = self._where(lambda kind: kind.is_numeric and (year or kind is not YEAR))
+        counted = self._ordinals(lambda kind: kind.is_numeric and (year or kind is not YEAR))
         bits = "".join(f"{byte:08b}" for byte in content).ljust(len(counted), "0")
         return {ordinal: bit == "1" for ordinal, bit in zip(counted, bits, strict=False)}
 
@@ -270,8 +270,8 @@ class _Metadata:
 
     def _default_charset(self, ordinals: list[int], content: bytes) -> None:
         default, *pairs = _packed_numbers(content)
-        others = dict(zip(pairs[::2], pairs[1::2], strict=True))
-        self._charsets(ordinals, (others.get(place, default) for place in range(len(ordinals))))
+        charsets = dict(zip(pairs[::2], pairs[1::2], strict=True))
+        self._charsets(ordinals, (charsets.get(place, default) for place in range(len(ordinals))))
 
     def default_charset(self, content: bytes) -> None:
         """One collation for most character columns, then pairs (place among these, collation) for the rest."""
@@ -281,10 +281,10 @@ class _Metadata:
         self._charsets(self._textual(), _packed_numbers(content))
 
     def default_label_charset(self, content: bytes) -> None:
-        self._default_charset(self._where(lambda kind: kind.has_labels), content)
+        self._default_charset(self._ordinals(lambda kind: kind.has_labels), content)
 
     def label_charsets(self, content: bytes) -> None:
-        self._charsets(self._where(lambda kind: kind.has_labels), _packed_numbers(content))
+        self._charsets(self._ordinals(lambda kind: kind.has_labels), _packed_numbers(content))
 
     def names(self, content: bytes) -> None:
         names = _Bytes(content)
@@ -305,8 +305,8 @@ class _Metadata:
             if column.type_code == code:
                 texts = [wire.text() for _ in range(wire.packed())]
                 labels = _label_texts(texts, column.charset)
-                kept = tuple(texts) if column.charset is None or labels is None else None
-                self.columns[ordinal] = replace(column, labels=labels, label_bytes=kept)
+                label_bytes = tuple(texts) if column.charset is None or labels is None else None
+                self.columns[ordinal] = replace(column, labels=labels, label_bytes=label_bytes)
 
     def visibility(self, content: bytes) -> None:
         """A bit for each column from the highest bit down, set where it is visible."""

@@ -53,16 +53,16 @@ class _Contents(Scanner):
         self.starts: NDArray[np.int64] = np.zeros(0, np.int64)
         """Where their contents begin, as ``Scan.base`` counts."""
 
-    def _where(self, found: Scan) -> str:
-        place = found.base + found.end
+    def _place_of(self, scan: Scan) -> str:
+        place = scan.base + scan.end
         payload = max(int(np.searchsorted(self.starts, place, "right")) - 1, 0)
         return f"{self.file}:{self.offsets[payload]}: {_NAME}: byte {place - self.starts[payload]} of its content"
 
-    def _add_map(self, event: bytes, where: str) -> None:
+    def _add_map(self, event: bytes, place: str) -> None:
         footer = 4 if self._checksum else 0
         event = event[:9] + (len(event) + footer).to_bytes(4, "little") + event[13:]
         event += zlib.crc32(event).to_bytes(4, "little")[:footer]
-        self.maps.add(event, footer, where)
+        self.maps.add(event, footer, place)
 
 
 class Payloads:
@@ -74,95 +74,95 @@ class Payloads:
         self._format = description
         self._maps = maps
 
-    def open(self, found: Scan) -> Iterator[Opened]:
+    def open(self, scan: Scan) -> Iterator[Opened]:
         """What the payload events of a scan hold, at most AT_ONCE bytes at a time unless one event is longer.
 
         Completes ``found``: its transactions learn of XA and ROLLBACK inside, and a payload that holds a statement is
         marked as one. Raises DecodeError and its kinds, naming file:offset of the payload event.
         """
-        events = np.flatnonzero(found.mark & kernels.MARK_ANY_TABLE)
+        events = np.flatnonzero(scan.mark & kernels.MARK_ANY_TABLE)
         if not len(events):
             return
-        heads = self._heads(found, events)
+        heads = self._heads(scan, events)
         for first, after in _groups(heads[:, kernels.PH_CLAIMED]):
             part = heads[first:after]
             if after - first == 1 and _is_large(part[0]):
-                yield from self._in_parts(found, int(events[first]), part[0])
+                yield from self._in_parts(scan, int(events[first]), part[0])
             else:
-                yield self._together(found, events[first:after], part)
+                yield self._together(scan, events[first:after], part)
 
-    def _heads(self, found: Scan, events: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _heads(self, scan: Scan, events: NDArray[np.int64]) -> NDArray[np.int64]:
         """[n, PH_COLUMNS] of the events, PH_OFFSET counted in the buffer."""
         heads = np.empty((len(events), kernels.PH_COLUMNS), np.int64)
-        offsets = found.offset[events]
-        good = int(kernels.payload_heads(found.address + offsets, found.length[events] - self._format.footer, heads))
+        offsets = scan.offset[events]
+        good = int(kernels.payload_heads(scan.address + offsets, scan.length[events] - self._format.footer, heads))
         if good < len(events):
-            raise DecodeError(f"{self._place(found, events[good])}: its header does not make sense")
+            raise DecodeError(f"{self._place(scan, events[good])}: its header does not make sense")
         kinds = heads[:, kernels.PH_TYPE]
         strange = np.flatnonzero((kinds != kernels.PAYLOAD_ZSTD) & (kinds != kernels.PAYLOAD_NONE))
         if len(strange):
             raise Unsupported(
-                f"{self._place(found, events[strange[0]])}: compression type {kinds[strange[0]]} is not known"
+                f"{self._place(scan, events[strange[0]])}: compression type {kinds[strange[0]]} is not known"
             )
         plain = kinds == kernels.PAYLOAD_NONE
         heads[plain, kernels.PH_CLAIMED] = heads[plain, kernels.PH_SIZE]
         heads[:, kernels.PH_OFFSET] += offsets
         return heads
 
-    def _place(self, found: Scan, event: int) -> str:
-        return f"{self.file}:{found.base + int(found.offset[event])}: {_NAME}"
+    def _place(self, scan: Scan, event: int) -> str:
+        return f"{self.file}:{scan.base + int(scan.offset[event])}: {_NAME}"
 
-    def _together(self, found: Scan, events: NDArray[np.int64], heads: NDArray[np.int64]) -> Opened:
+    def _together(self, scan: Scan, events: NDArray[np.int64], heads: NDArray[np.int64]) -> Opened:
         """Several payloads: inflated side by side into one buffer and scanned in one go."""
-        contents = self._contents(found, events, heads)
+        contents = self._contents(scan, events, heads)
         buffer = _padded(b"".join([*contents, bytes(PADDING)]))
         stops = np.cumsum(heads[:, kernels.PH_CLAIMED])
-        scanner = self._scanner(found, events, np.concatenate([[0], stops[:-1]]))
+        scanner = self._scanner(scan, events, np.concatenate([[0], stops[:-1]]))
         inner = scanner.whole(buffer[: stops[-1]], 0)
         outer = events[np.searchsorted(scanner.starts, inner.offset, "right") - 1]
-        self._check(found, events, _edges(inner, kernels.MARK_BEGINS), scanner.starts)
-        self._check(found, events, _edges(inner, kernels.MARK_ENDS), stops)
-        found.transactions[found.transaction[events], kernels.TX_FLAGS] |= inner.transactions[:, kernels.TX_FLAGS]
-        self._note_statements(found, inner, outer, in_parts=False)
+        self._check(scan, events, _edges(inner, kernels.MARK_BEGINS), scanner.starts)
+        self._check(scan, events, _edges(inner, kernels.MARK_ENDS), stops)
+        scan.transactions[scan.transaction[events], kernels.TX_FLAGS] |= inner.transactions[:, kernels.TX_FLAGS]
+        self._note_statements(scan, inner, outer, in_parts=False)
         return Opened(inner, outer)
 
-    def _scanner(self, found: Scan, events: NDArray[np.int64], starts: NDArray[np.int64]) -> _Contents:
+    def _scanner(self, scan: Scan, events: NDArray[np.int64], starts: NDArray[np.int64]) -> _Contents:
         scanner = _Contents(self.file, self._format, self._maps)
-        scanner.offsets, scanner.starts = found.base + found.offset[events], starts
+        scanner.offsets, scanner.starts = scan.base + scan.offset[events], starts
         return scanner
 
-    def _contents(self, found: Scan, events: NDArray[np.int64], heads: NDArray[np.int64]) -> list[Any]:
+    def _contents(self, scan: Scan, events: NDArray[np.int64], heads: NDArray[np.int64]) -> list[Any]:
         packed = np.flatnonzero(heads[:, kernels.PH_TYPE] == kernels.PAYLOAD_ZSTD)
-        inflated = self._inflated(found, events[packed], heads[packed])
+        inflated = self._inflated(scan, events[packed], heads[packed])
         if len(packed) == len(heads):
             return inflated
         contents = {int(k): content for k, content in zip(packed, inflated, strict=True)}
         for k in np.flatnonzero(heads[:, kernels.PH_TYPE] == kernels.PAYLOAD_NONE).tolist():
             offset, size = heads[k, kernels.PH_OFFSET], heads[k, kernels.PH_SIZE]
-            contents[k] = found.buffer[offset : offset + size].tobytes()
+            contents[k] = scan.buffer[offset : offset + size].tobytes()
         return [contents[k] for k in range(len(heads))]
 
-    def _inflated(self, found: Scan, events: NDArray[np.int64], heads: NDArray[np.int64]) -> list[Any]:
+    def _inflated(self, scan: Scan, events: NDArray[np.int64], heads: NDArray[np.int64]) -> list[Any]:
         if not len(events):
             return []
         frames, claimed = heads[:, kernels.PH_OFFSET : kernels.PH_SIZE + 1], heads[:, kernels.PH_CLAIMED]
         try:
-            return inflated_frames(found.buffer, frames, claimed)
+            return inflated_frames(scan.buffer, frames, claimed)
         except zstandard.ZstdError as error:
             for k, event in enumerate(events.tolist()):
                 try:
-                    inflated_frames(found.buffer, frames[k : k + 1], claimed[k : k + 1])
-                except zstandard.ZstdError as its:
-                    raise DecodeError(f"{self._place(found, event)}: {its}") from None
+                    inflated_frames(scan.buffer, frames[k : k + 1], claimed[k : k + 1])
+                except zstandard.ZstdError as zstd_error:
+                    raise DecodeError(f"{self._place(scan, event)}: {zstd_error}") from None
             raise AssertionError("frames inflate one by one, but not together") from error
 
-    def _in_parts(self, found: Scan, event: int, head: NDArray[np.int64]) -> Iterator[Opened]:
+    def _in_parts(self, scan: Scan, event: int, head: NDArray[np.int64]) -> Iterator[Opened]:
         """One payload that is large, or does not say how large: inflated and scanned piece by piece."""
         events = np.array([event])
-        scanner = self._scanner(found, events, np.zeros(1, np.int64))
+        scanner = self._scanner(scan, events, np.zeros(1, np.int64))
         rest, base = b"", 0
         begins, stop = [], []
-        for piece in self._pieces(found, event, head):
+        for piece in self._pieces(scan, event, head):
             content = rest + piece
             buffer = _padded(content + bytes(PADDING))
             inner = scanner.scan(buffer[: len(content)], base)
@@ -171,18 +171,18 @@ class Payloads:
             begins += _edges(inner, kernels.MARK_BEGINS).tolist()
             stop += _edges(inner, kernels.MARK_ENDS).tolist()
             outer = np.full(len(inner), event)
-            found.transactions[found.transaction[event], kernels.TX_FLAGS] |= np.bitwise_or.reduce(
+            scan.transactions[scan.transaction[event], kernels.TX_FLAGS] |= np.bitwise_or.reduce(
                 inner.transactions[:, kernels.TX_FLAGS], initial=0
             )
-            self._note_statements(found, inner, outer, in_parts=True)
+            self._note_statements(scan, inner, outer, in_parts=True)
             yield Opened(inner, outer, whole=False, begins=base == 0)
             rest, base = content[inner.end :], base + inner.end
-        self._check(found, events, np.array(begins), np.zeros(1, np.int64))
-        self._check(found, events, np.array(stop), np.array([base + len(rest)]))
+        self._check(scan, events, np.array(begins), np.zeros(1, np.int64))
+        self._check(scan, events, np.array(stop), np.array([base + len(rest)]))
 
-    def _pieces(self, found: Scan, event: int, head: NDArray[np.int64]) -> Iterator[bytes]:
+    def _pieces(self, scan: Scan, event: int, head: NDArray[np.int64]) -> Iterator[bytes]:
         offset, size, kind, claimed = head.tolist()
-        frame = found.buffer[offset : offset + size]
+        frame = scan.buffer[offset : offset + size]
         if kind == kernels.PAYLOAD_NONE:
             yield from (frame[at : at + AT_ONCE].tobytes() for at in range(0, size, AT_ONCE))
             return
@@ -194,39 +194,37 @@ class Payloads:
                     break
                 yield piece
         except zstandard.ZstdError as error:
-            raise DecodeError(f"{self._place(found, event)}: {error}") from None
+            raise DecodeError(f"{self._place(scan, event)}: {error}") from None
         if claimed not in {-1, count}:
-            raise DecodeError(
-                f"{self._place(found, event)}: {claimed} bytes of content announced, another number found"
-            )
+            raise DecodeError(f"{self._place(scan, event)}: {claimed} bytes of content announced, another number found")
 
     def _check(
-        self, found: Scan, events: NDArray[np.int64], edges: NDArray[np.int64], expected: NDArray[np.int64]
+        self, scan: Scan, events: NDArray[np.int64], edges: NDArray[np.int64], expected: NDArray[np.int64]
     ) -> None:
         """Whether transactions begin or end where their payloads do."""
         common = min(len(edges), len(expected))
         wrong = np.flatnonzero(edges[:common] != expected[:common])
         if len(wrong) or len(edges) != len(expected):
             event = events[min(int(wrong[0]) if len(wrong) else common, len(events) - 1)]
-            raise DecodeError(f"{self._place(found, event)}: its content is not one whole transaction")
+            raise DecodeError(f"{self._place(scan, event)}: its content is not one whole transaction")
 
-    def _note_statements(self, found: Scan, inner: Scan, outer: NDArray[np.int64], *, in_parts: bool) -> None:
+    def _note_statements(self, scan: Scan, inner: Scan, outer: NDArray[np.int64], *, in_parts: bool) -> None:
         """Marks payloads that hold statements. Beside rows, only those of XA and ROLLBACK can be told from outside."""
         if (inner.mark & kernels.MARK_ANY_TABLE).any():
             event = outer[int(np.argmax(inner.mark & kernels.MARK_ANY_TABLE != 0))]
-            raise DecodeError(f"{self._place(found, event)}: it holds another one")
-        stated = np.unique(outer[(inner.mark & kernels.MARK_STATEMENT) != 0])
-        if not len(stated):
+            raise DecodeError(f"{self._place(scan, event)}: it holds another one")
+        statements = np.unique(outer[(inner.mark & kernels.MARK_STATEMENT) != 0])
+        if not len(statements):
             return
         changes = np.bincount(outer[(inner.mark & (kernels.MARK_ROWS | kernels.MARK_STATEMENT)) != 0])
-        decided = (found.transactions[found.transaction[stated], kernels.TX_FLAGS] & _UNDECIDED) == 0
-        mixed = stated[decided & ((changes[stated] > 1) | in_parts)]
+        decided = (scan.transactions[scan.transaction[statements], kernels.TX_FLAGS] & _UNDECIDED) == 0
+        mixed = statements[decided & ((changes[statements] > 1) | in_parts)]
         if len(mixed):
-            raise Unsupported(f"{self._place(found, mixed[0])}: it holds a statement among other changes")
-        found.mark[stated] |= kernels.MARK_STATEMENT
+            raise Unsupported(f"{self._place(scan, mixed[0])}: it holds a statement among other changes")
+        scan.mark[statements] |= kernels.MARK_STATEMENT
 
 
-def payload_note(event: bytes, footer: int, _where: str) -> str:
+def payload_note(event: bytes, footer: int, _place: str) -> str:
     """What SHOW BINLOG EVENTS says of a payload event; nothing where its header does not make sense."""
     heads = np.zeros((1, kernels.PH_COLUMNS), np.int64)
     wire = np.frombuffer(event, np.uint8)
@@ -247,9 +245,9 @@ def _padded(content: bytes) -> NDArray[np.uint8]:
 
 def _edges(inner: Scan, mark: int) -> NDArray[np.int64]:
     """Where events with a mark begin; where they end, for MARK_ENDS."""
-    chosen = (inner.mark & mark) != 0
-    edges: NDArray[np.int64] = inner.base + inner.offset[chosen]
-    return edges + inner.length[chosen] if mark == kernels.MARK_ENDS else edges
+    marked = (inner.mark & mark) != 0
+    edges: NDArray[np.int64] = inner.base + inner.offset[marked]
+    return edges + inner.length[marked] if mark == kernels.MARK_ENDS else edges
 
 
 def _is_large(head: NDArray[np.int64]) -> bool:

@@ -57,48 +57,48 @@ def xa_step(
     inside: whether the slice before it was a part of the transaction that this one goes on with.
     """
     maps = TableMaps()
-    scanner, found = open_slice(file, start, context, payload, maps, transaction_start=transaction_start)
+    scanner, scan = open_slice(file, start, context, payload, maps, transaction_start=transaction_start)
     inside_of = f"{file}:{start}: Transaction_payload event: content"  # where an event is inside, its offset says
-    steps = [_step(one.inner, 0, inside_of) for one in Payloads(file, scanner.format, maps).open(found)]
-    flags = int(np.bitwise_or.reduce(found.transactions[:, kernels.TX_FLAGS], initial=0))
+    steps = [_step(opened.inner, 0, inside_of) for opened in Payloads(file, scanner.format, maps).open(scan)]
+    flags = int(np.bitwise_or.reduce(scan.transactions[:, kernels.TX_FLAGS], initial=0))
     if not inside and not flags & kernels.TX_XA:
         return XaStep("undone", None) if flags & kernels.TX_ROLLED_BACK and transaction_start < start else None
-    steps.append(_step(found, scanner.format.footer, file))
-    said = next((step.said for step in steps if step.said), None)
-    return replace(next((step for step in steps if step.kind != "part"), steps[-1]), said=said)
+    steps.append(_step(scan, scanner.format.footer, file))
+    statement = next((step.said for step in steps if step.said), None)
+    return replace(next((step for step in steps if step.kind != "part"), steps[-1]), said=statement)
 
 
-def _step(found: Scan, footer: int, file: str) -> XaStep:
+def _step(scan: Scan, footer: int, file: str) -> XaStep:
     """What the events of one scan say. footer: bytes of checksum behind each."""
-    said = None
-    marked = (found.mark & kernels.MARK_STATEMENT != 0) | (found.code == _XA_PREPARE)
+    statement = None
+    marked = (scan.mark & kernels.MARK_STATEMENT != 0) | (scan.code == _XA_PREPARE)
     for event in np.flatnonzero(marked).tolist():
-        where = f"{file}:{found.base + int(found.offset[event])}"
-        if found.code[event] == _XA_PREPARE:
-            return replace(_prepared(found.bytes_of(event), footer, where), said=said)
-        if EVENT_TYPES[int(found.code[event])].meaning not in _QUERIES:
+        place = f"{file}:{scan.base + int(scan.offset[event])}"
+        if scan.code[event] == _XA_PREPARE:
+            return replace(_prepared(scan.bytes_of(event), footer, place), said=statement)
+        if EVENT_TYPES[int(scan.code[event])].meaning not in _QUERIES:
             continue
-        database, text = read_query(found.bytes_of(event), footer, where)
-        if found.mark[event] & kernels.MARK_ENDS:
-            return replace(_decision(text, where), said=said)
-        if said is None and not _BOUNDS.match(text):
-            said = database, text
-    return XaStep("part", None, said)
+        database, text = read_query(scan.bytes_of(event), footer, place)
+        if scan.mark[event] & kernels.MARK_ENDS:
+            return replace(_decision(text, place), said=statement)
+        if statement is None and not _BOUNDS.match(text):
+            statement = database, text
+    return XaStep("part", None, statement)
 
 
-def _decision(text: str, where: str) -> XaStep:
-    found = _DECIDES.fullmatch(text)
-    if not found:
-        raise DecodeError(f"{where}: Query event: {text!r} is no end of an XA transaction that is known")
-    return XaStep("committed" if found[1].upper() == "COMMIT" else "rolled back", found[2].lower().replace("x", "X"))
+def _decision(text: str, place: str) -> XaStep:
+    match = _DECIDES.fullmatch(text)
+    if not match:
+        raise DecodeError(f"{place}: Query event: {text!r} is no end of an XA transaction that is known")
+    return XaStep("committed" if match[1].upper() == "COMMIT" else "rolled back", match[2].lower().replace("x", "X"))
 
 
-def _prepared(event: bytes, footer: int, where: str) -> XaStep:
+def _prepared(event: bytes, footer: int, place: str) -> XaStep:
     """XA_PREPARE: one phase 1, format id 4, length of the global part 4, of the branch part 4, the two parts."""
     body = event[HEADER : len(event) - footer]
     lengths = [int.from_bytes(body[at : at + 4], "little") for at in (5, 9)]
     if len(body) < 13 or len(body) != 13 + sum(lengths):
-        raise DecodeError(f"{where}: XA_prepare event: its parts do not fit into its {len(event)} bytes")
+        raise DecodeError(f"{place}: XA_prepare event: its parts do not fit into its {len(event)} bytes")
     middle = 13 + lengths[0]
     xid = f"X'{body[13:middle].hex()}',X'{body[middle:].hex()}',{int.from_bytes(body[1:5], 'little')}"
     return XaStep("at once" if body[0] else "prepared", xid)

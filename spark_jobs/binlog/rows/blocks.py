@@ -83,15 +83,15 @@ class _Layout:
     def of(cls, rows: int, room: int, sizes: Numbers) -> "_Layout":
         rounded = (sizes + PADDING - 1) & -PADDING
         places = np.cumsum(rounded).reshape(sizes.shape) - rounded
-        own = int(rounded.sum()) + np.cumsum([0, *(width * rows for _, width in _OWN)])
-        return cls(rows, room, sizes, places, own.tolist())
+        own_places = int(rounded.sum()) + np.cumsum([0, *(width * rows for _, width in _OWN)])
+        return cls(rows, room, sizes, places, own_places.tolist())
 
     def addresses(self, memory: pa.Buffer) -> int:
         """That of the memory, of whose parts alone a kernel is told."""
         if not kernels.CHECKED:
             return kernels.address_of(memory)
-        own = np.array(self.own)
-        starts, lengths = np.append(self.places, own[:-1]), np.append(self.sizes, np.diff(own))
+        own_places = np.array(self.own)
+        starts, lengths = np.append(self.places, own_places[:-1]), np.append(self.sizes, np.diff(own_places))
         return kernels.address_of_parts(memory, starts, lengths)
 
 
@@ -110,7 +110,8 @@ class Plan:
         count = len(self.readings)
         self.kept = (list(range(count)), list(range(count)) if before == "all" else sorted(definition.key or ()))
         self.schemas = tuple(
-            pa.schema([(self.names[ordinal], self.readings[ordinal].arrow) for ordinal in kept]) for kept in self.kept
+            pa.schema([(self.names[ordinal], self.readings[ordinal].arrow) for ordinal in ordinals])
+            for ordinals in self.kept
         )
         self.words = (count + 63) // 64
         self.steps = np.zeros((2, count, kernels.STEP_CELLS), np.int64)
@@ -126,12 +127,12 @@ class Plan:
         self._described: tuple[_Layout, Numbers, Numbers] | None = None
 
     def _compile(self, program: int, ordinal: int, reading: Reading) -> None:
-        kept = ordinal in self.kept[program]
+        is_read = ordinal in self.kept[program]
         step = self.steps[program, ordinal]
-        step[kernels.STEP_KIND] = reading.kind if kept else reading.skip
+        step[kernels.STEP_KIND] = reading.kind if is_read else reading.skip
         step[kernels.STEP_WIDTH] = reading.width
         step[kernels.STEP_PARAMETERS :][: len(reading.parameters)] = reading.parameters
-        if kept:
+        if is_read:
             self.widths[program, ordinal] = reading.width
             self.is_text[program, ordinal] = reading.is_text
             self.bounded[program, ordinal] = reading.bounded
@@ -152,17 +153,17 @@ class Plan:
             self._code = code_of(*self.programs)
         return self._code.row, self._code.update
 
-    def rows(self, most: int) -> int:
+    def rows(self, limit: int) -> int:
         """Rows that the next block is worth: about what comes of this table between two ends, as far as is known."""
         size = float((self.widths + self.seen.expected * self.is_text).sum())
-        return min(most, max(_LEAST, min(int(BLOCK_BYTES / size), self.seen.worth)))
+        return min(limit, max(_LEAST, min(int(BLOCK_BYTES / size), self.seen.worth)))
 
     def filled(self, rows: int) -> None:
         """Notes a block that was taken."""
-        seen = self.seen
-        seen.rows += rows
-        seen.window += rows
-        seen.worth = max(seen.worth, 2 * seen.window)
+        statistics = self.seen
+        statistics.rows += rows
+        statistics.window += rows
+        statistics.worth = max(statistics.worth, 2 * statistics.window)
 
     def ended(self) -> None:
         """Notes that the reader wanted all that there was."""
@@ -178,9 +179,9 @@ class Plan:
         slots = self.widths * (rows + self.is_text)
         expected = np.minimum(self.seen.expected * rows * 1.25, _MOST_TEXT).astype(np.int64) + room
         texts = np.where(self.bounded > 0, self.bounded * rows + PADDING, expected) * self.is_text
-        made = _Layout.of(rows, room, np.stack([slots, texts], axis=1))
-        self.seen.layout = made  # for whoever asks next, in whatever thread
-        return made
+        layout = _Layout.of(rows, room, np.stack([slots, texts], axis=1))
+        self.seen.layout = layout  # for whoever asks next, in whatever thread
+        return layout
 
     def described(self, layout: "_Layout") -> tuple[Numbers, Numbers]:
         """Steps and cells of a block, with places in its memory where addresses are to be."""
@@ -194,12 +195,12 @@ class Plan:
             self._described = last = layout, steps, cells
         return last[1:]
 
-    def learn(self, used: Numbers, rows: int) -> None:
+    def learn(self, sizes: Numbers, rows: int) -> None:
         """Notes bytes of text [program, column] that so many rows had."""
-        found = [max(size / rows, 8.0) for size in used.ravel().tolist()]  # of a few numbers faster than numpy
-        expected = self.seen.expected[: len(used)].ravel().tolist()
-        if not all(there / 2 <= one <= there for one, there in zip(found, expected, strict=True)):
-            self.seen.expected[: len(used)] = np.reshape(found, used.shape) * 1.125
+        sizes_per_row = [max(size / rows, 8.0) for size in sizes.ravel().tolist()]  # of a few numbers faster than numpy
+        expected = self.seen.expected[: len(sizes)].ravel().tolist()
+        if not all(before / 2 <= size <= before for size, before in zip(sizes_per_row, expected, strict=True)):
+            self.seen.expected[: len(sizes)] = np.reshape(sizes_per_row, sizes.shape) * 1.125
             self.seen.layout = None
 
     def absent(self, rows: int) -> pa.RecordBatch:
@@ -253,8 +254,13 @@ def _generated(steps: Numbers, definition: TableDefinition) -> tuple[Step, ...]:
     """What generated code has to know of a program's steps."""
     pairs = zip(steps.tolist(), definition.columns, strict=True)
     return tuple(
-        Step(cells[kernels.STEP_KIND], cells[kernels.STEP_WIDTH], tuple(cells[kernels.STEP_PARAMETERS :]), one.nullable)
-        for cells, one in pairs
+        Step(
+            cells[kernels.STEP_KIND],
+            cells[kernels.STEP_WIDTH],
+            tuple(cells[kernels.STEP_PARAMETERS :]),
+            column.nullable,
+        )
+        for cells, column in pairs
     )
 
 
@@ -326,17 +332,17 @@ class Block:
 
     def own_arrays(self) -> list[pa.Array]:
         """Offset, commit time, ordinal and operation of the rows."""
-        rows, own = self.rows, self._layout.own
+        rows, own_places = self.rows, self._layout.own
         return [
             pa.Array.from_buffers(kind, rows, [None, self.memory.slice(place, rows * width)], 0)
-            for (kind, width), place in zip(_OWN, own, strict=False)
+            for (kind, width), place in zip(_OWN, own_places, strict=False)
         ]
 
     def close(self) -> None:
         """Ends the columns' texts, and remembers how much there was; once all rows are there, or after ``cut``."""
         kernels.end_texts(kernels.address_of(self.cells))
-        used = self.steps[: 1 + self.has_before, :, kernels.STEP_USED]
-        self.plan.learn(used, self.rows)
+        sizes = self.steps[: 1 + self.has_before, :, kernels.STEP_USED]
+        self.plan.learn(sizes, self.rows)
 
     @property
     def has_before(self) -> bool:
@@ -345,8 +351,8 @@ class Block:
 
     def validities(self, program: int, rows: int) -> dict[int, tuple[pa.Buffer, int]]:
         """Bitmap and number of nulls of each column that has a null, whatever the definition says."""
-        seen = np.bitwise_or.reduce(self.nulls[program, :rows], axis=0).tobytes()
-        bits = int.from_bytes(seen, "little")
+        nulls = np.bitwise_or.reduce(self.nulls[program, :rows], axis=0).tobytes()
+        bits = int.from_bytes(nulls, "little")
         ordinals = [ordinal for ordinal in self.plan.kept[program] if bits >> ordinal & 1]
         if not ordinals:
             return {}
@@ -360,17 +366,17 @@ class Block:
 
     def filled(self, program: int, rows: int) -> Iterator[tuple[int, Filled]]:
         """(ordinal, column) of the block's rows, for every column kept."""
-        validities, none = self.validities(program, rows), (None, 0)
+        validities, no_validity = self.validities(program, rows), (None, 0)
         slots, texts = self._layout.places[program].tolist()
-        used = self.steps[program, :, kernels.STEP_USED].tolist()
+        sizes = self.steps[program, :, kernels.STEP_USED].tolist()
         marked = self.marked[program].tolist()
         readings, memory = self.plan.readings, self.memory
         for ordinal in self.plan.kept[program]:
             reading = readings[ordinal]
             is_text = reading.is_text
-            text = memory.slice(texts[ordinal], used[ordinal]) if is_text else None
+            text = memory.slice(texts[ordinal], sizes[ordinal]) if is_text else None
             values = memory.slice(slots[ordinal], reading.width * (rows + is_text))
-            yield ordinal, Filled(rows, values, text, *validities.get(ordinal, none), bool(marked[ordinal]))
+            yield ordinal, Filled(rows, values, text, *validities.get(ordinal, no_validity), bool(marked[ordinal]))
 
     def columns(self, program: int) -> tuple[pa.RecordBatch, pa.Array | None]:
         """The finished columns of one program, and the exact text of what they cannot hold. Raises BadValue."""
@@ -380,12 +386,12 @@ class Block:
         arrays, exact = [], {}
         for ordinal, filled in self.filled(program, rows):
             try:
-                array, found = self.plan.readings[ordinal].finish(filled)
+                array, raw = self.plan.readings[ordinal].finish(filled)
             except BadValue as error:
                 raise BadValue(error.row, f"{self.plan.names[ordinal]}: {error.text}") from None
             arrays.append(array)
-            if found is not None:
-                exact[self.plan.names[ordinal]] = found
+            if raw is not None:
+                exact[self.plan.names[ordinal]] = raw
         return pa.RecordBatch.from_arrays(arrays, schema=self.plan.schemas[program]), _raw(exact, rows)
 
 
@@ -393,10 +399,10 @@ def _raw(exact: dict[str, Exact], rows: int) -> pa.Array | None:
     """One map a row from the exact texts of the columns, null where a row has none."""
     if not exact:
         return None
-    places = np.concatenate([found.rows for found in exact.values()])
-    names = np.repeat(np.arange(len(exact)), [len(found.rows) for found in exact.values()])
+    places = np.concatenate([raw.rows for raw in exact.values()])
+    names = np.repeat(np.arange(len(exact)), [len(raw.rows) for raw in exact.values()])
     order = np.argsort(places, kind="stable")
-    texts = pa.concat_arrays([found.texts for found in exact.values()]).take(pa.array(order))
+    texts = pa.concat_arrays([raw.texts for raw in exact.values()]).take(pa.array(order))
     keys = pa.array(exact, pa.string()).take(pa.array(names[order]))
     counts = np.bincount(places, minlength=rows)
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)

@@ -45,13 +45,13 @@ class PlainPasses:
     the one that is open are. Both move on with the passes.
     """
 
-    def __init__(self, feed: Feed, step: int, held: int, ended: int, *, early: bool) -> None:
+    def __init__(self, feed: Feed, step: int, reserve: int, ended: int, *, early: bool) -> None:
         """step: bytes to read at once; held: bytes of one transaction that are held back until its end is seen."""
-        self._feed, self._step, self._held = feed, step, held
-        self._room = held + 2 * step
+        self._feed, self._step, self._reserve = feed, step, reserve
+        self._room = reserve + 2 * step
         self._memory = feed.open_room(self._room + PADDING)
         _, open_maps, transaction, *_ = feed.scanner.arrays
-        self._kept = np.empty_like(open_maps), np.empty_like(transaction)
+        self._saved = np.empty_like(open_maps), np.empty_like(transaction)
         capacity = self._room // kernels.HEADER + 1
         self._rows = fresh(kernels.E_BYTES * capacity).view(np.int64)[: kernels.E_CELLS * capacity]
         """What is noted of a pass's row events: kernels.E_CELLS of each."""
@@ -75,29 +75,29 @@ class PlainPasses:
         count = int(self._passes[kernels.P_EVENTS])
         return PassedEvents(self._feed.file, self._rows[: kernels.E_CELLS * count].reshape(-1, kernels.E_CELLS))
 
-    def take(self, descriptor: int, until: int, wanted: Numbers, blocks: Numbers) -> tuple[int, int]:
+    def take(self, descriptor: int, until: int, is_wanted: Numbers, blocks: Numbers) -> tuple[int, int]:
         """Goes on: (one of kernels.PASSES_…, why the row kernel stopped if it has).
 
         until: file offset where to come back; wanted, blocks: as kernels.choose_rows and decode_rows have them.
         """
         feed, passes = self._feed, self._passes
         passes[kernels.P_FILLED], passes[kernels.P_BASE] = feed.waiting, feed.base
-        why, reason = kernels.take_passes(
+        code, reason = kernels.take_passes(
             descriptor,
             kernels.address_of(self._memory),
             self._room,
             self._step,
-            self._held,
+            self._reserve,
             until,
             feed.format.footer,
             MEANINGS,
             feed.scanner.arrays,
-            self._kept,
-            (wanted, self._rows),
+            self._saved,
+            (is_wanted, self._rows),
             blocks,
             self.state,
             passes,
             *kernels.CALENDAR,
         )
         feed.moved(int(passes[kernels.P_BASE]), int(passes[kernels.P_FILLED]))
-        return int(why), int(reason)
+        return int(code), int(reason)

@@ -67,7 +67,7 @@ class Changes:
         def cut(values: pa.Array | None) -> pa.Array | None:
             return None if values is None else values.slice(first, rows)
 
-        def held(presence: Presence | None) -> Presence | None:
+        def part_of(presence: Presence | None) -> Presence | None:
             return None if presence is None else Presence(presence.sets, presence.index[first : first + rows])
 
         return Changes(
@@ -80,6 +80,6 @@ class Changes:
             cut(self.before),
             cut(self.raw),
             cut(self.before_raw),
-            held(self.present),
-            held(self.before_present),
+            part_of(self.present),
+            part_of(self.before_present),
         )

@@ -90,16 +90,16 @@ class _Function:
         self.builder = b = ir.IRBuilder(function.append_basic_block("entry"))
         start, self.end, first, rows, self.steps, self.nulls, self.null_rows, state = function.args
         texts = [(program, c) for program, steps in images for c, step in enumerate(steps) if step.is_text]
-        used = {text: self.load(64, self._cell(*text, kernels.STEP_USED)) for text in texts}
+        filled = {text: self.load(64, self._cell(*text, kernels.STEP_USED)) for text in texts}
         entry, head, body = b.block, function.append_basic_block("head"), function.append_basic_block("body")
         self.leave = function.append_basic_block("leave")
         b.branch(head)
 
         b.position_at_end(head)
-        phis = {text: self._phi(entry, used[text]) for text in texts}
+        phis = {text: self._phi(entry, filled[text]) for text in texts}
         q, self.n = self._phi(entry, start), self._phi(entry, first)
-        more = b.and_(b.icmp_signed("<", self.n, rows), b.icmp_unsigned("<", q, self.end))
-        b.cbranch(more, body, self.leave)
+        has_more = b.and_(b.icmp_signed("<", self.n, rows), b.icmp_unsigned("<", q, self.end))
+        b.cbranch(has_more, body, self.leave)
 
         b.position_at_end(body)
         self.used: dict[tuple[int, int], Any] = dict(phis)
@@ -140,7 +140,7 @@ class _Function:
             if c & 63 == 0:
                 word = self.load(64, self.add(bitmap, c // 8))
                 self.store(word, self.add(nulls, c // 8))
-                never = sum(1 << k for k, one in enumerate(steps[c : c + 64]) if not one.nullable)
+                never = sum(1 << k for k, step in enumerate(steps[c : c + 64]) if not step.nullable)
                 self.leave_if(b.icmp_unsigned("!=", b.and_(word, self.word(never)), self.word(0)))
             if unchecked + 16 > _UNCHECKED:
                 self.leave_if(b.icmp_unsigned(">", q, self.end))
@@ -179,9 +179,9 @@ class _Function:
         b.branch(after)
         b.position_at_end(after)
         if before is not None:
-            used = self._phi(absent, before)
-            used.add_incoming(self.used[program, c], filled)
-            self.used[program, c] = used
+            filled_ = self._phi(absent, before)
+            filled_.add_incoming(self.used[program, c], filled)
+            self.used[program, c] = filled_
         merged = self._phi(absent, q)
         merged.add_incoming(place, filled)
         return merged
@@ -192,7 +192,7 @@ class _Function:
             return place
         return _VALUES[step.kind](self, q, at, *step.parameters)
 
-    def _text(self, step: Step, q: Any, at: Any, used: Any, text: tuple[int, int]) -> tuple[Any, Any]:
+    def _text(self, step: Step, q: Any, at: Any, filled: Any, text: tuple[int, int]) -> tuple[Any, Any]:
         """Code of a value of variable length; returns what follows it, in the log and in the text."""
         b = self.builder
         size = 1 if step.kind == kernels.PADDED else step.kind - kernels.TEXT_1 + 1
@@ -200,17 +200,17 @@ class _Function:
         source = self.add(q, size)
         after = b.add(source, length)
         self.leave_if(b.icmp_unsigned(">", after, self.end))
-        self.store(b.trunc(used, ir.IntType(32)), at)
-        target = b.add(self.load(64, self._cell(*text, kernels.STEP_TEXT)), used)
+        self.store(b.trunc(filled, ir.IntType(32)), at)
+        target = b.add(self.load(64, self._cell(*text, kernels.STEP_TEXT)), filled)
         self.prefetch(self.add(target, _TEXT_AHEAD))
         if step.kind == kernels.PADDED:
             room = self.word(step.parameters[0])
             self.leave_if(b.icmp_unsigned(">", length, room))
             self.copy(target, source, length)
             self.clear(b.add(target, length), b.sub(room, length))
-            return after, b.add(used, room)
+            return after, b.add(filled, room)
         self.copy(target, source, length)
-        return after, b.add(used, length)
+        return after, b.add(filled, length)
 
     # What the code is made of.
 
@@ -238,12 +238,12 @@ class _Function:
 
     def little(self, address: Any, size: int) -> Any:
         """A number of 1 to 8 bytes: those of a power of two, and what is left, put together."""
-        whole = 1 << (size.bit_length() - 1)
-        value = self.load(8 * whole, address)
-        if size == whole:
+        power = 1 << (size.bit_length() - 1)
+        value = self.load(8 * power, address)
+        if size == power:
             return value
-        rest = self.little(self.add(address, whole), size - whole)
-        return self.builder.or_(value, self.builder.shl(rest, self.word(8 * whole)))
+        rest = self.little(self.add(address, power), size - power)
+        return self.builder.or_(value, self.builder.shl(rest, self.word(8 * power)))
 
     def store(self, value: Any, address: Any) -> None:
         self.builder.store(value, self.pointer(address, value.type)).align = 1
@@ -265,12 +265,12 @@ class _Function:
         loop, onward = b.append_basic_block("copy"), b.append_basic_block("copied")
         b.branch(loop)
         b.position_at_end(loop)
-        done = self._phi(before, self.word(0))
-        value = b.load(self.pointer(b.add(source, done), _VECTOR))
+        offset = self._phi(before, self.word(0))
+        value = b.load(self.pointer(b.add(source, offset), _VECTOR))
         value.align = 1
-        self.store(value, b.add(target, done))
-        following = self.add(done, 32)
-        done.add_incoming(following, loop)
+        self.store(value, b.add(target, offset))
+        following = self.add(offset, 32)
+        offset.add_incoming(following, loop)
         b.cbranch(b.icmp_unsigned("<", following, length), loop, onward)
         b.position_at_end(onward)
 
@@ -279,8 +279,8 @@ class _Function:
         byte, number = _BYTE.as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
         function = self.builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        to_write, kept, of_data = (ir.Constant(number, value) for value in (1, 3, 1))
-        self.builder.call(function, [self.pointer(address, _BYTE), to_write, kept, of_data])
+        to_write, locality, of_data = (ir.Constant(number, value) for value in (1, 3, 1))
+        self.builder.call(function, [self.pointer(address, _BYTE), to_write, locality, of_data])
 
     def clear(self, target: Any, length: Any) -> None:
         memset = self.builder.module.declare_intrinsic("llvm.memset", [_BYTE.as_pointer(), _WORD])
@@ -371,8 +371,8 @@ def _datetime(f: _Function, q: Any, at: Any, size: int, *parameters: int) -> Any
     packed = b.sub(b.lshr(bits, f.word(24)), f.word(0x8000000000))
     f.leave_if(b.icmp_signed("<", packed, f.word(0)))
     hour, minute, second = _field(f, packed, 12, 5), _field(f, packed, 6, 6), _field(f, packed, 0, 6)
-    for part, most in ((hour, 23), (minute, 59), (second, 59)):
-        f.leave_if(b.icmp_unsigned(">", part, f.word(most)))
+    for part, limit in ((hour, 23), (minute, 59), (second, 59)):
+        f.leave_if(b.icmp_unsigned(">", part, f.word(limit)))
     seconds = b.mul(_days(f, b.lshr(packed, f.word(22)), _field(f, packed, 17, 5)), f.word(86400))
     for part, unit_seconds in ((hour, 3600), (minute, 60), (second, 1)):
         seconds = b.add(seconds, b.mul(part, f.word(unit_seconds)))
@@ -398,13 +398,13 @@ def _time(f: _Function, q: Any, at: Any, size: int, *parameters: int) -> Any:
     magnitude = b.select(negative, b.neg(number), number)
     clock = b.lshr(magnitude, f.word(8 * fraction_size))
     fraction = b.mul(_field(f, magnitude, 0, 8 * fraction_size), f.word(unit))
-    for part, most in (
+    for part, limit in (
         (fraction, 999_999),
         (_field(f, clock, 0, 6), 59),
         (_field(f, clock, 6, 6), 59),
         (clock, (1 << 22) - 1),
     ):
-        f.leave_if(b.icmp_unsigned(">", part, f.word(most)))
+        f.leave_if(b.icmp_unsigned(">", part, f.word(limit)))
     packed = b.or_(b.shl(clock, f.word(24)), fraction)
     f.store(b.select(negative, b.neg(packed), packed), at)
     return f.add(q, size)
@@ -414,11 +414,11 @@ def _decimal(bits: int) -> _Value:
     """A sum of groups of digits, in so many bits, into a slot of 128."""
 
     def emit(f: _Function, q: Any, at: Any, *parameters: int) -> Any:
-        size, lead, whole, tail, tail_scale, lead_scale = parameters
+        size, lead, full_groups, tail, tail_scale, lead_scale = parameters
         b, wide = f.builder, ir.IntType(bits)
         negative = b.icmp_unsigned("<", f.load(8, q), f.word(128))
         flip = b.select(negative, f.word(0xFFFFFFFF), f.word(0))
-        groups = [(lead, lead_scale), *[(4, 1_000_000_000)] * whole, (tail, tail_scale)]
+        groups = [(lead, lead_scale), *[(4, 1_000_000_000)] * full_groups, (tail, tail_scale)]
         value: Any = ir.Constant(wide, 0)
         place, sign = q, 0x80000000
         for count, scale in groups:

@@ -43,24 +43,24 @@ _UNDECIDED = {
 }
 
 
-def _differences(known: Column, said: Column) -> Iterator[tuple[str, object, object]]:
+def _differences(expected: Column, logged: Column) -> Iterator[tuple[str, object, object]]:
     """(what, expected, in the log) where both the definition and a TABLE_MAP say something, and not the same."""
     pairs = {
-        "name": (known.name, said.name),
-        "UNSIGNED": (known.unsigned, said.unsigned),
-        "character set": (_charset(known), _charset(said)),
-        "labels": (known.labels, _labels(known, said)),
+        "name": (expected.name, logged.name),
+        "UNSIGNED": (expected.unsigned, logged.unsigned),
+        "character set": (_charset(expected), _charset(logged)),
+        "labels": (expected.labels, _labels(expected, logged)),
     }
-    for what, (one, other) in pairs.items():
-        if one is not None and other is not None and one != other:
-            yield what, one, other
+    for attribute, (expected_value, logged_value) in pairs.items():
+        if expected_value is not None and logged_value is not None and expected_value != logged_value:
+            yield attribute, expected_value, logged_value
 
 
-def _labels(known: Column, said: Column) -> object:
+def _labels(expected: Column, logged: Column) -> object:
     """What a TABLE_MAP says of labels: the known ones, where their bytes in it are those."""
-    if said.label_bytes is None or known.labels is None:
-        return said.labels
-    return known.labels if are_labels(said.label_bytes, known.labels, known.charset) else said.label_bytes
+    if logged.label_bytes is None or expected.labels is None:
+        return logged.labels
+    return expected.labels if are_labels(logged.label_bytes, expected.labels, expected.charset) else logged.label_bytes
 
 
 def _charset(column: Column) -> str | None:
@@ -71,36 +71,36 @@ def _charset(column: Column) -> str | None:
         return f"collation {column.charset}"
 
 
-def _completed(known: Column, said: Column) -> Column:
+def _completed(expected: Column, logged: Column) -> Column:
     """The known column, with what it leaves open taken from a TABLE_MAP."""
     return replace(
-        known,
-        name=said.name if known.name is None else known.name,
-        unsigned=said.unsigned if known.unsigned is None else known.unsigned,
-        charset=said.charset if known.charset is None else known.charset,
-        labels=said.labels if known.labels is None else known.labels,
-        declared=said.declared if known.declared is None else known.declared,
+        expected,
+        name=logged.name if expected.name is None else expected.name,
+        unsigned=logged.unsigned if expected.unsigned is None else expected.unsigned,
+        charset=logged.charset if expected.charset is None else expected.charset,
+        labels=logged.labels if expected.labels is None else expected.labels,
+        declared=logged.declared if expected.declared is None else expected.declared,
     )
 
 
 def _presence(events: RowEvents, source: Numbers, columns: int) -> list[Presence]:
     """Of the rows' own images, and of their before images; source: the event of each row."""
-    used, places = np.unique(source, return_inverse=True)
-    masks = np.zeros((len(used), 2, (columns + 63) // 64), np.uint64)
-    kernels.image_masks(events.addresses[used], columns, masks)
-    found = []
+    sources, places = np.unique(source, return_inverse=True)
+    masks = np.zeros((len(sources), 2, (columns + 63) // 64), np.uint64)
+    kernels.image_masks(events.addresses[sources], columns, masks)
+    presences = []
     for program in (ROW, BEFORE):
         sets, numbers = np.unique(masks[:, program], axis=0, return_inverse=True)
         bits = np.unpackbits(sets.view(np.uint8), axis=1, count=columns, bitorder="little")
-        found.append(Presence(bits.astype(np.bool_), numbers.reshape(-1)[places].astype(np.int32)))
-    return found
+        presences.append(Presence(bits.astype(np.bool_), numbers.reshape(-1)[places].astype(np.int32)))
+    return presences
 
 
-def _gtids(found: Scan, transactions: Numbers, given: str | None) -> pa.Array:
+def _gtids(scan: Scan, transactions: Numbers, gtid: str | None) -> pa.Array:
     """One GTID a row; rows of a transaction that began before the slice have the given one."""
-    used, places = np.unique(transactions, return_inverse=True)
+    owners, places = np.unique(transactions, return_inverse=True)
     texts = [
-        given if found.transactions[t, kernels.TX_GTID] == kernels.GTID_GIVEN else found.gtid(t) for t in used.tolist()
+        gtid if scan.transactions[t, kernels.TX_GTID] == kernels.GTID_GIVEN else scan.gtid(t) for t in owners.tolist()
     ]
     return pa.DictionaryArray.from_arrays(pa.array(places.astype(np.int32)), pa.array(texts, pa.string()))
 
@@ -144,8 +144,8 @@ class Decoder:
         self.is_lasting = not (gtids or partial)
         """Whether rows in a block can do without what they came from."""
         self._maps = TableMaps() if maps is None else maps
-        self._mine: dict[int, bool] = {}
-        self._others: dict[int, TableDefinition] = {}
+        self._is_own_table: dict[int, bool] = {}
+        self._foreign: dict[int, TableDefinition] = {}
         self._plan: Plan | None = None
         self._scratch = Scratch()
         self._block: Block | None = None
@@ -173,28 +173,28 @@ class Decoder:
         Raises DecodeError, Truncated, ChecksumMismatch or Unsupported, after the changes that stand before; every
         message begins with ``file:offset``.
         """
-        scanner, found = open_slice(
+        scanner, scan = open_slice(
             file, start, context, payload, self._maps, transaction_start=transaction_start, committed_us=committed_us
         )
         self.is_mariadb = scanner.format.flavor == "mariadb"
-        yield from self.decode_scan(file, found, scanner.format, gtid=gtid)
+        yield from self.decode_scan(file, scan, scanner.format, gtid=gtid)
 
     def decode_scan(
-        self, file: str, found: Scan, head: FormatDescription, *, gtid: str | None = None
+        self, file: str, scan: Scan, head: FormatDescription, *, gtid: str | None = None
     ) -> Iterator[Changes]:
         """The table's changes in events that a caller has scanned with this decoder's maps. Raises as ``decode``."""
-        yield from self._decoded(self._events(file, found, head), found, gtid)
+        yield from self._decoded(self._events(file, scan, head), scan, gtid)
 
-    def decode_events(self, events: RowEvents, found: Scan) -> Iterator[Changes]:
+    def decode_events(self, events: RowEvents, scan: Scan) -> Iterator[Changes]:
         """The changes in row events of a scan that a caller has found to be this table's. Raises as ``decode``."""
-        yield from self._decoded(self._readable(events, found), found, None)
+        yield from self._decoded(self._readable(events, scan), scan, None)
 
-    def _decoded(self, runs: Iterator[RowEvents], found: Scan, gtid: str | None) -> Iterator[Changes]:
+    def _decoded(self, runs: Iterator[RowEvents], scan: Scan, gtid: str | None) -> Iterator[Changes]:
         """All rows of all events, blocks of which end with them; one such iterator of a decoder at a time."""
         self._block, self.cells[:] = None, 0
         try:
             for events in runs:
-                for _, changes in fill([self], self._cells_at, Origin(events, found, gtid)):
+                for _, changes in fill([self], self._cells_at, Origin(events, scan, gtid)):
                     yield changes
         except DecodeError:
             yield from self.rest()
@@ -206,105 +206,107 @@ class Decoder:
         """The table's, as table maps have it."""
         return self.definition.name.schema, self.definition.name.table
 
-    def decode_images(self, where: str, images: Sequence[bytes]) -> Iterator[Changes]:
+    def decode_images(self, place: str, images: Sequence[bytes]) -> Iterator[Changes]:
         """Rows of this table that no log holds, as inserts: each the null bits and values of a full row image.
 
         ``where`` opens every message, in the place of a file. Raises as ``decode``, for the images' values.
         """
         assert not self._gtids
-        nothing = empty_scan(np.zeros(0, np.uint8), 0, 0, 1)
-        yield from self._decoded(iter([written_types(where, images, len(self.definition.columns))]), nothing, None)
+        no_scan = empty_scan(np.zeros(0, np.uint8), 0, 0, 1)
+        yield from self._decoded(iter([written_types(place, images, len(self.definition.columns))]), no_scan, None)
 
-    def _events(self, file: str, found: Scan, head: FormatDescription) -> Iterator[RowEvents]:
+    def _events(self, file: str, scan: Scan, head: FormatDescription) -> Iterator[RowEvents]:
         """This table's row events, plain in memory, in log order. Raises Unsupported behind those that can be read."""
         if not self._redacted:
-            refuse_blanked(found, self._maps, self._name, lambda event: place_of(file, found, event))
-        rows = np.flatnonzero(found.mark & kernels.MARK_ROWS)
-        own = rows[self._own(found.table[rows], head, lambda row: place_of(file, found, rows[row]))]
+            refuse_blanked(scan, self._maps, self._name, lambda event: place_of(file, scan, event))
+        rows = np.flatnonzero(scan.mark & kernels.MARK_ROWS)
+        own_rows = rows[self._own_events(scan.table[rows], head, lambda row: place_of(file, scan, rows[row]))]
         ahead = 0  # rows of a payload in parts that earlier parts had
-        for opened in Payloads(file, head, self._maps).open(found):
+        for opened in Payloads(file, head, self._maps).open(scan):
             last = opened.outer[-1] if len(opened.outer) else -1
-            before, own = own[own < last], own[own > last]
-            inner, after = self._inside(file, found, opened, head)
+            before, own_rows = own_rows[own_rows < last], own_rows[own_rows > last]
+            inner, after = self._inside(file, scan, opened, head)
             ahead = 0 if opened.begins else ahead
             inner.leads[:1] += ahead
-            both = merged(outer_events(file, found, before, head.footer), inner)
-            for events in self._readable(both, found):
+            events_ = merged(outer_events(file, scan, before, head.footer), inner)
+            for events in self._readable(events_, scan):
                 yield events
                 ahead = events.rows_after
             ahead = after + (ahead if len(inner) or not opened.begins else 0)
-        yield from self._readable(outer_events(file, found, own, head.footer), found)
+        yield from self._readable(outer_events(file, scan, own_rows, head.footer), scan)
 
-    def _readable(self, events: RowEvents, found: Scan) -> Iterator[RowEvents]:
+    def _readable(self, events: RowEvents, scan: Scan) -> Iterator[RowEvents]:
         """The events as plain ones, up to the first of a transaction whose rows are not decoded: raises Unsupported."""
-        flags = found.transactions[events.transactions, kernels.TX_FLAGS] & ~self._accepted
+        flags = scan.transactions[events.transactions, kernels.TX_FLAGS] & ~self._accepted
         refused = np.flatnonzero(flags & (kernels.TX_XA | kernels.TX_ROLLED_BACK))
         yield from plain(events.part(slice(refused[0])) if len(refused) else events, self.definition)
         if len(refused):
             text = next(text for flag, text in _UNDECIDED.items() if flags[refused[0]] & flag)
             raise Unsupported(f"{events.place(refused[0])}: {self.definition.name}: {text}")
 
-    def _inside(self, file: str, found: Scan, opened: Opened, head: FormatDescription) -> tuple[RowEvents, int]:
+    def _inside(self, file: str, scan: Scan, opened: Opened, head: FormatDescription) -> tuple[RowEvents, int]:
         """This table's row events inside payloads, and the other tables' rows behind the last of them."""
         if not self._redacted:
             places = opened.outer
-            refuse_blanked(opened.inner, self._maps, self._name, lambda event: place_of(file, found, places[event]))
+            refuse_blanked(opened.inner, self._maps, self._name, lambda event: place_of(file, scan, places[event]))
         rows = np.flatnonzero(opened.inner.mark & kernels.MARK_ROWS)
         tables, outer = opened.inner.table[rows], opened.outer[rows]
-        mine = self._own(tables, head, lambda row: place_of(file, found, outer[row]))
-        events = inner_events(file, found, opened, rows[mine])
-        others = ~mine & (np.isin(outer, outer[mine]) | (not opened.whole))
-        if not others.any():
+        is_own = self._own_events(tables, head, lambda row: place_of(file, scan, outer[row]))
+        events = inner_events(file, scan, opened, rows[is_own])
+        foreign = ~is_own & (np.isin(outer, outer[is_own]) | (not opened.whole))
+        if not foreign.any():
             return events, 0
         counts = np.zeros(len(rows), np.int64)
-        for ordinal in np.unique(tables[others]).tolist():
-            of_it = others & (tables == ordinal)
-            counts[of_it] = self._count(inner_events(file, found, opened, rows[of_it]), ordinal, head)
-        events.leads, after = leads(counts, outer, np.flatnonzero(mine))
+        for ordinal in np.unique(tables[foreign]).tolist():
+            of_it = foreign & (tables == ordinal)
+            counts[of_it] = self._count(inner_events(file, scan, opened, rows[of_it]), ordinal, head)
+        events.leads, after = leads(counts, outer, np.flatnonzero(is_own))
         return events, after
 
     def _count(self, events: RowEvents, ordinal: int, head: FormatDescription) -> Numbers:
-        if ordinal not in self._others:
-            self._others[ordinal] = parse_table_map(self._maps.events[ordinal], head, events.place(0))
-        return rows_in(events, self._others[ordinal])
+        if ordinal not in self._foreign:
+            self._foreign[ordinal] = parse_table_map(self._maps.events[ordinal], head, events.place(0))
+        return rows_in(events, self._foreign[ordinal])
 
-    def _own(self, tables: Numbers, head: FormatDescription, place: Callable[[int], str]) -> Numbers:
+    def _own_events(self, tables: Numbers, head: FormatDescription, place: Callable[[int], str]) -> Numbers:
         """Which ordinals of table maps are this table's; ``place`` names that of a place in ``tables``."""
-        met, first = np.unique(tables, return_index=True)
-        pairs = zip(met.tolist(), first.tolist(), strict=True)
-        mine = [ordinal for ordinal, at in pairs if self._is_mine(ordinal, place, at, head)]
-        return np.isin(tables, np.array(mine, np.int32))
+        ordinals, first = np.unique(tables, return_index=True)
+        pairs = zip(ordinals.tolist(), first.tolist(), strict=True)
+        own_ordinals = [ordinal for ordinal, at in pairs if self._is_mine(ordinal, place, at, head)]
+        return np.isin(tables, np.array(own_ordinals, np.int32))
 
     def _is_mine(self, ordinal: int, place: Callable[[int], str], at: int, head: FormatDescription) -> bool:
-        if ordinal not in self._mine:
+        if ordinal not in self._is_own_table:
             name = self.definition.name
-            self._mine[ordinal] = self._maps.names[ordinal] == (name.schema, name.table)
-            if self._mine[ordinal]:
-                self._mine[ordinal] = self._accept(ordinal, place(at), head)
-        return self._mine[ordinal]
+            self._is_own_table[ordinal] = self._maps.names[ordinal] == (name.schema, name.table)
+            if self._is_own_table[ordinal]:
+                self._is_own_table[ordinal] = self._accept(ordinal, place(at), head)
+        return self._is_own_table[ordinal]
 
-    def _accept(self, ordinal: int, where: str, head: FormatDescription) -> bool:
+    def _accept(self, ordinal: int, place_: str, head: FormatDescription) -> bool:
         """Checks a TABLE_MAP of this table against the definition, and fills in what that leaves open.
 
         False where its rows are left to another decoder.
         """
-        met = parse_table_map(self._maps.events[ordinal], head, where)
+        definition = parse_table_map(self._maps.events[ordinal], head, place_)
         if self._exact:
-            return met == self.definition
-        if not same_layout(met, self.definition):
-            raise DecodeError(f"{where}: the log's table is not the one expected: {met} instead of {self.definition}")
-        pairs = list(zip(self.definition.columns, met.columns, strict=True))
-        for (known, said), name in zip(pairs, self.definition.column_names(), strict=True):
-            place = f"{where}: {self.definition.name}.{name}"
+            return definition == self.definition
+        if not same_layout(definition, self.definition):
+            raise DecodeError(
+                f"{place_}: the log's table is not the one expected: {definition} instead of {self.definition}"
+            )
+        pairs = list(zip(self.definition.columns, definition.columns, strict=True))
+        for (expected, logged), name in zip(pairs, self.definition.column_names(), strict=True):
+            place = f"{place_}: {self.definition.name}.{name}"
             try:
-                different = next(_differences(known, said), None)
+                different = next(_differences(expected, logged), None)
             except Unsupported as error:
                 raise Unsupported(f"{place}: {error}") from None
             if different:
-                what, one, other = different
-                raise DecodeError(f"{place}: {what} {other} in the log, {one} expected")
+                attribute, expected_value, logged_value = different
+                raise DecodeError(f"{place}: {attribute} {logged_value} in the log, {expected_value} expected")
         if self._plan is None:
-            columns = tuple(_completed(known, said) for known, said in pairs)
+            columns = tuple(_completed(expected, logged) for expected, logged in pairs)
             self.definition = replace(self.definition, columns=columns)
         return True
 
@@ -340,19 +342,19 @@ class Decoder:
         # A block that is empty has room for the text of this event, whatever it is.
         room = rounded(int(events.lengths[event]) + TEXT_SLACK)
         rows = self._plan.rows(self._rows)
-        own = {"partial": self._partial, "lasting": self.is_lasting}
-        self._block = Block(self._plan, events.file, rows, room, self.cells, scratch=self._scratch, **own)
+        options = {"partial": self._partial, "lasting": self.is_lasting}
+        self._block = Block(self._plan, events.file, rows, room, self.cells, scratch=self._scratch, **options)
 
     @property
     def size(self) -> int:
         """Bytes of the block that is open."""
         return self._block.memory.size if self._block else 0
 
-    def _compiled(self, where: str) -> Plan:
+    def _compiled(self, place: str) -> Plan:
         try:
             return plan_of(self.definition, self._before)
         except Unsupported as error:
-            raise Unsupported(f"{where}: {error}") from None
+            raise Unsupported(f"{place}: {error}") from None
 
     def _finished(self, block: Block, origin: Origin | None) -> tuple[Changes | None, list[DecodeError]]:
         """A block's rows up to the first with a value that its type has not, and what is to be said of that, if any."""
@@ -387,18 +389,18 @@ class Decoder:
         """Why the row kernel stopped there."""
         event, row, ordinal = (int(state[cell]) for cell in (kernels.R_EVENT, kernels.R_ORDINAL, kernels.R_COLUMN))
         name = self.definition.name
-        where = events.place(event)
+        place = events.place(event)
         if reason == kernels.PARTIAL_IMAGE:
             return PartialImage(
-                f"{where}: {name}: a row image without all columns; set binlog_row_image=FULL on the server and start "
+                f"{place}: {name}: a row image without all columns; set binlog_row_image=FULL on the server and start "
                 f"from a position behind it"
             )
         if reason == kernels.OTHER_COLUMN_COUNT:
-            return DecodeError(f"{where}: {name}: a row event whose column count is not its TABLE_MAP's")
+            return DecodeError(f"{place}: {name}: a row event whose column count is not its TABLE_MAP's")
         column = "its null bits" if ordinal < 0 else self._described(ordinal)
         if reason == kernels.BAD_VALUE:
-            return DecodeError(f"{where}: row {row} of {name}: {column}: the bytes are no value of the type")
-        return Truncated(f"{where}: row {row} of {name}: {column}: the row ends beyond its event")
+            return DecodeError(f"{place}: row {row} of {name}: {column}: the bytes are no value of the type")
+        return Truncated(f"{place}: row {row} of {name}: {column}: the row ends beyond its event")
 
     def _described(self, ordinal: int) -> str:
         return f"{self.definition.column_names()[ordinal]} {self.definition.columns[ordinal].sql_type}"
@@ -416,9 +418,9 @@ def fill(decoders: Sequence[Decoder], blocks: Numbers, origin: Origin) -> Iterat
     size = sum(decoder.size for decoder in decoders)
     state = np.zeros(kernels.R_CELLS, np.int64)
     cells = events.cells()
-    found = kernels.address_of(cells), len(events)
+    images = kernels.address_of(cells), len(events)
     try:
-        while reason := int(kernels.decode_rows(*found, blocks, state, *kernels.CALENDAR)):
+        while reason := int(kernels.decode_rows(*images, blocks, state, *kernels.CALENDAR)):
             size = yield from make_room(decoders, size, reason, events, state, origin=origin)
     except DecodeError as error:
         failed = [error]

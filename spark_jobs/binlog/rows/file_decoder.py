@@ -81,11 +81,11 @@ class FileDecoder:
         self.file = file
         self.complete = 0
         """Offset after the last transaction or control event whose changes, and all before, were handed out."""
-        self._wanted = wanted
+        self._is_wanted = wanted
         # With GTIDs or masks of columns a block ends with the pass that these are of.
         self._is_plain = not (gtids or partial)
         """Whether rows are decoded in log order, not a table at a time; until some are met that are not plain."""
-        self._feed = Feed(file, 0, None, least=min(PASS, AT_ONCE) if self._is_plain else AT_ONCE, reuse=True)
+        self._feed = Feed(file, 0, None, minimum=min(PASS, AT_ONCE) if self._is_plain else AT_ONCE, reuse=True)
         self._ended = 0
         """Offset after the last complete transaction or control event that was decoded."""
         self._handed = 0
@@ -157,117 +157,117 @@ class FileDecoder:
         """The changes of what can be read, up to a pass that is not plain, which is left to the next scan."""
         passes = PlainPasses(self._feed, READ, HELD, self._ended, early=self._is_early)
         size = sum(decoder.size for decoder in self._decoders)
-        why = kernels.PASSES_FULL
-        while why in (kernels.PASSES_FULL, kernels.PASSES_STOPPED):
-            why, reason = passes.take(descriptor, self._handed + GATHERED, self._by_map, self._blocks)
+        code = kernels.PASSES_FULL
+        while code in (kernels.PASSES_FULL, kernels.PASSES_STOPPED):
+            code, reason = passes.take(descriptor, self._handed + GATHERED, self._by_map, self._blocks)
             self._ended, self._is_early = passes.ended, passes.early
-            if why == kernels.PASSES_STOPPED:
+            if code == kernels.PASSES_STOPPED:
                 size = yield from make_room(self._decoders, size, reason, passes.events, passes.state)
-            elif why == kernels.PASSES_FULL:
+            elif code == kernels.PASSES_FULL:
                 yield from self._handed_out()
                 size = 0
 
     def _advanced(self, scans: Iterator[Scan]) -> Iterator[tuple[Decoder, Changes]]:
-        for found in scans:
-            yield from self._advance(found)
+        for scan in scans:
+            yield from self._advance(scan)
             if self._feed.base - self._handed >= GATHERED:
                 yield from self._handed_out()
 
-    def _advance(self, found: Scan) -> Iterator[tuple[Decoder, Changes]]:
+    def _advance(self, scan: Scan) -> Iterator[tuple[Decoder, Changes]]:
         """Decodes what is complete; events behind that are scanned again when more has come, as if never seen."""
-        ready = kernels.complete_events(found.mark)
-        done = int(found.offset[ready - 1] + found.length[ready - 1]) if ready else 0
-        ended = found.base + done if ready else self._ended
-        if found.base + found.end - ended > HELD:
-            ready, done = len(found), found.end
-        yield from self._decoded(found, ready)
+        ready = kernels.complete_events(scan.mark)
+        size = int(scan.offset[ready - 1] + scan.length[ready - 1]) if ready else 0
+        ended = scan.base + size if ready else self._ended
+        if scan.base + scan.end - ended > HELD:
+            ready, size = len(scan), scan.end
+        yield from self._decoded(scan, ready)
         self._is_early &= ended == self._ended  # where none has ended meanwhile
-        self._is_early |= found.base + done > ended and self._last == len(found.transactions) - 1
+        self._is_early |= scan.base + size > ended and self._last == len(scan.transactions) - 1
         self._ended = ended
-        if done < found.end:
-            self._feed.rewind(done)
+        if size < scan.end:
+            self._feed.rewind(size)
         else:
-            self._feed.keep(done)
+            self._feed.keep(size)
 
     def _handed_out(self) -> Iterator[tuple[Decoder, Changes]]:
         """What is in blocks that are not full. Raises DecodeError after that."""
         yield from rest_of(self._decoders)
         self.complete, self._handed = self._ended, self._feed.base
 
-    def _decoded(self, found: Scan, ready: int) -> Iterator[tuple[Decoder, Changes]]:
+    def _decoded(self, scan: Scan, ready: int) -> Iterator[tuple[Decoder, Changes]]:
         """The changes in the first ``ready`` events, as far as they fill blocks."""
-        self._note_maps(found)
-        chosen, groups = np.empty(ready, np.int64), np.empty(ready, np.int64)
-        events = found.mark, found.code, found.table, found.transactions, self._by_map
-        count, others = kernels.choose_rows(ready, *events, chosen, groups)
-        self._last = int(found.transaction[chosen[count - 1]]) if count else -1
-        if others:
+        self._note_maps(scan)
+        places, groups = np.empty(ready, np.int64), np.empty(ready, np.int64)
+        events = scan.mark, scan.code, scan.table, scan.transactions, self._by_map
+        count, kinds = kernels.choose_rows(ready, *events, places, groups)
+        self._last = int(scan.transaction[places[count - 1]]) if count else -1
+        if kinds:
             yield from self._handed_out()
-            yield from self._decoded_apart(found, ready, others, chosen[:count], groups[:count])
+            yield from self._decoded_apart(scan, ready, kinds, places[:count], groups[:count])
             return
-        rows = outer_events(self.file, found, chosen[:count], self._feed.format.footer, groups[:count])
-        yield from fill(self._decoders, self._blocks, Origin(rows, found, None))
+        rows = outer_events(self.file, scan, places[:count], self._feed.format.footer, groups[:count])
+        yield from fill(self._decoders, self._blocks, Origin(rows, scan, None))
 
     def _decoded_apart(
-        self, found: Scan, ready: int, others: int, chosen: NDArray[np.int64], groups: NDArray[np.int64]
+        self, scan: Scan, ready: int, kinds: int, places: NDArray[np.int64], groups: NDArray[np.int64]
     ) -> Iterator[tuple[Decoder, Changes]]:
         """The same where not all are plain row events of transactions that took effect, a table at a time."""
         self._is_plain = False  # where there is one such there are many, and each step takes longer
         self._feed.want(AT_ONCE)
-        self._refuse_late(found)
-        if others & kernels.CHOSEN_ANY_TABLE:
-            yield from self._opened(found.first(ready))
+        self._refuse_late(scan)
+        if kinds & kernels.CHOSEN_ANY_TABLE:
+            yield from self._opened(scan.first(ready))
             return
-        if others & kernels.CHOSEN_BLANKED:
-            self._refuse_blanked(found.first(ready))
+        if kinds & kernels.CHOSEN_BLANKED:
+            self._refuse_blanked(scan.first(ready))
         for number in np.unique(groups).tolist():
             decoder = self._decoders[number]
-            rows = outer_events(self.file, found, chosen[groups == number], self._feed.format.footer)
-            for changes in decoder.decode_events(rows, found):
+            rows = outer_events(self.file, scan, places[groups == number], self._feed.format.footer)
+            for changes in decoder.decode_events(rows, scan):
                 yield decoder, changes
 
-    def _opened(self, found: Scan) -> Iterator[tuple[Decoder, Changes]]:
+    def _opened(self, scan: Scan) -> Iterator[tuple[Decoder, Changes]]:
         """The changes in events among which are compressed transactions; each decoder opens these by itself."""
-        for _ in Payloads(self.file, self._feed.format, self._feed.maps).open(found):
+        for _ in Payloads(self.file, self._feed.format, self._feed.maps).open(scan):
             pass  # now all table maps are known
-        self._note_maps(found)
+        self._note_maps(scan)
         for decoder in self._decoders:
-            for changes in decoder.decode_scan(self.file, found, self._feed.format):
+            for changes in decoder.decode_scan(self.file, scan, self._feed.format):
                 yield decoder, changes
 
-    def _refuse_blanked(self, found: Scan) -> None:
+    def _refuse_blanked(self, scan: Scan) -> None:
         """Raises Unsupported for rows of a table wanted that were left out when the log was extracted."""
-        for event in np.flatnonzero((found.code == IGNORABLE) & (found.table >= 0)).tolist():
-            number = int(self._by_map[found.table[event]])
+        for event in np.flatnonzero((scan.code == IGNORABLE) & (scan.table >= 0)).tolist():
+            number = int(self._by_map[scan.table[event]])
             if number >= 0:
-                name = self._feed.maps.names[int(found.table[event])]
+                name = self._feed.maps.names[int(scan.table[event])]
                 refuse_blanked(
-                    found, self._feed.maps, name, lambda at: f"{self.file}:{found.base + int(found.offset[at])}"
+                    scan, self._feed.maps, name, lambda at: f"{self.file}:{scan.base + int(scan.offset[at])}"
                 )
 
-    def _refuse_late(self, found: Scan) -> None:
+    def _refuse_late(self, scan: Scan) -> None:
         """Raises Unsupported where a transaction ends in a ROLLBACK after some of its changes were handed out."""
         if not self._is_early:
             return
-        flags, starts = found.transactions[:, kernels.TX_FLAGS], found.transactions[:, kernels.TX_START]
-        undone = (flags & kernels.TX_ROLLED_BACK != 0) & (flags & kernels.TX_HAS_ROWS != 0) & (starts < found.base)
+        flags, starts = scan.transactions[:, kernels.TX_FLAGS], scan.transactions[:, kernels.TX_START]
+        undone = (flags & kernels.TX_ROLLED_BACK != 0) & (flags & kernels.TX_HAS_ROWS != 0) & (starts < scan.base)
         for start in starts[undone].tolist():
             raise Unsupported(
                 f"{self.file}:{start}: a transaction of more than {HELD >> 20} MiB ends in a ROLLBACK, and rows of it"
                 f" were handed out already"
             )
 
-    def _note_maps(self, found: Scan) -> None:
+    def _note_maps(self, scan: Scan) -> None:
         """Finds a decoder for each table map that was new; maps of one definition share theirs."""
         maps = self._feed.maps
         if len(maps) == len(self._by_map):
             return
         for ordinal in range(len(self._by_map), len(maps)):
             number = -1
-            if self._wanted is None or self._wanted(TableName(*maps.names[ordinal])):
-                event = int(np.argmax(found.table == ordinal))
-                where = f"{self.file}:{found.base + int(found.offset[event])}"
-                definition = parse_table_map(maps.events[ordinal], self._feed.format, where)
+            if self._is_wanted is None or self._is_wanted(TableName(*maps.names[ordinal])):
+                event = int(np.argmax(scan.table == ordinal))
+                place = f"{self.file}:{scan.base + int(scan.offset[event])}"
+                definition = parse_table_map(maps.events[ordinal], self._feed.format, place)
                 number = self._numbers.setdefault(definition, len(self._decoders))
                 if number == len(self._decoders):
                     self._decoders.append(self._new(definition))

@@ -41,25 +41,25 @@ class Origin:
     gtid: str | None
 
 
-def outer_events(file: str, found: Scan, chosen: Numbers, footer: int, groups: Numbers | None = None) -> RowEvents:
+def outer_events(file: str, scan: Scan, events: Numbers, footer: int, groups: Numbers | None = None) -> RowEvents:
     """Row events that stand in the scanned bytes themselves; chosen: their indices, in log order."""
-    count = len(chosen)
+    count = len(events)
     gathered, codes, transactions = np.empty((5, count), np.int64), np.empty(count, np.uint8), np.empty(count, np.int32)
-    scanned = found.offset, found.length, found.code, found.transaction, found.transactions, found.base, footer
-    readable = len(found.buffer) - PADDING
-    late = kernels.gather_rows(chosen, *scanned, found.address, readable, gathered, codes, transactions)
+    scanned = scan.offset, scan.length, scan.code, scan.transaction, scan.transactions, scan.base, footer
+    readable = len(scan.buffer) - PADDING
+    late = kernels.gather_rows(events, *scanned, scan.address, readable, gathered, codes, transactions)
     addresses, lengths, offsets, commits, zeros = gathered
-    kept: list[object] = [found.buffer]
+    buffers: list[object] = [scan.buffer]
     if late < count:
-        first = int(offsets[late]) - found.base
-        tail = np.concatenate([found.buffer[first:], np.zeros(PADDING, np.uint8)])
-        addresses[late:] += kernels.address_of(tail) - found.address - first
-        kept.append(tail)
+        first = int(offsets[late]) - scan.base
+        tail = np.concatenate([scan.buffer[first:], np.zeros(PADDING, np.uint8)])
+        addresses[late:] += kernels.address_of(tail) - scan.address - first
+        buffers.append(tail)
     groups = zeros if groups is None else groups
-    return RowEvents(file, addresses, lengths, codes, offsets, commits, transactions, zeros, groups, kept)
+    return RowEvents(file, addresses, lengths, codes, offsets, commits, transactions, zeros, groups, buffers)
 
 
-def written_types(where: str, images: Sequence[bytes], columns: int) -> RowEvents:
+def written_types(place: str, images: Sequence[bytes], columns: int) -> RowEvents:
     """One WRITE_ROWS event with these rows.
 
     Behind its header: table id 6 bytes, flags 2, the length of extra data 2, the number of columns, a bit for each.
@@ -73,46 +73,46 @@ def written_types(where: str, images: Sequence[bytes], columns: int) -> RowEvent
     zero = np.zeros(1, np.int64)
     codes = np.array([WRITE_ROWS], np.uint8)
     address = np.array([kernels.address_of(event)], np.int64)
-    return RowEvents(where, address, zero + length, codes, zero, zero, zero.astype(np.int32), zero, zero, [event])
+    return RowEvents(place, address, zero + length, codes, zero, zero, zero.astype(np.int32), zero, zero, [event])
 
 
-def _owners(found: Scan, events: Numbers) -> tuple[Numbers, Numbers]:
+def _owners(scan: Scan, events: Numbers) -> tuple[Numbers, Numbers]:
     """Commit time, and row in the scan's array, of the events' transactions."""
-    transactions = found.transaction[events]
-    return found.transactions[transactions, kernels.TX_COMMITTED], transactions
+    transactions = scan.transaction[events]
+    return scan.transactions[transactions, kernels.TX_COMMITTED], transactions
 
 
-def inner_events(file: str, found: Scan, opened: Opened, chosen: Numbers) -> RowEvents:
+def inner_events(file: str, scan: Scan, opened: Opened, events: Numbers) -> RowEvents:
     """Row events inside payloads; their offset, time and GTID are those of the payload event."""
-    inner, outer = opened.inner, opened.outer[chosen]
-    commits, transactions = _owners(found, outer)
+    inner, outer = opened.inner, opened.outer[events]
+    commits, transactions = _owners(scan, outer)
     return RowEvents(
         file,
-        inner.address + inner.offset[chosen],
-        inner.length[chosen],
-        inner.code[chosen],
-        found.base + found.offset[outer],
+        inner.address + inner.offset[events],
+        inner.length[events],
+        inner.code[events],
+        scan.base + scan.offset[outer],
         commits,
         transactions,
-        np.zeros(len(chosen), np.int64),
-        np.zeros(len(chosen), np.int64),
+        np.zeros(len(events), np.int64),
+        np.zeros(len(events), np.int64),
         [inner.buffer],
     )
 
 
-def leads(counts: Numbers, outer: Numbers, mine: Numbers) -> tuple[Numbers, int]:
+def leads(counts: Numbers, outer: Numbers, own_rows: Numbers) -> tuple[Numbers, int]:
     """Other tables' rows between each own event and the own one before it in its payload; and those behind the last.
 
     counts, outer: of all row events, 0 for own ones; mine: places of these.
     """
     total = np.cumsum(counts)
-    if not len(mine):
+    if not len(own_rows):
         return np.zeros(0, np.int64), int(total[-1])
-    first = np.searchsorted(outer, outer[mine])
-    follows = np.concatenate([[False], outer[mine][1:] == outer[mine][:-1]])
-    since = np.where(follows, np.roll(total[mine], 1), total[first] - counts[first])
-    return total[mine] - since, int(total[-1] - total[mine[-1]])
+    first = np.searchsorted(outer, outer[own_rows])
+    follows = np.concatenate([[False], outer[own_rows][1:] == outer[own_rows][:-1]])
+    since = np.where(follows, np.roll(total[own_rows], 1), total[first] - counts[first])
+    return total[own_rows] - since, int(total[-1] - total[own_rows[-1]])
 
 
-def place_of(file: str, found: Scan, event: int) -> str:
-    return f"{file}:{found.base + found.offset[event]}"
+def place_of(file: str, scan: Scan, event: int) -> str:
+    return f"{file}:{scan.base + scan.offset[event]}"

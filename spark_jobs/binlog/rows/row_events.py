@@ -69,37 +69,37 @@ class RowEvents:
         """[n, kernels.E_CELLS], for the row kernel."""
         return np.column_stack([self.addresses, self.lengths, self.offsets, self.commits, self.leads, self.groups])
 
-    def part(self, chosen: slice | Numbers) -> "RowEvents":
+    def part(self, events: slice | Numbers) -> "RowEvents":
         """Some of the events, or all in another order."""
         return RowEvents(
             self.file,
-            self.addresses[chosen],
-            self.lengths[chosen],
-            self.codes[chosen],
-            self.offsets[chosen],
-            self.commits[chosen],
-            self.transactions[chosen],
-            self.leads[chosen],
-            self.groups[chosen],
+            self.addresses[events],
+            self.lengths[events],
+            self.codes[events],
+            self.offsets[events],
+            self.commits[events],
+            self.transactions[events],
+            self.leads[events],
+            self.groups[events],
             list(self.kept),
         )
 
 
-def merged(one: RowEvents, other: RowEvents) -> RowEvents:
+def merged(first: RowEvents, second: RowEvents) -> RowEvents:
     """Both in log order; events of one offset stay as they are."""
-    both = RowEvents(
-        one.file,
-        np.concatenate([one.addresses, other.addresses]),
-        np.concatenate([one.lengths, other.lengths]),
-        np.concatenate([one.codes, other.codes]),
-        np.concatenate([one.offsets, other.offsets]),
-        np.concatenate([one.commits, other.commits]),
-        np.concatenate([one.transactions, other.transactions]),
-        np.concatenate([one.leads, other.leads]),
-        np.concatenate([one.groups, other.groups]),
-        one.kept + other.kept,
+    joined = RowEvents(
+        first.file,
+        np.concatenate([first.addresses, second.addresses]),
+        np.concatenate([first.lengths, second.lengths]),
+        np.concatenate([first.codes, second.codes]),
+        np.concatenate([first.offsets, second.offsets]),
+        np.concatenate([first.commits, second.commits]),
+        np.concatenate([first.transactions, second.transactions]),
+        np.concatenate([first.leads, second.leads]),
+        np.concatenate([first.groups, second.groups]),
+        first.kept + second.kept,
     )
-    return both.part(np.argsort(both.offsets, kind="stable"))
+    return joined.part(np.argsort(joined.offsets, kind="stable"))
 
 
 def plain(events: RowEvents, definition: TableDefinition) -> Iterator[RowEvents]:
@@ -130,11 +130,11 @@ def sizes_of(definition: TableDefinition) -> Numbers:
     )
 
 
-def _sizes_at(where: str, definition: TableDefinition) -> Numbers:
+def _sizes_at(place: str, definition: TableDefinition) -> Numbers:
     try:
         return sizes_of(definition)
     except DecodeError as error:
-        raise type(error)(f"{where}: {error}") from None
+        raise type(error)(f"{place}: {error}") from None
 
 
 _FIXED = {1: 1, 2: 2, 9: 3, 3: 4, 8: 8, 4: 4, 5: 8, 13: 1, 10: 3, 14: 3, 7: 4, 11: 3, 12: 8}
@@ -173,8 +173,8 @@ def rows_in(events: RowEvents, definition: TableDefinition) -> Numbers:
     """int64: the rows of each event of a table, counted without decoding any. Raises Truncated, Unsupported."""
     sizes = _sizes_at(events.place(0), definition)
     spots, counts = np.zeros(len(sizes), np.int64), np.zeros(len(events), np.int64)
-    found = events.addresses, events.lengths, len(sizes), sizes, _documents(definition)
-    good = int(kernels.count_rows(*found, spots, counts))
+    images = events.addresses, events.lengths, len(sizes), sizes, _documents(definition)
+    good = int(kernels.count_rows(*images, spots, counts))
     if good < len(events):
         raise Truncated(f"{events.place(good)}: {definition.name}: its rows do not end with their event")
     return counts
@@ -183,20 +183,20 @@ def rows_in(events: RowEvents, definition: TableDefinition) -> Numbers:
 def _inflated(events: RowEvents, definition: TableDefinition) -> Iterator[RowEvents]:
     """MariaDB's compressed events inflated; the others as they are."""
     packed = _packed(events, definition)
-    first = done = size = 0
-    made: list[bytes] = []
+    first = start = size = 0
+    records: list[bytes] = []
     for at, (begin, stop) in enumerate(zip(packed.records.tolist(), packed.stops.tolist(), strict=True), 1):
         try:
-            made.append(inflated_record(packed.wire[begin:stop]))
+            records.append(inflated_record(packed.wire[begin:stop]))
         except DecodeError as error:
-            raise DecodeError(f"{_named(events, packed.events[at - 1], definition)}: {error}") from None
-        size += len(made[-1])
+            raise DecodeError(f"{_subject(events, packed.events[at - 1], definition)}: {error}") from None
+        size += len(records[-1])
         if size > AT_ONCE:
             after = int(packed.events[at - 1]) + 1
-            yield _replaced(events, slice(first, after), packed.part(slice(done, at)), made)
-            first, done, size, made = after, at, 0, []
+            yield _replaced(events, slice(first, after), packed.part(slice(start, at)), records)
+            first, start, size, records = after, at, 0, []
     if first < len(events):
-        yield _replaced(events, slice(first, len(events)), packed.part(slice(done, None)), made)
+        yield _replaced(events, slice(first, len(events)), packed.part(slice(start, None)), records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +213,8 @@ class _Packed:
     records: Numbers
     stops: Numbers
 
-    def part(self, chosen: slice) -> "_Packed":
-        return _Packed(self.wire, self.events[chosen], self.starts[chosen], self.records[chosen], self.stops[chosen])
+    def part(self, events: slice) -> "_Packed":
+        return _Packed(self.wire, self.events[events], self.starts[events], self.records[events], self.stops[events])
 
 
 def _packed(events: RowEvents, definition: TableDefinition) -> _Packed:
@@ -226,18 +226,18 @@ def _packed(events: RowEvents, definition: TableDefinition) -> _Packed:
     columns, out = len(definition.columns), kernels.address_of(wire)
     good = int(kernels.packed_rows(addresses, lengths, columns, images, bodies, out))
     if good < len(packed):
-        raise DecodeError(f"{_named(events, packed[good], definition)}: its head does not fit its TABLE_MAP")
+        raise DecodeError(f"{_subject(events, packed[good], definition)}: its head does not fit its TABLE_MAP")
     stops = np.cumsum(lengths)
     return _Packed(wire.tobytes(), packed, stops - lengths, stops - lengths + bodies, stops)
 
 
-def _replaced(events: RowEvents, within: slice, packed: _Packed, made: list[bytes]) -> RowEvents:
+def _replaced(events: RowEvents, within: slice, packed: _Packed, records: list[bytes]) -> RowEvents:
     """Some of the events, those that were packed elsewhere: their contents, which were ``made``, behind their heads."""
     run = events.part(within)
-    if not made:
+    if not records:
         return run
-    wire, contents = np.frombuffer(packed.wire, np.uint8), np.frombuffer(b"".join(made) or b"\0", np.uint8)
-    heads, sizes = packed.records - packed.starts, np.array([len(content) for content in made])
+    wire, contents = np.frombuffer(packed.wire, np.uint8), np.frombuffer(b"".join(records) or b"\0", np.uint8)
+    heads, sizes = packed.records - packed.starts, np.array([len(content) for content in records])
     lengths = heads + sizes
     starts = np.cumsum(lengths) - lengths
     buffer = np.zeros(int(lengths.sum()) + PADDING, np.uint8)
@@ -252,7 +252,7 @@ def _replaced(events: RowEvents, within: slice, packed: _Packed, made: list[byte
     return run
 
 
-def _named(events: RowEvents, event: int, definition: TableDefinition) -> str:
+def _subject(events: RowEvents, event: int, definition: TableDefinition) -> str:
     return f"{events.place(event)}: {definition.name}: {type_name(int(events.codes[event]))} event"
 
 
@@ -283,13 +283,13 @@ class _Rewriting:
     def written(self) -> tuple[Numbers, Numbers]:
         """The rewritten events, PADDING behind them, and where each begins; one start more than events."""
         starts = np.zeros(len(self.partial) + 1, np.int64)
-        nothing = np.zeros((0, 2), np.int64)
-        count = self._run(np.zeros((0, kernels.CELL_COLUMNS), np.int64), nothing, starts, 0)
+        no_documents = np.zeros((0, 2), np.int64)
+        count = self._run(np.zeros((0, kernels.CELL_COLUMNS), np.int64), no_documents, starts, 0)
         cells = np.zeros((count, kernels.CELL_COLUMNS), np.int64)
-        self._run(cells, nothing, starts, 0)
-        made = [self._document(cell) for cell in cells.tolist()]
-        contents = np.array([[0, len(document)] for document in made], np.int64).reshape(-1, 2)
-        joined = np.frombuffer(b"".join(made) or b"\0", np.uint8)
+        self._run(cells, no_documents, starts, 0)
+        documents = [self._document(cell) for cell in cells.tolist()]
+        contents = np.array([[0, len(document)] for document in documents], np.int64).reshape(-1, 2)
+        joined = np.frombuffer(b"".join(documents) or b"\0", np.uint8)
         contents[:, 0] = kernels.address_of(joined) + np.cumsum(contents[:, 1]) - contents[:, 1]
         self._run(cells, contents, starts, 0)
         buffer = np.zeros(int(starts[-1]) + PADDING, np.uint8)
@@ -304,28 +304,28 @@ class _Rewriting:
         room = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
         count = int(kernels.plain_updates(*events, *table, cells, contents, starts, *room, out, failed))
         if count < 0:
-            where = self.events.place(int(self.partial[failed[0]]))
+            place = self.events.place(int(self.partial[failed[0]]))
             row = f"row {failed[1]} of " if failed[1] >= 0 else ""
-            raise Truncated(f"{where}: {row}{self.definition.name}: a partial update whose parts do not fit its event")
+            raise Truncated(f"{place}: {row}{self.definition.name}: a partial update whose parts do not fit its event")
         return count
 
     def _document(self, cell: list[int]) -> bytes:
         """The document after a cell's diffs."""
         event, row, column, before, diffs = cell
-        where = f"{self.events.place(int(self.partial[event]))}: row {row} of {self.definition.name}: "
-        where += self.definition.column_names()[column]
+        place = f"{self.events.place(int(self.partial[event]))}: row {row} of {self.definition.name}: "
+        place += self.definition.column_names()[column]
         if before == 0:
             raise Unsupported(
-                f"{where}: a partial update of JSON, and the row before does not hold the document; with "
+                f"{place}: a partial update of JSON, and the row before does not hold the document; with "
                 f"binlog_row_value_options=PARTIAL_JSON the server needs binlog_row_image=FULL"
             )
         if before < 0:
-            raise DecodeError(f"{where}: a partial update of a document that was NULL")
+            raise DecodeError(f"{place}: a partial update of a document that was NULL")
         size = -int(self.sizes[column])
         try:
             return apply_diffs(_prefixed(before, size), _prefixed(diffs, size))
         except DecodeError as error:
-            raise DecodeError(f"{where}: {error}") from None
+            raise DecodeError(f"{place}: {error}") from None
 
 
 def _prefixed(address: int, size: int) -> bytes:

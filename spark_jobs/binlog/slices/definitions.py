@@ -27,13 +27,15 @@ class Definitions:
 
         unused: behind them those whose rows come in a later slice.
         """
-        scanner, found = open_slice(file, start, context, payload, self._maps, transaction_start=None, committed_us=0)
-        used = _first_uses(found, found.offset)
-        for opened in Payloads(file, scanner.format, self._maps).open(found):
-            inside = _first_uses(opened.inner, found.offset[opened.outer])
-            used = inside | {ordinal: min(place, inside.get(ordinal, place)) for ordinal, place in used.items()}
-        ordinals = sorted(used, key=lambda ordinal: (used[ordinal], ordinal))
-        ordinals += [ordinal for ordinal in range(len(self._maps)) if unused and ordinal not in used]
+        scanner, scan = open_slice(file, start, context, payload, self._maps, transaction_start=None, committed_us=0)
+        first_use = _first_uses(scan, scan.offset)
+        for opened in Payloads(file, scanner.format, self._maps).open(scan):
+            inside = _first_uses(opened.inner, scan.offset[opened.outer])
+            first_use = inside | {
+                ordinal: min(place, inside.get(ordinal, place)) for ordinal, place in first_use.items()
+            }
+        ordinals = sorted(first_use, key=lambda ordinal: (first_use[ordinal], ordinal))
+        ordinals += [ordinal for ordinal in range(len(self._maps)) if unused and ordinal not in first_use]
         for ordinal in ordinals:
             if ordinal not in self._parsed:
                 event = self._maps.events[ordinal]
@@ -41,14 +43,14 @@ class Definitions:
         return list(dict.fromkeys(self._parsed[ordinal] for ordinal in ordinals))
 
 
-def _first_uses(found: Scan, places: NDArray[np.int64]) -> dict[int, int]:
+def _first_uses(scan: Scan, places: NDArray[np.int64]) -> dict[int, int]:
     """The place of the first row event of each table map; a redacted one is of its table still."""
-    rows = (found.mark & kernels.MARK_ROWS) != 0
-    rows |= (found.code == IGNORABLE) & (found.table >= 0)
-    used, first = np.unique(found.table[rows], return_index=True)
+    rows = (scan.mark & kernels.MARK_ROWS) != 0
+    rows |= (scan.code == IGNORABLE) & (scan.table >= 0)
+    ordinals, first = np.unique(scan.table[rows], return_index=True)
     return {
         ordinal: place
-        for ordinal, place in zip(used.tolist(), places[rows][first].tolist(), strict=True)
+        for ordinal, place in zip(ordinals.tolist(), places[rows][first].tolist(), strict=True)
         if ordinal >= 0
     }
 

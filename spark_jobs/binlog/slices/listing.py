@@ -54,14 +54,14 @@ def list_events(chunks: Iterator[bytes], file: str) -> Iterator[Event]:
     Every checksum is verified. Raises DecodeError where the bytes stop making sense, Truncated where they end inside
     an event.
     """
-    feed = Feed(file, 0, None, least=_LEAST)
+    feed = Feed(file, 0, None, minimum=_LEAST)
     for chunk in chunks:
-        for found in feed.add(chunk):
-            yield from _events(found, feed)
-            feed.keep(found.end)
-    for found in feed.scan():
-        yield from _events(found, feed)
-        feed.keep(found.end)
+        for scan in feed.add(chunk):
+            yield from _events(scan, feed)
+            feed.keep(scan.end)
+    for scan in feed.scan():
+        yield from _events(scan, feed)
+        feed.keep(scan.end)
     if len(feed.buffer) or feed.base <= len(MAGIC):
         raise _cut_short(feed)
 
@@ -103,16 +103,16 @@ def summarize(chunks: Iterator[bytes], file: str) -> Summary:
     events, sizes = np.zeros(256, np.int64), np.zeros(256, np.int64)
     redacted = np.zeros(2, np.int64)
     size, error = 0, None
-    feed = Feed(file, 0, None, least=_LEAST)
+    feed = Feed(file, 0, None, minimum=_LEAST)
 
     def count(scans: Iterator[Scan]) -> None:
-        for found in scans:
-            np.add.at(events, found.code, 1)
-            np.add.at(sizes, found.code, found.length)
-            for event in np.flatnonzero(found.code == IGNORABLE).tolist():
-                if original(found.bytes_of(event), feed.format.footer) is not None:
-                    redacted[:] += 1, found.length[event]
-            feed.keep(found.end)
+        for scan in scans:
+            np.add.at(events, scan.code, 1)
+            np.add.at(sizes, scan.code, scan.length)
+            for event in np.flatnonzero(scan.code == IGNORABLE).tolist():
+                if original(scan.bytes_of(event), feed.format.footer) is not None:
+                    redacted[:] += 1, scan.length[event]
+            feed.keep(scan.end)
 
     for chunk in chunks:
         size += len(chunk)
@@ -151,33 +151,33 @@ def _treatment(code: int) -> Literal["decoded", "counted"]:
 def _cut_short(feed: Feed) -> Truncated:
     if feed.base <= len(MAGIC):
         return Truncated(f"{feed.file}: the file ends before its FORMAT_DESCRIPTION event")
-    left = len(feed.buffer)
-    return Truncated(f"{feed.file}:{feed.base}: the file ends inside an event, {left} bytes after its start")
+    remaining = len(feed.buffer)
+    return Truncated(f"{feed.file}:{feed.base}: the file ends inside an event, {remaining} bytes after its start")
 
 
-def _events(found: Scan, feed: Feed) -> Iterator[Event]:
+def _events(scan: Scan, feed: Feed) -> Iterator[Event]:
     """The scan's events, each payload followed by those inside it, which have its offset and stop."""
-    gtids = [found.gtid(row) for row in range(len(found.transactions))]
-    owners = found.transaction
-    shown = 0
-    for opened in Payloads(feed.file, feed.format, feed.maps).open(found):
+    gtids = [scan.gtid(row) for row in range(len(scan.transactions))]
+    owners = scan.transaction
+    listed = 0
+    for opened in Payloads(feed.file, feed.format, feed.maps).open(scan):
         for number, outer in enumerate(opened.outer.tolist()):
-            while shown <= outer:
-                yield _event(found, shown, feed, gtids[owners[shown]] if owners[shown] >= 0 else None)
-                shown += 1
+            while listed <= outer:
+                yield _event(scan, listed, feed, gtids[owners[listed]] if owners[listed] >= 0 else None)
+                listed += 1
             inner = _event(opened.inner, number, feed, gtids[owners[outer]], inside=True)
-            offset = found.base + int(found.offset[outer])
-            yield replace(inner, offset=offset, stop=offset + int(found.length[outer]))
-    for number in range(shown, len(found)):
-        yield _event(found, number, feed, gtids[owners[number]] if owners[number] >= 0 else None)
+            offset = scan.base + int(scan.offset[outer])
+            yield replace(inner, offset=offset, stop=offset + int(scan.length[outer]))
+    for number in range(listed, len(scan)):
+        yield _event(scan, number, feed, gtids[owners[number]] if owners[number] >= 0 else None)
 
 
-def _event(found: Scan, number: int, feed: Feed, gtid: str | None, *, inside: bool = False) -> Event:
-    event, length = found.head_of(number, _LONGEST_NOTE), int(found.length[number])
-    place = found.base + int(found.offset[number])
-    table = int(found.table[number])
+def _event(scan: Scan, number: int, feed: Feed, gtid: str | None, *, inside: bool = False) -> Event:
+    event, length = scan.head_of(number, _LONGEST_NOTE), int(scan.length[number])
+    place = scan.base + int(scan.offset[number])
+    table = int(scan.table[number])
     footer = 0 if inside else feed.format.footer
-    is_blanked = event[4] == IGNORABLE and original(found.bytes_of(number), footer) is not None
+    is_blanked = event[4] == IGNORABLE and original(scan.bytes_of(number), footer) is not None
     return Event(
         offset=place,
         type=_REDACTED if is_blanked else type_name(event[4]),
@@ -189,16 +189,16 @@ def _event(found: Scan, number: int, feed: Feed, gtid: str | None, *, inside: bo
     )
 
 
-def _note(event: bytes, footer: int, where: str, length: int) -> str:
+def _note(event: bytes, footer: int, place: str, length: int) -> str:
     """event: as much of it as a note is made of; length: of the whole event."""
     meaning = EVENT_TYPES[event[4]].meaning if event[4] in EVENT_TYPES else kernels.UNKNOWN
     note = _NOTES.get(event[4]) or _NOTES_BY_MEANING.get(meaning)
     if length == len(event) or meaning == kernels.ROWS:
-        return note(event, footer, where) if note else ""
-    whole = f"({length} bytes)"
+        return note(event, footer, place) if note else ""
+    size = f"({length} bytes)"
     if note is None or note in _OF_ALL or meaning == kernels.QUERY_COMPRESSED:
-        return whole
-    return f"{note(event, 0, where)} … {whole}"
+        return size
+    return f"{note(event, 0, place)} … {size}"
 
 
 def _redacted(event: bytes, footer: int) -> str:
@@ -210,22 +210,22 @@ def _body(event: bytes, footer: int) -> bytes:
     return event[HEADER : len(event) - footer]
 
 
-def _format(event: bytes, _footer: int, _where: str) -> str:
+def _format(event: bytes, _footer: int, _place: str) -> str:
     version = event[HEADER + 2 : HEADER + 52].split(b"\0")[0].decode("ascii", "replace")
     return f"Server ver: {version}, Binlog ver: {int.from_bytes(event[HEADER : HEADER + 2], 'little')}"
 
 
-def _query(event: bytes, footer: int, where: str) -> str:
-    database, text = read_query(event, footer, where)
+def _query(event: bytes, footer: int, place: str) -> str:
+    database, text = read_query(event, footer, place)
     return f"use `{database}`; {text}" if database and text not in ("BEGIN", "COMMIT", "ROLLBACK") else text
 
 
-def _rotate(event: bytes, footer: int, _where: str) -> str:
+def _rotate(event: bytes, footer: int, _place: str) -> str:
     body = _body(event, footer)
     return f"{body[8:].decode('utf-8', 'replace')};pos={int.from_bytes(body[:8], 'little')}"
 
 
-def _xid(event: bytes, footer: int, _where: str) -> str:
+def _xid(event: bytes, footer: int, _place: str) -> str:
     return f"COMMIT /* xid={int.from_bytes(_body(event, footer)[:8], 'little')} */"
 
 
@@ -233,37 +233,37 @@ def _table_id(event: bytes) -> int:
     return int.from_bytes(event[HEADER : HEADER + 6], "little")
 
 
-def _table_map(event: bytes, footer: int, _where: str) -> str:
+def _table_map(event: bytes, footer: int, _place: str) -> str:
     return f"table_id: {_table_id(event)} ({'.'.join(map_name(_body(event, footer)))})"
 
 
-def _rows(event: bytes, _footer: int, _where: str) -> str:
+def _rows(event: bytes, _footer: int, _place: str) -> str:
     ends = int.from_bytes(event[HEADER + 6 : HEADER + 8], "little") & 1
     return f"table_id: {_table_id(event)}{' flags: STMT_END_F' if ends else ''}"
 
 
-def _rows_query(event: bytes, footer: int, _where: str) -> str:
+def _rows_query(event: bytes, footer: int, _place: str) -> str:
     return "# " + _body(event, footer)[1:].decode("utf-8", "backslashreplace")
 
 
-def _annotation(event: bytes, footer: int, _where: str) -> str:
+def _annotation(event: bytes, footer: int, _place: str) -> str:
     return _body(event, footer).decode("utf-8", "backslashreplace")
 
 
-def _previous_gtids(event: bytes, footer: int, where: str) -> str:
+def _previous_gtids(event: bytes, footer: int, place: str) -> str:
     body = _body(event, footer)
     try:
         return str(MysqlGtids.decode(body))
     except NoGtids as error:
-        raise DecodeError(f"{where}: PREVIOUS_GTIDS: {error}") from None
+        raise DecodeError(f"{place}: PREVIOUS_GTIDS: {error}") from None
 
 
-def _gtid_list(event: bytes, footer: int, where: str) -> str:
+def _gtid_list(event: bytes, footer: int, place: str) -> str:
     """MariaDB: a count in 28 bits, then domain 4, server 4, number 8 for each."""
     body = _body(event, footer)
     count = int.from_bytes(body[:4], "little") & 0x0FFFFFFF
     if len(body) < 4 + 16 * count:
-        raise DecodeError(f"{where}: GTID_LIST: {len(body)} bytes are not the {count} GTIDs that it announces")
+        raise DecodeError(f"{place}: GTID_LIST: {len(body)} bytes are not the {count} GTIDs that it announces")
     entries = [struct.unpack_from("<IIQ", body, 4 + 16 * k) for k in range(count)]
     return ",".join("-".join(map(str, entry)) for entry in entries)
 

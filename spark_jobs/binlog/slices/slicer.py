@@ -91,7 +91,7 @@ class Slicer:
         self.target = target
         self.complete = offset
         """Offset after the last complete transaction or control event, as of what was scanned; final after finish()."""
-        self._feed = Feed(file, offset, format, least=target)
+        self._feed = Feed(file, offset, format, minimum=target)
         self._index = _tail(empty_scan(np.empty(0, np.uint8), offset, 0, 0), 0)
         self._carried: list[bytes] = []
         self._news: list[tuple[int, bytes]] = []
@@ -99,9 +99,9 @@ class Slicer:
         self._statement: tuple[int, str, str] = (-1, "", "")
         self._inside = np.zeros((0, 2), np.int64)
         """File offset of a payload event, ordinal of a table map inside it: rising, for what is not yet handed out."""
-        self._stated: dict[int, tuple[str, str]] = {}
+        self._statements: dict[int, tuple[str, str]] = {}
         """Database and text of the first statement inside a payload, by its file offset."""
-        self._held: list[pa.RecordBatch] = []
+        self._waiting: list[pa.RecordBatch] = []
         self._redactor = Redactor(file, redact, self._feed.maps) if redact else None
         self._has_blanked = False
         """Whether there may be blanked events; most logs have none, and are not searched for them slice by slice."""
@@ -124,71 +124,71 @@ class Slicer:
         Raises DecodeError and its kinds, naming file:offset, after the slices of what is whole before it. The chunk may
         be reused once the iterator is exhausted.
         """
-        for found in self._feed.add(chunk):
-            yield from self._advance(found, final=found.error is not None)
+        for scan in self._feed.add(chunk):
+            yield from self._advance(scan, final=scan.error is not None)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Yields the slices that are complete and not yet handed out. What is beyond ``complete`` is not kept."""
-        for found in self._feed.scan():
-            yield from self._advance(found, final=True)
+        for scan in self._feed.scan():
+            yield from self._advance(scan, final=True)
 
-    def _advance(self, found: Scan, *, final: bool) -> Iterator[pa.RecordBatch]:
-        inside = self._open_payloads(found)
-        self._note_maps(found, inside)
+    def _advance(self, scan: Scan, *, final: bool) -> Iterator[pa.RecordBatch]:
+        inside = self._open_payloads(scan)
+        self._note_maps(scan, inside)
         if self._redactor:
-            self._redact(self._redactor, found)
-        self._has_blanked = self._has_blanked or bool(self._packed) or bool((found.code == IGNORABLE).any())
+            self._redact(self._redactor, scan)
+        self._has_blanked = self._has_blanked or bool(self._packed) or bool((scan.code == IGNORABLE).any())
         self._inside = np.concatenate([self._inside, inside])
-        index = _joined(self._index, found)
+        index = _joined(self._index, scan)
         ends = np.flatnonzero(index.mark & (kernels.MARK_ENDS | kernels.MARK_CONTROL))
         if len(ends):
             self.complete = index.base + int(index.offset[ends[-1]] + index.length[ends[-1]])
         yield from self._release(self._cut(index, final=final))
 
-    def _open_payloads(self, found: Scan) -> NDArray[np.int64]:
+    def _open_payloads(self, scan: Scan) -> NDArray[np.int64]:
         """Reads what compressed transactions hold: int64[n, 2], payload's file offset and table map, in log order."""
         pairs = [np.zeros((0, 2), np.int64)]
-        packing = _Packing(self._redactor, found, self.format.footer) if self._redactor else None
-        for opened in Payloads(self.file, self.format, self._feed.maps).open(found):
+        packing = _Packing(self._redactor, scan, self.format.footer) if self._redactor else None
+        for opened in Payloads(self.file, self.format, self._feed.maps).open(scan):
             inner = opened.inner
             if packing:
                 packing.add(opened)
-            self._note_blanked(found, opened)
-            places = found.base + found.offset[opened.outer]
+            self._note_blanked(scan, opened)
+            places = scan.base + scan.offset[opened.outer]
             maps = inner.code == _MAP_CODE
             pairs.append(np.column_stack([places[maps], inner.table[maps]]))
             for event in np.flatnonzero(inner.mark & kernels.MARK_STATEMENT)[::-1].tolist():
                 place = int(places[event])
-                self._stated[place] = read_query(inner.bytes_of(event), 0, f"{self.file}:{place}")
+                self._statements[place] = read_query(inner.bytes_of(event), 0, f"{self.file}:{place}")
                 if self._redactor:
-                    self._redactor.refuse(place, self._stated[place])
+                    self._redactor.refuse(place, self._statements[place])
         if packing:
             packing.finish()
         return np.concatenate(pairs)
 
-    def _note_blanked(self, found: Scan, opened: Opened) -> None:
+    def _note_blanked(self, scan: Scan, opened: Opened) -> None:
         """Remembers which events inside payloads are blanked, until their slice is handed out."""
         inner = opened.inner
         for event in np.flatnonzero(inner.code == IGNORABLE).tolist():
             table = int(inner.table[event])
             if table >= 0 or original(inner.bytes_of(event), 0) is not None:
-                place = found.base + int(found.offset[opened.outer[event]])
+                place = scan.base + int(scan.offset[opened.outer[event]])
                 self._packed.setdefault(place, []).append(table)
 
-    def _redact(self, redactor: Redactor, found: Scan) -> None:
+    def _redact(self, redactor: Redactor, scan: Scan) -> None:
         """Blanks what a scan has outside of payloads. Raises Unsupported for statements that cannot be judged."""
-        redactor.refuse_texts(found)
-        for event in np.flatnonzero(found.mark & kernels.MARK_STATEMENT).tolist():
-            place = found.base + int(found.offset[event])
-            if place not in self._stated:
-                redactor.refuse(place, read_query(found.bytes_of(event), self.format.footer, f"{self.file}:{place}"))
-        redactor.blank(found, self.format.footer)
+        redactor.refuse_texts(scan)
+        for event in np.flatnonzero(scan.mark & kernels.MARK_STATEMENT).tolist():
+            place = scan.base + int(scan.offset[event])
+            if place not in self._statements:
+                redactor.refuse(place, read_query(scan.bytes_of(event), self.format.footer, f"{self.file}:{place}"))
+        redactor.blank(scan, self.format.footer)
 
-    def _note_maps(self, found: Scan, inside: NDArray[np.int64]) -> None:
+    def _note_maps(self, scan: Scan, inside: NDArray[np.int64]) -> None:
         """Remembers the TABLE_MAP events whose bodies were new in this scan, until their slice is handed out."""
         for ordinal in range(self._maps_noted, len(self._feed.maps)):
             places = np.concatenate(
-                [found.base + found.offset[found.table == ordinal][:1], inside[inside[:, 1] == ordinal, 0][:1]]
+                [scan.base + scan.offset[scan.table == ordinal][:1], inside[inside[:, 1] == ordinal, 0][:1]]
             )
             self._news.append((int(places.min()), self._feed.maps.events[ordinal]))
         self._news.sort(key=lambda news: news[0])
@@ -196,14 +196,14 @@ class Slicer:
 
     def _cut(self, index: Scan, *, final: bool) -> pa.RecordBatch:
         slices = np.empty((2 * len(index) + 2, 3), np.int64)
-        count, left = kernels.cut(
+        count, rest = kernels.cut(
             *(index.offset, index.length, index.transaction, index.mark, index.transactions, index.base),
             *(self.target, self._feed.undecided, final, slices),
         )
         rows = [self._describe(index, *(int(cell) for cell in slices[k])) for k in range(count)]
         batch = _batch(self.file, rows, index)
-        self._carried = self._open_maps(index, left)
-        self._index = _tail(index, left)
+        self._carried = self._open_maps(index, rest)
+        self._index = _tail(index, rest)
         self._feed.keep(self._index.base - index.base)
         self._inside = self._inside[np.searchsorted(self._inside[:, 0], self._index.base) :]
         return batch
@@ -213,13 +213,13 @@ class Slicer:
         offset, last = _start(index, first), after - 1
         mark = index.mark[first:after]
         owner, final = int(index.transaction[first]), int(index.transaction[last])
-        begun = int(index.transactions[owner, kernels.TX_START]) if owner >= 0 else index.base + offset
+        start = int(index.transactions[owner, kernels.TX_START]) if owner >= 0 else index.base + offset
         second, _, server_id = struct.unpack("<IBI", index.head_of(last, 9))
-        text = self._text(index, first, after, begun) if kind == kernels.SLICE_STATEMENT else (None, None)
+        text = self._text(index, first, after, start) if kind == kernels.SLICE_STATEMENT else (None, None)
         return _Slice(
             first=offset,
             after=int(index.offset[last] + index.length[last]),
-            transaction_start=begun,
+            transaction_start=start,
             server_id=server_id,
             gtid=index.gtid(final) if final >= 0 else None,
             committed_at=int(index.transactions[final, kernels.TX_COMMITTED]) if final >= 0 else second * 1_000_000,
@@ -257,33 +257,33 @@ class Slicer:
     def _tables(self, index: Scan, first: int, after: int) -> list[dict[str, str]]:
         begin, end = index.base + index.offset[first], index.base + index.offset[after - 1]
         inside = self._inside[slice(*np.searchsorted(self._inside[:, 0], [begin, end + 1])), 1]
-        seen = np.flatnonzero(np.bincount(np.concatenate([index.table[first:after], inside]) + 1)[1:])
-        names = sorted({self._feed.maps.names[ordinal] for ordinal in seen})
+        ordinals = np.flatnonzero(np.bincount(np.concatenate([index.table[first:after], inside]) + 1)[1:])
+        names = sorted({self._feed.maps.names[ordinal] for ordinal in ordinals})
         return [{"schema": schema, "table": table} for schema, table in names]
 
-    def _text(self, index: Scan, first: int, after: int, begun: int) -> tuple[str, str]:
+    def _text(self, index: Scan, first: int, after: int, start: int) -> tuple[str, str]:
         """Database and text of the first statement; a later part of one transaction carries those of its first.
 
         MariaDB begins an XA transaction by a flag of its GTID; one that holds no QUERY, or another one, says
         ``XA START``: by their text such slices are told from statements that stand alone.
         """
-        found = np.flatnonzero(index.mark[first:after] & kernels.MARK_STATEMENT)
-        if len(found):
-            event = first + int(found[0])
+        statements = np.flatnonzero(index.mark[first:after] & kernels.MARK_STATEMENT)
+        if len(statements):
+            event = first + int(statements[0])
             place = index.base + int(index.offset[event])
-            inside = self._stated.pop(place, None)
+            inside = self._statements.pop(place, None)
             text = inside or read_query(index.bytes_of(event), self.format.footer, f"{self.file}:{place}")
             is_xa = index.transactions[index.transaction[event], kernels.TX_FLAGS] & kernels.TX_XA
             if is_xa and not text[1].upper().startswith("XA"):
                 text = text[0], "XA START"
-            self._statement = (begun, *text)
-        return self._statement[1:] if self._statement[0] == begun else ("", "XA START")
+            self._statement = (start, *text)
+        return self._statement[1:] if self._statement[0] == start else ("", "XA START")
 
     def _new_maps(self, through: int) -> list[bytes]:
         """TABLE_MAP events first seen up to the event at file offset ``through``, and not yet given out."""
         count = sum(offset <= through for offset, _ in self._news)
-        given, self._news = self._news[:count], self._news[count:]
-        return [event for _, event in given]
+        maps, self._news = self._news[:count], self._news[count:]
+        return [event for _, event in maps]
 
     def _context(self, index: Scan, first: int) -> bytes:
         return b"".join([self.format.event, *self._open_maps(index, first)])
@@ -300,23 +300,26 @@ class Slicer:
         """Hands out what is complete; holds back an open transaction's slices until there are LARGE bytes of them."""
         stops = batch.column("stop").to_numpy()
         ready = int(np.searchsorted(stops, self.complete, side="right"))
-        if self._held and self._held[-1].column("stop")[-1].as_py() <= self.complete:
-            yield from self._held
-            self._held = []
+        if self._waiting and self._waiting[-1].column("stop")[-1].as_py() <= self.complete:
+            yield from self._waiting
+            self._waiting = []
         if ready:
             yield batch.slice(0, ready)
         if ready < len(stops):
-            self._held.append(batch.slice(ready))
-        if self._held and self._held[-1].column("stop")[-1].as_py() - self._held[0].column("start")[0].as_py() > LARGE:
-            yield from self._held
-            self._held = []
+            self._waiting.append(batch.slice(ready))
+        if (
+            self._waiting
+            and self._waiting[-1].column("stop")[-1].as_py() - self._waiting[0].column("start")[0].as_py() > LARGE
+        ):
+            yield from self._waiting
+            self._waiting = []
 
 
 class _Packing:
     """The payloads of a scan, as they are opened, packed anew where events in them are blanked."""
 
-    def __init__(self, redactor: Redactor, found: Scan, footer: int) -> None:
-        self._redactor, self._found, self._footer = redactor, found, footer
+    def __init__(self, redactor: Redactor, scan: Scan, footer: int) -> None:
+        self._redactor, self._scan, self._footer = redactor, scan, footer
         self._event = -1
         """That of the large payload which comes in pieces."""
         self._frame, self._changed = PiecewiseFrame(), False
@@ -331,7 +334,7 @@ class _Packing:
                 first, last = np.flatnonzero(outer == event)[[0, -1]].tolist()
                 begin, end = int(inner.offset[first]), int(inner.offset[last] + inner.length[last])
                 content = inner.buffer[begin:end].tobytes()
-                self._redactor.pack(self._found, event, len(content), frames_of(content), self._footer)
+                self._redactor.pack(self._scan, event, len(content), frames_of(content), self._footer)
             return
         if opened.begins:
             self.finish()
@@ -343,7 +346,7 @@ class _Packing:
     def finish(self) -> None:
         """Packs the large payload whose last piece was added; nothing where there is none."""
         if self._changed:
-            self._redactor.pack(self._found, self._event, self._frame.size, self._frame.frames(), self._footer)
+            self._redactor.pack(self._scan, self._event, self._frame.size, self._frame.frames(), self._footer)
         self._changed = False
 
 
@@ -399,25 +402,25 @@ def _payload(rows: list[_Slice], buffer: NDArray[np.uint8]) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(buffer)])
 
 
-def _joined(before: Scan, found: Scan) -> Scan:
+def _joined(before: Scan, scan: Scan) -> Scan:
     """One index over ``found``'s buffer, which begins with ``before``'s bytes.
 
     An open transaction stands last in ``before`` and first in ``found``; the later row knows more of it.
     """
     shared = int(len(before.transactions) > 0 and not before.transactions[-1, kernels.TX_STOP])
     shift = len(before.transactions) - shared
-    owners = np.where(found.transaction < 0, found.transaction, found.transaction + shift).astype(np.int32)
+    owners = np.where(scan.transaction < 0, scan.transaction, scan.transaction + shift).astype(np.int32)
     return Scan(
-        buffer=found.buffer,
-        base=found.base,
-        offset=np.concatenate([before.offset, found.offset]),
-        length=np.concatenate([before.length, found.length]),
-        code=np.concatenate([before.code, found.code]),
-        table=np.concatenate([before.table, found.table]),
+        buffer=scan.buffer,
+        base=scan.base,
+        offset=np.concatenate([before.offset, scan.offset]),
+        length=np.concatenate([before.length, scan.length]),
+        code=np.concatenate([before.code, scan.code]),
+        table=np.concatenate([before.table, scan.table]),
         transaction=np.concatenate([before.transaction, owners]),
-        mark=np.concatenate([before.mark, found.mark]),
-        transactions=np.concatenate([before.transactions[:shift], found.transactions]),
-        end=found.end,
+        mark=np.concatenate([before.mark, scan.mark]),
+        transactions=np.concatenate([before.transactions[:shift], scan.transactions]),
+        end=scan.end,
     )
 
 
@@ -425,8 +428,8 @@ def _tail(index: Scan, first: int) -> Scan:
     """What is left from event ``first`` on, over a buffer of its own bytes."""
     begin = _start(index, first) if first < len(index) else index.end
     owners = index.transaction[first:]
-    used = owners[owners >= 0]
-    lowest = int(used[0]) if len(used) else len(index.transactions)
+    transactions = owners[owners >= 0]
+    lowest = int(transactions[0]) if len(transactions) else len(index.transactions)
     return Scan(
         buffer=index.buffer[begin:],
         base=index.base + begin,

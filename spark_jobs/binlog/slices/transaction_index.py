@@ -78,18 +78,18 @@ class Commits:
         """As the server writes it."""
         return gtid_text(self.columns[row])
 
-    def is_in(self, wanted: Gtids) -> NDArray[np.bool_]:
+    def is_in(self, gtids: Gtids) -> NDArray[np.bool_]:
         """A cell a transaction; those without GTID are in no set."""
-        found = np.zeros(len(self), np.bool_)
-        if isinstance(wanted, MysqlGtids):
+        is_member = np.zeros(len(self), np.bool_)
+        if isinstance(gtids, MysqlGtids):
             for origin, rows in self._by_origin():
-                edges = np.array(wanted.intervals.get(origin, ()), np.uint64).ravel()
-                found[rows] = np.searchsorted(edges, self.number[rows], side="right") % 2 == 1
-            return found
+                edges = np.array(gtids.intervals.get(origin, ()), np.uint64).ravel()
+                is_member[rows] = np.searchsorted(edges, self.number[rows], side="right") % 2 == 1
+            return is_member
         for domain, rows in self._by_domain():
-            if domain in wanted.last:
-                found[rows] = self.number[rows] <= np.uint64(wanted.last[domain][1])
-        return found
+            if domain in gtids.last:
+                is_member[rows] = self.number[rows] <= np.uint64(gtids.last[domain][1])
+        return is_member
 
     def last_gtids(self, last: dict[int, tuple[int, int]]) -> Iterator[str]:
         """Moves each domain's last (server, number) on; yields the GTIDs whose number is not higher than that."""
@@ -101,20 +101,20 @@ class Commits:
 
     def domains(self) -> DomainGtids:
         """The GTID of the highest number in each domain, of MariaDB's."""
-        found = {}
+        last = {}
         for domain, rows in self._by_domain():
             highest = rows[int(np.argmax(self.number[rows]))]
-            found[domain] = int(self._column(kernels.TX_LOW)[highest]), int(self.number[highest])
-        return DomainGtids(dict(sorted(found.items())))
+            last[domain] = int(self._column(kernels.TX_LOW)[highest]), int(self.number[highest])
+        return DomainGtids(dict(sorted(last.items())))
 
-    def among(self, wanted: DomainGtids) -> DomainGtids:
+    def among(self, gtids: DomainGtids) -> DomainGtids:
         """Those of the wanted last GTIDs that are transactions here, by domain, server and number."""
-        found: dict[int, tuple[int, int]] = {}
+        common: dict[int, tuple[int, int]] = {}
         for domain, rows in self._by_domain():
-            server, number = wanted.last.get(domain, (-1, 0))
+            server, number = gtids.last.get(domain, (-1, 0))
             here = (self._column(kernels.TX_LOW)[rows] == server) & (self.number[rows] == np.uint64(number))
-            found |= {domain: (server, number)} if here.any() else {}
-        return DomainGtids(found)
+            common |= {domain: (server, number)} if here.any() else {}
+        return DomainGtids(common)
 
     def nameless(self) -> NDArray[np.intp]:
         """Rows of the transactions that have no GTID."""
@@ -135,11 +135,11 @@ class Commits:
         names = self.columns[rows][:, places]
         kinds, of = np.unique(names, axis=0, return_inverse=True)
         for kind in range(len(kinds)):
-            mine = rows[of.ravel() == kind]
-            text = self.gtid(int(mine[0]))
+            own_rows = rows[of.ravel() == kind]
+            text = self.gtid(int(own_rows[0]))
             assert text
             source, *tag, _ = text.split(":")
-            yield (source, tag[0] if tag else ""), mine
+            yield (source, tag[0] if tag else ""), own_rows
 
     def _by_domain(self) -> Iterator[tuple[int, NDArray[np.intp]]]:
         of_domains = self._column(kernels.TX_GTID) == kernels.GTID_DOMAIN
@@ -161,19 +161,19 @@ def read_head(chunks: Iterable[Bytes], file: str) -> FileHead:
 
     ``previous`` is None too where the bytes end before they say it. Raises DecodeError.
     """
-    feed = Feed(file, 0, None, least=1)
+    feed = Feed(file, 0, None, minimum=1)
     created, previous = -1, None
-    for found in _scans(feed, chunks):
-        for event in range(len(found)):
-            code = int(found.code[event])
+    for scan in _scans(feed, chunks):
+        for event in range(len(scan)):
+            code = int(scan.code[event])
             if created < 0:
-                created = int.from_bytes(found.head_of(event, 4), "little")
+                created = int.from_bytes(scan.head_of(event, 4), "little")
             elif code in {_PREVIOUS_GTIDS, _GTID_LIST}:
-                previous = _previous(code, found.bytes_of(event), feed, found.base + int(found.offset[event]))
+                previous = _previous(code, scan.bytes_of(event), feed, scan.base + int(scan.offset[event]))
                 return FileHead(feed.format, created, previous)
-            elif found.transaction[event] >= 0:
+            elif scan.transaction[event] >= 0:
                 return FileHead(feed.format, created, previous)
-        feed.keep(found.end)
+        feed.keep(scan.end)
     return FileHead(feed.format, created, previous)
 
 
@@ -185,12 +185,12 @@ def read_commits(
     Given from its first byte on, or from a boundary at ``offset`` on with the file's format. Every checksum is
     verified; bytes after the last whole transaction are left alone.
     """
-    feed = Feed(file, offset, description, least=_LEAST)
-    for found in _scans(feed, chunks):
-        whole = found.transactions[found.transactions[:, kernels.TX_STOP] > 0]
-        feed.keep(found.end)
-        if len(whole):
-            yield Commits(whole.copy())
+    feed = Feed(file, offset, description, minimum=_LEAST)
+    for scan in _scans(feed, chunks):
+        complete = scan.transactions[scan.transactions[:, kernels.TX_STOP] > 0]
+        feed.keep(scan.end)
+        if len(complete):
+            yield Commits(complete.copy())
 
 
 def _scans(feed: Feed, chunks: Iterable[Bytes]) -> Iterator[Scan]:
@@ -203,8 +203,8 @@ def _previous(code: int, event: bytes, feed: Feed, offset: int) -> Gtids:
     body = event[HEADER : len(event) - feed.format.footer]
     kind: Any = MysqlGtids if code == _PREVIOUS_GTIDS else DomainGtids
     try:
-        found: Gtids = kind.decode(body)
+        gtids: Gtids = kind.decode(body)
     except NoGtids as error:
         name = "PREVIOUS_GTIDS" if code == _PREVIOUS_GTIDS else "GTID_LIST"
         raise DecodeError(f"{feed.file}:{offset}: {name}: {error}") from None
-    return found
+    return gtids

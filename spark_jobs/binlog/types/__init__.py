@@ -75,7 +75,7 @@ DECLARED: dict[tuple[str, int], ColumnType] = {
     ("inet4", STRING_CODE): INET4,
     ("inet6", STRING_CODE): INET6,
     ("vector", 15): MARIADB_VECTOR,
-} | {(EITHER_SIGN, code): EitherSign(one) for code, one in TYPES.items() if isinstance(one, Integer)}
+} | {(EITHER_SIGN, code): EitherSign(integer) for code, integer in TYPES.items() if isinstance(integer, Integer)}
 """Types that the log does not tell, by declared name and type code: MariaDB's that it holds as BINARY or VARBINARY."""
 
 OLD_TWINS = {17: 7, 18: 12, 19: 11}

@@ -22,10 +22,10 @@ _MOST_DIGITS = 65
 
 def _groups(precision: int, scale: int) -> tuple[list[int], int]:
     """Digits of each group on the wire, and how many groups stand before the point; a short group leads and trails."""
-    whole, short = divmod(precision - scale, 9)
-    before = ([short] if short else []) + [9] * whole
-    whole, short = divmod(scale, 9)
-    return before + [9] * whole + ([short] if short else []), len(before)
+    groups, short = divmod(precision - scale, 9)
+    before = ([short] if short else []) + [9] * groups
+    groups, short = divmod(scale, 9)
+    return before + [9] * groups + ([short] if short else []), len(before)
 
 
 class Decimal(ColumnType):
@@ -53,8 +53,8 @@ class Decimal(ColumnType):
             return _as_text(precision, groups, before, size)
         lead, tail = (precision - scale) % 9, scale % 9
         kind = kernels.DECIMAL_18 if precision <= 18 else kernels.DECIMAL_38
-        whole = (precision - scale) // 9 + scale // 9
-        layout = (_BYTES[lead], whole, _BYTES[tail], 10**tail, 10**lead)
+        full_groups = (precision - scale) // 9 + scale // 9
+        layout = (_BYTES[lead], full_groups, _BYTES[tail], 10**tail, 10**lead)
         return fixed(kind, size, pa.decimal128(precision, scale), *layout)
 
 

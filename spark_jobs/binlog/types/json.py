@@ -49,16 +49,16 @@ def _finish(filled: Filled) -> Finished:
         reason = kernels.json_text(
             offsets, filled.text_address, nulls, state, new_offsets, kernels.address_of(out), len(out), stack
         )
-        row, used = state.tolist()
+        row, size = state.tolist()
         if reason == 0:
-            return filled.texts(new_offsets, out[:used]), None
+            return filled.texts(new_offsets, out[:size]), None
         length = int(offsets[row + 1] - offsets[row])
-        if reason == kernels.JSON_BAD or len(out) - used >= _LONGEST * length + _SLACK:
+        if reason == kernels.JSON_BAD or len(out) - size >= _LONGEST * length + _SLACK:
             raise BadValue(row, "the bytes are no JSON document")
         require_fits(len(out) + 1)
-        grown = np.empty(min(2 * len(out), MOST_TEXT), np.uint8)
-        grown[:used] = out[:used]
-        out = grown
+        larger = np.empty(min(2 * len(out), MOST_TEXT), np.uint8)
+        larger[:size] = out[:size]
+        out = larger
 
 
 JSON = Json()

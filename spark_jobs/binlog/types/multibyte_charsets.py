@@ -51,11 +51,11 @@ def table_of(charset: str) -> Table:
 
 def _filled(points: dict[int, int], first: int) -> Numbers:
     """Code points of the 65,536 codes from ``first`` on."""
-    found = np.full(1 << 16, kernels.NO_CHARACTER, np.uint32)
+    table = np.full(1 << 16, kernels.NO_CHARACTER, np.uint32)
     for code, point in points.items():
         if first <= code < first + (1 << 16):
-            found[code - first] = point
-    return found
+            table[code - first] = point
+    return table
 
 
 def _character(stored: bytes, codec: str) -> int | None:
@@ -113,7 +113,7 @@ def _user_defined() -> Iterator[tuple[int, int]]:
 
 def _quads(charset: str) -> Numbers:
     """Characters of four bytes in the Basic Multilingual Plane, by their place in the order of these codes."""
-    found = np.full(kernels.QUADS, kernels.NO_CHARACTER, np.uint32)
+    points = np.full(kernels.QUADS, kernels.NO_CHARACTER, np.uint32)
     for place in range(kernels.QUADS):
         rest, fourth = divmod(place, 10)
         rest, third = divmod(rest, 126)
@@ -122,5 +122,5 @@ def _quads(charset: str) -> Numbers:
         exception = EXCEPTIONS[charset].get(int.from_bytes(stored, "big"))
         point = ord(exception) if exception else _character(stored, CODECS[charset])
         if point is not None:
-            found[place] = point
-    return found
+            points[place] = point
+    return points

@@ -58,8 +58,8 @@ class EitherSign(ColumnType):
 
     is_numeric: ClassVar[bool] = True
 
-    def __init__(self, one: Integer) -> None:
-        self.one = one
+    def __init__(self, integer: Integer) -> None:
+        self.one = integer
 
     def sql(self, column: Declared) -> str:
         return f"{self.one.sql(column)} of unknown sign"

@@ -139,32 +139,32 @@ def compare(layout: Layout, source: Origin, lag: Lag, since: Position, buckets: 
     with ThreadPoolExecutor(1) as beside:  # each side has machines of its own, or at least a core
         walking = beside.submit(source.buckets, buckets)
         here = lake.buckets(buckets)
-        there = walking.result()
-    differing = there.unlike(here)
-    whole = Found(int(there.rows.sum()), int(here.rows.sum()))
+        source_buckets = walking.result()
+    differing = source_buckets.unlike(here)
+    counts = Found(int(source_buckets.rows.sum()), int(here.rows.sum()))
     if not len(differing):
-        return whole
-    chosen = _bounded(differing, there, here)
-    log.info("%s: %d of %d buckets differ; looking into %d", layout, len(differing), buckets, len(chosen))
-    suspected = unlike(source.digests_in(chosen, buckets), lake.digests_in(chosen, buckets))
-    older = lag.older([key for key, one in suspected.items() if one.kind == MISSING])
+        return counts
+    looked_at = _bounded(differing, source_buckets, here)
+    log.info("%s: %d of %d buckets differ; looking into %d", layout, len(differing), buckets, len(looked_at))
+    suspected = unlike(source.digests_in(looked_at, buckets), lake.digests_in(looked_at, buckets))
+    older = lag.older([key for key, difference in suspected.items() if difference.kind == MISSING])
     open_ = [key for key in suspected if key not in older]
-    left = np.setdiff1d(differing, chosen)
-    unread = len(open_[_READ_AGAIN:]) + int(np.maximum(there.rows, here.rows)[left].sum())
+    unread_buckets = np.setdiff1d(differing, looked_at)
+    unread = len(open_[_READ_AGAIN:]) + int(np.maximum(source_buckets.rows, here.rows)[unread_buckets].sum())
     log.info("%s: %d keys differ or have changed meanwhile; reading them again", layout, len(open_[:_READ_AGAIN]))
-    known = replace(whole, unread=unread, older=len(older))
-    return _judged(layout, source, lag, since, open_[:_READ_AGAIN], known=known)
+    counts_ = replace(counts, unread=unread, older=len(older))
+    return _judged(layout, source, lag, since, open_[:_READ_AGAIN], counts=counts_)
 
 
-def _bounded(differing: np.ndarray, there: Buckets, here: Buckets) -> list[int]:
+def _bounded(differing: np.ndarray, source_buckets: Buckets, here: Buckets) -> list[int]:
     """The first differing buckets, up to so many rows, and at least one."""
-    rows = np.maximum(there.rows, here.rows)[differing]
+    rows = np.maximum(source_buckets.rows, here.rows)[differing]
     fits = int(np.searchsorted(np.cumsum(rows), _LOOKED_INTO, "right"))
-    return [int(one) for one in differing[: max(fits, 1)]]
+    return [int(bucket) for bucket in differing[: max(fits, 1)]]
 
 
 def _judged(
-    layout: Layout, source: Origin, lag: Lag, since: Position, suspected: list[bytes], *, known: Found
+    layout: Layout, source: Origin, lag: Lag, since: Position, suspected: list[bytes], *, counts: Found
 ) -> Found:
     """Settles the suspected keys by their values; where they are many, first by their digests."""
     by_digest = Settled({}, {}, since)
@@ -174,13 +174,13 @@ def _judged(
     values = _Values(layout, source)
     by_value = settle(suspected[:_SHOWN], lag, by_digest.since, values.looked_at)
     sure = [*(by_digest.sure[key] for key in suspected[_SHOWN:]), *by_value.sure.values()]
-    kinds = Counter(one.kind for one in sure)
+    kinds = Counter(difference.kind for difference in sure)
     return replace(
-        known,
+        counts,
         missing=kinds[MISSING],
         extra=kinds[EXTRA],
         different=kinds[DIFFERENT],
-        differences=tuple(values.difference(one) for _, one in sorted(by_value.sure.items())),
+        differences=tuple(values.difference(difference) for _, difference in sorted(by_value.sure.items())),
         changing=len(by_digest.moving) + len(by_value.moving),
     )
 
@@ -193,13 +193,13 @@ def settle(suspected: Collection[bytes], lag: Lag, since: Position, look: Look) 
     """Reads keys again, round by round, until each is equal, differs for sure, or has changed in every round."""
     keys, sure, unlike_now = set(suspected), dict[bytes, Unlike](), dict[bytes, Unlike]()
     for _ in range(_ROUNDS if keys else 0):
-        begun = lag.end()
+        position = lag.end()
         against = look(keys)
         unlike_now = against(lag.caught_up(lag.end()))
         moved = lag.changed_since(unlike_now, since) if unlike_now else set()
         log.debug("of %d keys %d differ, %d of them changed meanwhile", len(keys), len(unlike_now), len(moved))
-        sure |= {key: one for key, one in unlike_now.items() if key not in moved}
-        keys, since = set(unlike_now) & moved, begun
+        sure |= {key: difference for key, difference in unlike_now.items() if key not in moved}
+        keys, since = set(unlike_now) & moved, position
         if not keys:
             break
     return Settled(sure, {key: unlike_now[key] for key in keys}, since)
@@ -207,13 +207,13 @@ def settle(suspected: Collection[bytes], lag: Lag, since: Position, look: Look) 
 
 def unlike(source: pa.Table, lake: pa.Table) -> dict[bytes, Unlike]:
     """The keys of two tables of DIGESTS that are not the same in both, in the keys' order."""
-    ours, theirs = (_by_key(rows, side) for rows, side in ((source, "source"), (lake, "lake")))
-    joined = ours.join(theirs, "key", join_type="full outer")
-    same = pc.fill_null(pc.and_(_equal(joined, "count"), _equal(joined, "digest")), False)
-    found = joined.filter(pc.invert(same)).sort_by("key")
-    there, here = (pc.fill_null(found.column(f"{side}_count"), 0).to_pylist() for side in ("source", "lake"))
-    keys = found.column("key").to_pylist()
-    return {key: Unlike(key, *counts) for key, *counts in zip(keys, there, here, strict=True)}
+    source_rows, lake_rows = (_by_key(rows, side) for rows, side in ((source, "source"), (lake, "lake")))
+    joined = source_rows.join(lake_rows, "key", join_type="full outer")
+    is_same = pc.fill_null(pc.and_(_equal(joined, "count"), _equal(joined, "digest")), False)
+    differing = joined.filter(pc.invert(is_same)).sort_by("key")
+    in_source, here = (pc.fill_null(differing.column(f"{side}_count"), 0).to_pylist() for side in ("source", "lake"))
+    keys = differing.column("key").to_pylist()
+    return {key: Unlike(key, *counts) for key, *counts in zip(keys, in_source, here, strict=True)}
 
 
 def _by_key(rows: pa.Table, side: str) -> pa.Table:
@@ -221,13 +221,13 @@ def _by_key(rows: pa.Table, side: str) -> pa.Table:
     return sums.select(["key", "digest_count", "digest_min"]).rename_columns(["key", f"{side}_count", f"{side}_digest"])
 
 
-def _equal(joined: pa.Table, what: str) -> pa.ChunkedArray:
-    return pc.equal(joined.column(f"source_{what}"), joined.column(f"lake_{what}"))
+def _equal(joined: pa.Table, column: str) -> pa.ChunkedArray:
+    return pc.equal(joined.column(f"source_{column}"), joined.column(f"lake_{column}"))
 
 
 def _digests_looked_at(source: Side, keys: Collection[bytes]) -> Callable[[Side], dict[bytes, Unlike]]:
-    ours = source.digests_of(keys)
-    return lambda lake: unlike(ours, lake.digests_of(keys))
+    digests = source.digests_of(keys)
+    return lambda lake: unlike(digests, lake.digests_of(keys))
 
 
 class _Values:
@@ -239,35 +239,39 @@ class _Values:
         self.columns: dict[bytes, dict[str, tuple[str | None, str | None]]] = {}
 
     def looked_at(self, keys: Collection[bytes]) -> Callable[[Side], dict[bytes, Unlike]]:
-        ours = self.source.values_of(keys)
+        source_values = self.source.values_of(keys)
         beside = self.source.beside_of(keys) if any(column.beside for column in self.layout.columns) else {}
 
         def against(lake: Side) -> dict[bytes, Unlike]:
-            theirs = lake.values_of(keys)
-            found = {}
+            lake_values = lake.values_of(keys)
+            differences = {}
             for key in keys:
-                rows, others = ours.get(key, []), theirs.get(key, [])
-                if len(rows) == len(others) == 1:
-                    self.columns[key] = self._unlike(rows[0], others[0], beside.get(key, [()])[0])
+                rows, lake_rows = source_values.get(key, []), lake_values.get(key, [])
+                if len(rows) == len(lake_rows) == 1:
+                    self.columns[key] = self._unlike(rows[0], lake_rows[0], beside.get(key, [()])[0])
                     if not self.columns[key]:
                         continue
-                if rows or others:
-                    found[key] = Unlike(key, len(rows), len(others))
-            return found
+                if rows or lake_rows:
+                    differences[key] = Unlike(key, len(rows), len(lake_rows))
+            return differences
 
         return against
 
-    def difference(self, one: Unlike) -> Difference:
-        columns = self.columns.get(one.key, {}) if one.kind == DIFFERENT else {}
-        return Difference(one.kind, self.layout.shown_key(one.key), columns)
+    def difference(self, difference: Unlike) -> Difference:
+        columns = self.columns.get(difference.key, {}) if difference.kind == DIFFERENT else {}
+        return Difference(difference.kind, self.layout.shown_key(difference.key), columns)
 
-    def _unlike(self, row: Values, other: Values, beside: Values) -> dict[str, tuple[str | None, str | None]]:
-        found = {}
+    def _unlike(self, row: Values, lake_row: Values, beside: Values) -> dict[str, tuple[str | None, str | None]]:
+        differences = {}
         for at, column in enumerate(self.layout.columns):
-            ours, theirs = row[at], other[at]
-            if ours == theirs:
+            in_source, in_lake = row[at], lake_row[at]
+            if in_source == in_lake:
                 continue
             form = column.form
-            if ours is None or theirs is None or not form.same(ours, theirs, beside[at] if beside else None):
-                found[column.name] = (column.shown(ours), column.shown(theirs))
-        return found
+            if (
+                in_source is None
+                or in_lake is None
+                or not form.same(in_source, in_lake, beside[at] if beside else None)
+            ):
+                differences[column.name] = (column.shown(in_source), column.shown(in_lake))
+        return differences

@@ -48,13 +48,13 @@ class LakeRows:
         bucket, rows, digest = (
             answer.column(name).to_numpy().astype(np.int64) for name in ("bucket", "rows", "digest")
         )
-        found = Buckets.none(count)
-        found.add(bucket, rows, digest)
-        return found
+        buckets = Buckets.none(count)
+        buckets.add(bucket, rows, digest)
+        return buckets
 
     def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
         bucket = F.expr(self.layout.lake_bucket(count))
-        return self._digests(self._rows().where(bucket.isin([int(one) for one in buckets])))
+        return self._digests(self._rows().where(bucket.isin([int(bucket) for bucket in buckets])))
 
     def digests_of(self, keys: Collection[bytes]) -> pa.Table:
         return self._digests(self._having(self._rows(), keys))
@@ -62,10 +62,10 @@ class LakeRows:
     def values_of(self, keys: Collection[bytes]) -> dict[bytes, list[Values]]:
         listed = [f"{column.lake_value} AS c{at}" for at, column in enumerate(self.layout.columns)]
         answer = self._having(self._rows(), keys).selectExpr(f"{self.layout.lake_key} AS key", *listed).toArrow()
-        found: dict[bytes, list[Values]] = {}
+        by_key: dict[bytes, list[Values]] = {}
         for key, *values in zip(*(column.to_pylist() for column in answer.columns), strict=True):
-            found.setdefault(key, []).append(tuple(values))
-        return found
+            by_key.setdefault(key, []).append(tuple(values))
+        return by_key
 
     def _rows(self) -> DataFrame:
         return self.table.read(self.spark, self.version)
@@ -108,14 +108,14 @@ class SilverRows:
 
     def _keys(self, rows: DataFrame, keys: Collection[bytes]) -> set[bytes]:
         plain = rows.where(f"_op <> '{Op.TRUNCATE}'")
-        found = having(self.spark, plain, self.layout, keys).selectExpr(f"{self.layout.lake_key} AS key").distinct()
-        return set(found.toArrow().column(0).to_pylist())
+        present = having(self.spark, plain, self.layout, keys).selectExpr(f"{self.layout.lake_key} AS key").distinct()
+        return set(present.toArrow().column(0).to_pylist())
 
 
 def having(spark: SparkSession, rows: DataFrame, layout: Layout, keys: Collection[bytes]) -> DataFrame:
     """The rows of some keys, with the key's text as _KEY."""
-    wanted = spark.createDataFrame(pa.table([pa.array(sorted(keys), pa.binary())], schema=_KEYS))
-    return rows.withColumn(_KEY, F.expr(layout.lake_key)).join(F.broadcast(wanted), _KEY, "left_semi")
+    key_rows = spark.createDataFrame(pa.table([pa.array(sorted(keys), pa.binary())], schema=_KEYS))
+    return rows.withColumn(_KEY, F.expr(layout.lake_key)).join(F.broadcast(key_rows), _KEY, "left_semi")
 
 
 def _session(spark: SparkSession, table: Table) -> SparkSession:
@@ -127,6 +127,6 @@ def _session(spark: SparkSession, table: Table) -> SparkSession:
 
 def _require_columns(table: Table, layout: Layout) -> None:
     """Raises TableStopped where the table's columns are no longer those that the comparison began with."""
-    there = table.columns()
-    if not {column.name for column in layout.columns} <= there.keys():
+    columns = table.columns()
+    if not {column.name for column in layout.columns} <= columns.keys():
         raise TableStopped(f"{table.path}: its columns changed while it was compared; verify again")

@@ -37,16 +37,16 @@ class Column:
     @property
     def server(self) -> str:
         """MySQL's SQL of the text; NULL where the value is."""
-        return _written(self.form.server, self.name)
+        return _filled(self.form.server, self.name)
 
     @property
     def beside(self) -> str | None:
-        return self.form.beside and _written(self.form.beside, self.name)
+        return self.form.beside and _filled(self.form.beside, self.name)
 
     @property
     def lake(self) -> str:
         """Spark's SQL of the text, a STRING or BINARY."""
-        return _written(self.form.lake, self.name)
+        return _filled(self.form.lake, self.name)
 
     @property
     def server_value(self) -> str:
@@ -72,15 +72,15 @@ class Column:
             return None
         return text.decode() if self.form.long and _BRIEFLY.fullmatch(text) else self.form.shown(text)
 
-    def server_part(self, *, whole: bool) -> str:
+    def server_part(self, *, in_full: bool) -> str:
         """What CONCAT takes of it; ``whole``: a long value too, and not its MD5."""
-        if self.form.counted and (whole or not self.form.long):
+        if self.form.counted and (in_full or not self.form.long):
             return f"COALESCE(CONCAT(OCTET_LENGTH({self.server}), ':', {self.server}), '-')"
         return f"COALESCE({self._short(self.server)}, ''), ','"
 
-    def lake_part(self, *, whole: bool) -> str:
+    def lake_part(self, *, in_full: bool) -> str:
         """The same, a BINARY."""
-        if self.form.counted and (whole or not self.form.long):
+        if self.form.counted and (in_full or not self.form.long):
             head = f"cast(concat(cast(octet_length({self.lake}) AS STRING), ':') AS BINARY)"
             return f"coalesce(concat({head}, {self.lake}), cast('-' AS BINARY))"
         return f"cast(concat(coalesce({self._short(self.lake)}, ''), ',') AS BINARY)"
@@ -89,10 +89,10 @@ class Column:
         return f"MD5({sql})" if self.form.long else sql
 
 
-def _written(form: str, name: str) -> str:
+def _filled(form: str, name: str) -> str:
     """The SQL of a form over a column, whose name may look like a field of it."""
     fields = {"c": identifier(name), "raw": f"try_element_at(_raw, {literal(name)})"}
-    return re.sub(r"\{(c|raw)\}", lambda found: fields[found[1]], form)
+    return re.sub(r"\{(c|raw)\}", lambda match: fields[match[1]], form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,20 +113,20 @@ class Layout:
 
     @property
     def server_key(self) -> str:
-        return f"CAST(CONCAT({', '.join(one.server_part(whole=True) for one in self.key)}) AS BINARY)"
+        return f"CAST(CONCAT({', '.join(column.server_part(in_full=True) for column in self.key)}) AS BINARY)"
 
     @property
     def lake_key(self) -> str:
-        return f"concat({', '.join(one.lake_part(whole=True) for one in self.key)})"
+        return f"concat({', '.join(column.lake_part(in_full=True) for column in self.key)})"
 
     @property
     def server_digest(self) -> str:
-        text = f"CONCAT({', '.join(column.server_part(whole=False) for column in self.columns)})"
+        text = f"CONCAT({', '.join(column.server_part(in_full=False) for column in self.columns)})"
         return f"CAST(CONV(SUBSTR(MD5({text}), 1, {DIGITS}), 16, 10) AS UNSIGNED)"
 
     @property
     def lake_digest(self) -> str:
-        text = f"concat({', '.join(column.lake_part(whole=False) for column in self.columns)})"
+        text = f"concat({', '.join(column.lake_part(in_full=False) for column in self.columns)})"
         return f"cast(conv(substring(md5({text}), 1, {DIGITS}), 16, 10) AS BIGINT)"
 
     def server_bucket(self, buckets: int) -> str:
@@ -146,11 +146,13 @@ class Layout:
 
     def where(self, keys: Sequence[bytes]) -> str:
         """MySQL's SQL that finds rows of keys by the index: as the collation compares, so it may find more."""
-        each = []
+        conditions = []
         for key in keys:
             pairs = zip(self.key, self.key_values(key), strict=True)
-            each.append(" AND ".join(f"{identifier(one.name)} = {one.form.literal(text)}" for one, text in pairs))
-        return " OR ".join(f"({one})" for one in each)
+            conditions.append(
+                " AND ".join(f"{identifier(column.name)} = {column.form.literal(text)}" for column, text in pairs)
+            )
+        return " OR ".join(f"({condition})" for condition in conditions)
 
 
 def _taken_apart(text: bytes, counted: Sequence[bool]) -> Iterator[bytes]:
@@ -181,10 +183,10 @@ def layout(
     their numbers. unknown: columns that are left out. Raises TableStopped where the columns differ, and for a type that
     is not compared.
     """
-    there = [name for name in lake if name not in ADDED]
+    columns_ = [name for name in lake if name not in ADDED]
     names = [row["name"] for row in listed]
-    if names != there:
-        raise TableStopped(f"the server's columns are {', '.join(names)}, the lake's {', '.join(there)}")
+    if names != columns_:
+        raise TableStopped(f"the server's columns are {', '.join(names)}, the lake's {', '.join(columns_)}")
     columns = tuple(_column(row, lake[row["name"]]) for row in listed if row["name"] not in unknown)
     by_name = {column.name: column for column in columns}
     return Layout(
@@ -192,12 +194,12 @@ def layout(
     )
 
 
-def _column(row: Mapping[str, Any], there: str) -> Column:
+def _column(row: Mapping[str, Any], lake_type: str) -> Column:
     name = row["name"]
     try:
         form = form_of(row)
     except Unsupported as error:
         raise TableStopped(f"column {name}: {error}") from error
-    if not re.fullmatch(form.types, there):
-        raise TableStopped(f"column {name} is {row['declared']} at the server and {there} in the lake")
+    if not re.fullmatch(form.types, lake_type):
+        raise TableStopped(f"column {name} is {row['declared']} at the server and {lake_type} in the lake")
     return Column(name, form)

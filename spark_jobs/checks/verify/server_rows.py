@@ -101,8 +101,8 @@ class Session:
 
     def estimate(self, schema: str, table: str) -> int:
         """About how many rows a table has, as the server's statistics say."""
-        found = self.rows(_ASK_SIZE.format(is_table(schema, table)))
-        return int(found[0][0] or 0) if found else 0
+        rows = self.rows(_ASK_SIZE.format(is_table(schema, table)))
+        return int(rows[0][0] or 0) if rows else 0
 
     def count(self, schema: str, table: str) -> int:
         """How many rows a table has."""
@@ -121,22 +121,22 @@ class ServerRows:
         return self.session.count(self.layout.schema, self.layout.table)
 
     def buckets(self, count: int) -> Buckets:
-        found = Buckets.none(count)
+        buckets = Buckets.none(count)
         listed = (
             f"{self.layout.server_bucket(count)}, COUNT(*), BIT_XOR({self.layout.server_digest}) "
             f"FROM {self.layout.server_name} WHERE {_RANGE} GROUP BY 1"
         )
         for rows in self._walk(listed):
             if rows:
-                bucket, there, digest = np.array(rows, np.int64).T
-                found.add(bucket, there, digest)
-        return found
+                bucket, counts, digest = np.array(rows, np.int64).T
+                buckets.add(bucket, counts, digest)
+        return buckets
 
     def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
-        chosen = ", ".join(map(str, buckets))
+        numbers = ", ".join(map(str, buckets))
         listed = (
             f"{self.layout.server_key}, {self.layout.server_digest} "
-            f"FROM {self.layout.server_name} WHERE ({_RANGE}) AND {self.layout.server_bucket(count)} IN ({chosen})"
+            f"FROM {self.layout.server_name} WHERE ({_RANGE}) AND {self.layout.server_bucket(count)} IN ({numbers})"
         )
         return pa.concat_tables([_digests(rows) for rows in self._walk(listed)])
 
@@ -153,40 +153,40 @@ class ServerRows:
         return self._values([column.beside or "NULL" for column in self.layout.columns], keys)
 
     def _values(self, columns: list[str], keys: Collection[bytes]) -> dict[bytes, list[Values]]:
-        found: dict[bytes, list[Values]] = {}
+        by_key: dict[bytes, list[Values]] = {}
         for rows in self._of(", ".join([self.layout.server_key, *columns]), keys):
             for key, *values in rows:
-                found.setdefault(key, []).append(tuple(values))
-        return found
+                by_key.setdefault(key, []).append(tuple(values))
+        return by_key
 
     def _of(self, listed: str, keys: Collection[bytes]) -> Iterator[list[tuple[Any, ...]]]:
         """Rows of exactly these keys; ``listed`` begins with the key's text."""
         ordered = sorted(keys)
         for at in range(0, len(ordered), _AT_ONCE):
-            some = ordered[at : at + _AT_ONCE]
-            asked, where = set(some), self.layout.where(some)
-            rows = self.session.rows(f"SELECT {listed} FROM {self.layout.server_name} WHERE {where}")
-            yield [row for row in rows if row[0] in asked]
+            batch = ordered[at : at + _AT_ONCE]
+            asked_keys, condition = set(batch), self.layout.where(batch)
+            rows = self.session.rows(f"SELECT {listed} FROM {self.layout.server_name} WHERE {condition}")
+            yield [row for row in rows if row[0] in asked_keys]
 
     def _walk(self, listed: str) -> Iterator[list[tuple[Any, ...]]]:
         """The answers to a statement for one range of keys after the other; ``_RANGE`` in it is the range."""
-        began = said = time.monotonic()
-        size, done, after = _FIRST, 0, None
+        began = reported = time.monotonic()
+        size, rows_read, after = _FIRST, 0, None
         before, behind = map(in_text, listed.split(_RANGE, 1))
         while True:
             part = self.session.range_of(self.key, size, after)
             condition, parameters = part.condition(self.key)
-            asked = time.monotonic()
+            sent_at = time.monotonic()
             yield self.session.rows(f"SELECT {before}{condition}{behind}", tuple(parameters))
             if part.up_to is None:
                 return
             now = time.monotonic()
-            done += size
-            wanted = int(size * _SECONDS / max(now - asked, 0.01))
-            size, after = max(min(wanted, size * 2, _MOST), size // 2, _LEAST), part.up_to
-            if now - said > _QUIET:
-                said = now
-                log.info("%s: %s rows at the server in %.0f s", self.layout, f"{done:,}", now - began)
+            rows_read += size
+            fitting = int(size * _SECONDS / max(now - sent_at, 0.01))
+            size, after = max(min(fitting, size * 2, _MOST), size // 2, _LEAST), part.up_to
+            if now - reported > _QUIET:
+                reported = now
+                log.info("%s: %s rows at the server in %.0f s", self.layout, f"{rows_read:,}", now - began)
 
 
 def _digests(rows: Sequence[Sequence[Any]]) -> pa.Table:

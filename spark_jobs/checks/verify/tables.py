@@ -135,9 +135,9 @@ class Verdict:
             yield f"{self.said}: {self.changing} rows changed whenever they were read; verify again when it is quieter"
 
     def to_json(self) -> dict[str, Any]:
-        said = asdict(self) | {"table": str(self.table), "position": self.position and str(self.position)}
+        fields = asdict(self) | {"table": str(self.table), "position": self.position and str(self.position)}
         differences = [difference.to_json() for difference in self.differences]
-        return said | {"equal": self.equal, "seconds": round(self.seconds, 3), "differences": differences}
+        return fields | {"equal": self.equal, "seconds": round(self.seconds, 3), "differences": differences}
 
 
 def _unlike(name: str, source: str | None, lake: str | None, *, values: bool) -> str:
@@ -181,10 +181,10 @@ def verify_source(
     server = require_live(pipeline, name)
     with Session(server) as session:
         checking = _Source(spark, pipeline, name, session)
-        begun = checking.end()
-        checking.catch_up(begun)
-        names = [one for one in checking.names() if wanted is None or wanted(one)]
-        for verdict in (found for one in names for found in checking.verdicts(one, begun, into)):
+        position = checking.end()
+        checking.catch_up(position)
+        names = [name for name in checking.names() if wanted is None or wanted(name)]
+        for verdict in (verdict for name in names for verdict in checking.verdicts(name, position, into)):
             rows = f"{verdict.source_rows:,}"
             log.info("%s: %s: %s, %s rows in %.1f s", name, verdict.said, verdict.state, rows, verdict.seconds)
             yield verdict
@@ -233,41 +233,41 @@ class _Source:
 
     def names(self) -> list[TableName]:
         """The tables in scope that the server or the lake has."""
-        known = {name for name, entry in self.entries.items() if entry.state != "ignored"}
-        listed = {TableName(*name) for name in self.session.tables()} | known
-        return sorted(one for one in listed if self.pipeline.scope.holds(one.schema, one.table))
+        names = {name for name, entry in self.entries.items() if entry.state != "ignored"}
+        listed = {TableName(*name) for name in self.session.tables()} | names
+        return sorted(name for name in listed if self.pipeline.scope.holds(name.schema, name.table))
 
     def verdicts(
-        self, name: TableName, begun: Position, wanted: Callable[[TableName, Name], bool] | None
+        self, name: TableName, since: Position, is_wanted: Callable[[TableName, Name], bool] | None
     ) -> Iterator[Verdict]:
         """One of each downstream table that the table goes to and that is wanted."""
         try:
-            every = destinations_of(self.pipeline, self.name, name)
+            destinations = destinations_of(self.pipeline, self.name, name)
         except TableStopped as error:
             yield Verdict(self.name, name, NOT_COMPARED, self.held, reason=str(error))
             return
-        for one in every:
-            if wanted is None or wanted(name, one.name):
-                verdict = self.verdict(name, one, begun)
-                yield replace(verdict, into=str(one)) if len(every) > 1 else verdict
+        for destination in destinations:
+            if is_wanted is None or is_wanted(name, destination.name):
+                verdict = self.verdict(name, destination, since)
+                yield replace(verdict, into=str(destination)) if len(destinations) > 1 else verdict
 
-    def verdict(self, name: TableName, into: Destination, begun: Position) -> Verdict:
+    def verdict(self, name: TableName, into: Destination, since: Position) -> Verdict:
         began = time.monotonic()
         try:
             with about(f"{self.name}: {name}"):
-                found = self._found(name, into, begun)
+                outcome = self._outcome(name, into, since)
         except TableStopped as error:
-            found = {"state": NOT_COMPARED, "reason": str(error)}
-        return Verdict(self.name, name, position=self.held, seconds=time.monotonic() - began, **found)
+            outcome = {"state": NOT_COMPARED, "reason": str(error)}
+        return Verdict(self.name, name, position=self.held, seconds=time.monotonic() - began, **outcome)
 
-    def _found(self, name: TableName, into: Destination, begun: Position) -> dict[str, Any]:
+    def _outcome(self, name: TableName, into: Destination, since: Position) -> dict[str, Any]:
         try:
-            return _Table(self, name, into).verdict(begun)
+            return _Table(self, name, into).verdict(since)
         except SourceError as error:
             if error_number(error.__cause__) not in _CHANGED:
                 raise
         log.info("%s: %s was altered while it was compared; beginning anew", self.name, name)
-        return _Table(self, name, into).verdict(begun)
+        return _Table(self, name, into).verdict(since)
 
     def has_all(self, name: TableName) -> bool:
         """Whether no row of a table can be missing for being older than the log: it was loaded, or made in it."""
@@ -280,16 +280,16 @@ class _Source:
         table = self.lake.bronze(self.name)
         head = table.head()
         assert head is not None
-        said = survey(read_index(table, head.version, kind="statement")).statements
-        return frozenset(name for one in said for name in _made(one))
+        statements = survey(read_index(table, head.version, kind="statement")).statements
+        return frozenset(name for statement in statements for name in _created_by(statement))
 
 
-def _made(said: Said) -> Iterator[TableName]:
+def _created_by(statement: Said) -> Iterator[TableName]:
     """The table that a statement creates; nothing where it cannot be read."""
-    if said.statement.verb.startswith("CREATE"):
+    if statement.statement.verb.startswith("CREATE"):
         with suppress(DecodeError):
-            every = effects(said.statement, said.database, said.session)
-            yield from [effect.table for effect in every if isinstance(effect, CreateTable)]
+            table_effects = effects(statement.statement, statement.database, statement.session)
+            yield from [effect.table for effect in table_effects if isinstance(effect, CreateTable)]
 
 
 class _Table:
@@ -330,10 +330,10 @@ class _Table:
             listed = self.source.session.columns(self.name.schema, self.name.table)
             try:
                 standing = self._standing()
-                kept = types_of(standing.kept)
-                there = {one: kind for one, kind in self.downstream.columns().items() if one not in kept}
+                retired = types_of(standing.kept)
+                columns = {column: kind for column, kind in self.downstream.columns().items() if column not in retired}
                 self.unknown = self._older(begun(standing.kept))
-                return layout(self.name, listed, there, self._key(), self.unknown)
+                return layout(self.name, listed, columns, self._key(), self.unknown)
             except TableStopped:
                 if not tries_left:
                     raise
@@ -344,19 +344,19 @@ class _Table:
         head = self.silver.head()
         return silver.stored_columns(self.silver, head).key if head and head.checkpoint else ()
 
-    def _older(self, anew: Mapping[str, Position]) -> dict[str, int]:
+    def _older(self, loads_: Mapping[str, Position]) -> dict[str, int]:
         """Of columns that began anew, how many rows downstream are from before; without those that none is."""
-        if not anew:
+        if not loads_:
             return {}
-        asked = (f"count_if(_position < {silver.before_sql(at)}) AS {identifier(name)}" for name, at in anew.items())
-        rows = self.downstream.read(self.source.spark).selectExpr(*asked).collect()[0]
-        return {name: rows[name] for name in anew if rows[name]}
+        counts = (f"count_if(_position < {silver.before_sql(at)}) AS {identifier(name)}" for name, at in loads_.items())
+        rows = self.downstream.read(self.source.spark).selectExpr(*counts).collect()[0]
+        return {name: rows[name] for name in loads_ if rows[name]}
 
     def _standing(self) -> TableState:
         commit = SilverCommit.of_head(self.silver.head())
         return TableState.of(commit) if commit else TableState(None)
 
-    def verdict(self, begun: Position) -> dict[str, Any]:
+    def verdict(self, since: Position) -> dict[str, Any]:
         """The fields of the Verdict. Raises TableStopped where the table cannot be compared."""
         ruled = filters_of(self.source.pipeline.filters, self.source.name, self.name).names()
         if ruled:
@@ -371,7 +371,7 @@ class _Table:
         is_there = bool(self.source.session.columns(self.name.schema, self.name.table))
         head = self.downstream.head()
         if not is_there:
-            return self._gone()
+            return self._dropped()
         if head is None or head.checkpoint is None:
             rows = self.source.session.count(self.name.schema, self.name.table)
             self.source.catch_up(self.end())
@@ -380,8 +380,8 @@ class _Table:
                 return self._never_seen(rows)
         self._require_own(head)
         if not self.layout.key:
-            return self._counted(begun)
-        return self._compared(begun)
+            return self._counted(since)
+        return self._compared(since)
 
     def _require_going(self) -> None:
         entry = self.source.entries.get(self.name)
@@ -397,7 +397,7 @@ class _Table:
                 "is this table's alone: it is not compared"
             )
 
-    def _gone(self) -> dict[str, Any]:
+    def _dropped(self) -> dict[str, Any]:
         """A table that the server does not have or show."""
         self.source.catch_up(self.end())
         head = self.downstream.head()
@@ -408,8 +408,8 @@ class _Table:
                 "the server has no such table, or does not show it to this user; the log did not drop it"
             )
         rows = self.downstream.read(self.source.spark, head.version).count()
-        left = rows if self.source.pipeline.on_drop == "drop" else 0
-        return {"state": DIFFERS if left else DROPPED, "lake_rows": rows, "extra": left}
+        remaining = rows if self.source.pipeline.on_drop == "drop" else 0
+        return {"state": DIFFERS if remaining else DROPPED, "lake_rows": rows, "extra": remaining}
 
     def _never_seen(self, rows: int) -> dict[str, Any]:
         """A table of which nothing was ever merged: right where it has no row."""
@@ -417,27 +417,27 @@ class _Table:
             return {"state": EQUAL, "source_rows": rows, "older": rows}
         return {"state": DIFFERS if rows else EQUAL, "source_rows": rows, "missing": rows}
 
-    def _compared(self, begun: Position) -> dict[str, Any]:
+    def _compared(self, since: Position) -> dict[str, Any]:
         origin = ServerRows(self.source.session, self.layout)
         rows = self.source.session.estimate(self.name.schema, self.name.table)
         if rows >= _MANY:
             log.info(
                 "%s: %s: hashing about %s rows, at the server and in the lake", self.source.name, self.name, f"{rows:,}"
             )
-        found = compare(self.layout, origin, self, begun, buckets_for(rows))
-        differs = found.missing or found.extra or found.different or found.unread
+        result = compare(self.layout, origin, self, since, buckets_for(rows))
+        differs = result.missing or result.extra or result.different or result.unread
         return {
-            "state": DIFFERS if differs else CHANGING if found.changing else EQUAL,
-            "source_rows": found.source,
-            "lake_rows": found.lake,
-            "missing": found.missing,
-            "extra": found.extra,
-            "different": found.different,
-            "older": found.older,
-            "changing": found.changing,
-            "unread": found.unread,
+            "state": DIFFERS if differs else CHANGING if result.changing else EQUAL,
+            "source_rows": result.source,
+            "lake_rows": result.lake,
+            "missing": result.missing,
+            "extra": result.extra,
+            "different": result.different,
+            "older": result.older,
+            "changing": result.changing,
+            "unread": result.unread,
             "unknown": self.unknown,
-            "differences": found.differences,
+            "differences": result.differences,
         }
 
     def older(self, keys: Collection[bytes]) -> set[bytes]:
@@ -447,19 +447,19 @@ class _Table:
         self.source.catch_up(self.end())
         return set(keys) - SilverRows(self.source.spark, self.silver, self.layout).known(keys)
 
-    def _counted(self, begun: Position) -> dict[str, Any]:
+    def _counted(self, start: Position) -> dict[str, Any]:
         """Rows without a key are counted, until the counts agree or the table stood still between two of them."""
-        since = begun
+        since = start
         for tries_left in reversed(range(_COUNTED)):
             now = self.end()
             rows = self.source.session.count(self.name.schema, self.name.table)
             here = self.caught_up(self.end()).count()
-            said = {"source_rows": rows, "lake_rows": here}
+            counts = {"source_rows": rows, "lake_rows": here}
             if rows == here:
-                return said | {"state": EQUAL}
+                return counts | {"state": EQUAL}
             if not SilverRows(self.source.spark, self.silver, self.layout).any_since(since):
-                return said | {"state": DIFFERS, "missing": max(rows - here, 0), "extra": max(here - rows, 0)}
+                return counts | {"state": DIFFERS, "missing": max(rows - here, 0), "extra": max(here - rows, 0)}
             if not tries_left:
-                return said | {"state": CHANGING, "changing": abs(rows - here)}
+                return counts | {"state": CHANGING, "changing": abs(rows - here)}
             since = now
         raise AssertionError

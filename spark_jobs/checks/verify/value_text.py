@@ -56,7 +56,7 @@ class Form:
     literal: Callable[[bytes], str] = lambda text: f"'{text.decode()}'"
     shown: Callable[[bytes], str] = lambda text: text.decode(errors="replace")
     beside: str | None = None
-    same: Same = lambda _one, _other, _beside: False
+    same: Same = lambda _first, _second, _beside: False
 
 
 def form_of(column: Mapping[str, Any]) -> Form:
@@ -109,13 +109,13 @@ def _text(charset: str) -> Form:
     if charset in _NO_LOSS:
         return plain
     back = f"CAST(CONVERT(CONVERT({{c}} USING utf8mb4) USING {charset}) AS BINARY)"
-    kept = "CAST({c} AS BINARY)"
-    is_text = f"{back} = {kept}"
+    content = "CAST({c} AS BINARY)"
+    is_text = f"{back} = {content}"
     if charset in SINGLE_BYTE:  # tis620 takes its byte FF for U+FFFD, and back
         is_text += f" AND LOCATE({_hex(_REPLACEMENT)}, {as_utf8}) = 0"
     return replace(
         plain,
-        server=f"IF({is_text}, {as_utf8}, CONCAT({_hex(_NO_TEXT)}, {kept}))",
+        server=f"IF({is_text}, {as_utf8}, CONCAT({_hex(_NO_TEXT)}, {content}))",
         lake="coalesce(cast({c} AS BINARY), concat(X'ff', unhex({raw})))",
         beside=as_utf8,
         same=_same_text,
@@ -123,26 +123,26 @@ def _text(charset: str) -> Form:
     )
 
 
-def _same_text(one: bytes, other: bytes, beside: bytes | None) -> bool:
+def _same_text(first: bytes, second: bytes, beside: bytes | None) -> bool:
     """Whether text that does not come back as the same bytes is the lake's: some sets have a character twice.
 
     A server puts ? for bytes that are no text, and 0x3F is ? wherever it stands in such a set.
     """
-    is_text = one[:1] == _NO_TEXT and beside is not None and beside.count(b"?") == one.count(b"?")
-    return is_text and beside == other
+    is_text = first[:1] == _NO_TEXT and beside is not None and beside.count(b"?") == first.count(b"?")
+    return is_text and beside == second
 
 
 def _shown_text(text: bytes) -> str:
     return f"bytes {text[1:].hex()}" if text[:1] == _NO_TEXT else text.decode(errors="replace")
 
 
-def _same_json(one: bytes, other: bytes, _: bytes | None) -> bool:
+def _same_json(first: bytes, second: bytes, _: bytes | None) -> bool:
     """Whether two documents are equal as values: servers before MySQL 9 print some numbers and base64 otherwise.
 
     Before 8.0.24 the line ends of base64 are no escapes, which JSON has not: ``strict`` would refuse them.
     """
     try:
-        documents = [_comparable(json.loads(text, strict=False)) for text in (one, other)]
+        documents = [_comparable(json.loads(text, strict=False)) for text in (first, second)]
         return bool(documents[0] == documents[1])
     except ValueError:
         return False
@@ -154,9 +154,9 @@ def _comparable(value: Any) -> Any:
         case bool():
             return ("bool", value)
         case dict():
-            return {key: _comparable(one) for key, one in value.items()}
+            return {key: _comparable(member) for key, member in value.items()}
         case list():
-            return [_comparable(one) for one in value]
+            return [_comparable(member) for member in value]
         case str() if value.startswith("base64:"):
             return re.sub(r"\s", "", value)
         case _:
@@ -186,7 +186,7 @@ _FLOAT = Form(
     "FLOAT|DOUBLE",
     literal=lambda text: repr(_double(text)),
     shown=_shown_float,
-    same=lambda one, other, _: _double(one) == _double(other),
+    same=lambda first, second, _: _double(first) == _double(second),
 )
 """MySQL lays a POINT out as SRID (4 bytes), byte order (1), type (4), x (8, little-endian) (sql/spatial.h)."""
 _BYTES = Form("{c}", "{c}", "BINARY", counted=True, literal=_hex, shown=_shown_bytes)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.dagster
 SOURCES = {"shop": {"mysql": {"user": "repl"}}, "archive": {"files": "./binlogs"}}
 
 
-def shown(code: CodeLocation) -> dg.Definitions:
+def definitions_of(code: CodeLocation) -> dg.Definitions:
     """The definitions of a location whose sources have had tables."""
     names = {("shop", "shop", "orders"), ("shop", "shop", "lines"), ("archive", "old", "orders")}
     known_tables.add(code.pipeline.tables_file, names)
@@ -31,22 +31,22 @@ def checks_of(defs: dg.Definitions, job: str) -> set[str]:
 
 def test_tables_of_live_sources_are_checked_where_it_is_asked_for_and_by_no_other_job(tmp_path: Path) -> None:
     with location(tmp_path, sources=SOURCES, verify=True) as code:
-        defs = shown(code)
+        defs = definitions_of(code)
         assert checks_of(defs, "verify") == {"downstream/shop/orders", "downstream/shop/lines"}
         assert checks_of(defs, "sync") == checks_of(defs, "sync_shop") == set()
-        assert "verify_weekly" in {one.name for one in defs.schedules or ()}
+        assert "verify_weekly" in {schedule.name for schedule in defs.schedules or ()}
         code.keys["verify"] = False
-        defs = shown(code)
+        defs = definitions_of(code)
         assert "verify" not in {job.name for job in defs.jobs or ()}
-        assert "verify_weekly" not in {one.name for one in defs.schedules or ()}
+        assert "verify_weekly" not in {schedule.name for schedule in defs.schedules or ()}
 
 
 def test_a_check_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[bool] = []
+    answers: list[bool] = []
 
     def verdicts(_: Any, __: Any, source: str, wanted: Any, into: Any) -> Iterator[Verdict]:
-        asked.append(into(TableName("shop", "orders"), ("shop", "orders")))
-        asked.extend(wanted(TableName("shop", name)) for name in ("orders", "lines", "other"))
+        answers.append(into(TableName("shop", "orders"), ("shop", "orders")))
+        answers.extend(wanted(TableName("shop", name)) for name in ("orders", "lines", "other"))
         unlike = (Difference("different", {"id": "7"}, {"note": ("a", "b")}),)
         at = Position("bin.000001", 4)
         yield Verdict(source, TableName("shop", "orders"), "differs", at, 9, 9, different=1, differences=unlike)
@@ -54,16 +54,16 @@ def test_a_check_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("spark_jobs.checks.verify.verify_source", verdicts)
     with location(tmp_path, sources=SOURCES, verify=True) as code:
         monkeypatch.setattr("tests.code_location.Given.session", lambda _: None)
-        ran = code.run("verify", defs=shown(code))
+        ran = code.run("verify", defs=definitions_of(code))
         key = dg.AssetCheckKey(dg.AssetKey(["downstream", "shop", "orders"]), "equals_source")
         (record,) = code.instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
-    assert asked == [True, True, True, False]
+    assert answers == [True, True, True, False]
     assert ran.checks == {
         "downstream/shop/orders": (False, "differs: shop.orders"),
         "downstream/shop/lines": (True, "neither the source nor the lake has the table any more"),
     }
-    said: Any = record.event and record.event.dagster_event
-    metadata = said.asset_check_evaluation_data.metadata
+    event: Any = record.event and record.event.dagster_event
+    metadata = event.asset_check_evaluation_data.metadata
     assert (metadata["rows/different"].value, metadata["verify/keys"].value) == (1, "shop.orders different id=7: note")
 
 
@@ -80,8 +80,8 @@ def test_each_downstream_table_of_one_source_table_has_a_check_of_its_own(
     routes = [{"from": "shop.orders", "to": ["shop.orders", "audit.orders"]}]
     with location(tmp_path, sources=SOURCES, verify=True, routes=routes) as code:
         monkeypatch.setattr("tests.code_location.Given.session", lambda _: None)
-        ran = code.run("verify", defs=shown(code))
-    assert {key: passed for key, (passed, _) in ran.checks.items()} == {
+        ran = code.run("verify", defs=definitions_of(code))
+    assert {key: is_passed for key, (is_passed, _) in ran.checks.items()} == {
         "downstream/shop/orders": True,
         "downstream/audit/orders": False,
         "downstream/shop/lines": True,

@@ -27,10 +27,17 @@ pytestmark = pytest.mark.dagster
 Found = dict[tuple[str, str], tuple[bool, str | None]]
 
 
-def checked(made: CodeLocation) -> Found:
-    result = made.defs().resolve_job_def("audit").execute_in_process(instance=made.instance, raise_on_error=False)
-    found = result.get_asset_check_evaluations()
-    return {(one.asset_key.to_user_string(), one.check_name): (one.passed, one.description) for one in found}
+def checked(code_location: CodeLocation) -> Found:
+    result = (
+        code_location.defs()
+        .resolve_job_def("audit")
+        .execute_in_process(instance=code_location.instance, raise_on_error=False)
+    )
+    evaluations = result.get_asset_check_evaluations()
+    return {
+        (evaluation.asset_key.to_user_string(), evaluation.check_name): (evaluation.passed, evaluation.description)
+        for evaluation in evaluations
+    }
 
 
 @pytest.mark.spark
@@ -38,13 +45,13 @@ def checked(made: CodeLocation) -> Found:
 def test_a_key_that_stands_twice_or_not_at_all_fails_its_table_alone(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with location(tmp_path, spark) as made:
-        made.write(1, Insert("shop.orders", (1, "a")), Insert("shop.lines", (1, 2)), Commit())
-        assert made.run().success
-        lines, orders = (lake_of(made.pipeline).downstream("shop", name) for name in ("lines", "orders"))
+    with location(tmp_path, spark) as code_location:
+        code_location.write(1, Insert("shop.orders", (1, "a")), Insert("shop.lines", (1, 2)), Commit())
+        assert code_location.run().success
+        lines, orders = (lake_of(code_location.pipeline).downstream("shop", name) for name in ("lines", "orders"))
         spark.sql(f"INSERT INTO {orders.sql} SELECT * FROM {orders.sql}")
         spark.sql(f"DELETE FROM {lines.sql}")
-        assert checked(made) == {
+        assert checked(code_location) == {
             ("bronze/shop", "positions_touch"): (True, None),
             ("bronze/shop", "lag"): (True, "max_lag is not set"),
             ("bronze/shop", "retention_margin"): (True, None),
@@ -59,9 +66,9 @@ def test_a_key_that_stands_twice_or_not_at_all_fails_its_table_alone(
         }
         lacking = {(TableName("shop", name), ("shop", name)): count for name, count in (("lines", 2), ("orders", 3))}
         monkeypatch.setattr("spark_jobs.checks.integrity.keys_never_whole", lambda *_: lacking)
-        found = checked(made)
-        assert found["downstream/shop/lines", "keys_unique"] == (False, f"2 keys stand in none: {NEVER_WHOLE}")
-        assert found["downstream/shop/orders", "keys_unique"] == (
+        results = checked(code_location)
+        assert results["downstream/shop/lines", "keys_unique"] == (False, f"2 keys stand in none: {NEVER_WHOLE}")
+        assert results["downstream/shop/orders", "keys_unique"] == (
             False,
             f"3 keys stand in none: {NEVER_WHOLE}; 1 keys stand in several rows: somebody else wrote to the table",
         )
@@ -84,18 +91,18 @@ STATUS = SourceStatus("shop", "a.000001:9", "a.000001:4", 5, 61.0, 2**40, 3.5, 0
 def test_lag_and_margin_are_held_against_the_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], limit: int | None, expected: Any
 ) -> None:
-    with location(tmp_path) as made:
-        pipeline = made.pipeline.model_copy(update={"max_lag": timedelta(seconds=limit) if limit else None})
-        monkeypatch.setattr(type(made), "pipeline", pipeline)
+    with location(tmp_path) as code_location:
+        pipeline = code_location.pipeline.model_copy(update={"max_lag": timedelta(seconds=limit) if limit else None})
+        monkeypatch.setattr(type(code_location), "pipeline", pipeline)
         monkeypatch.setattr(integrity, "_status", lambda *_: replace(STATUS, **changed))
-        found = checked(made)
-    assert found["bronze/shop", "positions_touch"] == (True, "bronze holds nothing yet")
-    assert {name: found["bronze/shop", name] for name in expected} == expected
+        results = checked(code_location)
+    assert results["bronze/shop", "positions_touch"] == (True, "bronze holds nothing yet")
+    assert {name: results["bronze/shop", name] for name in expected} == expected
 
 
 def test_checks_stand_in_their_own_job_and_in_no_run_of_a_source(tmp_path: Path) -> None:
-    with location(tmp_path) as made:
-        defs = made.defs()
+    with location(tmp_path) as code_location:
+        defs = code_location.defs()
         assert not defs.resolve_job_def("sync_shop").asset_layer.asset_graph.asset_check_keys
         keys = defs.resolve_job_def("audit").asset_layer.asset_graph.asset_check_keys
     assert keys == {dg.AssetCheckKey(dg.AssetKey(["bronze", "shop"]), name) for name in integrity._SAID}
@@ -103,36 +110,36 @@ def test_checks_stand_in_their_own_job_and_in_no_run_of_a_source(tmp_path: Path)
 
 def test_what_is_passed_over_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     over = [Skip("shop", "orders", "mysql-bin.000001:4", "WRITE_ROWS"), Skip("shop", "lines", "a.000002:9", "ALTER …")]
-    with location(tmp_path) as made:
+    with location(tmp_path) as code_location:
         monkeypatch.setattr("spark_jobs.silver.quarantine.read", lambda *_: over)
-        found = checked(made)
+        results = checked(code_location)
     lines = "shop.orders: mysql-bin.000001:4 (WRITE_ROWS)\nshop.lines: a.000002:9 (ALTER …)"
-    assert found["bronze/shop", "no_quarantine"] == (False, f"2 events are passed over\n{lines}")
+    assert results["bronze/shop", "no_quarantine"] == (False, f"2 events are passed over\n{lines}")
 
 
 def test_tables_whose_columns_are_numbered_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    there = [
+    entries = [
         Entry("shop", "shop", name, state, numbered=numbered)
         for name, state, numbered in (("a", "current", True), ("b", "ignored", True), ("c", "stopped", None))
     ]
-    with location(tmp_path) as made:
-        monkeypatch.setattr("spark_jobs.downstream.publication.read", lambda *_: there)
-        found = checked(made)
-    assert found["bronze/shop", "columns_named"] == (False, "nothing names the columns of 1 tables\nshop.a")
+    with location(tmp_path) as code_location:
+        monkeypatch.setattr("spark_jobs.downstream.publication.read", lambda *_: entries)
+        results = checked(code_location)
+    assert results["bronze/shop", "columns_named"] == (False, "nothing names the columns of 1 tables\nshop.a")
 
 
 def test_tables_that_foreign_keys_change_unlogged_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     child, parent = TableName("shop", "lines"), TableName("shop", "orders")
     over = [Cascade(child, ForeignKey("f", parent, "CASCADE"))]
-    with location(tmp_path) as made:
+    with location(tmp_path) as code_location:
         monkeypatch.setattr("spark_jobs.pipeline.log_gaps.cascades", lambda *_: over)
-        passed, said = checked(made)["bronze/shop", "changes_logged"]
-    assert not passed
-    assert str(said).startswith("shop.lines: is changed by the foreign key f -> shop.orders ON DELETE CASCADE")
+        is_passed, description = checked(code_location)["bronze/shop", "changes_logged"]
+    assert not is_passed
+    assert str(description).startswith("shop.lines: is changed by the foreign key f -> shop.orders ON DELETE CASCADE")
 
 
 @pytest.mark.parametrize(
-    "found, expected, metadata",
+    "audit, expected, metadata",
     [
         (
             SchemaAudit("shop", None, 3, {TableName("shop", "orders"): ["column note: only the server has it"]}),
@@ -152,17 +159,19 @@ def test_tables_that_foreign_keys_change_unlogged_are_named(tmp_path: Path, monk
     ],
 )
 def test_the_columns_of_a_server_are_a_check_that_blocks_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: SchemaAudit, expected: Any, metadata: dict[str, int]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, audit: SchemaAudit, expected: Any, metadata: dict[str, int]
 ) -> None:
     sources = {"shop": {"mysql": {"host": "db", "user": "repl", "password": "secret"}}}
-    with location(tmp_path, sources=sources) as made:
+    with location(tmp_path, sources=sources) as code_location:
         monkeypatch.setattr(integrity, "_status", lambda *_: STATUS)
-        monkeypatch.setattr("spark_jobs.checks.schema_drift.audit_schema", lambda *_: found)
-        result = made.defs().resolve_job_def("audit").execute_in_process(instance=made.instance)
-        (said,) = [one for one in result.get_asset_check_evaluations() if one.check_name == "schema"]
-    assert (said.passed, said.description) == expected
-    assert not said.blocking
-    assert said.severity == dg.AssetCheckSeverity.ERROR
+        monkeypatch.setattr("spark_jobs.checks.schema_drift.audit_schema", lambda *_: audit)
+        result = code_location.defs().resolve_job_def("audit").execute_in_process(instance=code_location.instance)
+        (evaluation,) = [
+            evaluation_ for evaluation_ in result.get_asset_check_evaluations() if evaluation_.check_name == "schema"
+        ]
+    assert (evaluation.passed, evaluation.description) == expected
+    assert not evaluation.blocking
+    assert evaluation.severity == dg.AssetCheckSeverity.ERROR
     keys = {"without_rows": "schema/tables_without_rows"}
-    wanted = {keys.get(key, f"schema/tables_{key}"): value for key, value in metadata.items()}
-    assert {key: value.value for key, value in said.metadata.items()} == wanted
+    expected_metadata = {keys.get(key, f"schema/tables_{key}"): value for key, value in metadata.items()}
+    assert {key: value.value for key, value in evaluation.metadata.items()} == expected_metadata

@@ -16,7 +16,7 @@ DEFINITION = TableDefinition(TableName("shop", "t"), (Column("id", 3),), (0,))
 
 @pytest.mark.dagster
 def test_progress_is_numbers_that_can_be_plotted() -> None:
-    found = LoadCommit(
+    commit = LoadCommit(
         Position("b.000001", 4),
         "b",
         state=READING,
@@ -27,7 +27,7 @@ def test_progress_is_numbers_that_can_be_plotted() -> None:
         chunks=3,
         rows=100,
     )
-    assert of_progress(found) == {
+    assert of_progress(commit) == {
         "load/state": "reading",
         "load/rows": 100,
         "load/ranges": 3,
@@ -49,12 +49,12 @@ def test_a_table_is_loaded_and_its_progress_observed(shop: Shop) -> None:
         config = {"ops": {"load_shop": {"config": {"tables": [table], "chunk_rows": 2}}}}
         assert job.execute_in_process(run_config=config, instance=instance).success
         key = dg.AssetKey(["silver", "shop", shop.database.name, "old"])
-        said = [record.asset_observation for record in instance.fetch_observations(key, limit=9).records]
-        states = [one.metadata["load/state"].value for one in said if one]
+        observations = [record.asset_observation for record in instance.fetch_observations(key, limit=9).records]
+        states = [observation.metadata["load/state"].value for observation in observations if observation]
         assert states == ["loaded", "read", "reading", "reading"]
-        made = instance.get_latest_materialization_event(dg.AssetKey(["downstream", shop.database.name, "old"]))
-        assert made
-        assert made.asset_materialization
-        assert made.asset_materialization.metadata["table/complete"].value is True
-        assert made.asset_materialization.metadata["rows/inserted"].value == 3
+        event = instance.get_latest_materialization_event(dg.AssetKey(["downstream", shop.database.name, "old"]))
+        assert event
+        assert event.asset_materialization
+        assert event.asset_materialization.metadata["table/complete"].value is True
+        assert event.asset_materialization.metadata["rows/inserted"].value == 3
     require_same(shop, pipeline, "old")

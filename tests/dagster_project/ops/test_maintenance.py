@@ -12,8 +12,10 @@ from tests.segment_spec import Insert, Update
 
 def observed(shop: CodeLocation, asset: str) -> list[dict[str, object]]:
     records = shop.instance.fetch_observations(dg.AssetKey.from_user_string(asset), limit=9).records
-    found = [record.asset_observation for record in records]
-    return [{key: value.value for key, value in one.metadata.items()} for one in found if one]
+    observations = [record.asset_observation for record in records]
+    return [
+        {key: value.value for key, value in observation.metadata.items()} for observation in observations if observation
+    ]
 
 
 @pytest.mark.dagster
@@ -27,12 +29,12 @@ def test_bronze_is_collected_and_every_table_maintained(tmp_path: Path, spark: S
             shop.write(number, *changed)
             shop.run()
         assert shop.run("maintenance").success
-        kept, collected = observed(shop, "bronze/shop")
+        bronze_kept, collected = observed(shop, "bronze/shop")
         assert (collected["gc/files"], collected["gc/oldest"]) == (2, "mysql-bin.000003:4")
-        assert kept["maintenance/kept_hours"] == 168
+        assert bronze_kept["maintenance/kept_hours"] == 168
         for asset in ("silver/shop/shop/orders", "downstream/shop/orders"):
-            (one,) = observed(shop, asset)
-            assert one["maintenance/files_after"] == 1
+            (observation,) = observed(shop, asset)
+            assert observation["maintenance/files_after"] == 1
         ran = shop.run()
         assert (ran.success, ran.materialized) == (True, {}), "no row of any table has changed"
 

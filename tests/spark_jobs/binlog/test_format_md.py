@@ -41,8 +41,8 @@ def test_every_layout_that_is_read_has_a_table() -> None:
     codes = {
         int(code) for title in titles for group in re.findall(r"\((\d[\d, ]*)\)", title) for code in group.split(",")
     }
-    read = {code for code, event in EVENT_TYPES.items() if treatment(event) in {"decoded", "statement"}}
-    assert read - codes == {code for code in read if EVENT_TYPES[code].meaning == kernels.XID}
+    codes_read = {code for code, event in EVENT_TYPES.items() if treatment(event) in {"decoded", "statement"}}
+    assert codes_read - codes == {code for code in codes_read if EVENT_TYPES[code].meaning == kernels.XID}
 
 
 def rows_of(section: str, head: str) -> list[list[str]]:

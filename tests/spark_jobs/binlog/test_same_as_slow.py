@@ -28,8 +28,8 @@ from tests.segment_spec import Commit, Delete, Insert, Rows, SegmentSpec, Table,
 
 def definitions_of(content: bytes) -> list[TableDefinition]:
     maps = TableMaps()
-    scanner, found = open_slice("log.000001", 0, None, content, maps)
-    for _ in Payloads("log.000001", scanner.format, maps).open(found):
+    scanner, scan = open_slice("log.000001", 0, None, content, maps)
+    for _ in Payloads("log.000001", scanner.format, maps).open(scan):
         pass
     return [parse_table_map(event, scanner.format, "log.000001") for event in maps.events]
 
@@ -44,8 +44,8 @@ def listed(changes: Changes) -> list[slow_decoder.Row]:
     changes.before.validate(full=True)
     after = list(zip(*(array.to_pylist() for array in changes.after.columns), strict=True))
     before = list(zip(*(array.to_pylist() for array in changes.before.columns), strict=True))
-    nothing: list[Any] = [None] * len(changes)
-    raw, old_raw = (nothing if array is None else array.to_pylist() for array in (changes.raw, changes.before_raw))
+    nulls: list[Any] = [None] * len(changes)
+    raw, old_raw = (nulls if array is None else array.to_pylist() for array in (changes.raw, changes.before_raw))
     assert changes.gtid is not None
     rows = []
     for place, op in enumerate(changes.op.to_pylist()):
@@ -56,8 +56,8 @@ def listed(changes: Changes) -> list[slow_decoder.Row]:
                 changes.row[place].as_py(),
                 changes.committed_at.cast(pa.int64())[place].as_py(),
                 changes.gtid[place].as_py(),
-                held(after[place], changes.present, place),
-                held(before[place], changes.before_present, place) if op == 2 else None,
+                present_values(after[place], changes.present, place),
+                present_values(before[place], changes.before_present, place) if op == 2 else None,
                 dict(raw[place] or []),
                 dict(old_raw[place] or []),
             )
@@ -66,13 +66,13 @@ def listed(changes: Changes) -> list[slow_decoder.Row]:
     return rows
 
 
-def held(row: Sequence[Any], presence: Presence | None, place: int) -> list[Any]:
+def present_values(row: Sequence[Any], presence: Presence | None, place: int) -> list[Any]:
     """The row's values, ``...`` for columns that its image leaves out, which are null in the batch."""
     if presence is None:
         return list(row)
     present = presence.sets[presence.index[place]].tolist()
-    assert all(value is None for value, there in zip(row, present, strict=True) if not there)
-    return [value if there else ... for value, there in zip(row, present, strict=True)]
+    assert all(value is None for value, is_present in zip(row, present, strict=True) if not is_present)
+    return [value if is_present else ... for value, is_present in zip(row, present, strict=True)]
 
 
 def comparable(rows: list[slow_decoder.Row]) -> list[Any]:
@@ -101,20 +101,20 @@ def fast_by_slices(content: bytes, definition: TableDefinition, target: int) -> 
     decoder = Decoder(definition, before="all", gtids=True, partial=True)
     slicer = Slicer("log.000001", 0, None, target=target)
     slices = [*slicer.feed(content), *slicer.finish()]
-    found = []
+    rows_ = []
     for batch in slices:
-        for each in batch.to_pylist():
+        for slice_ in batch.to_pylist():
             changes = decoder.decode(
-                each["file"],
-                each["start"],
-                each["context"],
-                each["payload"],
-                transaction_start=each["transaction_start"],
-                committed_us=int(each["committed_at"].timestamp() * 1_000_000 + 0.5),
-                gtid=each["gtid"],
+                slice_["file"],
+                slice_["start"],
+                slice_["context"],
+                slice_["payload"],
+                transaction_start=slice_["transaction_start"],
+                committed_us=int(slice_["committed_at"].timestamp() * 1_000_000 + 0.5),
+                gtid=slice_["gtid"],
             )
-            found += [row for batch in changes for row in listed(batch)]
-    return found
+            rows_ += [row for batch in changes for row in listed(batch)]
+    return rows_
 
 
 def integers(kind: types.ColumnType, bits: int) -> list[Any]:
@@ -137,8 +137,8 @@ def fractions(digits: int) -> Any:
     return st.integers(0, 10**digits - 1).map(lambda number: f".{number:0{digits}}" if digits else "")
 
 
-def number(least: int, most: int, digits: int = 2) -> Any:
-    return st.integers(least, most).map(lambda value: f"{value:0{digits}}")
+def number(minimum: int, maximum: int, digits: int = 2) -> Any:
+    return st.integers(minimum, maximum).map(lambda value: f"{value:0{digits}}")
 
 
 dates = st.tuples(number(0, 9999, 4), number(0, 12), number(0, 31)).map("-".join)
@@ -226,12 +226,12 @@ def specs(draw: st.DrawFn) -> SegmentSpec:
     width = draw(st.integers(1, 6) | st.sampled_from([8, 9, 64, 65, 80]))
     columns = [draw(st.sampled_from(COLUMNS)) for _ in range(width)]
     table = Table("shop.random", key=["c0"], **{f"c{place}": kind for place, (kind, _) in enumerate(columns)})
-    other = Table("shop.other", key=["id"], id=types.INT, note=types.VARCHAR(300))
+    second_table = Table("shop.other", key=["id"], id=types.INT, note=types.VARCHAR(300))
     row = st.tuples(*(values if not kind.nullable else st.none() | values for kind, values in columns))
     pair = st.tuples(row, row)
     extra = st.binary(max_size=9)
     masks = st.just([True] * width) | st.lists(st.booleans(), min_size=width, max_size=width)
-    one = st.one_of(
+    strategy = st.one_of(
         st.builds(_rows, st.just(Insert), st.lists(row, min_size=1, max_size=4), masks, masks, extra),
         st.builds(_rows, st.just(Update), st.lists(pair, min_size=1, max_size=3), masks, masks, extra),
         st.builds(_rows, st.just(Delete), st.lists(row, min_size=1, max_size=3), masks, masks, extra),
@@ -244,31 +244,31 @@ def specs(draw: st.DrawFn) -> SegmentSpec:
         ),
         st.just(Commit()),
     )
-    changes: list[Any] = draw(st.lists(one, min_size=1, max_size=8))
+    changes: list[Any] = draw(st.lists(strategy, min_size=1, max_size=8))
     if not any(isinstance(change, Rows) and change.table == "shop.random" for change in changes):
         changes = [Insert("shop.random", [None] * width)]
     return SegmentSpec(
-        [table, other], changes, checksum=draw(st.booleans()), rows_version=draw(st.sampled_from([1, 2]))
+        [table, second_table], changes, checksum=draw(st.booleans()), rows_version=draw(st.sampled_from([1, 2]))
     )
 
 
 def _rows(
-    kind: type[Insert] | type[Update], rows: list[Any], mask: list[bool], other: list[bool], extra: bytes
+    kind: type[Insert] | type[Update], rows: list[Any], mask: list[bool], after_mask: list[bool], extra: bytes
 ) -> Rows:
     """One event whose images leave out what the masks do; without any column there is one row at most."""
 
     def masked(row: Sequence[Any], mask: list[bool]) -> list[Any]:
-        return [value if there else ... for value, there in zip(row, mask, strict=True)]
+        return [value if is_present else ... for value, is_present in zip(row, mask, strict=True)]
 
     if kind is not Update:
         return Rows(
             "shop.random", kind, [masked(row, mask) for row in rows[: len(rows) if any(mask) else 1]], extra=extra
         )
-    pairs = [(masked(before, mask), masked(after, other)) for before, after in rows]
-    return Rows("shop.random", Update, pairs[: len(rows) if any(mask + other) else 1], extra=extra)
+    pairs = [(masked(before, mask), masked(after, after_mask)) for before, after in rows]
+    return Rows("shop.random", Update, pairs[: len(rows) if any(mask + after_mask) else 1], extra=extra)
 
 
-def written(spec: SegmentSpec, packing: dict[str, Any]) -> bytes:
+def content_of(spec: SegmentSpec, packing: dict[str, Any]) -> bytes:
     if "partial" in packing and not _may_be_partial(spec):
         packing = {}
     return dataclasses.replace(spec, **packing).to_bytes()
@@ -282,7 +282,7 @@ def _may_be_partial(spec: SegmentSpec) -> bool:
     return not with_json and all(any(value is not ... for value in image) for image in images)
 
 
-contents = st.builds(written, specs(), st.sampled_from(PACKINGS))
+contents = st.builds(content_of, specs(), st.sampled_from(PACKINGS))
 
 
 def slow(content: bytes, definition: TableDefinition) -> list[Any]:
@@ -307,12 +307,12 @@ def test_slices_hold_the_same_rows(content: bytes, target: int) -> None:
 @given(specs(), st.sampled_from(PACKINGS[2:]))
 def test_packed_and_plain_files_tell_the_same_changes(spec: SegmentSpec, packing: dict[str, Any]) -> None:
     """Save for positions. And each position names one change."""
-    found = []
-    for content in (spec.to_bytes(), written(spec, packing)):
+    decoded = []
+    for content in (spec.to_bytes(), content_of(spec, packing)):
         rows = fast(content, definition_of(content, "shop.random"), 3)
         assert len({(row.offset, row.row) for row in rows}) == len(rows)
-        found.append(comparable([dataclasses.replace(row, offset=0, row=0) for row in rows]))
-    assert found[0] == found[1]
+        decoded.append(comparable([dataclasses.replace(row, offset=0, row=0) for row in rows]))
+    assert decoded[0] == decoded[1]
 
 
 RECORDED = sorted(Path("tests/recorded").glob("mysql-8.0-[tw][yi]*.000001"))

@@ -47,25 +47,25 @@ def started(program: str, cache: Path | None = None) -> "subprocess.Popen[str]":
     )
 
 
-def said(process: "subprocess.Popen[str]") -> list[str]:
+def lines_of(process: "subprocess.Popen[str]") -> list[str]:
     out, err = process.communicate()
     assert process.returncode == 0, err
     return out.splitlines()
 
 
 def test_importing_compiles_nothing() -> None:
-    assert said(started(IMPORT + HEAVY)) == [f"{not kernels.CHECKED} []", "[]"]
+    assert lines_of(started(IMPORT + HEAVY)) == [f"{not kernels.CHECKED} []", "[]"]
 
 
 def test_decoding_imports_nothing_heavy() -> None:
-    assert said(started(DECODE + HEAVY))[1:] == ["[]"]
+    assert lines_of(started(DECODE + HEAVY))[1:] == ["[]"]
 
 
 @pytest.mark.long
 def test_two_processes_compile_into_one_cache(tmp_path: Path) -> None:
     """Both start on an empty cache and are right; a third finds what they left and compiles nothing."""
     together = [started(DECODE, tmp_path), started(DECODE, tmp_path)]
-    answers = [said(process)[0].split() for process in together]
+    answers = [lines_of(process)[0].split() for process in together]
     assert answers[0][0] == answers[1][0] != "0"
     assert all(int(misses) > 0 for _, misses in answers)
-    assert said(started(DECODE, tmp_path))[0].split() == [answers[0][0], "0"]
+    assert lines_of(started(DECODE, tmp_path))[0].split() == [answers[0][0], "0"]

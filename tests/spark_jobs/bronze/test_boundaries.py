@@ -24,37 +24,37 @@ def slices() -> list[pa.RecordBatch]:
     rows = []
     for log in sorted(RECORDED.glob("*.000001")):
         slicer = Slicer(log.name, 0, None)
-        found = [*slicer.feed(log.read_bytes()), *slicer.finish()]
-        rows += [batch.slice(at, 1) for batch in found for at in range(batch.num_rows)]
+        batches = [*slicer.feed(log.read_bytes()), *slicer.finish()]
+        rows += [batch.slice(at, 1) for batch in batches for at in range(batch.num_rows)]
     return [
-        one for one in rows if one.column("kind")[0].as_py() == "rows" and one.column("transactions")[0].as_py() > 2
+        row for row in rows if row.column("kind")[0].as_py() == "rows" and row.column("transactions")[0].as_py() > 2
     ]
 
 
 def test_a_slice_cut_at_each_of_its_boundaries_is_the_same_bytes_in_twoparts_of(slices: list[pa.RecordBatch]) -> None:
     assert slices
     for cells in slices:
-        (whole,) = cells.to_pylist()
-        starts = sorted({one.column("transaction_start")[0].as_py() for one in split(cells)})
+        (fields,) = cells.to_pylist()
+        starts = sorted({piece.column("transaction_start")[0].as_py() for piece in split(cells)})
         for place in starts[1:]:
             before, after = parts_of(cells, [place])
             assert (before["start"], before["stop"], after["start"], after["stop"]) == (
-                whole["start"],
+                fields["start"],
                 place,
                 place,
-                whole["stop"],
+                fields["stop"],
             )
-            assert before["payload"] + after["payload"] == whole["payload"]
-            assert before["transactions"] + after["transactions"] == whole["transactions"]
-            both = {(one["schema"], one["table"]) for part in (before, after) for one in part["tables"]}
-            assert both == {(one["schema"], one["table"]) for one in whole["tables"]}
+            assert before["payload"] + after["payload"] == fields["payload"]
+            assert before["transactions"] + after["transactions"] == fields["transactions"]
+            table_names = {(table["schema"], table["table"]) for part in (before, after) for table in part["tables"]}
+            assert table_names == {(table["schema"], table["table"]) for table in fields["tables"]}
 
 
 def test_a_position_between_no_two_transactions_leaves_a_slice_whole(slices: list[pa.RecordBatch]) -> None:
     cells = slices[0]
-    (whole,) = cells.to_pylist()
-    (part,) = parts_of(cells, [whole["stop"]])
-    assert part["payload"] == whole["payload"]
+    (fields,) = cells.to_pylist()
+    (part,) = parts_of(cells, [fields["stop"]])
+    assert part["payload"] == fields["payload"]
 
 
 _SECONDS = 60
@@ -73,12 +73,12 @@ def test_slices_that_hold_positions_are_found_however_many_they_are(spark: Spark
     )
     slices = slices.selectExpr("*", "start + 10 AS stop")
     began = time.monotonic()
-    found = slices.where(_holds_any_inside(positions)).collect()
-    left = slices.where(~_holds_any_inside(positions)).count()
+    rows = slices.where(_holds_any_inside(positions)).collect()
+    rest = slices.where(~_holds_any_inside(positions)).count()
     assert time.monotonic() - began < _SECONDS
-    wanted = {(stretch, file, offset // 10 * 10) for stretch, file, offset in places if offset % 10}
-    assert {(row["stretch"], row["number"], row["start"]) for row in found} == wanted
-    assert len(found) + left == 20_000
+    expected = {(stretch, file, offset // 10 * 10) for stretch, file, offset in places if offset % 10}
+    assert {(row["stretch"], row["number"], row["start"]) for row in rows} == expected
+    assert len(rows) + rest == 20_000
 
 
 @pytest.mark.spark
@@ -86,24 +86,24 @@ def test_slices_are_cut_at_some_of_many_positions(
     spark: SparkSession, lake: Path, slices: list[pa.RecordBatch]
 ) -> None:
     """Positions beside the log, between slices and inside one: the bytes stay, in pieces where it was inside."""
-    cells = max(slices, key=lambda one: one.column("transactions")[0].as_py())
-    (whole,) = cells.to_pylist()
-    file, inside = whole["file"], sorted({one.column("transaction_start")[0].as_py() for one in split(cells)})[1:]
-    rows = [whole | {"stretch": 1, "number": 1, "server_uuid": None}]
-    held = pa.Table.from_pylist(rows, schema=bronze.ARROW)
+    cells = max(slices, key=lambda slice_: slice_.column("transactions")[0].as_py())
+    (fields,) = cells.to_pylist()
+    file, inside = fields["file"], sorted({piece.column("transaction_start")[0].as_py() for piece in split(cells)})[1:]
+    rows = [fields | {"stretch": 1, "number": 1, "server_uuid": None}]
+    bronze_rows_ = pa.Table.from_pylist(rows, schema=bronze.ARROW)
     table = Table(str(lake), plain=False)
     head = table.new(bronze.COLUMNS, {})
-    at = Checkpoint(Position(file, whole["stop"]), new_batch())
-    table.append(spark.createDataFrame(held, bronze.DDL), head, at)
+    at = Checkpoint(Position(file, fields["stop"]), new_batch())
+    table.append(spark.createDataFrame(bronze_rows_, bronze.DDL), head, at)
     beside = [Position(f"other.{number:06d}", 4) for number in range(2, 3_000)]
-    ends = [Position(file, whole["start"]), Position(file, whole["stop"])]
-    found = cut(table.read(spark), [*beside, *ends, *(Position(file, offset) for offset in inside)])
-    pieces = sorted(found.collect(), key=lambda row: row["start"])
-    assert [row["start"] for row in pieces] == [whole["start"], *inside]
-    assert b"".join(bytes(row["payload"]) for row in pieces) == whole["payload"]
+    ends = [Position(file, fields["start"]), Position(file, fields["stop"])]
+    cut_rows = cut(table.read(spark), [*beside, *ends, *(Position(file, offset) for offset in inside)])
+    pieces = sorted(cut_rows.collect(), key=lambda row: row["start"])
+    assert [row["start"] for row in pieces] == [fields["start"], *inside]
+    assert b"".join(bytes(row["payload"]) for row in pieces) == fields["payload"]
 
 
 def test_a_slice_is_cut_at_many_positions(slices: list[pa.RecordBatch]) -> None:
-    cells = max(slices, key=lambda one: one.column("transactions")[0].as_py())
-    starts = sorted({one.column("transaction_start")[0].as_py() for one in split(cells)})
-    assert [one["start"] for one in parts_of(cells, [0, *starts, 1 << 40])] == starts
+    cells = max(slices, key=lambda slice_: slice_.column("transactions")[0].as_py())
+    starts = sorted({piece.column("transaction_start")[0].as_py() for piece in split(cells)})
+    assert [part["start"] for part in parts_of(cells, [0, *starts, 1 << 40])] == starts

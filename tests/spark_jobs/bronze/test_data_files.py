@@ -31,7 +31,7 @@ def slices(start: int, count: int, kind: str = "rows") -> pa.Table:
 
 
 @pytest.fixture
-def held(tmp_path: Path) -> tuple[Table, int]:
+def bronze_files(tmp_path: Path) -> tuple[Table, int]:
     """Slices of 10 bytes from 0 to 100, from 200 to 300, and from 100 to 200, in row groups of four."""
     mixed = pa.concat_tables(
         [slices(100, 4, "statement"), slices(140, 6)]
@@ -41,10 +41,10 @@ def held(tmp_path: Path) -> tuple[Table, int]:
 
 def starts(table: tuple[Table, int], within: Range | None, kind: str | None = None) -> list[list[int]]:
     """By file, in the order in which they are read, where the slices begin of the row groups that are read."""
-    found: dict[int, list[int]] = {}
+    by_file: dict[int, list[int]] = {}
     for rows in DataFiles(*table).read(within, ["start", "kind"], kind):
-        found.setdefault(rows.file, []).extend(rows.columns.column("start").to_pylist())
-    return [*found.values()]
+        by_file.setdefault(rows.file, []).extend(rows.columns.column("start").to_pylist())
+    return [*by_file.values()]
 
 
 @pytest.mark.parametrize(
@@ -64,19 +64,19 @@ def starts(table: tuple[Table, int], within: Range | None, kind: str | None = No
     ],
 )
 def test_files_and_row_groups_that_may_hold_a_part(
-    held: tuple[Table, int], within: Range | None, kind: str | None, expected: list[range]
+    bronze_files: tuple[Table, int], within: Range | None, kind: str | None, expected: list[range]
 ) -> None:
-    assert starts(held, within, kind) == [[*one] for one in expected]
+    assert starts(bronze_files, within, kind) == [[*starts_] for starts_ in expected]
 
 
-def test_each_row_is_where_its_place_says(held: tuple[Table, int]) -> None:
-    files = DataFiles(*held)
+def test_each_row_is_where_its_place_says(bronze_files: tuple[Table, int]) -> None:
+    files = DataFiles(*bronze_files)
     for rows in files.read(None, ["start"]):
-        stored = pq.ParquetFile(Path(held[0].path) / files.paths[rows.file])
+        stored = pq.ParquetFile(Path(bronze_files[0].path) / files.paths[rows.file])
         for nth, (group, row) in enumerate(zip(rows.groups.tolist(), rows.rows.tolist(), strict=True)):
-            own = files.group(rows.file, group, ("start",)).column("start")[row]
-            assert own == rows.columns.column("start")[nth]
-            assert stored.read_row_group(group, ["start"]).column("start")[row] == own
+            start_ = files.group(rows.file, group, ("start",)).column("start")[row]
+            assert start_ == rows.columns.column("start")[nth]
+            assert stored.read_row_group(group, ["start"]).column("start")[row] == start_
 
 
 @pytest.mark.parametrize("marked", [[], [0], [3, 4, 9], [*range(4, 8)], [*range(9)]])
@@ -93,41 +93,41 @@ def test_rows_that_a_deletion_vector_marks_are_left_out(tmp_path: Path, marked: 
         (vector,) = deletion_vectors.write(table.path, [BitMap64(marked)], table.configuration)
         commits.commit(newest(table.path), dv_updates=[(newest(table.path).files[0], vector)])
     version = newest(table.path).version
-    found = [
+    rows_ = [
         (rows.columns.column("start")[nth].as_py(), int(group) * GROUP + int(row))
         for rows in DataFiles(Table(table.path, plain=False), version).read(None, ["start"])
         for nth, (group, row) in enumerate(zip(rows.groups, rows.rows, strict=True))
     ]
     alive = [(number * 10, number) for number in range(10) if number not in marked]
-    assert found == [*alive, *((500 + number * 10, number) for number in range(10))]
+    assert rows_ == [*alive, *((500 + number * 10, number) for number in range(10))]
     part_of = [
         rows.rows + rows.groups * GROUP
         for rows in DataFiles(Table(table.path, plain=False), version).read(part(40, 80), ["start"])
     ]
-    kept = [number for number in range(4, 8) if number not in marked]
-    assert [number for numbers in part_of[:1] for number in np.asarray(numbers).tolist()] == kept
+    expected_rows = [number for number in range(4, 8) if number not in marked]
+    assert [number for numbers in part_of[:1] for number in np.asarray(numbers).tolist()] == expected_rows
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"PAR1")], ids=["missing", "damaged"])
 @pytest.mark.parametrize("reads", ["read", "group"])
 def test_a_file_that_cannot_be_read_is_one_error_that_names_it(
-    held: tuple[Table, int], damage: Callable[[Path], object], reads: str
+    bronze_files: tuple[Table, int], damage: Callable[[Path], object], reads: str
 ) -> None:
-    files = DataFiles(*held)
-    file = Path(held[0].path) / files.paths[1]
+    files = DataFiles(*bronze_files)
+    file = Path(bronze_files[0].path) / files.paths[1]
     damage(file)
     with pytest.raises(LakeError) as refused:
         _ = [*files.read(None, ["start"])] if reads == "read" else files.group(1, 0, ["start"])
-    said = f"{re.escape(str(file))}: a data file of bronze cannot be read: [^\n]+; restore bronze from a backup"
-    assert re.fullmatch(said, str(refused.value))
+    pattern = f"{re.escape(str(file))}: a data file of bronze cannot be read: [^\n]+; restore bronze from a backup"
+    assert re.fullmatch(pattern, str(refused.value))
 
 
-def test_a_file_without_the_columns_is_named(held: tuple[Table, int]) -> None:
+def test_a_file_without_the_columns_is_named(bronze_files: tuple[Table, int]) -> None:
     with pytest.raises(LakeError, match="lacks the columns here, there: it was written by something else"):
-        list(DataFiles(*held).read(None, ["start", "there", "here"]))
+        list(DataFiles(*bronze_files).read(None, ["start", "there", "here"]))
 
 
-def test_a_table_or_version_that_is_not_there(held: tuple[Table, int], tmp_path: Path) -> None:
-    for table, version in ((Table(str(tmp_path / "none"), plain=False), 0), (held[0], 77)):
+def test_a_table_or_version_that_is_not_there(bronze_files: tuple[Table, int], tmp_path: Path) -> None:
+    for table, version in ((Table(str(tmp_path / "none"), plain=False), 0), (bronze_files[0], 77)):
         with pytest.raises(LakeError, match=f"{table.path}: cannot be read: "):
             DataFiles(table, version)

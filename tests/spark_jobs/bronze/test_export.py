@@ -31,8 +31,8 @@ def test_nothing_is_exported_of_an_empty_bronze(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_files_come_back_byte_for_byte_and_holes_are_refused(spark: SparkSession, lake: Path, tmp_path: Path) -> None:
-    whole = Lake(str(lake))
-    table = whole.bronze("shop")
+    filled = Lake(str(lake))
+    table = filled.bronze("shop")
     head = table.new(bronze.COLUMNS, bronze.PROPERTIES)
     first, second = (bronze_rows(name, CONTENT, target=1) for name in ("b.999999", "b.1000000"))
     later = second.filter(pa.compute.greater(second["start"], 4)).slice(1)
@@ -40,18 +40,18 @@ def test_files_come_back_byte_for_byte_and_holes_are_refused(spark: SparkSession
     table.append(rows, head, Checkpoint(Position("b.1000000", len(CONTENT)), new_batch()))
 
     start = later["start"][0].as_py()
-    done = list(export(spark, whole, "shop", tmp_path / "out"))
+    exported = list(export(spark, filled, "shop", tmp_path / "out"))
     part = tmp_path / "out" / f"b.1000000.from-{start}"
-    assert done == [
+    assert exported == [
         Exported(tmp_path / "out" / "b.999999", 0, len(CONTENT)),
         Exported(part, start, len(CONTENT) - start, f"from byte {start} on: bronze does not hold its beginning"),
     ]
-    assert done[0].path.read_bytes() == CONTENT
+    assert exported[0].path.read_bytes() == CONTENT
     assert part.read_bytes() == CONTENT[start:]
 
     with pytest.raises(SourceError) as refused:
-        list(export(spark, whole, "shop", tmp_path / "out"))
-    assert str(refused.value) == f"shop: {done[0].path} is there already; export into an empty folder"
+        list(export(spark, filled, "shop", tmp_path / "out"))
+    assert str(refused.value) == f"shop: {exported[0].path} is there already; export into an empty folder"
 
     middle = first["start"][len(first) // 2].as_py()
     hole = (F.col("number") == 999999) & (F.col("start") == middle)
@@ -59,24 +59,24 @@ def test_files_come_back_byte_for_byte_and_holes_are_refused(spark: SparkSession
     missing = len(CONTENT) - len(first["payload"][len(first) // 2].as_py())
     assert table.read(spark).where(hole).count() == 0
     with pytest.raises(LakeError) as holed:
-        list(export(spark, whole, "shop", tmp_path / "again"))
+        list(export(spark, filled, "shop", tmp_path / "again"))
     assert str(holed.value) == f"shop: b.999999: bronze holds {missing} bytes of [0, {len(CONTENT)}); it has a hole"
 
 
 @pytest.mark.spark
 def test_a_damaged_event_is_named_and_no_file_is_left(spark: SparkSession, lake: Path, tmp_path: Path) -> None:
-    whole = Lake(str(lake))
-    table = whole.bronze("shop")
+    filled = Lake(str(lake))
+    table = filled.bronze("shop")
     head = table.new(bronze.COLUMNS, bronze.PROPERTIES)
-    found = bronze_rows("b.000001", CONTENT, target=1).to_pylist()
-    at = next(number for number, row in enumerate(found) if row["kind"] == "rows" and row["start"] > 4)
-    damaged = bytearray(found[at]["payload"])
+    rows_ = bronze_rows("b.000001", CONTENT, target=1).to_pylist()
+    at = next(number for number, row in enumerate(rows_) if row["kind"] == "rows" and row["start"] > 4)
+    damaged = bytearray(rows_[at]["payload"])
     damaged[-6] ^= 1
-    found[at]["payload"] = bytes(damaged)
-    rows = spark.createDataFrame(pa.Table.from_pylist(found, schema=bronze.ARROW))
+    rows_[at]["payload"] = bytes(damaged)
+    rows = spark.createDataFrame(pa.Table.from_pylist(rows_, schema=bronze.ARROW))
     table.append(rows, head, Checkpoint(Position("b.000001", len(CONTENT)), new_batch()))
 
     with pytest.raises(LakeError) as refused:
-        list(export(spark, whole, "shop", tmp_path / "out"))
+        list(export(spark, filled, "shop", tmp_path / "out"))
     assert re.match(r"shop: b\.000001:\d+: .*CRC32.*bronze has been damaged", str(refused.value))
     assert list((tmp_path / "out").iterdir()) == []

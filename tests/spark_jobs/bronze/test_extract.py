@@ -34,7 +34,7 @@ def read(*parts: Part) -> list[pa.RecordBatch]:
     return list(slicing_task("shop", 3, parts, "a-uuid", task)(iter([ids])))
 
 
-@pytest.mark.parametrize("file", sorted(one.name for one in RECORDED.glob("*.000001")))
+@pytest.mark.parametrize("file", sorted(path.name for path in RECORDED.glob("*.000001")))
 def test_a_table_without_spark_has_what_was_redacted_and_its_sums(tmp_path: Path, file: str) -> None:
     """Written as of two runs, of which the first one redacts nothing; every log of a server's, packed ones too."""
     size = (RECORDED / file).stat().st_size
@@ -47,14 +47,14 @@ def test_a_table_without_spark_has_what_was_redacted_and_its_sums(tmp_path: Path
     batches = list(pickle.loads(pickle.dumps(list(task(iter([ids]))))))  # noqa: S301 - as they leave a task
     assert all(batch.schema == bronze.REDACTED_ARROW for batch in batches)
     deltalake.write_deltalake(table.path, pa.Table.from_batches(batches), mode="append", schema_mode="merge")
-    mine, found = joined(batches), bronze.redacted_in_all(table, 1)
-    events = [one for one in list_events(iter([mine]), file) if one.type == "Redacted"]
-    spans = {(one.offset, one.stop) for one in events}
-    assert found == (len(events), sum(stop - start for start, stop in spans))
-    assert found[0] > 0
-    at, theirs = 0, joined(plain)
+    redacted_log, redacted_total = joined(batches), bronze.redacted_in_all(table, 1)
+    events = [event for event in list_events(iter([redacted_log]), file) if event.type == "Redacted"]
+    spans = {(event.offset, event.stop) for event in events}
+    assert redacted_total == (len(events), sum(stop - start for start, stop in spans))
+    assert redacted_total[0] > 0
+    at, original = 0, joined(plain)
     for start, stop in [*sorted(spans), (size, size)]:
-        assert mine[at:start] == theirs[at:start]
+        assert redacted_log[at:start] == original[at:start]
         at = stop
 
 
@@ -66,8 +66,10 @@ def test_a_task_gives_bronze_rows_whose_payloads_are_the_file() -> None:
     batches = read(Part(FILE, 0, SIZE))
     assert all(batch.schema == bronze.ARROW for batch in batches)
     assert joined(batches) == (RECORDED / FILE).read_bytes()
-    told = {(row["stretch"], row["number"], row["file"], row["server_uuid"]) for b in batches for row in b.to_pylist()}
-    assert told == {(3, 1, FILE, "a-uuid")}
+    provenance = {
+        (row["stretch"], row["number"], row["file"], row["server_uuid"]) for b in batches for row in b.to_pylist()
+    }
+    assert provenance == {(3, 1, FILE, "a-uuid")}
 
 
 def test_a_part_may_begin_and_end_at_any_boundary_of_transactions() -> None:
@@ -98,9 +100,9 @@ def test_a_plan_says_in_its_commit_where_the_log_began_and_whose_it_is() -> None
     commit = planned.commit()
     assert (commit.position, commit.kind) == (stop, "live")
     index = [{"stretch": 1, "begin": "b.000001:4", "endpoint": "db:3306"}]
-    said = {"start": "b.000001:4", "begin": "b.000001:4", "uuid": "a-uuid", "bytes": 0}
-    said |= {"position": "b.000002:99", "batch": commit.batch, "kind": "live"}
-    assert commit.members() == said | {"stretches": index}
+    fields = {"start": "b.000001:4", "begin": "b.000001:4", "uuid": "a-uuid", "bytes": 0}
+    fields |= {"position": "b.000002:99", "batch": commit.batch, "kind": "live"}
+    assert commit.members() == fields | {"stretches": index}
     assert commit.batch != planned.commit().batch, "two attempts are told apart"
 
 
@@ -127,10 +129,10 @@ def test_files_that_share_a_task_are_whole_and_in_order(spark: SparkSession, lak
         after = f"b.{number + 1:06d}" if number < 20 else None
         spec = SegmentSpec([table], [Insert("shop.t", (number,)), Commit()], first_number=number, rotate_to=after)
         (folder / f"b.{number:06d}").write_bytes(spec.to_bytes())
-    found = extract(spark, Lake(str(lake)), Files("shop", folder), "earliest")
+    extracted = extract(spark, Lake(str(lake)), Files("shop", folder), "earliest")
     bronze_table = Lake(str(lake)).bronze("shop")
-    assert (found.files, len(bronze_table.files())) == (20, 8)
-    rows = bronze_table.read(spark, found.head.version).orderBy("number", "start").collect()
+    assert (extracted.files, len(bronze_table.files())) == (20, 8)
+    rows = bronze_table.read(spark, extracted.head.version).orderBy("number", "start").collect()
     for number in range(1, 21):
-        whole = b"".join(bytes(row["payload"]) for row in rows if row["number"] == number)
-        assert whole == (folder / f"b.{number:06d}").read_bytes()
+        file_bytes = b"".join(bytes(row["payload"]) for row in rows if row["number"] == number)
+        assert file_bytes == (folder / f"b.{number:06d}").read_bytes()

@@ -32,7 +32,7 @@ def test_files_are_ordered_by_stretch_and_number_not_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "first, last, wanted",
+    "first, last, expected",
     [
         ("a.000008", "a.000008", "[a.000008:4, a.000008:99)"),
         ("a.000007", "a.000008", "[a.000007:500, a.000008:99)"),  # bronze begins inside the first
@@ -40,8 +40,8 @@ def test_files_are_ordered_by_stretch_and_number_not_by_name() -> None:
         ("2/b.000003", "2/b.000004", "[2/b.000003:90, 2/b.000004:99)"),  # the second stretch does too
     ],
 )
-def test_a_range_goes_from_the_first_file_to_the_end_of_the_last(first: str, last: str, wanted: str) -> None:
-    assert str(range_of(BinlogFile.parse(first), BinlogFile.parse(last), 99, CHECKPOINT)) == wanted
+def test_a_range_goes_from_the_first_file_to_the_end_of_the_last(first: str, last: str, expected: str) -> None:
+    assert str(range_of(BinlogFile.parse(first), BinlogFile.parse(last), 99, CHECKPOINT)) == expected
 
 
 @pytest.mark.parametrize(

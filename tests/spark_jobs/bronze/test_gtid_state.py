@@ -47,8 +47,8 @@ def test_a_transaction_of_many_slices_counts_once(tmp_path: Path) -> None:
     ]
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "b.000001").write_bytes(SegmentSpec([table], [*changes]).to_bytes())
-    found = held_gtids(*landed(tmp_path, Files("shop", tmp_path / "log")))
-    assert str(found).endswith(":1-3")
+    gtids = held_gtids(*landed(tmp_path, Files("shop", tmp_path / "log")))
+    assert str(gtids).endswith(":1-3")
 
 
 def test_where_nothing_tells_what_came_before_it_is_refused(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ MARIADB = Path("tests/recorded/mariadb-11.4-transactions.000001")
 
 
 @pytest.mark.parametrize(
-    "wanted, found",
+    "gtid_text, expected",
     [
         ("0-7-4", "0-7-4"),
         ("0-7-1", "0-7-1"),  # the file's head names it
@@ -73,9 +73,9 @@ MARIADB = Path("tests/recorded/mariadb-11.4-transactions.000001")
         ("0-8-4,5-7-1", ""),
     ],
 )
-def test_a_transaction_of_mariadbs_is_known_by_its_server_too(tmp_path: Path, wanted: str, found: str) -> None:
+def test_a_transaction_of_mariadbs_is_known_by_its_server_too(tmp_path: Path, gtid_text: str, expected: str) -> None:
     (tmp_path / "log").mkdir()
     shutil.copy(MARIADB, tmp_path / "log" / "b.000001")
     bronze, version, stretch = landed(tmp_path, Files("shop", tmp_path / "log"))
-    seen = seen_gtids(bronze, version, [stretch], stretch.begin, DomainGtids.parse(wanted))
-    assert seen == DomainGtids.parse(found)
+    gtids = seen_gtids(bronze, version, [stretch], stretch.begin, DomainGtids.parse(gtid_text))
+    assert gtids == DomainGtids.parse(expected)

@@ -46,19 +46,19 @@ def test_large_slices_end_a_row_group_earlier() -> None:
 
 
 def test_totals_add_up() -> None:
-    whole = pa.Table.from_batches(slices()).combine_chunks().to_batches()[0]
-    total = sum((Totals.of(one) for one in slices()), Totals())
-    assert total == Totals.of(whole)
-    assert total.slices == whole.num_rows
+    all_slices = pa.Table.from_batches(slices()).combine_chunks().to_batches()[0]
+    total = sum((Totals.of(slice_) for slice_ in slices()), Totals())
+    assert total == Totals.of(all_slices)
+    assert total.slices == all_slices.num_rows
     assert total.last_gtid
-    assert total.last_gtid[2] == [row["gtid"] for row in whole.to_pylist() if row["gtid"]][-1]
+    assert total.last_gtid[2] == [row["gtid"] for row in all_slices.to_pylist() if row["gtid"]][-1]
 
 
 def test_a_task_writes_one_file_without_bounds_of_what_nobody_asks_for(tmp_path: Path) -> None:
     table = new_table(str(tmp_path), bronze.COLUMNS, bronze.PROPERTIES)
     slicing = slicing_task("shop", 1, (Part(FILE, 0, SIZE),), "u", FileReading(RECORDED))
-    (found,) = _writing(table.path, table.schema, dict(table.configuration), slicing)(ids())
-    landed: Landed = pickle.loads(found.column("value")[0].as_py())  # noqa: S301 - our own
+    (row_,) = _writing(table.path, table.schema, dict(table.configuration), slicing)(ids())
+    landed: Landed = pickle.loads(row_.column("value")[0].as_py())  # noqa: S301 - our own
     (file,) = landed.files
     parquet = pq.ParquetFile(tmp_path / file.path)
     assert parquet.metadata.num_rows == landed.totals.slices == file.num_records
@@ -88,16 +88,16 @@ def test_the_driver_s_commit_is_as_spark_s(
     (tmp_path / "log" / "b.000001").write_bytes((RECORDED / FILE).read_bytes())
     source = Files("shop", tmp_path / "log")
     lakes = Lake(str(tmp_path / "driver")), Lake(str(tmp_path / "spark"))
-    mine = extract(spark, lakes[0], source, "earliest")
+    driver_result = extract(spark, lakes[0], source, "earliest")
     monkeypatch.setattr("spark_jobs.lake.driver_commit.snapshot_upon", lambda *_: None)
-    theirs = extract(spark, lakes[1], source, "earliest")
+    spark_result = extract(spark, lakes[1], source, "earliest")
     counts = ("range", "files", "bytes", "slices", "transactions", "events", "ignored", "committed_at", "gtid")
-    assert [getattr(mine, name) for name in counts] == [getattr(theirs, name) for name in counts]
-    found = [lake.bronze("shop").read(spark).sort("number", "start") for lake in lakes]
-    assert found[0].schema == found[1].schema
-    assert found[0].collect() == found[1].collect()
+    assert [getattr(driver_result, name) for name in counts] == [getattr(spark_result, name) for name in counts]
+    frames = [lake.bronze("shop").read(spark).sort("number", "start") for lake in lakes]
+    assert frames[0].schema == frames[1].schema
+    assert frames[0].collect() == frames[1].collect()
     monkeypatch.undo()
     (tmp_path / "log" / "b.000002").write_bytes((RECORDED / FILE).read_bytes())
-    again = [extract(spark, lake, source, "earliest") for lake in lakes]
-    assert [one.slices for one in again] == [mine.slices] * 2, "upon a table of Spark's too"
-    assert found[0].collect() != []
+    next_results = [extract(spark, lake, source, "earliest") for lake in lakes]
+    assert [result.slices for result in next_results] == [driver_result.slices] * 2, "upon a table of Spark's too"
+    assert frames[0].collect() != []

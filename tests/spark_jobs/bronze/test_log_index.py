@@ -19,10 +19,10 @@ SECOND = Stretch(
 
 
 @pytest.mark.parametrize(
-    "known", [FIRST, SECOND, Stretch(1, Position("a.000001", 4)), Stretch(3, FIRST.begin, gtids=MysqlGtids())]
+    "generation", [FIRST, SECOND, Stretch(1, Position("a.000001", 4)), Stretch(3, FIRST.begin, gtids=MysqlGtids())]
 )
-def test_a_stretch_reads_back(known: Stretch) -> None:
-    assert Stretch.from_note(json.loads(json.dumps(known.to_note()))) == known
+def test_a_stretch_reads_back(generation: Stretch) -> None:
+    assert Stretch.from_note(json.loads(json.dumps(generation.to_note()))) == generation
 
 
 def test_the_transactions_before_a_stretch_are_kept_for_the_last_one() -> None:
@@ -31,10 +31,10 @@ def test_the_transactions_before_a_stretch_are_kept_for_the_last_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "file, whole", [("b.000001", False), ("b.000002", False), ("b.000003", False), ("b.000004", True)]
+    "file, is_complete", [("b.000001", False), ("b.000002", False), ("b.000003", False), ("b.000004", True)]
 )
-def test_which_files_a_stretch_has_whole(file: str, whole: bool) -> None:
-    assert SECOND.holds_whole(file) == whole
+def test_which_files_a_stretch_has_whole(file: str, is_complete: bool) -> None:
+    assert SECOND.holds_whole(file) == is_complete
     assert Stretch(2, Position("b.000002", 4, 2)).holds_whole("b.000002")
 
 

@@ -19,17 +19,17 @@ def test_a_prepared_transaction_is_open_until_the_log_decides_in_whichever_file(
 ) -> None:
     logs = Logs(spark, tmp_path)
 
-    def found() -> list[tuple[str, str, int]]:
+    def open_transactions() -> list[tuple[str, str, int]]:
         extract_source(spark, logs.pipeline(), SOURCE)
         table = logs.lake.bronze(SOURCE)
         opened = undecided(table, logs.bronze().version)
         starts = {row["start"] for row in table.read(spark).where("statement LIKE 'XA START%'").collect()}
-        assert {one.position.offset for one in opened} <= starts
-        return [(one.xid, one.position.file, len(opened)) for one in opened]
+        assert {transaction.position.offset for transaction in opened} <= starts
+        return [(transaction.xid, transaction.position.file, len(opened)) for transaction in opened]
 
     logs.write(1, ROW, Commit(), *prepared(ROW, one_phase=True), *prepared(ROW), *prepared(ROW, name=b"y"))
-    assert found() == [(XA, "mysql-bin.000001", 2), ("X'79',X'',1", "mysql-bin.000001", 2)]
+    assert open_transactions() == [(XA, "mysql-bin.000001", 2), ("X'79',X'',1", "mysql-bin.000001", 2)]
     logs.write(2, Statement("", f"XA COMMIT {XA}"), Statement("", "XA ROLLBACK X'79',X'',1"), *prepared(ROW))
-    assert found() == [(XA, "mysql-bin.000002", 1)]
+    assert open_transactions() == [(XA, "mysql-bin.000002", 1)]
     logs.write(3, Statement("", f"XA COMMIT {XA}"))
-    assert found() == []
+    assert open_transactions() == []

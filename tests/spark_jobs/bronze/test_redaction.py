@@ -6,26 +6,26 @@ from spark_jobs.bronze.redaction import Redaction
 
 
 def rule(*patterns: str) -> Redaction:
-    found = Redaction.of(patterns)
-    assert found
-    return found
+    redaction = Redaction.of(patterns)
+    assert redaction
+    return redaction
 
 
 def test_the_last_pattern_that_matches_decides_and_none_is_no_rule() -> None:
-    found = rule("hr.*", "!hr.public", "shop.secrets")
-    assert [found.holds("hr", "pay"), found.holds("hr", "public"), found.holds("shop", "orders")] == [
+    redaction = rule("hr.*", "!hr.public", "shop.secrets")
+    assert [redaction.holds("hr", "pay"), redaction.holds("hr", "public"), redaction.holds("shop", "orders")] == [
         True,
         False,
         False,
     ]
-    assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301 - it goes to Spark's tasks
+    assert pickle.loads(pickle.dumps(redaction)) == redaction  # noqa: S301 - it goes to Spark's tasks
     assert Redaction.of(()) is None
 
 
 def test_the_tables_by_which_tools_change_one_are_among_them() -> None:
-    found = rule("shop.secrets")
-    assert [found.holds("shop", name) for name in ("_secrets_gho", "_secrets_new", "__secrets_old")] == [True] * 3
-    assert not found.holds("shop", "_orders_gho")
+    redaction = rule("shop.secrets")
+    assert [redaction.holds("shop", name) for name in ("_secrets_gho", "_secrets_new", "__secrets_old")] == [True] * 3
+    assert not redaction.holds("shop", "_orders_gho")
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,9 @@ def test_the_tables_by_which_tools_change_one_are_among_them() -> None:
     ],
 )
 def test_statements_that_change_rows_are_refused(text: str, verb: str) -> None:
-    why = rule("a.b").refusal(text, "shop")
-    assert why
-    assert why.startswith(f"{verb} in statement format: the source redacts tables (redact:)")
+    reason = rule("a.b").refusal(text, "shop")
+    assert reason
+    assert reason.startswith(f"{verb} in statement format: the source redacts tables (redact:)")
 
 
 @pytest.mark.parametrize(

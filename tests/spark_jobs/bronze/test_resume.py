@@ -32,21 +32,21 @@ def bronze(tmp_path: Path) -> Table:
     return Lake(str(tmp_path / "lake")).bronze("shop")
 
 
-def server(tmp_path: Path, name: str, files: Files, uuid: str | None = None, **more: Any) -> Standing:
+def server(tmp_path: Path, name: str, files: Files, uuid: str | None = None, **options: Any) -> Standing:
     """The files of a server as they are now. Its address is its name."""
-    first, base = more.pop("first", 1), more.pop("base", "b")
+    first, base = options.pop("first", 1), options.pop("base", "b")
     shutil.rmtree(tmp_path / name, ignore_errors=True)
     write_log(tmp_path / name, files, base, first)
-    return Standing(tmp_path / name, {"one": A, "two": B}.get(name) if uuid is None else uuid, name, **more)
+    return Standing(tmp_path / name, {"one": A, "two": B}.get(name) if uuid is None else uuid, name, **options)
 
 
-def held(bronze: Table) -> MysqlGtids:
+def gtids_of(bronze: Table) -> MysqlGtids:
     head = bronze.head()
     assert head is not None
     assert head.checkpoint is not None
-    found = held_gtids(bronze, head.version, stretches(head.checkpoint)[-1])
-    assert isinstance(found, MysqlGtids)
-    return found
+    gtids = held_gtids(bronze, head.version, stretches(head.checkpoint)[-1])
+    assert isinstance(gtids, MysqlGtids)
+    return gtids
 
 
 def every_gtid(bronze: Table) -> list[str]:
@@ -55,37 +55,37 @@ def every_gtid(bronze: Table) -> list[str]:
     assert head is not None
     names = ["payload", "file", "start", "context"]
     batches = bronze.scan(head.version, names, pc.field("transactions") > 0, rows=9)
-    found = []
+    gtids = []
     for row in (row for batch in batches for row in batch.to_pylist()):
         event = row["context"][: int.from_bytes(row["context"][9:13], "little")]
         format_ = FormatDescription.parse(event, "here")
         for commits in read_commits([row["payload"]], row["file"], row["start"], format_):
-            found += [str(commits.gtid(at)) for at in range(len(commits))]
-    return found
+            gtids += [str(commits.gtid(at)) for at in range(len(commits))]
+    return gtids
 
 
 def index(bronze: Table) -> list[tuple[int, str, str | None]]:
     head = bronze.head()
     assert head is not None
     assert head.checkpoint is not None
-    return [(one.number, str(one.begin), one.endpoint) for one in stretches(head.checkpoint)]
+    return [(stretch.number, str(stretch.begin), stretch.endpoint) for stretch in stretches(head.checkpoint)]
 
 
 def test_a_source_goes_on_from_its_replica_and_back_from_its_primary(tmp_path: Path, bronze: Table) -> None:
     land(bronze, server(tmp_path, "one", PRIMARY))
-    assert held(bronze) == gtids("a:1-4")
+    assert gtids_of(bronze) == gtids("a:1-4")
     replica = server(tmp_path, "two", REPLICA)
     moved = land(bronze, replica)
     assert (moved.relation, moved.opens) == (Relation.ENDPOINT, True)
     assert moved.range.start == Position("b.000002", moved.range.start.offset)
     assert moved.range.stop == replica.log().within(2).end
-    assert held(bronze) == gtids("a:1-6")
-    again = onward(replica, bronze, bronze.head())  # type: ignore[arg-type]
-    assert (again.parts, again.relation) == ((), Relation.SAME)
+    assert gtids_of(bronze) == gtids("a:1-6")
+    next_range = onward(replica, bronze, bronze.head())  # type: ignore[arg-type]
+    assert (next_range.parts, next_range.relation) == ((), Relation.SAME)
     land(bronze, server(tmp_path, "two", [*REPLICA[:1], ("a:1-3", ["a:4", "a:5", "a:6", "b:1"])]))
     back = server(tmp_path, "one", [*PRIMARY, ("a:1-4", ["a:5", "a:6", "b:1", "a:7"])])
     land(bronze, back)
-    assert held(bronze) == gtids("a:1-7 b:1")
+    assert gtids_of(bronze) == gtids("a:1-7 b:1")
     assert sorted(every_gtid(bronze)) == sorted([*(f"{A}:{n}" for n in range(1, 8)), f"{B}:1"]), "each once"
     assert [(number, endpoint) for number, _, endpoint in index(bronze)] == [(1, "one"), (2, "two"), (3, "one")]
     assert bronze.head().position == back.log().within(3).end  # type: ignore[union-attr]
@@ -97,16 +97,16 @@ def test_an_endpoint_with_nothing_new_is_moved_to_all_the_same(tmp_path: Path, b
     moved = land(bronze, replica)
     assert moved.parts == ()
     assert bronze.head().position == replica.log().within(2).end  # type: ignore[union-attr]
-    assert held(bronze) == gtids("a:1-4")
+    assert gtids_of(bronze) == gtids("a:1-4")
     land(bronze, server(tmp_path, "two", [("", ["a:1", "a:2", "a:3", "a:4", "a:5"])]))
-    assert held(bronze) == gtids("a:1-5")
+    assert gtids_of(bronze) == gtids("a:1-5")
 
 
 def test_a_source_that_began_inside_a_file_knows_what_came_before(tmp_path: Path, bronze: Table) -> None:
-    one = server(tmp_path, "one", [("a:1-7", ["a:8", "a:9"])], first=3)
-    one.lost = gtids("b:1-5")
-    land(bronze, one, "latest")
-    assert held(bronze) == gtids("a:1-9 b:1-5")
+    standing = server(tmp_path, "one", [("a:1-7", ["a:8", "a:9"])], first=3)
+    standing.lost = gtids("b:1-5")
+    land(bronze, standing, "latest")
+    assert gtids_of(bronze) == gtids("a:1-9 b:1-5")
     files: Files = [("", [*(f"b:{n}" for n in range(1, 6)), *(f"a:{n}" for n in range(1, 11))])]
     land(bronze, server(tmp_path, "two", files))
     assert every_gtid(bronze) == [f"{A}:10"]
@@ -136,13 +136,13 @@ ALONE = Switch()
 def test_another_server_under_the_same_name_is_an_error(tmp_path: Path, bronze: Table, is_listed: bool) -> None:
     switch = Switch(several=is_listed)
     land(bronze, server(tmp_path, "one", PRIMARY, switch=switch))
-    other = server(tmp_path, "one", REPLICA, uuid=B, switch=switch)
+    standing = server(tmp_path, "one", REPLICA, uuid=B, switch=switch)
     with pytest.raises(
         AnotherLog, match=rf"^shop: the server is another one: bronze holds the log of {A}, .* now is {B}; "
     ):
-        land(bronze, other)
+        land(bronze, standing)
     land(bronze, server(tmp_path, "one", REPLICA, uuid=B, switch=GO_ON))
-    assert held(bronze) == gtids("a:1-6")
+    assert gtids_of(bronze) == gtids("a:1-6")
 
 
 def test_an_endpoint_that_is_not_in_use_may_be_another_without_stopping_the_rest(tmp_path: Path, bronze: Table) -> None:
@@ -154,7 +154,7 @@ def test_an_endpoint_that_is_not_in_use_may_be_another_without_stopping_the_rest
 
 
 @pytest.mark.parametrize(
-    "files, more, said",
+    "files, options, message",
     [
         ([("", ["a:1"])], {}, "the source has no file b.000002, which bronze ends in; it holds b.000001 to b.000001"),
         (
@@ -170,76 +170,76 @@ def test_an_endpoint_that_is_not_in_use_may_be_another_without_stopping_the_rest
     ],
 )
 def test_numbers_that_began_again_are_an_error(
-    tmp_path: Path, bronze: Table, files: Files, more: dict[str, str], said: str
+    tmp_path: Path, bronze: Table, files: Files, options: dict[str, str], message: str
 ) -> None:
     land(bronze, server(tmp_path, "one", PRIMARY, switch=ALONE))
-    again = server(tmp_path, "one", files, switch=ALONE, **more)
-    later(again)
+    standing = server(tmp_path, "one", files, switch=ALONE, **options)
+    later(standing)
     with pytest.raises(AnotherLog) as refused:
-        land(bronze, again)
-    assert said in str(refused.value)
-    assert glance(again, bronze.head()).end.stretch == 2
+        land(bronze, standing)
+    assert message in str(refused.value)
+    assert glance(standing, bronze.head()).end.stretch == 2
 
 
-def later(one: Standing) -> None:
+def later(standing: Standing) -> None:
     """As if its files had been begun half a minute later."""
-    for file in one.directory.iterdir():
+    for file in standing.directory.iterdir():
         content = bytearray(file.read_bytes())
         content[4] += 30
         file.write_bytes(content)
-    one.log = lambda: _log(one)  # type: ignore[method-assign]
+    standing.log = lambda: _log(standing)  # type: ignore[method-assign]
 
 
-def _log(one: Standing) -> Log:
+def _log(standing: Standing) -> Log:
     """Its checksums do not fit any more, and so it is not looked into for its end."""
-    files = tuple(LogFile(file.name, file.stat().st_size) for file in sorted(one.directory.iterdir()))
-    return Log("shop", files, Position(files[-1].name, files[-1].size), one.uuid)
+    files = tuple(LogFile(file.name, file.stat().st_size) for file in sorted(standing.directory.iterdir()))
+    return Log("shop", files, Position(files[-1].name, files[-1].size), standing.uuid)
 
 
 def test_where_the_user_says_so_a_log_that_began_again_is_a_stretch_with_all_it_has(
     tmp_path: Path, bronze: Table
 ) -> None:
     land(bronze, server(tmp_path, "one", [*PRIMARY, ("a:1-4", ["b:1"])], switch=ALONE))
-    again = server(tmp_path, "one", [("", ["a:1", "b:1", "a:2"])], switch=GO_ON)
-    moved = land(bronze, again)
+    standing = server(tmp_path, "one", [("", ["a:1", "b:1", "a:2"])], switch=GO_ON)
+    moved = land(bronze, standing)
     assert moved.relation is Relation.RESTARTED
     assert moved.stretches[-1].begin == Position("b.000001", 4, 2)
     new = every_gtid(bronze)
     assert sorted(new) == sorted([*(f"{A}:{n}" for n in (1, 1, 2, 2, 3, 4)), f"{B}:1"]), "its own numbers are new ones"
-    assert held(bronze) == gtids("a:1-2 b:1")
+    assert gtids_of(bronze) == gtids("a:1-2 b:1")
 
 
 def test_a_log_that_began_again_and_has_lost_its_beginning_is_refused(tmp_path: Path, bronze: Table) -> None:
     land(bronze, server(tmp_path, "one", PRIMARY, switch=ALONE, first=7))
-    again = server(tmp_path, "one", [("a:1", ["a:2"])], switch=GO_ON, first=2)
+    standing = server(tmp_path, "one", [("a:1", ["a:2"])], switch=GO_ON, first=2)
     with pytest.raises(SourceError, match=r"^shop: the numbers of its files began again, and files before b\.000002"):
-        land(bronze, again)
+        land(bronze, standing)
 
 
 def test_behind_a_whole_file_goes_on_the_next_one_though_that_file_is_purged(tmp_path: Path, bronze: Table) -> None:
-    one = server(tmp_path, "one", [*PRIMARY, ("a:1-4", ["a:5"])], switch=ALONE)
-    (one.directory / "b.000003").unlink()  # copies, of closed files
-    land(bronze, one)
-    again = server(tmp_path, "one", [("a:1-4", ["a:5", "a:6"])], switch=ALONE, first=3)
-    assert land(bronze, again).relation is Relation.SAME
+    standing = server(tmp_path, "one", [*PRIMARY, ("a:1-4", ["a:5"])], switch=ALONE)
+    (standing.directory / "b.000003").unlink()  # copies, of closed files
+    land(bronze, standing)
+    replaced = server(tmp_path, "one", [("a:1-4", ["a:5", "a:6"])], switch=ALONE, first=3)
+    assert land(bronze, replaced).relation is Relation.SAME
     assert sorted(every_gtid(bronze)) == [f"{A}:{n}" for n in range(1, 7)]
 
 
 def test_purged_files_are_no_other_log(tmp_path: Path, bronze: Table) -> None:
     land(bronze, server(tmp_path, "one", PRIMARY, switch=ALONE))
-    again = server(tmp_path, "one", [("a:1-6", ["a:7"])], switch=GO_ON, first=4)
+    standing = server(tmp_path, "one", [("a:1-6", ["a:7"])], switch=GO_ON, first=4)
     with pytest.raises(SourceError, match=r"b\.000002 is gone from the source, whose oldest file is b\.000004"):
-        land(bronze, again)
+        land(bronze, standing)
 
 
 def test_a_lake_from_before_the_index_goes_on(tmp_path: Path, bronze: Table) -> None:
-    one = server(tmp_path, "one", PRIMARY)
-    land(bronze, one)
+    standing = server(tmp_path, "one", PRIMARY)
+    land(bronze, standing)
     head = bronze.head()
     assert head is not None
     assert head.checkpoint is not None
     head = replace(head, checkpoint=replace(BronzeCommit.of(head.checkpoint), stretches=()))
-    assert onward(Standing(one.directory, A, "one", ALONE), bronze, head).relation is Relation.SAME
+    assert onward(Standing(standing.directory, A, "one", ALONE), bronze, head).relation is Relation.SAME
     moved = onward(server(tmp_path, "two", REPLICA), bronze, head)
     assert moved.relation is Relation.ENDPOINT
     assert moved.stretches[-1].gtids == gtids("a:1-4")

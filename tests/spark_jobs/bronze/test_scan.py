@@ -21,14 +21,14 @@ def at(offset: int) -> Position:
 
 def surveyed(*statements: tuple[int, str], first: int | None = 100) -> Survey:
     tables = {} if first is None else {NAME: Seen(at(first), at(900), ())}
-    said = tuple(Said(at(offset), judge(text, "shop"), at(offset + 10), "shop") for offset, text in statements)
-    return Survey(tables, said)
+    logged = tuple(Said(at(offset), judge(text, "shop"), at(offset + 10), "shop") for offset, text in statements)
+    return Survey(tables, logged)
 
 
 def test_the_last_change_is_the_last_statement_that_names_the_table() -> None:
-    found = surveyed((50, "CREATE TABLE t (a INT)"), (70, "ALTER TABLE t ADD b INT"), (90, "DROP TABLE other"))
-    assert found.last_change(NAME) == at(70)
-    assert found.last_change(TableName("crm", "t")) is None
+    survey = surveyed((50, "CREATE TABLE t (a INT)"), (70, "ALTER TABLE t ADD b INT"), (90, "DROP TABLE other"))
+    assert survey.last_change(NAME) == at(70)
+    assert survey.last_change(TableName("crm", "t")) is None
 
 
 TEXTS = [
@@ -46,12 +46,16 @@ TEXTS = [
 
 @pytest.mark.parametrize("name", [NAME, TableName("SHOP", "T"), TableName("crm", "t"), TableName("shop", "u")], ids=str)
 def test_statements_about_a_table_are_those_that_name_it_in_order(name: TableName) -> None:
-    found = surveyed(*((50 + 10 * nth, text) for nth, text in enumerate(TEXTS)))
-    every = [said for said in found.statements if said.statement.names(name.schema, name.table)]
-    about, indexes = found.about(name, at(70)), found.indexes(name, at(4))
-    assert about == [one for one in every if one.position >= at(70) and one.statement.effect is not Effect.INDEXES]
-    assert indexes == [one for one in every if one.statement.effect is Effect.INDEXES]
-    assert found.last_change(name) == max(one.position for one in every if one not in indexes)
+    survey = surveyed(*((50 + 10 * nth, text) for nth, text in enumerate(TEXTS)))
+    named_in = [statement for statement in survey.statements if statement.statement.names(name.schema, name.table)]
+    about, indexes = survey.about(name, at(70)), survey.indexes(name, at(4))
+    assert about == [
+        statement_
+        for statement_ in named_in
+        if statement_.position >= at(70) and statement_.statement.effect is not Effect.INDEXES
+    ]
+    assert indexes == [statement_ for statement_ in named_in if statement_.statement.effect is Effect.INDEXES]
+    assert survey.last_change(name) == max(statement_.position for statement_ in named_in if statement_ not in indexes)
 
 
 def definition(*columns: Column) -> TableDefinition:
@@ -66,18 +70,18 @@ def test_rows_of_one_definition_agree() -> None:
 
 
 @pytest.mark.parametrize(
-    "other, shown",
+    "second, expected",
     [
         (definition(ID, Column("n", 8)), "id int, n bigint"),
         (definition(Column("key", 3)), "key int"),
         (definition(Column("id", 3, unsigned=True)), "id int unsigned"),
     ],
 )
-def test_rows_of_two_definitions_stop_the_table(other: TableDefinition, shown: str) -> None:
+def test_rows_of_two_definitions_stop_the_table(second: TableDefinition, expected: str) -> None:
     with pytest.raises(TableStopped) as stopped:
-        agreed(NAME, [(at(4), definition(ID)), (at(9), other)])
+        agreed(NAME, [(at(4), definition(ID)), (at(9), second)])
     assert str(stopped.value) == (
-        f"shop.t: its columns differ between b.000001:4 (id int) and b.000001:9 ({shown}), "
+        f"shop.t: its columns differ between b.000001:4 (id int) and b.000001:9 ({expected}), "
         "and no statement between them says why"
     )
 
@@ -94,14 +98,14 @@ def test_bronze_tells_tables_definitions_and_statements(tmp_path: Path) -> None:
         ],
     )
     table, version = bronze_of(tmp_path / "bronze", [bronze_rows("b.000001", spec.to_bytes(), target=1)])
-    found = survey(read_index(table, version, Range(at(0), Position("b.000002", 4))))
-    assert set(found.tables) == {NAME, TableName("shop", "u")}
-    assert [(said.statement.text, said.statement.names("shop", "u")) for said in found.statements] == [
+    survey_ = survey(read_index(table, version, Range(at(0), Position("b.000002", 4))))
+    assert set(survey_.tables) == {NAME, TableName("shop", "u")}
+    assert [(statement.statement.text, statement.statement.names("shop", "u")) for statement in survey_.statements] == [
         ("TRUNCATE u", True)
     ]
-    seen = found.tables[NAME]
-    assert seen.first < found.statements[0].position < seen.last
-    assert agreed(NAME, seen.definitions).column_names() == ["id"]
-    (said,) = found.about(TableName("shop", "u"), at(4))
-    assert (said.database, said.position < said.stop <= seen.last) == ("shop", True)
-    assert found.about(NAME, at(4)) == found.about(TableName("shop", "u"), said.stop) == []
+    occurrence = survey_.tables[NAME]
+    assert occurrence.first < survey_.statements[0].position < occurrence.last
+    assert agreed(NAME, occurrence.definitions).column_names() == ["id"]
+    (statement_,) = survey_.about(TableName("shop", "u"), at(4))
+    assert (statement_.database, statement_.position < statement_.stop <= occurrence.last) == ("shop", True)
+    assert survey_.about(NAME, at(4)) == survey_.about(TableName("shop", "u"), statement_.stop) == []

@@ -31,7 +31,7 @@ SECOND = 1_700_000_000
 def file(number: int) -> bytes:
     """A file of four transactions, a second apart; its head names those of the files before it."""
     first = 1 + A_FILE * (number - 1)
-    changes = [one for n in range(first, first + A_FILE) for one in (Insert("shop.t", (n,)), Commit())]
+    changes = [change for n in range(first, first + A_FILE) for change in (Insert("shop.t", (n,)), Commit())]
     spec = replace(SPEC, changes=changes, first_number=first, second=SECOND + first, rotate_to=f"b.{number + 1:06d}")
     head, _, *events = spec.events()
     sets = struct.pack("<Q16sQQQ", 1, uuid.UUID(UUID).bytes, 1, 1, first) if first > 1 else bytes(8)
@@ -64,9 +64,9 @@ def test_places_are_those_in_the_files(spark: SparkSession, files: Files, filled
     assert landed.log() == files.log()
     from spark_jobs.log.location import parse_place
 
-    found = {find_place(landed, files.log(), parse_place(place)) for place in places()}
-    assert found == {find_place(files, files.log(), parse_place(place)) for place in places()}
-    assert len(found) > 12
+    positions = {find_place(landed, files.log(), parse_place(place)) for place in places()}
+    assert positions == {find_place(files, files.log(), parse_place(place)) for place in places()}
+    assert len(positions) > 12
 
 
 def test_a_beginning_beyond_bronze_is_refused_as_such(spark: SparkSession, filled: Lake) -> None:
@@ -80,30 +80,30 @@ def test_a_beginning_beyond_bronze_is_refused_as_such(spark: SparkSession, fille
 
 
 def test_a_range_between_places(spark: SparkSession, filled: Lake) -> None:
-    found = range_in(spark, filled, "shop", f"{UUID}:1-4", datetime.fromtimestamp(SECOND + 9, UTC).isoformat())
-    assert found == Range(Position("b.000002", 4), Position("b.000003", 4))
-    lines = changes_of_bronze(spark, filled, "shop", f"{UUID}:1-3", f"{UUID}:1-6", wanted=wanted_tables([]))
+    range_ = range_in(spark, filled, "shop", f"{UUID}:1-4", datetime.fromtimestamp(SECOND + 9, UTC).isoformat())
+    assert range_ == Range(Position("b.000002", 4), Position("b.000003", 4))
+    lines = changes_of_bronze(spark, filled, "shop", f"{UUID}:1-3", f"{UUID}:1-6", is_wanted=wanted_tables([]))
     assert [json.loads(line)["after"]["id"] for line in "".join(lines).splitlines()] == [4, 5, 6]
 
 
 @pytest.mark.parametrize(
-    "place, why",
+    "place, reason",
     [
         (f"{UUID}:1-13", "does not hold .*:13 of the set"),
         ("2100-01-01T00:00:00Z", "lies behind the end of the log"),
         ("0-1-5", "is of a MySQL server"),
     ],
 )
-def test_what_bronze_does_not_hold_is_refused(spark: SparkSession, filled: Lake, place: str, why: str) -> None:
-    with pytest.raises(SourceError, match=f"^shop: .*{why}"):
+def test_what_bronze_does_not_hold_is_refused(spark: SparkSession, filled: Lake, place: str, reason: str) -> None:
+    with pytest.raises(SourceError, match=f"^shop: .*{reason}"):
         range_in(spark, filled, "shop", place, None)
 
 
 def test_what_lies_before_bronze_names_what_can_be_done(spark: SparkSession, files: Files, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     extract(spark, lake, files, f"{UUID}:1-6")
-    held = range_in(spark, lake, "shop", None, None)
-    assert held.start.file == "b.000002"
+    range_ = range_in(spark, lake, "shop", None, None)
+    assert range_.start.file == "b.000002"
     with pytest.raises(SourceError, match=r"oldest file there is, b\.000003; name a position, which may lie in a file"):
         range_in(spark, lake, "shop", f"{UUID}:1-7", None)
     assert range_in(spark, lake, "shop", f"{UUID}:1-9", None).start.file == "b.000003"

@@ -29,7 +29,7 @@ def test_the_columns_that_delta_keeps_statistics_of_stand_first() -> None:
 
 
 @pytest.mark.parametrize(
-    "field", [one for one in bronze.ARROW if not pa.types.is_nested(one.type)], ids=lambda one: one.name
+    "field", [field for field in bronze.ARROW if not pa.types.is_nested(field.type)], ids=lambda field: field.name
 )
 def test_spark_and_arrow_types_agree(field: pa.Field) -> None:
     assert bronze.COLUMNS[field.name] == spark_type(str(field.type))
@@ -41,7 +41,7 @@ def test_it_begins_where_the_first_extraction_did() -> None:
 
 
 @pytest.mark.parametrize(
-    "named, place",
+    "bounds, place",
     [
         ({}, "b.000001:4"),
         ({"oldest": "b.000003:4"}, "b.000003:4"),
@@ -50,8 +50,8 @@ def test_it_begins_where_the_first_extraction_did() -> None:
         ({"oldest": "b.000002:4", "removed_to": "b.000002:900"}, "b.000002:4"),  # a file was brought back since
     ],
 )
-def test_between_what_gc_removed_and_where_it_begins_it_lacks_nothing(named: dict[str, str], place: str) -> None:
-    places: dict[str, Any] = {name: Position.parse(text) for name, text in named.items()}
+def test_between_what_gc_removed_and_where_it_begins_it_lacks_nothing(bounds: dict[str, str], place: str) -> None:
+    places: dict[str, Any] = {name: Position.parse(text) for name, text in bounds.items()}
     checkpoint = BronzeCommit(Position("b.000009", 4), "x", begin=Position("b.000001", 4), **places)
     assert bronze.complete_from(checkpoint) == Position.parse(place)
     bronze.require_held("shop", checkpoint, Position.parse(place))
@@ -74,29 +74,29 @@ PLACES = ["b.999999:4", "b.999999:500", "b.1000000:0", "b.1000000:300", "2/b.000
 def test_the_last_gtid_of_a_range(tmp_path: Path, start: str, stop: str, last: str | None) -> None:
     gtids = ["one:1", None, "one:2", "one:3", "two:9"]
     rows = [
-        {"stretch": one.stretch, "number": one.number, "start": one.offset, "gtid": gtid}
-        for one, gtid in zip(map(Position.parse, PLACES), gtids, strict=True)
+        {"stretch": position.stretch, "number": position.number, "start": position.offset, "gtid": gtid}
+        for position, gtid in zip(map(Position.parse, PLACES), gtids, strict=True)
     ]
     table = Lake(str(tmp_path)).bronze("shop")
     checkpoint = BronzeCommit(Position("b.000001", 4, 3), new_batch())
     schema = pa.schema([bronze.ARROW.field(name) for name in ("stretch", "number", "start", "gtid")])
     for row in rows[::-1]:
         deltalake.write_deltalake(table.path, pa.Table.from_pylist([row], schema=schema), mode="append")
-    held = bronze.Held("shop", table, Head(len(rows) - 1, 1, checkpoint), checkpoint)
-    assert bronze.last_gtid(held, Range(Position.parse(start), Position.parse(stop))) == last
+    snapshot = bronze.Held("shop", table, Head(len(rows) - 1, 1, checkpoint), checkpoint)
+    assert bronze.last_gtid(snapshot, Range(Position.parse(start), Position.parse(stop))) == last
 
 
 @pytest.mark.spark
 def test_ranges_and_tables_are_read_by_their_metadata(spark: SparkSession, lake: Path) -> None:
-    named = [[("s", "t")], [("s", "u"), ("s", "t")], None, [], [("t", "s")]]
+    names = [[("s", "t")], [("s", "u"), ("s", "t")], None, [], [("t", "s")]]
     rows = [
         (
-            one.stretch,
-            one.number,
-            one.offset,
+            position.stretch,
+            position.number,
+            position.offset,
             [{"schema": s, "table": t} for s, t in tables] if tables is not None else None,
         )
-        for one, tables in zip(map(Position.parse, PLACES), named, strict=True)
+        for position, tables in zip(map(Position.parse, PLACES), names, strict=True)
     ]
     columns = "stretch INT, number BIGINT, start BIGINT, tables ARRAY<STRUCT<schema: STRING, table: STRING>>"
     table = Lake(str(lake)).bronze("shop")
@@ -112,21 +112,21 @@ def test_ranges_and_tables_are_read_by_their_metadata(spark: SparkSession, lake:
     assert starts("b.999999:500", "b.1000000:300") == orders[1:3]
     assert starts("b.999999:501", "2/b.000001:0") == orders[2:4]
     assert starts("b.1000000:300", "b.1000000:300") == []
-    found = table.read(spark).where(bronze.holding("s", "t")).collect()
-    assert sorted((row[0], row[1], row[2]) for row in found) == orders[:3]
+    rows_ = table.read(spark).where(bronze.holding("s", "t")).collect()
+    assert sorted((row[0], row[1], row[2]) for row in rows_) == orders[:3]
 
 
 @pytest.mark.spark
 def test_what_a_writer_holds_is_bounded(spark: SparkSession, tmp_path: Path) -> None:
     """A slice has a mebibyte: pages of one or two, row groups of 32, and no least and greatest slice beside each."""
     slices = "encode(repeat(uuid(), 30000), 'utf-8')"
-    said = {"payload": slices, "maps": "array(unhex('00'))", "context": "unhex('01')"}
-    cells = [f"{said.get(name, f'CAST(NULL AS {kind})')} AS {name}" for name, kind in bronze.COLUMNS.items()]
+    values = {"payload": slices, "maps": "array(unhex('00'))", "context": "unhex('01')"}
+    cells = [f"{values.get(name, f'CAST(NULL AS {kind})')} AS {name}" for name, kind in bronze.COLUMNS.items()]
     bronze.writing(spark).range(0, 70, 1, 1).selectExpr(*cells).write.parquet(str(tmp_path / "bronze"))
     (file,) = (tmp_path / "bronze").glob("*.parquet")
-    written = pq.ParquetFile(file).metadata
-    groups = [written.row_group(number) for number in range(written.num_row_groups)]
+    metadata = pq.ParquetFile(file).metadata
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     assert [group.num_rows for group in groups] == [32, 32, 6]
     columns = [group.column(place) for group in groups for place in range(group.num_columns)]
     large = {"payload", "context", "maps.list.element"}
-    assert {one.path_in_schema for one in columns if not one.is_stats_set} == large
+    assert {column.path_in_schema for column in columns if not column.is_stats_set} == large

@@ -16,28 +16,28 @@ def at(offset: int, number: int = 1, stretch: int = 1) -> Position:
     return Position(f"b.{number:06d}", offset, stretch)
 
 
-def held(*rows: tuple[TableName | None, Position, Position]) -> Xa:
+def xa_of(*rows: tuple[TableName | None, Position, Position]) -> Xa:
     """Transactions of 100 bytes: the table, where the rows begin, where they are committed."""
     listed: list[dict[str, Any]] = [
         {
             "schema": name and name.schema,
             "table": name and name.table,
             "size": 100,
-            "stretch": begun.stretch,
-            "number": begun.number,
-            "file": begun.file,
-            "begun": begun.offset,
+            "stretch": position.stretch,
+            "number": position.number,
+            "file": position.file,
+            "begun": position.offset,
             "at_stretch": end.stretch,
             "at_number": end.number,
             "at_file": end.file,
             "at_start": end.offset,
         }
-        for name, begun, end in rows
+        for name, position, end in rows
     ]
     return Xa(pa.Table.from_pylist(listed, HELD), (("x", at(5)),))
 
 
-FOUND = held((ORDERS, at(10), at(50)), (LINES, at(10), at(50)), (ORDERS, at(90), at(7, 12)), (None, at(95), at(99)))
+FOUND = xa_of((ORDERS, at(10), at(50)), (LINES, at(10), at(50)), (ORDERS, at(90), at(7, 12)), (None, at(95), at(99)))
 
 
 def test_by_table() -> None:
@@ -48,7 +48,7 @@ def test_by_table() -> None:
 
 
 @pytest.mark.parametrize(
-    "passed, left, unknown",
+    "position, rows_left, unknown",
     [
         (at(50), 1, 1),
         (at(10), 1, 1),
@@ -57,9 +57,11 @@ def test_by_table() -> None:
         (at(5), 2, 0),
     ],
 )
-def test_a_transaction_is_passed_over_by_its_beginning_or_its_commit(passed: Position, left: int, unknown: int) -> None:
-    found = FOUND.of(ORDERS, [passed])
-    assert (len(found.held), len(found.unknown)) == (left, unknown)
+def test_a_transaction_is_passed_over_by_its_beginning_or_its_commit(
+    position: Position, rows_left: int, unknown: int
+) -> None:
+    table_xa = FOUND.of(ORDERS, [position])
+    assert (len(table_xa.held), len(table_xa.unknown)) == (rows_left, unknown)
 
 
 @pytest.mark.parametrize("since, spans", [(at(40), 1), (at(10), 0), (at(50), 0), (at(3, 9), 1), (at(60), 0)])

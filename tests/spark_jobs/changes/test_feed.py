@@ -44,7 +44,7 @@ ANY = wanted_tables([])
 RECORDED = Path(__file__).parents[2] / "recorded"
 
 
-def told(spec: SegmentSpec, *tables: str, size: int = 1 << 20) -> list[dict[str, Any]]:
+def changes_of(spec: SegmentSpec, *tables: str, size: int = 1 << 20) -> list[dict[str, Any]]:
     content = spec.to_bytes()
     pieces = changes_of_files([("mysql-bin.000001", chunked(content, size))], wanted_tables(tables))
     return [json.loads(line) for line in "".join(pieces).splitlines()]
@@ -53,12 +53,12 @@ def told(spec: SegmentSpec, *tables: str, size: int = 1 << 20) -> list[dict[str,
 def after(kind: t.ColumnType, value: Any, *, metadata: bool = True) -> Any:
     """What one value becomes: the second column of an inserted row."""
     table = Table("s.t", ["id"], metadata, id=t.TINYINT, v=kind)
-    (change,) = told(SegmentSpec(tables=[table], changes=[Insert("s.t", (1, value))]))
+    (change,) = changes_of(SegmentSpec(tables=[table], changes=[Insert("s.t", (1, value))]))
     return change["after"]["v" if metadata else "@2"]
 
 
 @pytest.mark.parametrize(
-    "kind, value, shown",
+    "kind, value, expected",
     [
         (t.TINYINT, -128, -128),
         (t.TINYINT.UNSIGNED, 255, 255),
@@ -127,14 +127,14 @@ def after(kind: t.ColumnType, value: Any, *, metadata: bool = True) -> Any:
         (t.TIMESTAMP(6), None, None),
     ],
 )  # fmt: skip
-def test_values_are_written_as_the_contract_says(kind: t.ColumnType, value: Any, shown: Any) -> None:
-    found = after(kind, value)
-    assert found == shown
-    assert type(found) is type(shown)
+def test_values_are_written_as_the_contract_says(kind: t.ColumnType, value: Any, expected: Any) -> None:
+    value_ = after(kind, value)
+    assert value_ == expected
+    assert type(value_) is type(expected)
 
 
 @pytest.mark.parametrize(
-    "kind, value, shown",
+    "kind, value, expected",
     [
         (t.ENUM("a", "b"), "b", 2),
         (t.SET("a", "b", "c"), "a,c", 5),
@@ -144,29 +144,31 @@ def test_values_are_written_as_the_contract_says(kind: t.ColumnType, value: Any,
         (t.DATE, "0000-00-00", "0000-00-00"),
     ],
 )
-def test_values_whose_meaning_the_log_leaves_out(kind: t.ColumnType, value: Any, shown: Any) -> None:
+def test_values_whose_meaning_the_log_leaves_out(kind: t.ColumnType, value: Any, expected: Any) -> None:
     """Without full metadata there are no names, no labels and no character sets."""
     table = Table("s.t", metadata=False, v=kind)
-    (change,) = told(SegmentSpec(tables=[table], changes=[Insert("s.t", (value,))]))
-    assert change["after"] == {"@1": shown}
+    (change,) = changes_of(SegmentSpec(tables=[table], changes=[Insert("s.t", (value,))]))
+    assert change["after"] == {"@1": expected}
 
 
 @pytest.mark.parametrize(
-    "code, declared, wire, shown",
+    "code, declared, wire, expected",
     [
         (7, "timestamp(1)", "0000000105", "1970-01-01T00:00:01.5Z"),
         (12, "datetime(6)", "01027abd25e0db10", "2024-02-29 12:13:14.250000"),
         (7, "timestamp", "01000000", "1970-01-01T00:00:01Z"),
     ],
 )
-def test_an_old_temporal_type_has_the_digits_of_its_definition(code: int, declared: str, wire: str, shown: str) -> None:
+def test_an_old_temporal_type_has_the_digits_of_its_definition(
+    code: int, declared: str, wire: str, expected: str
+) -> None:
     def complete(logged: TableDefinition) -> TableDefinition:
         return replace(logged, columns=(replace(logged.columns[0], declared=declared),))
 
     table = Table("s.t", v=t.ColumnType(code, b"", bytes))
     content = SegmentSpec(tables=[table], changes=[Insert("s.t", (Raw(bytes.fromhex(wire)),))]).to_bytes()
     (line,) = changes_of_files([("mysql-bin.000001", iter([content]))], ANY, complete)
-    assert json.loads(line)["after"] == {"v": shown}
+    assert json.loads(line)["after"] == {"v": expected}
 
 
 ORDERS = Table("bench.orders", key=["id"], id=t.INT.NOT_NULL, price=t.DECIMAL(8, 2))
@@ -187,9 +189,9 @@ def row_events(spec: SegmentSpec) -> list[int]:
 
 
 def test_a_line_is_the_contracts_object_with_its_keys_in_order() -> None:
-    written = changes_of_files([("mysql-bin.000003", iter([SPEC.to_bytes()]))], ANY)
-    lines = [line.removesuffix("\n") for line in written]
-    insert, update, moved, other, delete = row_events(SPEC)[:1] + row_events(SPEC)[1:2] * 2 + row_events(SPEC)[2:]
+    stream = changes_of_files([("mysql-bin.000003", iter([SPEC.to_bytes()]))], ANY)
+    lines = [line.removesuffix("\n") for line in stream]
+    insert, update, moved, third, delete = row_events(SPEC)[:1] + row_events(SPEC)[1:2] * 2 + row_events(SPEC)[2:]
     first = f'"gtid": "{UUID}:1", "committed_at": "2023-11-14T22:13:20.250000Z", "schema": "bench"'
     second = f'"gtid": "{UUID}:2", "committed_at": "2023-11-14T22:13:21.250000Z", "schema": "bench"'
     head = '{"source": null, "file": "mysql-bin.000003", "offset": '
@@ -206,7 +208,7 @@ def test_a_line_is_the_contracts_object_with_its_keys_in_order() -> None:
             f'{head}{moved}, "row": 1, {first}, "table": "orders", "op": "update", '
             '"before": {"id": 1, "price": "0.42"}, "after": {"id": 2, "price": null}}'
         ),
-        f'{head}{other}, "row": 0, {second}, "table": "other", "op": "insert", "before": null, "after": {{"id": 7}}}}',
+        f'{head}{third}, "row": 0, {second}, "table": "other", "op": "insert", "before": null, "after": {{"id": 7}}}}',
         (
             f'{head}{delete}, "row": 0, {second}, "table": "orders", "op": "delete", '
             '"before": {"id": 2, "price": null}, "after": null}'
@@ -216,14 +218,14 @@ def test_a_line_is_the_contracts_object_with_its_keys_in_order() -> None:
 
 @pytest.mark.parametrize("size", [1, 7, 100, 1 << 20])
 def test_chunks_may_end_anywhere(size: int) -> None:
-    assert told(SPEC, size=size) == told(SPEC)
+    assert changes_of(SPEC, size=size) == changes_of(SPEC)
 
 
 @pytest.mark.parametrize(
     "tables, rows", [([], 5), (["bench.orders"], 4), (["bench.o*"], 5), (["bench.other", "x.y"], 1), (["x.y"], 0)]
 )
 def test_tables_are_chosen_by_name_or_pattern(tables: list[str], rows: int) -> None:
-    assert len(told(SPEC, *tables)) == rows
+    assert len(changes_of(SPEC, *tables)) == rows
 
 
 def test_a_bad_table_name_is_wrong_use() -> None:
@@ -233,7 +235,7 @@ def test_a_bad_table_name_is_wrong_use() -> None:
 
 
 def test_without_gtids_and_commit_times_there_is_null_and_the_second() -> None:
-    first = told(replace(SPEC, gtids=False, commit_times=False))[0]
+    first = changes_of(replace(SPEC, gtids=False, commit_times=False))[0]
     assert (first["gtid"], first["committed_at"]) == (None, "2023-11-14T22:13:20.000000Z")
 
 
@@ -245,13 +247,13 @@ def test_files_follow_each_other_in_the_order_given() -> None:
 
 def test_statements_are_no_changes() -> None:
     spec = SegmentSpec(tables=[ORDERS], changes=[Statement("bench", "ALTER TABLE orders ADD x INT"), *CHANGES[:1]])
-    assert [change["op"] for change in told(spec)] == ["insert"]
+    assert [change["op"] for change in changes_of(spec)] == ["insert"]
 
 
 def test_a_table_that_is_not_wanted_may_have_types_that_are_not_read() -> None:
     strange = Table("bench.strange", key=["id"], id=t.INT.NOT_NULL, place=t.ColumnType(255, b"\4", bytes))
     spec = SegmentSpec(tables=[ORDERS, strange], changes=[*CHANGES[:1], Insert("bench.strange", (1, None))])
-    assert len(told(spec, "bench.orders")) == 1
+    assert len(changes_of(spec, "bench.orders")) == 1
 
 
 @pytest.mark.parametrize("cut", [1, 40, 80])
@@ -261,8 +263,8 @@ def test_a_cut_file_gives_what_is_whole_and_then_its_place(cut: int) -> None:
     lines: list[str] = []
     with pytest.raises(Truncated) as refused:
         lines.extend(changes_of_files([("b.000001", iter([content]))], ANY))
-    left = f"{len(content) - end} bytes at the end are no complete transaction"
-    assert str(refused.value) == f"b.000001:{end}: {left}; copy the file again"
+    message = f"{len(content) - end} bytes at the end are no complete transaction"
+    assert str(refused.value) == f"b.000001:{end}: {message}; copy the file again"
 
 
 def recorded(name: str, table: str) -> Iterator[dict[str, Any]]:
@@ -272,16 +274,17 @@ def recorded(name: str, table: str) -> Iterator[dict[str, Any]]:
 
 
 def test_a_recorded_log_tells_what_its_statements_did() -> None:
-    told = [
-        (one["offset"], one["op"], one["before"], one["after"]) for one in recorded("mysql-8.0-transactions", "*.b")
+    changes = [
+        (change["offset"], change["op"], change["before"], change["after"])
+        for change in recorded("mysql-8.0-transactions", "*.b")
     ]
-    assert told == [
+    assert changes == [
         (1569, "insert", None, {"id": 10, "a_id": 1}),
         (1569, "insert", None, {"id": 11, "a_id": 2}),
         (1921, "update", {"id": 10, "a_id": 1}, {"id": 10, "a_id": 3}),
         (1921, "update", {"id": 11, "a_id": 2}, {"id": 11, "a_id": 3}),
     ]
-    assert [one["after"] for one in recorded("mysql-8.0-transactions", "*.m")] == [{"id": 1}]
+    assert [change["after"] for change in recorded("mysql-8.0-transactions", "*.m")] == [{"id": 1}]
 
 
 def xa_told(*files: Sequence[Change], payload: str | None = None) -> list[tuple[Any, ...]]:
@@ -290,8 +293,8 @@ def xa_told(*files: Sequence[Change], payload: str | None = None) -> list[tuple[
         SegmentSpec(tables=[ORDERS, OTHER], changes=changes, first_number=10 * k, payload=lambda _: payload)
         for k, changes in enumerate(files)
     ]
-    named = [(f"b.{k:06}", chunked(spec.to_bytes(), 1 << 20)) for k, spec in enumerate(specs, 1)]
-    lines = [json.loads(line) for line in "".join(changes_of_files(named, ANY)).splitlines()]
+    log_files = [(f"b.{k:06}", chunked(spec.to_bytes(), 1 << 20)) for k, spec in enumerate(specs, 1)]
+    lines = [json.loads(line) for line in "".join(changes_of_files(log_files, ANY)).splitlines()]
     return [(c["file"], c["committed_at"][17:19], c["gtid"].rpartition(":")[2], c["after"]) for c in lines]
 
 
@@ -323,8 +326,8 @@ def test_rows_of_an_xa_transaction_that_is_rolled_back_never_come(
 
 
 def test_an_xa_transaction_committed_in_one_phase_is_like_any_other() -> None:
-    told = xa_told([*prepared(Insert("bench.other", (1,)), one_phase=True), Insert("bench.other", (2,))])
-    assert [after for *_, after in told] == [{"id": 1}, {"id": 2}]
+    changes = xa_told([*prepared(Insert("bench.other", (1,)), one_phase=True), Insert("bench.other", (2,))])
+    assert [after for *_, after in changes] == [{"id": 1}, {"id": 2}]
 
 
 def test_an_xid_may_be_used_again() -> None:
@@ -336,8 +339,8 @@ def test_an_xid_may_be_used_again() -> None:
 def test_what_is_still_prepared_at_the_end_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     assert xa_told([*prepared(Insert("bench.other", (1,))), *prepared(name=b"y"), Insert("bench.other", (2,))])
     spec = SegmentSpec(tables=[OTHER], changes=prepared(Insert("bench.other", (1,))))
-    begun = spec.offsets()[2]
-    assert caplog.messages[0].startswith(f"b.000001:{begun}: rows of XA transaction {XA} are left out: it is prepared")
+    start = spec.offsets()[2]
+    assert caplog.messages[0].startswith(f"b.000001:{start}: rows of XA transaction {XA} are left out: it is prepared")
     assert "XA transaction X'79',X'',1 are left out" in caplog.messages[1]
 
 
@@ -348,10 +351,10 @@ def test_a_commit_of_an_xa_transaction_from_an_earlier_file_is_warned_of(caplog:
 
 
 def test_an_xid_prepared_twice_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    told = xa_told([*prepared(Insert("bench.other", (1,))), *prepared(Insert("bench.other", (2,)))], [
+    changes = xa_told([*prepared(Insert("bench.other", (1,))), *prepared(Insert("bench.other", (2,)))], [
         Statement("", f"XA COMMIT {XA}")
     ])  # fmt: skip
-    assert [after for *_, after in told] == [{"id": 2}]
+    assert [after for *_, after in changes] == [{"id": 2}]
     assert "no file given ends it" in caplog.messages[0]
 
 
@@ -359,14 +362,14 @@ def test_an_xid_prepared_twice_is_warned_of(caplog: pytest.LogCaptureFixture) ->
 def test_a_large_xa_transaction_is_held_in_a_file() -> None:
     rows = [(number, "1.00") for number in range(20_000)]
     parts: list[Change] = [Rows("bench.orders", Insert, rows) for _ in range(10)]
-    told = xa_told([*prepared(*parts), Insert("bench.other", (7,)), Commit(), Statement("", f"XA COMMIT {XA}")])
-    assert told[0][3] == {"id": 7}
-    assert [after["id"] for *_, after in told[1:]] == [*range(20_000)] * 10
+    changes = xa_told([*prepared(*parts), Insert("bench.other", (7,)), Commit(), Statement("", f"XA COMMIT {XA}")])
+    assert changes[0][3] == {"id": 7}
+    assert [after["id"] for *_, after in changes[1:]] == [*range(20_000)] * 10
 
 
 def test_recorded_xa_transactions_of_mysql() -> None:
     """x1 was committed, x2 rolled back."""
-    inserted = [one["after"] for one in recorded("mysql-8.0-transactions", "*.a") if one["op"] == "insert"]
+    inserted = [change["after"] for change in recorded("mysql-8.0-transactions", "*.a") if change["op"] == "insert"]
     assert [row["id"] for row in inserted] == [1, 2, 3, 4]
 
 
@@ -374,9 +377,11 @@ def test_recorded_xa_transactions_of_mariadb(caplog: pytest.LogCaptureFixture) -
     """The GTID is marked, there is no XA START. Only the transaction of row 5 and its commit are left in the file."""
     file = RECORDED / "mariadb-11.4-transactions.000001"
     content = file.read_bytes()
-    events = [one for one in list_events(iter([content]), file.name) if one.transaction in (None, "0-7-10", "0-7-11")]
-    kept = [content[:4], *(content[event.offset : event.stop] for event in events)]
-    committed, prepared = b"".join(kept), b"".join(kept[:-3])
+    events = [
+        event for event in list_events(iter([content]), file.name) if event.transaction in (None, "0-7-10", "0-7-11")
+    ]
+    pieces = [content[:4], *(content[event.offset : event.stop] for event in events)]
+    committed, prepared = b"".join(pieces), b"".join(pieces[:-3])
     lines = list(changes_of_files([("b.000001", iter([committed]))], ANY))
     assert [json.loads(line)["after"] for line in lines] == [{"id": 5, "note": "prepared"}]
     assert list(changes_of_files([("b.000001", iter([prepared]))], ANY)) == []
@@ -428,12 +433,12 @@ def test_a_rollback_past_rows_is_refused_by_place(undo: Change) -> None:
 )
 def test_rows_logged_as_a_statement_are_refused(text: str, refused: bool) -> None:
     spec = SegmentSpec(tables=[ORDERS], changes=[Statement("bench", text)])
-    read = changes_of_files([("b.000001", iter([spec.to_bytes()]))], wanted_tables(["bench.orders"]))
+    stream = changes_of_files([("b.000001", iter([spec.to_bytes()]))], wanted_tables(["bench.orders"]))
     if not refused:
-        assert list(read) == []
+        assert list(stream) == []
         return
     with pytest.raises(Unsupported, match=rf"^b\.000001:{spec.offsets()[2]}: .* changes rows in statement format"):
-        list(read)
+        list(stream)
 
 
 def test_a_table_that_is_altered_and_altered_back_is_read_by_each_definition() -> None:
@@ -475,7 +480,9 @@ def test_a_column_that_the_image_leaves_out_has_no_key() -> None:
         Delete("bench.orders", (3, ...)),
         Insert("bench.orders", (4, "1")),
     ]
-    assert [(one["before"], one["after"]) for one in told(SegmentSpec(tables=[ORDERS], changes=changes))] == [
+    assert [
+        (change["before"], change["after"]) for change in changes_of(SegmentSpec(tables=[ORDERS], changes=changes))
+    ] == [
         ({"id": 1}, {"price": None}),
         ({"id": 2}, {"price": "5.00"}),
         ({"id": 3}, None),
@@ -484,7 +491,7 @@ def test_a_column_that_the_image_leaves_out_has_no_key() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind, value, shown",
+    "kind, value, expected",
     [
         (t.LONGTEXT, 'ä"\\\n€😀\x01' * 40_000, 'ä"\\\n€😀\x01' * 40_000),
         (t.LONGBLOB, bytes(range(256)) * 1000, {"base64": base64.b64encode(bytes(range(256)) * 1000).decode()}),
@@ -495,11 +502,11 @@ def test_a_column_that_the_image_leaves_out_has_no_key() -> None:
         ),
     ],
 )
-def test_long_values_are_written_in_pieces(kind: t.ColumnType, value: Any, shown: Any) -> None:
+def test_long_values_are_written_in_pieces(kind: t.ColumnType, value: Any, expected: Any) -> None:
     table = Table("s.t", ["id"], id=t.INT, v=kind, behind=t.VARCHAR(9))
     spec = SegmentSpec(tables=[table], changes=[Insert("s.t", (1, value, "é"))])
     pieces = list(changes_of_files([("b.000001", iter([spec.to_bytes()]))], ANY))
-    assert json.loads("".join(pieces))["after"] == {"id": 1, "v": shown, "behind": "é"}
+    assert json.loads("".join(pieces))["after"] == {"id": 1, "v": expected, "behind": "é"}
     assert max(map(len, pieces)) < 1 << 19 or isinstance(value, Raw)
 
 
@@ -518,24 +525,26 @@ def _bronze_like(path: Path, target: int) -> list[pa.RecordBatch]:
 def test_a_range_is_snapped_outward_to_transactions(target: int) -> None:
     path = RECORDED / "mysql-8.0-types.000001"
     slices = [cells for cells in _bronze_like(path, target) if cells.column("kind")[0].as_py() == "rows"]
-    everything = [json.loads("".join(one.pieces)) for cells in slices for one in JsonChanges(None, ANY).lines(cells)]
-    assert everything
+    expected = [json.loads("".join(line.pieces)) for cells in slices for line in JsonChanges(None, ANY).lines(cells)]
+    assert expected
     size = path.stat().st_size
     for low, high in ((at, at + length) for at in range(4, size - 400, 293) for length in (1, 400)):
         begin, end = Position(path.name, low), Position(path.name, high)
-        touched = {one["gtid"] for one in everything if low <= one["offset"] < high}
-        got = [
-            json.loads("".join(one.pieces))
+        touched = {change["gtid"] for change in expected if low <= change["offset"] < high}
+        lines = [
+            json.loads("".join(line.pieces))
             for cells in slices
             if cells.column("stop")[0].as_py() > low and cells.column("transaction_start")[0].as_py() < high
             for part in _cut(cells, Range(begin, end))
-            for one in JsonChanges(None, ANY).lines(part)
+            for line in JsonChanges(None, ANY).lines(part)
         ]
-        assert touched <= {one["gtid"] for one in got}
+        assert touched <= {change["gtid"] for change in lines}
         if target > size:
-            whole = [one for one in everything if one["gtid"] in {one["gtid"] for one in got}]
-            assert got == whole, (low, high)
-            assert len({one["gtid"] for one in got} - touched) <= 2, "no more than the transactions at both ends"
+            transactions = [change for change in expected if change["gtid"] in {change["gtid"] for change in lines}]
+            assert lines == transactions, (low, high)
+            assert len({change["gtid"] for change in lines} - touched) <= 2, (
+                "no more than the transactions at both ends"
+            )
 
 
 def test_what_stands_before_damage_is_written_in_one_chunk_too() -> None:
@@ -604,7 +613,7 @@ def test_a_table_id_is_used_again_for_another_table() -> None:
     head = parts[0].to_bytes()[: parts[0].offsets()[2]]
     bodies = [part.to_bytes()[part.offsets()[2] :] for part in parts]
     lines = changes_of_files([("b.000001", iter([head + b"".join(bodies)]))], ANY)
-    assert [(one["table"], one["after"]["id"]) for one in map(json.loads, lines)] == [
+    assert [(change["table"], change["after"]["id"]) for change in map(json.loads, lines)] == [
         ("orders", 1),
         ("other", 3),
         ("orders", 4),
@@ -615,7 +624,9 @@ def test_a_table_id_is_used_again_for_another_table() -> None:
 def test_nulls_anywhere_in_an_event(notes: tuple[str | None, ...]) -> None:
     table = Table("s.t", note=t.VARCHAR(9))
     changes = [Rows("s.t", Insert, [(note,) for note in notes])]
-    assert tuple(one["after"]["note"] for one in told(SegmentSpec(tables=[table], changes=changes))) == notes
+    assert (
+        tuple(change["after"]["note"] for change in changes_of(SegmentSpec(tables=[table], changes=changes))) == notes
+    )
 
 
 MEASURED = """
@@ -631,21 +642,21 @@ finally:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("verb, lines, most", [("changes", 2, 800), ("events", 9, 450)])
-def test_a_row_of_100_megabytes_in_bounded_memory(verb: str, lines: int, most: int) -> None:
+@pytest.mark.parametrize("verb, lines, limit", [("changes", 2, 800), ("events", 9, 450)])
+def test_a_row_of_100_megabytes_in_bounded_memory(verb: str, lines: int, limit: int) -> None:
     """most: MiB of resident memory, of which the program itself takes 270 and 150."""
-    found, resident = _piped(verb, giants.row(100_000_000))
-    assert (found.count(b"\n"), resident < most) == (lines, True), resident
+    output, resident = _piped(verb, giants.row(100_000_000))
+    assert (output.count(b"\n"), resident < limit) == (lines, True), resident
     if verb == "changes":
-        assert len(json.loads(found.splitlines()[0])["after"]["body"].encode()) > 99_999_900
+        assert len(json.loads(output.splitlines()[0])["after"]["body"].encode()) > 99_999_900
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [30_000_000, 90_000_000])
 def test_a_transaction_of_any_size_in_bounded_memory(size: int) -> None:
     """Both are larger than what is held back of a transaction together with the program's own 270 MiB."""
-    found, resident = _piped("changes", giants.transaction(size), "--table", "shop.none")
-    assert (found, resident < 500) == (b"", True), resident
+    output, resident = _piped("changes", giants.transaction(size), "--table", "shop.none")
+    assert (output, resident < 500) == (b"", True), resident
 
 
 def _piped(verb: str, chunks: Iterator[bytes], *options: str) -> tuple[bytes, int]:
@@ -657,10 +668,10 @@ def _piped(verb: str, chunks: Iterator[bytes], *options: str) -> tuple[bytes, in
         feeder.start()
         assert process.stdout is not None
         assert process.stderr is not None
-        out, said = process.stdout.read(), process.stderr.read()
+        out, errors = process.stdout.read(), process.stderr.read()
         feeder.join()
-    assert process.returncode == 0, said
-    return out, int(said.splitlines()[-1])
+    assert process.returncode == 0, errors
+    return out, int(errors.splitlines()[-1])
 
 
 def _feed(pipe: IO[bytes], chunks: Iterator[bytes]) -> None:

@@ -36,7 +36,7 @@ WRITTEN_BY_ARROW = [
         (
             Column("c", TIMESTAMP, digits, None, True),
             pa.timestamp("us", "UTC"),
-            moments.map(lambda it: it.replace(tzinfo=UTC)),
+            moments.map(lambda moment: moment.replace(tzinfo=UTC)),
         )
         for digits in (0, 3, 6)
     ),
@@ -69,7 +69,7 @@ def test_both_ways_write_the_same(place: int, data: st.DataObject) -> None:
 def test_what_arrow_writes_otherwise_is_left_to_python(column: Column, kind: pa.DataType, values: list[Any]) -> None:
     array = pa.array(values, kind)
     assert json_encoding._by_arrow(column, array) is None
-    written = json_encoding._column_text(column, array, {}).to_pylist()
-    assert written == json_encoding._cells(column, array, {})
-    read = [json.loads(text) for text in written]
-    assert [value if value is None else type(value)(one) for one, value in zip(read, values, strict=True)] == values
+    texts = json_encoding._column_text(column, array, {}).to_pylist()
+    assert texts == json_encoding._cells(column, array, {})
+    parsed = [json.loads(text) for text in texts]
+    assert [value if value is None else type(value)(item) for item, value in zip(parsed, values, strict=True)] == values

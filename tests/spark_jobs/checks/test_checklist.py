@@ -11,20 +11,20 @@ from tests.fix_mysql import Database
 
 def test_every_source_the_lake_and_the_tables_have_a_section(pipeline_file: Path) -> None:
     pipeline_file.write_text(pipeline_file.read_text() + "  gone: {files: ./gone}\n")
-    found = {section.about: section.checks for section in checklist(load(pipeline_file))}
-    assert list(found) == ["sources.shop", "sources.gone", "lake"]
-    assert [(one.name, one.value) for one in found["sources.shop"]][-1] == (
+    sections = {section.about: section.checks for section in checklist(load(pipeline_file))}
+    assert list(sections) == ["sources.shop", "sources.gone", "lake"]
+    assert [(check.name, check.value) for check in sections["sources.shop"]][-1] == (
         "start position",
         "earliest: found, bronze is empty",
     )
-    assert [one.status for one in found["sources.gone"]] == ["problem"]
+    assert [check.status for check in sections["sources.gone"]] == ["problem"]
 
 
 def test_a_start_that_the_log_does_not_have_is_a_problem(pipeline_file: Path) -> None:
     pipeline_file.write_text(pipeline_file.read_text().replace("./binlogs", "./binlogs, start: 'mysql-bin.000009:4'"))
-    found = {one.name: one for section in checklist(load(pipeline_file)) for one in section.checks}
-    assert found["start position"].status == "problem"
-    assert found["start position"].value.startswith("has no file mysql-bin.000009")
+    by_name = {check.name: check for section in checklist(load(pipeline_file)) for check in section.checks}
+    assert by_name["start position"].status == "problem"
+    assert by_name["start position"].value.startswith("has no file mysql-bin.000009")
 
 
 @pytest.mark.mysql
@@ -39,14 +39,14 @@ def test_endpoints_are_checked_each_and_their_source_once(
     def check(*listed: object) -> dict[str, list[str]]:
         sources = {"shop": {"mysql": shared, "endpoints": list(listed)}}
         path.write_text(yaml.safe_dump({"lake": "./lake", "sources": sources, "tables": [f"{database.name}.*"]}))
-        return {section.about: [one.name for one in section.checks] for section in checklist(load(path))}
+        return {section.about: [check.name for check in section.checks] for section in checklist(load(path))}
 
-    found = check(*endpoints)
-    first, second = (f"sources.shop ({one['host']}:{one['port']})" for one in endpoints)
-    assert list(found) == [first, second, "sources.shop", "lake", "tables"]
-    assert found[first] == found[second]
-    assert found["sources.shop"] == ["start position"]
-    assert found["tables"] == [f"tables: {database.name}.*", "tables in scope", "names", "primary keys"]
-    found = check(endpoints[0], {"host": "127.0.0.1", "port": 1})
-    assert found["sources.shop (127.0.0.1:1)"] == ["connection"]
-    assert "tables" not in found
+    names = check(*endpoints)
+    first, second = (f"sources.shop ({endpoint['host']}:{endpoint['port']})" for endpoint in endpoints)
+    assert list(names) == [first, second, "sources.shop", "lake", "tables"]
+    assert names[first] == names[second]
+    assert names["sources.shop"] == ["start position"]
+    assert names["tables"] == [f"tables: {database.name}.*", "tables in scope", "names", "primary keys"]
+    names = check(endpoints[0], {"host": "127.0.0.1", "port": 1})
+    assert names["sources.shop (127.0.0.1:1)"] == ["connection"]
+    assert "tables" not in names

@@ -13,12 +13,12 @@ LOG = SPEC.to_bytes()
 def check(folder: Path, *names: str) -> dict[str, Check]:
     for name in names:
         (folder / name).write_bytes(LOG)
-    return {one.name: one for one in check_files(Files("shop", folder))}
+    return {check_.name: check_ for check_ in check_files(Files("shop", folder))}
 
 
 def test_a_folder_is_described_by_its_files(tmp_path: Path) -> None:
-    found = check(tmp_path, "b.000009", "b.000010", "b.index")
-    assert {name: (one.status, one.value) for name, one in found.items()} == {
+    checks = check(tmp_path, "b.000009", "b.000010", "b.index")
+    assert {name: (check.status, check.value) for name, check in checks.items()} == {
         "folder": ("ok", str(tmp_path)),
         "binlog files": ("ok", "2, b.000009 to b.000010"),
         "missing files": ("ok", "none"),
@@ -27,8 +27,8 @@ def test_a_folder_is_described_by_its_files(tmp_path: Path) -> None:
 
 
 def test_every_hole_is_listed(tmp_path: Path) -> None:
-    found = check(tmp_path, *(f"b.{number:06}" for number in (1, 3, 4, 7, 9, 11)))
-    assert found["missing files"] == Check(
+    checks = check(tmp_path, *(f"b.{number:06}" for number in (1, 3, 4, 7, 9, 11)))
+    assert checks["missing files"] == Check(
         "missing files",
         "problem",
         ("between b.000001 and b.000003, between b.000004 and b.000007, between b.000007 and b.000009 and 1 more"),
@@ -36,14 +36,14 @@ def test_every_hole_is_listed(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name, why", [("none", "cannot be read: No such file"), (".", "holds no binlog files")])
-def test_a_folder_without_files_is_a_problem(tmp_path: Path, name: str, why: str) -> None:
-    ((name, found),) = check(tmp_path / name).items()
-    assert (name, found.status) == ("folder", "problem")
-    assert why in found.value
+@pytest.mark.parametrize("name, reason", [("none", "cannot be read: No such file"), (".", "holds no binlog files")])
+def test_a_folder_without_files_is_a_problem(tmp_path: Path, name: str, reason: str) -> None:
+    ((name, result),) = check(tmp_path / name).items()
+    assert (name, result.status) == ("folder", "problem")
+    assert reason in result.value
 
 
 def test_a_damaged_last_file_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "b.000001").write_bytes(LOG[:60] + b"\xff" + LOG[61:])
-    found = {one.name: one for one in check_files(Files("shop", tmp_path))}
-    assert found["folder"].status == "problem"
+    checks = {check_.name: check_ for check_ in check_files(Files("shop", tmp_path))}
+    assert checks["folder"].status == "problem"

@@ -28,19 +28,19 @@ row_filters:
 columns:
   key: {tables: [shop.orders], exclude: [id]}
 """
-    found = problems_of_rules(pipeline(tmp_path, rules), [TABLE], is_all=True)
-    assert list(found) == [
+    problems = problems_of_rules(pipeline(tmp_path, rules), [TABLE], is_all=True)
+    assert list(problems) == [
         "filters.gone.tables",
         "row_filters.typo.insert-value-expr",
         "row_filters.typo.update-new-value-expr",
         "columns.key",
     ]
-    assert found["filters.gone.tables"] == "no server has such a table, or the user may not see it"
-    assert found["row_filters.typo.insert-value-expr"].startswith(
+    assert problems["filters.gone.tables"] == "no server has such a table, or the user may not see it"
+    assert problems["row_filters.typo.insert-value-expr"].startswith(
         "shop.orders: names column idd, which the table does not have: shop.orders (id int"
     )
-    assert "write it COLLATE utf8mb4_0900_bin" in found["row_filters.typo.update-new-value-expr"]
-    assert found["columns.key"].startswith("shop.orders: columns.key leaves out id, which rows are told apart by")
+    assert "write it COLLATE utf8mb4_0900_bin" in problems["row_filters.typo.update-new-value-expr"]
+    assert problems["columns.key"].startswith("shop.orders: columns.key leaves out id, which rows are told apart by")
 
 
 def test_a_table_may_be_another_sources(tmp_path: Path) -> None:

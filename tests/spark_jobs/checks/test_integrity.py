@@ -15,14 +15,14 @@ def breaks(rows: list[Row], **bounds: str) -> list[str]:
     columns = [[row[at] for row in rows] for at in range(4)]
     kinds = (pa.int32(), pa.int64(), pa.int64(), pa.int64())
     names = ("stretch", "number", "start", "stop")
-    named = {name: pa.array(column, kind) for name, column, kind in zip(names, columns, kinds, strict=True)}
-    named["file"] = pa.array([f"{'ab'[one[0] - 1]}.{one[1]:06d}" for one in rows], pa.string())
+    cells = {name: pa.array(column, kind) for name, column, kind in zip(names, columns, kinds, strict=True)}
+    cells["file"] = pa.array([f"{'ab'[row[0] - 1]}.{row[1]:06d}" for row in rows], pa.string())
     index = [
         {"stretch": 1, "begin": "a.000007:4"},
         {"stretch": 2, "begin": "2/b.000001:4", "passed_over": [["b.000002", 40, 60], ["b.000003", 0, 99]]},
     ]
-    said = {"position": "2/b.000002:77", "batch": "batch", "begin": "a.000007:4", "stretches": index} | bounds
-    return list(_breaks(pa.table(named), BronzeCommit.from_members(said)))
+    members = {"position": "2/b.000002:77", "batch": "batch", "begin": "a.000007:4", "stretches": index} | bounds
+    return list(_breaks(pa.table(cells), BronzeCommit.from_members(members)))
 
 
 def test_slices_that_touch_are_right() -> None:
@@ -30,7 +30,7 @@ def test_slices_that_touch_are_right() -> None:
 
 
 @pytest.mark.parametrize(
-    "without, more, said",
+    "without, extra, message",
     [
         (1, [(1, 7, 600, 900)], "a.000007: gap between 500 and 600"),
         (1, [(1, 7, 400, 900)], "a.000007: overlap between 500 and 400"),
@@ -41,9 +41,9 @@ def test_slices_that_touch_are_right() -> None:
         (4, [(2, 2, 0, 70)], "2/b.000002 is held up to 70, and the position is 2/b.000002:77"),
     ],
 )
-def test_what_does_not_touch_is_named(without: int | None, more: list[Row], said: str) -> None:
+def test_what_does_not_touch_is_named(without: int | None, extra: list[Row], message: str) -> None:
     rows = [row for at, row in enumerate(RIGHT) if at != without]
-    assert breaks(sorted([*rows, *more])) == [said]
+    assert breaks(sorted([*rows, *extra])) == [message]
 
 
 def test_what_a_stretch_passed_over_is_no_gap() -> None:

@@ -27,7 +27,7 @@ PLAIN = table("shop_1.orders", id=INT, made=DATE)
 
 
 @pytest.mark.parametrize(
-    "routes, eu, us, said",
+    "routes, eu, us, problems",
     [
         (MERGED, [PLAIN, table("shop_2.orders", id=BIGINT)], [table("shop_1.orders", ID=INT, more=INT)], {}),
         (MERGED, [PLAIN, table("shop_2.orders", id=INT, made=INT)], [], {
@@ -61,6 +61,6 @@ PLAIN = table("shop_1.orders", id=INT, made=DATE)
     ],
 )  # fmt: skip
 def test_tables_that_meet_downstream(
-    tmp_path: Path, routes: str, eu: list[TableDefinition], us: list[TableDefinition], said: dict[str, str]
+    tmp_path: Path, routes: str, eu: list[TableDefinition], us: list[TableDefinition], problems: dict[str, str]
 ) -> None:
-    assert problems_of_tables(pipeline(tmp_path, routes), {"eu": eu, "us": us}) == said
+    assert problems_of_tables(pipeline(tmp_path, routes), {"eu": eu, "us": us}) == problems

@@ -31,9 +31,9 @@ MADE = (
 
 
 def audited(pipeline: Pipeline) -> SchemaAudit:
-    found = audit_schema(pipeline, SOURCE)
-    assert found
-    return found
+    audit = audit_schema(pipeline, SOURCE)
+    assert audit
+    return audit
 
 
 @contextmanager
@@ -55,30 +55,30 @@ def test_the_followed_columns_are_the_server_s_until_it_changes_them_unlogged(sh
         shop.execute(*MADE)
         _, outcome = shop.run(pipeline)
         assert outcome.stopped == {}
-        found = audited(pipeline)
-        assert (found.lines(), found.waiting, found.compared, found.unknown) == ([], {}, 5, 1)
+        audit = audited(pipeline)
+        assert (audit.lines(), audit.waiting, audit.compared, audit.unknown) == ([], {}, 5, 1)
         shop.execute(
             "ALTER TABLE plain ADD note VARCHAR(30) CHARACTER SET utf8mb4 DEFAULT 'x' FIRST, MODIFY n BIGINT",
             "ALTER TABLE kinds DROP COLUMN c0, RENAME COLUMN c1 TO d1",
             "CREATE UNIQUE INDEX u ON bag (v)",
         )
         waiting = audited(pipeline).waiting
-        assert {one.table for one in waiting} == {"plain", "kinds", "bag"}
+        assert {name.table for name in waiting} == {"plain", "kinds", "bag"}
         assert waiting[TableName(schema, "plain")].startswith(
             "a statement behind bronze's end is about it: ALTER TABLE"
         )
         shop.run(pipeline)
-        found = audited(pipeline)
-        assert (found.lines(), found.waiting, found.compared) == ([], {}, 5)
+        audit = audited(pipeline)
+        assert (audit.lines(), audit.waiting, audit.compared) == ([], {}, 5)
         with unlogged(shop):
             shop.execute(
                 "ALTER TABLE plain MODIFY `a,b` VARCHAR(21) CHARACTER SET utf8mb4, DROP COLUMN note",
                 "ALTER TABLE pair ADD PRIMARY KEY (a)",
                 "DROP TABLE gone",
             )
-        found = audited(pipeline)
+        audit = audited(pipeline)
         was, now = "varchar(20) (type 15, 20)", "varchar(21) (type 15, 84)"
-        assert found.lines() == [
+        assert audit.lines() == [
             f"{schema}.gone: the server does not have it",
             f"{schema}.pair: the key is (b, a), on the server (a)",
             f"{schema}.plain: column note: the server does not have it",
@@ -86,7 +86,7 @@ def test_the_followed_columns_are_the_server_s_until_it_changes_them_unlogged(sh
             f"{schema}.plain: column a,b: is followed as NOT NULL, and the server declares NULL",
             f"{schema}.plain: column a,b: is followed in latin1, and the server declares utf8mb4",
         ]
-        assert str(found) == (
+        assert str(audit) == (
             "2 tables have the columns and keys that the server declares, 3 have not, 1 had no row yet"
         )
     finally:
@@ -104,9 +104,9 @@ def test_a_log_that_is_far_ahead_or_a_server_that_is_away_lets_nothing_be_compar
     assert audited(pipeline).lines() == [f"{shop.database.name}.t: column note: only the server has it"]
     shop.execute("INSERT INTO t VALUES (2, '')")
     monkeypatch.setattr("spark_jobs.checks.schema_drift.MOST_AHEAD", 100)
-    found = audited(pipeline)
-    assert found.compared == 0
-    assert str(found).startswith("columns are not compared with the server's: bronze is ")
+    audit = audited(pipeline)
+    assert audit.compared == 0
+    assert str(audit).startswith("columns are not compared with the server's: bronze is ")
 
     def away(*_: object) -> None:
         raise SourceError(f"{SOURCE}: nobody answers")

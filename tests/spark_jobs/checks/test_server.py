@@ -20,8 +20,13 @@ SERVERS = ["mysql-8.0", "mysql-5.7", "mariadb-11.4"]
 pytestmark = pytest.mark.mysql
 
 
-def pipeline_of(folder: Path, server: MySQLServer, more: dict[str, Any], **keys: Any) -> Pipeline:
-    settings = {"host": server.host, "port": server.port, "user": server.user, "password": server.password} | more
+def pipeline_of(folder: Path, server: MySQLServer, server_settings: dict[str, Any], **keys: Any) -> Pipeline:
+    settings = {
+        "host": server.host,
+        "port": server.port,
+        "user": server.user,
+        "password": server.password,
+    } | server_settings
     path = folder / "pipeline.yaml"
     path.write_text(yaml.safe_dump({"lake": "x", "sources": {"shop": {"mysql": settings}}} | keys))
     return load(path)
@@ -31,7 +36,7 @@ def check(folder: Path, server: MySQLServer, user: dict[str, Any] | None = None,
     pipeline = pipeline_of(folder, server, user or {}, **keys)
     (source,) = open_sources("shop", pipeline.sources["shop"])
     assert isinstance(source, Server)
-    return {one.name: one for one in check_server(pipeline, source)}
+    return {check_.name: check_ for check_ in check_server(pipeline, source)}
 
 
 @contextmanager
@@ -49,14 +54,14 @@ def setting(server: MySQLServer, name: str, value: object) -> Iterator[None]:
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_server_as_it_should_be_passes_every_check(tmp_path: Path, servers: Servers, name: str) -> None:
     server = servers.get(name)
-    found = check(tmp_path, server)
-    assert {one.name: one for one in found.values() if one.status != "ok"} == {}
+    checks = check(tmp_path, server)
+    assert {check_.name: check_ for check_ in checks.values() if check_.status != "ok"} == {}
     monitor = "BINLOG MONITOR" if "mariadb" in name else "REPLICATION CLIENT"
-    assert {"connection", "server version", "log_bin", "binlog_format", "REPLICATION SLAVE", monitor} < set(found)
-    assert {"binlog_row_image", "binlog_row_metadata", "binlog_checksum", "GTID mode", "server_id"} < set(found)
-    assert {"SELECT", "log retention", "binlog filters", "log stream"} < set(found)
-    assert found["connection"].value.startswith(f"127.0.0.1:{server.port} as {server.user}, ")
-    assert found["server version"].value.startswith("MariaDB 11.4" if "mariadb" in name else "MySQL ")
+    assert {"connection", "server version", "log_bin", "binlog_format", "REPLICATION SLAVE", monitor} < set(checks)
+    assert {"binlog_row_image", "binlog_row_metadata", "binlog_checksum", "GTID mode", "server_id"} < set(checks)
+    assert {"SELECT", "log retention", "binlog filters", "log stream"} < set(checks)
+    assert checks["connection"].value.startswith(f"127.0.0.1:{server.port} as {server.user}, ")
+    assert checks["server version"].value.startswith("MariaDB 11.4" if "mariadb" in name else "MySQL ")
 
 
 @pytest.mark.parametrize("name", SERVERS)
@@ -74,9 +79,9 @@ def test_a_setting_names_what_to_type(
 ) -> None:
     server = servers.get(name)
     with setting(server, variable, value):
-        found = check(tmp_path, server)[check_name]
-    assert (found.status, found.value) == (status, value)
-    assert f"SET GLOBAL {variable} = '" in found.remedy
+        result = check(tmp_path, server)[check_name]
+    assert (result.status, result.value) == (status, value)
+    assert f"SET GLOBAL {variable} = '" in result.remedy
 
 
 @pytest.mark.parametrize("name", SERVERS)
@@ -92,21 +97,21 @@ def test_missing_privileges_are_named_by_the_statement_that_grants_them(
         try:
             cursor.execute("GRANT SELECT ON shop.orders TO few@'%'")
             cursor.execute("GRANT SELECT ON `shop\\_2`.* TO few@'%'")
-            few = {"user": "few", "password": "x"}
-            found = check(tmp_path, server, few, **keys)
-            asked = {one.name: one.remedy for one in found.values() if one.status == "problem"}
+            login = {"user": "few", "password": "x"}
+            checks = check(tmp_path, server, login, **keys)
+            grants = {check_.name: check_.remedy for check_ in checks.values() if check_.status == "problem"}
             monitor = "BINLOG MONITOR" if "mariadb" in name else "REPLICATION CLIENT"
-            assert asked == {
+            assert grants == {
                 "REPLICATION SLAVE": "GRANT REPLICATION SLAVE ON *.* TO 'few'@'%'",
                 monitor: f"GRANT {monitor} ON *.* TO 'few'@'%'",
                 "SELECT": "GRANT SELECT ON `other`.* TO 'few'@'%'",
             }
-            for statement in asked.values():
+            for statement in grants.values():
                 cursor.execute(statement)
-            found = check(tmp_path, server, few, **keys)
-            assert [one for one in found.values() if one.status == "problem"] == []
+            checks = check(tmp_path, server, login, **keys)
+            assert [check_ for check_ in checks.values() if check_.status == "problem"] == []
             assert (
-                found["SELECT"].value == "granted on other.*, shop_2.*, shop.orders" or found["SELECT"].status == "ok"
+                checks["SELECT"].value == "granted on other.*, shop_2.*, shop.orders" or checks["SELECT"].status == "ok"
             )
         finally:
             cursor.execute("DROP USER few@'%'")
@@ -120,8 +125,8 @@ def test_privileges_of_a_role_count(tmp_path: Path, servers: Servers) -> None:
         cursor.execute("GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO reader")
         cursor.execute("CREATE USER few@'%' IDENTIFIED BY 'x' DEFAULT ROLE reader")
         try:
-            found = check(tmp_path, server, {"user": "few", "password": "x"})
-            assert [one for one in found.values() if one.status != "ok"] == []
+            checks = check(tmp_path, server, {"user": "few", "password": "x"})
+            assert [check_ for check_ in checks.values() if check_.status != "ok"] == []
         finally:
             cursor.execute("DROP USER few@'%'")
             cursor.execute("DROP ROLE reader")
@@ -132,12 +137,12 @@ def test_a_log_that_is_kept_for_less_than_the_margin_is_a_problem(tmp_path: Path
     keys = {"retention": {"margin": "2d"}}
     with setting(server, "binlog_expire_logs_seconds", 7200):
         assert check(tmp_path, server)["log retention"].status == "warning"
-        found = check(tmp_path, server, **keys)["log retention"]
-    assert (found.status, found.value) == (
+        result = check(tmp_path, server, **keys)["log retention"]
+    assert (result.status, result.value) == (
         "problem",
         "binlog_expire_logs_seconds: 2 hours, less than retention.margin, 2 days",
     )
-    assert "SET GLOBAL binlog_expire_logs_seconds = 172800" in found.remedy
+    assert "SET GLOBAL binlog_expire_logs_seconds = 172800" in result.remedy
     server = servers.get("mysql-5.7")
     with setting(server, "expire_logs_days", 3):
         assert check(tmp_path, server, **keys)["log retention"].value == "expire_logs_days: 3 days"
@@ -162,26 +167,26 @@ def test_schemas_that_the_server_does_not_log_are_named(
     tmp_path: Path, option: str, tables: list[str], status: str
 ) -> None:
     with MySQLServer(tmp_path / "server", {option: "shop"}) as server:
-        found = check(tmp_path, server, tables=tables)["binlog filters"]
+        result = check(tmp_path, server, tables=tables)["binlog filters"]
         for schema in ("shop", "other"):
             execute(server, f"CREATE DATABASE {schema}", f"CREATE TABLE {schema}.t (id INT PRIMARY KEY)")
         of_all = check(tmp_path, server, tables=["*.*"])["binlog filters"]
-    assert (found.status, found.value) == (status, f"{option}=shop")
-    lost = "shop.t" if option == "binlog-ignore-db" else "other.t"
-    assert (of_all.status, of_all.remedy.startswith(f"changes in {lost} are not logged")) == ("problem", True)
+    assert (result.status, result.value) == (status, f"{option}=shop")
+    missing = "shop.t" if option == "binlog-ignore-db" else "other.t"
+    assert (of_all.status, of_all.remedy.startswith(f"changes in {missing} are not logged")) == ("problem", True)
 
 
 def test_a_server_without_a_log_is_one_problem(tmp_path: Path) -> None:
     options: dict[str, object] = {"log_bin": None, "skip_log_bin": "ON", "gtid_mode": None}
     with MySQLServer(tmp_path / "server", options | {"enforce_gtid_consistency": None}) as server:
-        found = check(tmp_path, server)
-    assert [one.name for one in found.values() if one.status == "problem"] == ["log_bin"]
-    assert found["log_bin"].remedy == "the server writes no binary log; start it with log_bin"
+        checks = check(tmp_path, server)
+    assert [check_.name for check_ in checks.values() if check_.status == "problem"] == ["log_bin"]
+    assert checks["log_bin"].remedy == "the server writes no binary log; start it with log_bin"
 
 
 def test_a_server_that_does_not_answer_is_one_problem(tmp_path: Path, servers: Servers) -> None:
     server = servers.get("mysql-8.0")
-    (found,) = check(tmp_path, server, {"password": "geheim"}).values()
-    assert (found.name, found.status) == ("connection", "problem")
-    assert found.remedy == f"check the user or password of '{server.user}'"
-    assert "geheim" not in found.value
+    (result,) = check(tmp_path, server, {"password": "geheim"}).values()
+    assert (result.name, result.status) == ("connection", "problem")
+    assert result.remedy == f"check the user or password of '{server.user}'"
+    assert "geheim" not in result.value

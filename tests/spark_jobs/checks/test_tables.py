@@ -9,9 +9,9 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 
 
-def pipeline(folder: Path, tables: str, more: str = "") -> Pipeline:
+def pipeline(folder: Path, tables: str, keys: str = "") -> Pipeline:
     path = folder / "pipeline.yaml"
-    path.write_text(f"lake: x\nsources: {{shop: {{mysql: {{user: r}}}}}}\ntables: {tables}\n{more}")
+    path.write_text(f"lake: x\nsources: {{shop: {{mysql: {{user: r}}}}}}\ntables: {tables}\n{keys}")
     return load(path)
 
 
@@ -24,7 +24,7 @@ TABLES = [table("shop.orders"), table("shop.items", has_key=False), table("other
 
 def check(pipeline: Pipeline, *, is_complete: bool = True) -> dict[str, Check]:
     view = TablesView(pipeline, {"shop": TABLES}, {"shop": {("gone", "old")}}, is_complete)
-    return {one.name: one for one in check_tables(view)}
+    return {check_.name: check_ for check_ in check_tables(view)}
 
 
 @pytest.mark.parametrize(
@@ -42,47 +42,47 @@ def check(pipeline: Pipeline, *, is_complete: bool = True) -> dict[str, Check]:
 def test_a_pattern_says_how_many_tables_it_matches(
     tmp_path: Path, text: str, status: str, value: str, remedy: str
 ) -> None:
-    found = check(pipeline(tmp_path, f"['*.*', '{text}']"))[f"tables: {text}"]
-    assert (found.status, found.value) == (status, value)
-    assert found.remedy.endswith(remedy)
+    result = check(pipeline(tmp_path, f"['*.*', '{text}']"))[f"tables: {text}"]
+    assert (result.status, result.value) == (status, value)
+    assert result.remedy.endswith(remedy)
 
 
 def test_of_files_a_pattern_may_match_tables_of_later(tmp_path: Path) -> None:
-    found = check(pipeline(tmp_path, "['shopp.*']"), is_complete=False)
-    assert found["tables: shopp.*"].status == "warning"
-    assert found["tables in scope"].status == "ok"
+    checks = check(pipeline(tmp_path, "['shopp.*']"), is_complete=False)
+    assert checks["tables: shopp.*"].status == "warning"
+    assert checks["tables in scope"].status == "ok"
 
 
 def test_no_table_in_scope_is_a_problem(tmp_path: Path) -> None:
-    found = check(pipeline(tmp_path, "['shop.*', '!shop.*']"))
-    assert (found["tables in scope"].status, found["tables in scope"].value) == ("problem", "0 tables of 4")
+    checks = check(pipeline(tmp_path, "['shop.*', '!shop.*']"))
+    assert (checks["tables in scope"].status, checks["tables in scope"].value) == ("problem", "0 tables of 4")
 
 
 def test_tables_without_a_key_are_named_and_are_no_problem(tmp_path: Path) -> None:
-    found = check(pipeline(tmp_path, "['shop.*']"))["primary keys"]
-    assert (found.status, found.value) == ("ok", "missing in 1 table: shop: shop.items")
+    result = check(pipeline(tmp_path, "['shop.*']"))["primary keys"]
+    assert (result.status, result.value) == ("ok", "missing in 1 table: shop: shop.items")
     assert check(pipeline(tmp_path, "['shop.orders']"))["primary keys"].value == "in all tables"
 
 
 def test_rules_and_routes_are_checked_against_the_tables(tmp_path: Path) -> None:
-    more = "columns: {c: {tables: ['shop.orders'], exclude: [nope]}}\nroutes: [{from: 'shop.*', to: a.b}]\n"
-    found = check(pipeline(tmp_path, "['shop.*']", more))
-    assert (found["columns.c"].status, found["columns.c"].remedy) == ("problem", "correct columns.c in pipeline.yaml")
-    assert found["routes to a.b"].status == "problem"
+    rules = "columns: {c: {tables: ['shop.orders'], exclude: [nope]}}\nroutes: [{from: 'shop.*', to: a.b}]\n"
+    checks = check(pipeline(tmp_path, "['shop.*']", rules))
+    assert (checks["columns.c"].status, checks["columns.c"].remedy) == ("problem", "correct columns.c in pipeline.yaml")
+    assert checks["routes to a.b"].status == "problem"
 
 
 def test_a_run_without_a_table_in_scope_is_told_why(tmp_path: Path) -> None:
-    one = pipeline(tmp_path, "['shopp.*']")
-    assert why_nothing_in_scope(one, [("shop", "orders"), ("shop", "items")]) == (
+    configured = pipeline(tmp_path, "['shopp.*']")
+    assert why_nothing_in_scope(configured, [("shop", "orders"), ("shop", "items")]) == (
         "none of the 2 tables of the log is in scope (tables: shopp.*); correct the pattern, or let the user see the "
         "tables (GRANT SELECT); there are shop.*"
     )
-    assert why_nothing_in_scope(one, []) is None, "a log without rows"
+    assert why_nothing_in_scope(configured, []) is None, "a log without rows"
     assert why_nothing_in_scope(pipeline(tmp_path, "['shop.*']"), [("shop", "orders")]) is None
 
 
 @pytest.mark.parametrize(
-    "table_name, columns, why",
+    "table_name, columns, reason",
     [
         ("a/b", ("id",), "has no place in the lake"),
         ("t", ("id", "_metadata"), "column _metadata has the name of a column that Spark adds"),
@@ -91,13 +91,13 @@ def test_a_run_without_a_table_in_scope_is_told_why(tmp_path: Path) -> None:
     ],
 )
 def test_names_that_a_run_refuses_are_problems(
-    tmp_path: Path, table_name: str, columns: tuple[str, ...], why: str
+    tmp_path: Path, table_name: str, columns: tuple[str, ...], reason: str
 ) -> None:
-    definition = TableDefinition(TableName("shop", table_name), tuple(Column(one, 3, 0) for one in columns), (0,))
+    definition = TableDefinition(TableName("shop", table_name), tuple(Column(column, 3, 0) for column in columns), (0,))
     view = TablesView(pipeline(tmp_path, "['shop.*']"), {"shop": [definition]}, {}, is_complete=True)
-    (found,) = (one for one in check_tables(view) if one.name.startswith("names of"))
-    assert (found.name, found.status) == (f"names of shop: shop.{table_name}", "problem")
-    assert why in found.value
+    (result,) = (check_ for check_ in check_tables(view) if check_.name.startswith("names of"))
+    assert (result.name, result.status) == (f"names of shop: shop.{table_name}", "problem")
+    assert reason in result.value
 
 
 def test_names_that_the_lake_has_a_place_for_are_fine(tmp_path: Path) -> None:

@@ -41,8 +41,8 @@ def test_each_verb_has_help_with_an_example(stratalog: Stratalog, verb: str) -> 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_each_option_says_what_it_is_for(verb: str) -> None:
-    options = [one for one in cli.commands[verb].params if isinstance(one, click.Option)]
-    assert [one.name for one in options if not one.help] == []
+    options = [param for param in cli.commands[verb].params if isinstance(param, click.Option)]
+    assert [option.name for option in options if not option.help] == []
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -54,7 +54,7 @@ def test_each_verb_stands_in_the_readme(verb: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments, said",
+    "arguments, message",
     [
         ([], "Usage: stratalog"),
         (["nonsense"], "No such command 'nonsense'"),
@@ -78,10 +78,10 @@ def test_each_verb_stands_in_the_readme(verb: str) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_use_is_2_and_said_on_standard_error(stratalog: Stratalog, arguments: list[str], said: str) -> None:
+def test_wrong_use_is_2_and_said_on_standard_error(stratalog: Stratalog, arguments: list[str], message: str) -> None:
     ran = stratalog(*arguments)
     assert (ran.status, ran.out) == (2, "")
-    assert said in ran.err
+    assert message in ran.err
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("demo", "events", "changes")])
@@ -90,14 +90,14 @@ def test_each_verb_of_a_pipeline_lists_every_problem_of_its_configuration(
 ) -> None:
     path = tmp_path / "pipeline.yaml"
     path.write_text("sources: {shop: {mysql: {password: geheim}}}\ntables: [orders]\n")
-    more: dict[str, list[object]] = {
+    options: dict[str, list[object]] = {
         "export": ["--source", "shop", "--to", tmp_path / "out"],
         "report": ["--to", tmp_path / "out"],
         "backfill": ["--source", "shop", "--from", "a.000001:4", "--to", "a.000002:4"],
         "skip": ["--source", "shop", "--at", "a.000001:4"],
         "reset": ["--source", "shop", "--table", "shop.t"],
     }
-    ran = stratalog(verb, "-c", path, *more.get(verb, []))
+    ran = stratalog(verb, "-c", path, *options.get(verb, []))
     assert (ran.status, ran.out) == (2, "")
     assert ran.err.splitlines() == [
         "pipeline.yaml: lake: missing",
@@ -127,8 +127,8 @@ def test_a_file_in_place_of_the_lake_is_2(stratalog: Stratalog, pipeline_file: P
     file = pipeline_file.with_name("lake")
     file.touch()
     ran = stratalog(verb, "-c", pipeline_file, *READING[verb])
-    said = f"lake: {file} is no folder; name a folder that {pipeline_file.parent / lake} can be made in\n"
-    assert (ran.status, ran.out, ran.err) == (2, "", said)
+    message = f"lake: {file} is no folder; name a folder that {pipeline_file.parent / lake} can be made in\n"
+    assert (ran.status, ran.out, ran.err) == (2, "", message)
 
 
 @pytest.mark.slow
@@ -140,8 +140,8 @@ def test_a_reader_that_closes_the_pipe_is_no_failure() -> None:
         assert process.stderr
         process.stdout.readline()
         process.stdout.close()
-        said = process.stderr.read()
-        assert (process.wait(), said) == (0, b"")
+        errors = process.stderr.read()
+        assert (process.wait(), errors) == (0, b"")
 
 
 @pytest.mark.slow
@@ -159,8 +159,8 @@ sys.argv[1:] = ["broken"]
 main()
 """
     ran = subprocess.run([sys.executable, "-c", broken], cwd=ROOT, capture_output=True, text=True, check=False)
-    said = "a connection was closed by its other side: [Errno 32] Broken pipe; run it again\n"
-    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", said)
+    message = "a connection was closed by its other side: [Errno 32] Broken pipe; run it again\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", message)
 
 
 def test_what_stops_one_source_is_said_and_does_not_stop_the_next(capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,8 +173,8 @@ def test_what_stops_one_source_is_said_and_does_not_stop_the_next(capsys: pytest
     def wrong(_: str) -> None:
         raise ConfigError({"tables": "wrong"})
 
-    found = [went_well("shop", do) for do in (damaged, stopped, lambda _: None)]
-    assert found == [False, False, True]
+    successes = [went_well("shop", do) for do in (damaged, stopped, lambda _: None)]
+    assert successes == [False, False, True]
     assert capsys.readouterr().err == "shop: [b] is damaged; mend that, and run again (docs/howto/broken-table.md)\n"
     with pytest.raises(ConfigError):
         went_well("shop", wrong)

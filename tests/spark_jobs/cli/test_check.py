@@ -57,16 +57,16 @@ def test_results_fit_the_terminal(stratalog: Stratalog, pipeline_file: Path, mon
 def test_check_gives_the_same_results_as_json(stratalog: Stratalog, pipeline_file: Path) -> None:
     pipeline_file.write_text(pipeline_file.read_text().replace("./lake", "./pipeline.yaml/lake"))
     ran = stratalog("check", "-c", pipeline_file, "--connect", "--json")
-    said = json.loads(ran.out)
-    assert (ran.status, said["problems"], said["warnings"]) == (1, 1, 0)
-    assert said["checks"][0] == {
+    results = json.loads(ran.out)
+    assert (ran.status, results["problems"], results["warnings"]) == (1, 1, 0)
+    assert results["checks"][0] == {
         "about": "sources.shop",
         "name": "folder",
         "status": "ok",
         "value": f"{pipeline_file.parent}/binlogs",
         "remedy": "",
     }
-    assert (said["checks"][-1]["about"], said["checks"][-1]["status"]) == ("lake", "problem")
+    assert (results["checks"][-1]["about"], results["checks"][-1]["status"]) == ("lake", "problem")
     assert json.loads(stratalog("check", "-c", pipeline_file, "--json").out)["checks"] == []
 
 
@@ -99,7 +99,7 @@ def test_check_reads_schema_dumps(stratalog: Stratalog, pipeline_file: Path) -> 
         f"sources.shop.schema_dump: {dump}: it cannot be read: No such file"
         in stratalog("check", "-c", pipeline_file).err
     )
-    for text, why in (
+    for text, reason in (
         ("CREATE TABLE d.t (a INT);", "it does not say at which position of the log it was taken"),
         (f"{place}CREATE TABLE d.t (a WHAT);", "line 2: CREATE TABLE of d.t cannot be read"),
         (f"{place}CREATE TABLE t (a INT);", "line 2: the statement that begins there cannot be read: CREATE TABLE t"),
@@ -107,7 +107,7 @@ def test_check_reads_schema_dumps(stratalog: Stratalog, pipeline_file: Path) -> 
         dump.write_text(text)
         ran = stratalog("check", "-c", pipeline_file)
         assert (ran.status, ran.out) == (2, "")
-        assert ran.err.startswith(f"sources.shop.schema_dump: {dump}: {why}")
+        assert ran.err.startswith(f"sources.shop.schema_dump: {dump}: {reason}")
     dump.write_text(f"{place}CREATE TABLE d.t (a INT);")
     assert stratalog("check", "-c", pipeline_file).status == 0
 
@@ -119,20 +119,20 @@ def test_check_with_connect_asks_every_source(
     text = "lake: x\nsources:\n  gone: {files: ./gone}\n  down: {mysql: {user: u, port: 1, connect_timeout: 2}}\n"
     pipeline_file.write_text(text)
     ran = stratalog("check", "-c", pipeline_file, "--connect")
-    gone = pipeline_file.parent / "gone"
+    missing = pipeline_file.parent / "gone"
     assert (ran.status, ran.err) == (1, f"{pipeline_file}: 2 problems, 0 warnings\n")
     lines = [" ".join(line.split()) for line in ran.out.splitlines()]
-    assert f"problem folder {gone} cannot be read: No such file or directory" in lines
+    assert f"problem folder {missing} cannot be read: No such file or directory" in lines
     assert any(line.startswith("problem connection 127.0.0.1:1") and "Connection refused" in line for line in lines)
 
 
 def test_a_check_tells_what_the_source_has_purged(stratalog: Stratalog, pipeline_file: Path) -> None:
     checkpoint = BronzeCommit(Position("mysql-bin.000001", 4), "b", begin=Position("mysql-bin.000001", 4))
-    said = CommitProperties(
+    commit = CommitProperties(
         custom_metadata={"userMetadata": checkpoint.to_json()}, app_transactions=[Transaction("stratalog", 1)]
     )
     path = pipeline_file.parent / "lake" / "bronze" / "shop"
-    deltalake.write_deltalake(path, bronze.ARROW.empty_table(), commit_properties=said)
+    deltalake.write_deltalake(path, bronze.ARROW.empty_table(), commit_properties=commit)
     assert stratalog("check", "-c", pipeline_file, "--connect").status == 0
     (pipeline_file.parent / "binlogs" / "mysql-bin.000001").rename(
         pipeline_file.parent / "binlogs" / "mysql-bin.000002"
@@ -174,7 +174,7 @@ def verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Difference("different", {"id": "7", "code": "a"}, {"price": ("0.37", "0.42"), "note": (None, "x")}),
         Difference("missing", {"id": "8", "code": "b"}),
     )
-    found = [
+    listed = [
         Verdict("shop", TableName("shop", "lines"), "equal", Position("bin.000001", 4), 3, 3),
         Verdict("shop", TableName("shop", "orders"), "differs", None, 9, 8, 1, 0, 1, differences=differences, unread=2),
         Verdict("shop", TableName("shop", "bag"), "not compared", reason="shop: shop.bag: stopped"),
@@ -182,7 +182,8 @@ def verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ]
     monkeypatch.setattr("spark_jobs.cli.app.spark_of", lambda *_, **__: nullcontext())
     monkeypatch.setattr(
-        "spark_jobs.checks.verify.verify_source", lambda _s, _p, _n, wanted: (one for one in found if wanted(one.table))
+        "spark_jobs.checks.verify.verify_source",
+        lambda _s, _p, _n, in_scope: (verdict for verdict in listed if in_scope(verdict.table)),
     )
     path = tmp_path / "pipeline.yaml"
     path.write_text("lake: ./lake\nsources:\n  shop: {mysql: {user: repl}}\n")
@@ -209,15 +210,15 @@ def test_verify_lists_what_differs(stratalog: Stratalog, verdicts: Path) -> None
 
 def test_verify_says_it_in_json_and_by_its_status(stratalog: Stratalog, verdicts: Path) -> None:
     ran = stratalog("verify", "-c", verdicts, "--json", "--table", "shop.orders")
-    said = json.loads(ran.out)
-    assert (ran.status, said["table"], said["state"], said["position"]) == (1, "shop.orders", "differs", None)
-    assert (said["equal"], said["into"]) == (5, None)
-    assert said["differences"][0] == {
+    results = json.loads(ran.out)
+    assert (ran.status, results["table"], results["state"], results["position"]) == (1, "shop.orders", "differs", None)
+    assert (results["equal"], results["into"]) == (5, None)
+    assert results["differences"][0] == {
         "kind": "different",
         "key": {"id": "7", "code": "a"},
         "columns": {"price": {"source": "0.37", "lake": "0.42"}, "note": {"source": None, "lake": "x"}},
     }
     assert stratalog("verify", "-c", verdicts, "--table", "shop.lines").status == 0
-    none = stratalog("verify", "-c", verdicts, "--table", "shop.none")
-    assert (none.status, none.out) == (2, "")
-    assert none.err == "--table: neither a source nor the lake has a table like shop.none in scope\n"
+    ran_ = stratalog("verify", "-c", verdicts, "--table", "shop.none")
+    assert (ran_.status, ran_.out) == (2, "")
+    assert ran_.err == "--table: neither a source nor the lake has a table like shop.none in scope\n"

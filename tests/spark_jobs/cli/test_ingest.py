@@ -14,7 +14,7 @@ HEAD = Head(1, 1, Checkpoint(END, "b"))
 
 
 @pytest.mark.parametrize(
-    "found, said",
+    "extracted, message",
     [
         (Extracted("shop", Range(END, END), HEAD), "shop: bronze is at b.000001:900; nothing new\n"),
         (
@@ -24,9 +24,9 @@ HEAD = Head(1, 1, Checkpoint(END, "b"))
     ],
     ids=["nothing", "something"],
 )
-def test_what_is_said_of_an_extraction(capsys: pytest.CaptureFixture[str], found: Extracted, said: str) -> None:
-    _say_extracted(found)
-    assert capsys.readouterr().out == said
+def test_what_is_said_of_an_extraction(capsys: pytest.CaptureFixture[str], extracted: Extracted, message: str) -> None:
+    _say_extracted(extracted)
+    assert capsys.readouterr().out == message
 
 
 @pytest.mark.mysql

@@ -30,13 +30,13 @@ RECORDED = ROOT / "tests" / "recorded"
 def test_events_are_what_the_server_shows(stratalog: Stratalog) -> None:
     """The recorded server's SHOW BINLOG EVENTS stands beside the file; what it adds to a note is its own."""
     name = "mysql-8.0-transactions"
-    shown = json.loads((RECORDED / f"{name}.json").read_text())
+    expected = json.loads((RECORDED / f"{name}.json").read_text())
     ran = stratalog("events", RECORDED / f"{name}.000001")
     assert (ran.status, ran.err) == (0, "")
     cells = [line.split("\t") for line in ran.out.splitlines()]
     assert {len(line) for line in cells} == {8}
     assert {line[0] for line in cells} == {f"{name}.000001"}
-    assert [[int(line[1]), line[2], int(line[3]), int(line[4])] for line in cells] == [event[:4] for event in shown]
+    assert [[int(line[1]), line[2], int(line[3]), int(line[4])] for line in cells] == [event[:4] for event in expected]
 
 
 def test_events_are_literally_so(stratalog: Stratalog, tmp_path: Path) -> None:
@@ -90,9 +90,9 @@ def test_a_dash_is_standard_input_and_several_files_follow_each_other(
     assert stratalog(verb, file, file).out == once * 2
     with file.open("rb") as stream:
         command = [sys.executable, "-m", "spark_jobs.cli", verb, "-"]
-        read = subprocess.run(command, cwd=ROOT, stdin=stream, capture_output=True, check=False)
-    assert (read.returncode, read.stderr) == (0, b"")
-    assert read.stdout.decode() == once.replace('"file": "b.000001"', '"file": "-"').replace("b.000001\t", "-\t")
+        process = subprocess.run(command, cwd=ROOT, stdin=stream, capture_output=True, check=False)
+    assert (process.returncode, process.stderr) == (0, b"")
+    assert process.stdout.decode() == once.replace('"file": "b.000001"', '"file": "-"').replace("b.000001\t", "-\t")
 
 
 @pytest.mark.parametrize("verb", ["events", "changes"])
@@ -108,8 +108,8 @@ def test_events_of_one_table(stratalog: Stratalog, tmp_path: Path) -> None:
     file.write_bytes(SPEC.to_bytes())
     lines = stratalog("events", file, "--table", "shop.*").out.splitlines()
     assert [line.split("\t")[2] for line in lines] == ["Table_map", "Write_rows"]
-    other = stratalog("events", file, "--table", "shop.u", "--table", "x.*")
-    assert other == Ran(0, "", "warning: --table: no table like shop.u, x.*; the files have shop.t\n")
+    outcome = stratalog("events", file, "--table", "shop.u", "--table", "x.*")
+    assert outcome == Ran(0, "", "warning: --table: no table like shop.u, x.*; the files have shop.t\n")
     assert stratalog("events", file, "--summary", "--table", "shop.u").status == 2
 
 
@@ -122,8 +122,8 @@ def test_the_summary_adds_up_to_the_files_size(stratalog: Stratalog, tmp_path: P
     cells = [line.split() for line in ran.out.splitlines()]
     assert cells[-1] == ["in", "all", "10", str(len(content))]
     assert sum(int(line[-1]) for line in cells[1:-1]) == len(content)
-    found = json.loads(stratalog("events", "--summary", "--json", file).out)
-    assert found["size"] == found["magic"] + sum(one["bytes"] for one in found["types"]) == len(content)
+    summary = json.loads(stratalog("events", "--summary", "--json", file).out)
+    assert summary["size"] == summary["magic"] + sum(type_["bytes"] for type_ in summary["types"]) == len(content)
 
 
 def test_the_summary_of_a_damaged_file_says_what_was_not_read(stratalog: Stratalog, tmp_path: Path) -> None:
@@ -163,10 +163,10 @@ def test_changes_of_a_table_that_is_not_there_say_which_are(
     monkeypatch.setattr("spark_jobs.cli.inspect.spark_of", lambda _: pytest.fail("Spark is started"))
     lake = lake_of(load(pipeline_file))
     checkpoint = BronzeCommit(Position("mysql-bin.000001", 99), "b", begin=Position("mysql-bin.000001", 4))
-    said = CommitProperties(
+    commit = CommitProperties(
         custom_metadata={"userMetadata": checkpoint.to_json()}, app_transactions=[Transaction("stratalog", 1)]
     )
-    deltalake.write_deltalake(lake.bronze("shop").path, bronze.ARROW.empty_table(), commit_properties=said)
+    deltalake.write_deltalake(lake.bronze("shop").path, bronze.ARROW.empty_table(), commit_properties=commit)
     entry = Entry("shop", "shop", "t", "current", surveyed="mysql-bin.000001:99")
     rows = pa.Table.from_pylist([asdict(entry)], schema=publication._SCHEMA)
     deltalake.write_deltalake(lake.published().path, rows)

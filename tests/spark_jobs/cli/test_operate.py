@@ -25,10 +25,10 @@ def test_an_event_is_passed_over_only_when_told_yes(
     stratalog: Stratalog, pipeline_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No JVM is started for what is only planned."""
-    asked: list[tuple[object, ...]] = []
+    calls: list[tuple[object, ...]] = []
 
     def planned(_: object, *about: object) -> list[Skip]:
-        asked.append(about)
+        calls.append(about)
         return [SKIP]
 
     monkeypatch.setattr("spark_jobs.operations.mend.plan_skip", planned)
@@ -39,7 +39,7 @@ def test_an_event_is_passed_over_only_when_told_yes(
     assert ran.err == "shop.t had stopped: a damaged value\nnothing is changed yet; --yes does it\n"
     ran = stratalog(*about, "--undo")
     assert (ran.status, ran.out) == (0, "shop: would take back shop.t: mysql-bin.000001:99 (Write_rows event)\n")
-    assert asked == [("shop", "mysql-bin.000001:99", "shop.t"), ("shop", "mysql-bin.000001:99", None)]
+    assert calls == [("shop", "mysql-bin.000001:99", "shop.t"), ("shop", "mysql-bin.000001:99", None)]
 
 
 def test_nothing_is_passed_over_of_a_bronze_that_is_empty(stratalog: Stratalog, pipeline_file: Path) -> None:
@@ -74,21 +74,21 @@ def test_a_table_is_reset_only_when_told_yes(
 ) -> None:
     entry = Entry("shop", "shop", "t", "stopped", reason="shop.t: a damaged value", merged="mysql-bin.000002:99")
     planned = Reset(entry, Position("mysql-bin.000001", 4), 1234, "2 of its rows were loaded")
-    done: list[object] = []
+    calls: list[object] = []
     monkeypatch.setattr("spark_jobs.cli.operate.spark_of", lambda *_, **__: nullcontext())
 
     def plan(*_: object, drops_older: bool) -> Reset:
-        done.append(drops_older)
+        calls.append(drops_older)
         return planned
 
     monkeypatch.setattr("spark_jobs.operations.mend.resettable", lambda *_: None)
     monkeypatch.setattr("spark_jobs.operations.mend.plan_reset", plan)
     monkeypatch.setattr("spark_jobs.operations.mend.plan_unreset", lambda *_: entry)
-    monkeypatch.setattr("spark_jobs.operations.mend.reset", lambda *_: done.append("reset"))
-    monkeypatch.setattr("spark_jobs.operations.mend.unreset", lambda *_: done.append("unreset"))
+    monkeypatch.setattr("spark_jobs.operations.mend.reset", lambda *_: calls.append("reset"))
+    monkeypatch.setattr("spark_jobs.operations.mend.unreset", lambda *_: calls.append("unreset"))
     about = ("reset", "-c", pipeline_file, "--source", "shop", "--table", "shop.t")
     ran = stratalog(*about)
-    assert (ran.status, done) == (0, [False])
+    assert (ran.status, calls) == (0, [False])
     assert ran.out.splitlines() == [
         "shop: shop.t would be done over by the next run, from mysql-bin.000001:4, where bronze begins",
         "shop: shop.t has 1,234 rows downstream, as of mysql-bin.000002:99; they stay until that run is done with it",
@@ -99,14 +99,14 @@ def test_a_table_is_reset_only_when_told_yes(
         "nothing is changed yet; --yes does it",
     ]
     ran = stratalog(*about, "--drop-older-rows", "--yes")
-    assert (ran.status, done[1:], "would" in ran.out, "nothing is changed" in ran.err) == (
+    assert (ran.status, calls[1:], "would" in ran.out, "nothing is changed" in ran.err) == (
         0,
         [True, "reset"],
         False,
         False,
     )
     ran = stratalog(*about, "--undo")
-    assert (ran.status, ran.out, done[3:]) == (0, "shop: would take back the reset of shop.t\n", [])
+    assert (ran.status, ran.out, calls[3:]) == (0, "shop: would take back the reset of shop.t\n", [])
     ran = stratalog(*about, "--undo", "--yes")
-    assert (ran.status, ran.out, done[3:]) == (0, "shop: takes back the reset of shop.t\n", ["unreset"])
+    assert (ran.status, ran.out, calls[3:]) == (0, "shop: takes back the reset of shop.t\n", ["unreset"])
     assert stratalog(*about, "--undo", "--drop-older-rows").status == 2

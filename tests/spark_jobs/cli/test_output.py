@@ -67,8 +67,8 @@ def test_names_from_a_log_are_printed_as_they_are_but_for_what_moves_a_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     print_grid(["table", "state"], [["a.[red]b :smile: \x1b[2J\u202e\t\nc", "x"]])
-    shown = capsys.readouterr().out.splitlines()[1].rsplit(maxsplit=1)
-    assert shown == ["a.[red]b :smile: \\u001b[2J\\u202e\\u0009\\u000ac", "x"]
+    cells = capsys.readouterr().out.splitlines()[1].rsplit(maxsplit=1)
+    assert cells == ["a.[red]b :smile: \\u001b[2J\\u202e\\u0009\\u000ac", "x"]
 
 
 def test_no_verb_prints_but_through_what_escapes() -> None:
@@ -77,7 +77,7 @@ def test_no_verb_prints_but_through_what_escapes() -> None:
         "json.dumps",
         "ERRORS.print(",
         "printable(",
-        "click.style(shown",
+        "click.style(output",
         "class Terminal(Console)",
         "console.print(",
         "def print",
@@ -85,5 +85,7 @@ def test_no_verb_prints_but_through_what_escapes() -> None:
     for file in folder.glob("*.py"):
         code = file.read_text(encoding="utf-8")
         plain = [line for line in code.splitlines() if re.search(r"\bprint\(|click\.echo\(|Console\(", line)]
-        left = [line for line in plain if not any(word in line for word in (*allowed, "Terminal(", "super().print("))]
-        assert left == [], file.name
+        offending = [
+            line for line in plain if not any(word in line for word in (*allowed, "Terminal(", "super().print("))
+        ]
+        assert offending == [], file.name

@@ -29,24 +29,24 @@ SHOWN = Shown(VERSIONS, CURRENT, dict.fromkeys(CURRENT, at(900)))
 
 
 def test_a_definition_is_a_row_a_column() -> None:
-    table, other = SHOWN.definitions(dropped=False)
+    table, second = SHOWN.definitions(dropped=False)
     assert table.title == "shop.t at b.000001:900: key id, n, as its rows told at b.000001:300 (so so)"
     assert table.rows == [
         ["  id", "int", "not null", "", "", ""],
         ["  note", "varchar(9)", "", "latin1", "'x'", ""],
         ["  n", "bigint", "", "", "", "generated invisible"],
     ]
-    assert (other.title, other.rows) == (
+    assert (second.title, second.rows) == (
         "shop.v at b.000001:900: not known since b.000001:500: not followed: why",
         [],
     )
-    assert [one.title for one in SHOWN.definitions(dropped=True)][1] == (
+    assert [definition.title for definition in SHOWN.definitions(dropped=True)][1] == (
         "shop.u at b.000001:900: dropped at b.000001:400"
     )
 
 
 def test_a_history_is_a_row_a_version() -> None:
-    table, gone, other = SHOWN.histories()
+    table, dropped, second = SHOWN.histories()
     assert table.rows == [
         [
             "b.000001:100",
@@ -57,8 +57,8 @@ def test_a_history_is_a_row_a_version() -> None:
         ["b.000001:200", "the server", "", "contradicts: column n: only the server has it"],
         ["b.000001:300", "its rows", "", "+ n bigint generated invisible; key: id -> id, n; so so"],
     ]
-    assert gone.rows[0][3] == "dropped"
-    assert other.rows[0][3] == "not followed: why"
+    assert dropped.rows[0][3] == "dropped"
+    assert second.rows[0][3] == "not followed: why"
 
 
 def test_json_has_positions_as_users_write_them() -> None:
@@ -73,4 +73,4 @@ def test_json_has_positions_as_users_write_them() -> None:
         "key": ["id", "n"],
         "dropped": False,
     }
-    assert [one["position"] for one in SHOWN.as_json(history=True)][:2] == ["b.000001:100", "b.000001:200"]
+    assert [line["position"] for line in SHOWN.as_json(history=True)][:2] == ["b.000001:100", "b.000001:200"]

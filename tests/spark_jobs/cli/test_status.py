@@ -49,8 +49,8 @@ def test_status_of_a_source_that_nothing_was_read_of(stratalog: Stratalog, pipel
 
 def test_status_names_the_tables_that_foreign_keys_change_unlogged(capsys: pytest.CaptureFixture[str]) -> None:
     key = {"table": "shop.c", "constraint": "f", "parent": "shop.p", "on_delete": "CASCADE", "on_update": "NO ACTION"}
-    one = SourceStatus("shop", "a.1:9", "a.1:9", 0, 0.0, None, None, 0, None, None, [], cascades=[key])
-    say_status(one, everything=False)
+    status = SourceStatus("shop", "a.1:9", "a.1:9", 0, 0.0, None, None, 0, None, None, [], cascades=[key])
+    say_status(status, everything=False)
     out, err = capsys.readouterr()
     assert out.splitlines()[-1].split() == ["shop.c", "f", "CASCADE", "NO", "ACTION", "shop.p"]
     assert err.startswith(
@@ -59,17 +59,17 @@ def test_status_names_the_tables_that_foreign_keys_change_unlogged(capsys: pytes
 
 
 def test_status_names_what_is_passed_over(capsys: pytest.CaptureFixture[str]) -> None:
-    said = {
+    skip = {
         "table": "shop.t",
         "position": SKIP.position,
         "event": SKIP.event,
         "skipped_at": "2026-01-01T00:00:00+00:00",
     }
-    one = SourceStatus("shop", "a.1:9", "a.1:9", 0, 0.0, None, None, 0, None, None, [], skips=[said])
-    say_status(one, everything=False)
+    status = SourceStatus("shop", "a.1:9", "a.1:9", 0, 0.0, None, None, 0, None, None, [], skips=[skip])
+    say_status(status, everything=False)
     assert [line.split() for line in capsys.readouterr().out.splitlines()[-2:]] == [
         ["passed", "over", "for", "at", "event", "since"],
-        ["shop.t", SKIP.position, "Write_rows", "event", said["skipped_at"]],
+        ["shop.t", SKIP.position, "Write_rows", "event", skip["skipped_at"]],
     ]
 
 
@@ -82,14 +82,14 @@ def test_status_says_that_a_table_is_reset(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_status_names_tables_whose_columns_are_numbered(capsys: pytest.CaptureFixture[str]) -> None:
-    told = [TableStatus(name, state, "a.1:9", "a.1:9", None, True, numbered=True)
+    tables = [TableStatus(name, state, "a.1:9", "a.1:9", None, True, numbered=True)
             for name, state in (("shop.t", "current"), ("shop.out", "ignored"))]  # fmt: skip
-    one = SourceStatus("shop", "a.1:9", "a.1:9", 0, 0.0, None, None, 0, None, None, told)
-    say_status(one, everything=False)
+    status = SourceStatus("shop", "a.1:9", "a.1:9", 0, 0.0, None, None, 0, None, None, tables)
+    say_status(status, everything=False)
     assert capsys.readouterr().err == (
         "shop.t has numbers for columns, and its rows are counted: nothing names them (on_unnamed: number)\n"
     )
-    assert [table["numbered"] for table in one.to_json()["tables"]] == [True, True]
+    assert [table["numbered"] for table in status.to_json()["tables"]] == [True, True]
 
 
 ENDPOINTS = """
@@ -105,12 +105,12 @@ def test_endpoints_that_do_not_answer_are_told_one_by_one(stratalog: Stratalog, 
         lines = [line for line in ran.out.splitlines() if line.startswith("127.0.0.1:")]
         assert [line.split()[:2] for line in lines] == [[f"127.0.0.1:{n}", "unavailable"] for n in (1, 2)]
         assert "shop: none of its endpoints can be read\n127.0.0.1:1: cannot be reached: Connection refused" in ran.err
-    found = json.loads(stratalog("status", "-c", pipeline_file, "--json").out)["sources"]["shop"]["endpoints"]
-    assert [(one["endpoint"], one["in_use"], one["available"]) for one in found] == [
+    endpoints = json.loads(stratalog("status", "-c", pipeline_file, "--json").out)["sources"]["shop"]["endpoints"]
+    assert [(endpoint["endpoint"], endpoint["in_use"], endpoint["available"]) for endpoint in endpoints] == [
         ("127.0.0.1:1", False, False),
         ("127.0.0.1:2", False, False),
     ]
-    assert all(one["unavailable_since"] < one["next_try"] for one in found)
+    assert all(endpoint["unavailable_since"] < endpoint["next_try"] for endpoint in endpoints)
     checked = stratalog("check", "-c", pipeline_file, "--connect")
     assert checked.status == 1
     for n in (1, 2):
@@ -131,7 +131,7 @@ def test_status_shows_the_lake_where_the_source_does_not_answer(stratalog: Strat
     ]
     ran = stratalog("status", "-c", pipeline_file, "--json")
     assert ran.status == 1
-    assert [one["kind"] for one in json.loads(ran.out)["sources"]["shop"]["alarms"]] == ["unreachable"]
+    assert [alarm["kind"] for alarm in json.loads(ran.out)["sources"]["shop"]["alarms"]] == ["unreachable"]
     assert ran.err.startswith("exit status 1: shop: the source cannot be read; ")
 
 
@@ -149,7 +149,7 @@ def test_status_fails_where_the_last_run_failed(stratalog: Stratalog, pipeline_f
 
 def at(position: str | None, **keys: Any) -> SourceStatus:
     """A source whose bronze is there; its log ends at b.000002:900."""
-    said: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "end": "b.000002:900",
         "backlog_bytes": 0,
         "lag_seconds": 0.0,
@@ -157,7 +157,7 @@ def at(position: str | None, **keys: Any) -> SourceStatus:
         "warning": None,
     }
     margin = {"retention_margin_bytes": 1_500_000, "retention_margin_hours": 49.5, "quarantined_events": 0}
-    return SourceStatus(**({"source": "shop", "bronze": position, "tables": []} | said | margin | keys))
+    return SourceStatus(**({"source": "shop", "bronze": position, "tables": []} | defaults | margin | keys))
 
 
 def table(name: str, place: str, state: str = "current", **keys: Any) -> TableStatus:
@@ -178,9 +178,9 @@ CONDITIONS: list[tuple[SourceStatus, str]] = [
 ]
 
 
-@pytest.mark.parametrize("one, word", CONDITIONS)
-def test_status_says_first_how_a_source_is(capsys: pytest.CaptureFixture[str], one: SourceStatus, word: str) -> None:
-    say_status(one, everything=False)
+@pytest.mark.parametrize("status, word", CONDITIONS)
+def test_status_says_first_how_a_source_is(capsys: pytest.CaptureFixture[str], status: SourceStatus, word: str) -> None:
+    say_status(status, everything=False)
     assert capsys.readouterr().out.splitlines()[0] == f"shop: {word}"
 
 
@@ -220,8 +220,8 @@ def test_of_many_tables_status_lists_those_that_need_a_look(capsys: pytest.Captu
     well = [table(f"a.t{number}", END, complete=True) for number in range(30)]
     odd = [table("b.behind", "b.000001:4"), table("b.stopped", END, "stopped"), table("b.older", END, complete=False)]
     say_status(at(END, tables=[*well, *odd]), everything=False)
-    few = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in few[5:]] == ["table", "b.behind", "b.stopped", "b.older", "30"]
+    lines_ = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines_[5:]] == ["table", "b.behind", "b.stopped", "b.older", "30"]
     say_status(at(END, tables=[*well, *odd]), everything=True)
     assert len(capsys.readouterr().out.splitlines()) == 5 + 1 + 33
 

@@ -91,16 +91,16 @@ def test_a_reader_of_both_outputs_may_leave(folder: Path, verb: str) -> None:
 )
 def test_an_output_on_a_full_disk_is_one_message(folder: Path, verb: str) -> None:
     ran = shell(f"{STRATALOG} {verb} > /dev/full", folder)
-    said = "standard output cannot be written: No space left on device; mend that, and run it again\n"
-    assert (ran.returncode, ran.stderr) == (1, said)
+    message = "standard output cannot be written: No space left on device; mend that, and run it again\n"
+    assert (ran.returncode, ran.stderr) == (1, message)
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("verb", ["changes -c pipeline.yaml --source shop", "gc -c pipeline.yaml --dry-run"])
 def test_a_verb_with_spark_outlives_its_reader(folder: Path, verb: str) -> None:
     ran = shell(f"{STRATALOG} {verb} | true", folder)
-    said = [line for line in ran.stderr.splitlines() if not line.startswith("retention.bronze is not set")]
-    assert (ran.returncode, said, ran.stdout) == (0, [], "")
+    lines = [line for line in ran.stderr.splitlines() if not line.startswith("retention.bronze is not set")]
+    assert (ran.returncode, lines, ran.stdout) == (0, [], "")
 
 
 def is_of_status(line: str) -> bool:

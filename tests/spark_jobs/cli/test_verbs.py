@@ -33,5 +33,5 @@ def test_an_interrupt_of_imports_is_one_line(pipeline_file: Path, module: str) -
         wait_for_import(process, module)
         process.send_signal(signal.SIGINT)
         assert process.stderr
-        said = [line for line in process.stderr if not line.startswith(IMPORTS)]
-    assert (process.returncode, said) == (130, ["interrupted\n"])
+        lines = [line for line in process.stderr if not line.startswith(IMPORTS)]
+    assert (process.returncode, lines) == (130, ["interrupted\n"])

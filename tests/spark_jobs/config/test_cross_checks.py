@@ -3,11 +3,11 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.config.loader import load
-from tests.spark_jobs.config.test_loader import LEAST, problems, written
+from tests.spark_jobs.config.test_loader import LEAST, problems, write
 
 
 @pytest.mark.parametrize(
-    "tables, redact, found",
+    "tables, redact, indexes",
     [
         ("[shop.*]", "[shop.secrets]", [0]),
         ("[]", "[shop.secrets]", [0]),
@@ -23,21 +23,21 @@ from tests.spark_jobs.config.test_loader import LEAST, problems, written
         ("[shop.*]", "[hr.*]", []),
     ],
 )
-def test_redacted_tables_are_not_in_scope(tmp_path: Path, tables: str, redact: str, found: list[int]) -> None:
+def test_redacted_tables_are_not_in_scope(tmp_path: Path, tables: str, redact: str, indexes: list[int]) -> None:
     text = f"{LEAST}    redact: {redact}\ntables: {tables}\n"
-    if found:
-        said = problems(tmp_path, text)
-        assert list(said) == [f"sources.shop.redact[{at}]" for at in found]
+    if indexes:
+        messages = problems(tmp_path, text)
+        assert list(messages) == [f"sources.shop.redact[{at}]" for at in indexes]
         assert (
             "can be in scope, by tables:, and there would be no rows of it; list"
-            in said[f"sources.shop.redact[{found[0]}]"]
+            in messages[f"sources.shop.redact[{indexes[0]}]"]
         )
     else:
-        assert load(written(tmp_path, text), {}).sources["shop"].redact
+        assert load(write(tmp_path, text), {}).sources["shop"].redact
 
 
 @pytest.mark.parametrize(
-    "keys, key, said",
+    "keys, key, message",
     [
         (
             "mysql: {user: r, host: db}, endpoints: [{host: db2}]",
@@ -56,8 +56,8 @@ def test_redacted_tables_are_not_in_scope(tmp_path: Path, tables: str, redact: s
         ("mysql: {user: r}, on_new_server: go", ".on_new_server", "must be 'stop' or 'continue'"),
     ],
 )
-def test_mistakes_about_endpoints(tmp_path: Path, keys: str, key: str, said: str) -> None:
-    assert problems(tmp_path, f"lake: /lake\nsources: {{shop: {{{keys}}}}}\n") == {f"sources.shop{key}": said}
+def test_mistakes_about_endpoints(tmp_path: Path, keys: str, key: str, message: str) -> None:
+    assert problems(tmp_path, f"lake: /lake\nsources: {{shop: {{{keys}}}}}\n") == {f"sources.shop{key}": message}
 
 
 RULES = """
@@ -84,8 +84,8 @@ columns:
 
 
 def test_every_wrong_rule_is_a_problem_of_its_own(tmp_path: Path) -> None:
-    found = problems(tmp_path, f"{LEAST}tables: [shop.*]\n{RULES}", EMPTY="")
-    assert {key: text[:60] for key, text in found.items()} == {
+    messages = problems(tmp_path, f"{LEAST}tables: [shop.*]\n{RULES}", EMPTY="")
+    assert {key: text[:60] for key, text in messages.items()} == {
         "columns.empty_salt.mask.A.hash": "the variable EMPTY of the environment is empty",
         "columns.no_salt": "has include and exclude; all that include does not name is l",
         "columns.no_salt.mask.a.hash": "the environment has no variable SALT",

@@ -18,7 +18,7 @@ from spark_jobs.errors import ConfigError
 
 def event(action: Action, *events: str, name: str = "r", tables: str = "*.*", sql: tuple[str, ...] = ()) -> EventFilter:
     return EventFilter(
-        name, Scope.parse([tables]), events, tuple(re.compile(one, re.IGNORECASE) for one in sql), action
+        name, Scope.parse([tables]), events, tuple(re.compile(pattern, re.IGNORECASE) for pattern in sql), action
     )
 
 
@@ -36,7 +36,7 @@ def event(action: Action, *events: str, name: str = "r", tables: str = "*.*", sq
     ],
 )
 def test_which_events_a_rule_leaves_out(rule: EventFilter, left_out: set[str]) -> None:
-    assert {one for one in ("insert", "update", "delete", *STATEMENTS) if rule.leaves_out(one)} == left_out
+    assert {event_ for event_ in ("insert", "update", "delete", *STATEMENTS) if rule.leaves_out(event_)} == left_out
 
 
 def test_a_statement_is_judged_by_its_text_too() -> None:
@@ -58,7 +58,7 @@ def test_rules_of_one_table_case_33() -> None:
         )
     )
     x, y, z = (rules.of(*name) for name in (("Test_1_a", "abc1"), ("xxx_1", "abc_1"), ("yyy_1", "abc_1")))
-    assert [x.left_out(one) for one in ("insert", "update", "delete")] == ["filters.x", None, "filters.x"]
+    assert [x.left_out(event_) for event_ in ("insert", "update", "delete")] == ["filters.x", None, "filters.x"]
     assert x.statement("drop table", "drop procedure abc") == ("filters.x", "ignore")
     assert x.statement("create table", "create function abc") is None
     assert y.left_out("update") == "filters.y"
@@ -82,8 +82,8 @@ def test_rules_of_one_table_case_33() -> None:
     ],
 )
 def test_rules_that_cannot_be_carried_out(events: list[str], action: Action, problem: str | None) -> None:
-    found = problem_of_events(events, action, has_patterns=False)
-    assert found == problem if problem is None else problem in (found or "")
+    message = problem_of_events(events, action, has_patterns=False)
+    assert message == problem if problem is None else problem in (message or "")
 
 
 def test_two_rules_about_the_columns_of_one_table() -> None:

@@ -35,7 +35,7 @@ def test_names_are_written_as_they_are(tmp_path: Path) -> None:
     assert json.loads(path.read_text(encoding="utf-8")) == {
         "tables": [{"source": "shop", "schema": "a b", "table": 'tä"ble'}]
     }
-    assert [one.name for one in tmp_path.iterdir()] == ["pipeline.tables.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["pipeline.tables.json"]
 
 
 @pytest.mark.parametrize(
@@ -52,18 +52,18 @@ def test_another_file_is_refused_by_name(tmp_path: Path, text: str) -> None:
 def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
     path = tmp_path / "pipeline.tables.json"
     known_tables.add(path, {ORDERS})
-    done = threading.Event()
+    stop = threading.Event()
     lengths = []
 
-    def read() -> None:
-        while not done.is_set():
+    def read_until_stop() -> None:
+        while not stop.is_set():
             lengths.append(len(known_tables.read(path)))
 
-    reader = threading.Thread(target=read)
+    reader = threading.Thread(target=read_until_stop)
     reader.start()
     for number in range(50):
         known_tables.add(path, {("shop", "shop", f"t{number}")})
-    done.set()
+    stop.set()
     reader.join()
     assert lengths == sorted(lengths)
     assert len(known_tables.read(path)) == 51

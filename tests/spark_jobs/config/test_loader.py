@@ -23,7 +23,7 @@ TOO_DEEP = "nests more than 100 levels deep; write several rules, or IN (...) in
 SERVER = "lake: /lake\nsources:\n  shop:\n    mysql: {user: repl, password: '${SECRET}', host: db, port: 3307}\n"
 
 
-def written(folder: Path, text: str) -> Path:
+def write(folder: Path, text: str) -> Path:
     path = folder / "pipeline.yaml"
     path.write_text(text, encoding="utf-8")
     return path
@@ -31,8 +31,8 @@ def written(folder: Path, text: str) -> Path:
 
 def problems(folder: Path, text: str, **environment: str) -> dict[str, str]:
     with pytest.raises(ConfigError) as refused:
-        load(written(folder, text), environment)
-    return {key.removeprefix("pipeline.yaml: "): said for key, said in refused.value.problems.items()}
+        load(write(folder, text), environment)
+    return {key.removeprefix("pipeline.yaml: "): message for key, message in refused.value.problems.items()}
 
 
 def test_five_mistakes_are_five_problems(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ tabels: [shop.*]
 
 def test_the_message_names_the_file_and_each_key(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
-        load(written(tmp_path, "sources: {shop: {files: x, start: now}}\n"), {})
+        load(write(tmp_path, "sources: {shop: {files: x, start: now}}\n"), {})
     assert str(refused.value) == (
         "pipeline.yaml: lake: missing\n"
         "pipeline.yaml: sources.shop.start: 'now' is no place in a log; name a position like mysql-bin.000042:1337, a "
@@ -73,7 +73,7 @@ def test_the_message_names_the_file_and_each_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text, found",
+    "text, expected",
     [
         ("lake: x\n", {"sources": "missing"}),
         ("lake: x\nsources: {}\n", {"sources": "must hold at least one"}),
@@ -167,12 +167,12 @@ def test_the_message_names_the_file_and_each_key(tmp_path: Path) -> None:
         }),
     ],
 )  # fmt: skip
-def test_each_mistake_has_its_key_and_plain_words(tmp_path: Path, text: str, found: dict[str, str]) -> None:
-    assert problems(tmp_path, text) == found
+def test_each_mistake_has_its_key_and_plain_words(tmp_path: Path, text: str, expected: dict[str, str]) -> None:
+    assert problems(tmp_path, text) == expected
 
 
 @pytest.mark.parametrize(
-    "text, said",
+    "text, expected",
     [
         ("", "must hold keys such as lake: and sources:"),
         ("- lake\n", "must hold keys such as lake: and sources:"),
@@ -181,15 +181,15 @@ def test_each_mistake_has_its_key_and_plain_words(tmp_path: Path, text: str, fou
         ("? [a, b]\n: 1\n", "line 1: a key must be text or a number"),
     ],
 )
-def test_a_file_that_cannot_be_understood_is_one_problem(tmp_path: Path, text: str, said: str) -> None:
-    path = written(tmp_path, text)
+def test_a_file_that_cannot_be_understood_is_one_problem(tmp_path: Path, text: str, expected: str) -> None:
+    path = write(tmp_path, text)
     with pytest.raises(ConfigError) as refused:
         load(path, {})
-    assert str(refused.value) == f"{path}: {said}"
+    assert str(refused.value) == f"{path}: {expected}"
 
 
 def test_broken_yaml_is_said_with_its_place(tmp_path: Path) -> None:
-    path = written(tmp_path, "lake: [x\nsources: }\n")
+    path = write(tmp_path, "lake: [x\nsources: }\n")
     with pytest.raises(ConfigError, match=r"pipeline\.yaml: not valid YAML: (?s:.)*line 2"):
         load(path, {})
 
@@ -209,11 +209,11 @@ def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
 
 def test_variables_are_read_from_the_environment_anywhere(tmp_path: Path) -> None:
     text = "lake: ${ROOT}/lake\nsources:\n  shop:\n    mysql: {user: '${U}', password: '${P}x'}\ntables: ['${U}.*']\n"
-    found = load(written(tmp_path, text), {"ROOT": "/data", "U": "repl", "P": "geheim"})
-    server = found.sources["shop"].mysql
+    pipeline = load(write(tmp_path, text), {"ROOT": "/data", "U": "repl", "P": "geheim"})
+    server = pipeline.sources["shop"].mysql
     assert server is not None
-    assert (found.lake, server.user, server.password.get_secret_value()) == ("/data/lake", "repl", "geheimx")
-    assert found.tables == ("repl.*",)
+    assert (pipeline.lake, server.user, server.password.get_secret_value()) == ("/data/lake", "repl", "geheimx")
+    assert pipeline.tables == ("repl.*",)
 
 
 def test_all_missing_variables_of_a_value_are_named(tmp_path: Path) -> None:
@@ -235,35 +235,35 @@ def test_all_missing_variables_of_a_value_are_named(tmp_path: Path) -> None:
 )
 def test_no_secret_is_shown_by_a_message_or_a_value(tmp_path: Path, text: str) -> None:
     try:
-        found = load(written(tmp_path, text), {"SECRET": "geheim"})
+        pipeline = load(write(tmp_path, text), {"SECRET": "geheim"})
     except ConfigError as refused:
-        shown = f"{refused} {refused!r} {refused.problems}"
+        text_ = f"{refused} {refused!r} {refused.problems}"
     else:
-        shown = f"{found} {found!r} {found.model_dump()} {found.model_dump_json()}"
-    assert "geheim" not in shown.replace("password.geheim", "")
+        text_ = f"{pipeline} {pipeline!r} {pipeline.model_dump()} {pipeline.model_dump_json()}"
+    assert "geheim" not in text_.replace("password.geheim", "")
 
 
 def test_relative_paths_count_from_the_files_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "deep"
     folder.mkdir()
     monkeypatch.chdir(tmp_path)
-    written(folder, LEAST)
-    found = load(Path("deep/pipeline.yaml"), {})
-    assert found.path == folder / "pipeline.yaml"
-    assert found.lake == str(folder / "lake")
-    assert found.sources["shop"].files == folder / "binlogs"
-    assert found.tables_file == folder / "pipeline.tables.json"
+    write(folder, LEAST)
+    pipeline = load(Path("deep/pipeline.yaml"), {})
+    assert pipeline.path == folder / "pipeline.yaml"
+    assert pipeline.lake == str(folder / "lake")
+    assert pipeline.sources["shop"].files == folder / "binlogs"
+    assert pipeline.tables_file == folder / "pipeline.tables.json"
 
 
 @pytest.mark.parametrize("lake", ["/data/lake", "s3a://bucket/lake", "hdfs://name:8020/lake", "abfss://c@a.net/lake"])
 def test_absolute_and_remote_lakes_stay_as_they_are(tmp_path: Path, lake: str) -> None:
-    assert load(written(tmp_path, f"lake: {lake}\nsources: {{shop: {{files: x}}}}\n"), {}).lake == lake
+    assert load(write(tmp_path, f"lake: {lake}\nsources: {{shop: {{files: x}}}}\n"), {}).lake == lake
 
 
 def test_merge_keys_of_yaml_are_no_duplicates(tmp_path: Path) -> None:
     text = "lake: x\nsources:\n  a: &a {files: x, start: latest}\n  b:\n    <<: *a\n    files: y\n"
-    found = load(written(tmp_path, text), {})
-    assert (found.sources["b"].start, found.sources["b"].files) == ("latest", tmp_path / "y")
+    pipeline = load(write(tmp_path, text), {})
+    assert (pipeline.sources["b"].start, pipeline.sources["b"].files) == ("latest", tmp_path / "y")
 
 
 def test_the_pipeline_of_the_documentation_loads(tmp_path: Path) -> None:
@@ -279,8 +279,8 @@ tables: ["shop.*", "!shop.audit_*"]
 routes:
   - {from: "shop_*.orders_*", to: shop.orders}
 """
-    found: Pipeline = load(written(tmp_path, text), {"SHOP_PASSWORD": "x"})
-    assert list(found.sources) == ["shop", "archive"]
+    pipeline: Pipeline = load(write(tmp_path, text), {"SHOP_PASSWORD": "x"})
+    assert list(pipeline.sources) == ["shop", "archive"]
 
 
 def test_a_pipeline_is_made_of_keys_and_of_models(tmp_path: Path) -> None:
@@ -293,19 +293,19 @@ def test_a_pipeline_is_made_of_keys_and_of_models(tmp_path: Path) -> None:
         "retention": Retention(bronze=timedelta(days=30)),
         "routes": (RouteRule.model_validate({"from": "shop.*", "to": "sales.all"}),),
     }
-    made = from_keys(keys, tmp_path / "pipeline.yaml", {"FOLDER": "logs"})
-    assert made.lake == str(tmp_path / "lake")
-    assert made.sources["archive"].files == tmp_path / "logs"
-    assert made.retention.bronze == timedelta(days=30)
-    assert made.tables_file == tmp_path / "pipeline.tables.json"
+    pipeline = from_keys(keys, tmp_path / "pipeline.yaml", {"FOLDER": "logs"})
+    assert pipeline.lake == str(tmp_path / "lake")
+    assert pipeline.sources["archive"].files == tmp_path / "logs"
+    assert pipeline.retention.bronze == timedelta(days=30)
+    assert pipeline.tables_file == tmp_path / "pipeline.tables.json"
 
 
 def test_keys_that_are_wrong_are_told_as_those_of_a_file(tmp_path: Path) -> None:
     route = RouteRule.model_validate({"from": "shop.*", "to": "sales.all"})
     keys = {"lake": "./lake", "sources": {"shop": {"files": "${GONE}"}}, "routes": [route, route], "tabels": []}
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as info:
         from_keys(keys, tmp_path / "pipeline.yaml", {})
-    assert list(caught.value.problems) == [
+    assert list(info.value.problems) == [
         "pipeline.yaml: routes[1].from",
         "pipeline.yaml: sources.shop.files",
         "pipeline.yaml: tabels",
@@ -313,7 +313,7 @@ def test_keys_that_are_wrong_are_told_as_those_of_a_file(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "text, found",
+    "text, expected",
     [
         (
             "lake: x\nsources: {shop: {mysql: {user: u, passwd: '${NONE}'}}}\n",
@@ -366,9 +366,9 @@ def test_keys_that_are_wrong_are_told_as_those_of_a_file(tmp_path: Path) -> None
     ],
 )
 def test_what_ended_in_a_trace_or_came_later_is_a_problem_like_others(
-    tmp_path: Path, text: str, found: dict[str, str]
+    tmp_path: Path, text: str, expected: dict[str, str]
 ) -> None:
-    assert problems(tmp_path, text) == found
+    assert problems(tmp_path, text) == expected
 
 
 @pytest.mark.parametrize("text", ["${SHOP-PASSWORD}", "${X:-default}", "${}", "a ${ b", "${A}${"])
@@ -380,8 +380,8 @@ def test_a_variable_that_is_none_is_no_text(tmp_path: Path, text: str) -> None:
             "goes into a variable"
         )
     }
-    held = load(written(tmp_path, "lake: x\nsources: {shop: {mysql: {user: u, password: '${A}'}}}\n"), {"A": text})
-    assert held.sources["shop"].servers[0].password.get_secret_value() == text
+    pipeline = load(write(tmp_path, "lake: x\nsources: {shop: {mysql: {user: u, password: '${A}'}}}\n"), {"A": text})
+    assert pipeline.sources["shop"].servers[0].password.get_secret_value() == text
 
 
 VALID: dict[str, Any] = {
@@ -429,9 +429,9 @@ TREES = st.recursive(
 @st.composite
 def mutated(draw: st.DrawFn) -> str:
     """The valid document with some values, keys and bytes changed."""
-    whole = copy.deepcopy(VALID)
+    document = copy.deepcopy(VALID)
     for _ in range(draw(st.integers(1, 4))):
-        inner: Any = whole
+        inner: Any = document
         while True:
             at = draw(st.sampled_from(list(inner) if isinstance(inner, dict) else list(range(len(inner)))))
             if isinstance(inner[at], dict | list) and inner[at] and draw(st.booleans()):
@@ -447,7 +447,7 @@ def mutated(draw: st.DrawFn) -> str:
                 inner[at] = [inner[at]]
             case _ if len(inner) > 1:
                 del inner[at]
-    text: str = yaml.safe_dump(whole, allow_unicode=draw(st.booleans()), default_flow_style=draw(st.booleans()))
+    text: str = yaml.safe_dump(document, allow_unicode=draw(st.booleans()), default_flow_style=draw(st.booleans()))
     if draw(st.booleans()):
         place = draw(st.integers(0, len(text)))
         text = (
@@ -459,7 +459,7 @@ def mutated(draw: st.DrawFn) -> str:
 
 
 def test_the_document_that_is_changed_is_valid(tmp_path: Path) -> None:
-    assert load(written(tmp_path, yaml.safe_dump(VALID)), {"SECRET": "geheim"}).verify
+    assert load(write(tmp_path, yaml.safe_dump(VALID)), {"SECRET": "geheim"}).verify
 
 
 @pytest.mark.slow
@@ -472,11 +472,13 @@ def test_any_document_is_right_or_refused_with_a_line_a_problem(text: str) -> No
         patched.setenv("SECRET", "geheim")
         ran = CliRunner().invoke(cli, ["check", "-c", str(path)])
         if isinstance(ran.exception, ConfigError):
-            said = "\n".join(printable(line) for line in str(ran.exception).split("\n"))
+            message = "\n".join(printable(line) for line in str(ran.exception).split("\n"))
             count = len(ran.exception.problems)
-            assert len(said.split("\n")) == count, said
-            assert all(line.startswith((f"{path}", "pipeline.yaml", "sources")) for line in said.split("\n")), said
-            assert "geheim" not in said
+            assert len(message.split("\n")) == count, message
+            assert all(line.startswith((f"{path}", "pipeline.yaml", "sources")) for line in message.split("\n")), (
+                message
+            )
+            assert "geheim" not in message
         else:
             assert ran.exception is None, "".join(traceback.format_exception(ran.exception)[-8:])
             assert ran.exit_code == 0

@@ -44,8 +44,8 @@ ROUTES = Routes(
 def test_a_table_goes_where_its_route_says_or_keeps_its_name(
     name: tuple[str, str, str], into: str, is_merged: bool
 ) -> None:
-    (found,) = ROUTES.of(*name)
-    assert (str(found), found.is_merged) == (into, is_merged)
+    (destination,) = ROUTES.of(*name)
+    assert (str(destination), destination.is_merged) == (into, is_merged)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_table_is_of_several_where_several_may_meet_in_it(routes: list[Route],
 def test_a_table_goes_to_each_target_of_its_route_once() -> None:
     routes = Routes((route("a.*", "x.{1} y.all", "s"), route("*_*.t", "y.{1} y.{2}")))
     names = (("s", "a", "t"), ("s", "b_c", "t"), ("s", "b_b", "t"), ("other", "a", "t"))
-    into = [[(str(one), one.is_merged) for one in routes.of(*name)] for name in names]
+    into = [[(str(destination), destination.is_merged) for destination in routes.of(*name)] for name in names]
     assert into == [
         [("x.t", False), ("y.all", True)],
         [("y.b", True), ("y.c", True)],
@@ -108,8 +108,8 @@ def test_keys_are_shared_where_the_route_says_so_and_its_sources_are_known() -> 
 
 
 def test_a_star_takes_as_much_as_it_can_from_the_left() -> None:
-    (found,) = Routes((route("a.*_*", "{1}.{2}"),)).of("s", "a", "x_y_z")
-    assert found == Destination("x_y", "z")
+    (destination,) = Routes((route("a.*_*", "{1}.{2}"),)).of("s", "a", "x_y_z")
+    assert destination == Destination("x_y", "z")
 
 
 ALONE = (
@@ -151,5 +151,5 @@ SAME = f"a table can match routes[0].from too; {AT_MOST_ONE}"
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told(routes: list[Route], problems: dict[str, str]) -> None:
-    known = {f"routes[{at}]": one for at, one in enumerate(routes)}
-    assert problems_of_routes(known, ["one", "two"]) == problems
+    by_key = {f"routes[{at}]": route for at, route in enumerate(routes)}
+    assert problems_of_routes(by_key, ["one", "two"]) == problems

@@ -134,19 +134,19 @@ def test_why_a_table_is_left_out_is_said_with_the_way_back() -> None:
 @example("a*b", "ab*")
 @example("*", "")
 @example("?*", "*?")
-def test_globs_meet_where_some_name_matches_both(one: str, other: str) -> None:
-    patterns = [Pattern("s", one), Pattern("s", other)]
-    both = any(all(pattern.matches("s", name) for pattern in patterns) for name in NAMES)
+def test_globs_meet_where_some_name_matches_both(left: str, right: str) -> None:
+    patterns = [Pattern("s", left), Pattern("s", right)]
+    is_common = any(all(pattern.matches("s", name) for pattern in patterns) for name in NAMES)
     longer = (
-        sum(len(glob.replace("*", "")) for glob in (one, other)) > 5
+        sum(len(glob.replace("*", "")) for glob in (left, right)) > 5
     )  # then a common name may be longer than NAMES'
     assert patterns[0].meets(patterns[1]) == patterns[1].meets(patterns[0])
-    assert patterns[0].meets(patterns[1]) or not both
-    assert both or longer or not patterns[0].meets(patterns[1])
+    assert patterns[0].meets(patterns[1]) or not is_common
+    assert is_common or longer or not patterns[0].meets(patterns[1])
 
 
 @pytest.mark.parametrize(
-    "one, other, meet",
+    "left, right, meet",
     [
         ("shop_*.orders", "shop_1.*", True),
         ("shop.orders", "shop.orders", True),
@@ -157,13 +157,13 @@ def test_globs_meet_where_some_name_matches_both(one: str, other: str) -> None:
         ("*a*a*a*a*a*a*a*ac.t", "*a*a*a*a*a*a*a*ab.t", False),
     ],
 )
-def test_patterns_meet_in_both_parts(one: str, other: str, meet: bool) -> None:
-    assert Pattern.parse(one).meets(Pattern.parse(other)) is meet
+def test_patterns_meet_in_both_parts(left: str, right: str, meet: bool) -> None:
+    assert Pattern.parse(left).meets(Pattern.parse(right)) is meet
 
 
 @given(GLOBS, GLOBS)
-def test_a_pattern_that_covers_another_matches_all_that_it_does(one: str, other: str) -> None:
-    wide, narrow = Pattern("s", one), Pattern("s", other)
+def test_a_pattern_that_covers_another_matches_all_that_it_does(left: str, right: str) -> None:
+    wide, narrow = Pattern("s", left), Pattern("s", right)
     if wide.covers(narrow):
         assert all(wide.matches("s", name) for name in NAMES if narrow.matches("s", name))
 

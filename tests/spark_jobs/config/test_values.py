@@ -6,7 +6,7 @@ import pytest
 
 from spark_jobs.config.loader import from_keys, load
 from spark_jobs.config.model import Retention
-from tests.spark_jobs.config.test_loader import LEAST, problems, written
+from tests.spark_jobs.config.test_loader import LEAST, problems, write
 
 
 @pytest.mark.parametrize(
@@ -15,34 +15,34 @@ from tests.spark_jobs.config.test_loader import LEAST, problems, written
 )
 def test_a_place_is_text_without_quotes_too(tmp_path: Path, start: str) -> None:
     """YAML alone would take a time for more than that, and move it to UTC."""
-    pipeline = load(written(tmp_path, f"lake: x\nsources:\n  shop:\n    files: x\n    start: {start}\n"), {})
+    pipeline = load(write(tmp_path, f"lake: x\nsources:\n  shop:\n    files: x\n    start: {start}\n"), {})
     assert pipeline.sources["shop"].start == start
 
 
 def test_durations_are_days_hours_or_minutes(tmp_path: Path) -> None:
-    assert load(written(tmp_path, LEAST), {}).retention == Retention()
-    found = load(written(tmp_path, f"{LEAST}retention: {{bronze: 30d, versions: 36h, margin: 90m}}\n"), {}).retention
-    said = (timedelta(days=30), timedelta(hours=36), timedelta(minutes=90), None)
-    assert (found.bronze, found.versions, found.margin, found.margin_bytes) == said
+    assert load(write(tmp_path, LEAST), {}).retention == Retention()
+    retention = load(write(tmp_path, f"{LEAST}retention: {{bronze: 30d, versions: 36h, margin: 90m}}\n"), {}).retention
+    expected = (timedelta(days=30), timedelta(hours=36), timedelta(minutes=90), None)
+    assert (retention.bronze, retention.versions, retention.margin, retention.margin_bytes) == expected
 
 
 def test_a_redaction_names_tables(tmp_path: Path) -> None:
     text = f"{LEAST}    redact: ['!shop.x']\ntables: [hr.*]\n"
-    why = "only excludes tables; name first those whose rows bronze is not to have"
-    assert problems(tmp_path, text) == {"sources.shop.redact": why}
+    reason = "only excludes tables; name first those whose rows bronze is not to have"
+    assert problems(tmp_path, text) == {"sources.shop.redact": reason}
 
 
 @pytest.mark.parametrize("zone", ["SYSTEM", "+2", "Europe/Atlantis", "/etc/localtime"])
 def test_the_server_s_own_time_zone_is_one_that_is_known(tmp_path: Path, zone: str) -> None:
-    why = "is neither an offset (+02:00) nor a time zone that is known here (Europe/Berlin)"
-    assert problems(tmp_path, f"{LEAST}    system_time_zone: '{zone}'\n") == {"sources.shop.system_time_zone": why}
-    pipeline = load(written(tmp_path, f"{LEAST}    system_time_zone: Europe/Berlin\n"), {})
+    reason = "is neither an offset (+02:00) nor a time zone that is known here (Europe/Berlin)"
+    assert problems(tmp_path, f"{LEAST}    system_time_zone: '{zone}'\n") == {"sources.shop.system_time_zone": reason}
+    pipeline = load(write(tmp_path, f"{LEAST}    system_time_zone: Europe/Berlin\n"), {})
     assert pipeline.sources["shop"].system_time_zone == "Europe/Berlin"
 
 
-@pytest.mark.parametrize("said, at", [("s.sql", None), ({"file": "s.sql", "at": "b.000001:4"}, "b.000001:4")])
-def test_a_schema_dump_is_a_file_or_a_file_and_a_place(tmp_path: Path, said: Any, at: str | None) -> None:
-    keys = {"lake": "x", "sources": {"shop": {"files": "logs", "schema_dump": said}}}
-    found = from_keys(keys, tmp_path / "pipeline.yaml").sources["shop"].schema_dump
-    assert found is not None
-    assert (found.file, found.at) == (tmp_path / "s.sql", at)
+@pytest.mark.parametrize("value, at", [("s.sql", None), ({"file": "s.sql", "at": "b.000001:4"}, "b.000001:4")])
+def test_a_schema_dump_is_a_file_or_a_file_and_a_place(tmp_path: Path, value: Any, at: str | None) -> None:
+    keys = {"lake": "x", "sources": {"shop": {"files": "logs", "schema_dump": value}}}
+    dump = from_keys(keys, tmp_path / "pipeline.yaml").sources["shop"].schema_dump
+    assert dump is not None
+    assert (dump.file, dump.at) == (tmp_path / "s.sql", at)

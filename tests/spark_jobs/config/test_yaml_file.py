@@ -12,17 +12,17 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
 
 
 def value(folder: Path, text: str) -> Any:
-    return read(written(folder, text.encode()))
+    return read(write(folder, text.encode()))
 
 
-def written(folder: Path, content: bytes) -> Path:
+def write(folder: Path, content: bytes) -> Path:
     path = folder / "x.yaml"
     path.write_bytes(content)
     return path
 
 
 @pytest.mark.parametrize(
-    "text, found",
+    "text, expected",
     [
         ("33:06", "33:06"),
         ("yes", "yes"),
@@ -47,9 +47,9 @@ def written(folder: Path, content: bytes) -> Path:
         ("|\n  two\n  lines\n", "two\nlines\n"),
     ],
 )
-def test_a_scalar_is_what_it_looks_like(tmp_path: Path, text: str, found: Any) -> None:
-    assert value(tmp_path, f"a: {text}") == {"a": found}
-    assert type(value(tmp_path, f"a: {text}")["a"]) is type(found)
+def test_a_scalar_is_what_it_looks_like(tmp_path: Path, text: str, expected: Any) -> None:
+    assert value(tmp_path, f"a: {text}") == {"a": expected}
+    assert type(value(tmp_path, f"a: {text}")["a"]) is type(expected)
 
 
 def test_every_key_is_text(tmp_path: Path) -> None:
@@ -59,12 +59,12 @@ def test_every_key_is_text(tmp_path: Path) -> None:
 
 def test_merged_keys_give_way_to_own_ones_and_earlier_ones_to_later(tmp_path: Path) -> None:
     text = "x: &x {a: 1, b: 1}\ny: &y {b: 2, c: 2}\nz: {<<: [*x, *y], c: 3}\nw: {<<: *x}\n"
-    found = value(tmp_path, text)
-    assert (found["z"], found["w"]) == ({"a": 1, "b": 1, "c": 3}, {"a": 1, "b": 1})
+    values = value(tmp_path, text)
+    assert (values["z"], values["w"]) == ({"a": 1, "b": 1, "c": 3}, {"a": 1, "b": 1})
 
 
 @pytest.mark.parametrize(
-    "text, why",
+    "text, reason",
     [
         ("port: 0123", "line 1: 0123 begins with a zero"),
         (BOMB, "line 5: has more than 100,000 values, with aliases"),
@@ -84,17 +84,17 @@ def test_merged_keys_give_way_to_own_ones_and_earlier_ones_to_later(tmp_path: Pa
         ("a: \x07", "not valid YAML: unacceptable character"),
     ],
 )
-def test_what_cannot_be_read_is_said_in_one_line(tmp_path: Path, text: str, why: str) -> None:
+def test_what_cannot_be_read_is_said_in_one_line(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(ConfigError) as refused:
         value(tmp_path, text)
-    assert str(refused.value).startswith(f"{tmp_path}/x.yaml: {why}")
+    assert str(refused.value).startswith(f"{tmp_path}/x.yaml: {reason}")
     assert len(str(refused.value).splitlines()) == 1
 
 
 def test_a_file_that_is_too_large_or_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="has more than 1024 KiB"):
-        read(written(tmp_path, b"#" * (MOST_BYTES + 1)))
+        read(write(tmp_path, b"#" * (MOST_BYTES + 1)))
     with pytest.raises(ConfigError, match="gone: cannot be read: No such file or directory"):
         read(tmp_path / "gone")
     with pytest.raises(ConfigError, match="byte 3 is not UTF-8"):
-        read(written(tmp_path, b"a: \xff"))
+        read(write(tmp_path, b"a: \xff"))

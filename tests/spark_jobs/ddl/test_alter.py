@@ -14,14 +14,14 @@ SAME = ["id", "a", "b"]
 def columns(text: str) -> list[str]:
     """The columns behind an ALTER, each with the column that it was."""
     after = moved(BEFORE, operations(text))
-    was = [None if one is None else BEFORE.column_names()[one] for one in after.origins]
+    was = [None if origin is None else BEFORE.column_names()[origin] for origin in after.origins]
     return [
         f"{name}<{old}" if name != old else name for name, old in zip(after.definition.column_names(), was, strict=True)
     ]
 
 
 @pytest.mark.parametrize(
-    "text, wanted",
+    "text, expected",
     [
         ("ALTER TABLE t ADD c INT", ["id", "a", "b", "c<None"]),
         ("ALTER TABLE `s`.`t` ADD COLUMN `c d` INT FIRST", ["c d<None", "id", "a", "b"]),
@@ -58,15 +58,15 @@ def columns(text: str) -> list[str]:
         ("ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4", ["id", "a", "b"]),
     ],
 )  # fmt: skip
-def test_columns_come_go_and_move_as_on_the_server(text: str, wanted: list[str] | None) -> None:
-    if wanted is None:
+def test_columns_come_go_and_move_as_on_the_server(text: str, expected: list[str] | None) -> None:
+    if expected is None:
         assert operations(text) == []
     else:
-        assert columns(text) == wanted
+        assert columns(text) == expected
 
 
 @pytest.mark.parametrize(
-    "text, why",
+    "text, reason",
     [
         ("ALTER TABLE t DROP PARTITION p0", "drops rows that the log does not name"),
         ("ALTER TABLE t TRUNCATE PARTITION p0", "TRUNCATE PARTITION p0 is not handled"),
@@ -81,10 +81,10 @@ def test_columns_come_go_and_move_as_on_the_server(text: str, wanted: list[str] 
         ("ALTER TABLE t FROBNICATE a", "FROBNICATE a is not handled"),
     ],
 )
-def test_what_is_not_handled_is_named(text: str, why: str) -> None:
+def test_what_is_not_handled_is_named(text: str, reason: str) -> None:
     with pytest.raises(Unsupported) as refused:
         moved(BEFORE, operations(text))
-    assert why in str(refused.value)
+    assert reason in str(refused.value)
 
 
 def test_the_key_follows_its_columns() -> None:
@@ -134,8 +134,8 @@ def test_what_tells_rows_apart_behind_a_statement(
     before: TableDefinition, text: str, key: list[str] | None, index: str | None
 ) -> None:
     after = moved(before, operations(f"ALTER TABLE t {text}")).definition
-    found = None if after.key is None else [after.column_names()[at] for at in after.key]
-    assert (found, after.index) == (key, index)
+    key_names = None if after.key is None else [after.column_names()[at] for at in after.key]
+    assert (key_names, after.index) == (key, index)
 
 
 def test_a_second_primary_key_is_refused() -> None:
@@ -163,9 +163,9 @@ def test_a_second_primary_key_is_refused() -> None:
     ],
 )
 def test_the_key_is_the_first_unique_index_without_null(inside: str, key: tuple[int, ...], index: str | None) -> None:
-    found = created(NAME, f"CREATE TABLE t ({inside})")
-    assert found is not None
-    assert (found.key, found.index) == (key, index)
+    definition = created(NAME, f"CREATE TABLE t ({inside})")
+    assert definition is not None
+    assert (definition.key, definition.index) == (key, index)
 
 
 MADE = (
@@ -190,16 +190,16 @@ DEFAULTS = {"id": "0", "n": "NULL", "d": "7", "s": "'x'", "c": "'0.00'", "y": "'
     ],
 )
 def test_what_an_insert_leaves_out_is_the_default_of_its_time(text: str, changed: dict[str, str | None]) -> None:
-    def told(definition: TableDefinition | None) -> dict[str | None, str]:
+    def defaults(definition: TableDefinition | None) -> dict[str | None, str]:
         assert definition
-        return {one.name: one.default for one in definition.columns if one.default is not None}
+        return {column.name: column.default for column in definition.columns if column.default is not None}
 
     before = created(NAME, MADE)
-    assert told(before) == DEFAULTS
+    assert defaults(before) == DEFAULTS
     assert before
-    assert {one.name: one.computed for one in before.columns if one.computed} == {"g": True}
+    assert {column.name: column.computed for column in before.columns if column.computed} == {"g": True}
     after = moved(before, operations(text)).definition
-    assert told(after) == {name: found for name, found in (DEFAULTS | changed).items() if found is not None}
+    assert defaults(after) == {name: default for name, default in (DEFAULTS | changed).items() if default is not None}
 
 
 @pytest.mark.parametrize("text", ["MODIFY a BIGINT", "CHANGE a a BIGINT NULL"])
@@ -217,9 +217,9 @@ def test_a_key_of_what_is_no_column_is_refused(key: str) -> None:
 
 
 def test_the_ends_of_a_period_are_not_null() -> None:
-    found = created(NAME, "CREATE TABLE t (a INT, s DATE, e DATE, PERIOD FOR p (s, E))")
-    assert found
-    assert [column.nullable for column in found.columns] == [True, False, False]
+    definition = created(NAME, "CREATE TABLE t (a INT, s DATE, e DATE, PERIOD FOR p (s, E))")
+    assert definition
+    assert [column.nullable for column in definition.columns] == [True, False, False]
 
 
 def test_text_into_wider_characters_becomes_a_longer_text() -> None:

@@ -122,19 +122,19 @@ def split(name: str) -> tuple[str, str]:
     return schema, table
 
 
-@pytest.mark.parametrize("text, effect, named", CASES, ids=lambda value: value if isinstance(value, str) else "")
-def test_a_statement_has_one_effect_and_names_its_tables(text: str, effect: Effect, named: set[str]) -> None:
+@pytest.mark.parametrize("text, effect, tables", CASES, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_statement_has_one_effect_and_names_its_tables(text: str, effect: Effect, tables: set[str]) -> None:
     judged = judge(text, "db")
     assert judged.effect is effect
-    assert [name for name in named if not judged.names(*split(name))] == []
+    assert [name for name in tables if not judged.names(*split(name))] == []
 
 
 @pytest.mark.parametrize(
-    "text, effect, named",
+    "text, effect, tables",
     [case for case in CASES if case[1] not in (TRANSACTION, ROUTINE)],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_it_names_no_table_that_is_not_in_it(text: str, effect: Effect, named: set[str]) -> None:
+def test_it_names_no_table_that_is_not_in_it(text: str, effect: Effect, tables: set[str]) -> None:
     assert not judge(text, "db").names("db", "bystander")
     assert not judge(text, "elsewhere").names("bystander", "bystander")
 
@@ -154,7 +154,7 @@ def test_what_touches_no_rows_and_no_columns_names_nothing(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text, others",
+    "text, names",
     [
         ("INSERT INTO t SELECT * FROM u", ["db.u"]),
         ("INSERT INTO t VALUES ('u', \"v\")", ["db.u", "db.v"]),
@@ -164,8 +164,8 @@ def test_what_touches_no_rows_and_no_columns_names_nothing(text: str) -> None:
         ("DROP DATABASE shop", ["db.shop", "shop2.t"]),
     ],
 )
-def test_words_that_are_no_changed_tables_are_told_apart(text: str, others: list[str]) -> None:
-    assert [name for name in others if judge(text, "db").names(*split(name))] == []
+def test_words_that_are_no_changed_tables_are_told_apart(text: str, names: list[str]) -> None:
+    assert [name for name in names if judge(text, "db").names(*split(name))] == []
 
 
 @pytest.mark.parametrize(
@@ -227,8 +227,8 @@ def quoted(name: str, quote: str) -> str:
 def test_a_table_that_stands_in_a_statement_is_named(
     form: str, schema: str, table: str, quote: str, bare: bool
 ) -> None:
-    named = quoted(table, quote) if bare else f"{quoted(schema, quote)}.{quoted(table, quote)}"
-    judged = judge(form.replace("{}", named), schema)
+    table_text = quoted(table, quote) if bare else f"{quoted(schema, quote)}.{quoted(table, quote)}"
+    judged = judge(form.replace("{}", table_text), schema)
     assert judged.effect is not NONE
     assert judged.names(schema, table)
 

@@ -15,7 +15,7 @@ _ESCAPED = "its text has bytes that are not text of its client's character set"
 
 
 @pytest.mark.parametrize(
-    "text, collation, why",
+    "text, collation, reason",
     [
         ("DROP TABLE t", None, None),
         ("DROP TABLE t", 9999, None),
@@ -35,18 +35,18 @@ _ESCAPED = "its text has bytes that are not text of its client's character set"
         ("c VARCHAR(9) DEFAULT 'x'", 10, None),
     ],
 )
-def test_which_clients_statements_are_read(text: str, collation: int | None, why: str | None) -> None:
+def test_which_clients_statements_are_read(text: str, collation: int | None, reason: str | None) -> None:
     session = Session(0, collation)
-    if why is None:
+    if reason is None:
         require_plain(text, session)
         return
     with pytest.raises(Unsupported) as refused:
         require_plain(text, session)
-    assert str(refused.value) == why
+    assert str(refused.value) == reason
 
 
 @pytest.mark.parametrize(
-    "text, shown",
+    "text, expected",
     [
         ("c INT", "int"),
         ("c INTEGER(11) UNSIGNED ZEROFILL NOT NULL", "int unsigned"),
@@ -103,9 +103,9 @@ def test_which_clients_statements_are_read(text: str, collation: int | None, why
         ("`c` INT REFERENCES other (id) ON DELETE CASCADE", "int"),
     ],
 )
-def test_a_declared_type_is_the_one_that_the_log_would_tell(text: str, shown: str) -> None:
-    assert column(text).column.sql_type.replace(" unsigned", "") == shown.replace(" unsigned", "")
-    assert column(text).column.unsigned == ("unsigned" in shown)
+def test_a_declared_type_is_the_one_that_the_log_would_tell(text: str, expected: str) -> None:
+    assert column(text).column.sql_type.replace(" unsigned", "") == expected.replace(" unsigned", "")
+    assert column(text).column.unsigned == ("unsigned" in expected)
     assert column(text).column.name == "c"
 
 
@@ -125,9 +125,9 @@ def test_whether_null_is_a_value(text: str, nullable: bool) -> None:
     assert column(text).column.nullable is nullable
 
 
-@pytest.mark.parametrize("text, said", [("c VECTOR(4)", "vector(4)"), ("c VECTOR", "vector(2048)")])
-def test_a_vector_says_how_many_numbers_it_has(text: str, said: str) -> None:
-    assert column(text).column.declared == said
+@pytest.mark.parametrize("text, expected", [("c VECTOR(4)", "vector(4)"), ("c VECTOR", "vector(2048)")])
+def test_a_vector_says_how_many_numbers_it_has(text: str, expected: str) -> None:
+    assert column(text).column.declared == expected
 
 
 def test_text_that_names_no_character_set_has_the_table_s() -> None:

@@ -104,7 +104,7 @@ def test_a_timestamp_of_zeros_is_no_time_of_a_zone() -> None:
 
 
 @pytest.mark.parametrize(
-    "text, moment, why",
+    "text, moment, reason",
     [
         ("c TIMESTAMP(6) DEFAULT NOW(6)", Moment(1, None, "UTC"), "the fraction of its second is not in the log"),
         ("c DATETIME DEFAULT NOW()", Moment(1, 2, "SYSTEM"), r"time zone is the server's own \(SYSTEM\)"),
@@ -114,8 +114,8 @@ def test_a_timestamp_of_zeros_is_no_time_of_a_zone() -> None:
         ("c DATE DEFAULT (CURRENT_DATE)", HALF_PAST, "it is no constant"),
     ],
 )
-def test_a_time_that_the_log_does_not_tell_is_refused(text: str, moment: Moment, why: str) -> None:
-    with pytest.raises(Unsupported, match=why):
+def test_a_time_that_the_log_does_not_tell_is_refused(text: str, moment: Moment, reason: str) -> None:
+    with pytest.raises(Unsupported, match=reason):
         fill_of(column(text), moment)
 
 
@@ -136,7 +136,7 @@ def test_older_rows_get_a_date_of_zeros_as_its_text(text: str, exact: str) -> No
 
 
 @pytest.mark.parametrize(
-    "text, why",
+    "text, reason",
     [
         ("c DATETIME DEFAULT CURRENT_TIMESTAMP", "it is no constant"),
         ("c INT DEFAULT (1 + 1)", "it is no constant"),
@@ -166,13 +166,13 @@ def test_older_rows_get_a_date_of_zeros_as_its_text(text: str, exact: str) -> No
         ("c JSON NOT NULL", "no constant of type json"),
     ],
 )
-def test_what_only_the_server_knows_is_refused(text: str, why: str) -> None:
-    with pytest.raises(Unsupported, match=why):
+def test_what_only_the_server_knows_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(Unsupported, match=reason):
         fill_of(column(text))
 
 
 @pytest.mark.parametrize(
-    "text, fallback, extra, is_mariadb, wanted",
+    "text, fallback, extra, is_mariadb, expected",
     [
         ("c INT", None, "", False, "NULL"),
         ("c INT NOT NULL", None, "", False, "0"),
@@ -197,16 +197,16 @@ def test_what_only_the_server_knows_is_refused(text: str, why: str) -> None:
     ],
 )
 def test_a_default_as_information_schema_has_it(
-    text: str, fallback: str | None, extra: str, is_mariadb: bool, wanted: str | None
+    text: str, fallback: str | None, extra: str, is_mariadb: bool, expected: str | None
 ) -> None:
-    one = on_server_default(column(text).column, {"fallback": fallback, "extra": extra}, is_mariadb=is_mariadb)
-    assert (one.default, one.computed) == (wanted, False)
+    default = on_server_default(column(text).column, {"fallback": fallback, "extra": extra}, is_mariadb=is_mariadb)
+    assert (default.default, default.computed) == (expected, False)
 
 
 @pytest.mark.parametrize("extra", ["VIRTUAL GENERATED", "STORED GENERATED", "STORED GENERATED INVISIBLE"])
 def test_a_column_that_is_computed_has_no_default(extra: str) -> None:
-    one = on_server_default(Column("c", 3), {"fallback": None, "extra": extra}, is_mariadb=True)
-    assert (one.default, one.computed) == (None, True)
+    column = on_server_default(Column("c", 3), {"fallback": None, "extra": extra}, is_mariadb=True)
+    assert (column.default, column.computed) == (None, True)
 
 
 TYPES = (
@@ -286,31 +286,31 @@ NOW = Moment(1_709_168_523, 120_000, "+02:00")
 @pytest.fixture
 def connection(request: pytest.FixtureRequest, servers: Servers) -> Iterator["pymysql.Connection[Any]"]:
     server: MySQLServer = servers.get(request.param)
-    with server.connect() as found:
-        with found.cursor() as cursor:
+    with server.connect() as server_connection:
+        with server_connection.cursor() as cursor:
             cursor.execute("CREATE DATABASE IF NOT EXISTS default_values CHARACTER SET utf8mb4")
             cursor.execute("USE default_values")
             cursor.execute("SET time_zone = '+02:00', timestamp = 1709168523.12")
-        yield found
+        yield server_connection
 
 
-def shown(sql: str, kind: Column) -> object:
+def value_of(sql: str, kind: Column) -> object:
     """An SQL literal of the lake as the value that it is there."""
     code = kind.type_code
-    if (found := re.fullmatch(r"TIMESTAMP'(.*)Z'", sql)) or (
-        code in (10, 18) and (found := re.fullmatch("'(.*)'", sql))
+    if (match := re.fullmatch(r"TIMESTAMP'(.*)Z'", sql)) or (
+        code in (10, 18) and (match := re.fullmatch("'(.*)'", sql))
     ):
-        moment = dt.datetime.fromisoformat(found[1])
+        moment = dt.datetime.fromisoformat(match[1])
         return moment.date() if code == 10 else moment
-    if found := re.fullmatch(r"X'([0-9a-f]*)'", sql):
-        return bytes.fromhex(found[1])
+    if match := re.fullmatch(r"X'([0-9a-f]*)'", sql):
+        return bytes.fromhex(match[1])
     text = re.sub(r"\\(.)", r"\1", sql[1:-1]) if sql.startswith("'") else sql
     if code in (4, 5):
         return float(np.float32(text)) if code == 4 else float(text)
     return Decimal(text) if code in (1, 2, 3, 8, 9, 13, 16, 246) else text
 
 
-def asked(kind: Column) -> str:
+def query(kind: Column) -> str:
     """SQL for a server: the value in a form that loses nothing."""
     if kind.type_code in (1, 2, 3, 8, 9, 13, 16):
         return "c + 0"
@@ -338,7 +338,7 @@ def of_server(value: Any, kind: Column) -> object:
 def filled(fill: Fill | None, kind: Column) -> object:
     if fill is None:
         return None
-    return fill.exact if fill.exact is not None else shown(fill.sql, kind)
+    return fill.exact if fill.exact is not None else value_of(fill.sql, kind)
 
 
 def lines(cursor: Cursor, definition: str, *, is_mariadb: bool, counts: Counter[str]) -> Iterator[str]:
@@ -352,25 +352,25 @@ def lines(cursor: Cursor, definition: str, *, is_mariadb: bool, counts: Counter[
         counts["the server refuses"] += 1
         return
     try:
-        one = declared("c", words_of(definition), "utf8mb4")
-        fill = fill_of(one, NOW)
+        parsed = declared("c", words_of(definition), "utf8mb4")
+        fill = fill_of(parsed, NOW)
     except Unsupported:
         counts["refused"] += 1
         return
-    kind = one.column
-    cursor.execute(f"SELECT {asked(kind)} FROM t")
+    kind = parsed.column
+    cursor.execute(f"SELECT {query(kind)} FROM t")
     ((value,),) = cursor.fetchall()
-    there = None if value is None else of_server(value, kind)
+    on_server = None if value is None else of_server(value, kind)
     here = filled(fill, kind)
-    is_same = repr(here) == repr(there) or (here == there and not isinstance(here, (float, str)))
+    is_same = repr(here) == repr(on_server) or (here == on_server and not isinstance(here, (float, str)))
     counts["equal" if is_same else "different"] += 1
     if not is_same:
-        yield f"{definition}: the server has {there!r}, the lake {here!r}"
+        yield f"{definition}: the server has {on_server!r}, the lake {here!r}"
     try:
         cursor.execute("INSERT INTO t (id) VALUES (2)")
     except pymysql.MySQLError:  # a strict session has no value for NOT NULL without a default
         return
-    cursor.execute(f"SELECT {asked(kind)} FROM t WHERE id = 2")
+    cursor.execute(f"SELECT {query(kind)} FROM t WHERE id = 2")
     ((value,),) = cursor.fetchall()
     cursor.execute(_DECLARED)
     ((fallback, extra, scale, digits),) = cursor.fetchall()
@@ -379,11 +379,11 @@ def lines(cursor: Cursor, definition: str, *, is_mariadb: bool, counts: Counter[
     if default is None:
         counts["not known of information_schema"] += 1
         return
-    there = None if value is None else of_server(value, kind)
-    here = None if default == "NULL" else shown(default, kind)
-    if repr(here) != repr(there) and (here != there or isinstance(here, (float, str))):
+    on_server = None if value is None else of_server(value, kind)
+    here = None if default == "NULL" else value_of(default, kind)
+    if repr(here) != repr(on_server) and (here != on_server or isinstance(here, (float, str))):
         counts["different by information_schema"] += 1
-        yield f"{definition}: the server has {there!r}, by information_schema ({fallback!r}) it is {here!r}"
+        yield f"{definition}: the server has {on_server!r}, by information_schema ({fallback!r}) it is {here!r}"
 
 
 @pytest.mark.mysql
@@ -395,8 +395,12 @@ def test_defaults_that_servers_convert(connection: "pymysql.Connection[Any]") ->
         ((version,),) = cursor.fetchall()
         is_mariadb = "MariaDB" in version
         cursor.execute("SET sql_mode = 'STRICT_TRANS_TABLES'")
-        written = [f"{kind} DEFAULT {literal}" for kind, literals in CONVERTED.items() for literal in literals]
-        unlike = [line for one in written for line in lines(cursor, one, is_mariadb=is_mariadb, counts=counts)]
+        definitions = [f"{kind} DEFAULT {literal}" for kind, literals in CONVERTED.items() for literal in literals]
+        unlike = [
+            line
+            for definition_ in definitions
+            for line in lines(cursor, definition_, is_mariadb=is_mariadb, counts=counts)
+        ]
     assert not unlike, "\n".join(unlike)
     assert counts["equal"] >= 20
 
@@ -414,10 +418,14 @@ def test_a_default_is_the_server_s_or_refused(
         cursor.execute("SELECT VERSION()")
         ((version,),) = cursor.fetchall()
         cursor.execute(f"SET sql_mode = '{mode}'")
-        written = [f"{kind} DEFAULT {literal}" for kind in TYPES for literal in LITERALS]
-        written += [f"{kind} {EMPTY}" for kind in TYPES]
+        definitions = [f"{kind} DEFAULT {literal}" for kind in TYPES for literal in LITERALS]
+        definitions += [f"{kind} {EMPTY}" for kind in TYPES]
         is_mariadb = "MariaDB" in version
-        unlike = [line for one in written for line in lines(cursor, one, is_mariadb=is_mariadb, counts=counts)]
+        unlike = [
+            line
+            for definition_ in definitions
+            for line in lines(cursor, definition_, is_mariadb=is_mariadb, counts=counts)
+        ]
     with capsys.disabled():
         print(f"defaults, {version}, sql_mode={mode or 'none'}: {dict(counts)}")  # noqa: T201 - what was compared
     assert not unlike, "\n".join(unlike)

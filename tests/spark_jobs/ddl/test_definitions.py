@@ -84,12 +84,12 @@ DECLARED = TableDefinition(
 
 @pytest.mark.parametrize("has_names", [True, False])
 def test_what_the_log_writes_as_another_type_is_taken_from_the_definition(has_names: bool) -> None:
-    unnamed = replace(LOGGED, columns=tuple(replace(one, name=None) for one in LOGGED.columns), key=None)
-    found = completed("shop", LOGGED if has_names else unnamed, (READ_AT, DECLARED), None)
-    assert found.column_names() == ["id", "u", "v", "b", "t"]
-    assert [one.sql_type for one in found.columns] == ["int", "uuid", "vector(3)", "binary(16)", "time(3)"]
-    assert [one.type_code for one in found.columns] == [3, 254, 15, 254, 11]
-    assert found.key == (0,)
+    unnamed = replace(LOGGED, columns=tuple(replace(column, name=None) for column in LOGGED.columns), key=None)
+    definition = completed("shop", LOGGED if has_names else unnamed, (READ_AT, DECLARED), None)
+    assert definition.column_names() == ["id", "u", "v", "b", "t"]
+    assert [column.sql_type for column in definition.columns] == ["int", "uuid", "vector(3)", "binary(16)", "time(3)"]
+    assert [column.type_code for column in definition.columns] == [3, 254, 15, 254, 11]
+    assert definition.key == (0,)
 
 
 def test_declared_types_from_before_a_change_are_not_believed() -> None:
@@ -98,10 +98,10 @@ def test_declared_types_from_before_a_change_are_not_believed() -> None:
         completed("shop", LOGGED, (READ_AT, DECLARED), later)
 
 
-@pytest.mark.parametrize("known", [None, replace(DECLARED, columns=DECLARED.columns[:2]), LOGGED])
-def test_a_log_with_names_goes_without_a_definition(known: TableDefinition | None) -> None:
-    found = None if known is None else (READ_AT, known)
-    assert completed("shop", LOGGED, found, None) == LOGGED
+@pytest.mark.parametrize("definition", [None, replace(DECLARED, columns=DECLARED.columns[:2]), LOGGED])
+def test_a_log_with_names_goes_without_a_definition(definition: TableDefinition | None) -> None:
+    answer = None if definition is None else (READ_AT, definition)
+    assert completed("shop", LOGGED, answer, None) == LOGGED
 
 
 @pytest.mark.parametrize(
@@ -132,39 +132,41 @@ def test_columns_of_types_that_the_log_does_not_tell(
     ],
 )
 def test_compressed_columns(row: dict[str, object], code: int, meta: int) -> None:
-    told = {"name": "c", "nullable": "YES", "collation": None, "declared": f"{row['kind']}(…) /*M!100301 COMPRESSED*/"}
-    column = definitions.column_of_row(told | row, {})
+    row_ = {"name": "c", "nullable": "YES", "collation": None, "declared": f"{row['kind']}(…) /*M!100301 COMPRESSED*/"}
+    column = definitions.column_of_row(row_ | row, {})
     assert (column.type_code, column.meta, column.charset) == (code, meta, 63)
 
 
 def test_text_of_an_unknown_collation_is_not_taken_for_bytes() -> None:
-    told = {"name": "c", "nullable": "YES", "kind": "text", "declared": "text", "collation": "klingon_ci"}
-    assert definitions.column_of_row(told, {"latin1_bin": 47}).type_code == definitions._UNKNOWN
-    assert definitions.column_of_row(told, {"klingon_ci": 47}).type_code == 252
-    assert definitions.column_of_row(told, {"klingon_ci": 47}).charset == 47
+    row = {"name": "c", "nullable": "YES", "kind": "text", "declared": "text", "collation": "klingon_ci"}
+    assert definitions.column_of_row(row, {"latin1_bin": 47}).type_code == definitions._UNKNOWN
+    assert definitions.column_of_row(row, {"klingon_ci": 47}).type_code == 252
+    assert definitions.column_of_row(row, {"klingon_ci": 47}).charset == 47
 
 
 def test_a_default_comes_by_name_and_never_as_a_label_that_values_have_not() -> None:
     enum = Column("e", 247, 1, labels=("p", "q"), default="'p'", computed=False)
-    known = TableDefinition(TableName("d", "t"), (Column("a", 3, default="1", computed=False), enum))
+    source = TableDefinition(TableName("d", "t"), (Column("a", 3, default="1", computed=False), enum))
     logged = TableDefinition(
-        known.name, (replace(enum, labels=None, default=None, computed=None), Column("a", 3), Column("b", 3))
+        source.name, (replace(enum, labels=None, default=None, computed=None), Column("a", 3), Column("b", 3))
     )
-    found = definitions.with_defaults(logged, known)
-    assert [one.default for one in found.columns] == [None, "1", None]
+    completed_ = definitions.with_defaults(logged, source)
+    assert [column.default for column in completed_.columns] == [None, "1", None]
     labelled = replace(logged, columns=(replace(enum, default=None, computed=None),))
-    assert definitions.with_defaults(labelled, known).columns[0].default == "'p'"
+    assert definitions.with_defaults(labelled, source).columns[0].default == "'p'"
     assert (
-        definitions.with_defaults(found, replace(known, columns=(Column("a", 3, default="2"),))).columns[1].default
+        definitions.with_defaults(completed_, replace(source, columns=(Column("a", 3, default="2"),)))
+        .columns[1]
+        .default
         == "1"
     )
-    assert definitions.without_defaults(found) == found, "equal, whatever the defaults"
-    assert definitions.defaults(definitions.without_defaults(found)) == [(None, None)] * 3
-    assert definitions.from_json(definitions.to_json(found)).columns[1].default == "1"
+    assert definitions.without_defaults(completed_) == completed_, "equal, whatever the defaults"
+    assert definitions.defaults(definitions.without_defaults(completed_)) == [(None, None)] * 3
+    assert definitions.from_json(definitions.to_json(completed_)).columns[1].default == "1"
 
 
 @pytest.mark.parametrize(
-    "logged, known, wanted",
+    "logged, declared, expected",
     [
         (Column(None, 15, 80, charset=255), Column("v", 15, 80, charset=45), True),
         (Column(None, 15, 20, charset=8), Column("v", 15, 20, charset=45), False),
@@ -177,27 +179,27 @@ def test_a_default_comes_by_name_and_never_as_a_label_that_values_have_not() -> 
         (Column(None, 3), Column("v", 8), False),
     ],
 )
-def test_a_declaration_fits_a_log_by_what_its_bytes_depend_on(logged: Column, known: Column, wanted: bool) -> None:
-    found = fitted(*(TableDefinition(TableName("shop", "t"), (one,)) for one in (logged, known)))
-    assert (found is not None) == wanted
-    if found:
-        assert (found.columns[0].name, found.columns[0].meta) == ("v", logged.meta)
+def test_a_declaration_fits_a_log_by_what_its_bytes_depend_on(logged: Column, declared: Column, expected: bool) -> None:
+    definition = fitted(*(TableDefinition(TableName("shop", "t"), (column,)) for column in (logged, declared)))
+    assert (definition is not None) == expected
+    if definition:
+        assert (definition.columns[0].name, definition.columns[0].meta) == ("v", logged.meta)
 
 
 def test_text_of_unknown_character_set_stops_a_table() -> None:
-    one = TableDefinition(TableName("shop", "t"), (Column("v", 252, 2),))
-    bare = replace(one, columns=(replace(one.columns[0], name=None),))
+    definition = TableDefinition(TableName("shop", "t"), (Column("v", 252, 2),))
+    bare = replace(definition, columns=(replace(definition.columns[0], name=None),))
     with pytest.raises(TableStopped, match="neither the log nor the schema dump tells the character set of v"):
-        completed_by_history(bare, Told(READ_AT, one))
+        completed_by_history(bare, Told(READ_AT, definition))
 
 
 def test_columns_without_names_have_their_numbers_and_nothing_that_is_not_told() -> None:
     open_, price = Column(None, 3, unsigned=None), Column(None, 246, 1794, unsigned=None)
     logged = TableDefinition(NAME, (open_, Column(None, 3), price, Column(None, 15, 9)))
-    found = numbered(logged)
-    assert [one.name for one in found.columns] == ["@1", "@2", "@3", "@4"]
-    assert [one.declared for one in found.columns] == ["either sign", None, None, None]
-    assert (found.key, found.numbered, found.named()) == ((), True, True)
-    assert [str(one.arrow) for one in found.columns] == ["int32", "int32", "decimal128(7, 2)", "string"]
-    assert from_json(to_json(found)) == found
+    definition = numbered(logged)
+    assert [column.name for column in definition.columns] == ["@1", "@2", "@3", "@4"]
+    assert [column.declared for column in definition.columns] == ["either sign", None, None, None]
+    assert (definition.key, definition.numbered, definition.named()) == ((), True, True)
+    assert [str(column.arrow) for column in definition.columns] == ["int32", "int32", "decimal128(7, 2)", "string"]
+    assert from_json(to_json(definition)) == definition
     assert "numbered" not in to_json(logged)

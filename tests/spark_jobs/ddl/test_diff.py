@@ -25,7 +25,7 @@ def ordered(*columns: Column, key: tuple[int, ...] | None = None) -> TableDefini
 
 
 @pytest.mark.parametrize(
-    "followed, declared, said",
+    "followed, declared, expected_lines",
     [
         (TABLE, TABLE, []),
         (TABLE, changed(1, name="NOTE"), []),
@@ -61,10 +61,10 @@ def ordered(*columns: Column, key: tuple[int, ...] | None = None) -> TableDefini
         (TABLE, replace(TABLE, key=()), ["the key is (id), on the server (none)"]),
     ],
 )
-def test_what_differs_is_named(followed: TableDefinition, declared: TableDefinition, said: list[str]) -> None:
-    found = differences(followed, declared)
-    assert len(found) == len(said)
-    assert all(one.startswith(expected) for one, expected in zip(found, said, strict=True))
+def test_what_differs_is_named(followed: TableDefinition, declared: TableDefinition, expected_lines: list[str]) -> None:
+    lines = differences(followed, declared)
+    assert len(lines) == len(expected_lines)
+    assert all(line.startswith(expected) for line, expected in zip(lines, expected_lines, strict=True))
 
 
 @pytest.mark.parametrize(

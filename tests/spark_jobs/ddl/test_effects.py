@@ -202,7 +202,7 @@ def name_of(table: TableName | None) -> str:
 
 
 def kinds(operations: Sequence[object]) -> str:
-    return "".join(f" {type(one).__name__}" for one in operations)
+    return "".join(f" {type(operation).__name__}" for operation in operations)
 
 
 def shown_create(effect: CreateTable) -> str:
@@ -240,7 +240,7 @@ SHOWN: dict[type, Callable[[Any], str]] = {
 }
 
 
-def shown(effect: TableEffect) -> str:
+def text_of(effect: TableEffect) -> str:
     """An effect in a few words."""
     return SHOWN[type(effect)](effect)
 
@@ -251,23 +251,23 @@ by_text = pytest.mark.parametrize("case", CASES, ids=lambda case: case.text)
 @by_text
 def test_what_a_statement_does_to_tables(case: Case) -> None:
     statement = judge(case.text, "shop", case.session)
-    assert ", ".join(map(shown, effects(statement, "shop", case.session))) == case.effects
+    assert ", ".join(map(text_of, effects(statement, "shop", case.session))) == case.effects
 
 
 def at(offset: int) -> Position:
     return Position("b.000001", offset)
 
 
-def stated(case: Case, offset: int = 500) -> Stated:
+def fact_of(case: Case, offset: int = 500) -> Stated:
     return Stated(at(offset), judge(case.text, "shop", case.session), "shop", case.session, stop=at(offset + 10))
 
 
 def scanned(case: Case) -> Survey:
     """The statement, and rows of t before it."""
-    seen = Seen(at(100), at(400), ((at(100), TABLES[T]),))
+    occurrence = Seen(at(100), at(400), ((at(100), TABLES[T]),))
     statement = judge(case.text, "shop", case.session)
     logged = Said(at(500), statement, at(510), "shop", session=case.session)
-    return Survey({T: seen}, (logged,) if statement.effect.value != "none" else ())
+    return Survey({T: occurrence}, (logged,) if statement.effect.value != "none" else ())
 
 
 def columns(definition: TableDefinition | None) -> str:
@@ -278,7 +278,7 @@ def history(case: Case) -> dict[TableName, TableVersion]:
     """All tables after the statement, which came after a server was asked."""
     tracker = Tracker()
     versions = tracker.follow([Asked(at(10), tuple(TABLES.values()))])
-    return as_of([*versions, *tracker.follow([stated(case)])])
+    return as_of([*versions, *tracker.follow([fact_of(case)])])
 
 
 @by_text
@@ -312,12 +312,14 @@ def test_what_the_timeline_makes_of_it(case: Case) -> None:
 @by_text
 def test_what_it_leads_back_to(case: Case) -> None:
     after = [version.definition for version in history(case).values() if version.definition]
-    lacking = stated(replace(case, text="ALTER TABLE lacking ADD x INT"), 300)
-    facts: list[Fact] = [lacking, stated(case), Asked(at(900), tuple(after))]
+    lacking = fact_of(replace(case, text="ALTER TABLE lacking ADD x INT"), 300)
+    facts: list[Fact] = [lacking, fact_of(case), Asked(at(900), tuple(after))]
     way = back(facts, Tracker().follow(facts), at(4))
-    found = {one.definition.name: one.definition for one in way.facts if one.at == at(4)}
-    before = {name: found.get(name) or definition for name, definition in TABLES.items() if name in way.reached}
-    assert " ".join(f"{name_of(name)}({columns(one)})" for name, one in sorted(before.items())) == case.back
+    definitions = {fact.definition.name: fact.definition for fact in way.facts if fact.at == at(4)}
+    before = {name: definitions.get(name) or definition for name, definition in TABLES.items() if name in way.reached}
+    assert (
+        " ".join(f"{name_of(name)}({columns(definition)})" for name, definition in sorted(before.items())) == case.back
+    )
 
 
 @by_text
@@ -342,13 +344,13 @@ def test_what_cannot_be_read_is_not_taken_for_nothing() -> None:
 
 
 def test_the_names_that_change_are_those_of_renames() -> None:
-    for text, wanted in (
+    for text, expected in (
         ("RENAME TABLE a TO tmp, b TO a, tmp TO b", "tmp freed, a was b (now b), b was a (now a)"),
         ("ALTER TABLE c ADD x INT, RENAME other.d", "other.d was c, c freed for other.d"),
         ("ALTER TABLE c COMMENT 'RENAME TO d'", ""),
         ("DROP TABLE t", ""),
     ):
-        assert ", ".join(map(shown, name_changes(judge(text, "shop"), "shop", PLAIN))) == wanted
+        assert ", ".join(map(text_of, name_changes(judge(text, "shop"), "shop", PLAIN))) == expected
 
 
 @by_text

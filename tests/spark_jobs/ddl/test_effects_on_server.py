@@ -67,12 +67,16 @@ def require_same_after_each(database: Database, statements: list[str]) -> None:
         database.execute(statement)
         log = Log(file, (server.data / file).read_bytes(), 4)
         versions = as_of(Tracker().follow(facts_of(log)), log.at(log.stop)).values()
-        known = {one.name: one for one in versions if one.name.schema == database.name and not one.is_dropped}
-        declared = {name: one for name, one in on_server(source).items() if name.schema == database.name}
-        assert known.keys() == declared.keys(), statement
-        for name, version in known.items():
+        followed = {
+            version.name: version
+            for version in versions
+            if version.name.schema == database.name and not version.is_dropped
+        }
+        declared = {name: definition for name, definition in on_server(source).items() if name.schema == database.name}
+        assert followed.keys() == declared.keys(), statement
+        for name, version in followed.items():
             assert version.definition is not None, (statement, version.note)
             # Names and types: which unique index is the key may be open after a statement, until rows tell.
-            both = (one.column_names() for one in (version.definition, declared[name]))
-            assert len({tuple(names) for names in both}) == 1, statement
+            column_names = (definition.column_names() for definition in (version.definition, declared[name]))
+            assert len({tuple(names) for names in column_names}) == 1, statement
             assert [line for line in differences(version.definition, declared[name]) if "key" not in line] == []

@@ -60,7 +60,7 @@ def test_statements_tell_the_foreign_keys_that_they_drop(text: str, expected: li
 
 def test_only_rules_that_change_child_rows_cascade() -> None:
     assert not ForeignKey("f", PARENT, "RESTRICT", "NO ACTION").is_cascading
-    found = ForeignKey("f", PARENT, "CASCADE", "SET NULL")
-    assert found.is_cascading
-    assert found.rules == "ON DELETE CASCADE ON UPDATE SET NULL"
+    key = ForeignKey("f", PARENT, "CASCADE", "SET NULL")
+    assert key.is_cascading
+    assert key.rules == "ON DELETE CASCADE ON UPDATE SET NULL"
     assert ForeignKey("f", PARENT, on_update="SET DEFAULT").rules == "ON UPDATE SET DEFAULT"

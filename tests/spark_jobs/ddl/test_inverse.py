@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.ddl.alter import altered
-from spark_jobs.ddl.inverse import inverted, settled, told
+from spark_jobs.ddl.inverse import exact, inverted, settled
 from spark_jobs.ddl.operations import Add, AddUnique, Change, Default, Operation, Visible
 from spark_jobs.ddl.parse_alter import created, operations
 from spark_jobs.errors import Unsupported
@@ -25,10 +25,10 @@ TYPES = [
 ]
 
 
-def made(text: str) -> TableDefinition:
-    found = created(NAME, f"CREATE TABLE t ({text})")
-    assert found is not None
-    return found
+def table_of(text: str) -> TableDefinition:
+    definition = created(NAME, f"CREATE TABLE t ({text})")
+    assert definition is not None
+    return definition
 
 
 def rows_of(definition: TableDefinition, *, says_all: bool = False) -> TableDefinition:
@@ -47,96 +47,96 @@ def rows_of(definition: TableDefinition, *, says_all: bool = False) -> TableDefi
     return replace(definition, columns=tuple(map(logged, definition.columns)), key=None, index=None)
 
 
-def random_table(some: random.Random) -> tuple[str, dict[str, int]]:
-    columns = {f"c{at}": some.randrange(len(TYPES)) for at in range(some.randrange(1, 6))}
-    listed = [f"{name} {TYPES[kind][0]}{some.choice(['', ' NOT NULL'])}" for name, kind in columns.items()]
-    key = some.choice(["PRIMARY KEY (id)", "PRIMARY KEY (id)", "UNIQUE KEY one (id)", "KEY (id)"])
-    listed.insert(some.randrange(len(listed)), "id INT NOT NULL")
+def random_table(generator: random.Random) -> tuple[str, dict[str, int]]:
+    columns = {f"c{at}": generator.randrange(len(TYPES)) for at in range(generator.randrange(1, 6))}
+    listed = [f"{name} {TYPES[kind][0]}{generator.choice(['', ' NOT NULL'])}" for name, kind in columns.items()]
+    key = generator.choice(["PRIMARY KEY (id)", "PRIMARY KEY (id)", "UNIQUE KEY one (id)", "KEY (id)"])
+    listed.insert(generator.randrange(len(listed)), "id INT NOT NULL")
     return ", ".join([*listed, key]), columns
 
 
-def random_alter(some: random.Random, columns: dict[str, int], names: list[int]) -> str:
+def random_alter(generator: random.Random, columns: dict[str, int], names: list[int]) -> str:
     """One ALTER TABLE with up to three operations; ``columns`` are those behind it."""
-    every = []
-    for name in some.sample(list(columns), min(len(columns), some.randrange(3))):
+    clauses = []
+    for name in generator.sample(list(columns), min(len(columns), generator.randrange(3))):
         kind, wider = TYPES[columns[name]]
-        place = some.choice(["", "", "", " FIRST", " AFTER id"])
+        place = generator.choice(["", "", "", " FIRST", " AFTER id"])
         names[0] += 1
         new = f"n{names[0]}"
-        operation = some.choice(
+        operation = generator.choice(
             [
                 f"RENAME COLUMN {name} TO {new}",
                 f"RENAME COLUMN {name} TO {new}",
                 f"CHANGE {name} {new} {kind}{place}",
-                f"MODIFY {name} {wider or kind}{some.choice(['', ' NOT NULL'])}{place}",
+                f"MODIFY {name} {wider or kind}{generator.choice(['', ' NOT NULL'])}{place}",
                 f"DROP COLUMN {name}",
                 f"ALTER {name} SET DEFAULT 1",
             ]
         )
-        every.append(operation)
+        clauses.append(operation)
         if new in operation:
             columns[new] = columns.pop(name)
         elif operation.startswith("DROP"):
             del columns[name]
-    for _ in range(some.randrange(3)):
+    for _ in range(generator.randrange(3)):
         names[0] += 1
-        added = some.randrange(len(TYPES))
-        is_there = bool(columns) and some.random() < 0.15
-        column = some.choice(list(columns)) if is_there else f"n{names[0]}"
-        if not any(f" {column} " in f"{one} " for one in every):
-            if_missing = "IF NOT EXISTS " if is_there or some.random() < 0.1 else ""
-            place = some.choice(["", " FIRST", " AFTER id"])
-            every.append(f"ADD COLUMN {if_missing}{column} {TYPES[added][0]}{place}")
+        added = generator.randrange(len(TYPES))
+        is_there = bool(columns) and generator.random() < 0.15
+        column = generator.choice(list(columns)) if is_there else f"n{names[0]}"
+        if not any(f" {column} " in f"{clause} " for clause in clauses):
+            if_missing = "IF NOT EXISTS " if is_there or generator.random() < 0.1 else ""
+            place = generator.choice(["", " FIRST", " AFTER id"])
+            clauses.append(f"ADD COLUMN {if_missing}{column} {TYPES[added][0]}{place}")
             columns.setdefault(column, added)
-    some.shuffle(every)
-    every += some.sample(
-        ["COMMENT = 'x'", "ADD INDEX (id)", "ADD UNIQUE two (id)", "DROP INDEX one"], some.randrange(2)
+    generator.shuffle(clauses)
+    clauses += generator.sample(
+        ["COMMENT = 'x'", "ADD INDEX (id)", "ADD UNIQUE two (id)", "DROP INDEX one"], generator.randrange(2)
     )
-    return f"ALTER TABLE t {', '.join(every) or 'ENGINE = InnoDB'}"
+    return f"ALTER TABLE t {', '.join(clauses) or 'ENGINE = InnoDB'}"
 
 
-def must_be_inverted(found: list[Operation], before: TableDefinition) -> bool:
+def must_be_inverted(clauses: list[Operation], before: TableDefinition) -> bool:
     """Whether nothing of what was there is left out by the statement."""
 
-    def keeps(one: Operation) -> bool:
-        if isinstance(one, Add):
-            return not one.if_missing and not one.declared.in_key and not one.declared.is_unique
-        if isinstance(one, Change):
-            return one.declared is None
-        return isinstance(one, Default | Visible) or (isinstance(one, AddUnique) and before.index == "PRIMARY")
+    def keeps(clause: Operation) -> bool:
+        if isinstance(clause, Add):
+            return not clause.if_missing and not clause.declared.in_key and not clause.declared.is_unique
+        if isinstance(clause, Change):
+            return clause.declared is None
+        return isinstance(clause, Default | Visible) or (isinstance(clause, AddUnique) and before.index == "PRIMARY")
 
-    return all(map(keeps, found))
+    return all(map(keeps, clauses))
 
 
 @given(st.integers(min_value=0), st.booleans())
 @examples(400)
 def test_what_is_inverted_is_what_was_there(seed: int, says_all: bool) -> None:
-    some = random.Random(seed)
-    text, columns = random_table(some)
-    before = made(text)
-    found = operations(random_alter(some, columns, [0]))
+    generator = random.Random(seed)
+    text, columns = random_table(generator)
+    before = table_of(text)
+    clauses = operations(random_alter(generator, columns, [0]))
     try:
-        after = altered(before, found)
+        after = altered(before, clauses)
     except Unsupported:
         return
     if after.key is None:  # which key takes the place of the one that went, a server tells
         return
     try:
-        candidates = inverted([told(after)], found)
+        candidates = inverted([exact(after)], clauses)
         was = settled(candidates, rows_of(before, says_all=says_all))
     except Unsupported:
-        assert not must_be_inverted(found, before)
+        assert not must_be_inverted(clauses, before)
         return
     assert was.is_told
     assert was.definition == before
-    assert altered(was.definition, found) == after
+    assert altered(was.definition, clauses) == after
 
 
 T = "id INT PRIMARY KEY, a INT UNSIGNED, b VARCHAR(9) CHARACTER SET latin1, e ENUM('x') CHARACTER SET latin1"
 
 
 @pytest.mark.parametrize(
-    "before, alter, says_all, why",
+    "before, alter, says_all, reason",
     [
         (T, "DROP COLUMN a", True, "it drops column a, and what that was is in no log"),
         (T, "DROP COLUMN IF EXISTS z", True, "it drops column z"),
@@ -169,50 +169,55 @@ T = "id INT PRIMARY KEY, a INT UNSIGNED, b VARCHAR(9) CHARACTER SET latin1, e EN
         ("u BINARY(16), id INT PRIMARY KEY", "MODIFY u VARBINARY(40)", True, "whether it was UUID, INET or VECTOR"),
     ],
 )
-def test_what_one_statement_leaves_of_what_was_there(before: str, alter: str, says_all: bool, why: str | None) -> None:
-    was, found = made(before), operations(f"ALTER TABLE t {alter}")
-    after = altered(was, found)
-    if why is None:
-        candidates = inverted([told(after)], found)
+def test_what_one_statement_leaves_of_what_was_there(
+    before: str, alter: str, says_all: bool, reason: str | None
+) -> None:
+    was, clauses = table_of(before), operations(f"ALTER TABLE t {alter}")
+    after = altered(was, clauses)
+    if reason is None:
+        candidates = inverted([exact(after)], clauses)
         definition = settled(candidates, rows_of(was, says_all=says_all)).definition
-        labels = [one.labels for one in was.columns]
-        assert (definition.column_names(), [one.labels for one in definition.columns]) == (was.column_names(), labels)
+        labels = [column.labels for column in was.columns]
+        assert (definition.column_names(), [column.labels for column in definition.columns]) == (
+            was.column_names(),
+            labels,
+        )
         assert [(c.type_code, c.meta, c.unsigned, c.nullable) for c in definition.columns] == [
             (c.type_code, c.meta, c.unsigned, c.nullable) for c in was.columns
         ]
         return
-    with pytest.raises(Unsupported, match=why):
-        settled(inverted([told(after)], found), rows_of(was, says_all=says_all))
+    with pytest.raises(Unsupported, match=reason):
+        settled(inverted([exact(after)], clauses), rows_of(was, says_all=says_all))
 
 
 @pytest.mark.parametrize(
-    "alter, why",
+    "alter, reason",
     [
         ("ADD z INT", "there is no column z|it leads to"),
         ("ADD e BIGINT", "column e: is followed as bigint"),
         ("CHANGE z b VARCHAR(20) CHARACTER SET latin1", "column b: is followed as"),
     ],
 )
-def test_a_statement_that_does_not_lead_to_what_is_known_is_not_inverted(alter: str, why: str) -> None:
-    with pytest.raises(Unsupported, match=f"it does not lead to what the table is known as behind it: {why}"):
-        inverted([told(made(T))], operations(f"ALTER TABLE t {alter}"))
+def test_a_statement_that_does_not_lead_to_what_is_known_is_not_inverted(alter: str, reason: str) -> None:
+    with pytest.raises(Unsupported, match=f"it does not lead to what the table is known as behind it: {reason}"):
+        inverted([exact(table_of(T))], operations(f"ALTER TABLE t {alter}"))
 
 
 def test_rows_that_are_not_of_what_was_found_are_refused() -> None:
-    other = rows_of(made("id INT PRIMARY KEY, a BIGINT"))
+    definition = rows_of(table_of("id INT PRIMARY KEY, a BIGINT"))
     with pytest.raises(Unsupported, match=r"which .* is not"):
-        settled([told(made("id INT PRIMARY KEY, a INT"))], other)
+        settled([exact(table_of("id INT PRIMARY KEY, a INT"))], definition)
 
 
 def test_what_is_open_waits_for_rows_over_several_statements() -> None:
-    before = made("id INT PRIMARY KEY, a SMALLINT UNSIGNED")
+    before = table_of("id INT PRIMARY KEY, a SMALLINT UNSIGNED")
     texts = ["MODIFY a INT UNSIGNED", "CHANGE a b BIGINT UNSIGNED", "ADD c DATE FIRST"]
-    done = [operations(f"ALTER TABLE t {text}") for text in texts]
+    statements = [operations(f"ALTER TABLE t {text}") for text in texts]
     after = before
-    for one in done:
-        after = altered(after, one)
-    candidates = [told(after)]
-    for one in reversed(done):
-        candidates = inverted(candidates, one)
+    for clauses in statements:
+        after = altered(after, clauses)
+    candidates = [exact(after)]
+    for clauses in reversed(statements):
+        candidates = inverted(candidates, clauses)
     assert not candidates[0].is_told
     assert settled(candidates, rows_of(before, says_all=True)).definition == before

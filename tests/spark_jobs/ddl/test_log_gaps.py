@@ -23,11 +23,11 @@ def at(number: int) -> Position:
 
 def gaps(*statements: str, facts: ServerFacts | None = None) -> list[str]:
     """Table, key or versioning, parent, and from which statement to which, by their numbers from 1 on."""
-    found = log_gaps([Ddl(at(n), text, "shop") for n, text in enumerate(statements, 1)], facts)
+    listed = log_gaps([Ddl(at(n), text, "shop") for n, text in enumerate(statements, 1)], facts)
     return [
-        f"{one.table.table}: {f'{one.key.name} -> {one.key.parent.table}' if one.key else 'versioned'} "
-        f"{one.since.offset if one.since else '-'}..{one.until.offset if one.until else ''}"
-        for one in found
+        f"{gap.table.table}: {f'{gap.key.name} -> {gap.key.parent.table}' if gap.key else 'versioned'} "
+        f"{gap.since.offset if gap.since else '-'}..{gap.until.offset if gap.until else ''}"
+        for gap in listed
     ]
 
 

@@ -6,7 +6,7 @@ from spark_jobs.errors import Unsupported
 
 
 @pytest.mark.parametrize(
-    "text, wanted",
+    "text, expected",
     [
         ("RENAME TABLE a TO b", "b<a a<-"),
         ("RENAME TABLES a TO s.b, s2.c TO d;", "s.b<a a<- d<s2.c s2.c<-"),
@@ -31,11 +31,11 @@ from spark_jobs.errors import Unsupported
         ("DROP TABLE a", ""),
     ],
 )
-def test_which_table_has_which_name(text: str, wanted: str) -> None:
-    def said(name: TableName | None) -> str:
+def test_which_table_has_which_name(text: str, expected: str) -> None:
+    def text_of(name: TableName | None) -> str:
         return "-" if name is None else name.table if name.schema == "db" else str(name)
 
-    assert " ".join(f"{said(new)}<{said(old)}" for new, old in renamed(text, "db").items()) == wanted
+    assert " ".join(f"{text_of(new)}<{text_of(old)}" for new, old in renamed(text, "db").items()) == expected
 
 
 @pytest.mark.parametrize("text", ["RENAME TABLE a", "RENAME TABLE a TO", "RENAME TABLE TO b"])
@@ -45,7 +45,7 @@ def test_what_names_no_table_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text, wanted",
+    "text, expected",
     [
         ("create /* gh-ost */ table `db`.`_t_gho` like `db`.`t`", "db.t"),
         ("CREATE TABLE IF NOT EXISTS t (LIKE s.u)", "s.u"),
@@ -55,5 +55,5 @@ def test_what_names_no_table_is_refused(text: str) -> None:
         ("TRUNCATE t", "None"),
     ],
 )
-def test_which_table_another_is_like(text: str, wanted: str) -> None:
-    assert str(like(text, "db")) == wanted
+def test_which_table_another_is_like(text: str, expected: str) -> None:
+    assert str(like(text, "db")) == expected

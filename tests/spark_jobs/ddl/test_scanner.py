@@ -11,8 +11,8 @@ from spark_jobs.errors import Unsupported
 ANSI, NO_BACKSLASHES = Session(sql_mode=4), Session(sql_mode=1 << 20)
 
 
-def shown(text: str, session: Session = Session()) -> list[str]:  # noqa: B008 - it is frozen
-    return [one.kind[0] + ":" + one.text if isinstance(one, Token) else "gap" for one in scan(text, session)]
+def kinds(text: str, session: Session = Session()) -> list[str]:  # noqa: B008 - it is frozen
+    return [token.kind[0] + ":" + token.text if isinstance(token, Token) else "gap" for token in scan(text, session)]
 
 
 @pytest.mark.parametrize(
@@ -35,12 +35,12 @@ def shown(text: str, session: Session = Session()) -> list[str]:  # noqa: B008 -
     ],
 )
 def test_tokens_of_a_text(text: str, tokens: list[str]) -> None:
-    assert shown(text) == tokens
+    assert kinds(text) == tokens
 
 
 def test_quotes_are_read_as_the_session_means_them() -> None:
-    assert shown("\"a\" 'b\\'", NO_BACKSLASHES) == ["s:a", "s:b\\"]
-    assert shown('"a"', ANSI) == ["n:a"]
+    assert kinds("\"a\" 'b\\'", NO_BACKSLASHES) == ["s:a", "s:b\\"]
+    assert kinds('"a"', ANSI) == ["n:a"]
 
 
 @pytest.mark.parametrize("text", ["'a", '"a', "`a", "/* a", "a 'b\\'"])
@@ -60,11 +60,13 @@ def test_no_more_is_read_than_is_asked_for() -> None:
 @given(st.text(alphabet="ab1 '\"`\\/*!#-\n.,()ü", max_size=40))
 def test_tokens_and_what_is_between_them_are_the_text(text: str) -> None:
     try:
-        found = list(scan(text, Session()))
+        pieces = list(scan(text, Session()))
     except Unsupported:
         return
-    places = [(one.start, one.stop) for one in found]
+    places = [(piece.start, piece.stop) for piece in pieces]
     assert places == sorted(places)
     assert all(a[1] <= b[0] for a, b in pairwise(places))
-    assert all(text[one.start : one.stop] for one in found)
-    assert all(isinstance(one, Gap) or one.is_double or one.kind != "word" or one.text.strip() for one in found)
+    assert all(text[piece.start : piece.stop] for piece in pieces)
+    assert all(
+        isinstance(piece, Gap) or piece.is_double or piece.kind != "word" or piece.text.strip() for piece in pieces
+    )

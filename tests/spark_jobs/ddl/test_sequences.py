@@ -22,14 +22,14 @@ def test_a_sequence_is_told_by_its_columns() -> None:
 
 @pytest.mark.parametrize("change", [{"name": "x"}, {"name": None}])
 def test_other_names_make_no_sequence_and_the_same_types_leave_it_open(change: dict[str, str | None]) -> None:
-    first, *others = SEQUENCE.columns
-    other = replace(SEQUENCE, columns=(replace(first, **change), *others))  # type: ignore[arg-type]
-    assert not is_sequence(other)
-    assert may_be_sequence(other)
+    first, *rest = SEQUENCE.columns
+    changed = replace(SEQUENCE, columns=(replace(first, **change), *rest))  # type: ignore[arg-type]
+    assert not is_sequence(changed)
+    assert may_be_sequence(changed)
 
 
 def test_other_types_are_no_sequence() -> None:
-    first, *others = SEQUENCE.columns
-    for one in (replace(first, type_code=3), replace(first, nullable=True)):
-        assert not may_be_sequence(replace(SEQUENCE, columns=(one, *others)))
+    first, *rest = SEQUENCE.columns
+    for column in (replace(first, type_code=3), replace(first, nullable=True)):
+        assert not may_be_sequence(replace(SEQUENCE, columns=(column, *rest)))
     assert not may_be_sequence(replace(SEQUENCE, columns=SEQUENCE.columns[:-1]))

@@ -28,7 +28,7 @@ def names(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "text, wanted",
+    "text, expected",
     [
         ("INSERT t VALUES (1)", [".t"]),
         ("INSERT INTO s . t (a) VALUES (1) ON DUPLICATE KEY UPDATE a = (SELECT MAX(a) FROM u)", ["s.t"]),
@@ -88,8 +88,8 @@ def names(text: str) -> list[str]:
         ("ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES u (a)", [".t"]),
     ],
 )  # fmt: skip
-def test_the_tables_that_a_statement_changes(text: str, wanted: list[str]) -> None:
-    assert names(text) == wanted
+def test_the_tables_that_a_statement_changes(text: str, expected: list[str]) -> None:
+    assert names(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -160,10 +160,10 @@ class Made:
     tables: frozenset[str]
 
 
-def full(*written: str) -> frozenset[str]:
+def full(*names: str) -> frozenset[str]:
     return frozenset(
-        ("" if "." in one.replace("`.`", "") else "db.") + one.strip("`").replace("``", "`").casefold()
-        for one in written
+        ("" if "." in name.replace("`.`", "") else "db.") + name.strip("`").replace("``", "`").casefold()
+        for name in names
     )
 
 
@@ -179,7 +179,9 @@ def statements(draw: st.DrawFn, depths: st.SearchStrategy[int], widths: st.Searc
     table, second, gap = draw(NAMES), draw(NAMES.filter(lambda name: name != "t")), draw(GAPS)
     value, width = draw(expressions(depths)), draw(widths)
     listed = ", ".join([value] * min(width, 20) + ["1"] * width)
-    low, ignore, into = (draw(st.sampled_from(both)) for both in (("", "LOW_PRIORITY"), ("", "IGNORE"), ("", "INTO")))
+    low, ignore, into = (
+        draw(st.sampled_from(options)) for options in (("", "LOW_PRIORITY"), ("", "IGNORE"), ("", "INTO"))
+    )
     partition = draw(st.sampled_from(["", "PARTITION (p0)"]))
     forms = {
         f"INSERT {low} {ignore} {into} {table} {partition} (a) VALUES ({listed})": (Effect.ROWS, [table]),
@@ -201,13 +203,15 @@ def statements(draw: st.DrawFn, depths: st.SearchStrategy[int], widths: st.Searc
         f"ALTER TABLE {table} ADD CHECK ({value} > 0), RENAME TO {second}": (Effect.CHANGES, [table, second]),
         f"CREATE INDEX i ON {table} (({value}))": (Effect.INDEXES, [table]),
     }  # fmt: skip
-    text, (effect, written) = draw(st.sampled_from(sorted(forms.items(), key=lambda form: form[0])))
-    return Made(text.replace(" ", gap, 1), effect, full(*written))
+    text, (effect, names) = draw(st.sampled_from(sorted(forms.items(), key=lambda form: form[0])))
+    return Made(text.replace(" ", gap, 1), effect, full(*names))
 
 
-def judged(made: Made) -> tuple[Effect, frozenset[str] | None]:
-    found = judge(made.text, "db")
-    return found.effect, None if found.tables is None else frozenset(".".join(name) for name in found.tables)
+def judged(example: Made) -> tuple[Effect, frozenset[str] | None]:
+    statement = judge(example.text, "db")
+    return statement.effect, None if statement.tables is None else frozenset(
+        ".".join(name) for name in statement.tables
+    )
 
 
 SHALLOW = statements(st.integers(0, 3), st.integers(0, 3))
@@ -216,8 +220,8 @@ LONG = statements(st.integers(0, 2), st.sampled_from([100, 2000, 20_000]))
 
 
 @given(st.one_of(SHALLOW, DEEP, LONG))
-def test_statements_of_any_depth_and_length_name_what_they_change(made: Made) -> None:
-    assert judged(made) == (made.effect, made.tables)
+def test_statements_of_any_depth_and_length_name_what_they_change(example: Made) -> None:
+    assert judged(example) == (example.effect, example.tables)
 
 
 def parsed_tables(text: str) -> set[str] | None:
@@ -228,22 +232,22 @@ def parsed_tables(text: str) -> set[str] | None:
         return None
     if isinstance(tree, exp.Command):
         return None
-    whole = tree.this if isinstance(tree, exp.Insert) else tree
-    if any(table.name.upper() in ("LOW_PRIORITY", "IGNORE", "QUICK") for table in whole.find_all(exp.Table)):
+    statement = tree.this if isinstance(tree, exp.Insert) else tree
+    if any(table.name.upper() in ("LOW_PRIORITY", "IGNORE", "QUICK") for table in statement.find_all(exp.Table)):
         return None  # sqlglot takes a modifier for the table and the table for its alias
-    return {f"{table.db or 'db'}.{table.name}".casefold() for table in whole.find_all(exp.Table)}
+    return {f"{table.db or 'db'}.{table.name}".casefold() for table in statement.find_all(exp.Table)}
 
 
 @given(SHALLOW)
-def test_the_tables_are_among_those_that_a_parser_of_all_of_it_finds(made: Made) -> None:
-    tree = parsed_tables(made.text)
+def test_the_tables_are_among_those_that_a_parser_of_all_of_it_finds(example: Made) -> None:
+    tree = parsed_tables(example.text)
     if tree is None:
         return
-    _, found = judged(made)
-    assert found is not None
-    assert found <= tree
-    if made.text.startswith(("INSERT", "REPLACE")):
-        assert found == tree
+    _, names = judged(example)
+    assert names is not None
+    assert names <= tree
+    if example.text.startswith(("INSERT", "REPLACE")):
+        assert names == tree
 
 
 @pytest.mark.parametrize("room", [150, 400, 1000])
@@ -260,7 +264,7 @@ def test_what_a_statement_is_about_does_not_depend_on_who_asks(room: int) -> Non
 
 
 @pytest.mark.parametrize(
-    "head, unit, most",
+    "head, unit, limit",
     [
         ("INSERT INTO t VALUES (0, 'x')", ",(1,'some text of a row, as long as they are',2.5,NULL)", 9),
         ("REPLACE DELAYED INTO t VALUES (0)", ",(1,2,3)", 9),
@@ -269,11 +273,11 @@ def test_what_a_statement_is_about_does_not_depend_on_who_asks(room: int) -> Non
         ("DELETE x FROM t x WHERE id IN (0", ",12345", 9),
     ],
 )
-def test_rows_of_a_statement_are_not_read(head: str, unit: str, most: int) -> None:
+def test_rows_of_a_statement_are_not_read(head: str, unit: str, limit: int) -> None:
     text = head + unit * (2_000_000 // len(unit)) + ")"
     tokens = Scanner(text, Session())
     names_in(tokens.peek().text, tokens)
-    assert tokens.count <= most
+    assert tokens.count <= limit
     tracemalloc.start()
     try:
         assert judge(text, "db").tables == frozenset({("db", "t")})

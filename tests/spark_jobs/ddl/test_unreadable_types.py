@@ -59,7 +59,7 @@ def test_the_functions_that_interpret_statements_are_guarded() -> None:
         parse_alter: ("operations", "new_name", "target", "dropped", "created", "index_changes", "storage_action"),
         effects: ("effects",),
         renames: ("renamed", "like"),
-        inverse: ("told", "inverted", "settled"),
+        inverse: ("exact", "inverted", "settled"),
         foreign_keys: ("declared_keys", "dropped_keys"),
     }
     assert [f"{module.__name__}.{name}" for module, names in guarded.items() for name in names

@@ -5,8 +5,8 @@ from spark_jobs.ddl.widening import keeps_values
 
 
 def keeps(old: str, new: str) -> bool:
-    one, other = (declared("c", words_of(text)).column for text in (old, new))
-    return keeps_values(one, other)
+    before, after = (declared("c", words_of(text)).column for text in (old, new))
+    return keeps_values(before, after)
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def keeps(old: str, new: str) -> bool:
 )
 def test_wider_types_keep_every_value_and_narrower_ones_do_not(old: str, new: str) -> None:
     assert keeps(old, new)
-    same = old.partition("(")[0] == new.partition("(")[0] and "ENUM" in old
-    assert keeps(new, old) == (old == new), same
+    is_same = old.partition("(")[0] == new.partition("(")[0] and "ENUM" in old
+    assert keeps(new, old) == (old == new), is_same
 
 
 @pytest.mark.parametrize(

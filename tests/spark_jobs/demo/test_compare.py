@@ -41,8 +41,8 @@ def rows(*changes: dict[str, Any]) -> pa.Table:
 
 
 def test_equal_rows_in_another_order() -> None:
-    one, other = {"code": "a"}, {"code": "A", "price": None}
-    assert compare(rows(one, other), rows(other, one), KEY) == Comparison(rows=2, equal=2)
+    first, second = {"code": "a"}, {"code": "A", "price": None}
+    assert compare(rows(first, second), rows(second, first), KEY) == Comparison(rows=2, equal=2)
 
 
 def test_no_rows_at_all() -> None:
@@ -50,7 +50,7 @@ def test_no_rows_at_all() -> None:
 
 
 @pytest.mark.parametrize(
-    "change, said",
+    "change, message",
     [
         ({"price": Decimal("1.11")}, "price is Decimal('1.11') and should be Decimal('1.10')"),
         ({"price": None}, "price is None and should be Decimal('1.10')"),
@@ -60,31 +60,31 @@ def test_no_rows_at_all() -> None:
         ({RAW: '{"at": "0000-00-00"}'}, "_raw is"),
     ],
 )
-def test_one_cell(change: dict[str, Any], said: str) -> None:
-    found = compare(rows({}, {"code": "b"}), rows(change, {"code": "b"}), KEY)
-    assert (found.equal, found.different, found.missing, found.extra) == (1, 1, 0, 0)
-    assert not found.is_equal
-    assert said in found.samples[0]
-    assert found.samples[0].startswith("different: id Decimal('18446744073709551615'), code 'a': ")
+def test_one_cell(change: dict[str, Any], message: str) -> None:
+    comparison = compare(rows({}, {"code": "b"}), rows(change, {"code": "b"}), KEY)
+    assert (comparison.equal, comparison.different, comparison.missing, comparison.extra) == (1, 1, 0, 0)
+    assert not comparison.is_equal
+    assert message in comparison.samples[0]
+    assert comparison.samples[0].startswith("different: id Decimal('18446744073709551615'), code 'a': ")
 
 
 def test_keys_differ_by_case_and_by_spaces() -> None:
-    found = compare(rows({"code": "a"}), rows({"code": "A"}, {"code": "a "}), KEY)
-    assert (found.equal, found.missing, found.extra) == (0, 1, 2)
-    assert found.samples[0] == "missing: id Decimal('18446744073709551615'), code 'a'"
+    comparison = compare(rows({"code": "a"}), rows({"code": "A"}, {"code": "a "}), KEY)
+    assert (comparison.equal, comparison.missing, comparison.extra) == (0, 1, 2)
+    assert comparison.samples[0] == "missing: id Decimal('18446744073709551615'), code 'a'"
 
 
 def test_a_row_that_is_there_twice_is_one_too_many() -> None:
-    found = compare(rows({}), rows({}, {}), KEY)
-    assert (found.rows, found.equal, found.extra) == (1, 1, 1)
-    assert not found.is_equal
-    assert found.samples[0].startswith("twice: ")
+    comparison = compare(rows({}), rows({}, {}), KEY)
+    assert (comparison.rows, comparison.equal, comparison.extra) == (1, 1, 1)
+    assert not comparison.is_equal
+    assert comparison.samples[0].startswith("twice: ")
 
 
 def test_few_samples_of_many_differences() -> None:
     codes = [{"code": str(n)} for n in range(100)]
-    found = compare(rows(*codes), rows(), KEY)
-    assert (found.missing, len(found.samples)) == (100, 5)
+    comparison = compare(rows(*codes), rows(), KEY)
+    assert (comparison.missing, len(comparison.samples)) == (100, 5)
 
 
 def test_columns_of_other_types_are_not_compared() -> None:
@@ -108,14 +108,14 @@ def written(spark: SparkSession, lake: Path) -> Written:
 
 @pytest.mark.spark
 def test_rows_of_the_lake(spark: SparkSession, written: Written) -> None:
-    there = written(
+    lake = written(
         "SELECT 1L AS id, DATE '2024-02-29' AS born, CAST(NULL AS MAP<STRING, STRING>) AS _raw, 7 AS _position"
         " UNION ALL SELECT 2L, NULL, map('born', '0000-00-00'), 8"
     )
-    wanted = [(1, "2024-02-29", None), (2, None, '{"born": "0000-00-00"}')]
-    expected = pa.table(dict(zip(WANTED.names, zip(*wanted, strict=True), strict=True)), _texts()).cast(WANTED)
-    found = lake_rows(spark, there.downstream("shop", "t"), WANTED)
-    assert compare(expected, found, ["id"]) == Comparison(rows=2, equal=2)
+    expected_rows = [(1, "2024-02-29", None), (2, None, '{"born": "0000-00-00"}')]
+    expected = pa.table(dict(zip(WANTED.names, zip(*expected_rows, strict=True), strict=True)), _texts()).cast(WANTED)
+    actual = lake_rows(spark, lake.downstream("shop", "t"), WANTED)
+    assert compare(expected, actual, ["id"]) == Comparison(rows=2, equal=2)
 
 
 def _texts() -> pa.Schema:
@@ -129,14 +129,14 @@ def test_a_table_that_is_not_there_has_no_rows(spark: SparkSession, lake: Path) 
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "select, said",
+    "select, message",
     [
         ("SELECT DATE '2024-02-29' AS born, 1L AS id", "has the columns born, id where id, born are expected"),
         ("SELECT 1L AS id, DATE '2024-02-29' AS born, 1 AS more", "has the columns id, born, more where"),
         ("SELECT 1 AS id, DATE '2024-02-29' AS born", "its types are id int32.* where id int64"),
     ],
 )
-def test_columns_that_are_not_the_servers(spark: SparkSession, written: Written, select: str, said: str) -> None:
-    there = written(f"{select}, CAST(NULL AS MAP<STRING, STRING>) AS _raw")
-    with pytest.raises(LakeError, match=said):
-        lake_rows(spark, there.downstream("shop", "t"), WANTED)
+def test_columns_that_are_not_the_servers(spark: SparkSession, written: Written, select: str, message: str) -> None:
+    lake = written(f"{select}, CAST(NULL AS MAP<STRING, STRING>) AS _raw")
+    with pytest.raises(LakeError, match=message):
+        lake_rows(spark, lake.downstream("shop", "t"), WANTED)

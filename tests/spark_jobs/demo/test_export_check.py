@@ -6,7 +6,7 @@ from spark_jobs.demo.export_check import ExportedFiles, compared
 
 
 @pytest.mark.parametrize(
-    "ours, theirs, unlike",
+    "exported, originals, unlike",
     [
         ({"a.1": b"1", "a.2": b"2"}, {"a.1": b"1", "a.2": b"2"}, ()),
         ({"a.1": b"1", "a.2": b"2"}, {"a.1": b"1", "a.2": b"3"}, ("a.2",)),
@@ -15,9 +15,9 @@ from spark_jobs.demo.export_check import ExportedFiles, compared
     ],
 )
 def test_bytes_and_names_count(
-    tmp_path: Path, ours: dict[str, bytes], theirs: dict[str, bytes], unlike: tuple[str, ...]
+    tmp_path: Path, exported: dict[str, bytes], originals: dict[str, bytes], unlike: tuple[str, ...]
 ) -> None:
-    for folder, files in (("ours", ours), ("theirs", theirs)):
+    for folder, files in (("ours", exported), ("theirs", originals)):
         (tmp_path / folder).mkdir()
         for name, content in files.items():
             (tmp_path / folder / name).write_bytes(content)

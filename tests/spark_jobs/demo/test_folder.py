@@ -21,16 +21,16 @@ def test_afresh(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, text, said",
+    "name, text, message",
     [
         ("notes.txt", "", "holds notes.txt, which no demo has made"),
         ("pipeline.yaml", "lake: ./lake\n", "its pipeline.yaml is not a demo's"),
         ("lake", "", "its pipeline.yaml is not a demo's"),
     ],
 )
-def test_a_folder_with_something_else_in_it(tmp_path: Path, name: str, text: str, said: str) -> None:
+def test_a_folder_with_something_else_in_it(tmp_path: Path, name: str, text: str, message: str) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(ConfigError, match=said), DemoFolder(tmp_path).afresh():
+    with pytest.raises(ConfigError, match=message), DemoFolder(tmp_path).afresh():
         raise AssertionError
     assert [entry.name for entry in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == text
@@ -80,5 +80,5 @@ def test_the_configuration_of_files(tmp_path: Path) -> None:
 
 def test_dagsters_home_is_the_documented_example() -> None:
     root = Path(__file__).parents[3]
-    example, ours = root / "docs" / "examples" / "dagster.yaml", root / "spark_jobs" / "demo" / "dagster.yaml"
-    assert yaml.safe_load(ours.read_text()) == yaml.safe_load(example.read_text())
+    example, copy = root / "docs" / "examples" / "dagster.yaml", root / "spark_jobs" / "demo" / "dagster.yaml"
+    assert yaml.safe_load(copy.read_text()) == yaml.safe_load(example.read_text())

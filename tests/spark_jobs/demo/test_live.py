@@ -28,22 +28,22 @@ def test_every_row_and_every_byte_is_the_servers(spark: SparkSession, tmp_path: 
     assert report.equal, report.text()
     assert sorted(name.table for name in report.compared) == ["carts", "customers", "order_lines", "orders", "products"]
     assert not Scope.parse(TABLES).holds("shop", "audit_log")
-    assert sum(one.rows for one in report.compared.values()) > 1_000
+    assert sum(comparison.rows for comparison in report.compared.values()) > 1_000
     assert report.exported.files == 3
     assert not (tmp_path / "demo" / "server").exists()
     # What is left behind works without the server.
     pipeline = load(tmp_path / "demo" / "pipeline.yaml")
-    left = status(pipeline, lake_of(pipeline), "shop")
-    assert (left.backlog_bytes, left.error) == (0, None)
-    assert left.end == str(report.totals.ranges[-1].stop)
+    status_ = status(pipeline, lake_of(pipeline), "shop")
+    assert (status_.backlog_bytes, status_.error) == (0, None)
+    assert status_.end == str(report.totals.ranges[-1].stop)
 
 
 def test_a_verdict_is_reported_as_a_comparison() -> None:
     name = TableName("shop", "orders")
     unlike = (Difference("missing", {"id": "8"}),) * 9
-    found = _comparison(Verdict("shop", name, "differs", None, 20, 11, missing=9, differences=unlike))
-    assert (found.rows, found.equal, found.missing, found.is_equal) == (20, 11, 9, False)
-    assert found.samples == ("shop.orders missing id=8",) * 5
+    comparison = _comparison(Verdict("shop", name, "differs", None, 20, 11, missing=9, differences=unlike))
+    assert (comparison.rows, comparison.equal, comparison.missing, comparison.is_equal) == (20, 11, 9, False)
+    assert comparison.samples == ("shop.orders missing id=8",) * 5
     assert _comparison(Verdict("shop", name, "equal", None, 20, 20)).is_equal
     with pytest.raises(LakeError, match="it has stopped"):
         _comparison(Verdict("shop", name, "not compared", reason="it has stopped"))
@@ -68,13 +68,13 @@ def test_ctrl_c_leaves_no_server_and_one_line(tmp_path: Path) -> None:
     ) as demo:
         pid = _pid_in(tmp_path / "demo" / "server" / "mysqld.pid")
         os.killpg(demo.pid, signal.SIGINT)
-        said = demo.communicate(timeout=60)[1]
-    assert (demo.returncode, said.strip()) == (130, "interrupted")
+        message = demo.communicate(timeout=60)[1]
+    assert (demo.returncode, message.strip()) == (130, "interrupted")
     assert not Path(f"/proc/{pid}").exists()
     assert not (tmp_path / "demo" / "server").exists()
     # What is left names no server that is gone.
-    left = load(tmp_path / "demo" / "pipeline.yaml").sources["shop"]
-    assert left.files and open_source("shop", left).log().files
+    source = load(tmp_path / "demo" / "pipeline.yaml").sources["shop"]
+    assert source.files and open_source("shop", source).log().files
 
 
 def _pid_in(file: Path) -> int:

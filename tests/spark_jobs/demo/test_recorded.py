@@ -33,7 +33,7 @@ def pipeline(demo: Report) -> Pipeline:
 def test_every_row_is_as_recorded(demo: Report) -> None:
     assert demo.equal, demo.text()
     assert demo.totals.runs == 2
-    assert sum(one.rows for one in demo.compared.values()) > 1_500
+    assert sum(comparison.rows for comparison in demo.compared.values()) > 1_500
 
 
 TAMPERED = {
@@ -51,10 +51,10 @@ def test_what_is_changed_behind_its_back_is_found(spark: SparkSession, demo: Rep
     pipeline = load(tmp_path / "copy" / "pipeline.yaml")
     for table, (statement, _) in TAMPERED.items():
         spark.sql(statement.format(lake_of(pipeline).downstream("shop", table).sql))
-    found = {name.table: one for name, one in compare_with_recording(spark, pipeline).items()}
-    assert {table for table, one in found.items() if not one.is_equal} == set(TAMPERED)
-    for table, (_, said) in TAMPERED.items():
-        assert any(said in line for line in found[table].samples), found[table]
+    comparisons = {name.table: comparison for name, comparison in compare_with_recording(spark, pipeline).items()}
+    assert {table for table, comparison in comparisons.items() if not comparison.is_equal} == set(TAMPERED)
+    for table, (_, message) in TAMPERED.items():
+        assert any(message in line for line in comparisons[table].samples), comparisons[table]
 
 
 @pytest.mark.spark
@@ -66,5 +66,5 @@ def test_one_more_file_moves_the_lake_on(spark: SparkSession, demo: Report, pipe
     assert extracted.range.start == demo.totals.ranges[-1].stop
     assert extracted.range.stop.file == "mysql-bin.000004"
     assert not outcome.stopped
-    found = compare_with_recording(spark, pipeline)
-    assert not all(one.is_equal for one in found.values())
+    comparisons = compare_with_recording(spark, pipeline)
+    assert not all(comparison.is_equal for comparison in comparisons.values())

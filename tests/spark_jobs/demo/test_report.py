@@ -71,18 +71,18 @@ Dagster's UI   make dev"""
 
 def test_a_row_that_differs(report: Report) -> None:
     orders = Comparison(rows=1000, equal=998, missing=1, different=1, extra=3, samples=("missing: id 7",))
-    found = replace(report, compared={ORDERS: orders})
-    assert not found.equal
-    lines = found.text().splitlines()
+    changed = replace(report, compared={ORDERS: orders})
+    assert not changed.equal
+    lines = changed.text().splitlines()
     assert "shop.orders    1,500   1,200       1,002    998        1      3          1" in lines
     assert "shop.orders: missing: id 7" in lines
     assert "NOT EQUAL to the server: shop.orders" in lines
 
 
 def test_an_exported_file_that_differs(report: Report) -> None:
-    found = replace(report, exported=ExportedFiles(2, 5_300, ("mysql-bin.000002",)))
-    assert not found.equal
-    assert "NOT EQUAL: 2 binlog files, 5,300 bytes, exported from bronze: mysql-bin.000002" in found.text().splitlines()
+    changed = replace(report, exported=ExportedFiles(2, 5_300, ("mysql-bin.000002",)))
+    assert not changed.equal
+    assert "NOT EQUAL: 2 binlog files, 5,300 bytes, exported from bronze: mysql-bin.000002" in changed.text().splitlines()
 
 
 def test_a_table_that_stopped(report: Report) -> None:
@@ -96,12 +96,12 @@ def test_without_rates(report: Report) -> None:
 
 
 def test_hints_and_another_folder(report: Report) -> None:
-    found = replace(report, folder=DemoFolder(Path("other")), hints=[("more", "cp a b")]).text().splitlines()
-    assert found[-2:] == ["more           cp a b", "Dagster's UI   make dev DEMO=other"]
+    lines = replace(report, folder=DemoFolder(Path("other")), hints=[("more", "cp a b")]).text().splitlines()
+    assert lines[-2:] == ["more           cp a b", "Dagster's UI   make dev DEMO=other"]
 
 
 @pytest.mark.parametrize(
-    "started, path, said",
+    "started, path, expected",
     [
         ("{here}/.venv/bin/stratalog", "", ".venv/bin/stratalog"),
         ("{here}/.venv/bin/stratalog", "{here}/.venv/bin", "stratalog"),
@@ -110,15 +110,15 @@ def test_hints_and_another_folder(report: Report) -> None:
     ],
 )
 def test_the_command_can_be_typed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: str, path: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: str, path: str, expected: str
 ) -> None:
-    own = tmp_path / ".venv" / "bin" / "stratalog"
-    own.parent.mkdir(parents=True)
-    own.touch(0o755)
+    executable = tmp_path / ".venv" / "bin" / "stratalog"
+    executable.parent.mkdir(parents=True)
+    executable.touch(0o755)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [started.format(here=tmp_path)])
     monkeypatch.setenv("PATH", path.format(here=tmp_path))
-    assert command_name() == said
+    assert command_name() == expected
 
 
 def test_aligned() -> None:

@@ -82,9 +82,9 @@ def test_options_replace_the_defaults_and_none_leaves_one_out(tmp_path: Path) ->
 
 
 def test_two_servers_beside_each_other_are_two(tmp_path: Path) -> None:
-    with MySQLServer(tmp_path / "one") as one, MySQLServer(tmp_path / "two") as two:
-        assert one.port != two.port
-        assert variables(one, "server_uuid") != variables(two, "server_uuid")
+    with MySQLServer(tmp_path / "one") as first, MySQLServer(tmp_path / "two") as two:
+        assert first.port != two.port
+        assert variables(first, "server_uuid") != variables(two, "server_uuid")
 
 
 def test_a_directory_with_a_name_longer_than_a_socket_may_have(tmp_path: Path) -> None:

@@ -52,9 +52,9 @@ def answer(database: Database) -> Any:
     ],
 )
 def test_types(answer: Any, declared: str, values: list[str], arrow: str, text: list[str | None]) -> None:
-    found = answer(declared, *values).column("v")
-    assert str(found.type) == arrow
-    assert found.cast(pa.string()).to_pylist() == text
+    column = answer(declared, *values).column("v")
+    assert str(column.type) == arrow
+    assert column.cast(pa.string()).to_pylist() == text
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_bytes(answer: Any, declared: str, value: str, expected: bytes) -> None:
     ],
 )
 def test_dates_that_are_none_stand_in_raw(answer: Any, declared: str, value: str, text: str) -> None:
-    found = answer(declared, value, "NULL").to_pylist()
-    assert found == [{"id": 0, "v": None, "_raw": f'{{"v": "{text}"}}'}, {"id": 1, "v": None, "_raw": None}]
+    rows_ = answer(declared, value, "NULL").to_pylist()
+    assert rows_ == [{"id": 0, "v": None, "_raw": f'{{"v": "{text}"}}'}, {"id": 1, "v": None, "_raw": None}]
 
 
 def test_a_table_without_rows(answer: Any) -> None:

@@ -23,19 +23,19 @@ def test_the_loader_takes_it_and_its_functions_return_their_numbers(name: str, t
 
 @x86
 @pytest.mark.parametrize(
-    "name, version, found",
+    "name, version, is_present",
     [
         ("io_setup", "LIBAIO_0.4", True),
         ("io_submit", "LIBAIO_0.1", True),
         ("io_submit", "LIBAIO_0.4", False),
     ],
 )
-def test_symbols_are_found_by_their_version(name: str, version: str, found: bool, tmp_path: Path) -> None:
+def test_symbols_are_found_by_their_version(name: str, version: str, is_present: bool, tmp_path: Path) -> None:
     library = ctypes.CDLL(str(write_library(tmp_path, "libaio.so.1")))
     dlvsym = ctypes.CDLL(None).dlvsym
     dlvsym.restype = ctypes.c_void_p
     dlvsym.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)
-    assert bool(dlvsym(library._handle, name.encode(), version.encode())) is found
+    assert bool(dlvsym(library._handle, name.encode(), version.encode())) is is_present
 
 
 def test_a_library_of_another_name_is_not_made_up(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ def test_it_decodes_the_recording() -> None:
 
 
 def test_a_damaged_recording_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = warm._LOG.read_bytes()
+    content = warm._LOG.read_bytes()
     monkeypatch.setattr(warm, "_LOG", tmp_path / "mysql-bin.000002")
-    warm._LOG.write_bytes(whole[:5000] + b"\xff" + whole[5001:])
+    warm._LOG.write_bytes(content[:5000] + b"\xff" + content[5001:])
     with pytest.raises(DecodeError):
         warm.compile_decoder()

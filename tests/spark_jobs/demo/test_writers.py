@@ -28,7 +28,7 @@ def test_a_round_of_changes_does_what_it_says(shop: Database) -> None:
 def test_a_round_may_be_done_again(shop: Database) -> None:
     before = checksums(shop)
     change(shop.connection)
-    assert all(one != other for one, other in zip(before, checksums(shop), strict=True))
+    assert all(left != right for left, right in zip(before, checksums(shop), strict=True))
 
 
 def test_every_tenth_transaction_is_rolled_back(shop: Database) -> None:
@@ -40,14 +40,14 @@ def test_every_tenth_transaction_is_rolled_back(shop: Database) -> None:
 
 
 def test_writers_go_on_until_the_block_ends(shop: Database, mysql: MySQLServer) -> None:
-    with mysql.connect() as other:
-        traffic = Traffic(other, first=1_001)
+    with mysql.connect() as connection:
+        traffic = Traffic(connection, first=1_001)
         with Writers(traffic, pause=0):
             change(shop.connection)
-        done = traffic.done
-        assert done > 1_001
+        count = traffic.done
+        assert count > 1_001
         rotate(shop.connection)
-        assert traffic.done == done
+        assert traffic.done == count
 
 
 def test_what_stops_a_writer_is_raised(mysql: MySQLServer) -> None:

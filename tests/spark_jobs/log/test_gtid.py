@@ -28,9 +28,9 @@ def gtids(given_spans: Spans) -> MysqlGtids:
     return MysqlGtids.of((origin, (first, first + count)) for origin, first, count in given_spans)
 
 
-def members(found: MysqlGtids) -> Plain:
+def members(gtid_set: MysqlGtids) -> Plain:
     return frozenset(
-        (o, n) for o, each in found.intervals.items() for first, after in each for n in range(first, after)
+        (o, n) for o, intervals in gtid_set.intervals.items() for first, after in intervals for n in range(first, after)
     )
 
 
@@ -47,25 +47,25 @@ def test_algebra_is_that_of_plain_sets(left: Spans, right: Spans) -> None:
 
 @given(given_spans=some)
 def test_sets_are_equal_where_their_members_are(given_spans: Spans) -> None:
-    found = gtids(given_spans)
-    assert MysqlGtids.of((origin, (n, n + 1)) for origin, n in plain(given_spans)) == found
-    for spans in found.intervals.values():
+    gtid_set = gtids(given_spans)
+    assert MysqlGtids.of((origin, (n, n + 1)) for origin, n in plain(given_spans)) == gtid_set
+    for spans in gtid_set.intervals.values():
         assert all(first < after for first, after in spans)
         assert all(after < later for (_, after), (later, _) in pairwise(spans)), "apart, in order"
 
 
 @given(given_spans=some)
 def test_text_reads_back(given_spans: Spans) -> None:
-    found = gtids(given_spans)
-    assert MysqlGtids.parse(str(found)) == found
+    gtid_set = gtids(given_spans)
+    assert MysqlGtids.parse(str(gtid_set)) == gtid_set
 
 
-def encoded(found: MysqlGtids) -> bytes:
+def encoded(gtid_set: MysqlGtids) -> bytes:
     """As the server writes it, in plain Python."""
-    tagged = any(tag for _, tag in found.intervals)
-    count = len(found.intervals)
+    tagged = any(tag for _, tag in gtid_set.intervals)
+    count = len(gtid_set.intervals)
     body = struct.pack("<Q", 1 << 56 | count << 8 | 1 if tagged else count)
-    for (source, tag), spans in found.intervals.items():
+    for (source, tag), spans in gtid_set.intervals.items():
         body += uuid.UUID(source).bytes + (bytes([len(tag) << 1]) + tag.encode() if tagged else b"")
         body += struct.pack("<Q", len(spans)) + b"".join(struct.pack("<QQ", *span) for span in spans)
     return body
@@ -81,7 +81,7 @@ def test_bytes_read_back(given_spans: Spans) -> None:
 
 
 @pytest.mark.parametrize(
-    "text, written",
+    "text, expected",
     [
         (f"{A}:1-5", f"{A}:1-5"),
         (f" {A.upper()} : 1 - 5 : 7 ,\n{B}:3", f"{A}:1-5:7,{B}:3"),
@@ -95,12 +95,12 @@ def test_bytes_read_back(given_spans: Spans) -> None:
         ("0-4294967295-18446744073709551615", "0-4294967295-18446744073709551615"),
     ],
 )
-def test_text_as_servers_take_it(text: str, written: str) -> None:
-    assert str(parse_gtids(text)) == written
+def test_text_as_servers_take_it(text: str, expected: str) -> None:
+    assert str(parse_gtids(text)) == expected
 
 
 @pytest.mark.parametrize(
-    "text, why",
+    "text, reason",
     [
         ("", "an empty GTID set"),
         (f"{A}", "names no transactions"),
@@ -118,8 +118,8 @@ def test_text_as_servers_take_it(text: str, written: str) -> None:
         ("0-1-18446744073709551616", "64"),
     ],
 )
-def test_what_is_no_set_is_refused(text: str, why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
+def test_what_is_no_set_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
         parse_gtids(text)
 
 
@@ -141,7 +141,7 @@ def test_positions_of_domains_are_sets_of_all_before_them(
 
 def test_a_domains_last_gtid_stands_behind_its_others() -> None:
     entries = [(0, 1, 100), (0, 2, 90), (1, 1, 5), (0, 3, 101)]
-    body = struct.pack("<I", len(entries)) + b"".join(struct.pack("<IIQ", *one) for one in entries)
+    body = struct.pack("<I", len(entries)) + b"".join(struct.pack("<IIQ", *entry) for entry in entries)
     assert str(DomainGtids.decode(body)) == "0-3-101,1-1-5"
     with pytest.raises(NoGtids, match="not the 4 GTIDs"):
         DomainGtids.decode(body[:-1])

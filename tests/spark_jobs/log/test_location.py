@@ -11,7 +11,7 @@ UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
 @pytest.mark.parametrize(
-    "text, kind, written",
+    "text, kind, expected",
     [
         ("mysql-bin.000042:1337", Position, "mysql-bin.000042:1337"),
         ("2/mysql-bin.000042:4", Position, "2/mysql-bin.000042:4"),
@@ -25,15 +25,15 @@ UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
         ("2026-11-21 08:00:00.123456-00:30", datetime, "2026-11-21 08:00:00.123456-00:30"),
     ],
 )
-def test_a_place_is_told_by_its_form(text: str, kind: type, written: str) -> None:
-    found = parse_place(text)
-    assert isinstance(found, kind)
-    assert str(found) == written
-    assert parse_start(text) == found
+def test_a_place_is_told_by_its_form(text: str, kind: type, expected: str) -> None:
+    place = parse_place(text)
+    assert isinstance(place, kind)
+    assert str(place) == expected
+    assert parse_start(text) == place
 
 
 @pytest.mark.parametrize(
-    "text, why",
+    "text, reason",
     [
         ("", "is no place in a log"),
         ("yesterday", "is no place in a log"),
@@ -47,8 +47,8 @@ def test_a_place_is_told_by_its_form(text: str, kind: type, written: str) -> Non
         ("0-1-100,0-2-5", "is not a GTID set: domain 0 is there twice"),
     ],
 )
-def test_what_is_no_place_is_refused(text: str, why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
+def test_what_is_no_place_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
         parse_place(text)
 
 

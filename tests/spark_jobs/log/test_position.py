@@ -21,7 +21,7 @@ def test_text_and_position_are_inverse(position: Position) -> None:
 
 @given(st.lists(POSITIONS, max_size=8))
 def test_order_is_that_of_stretch_number_and_offset(positions: list[Position]) -> None:
-    assert [one.order for one in sorted(positions)] == sorted(one.order for one in positions)
+    assert [position.order for position in sorted(positions)] == sorted(position.order for position in positions)
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_what_is_no_position_is_refused(text: str) -> None:
     ],
 )
 def test_numbers_order_positions_not_their_text(earlier: str, later: str) -> None:
-    one, other = Position.parse(earlier), Position.parse(later)
-    assert one < other
-    assert other > one
-    assert one <= other
-    assert max(other, one) is other
+    left, right = Position.parse(earlier), Position.parse(later)
+    assert left < right
+    assert right > left
+    assert left <= right
+    assert max(right, left) is right
 
 
 def test_a_position_is_not_compared_with_something_else() -> None:
@@ -90,11 +90,11 @@ def test_the_number_of_a_file_is_what_stands_behind_its_last_dot() -> None:
 
 
 @given(POSITIONS, POSITIONS)
-def test_a_range_is_half_open_and_never_backwards(one: Position, other: Position) -> None:
-    start, stop = sorted([one, other])
-    found = Range(start, stop)
-    assert bool(found) == (start < stop)
-    assert str(found) == f"[{start}, {stop})"
+def test_a_range_is_half_open_and_never_backwards(left: Position, right: Position) -> None:
+    start, stop = sorted([left, right])
+    range_ = Range(start, stop)
+    assert bool(range_) == (start < stop)
+    assert str(range_) == f"[{start}, {stop})"
     if start < stop:
         with pytest.raises(ConfigError) as refused:
             Range(stop, start)
@@ -104,7 +104,7 @@ def test_a_range_is_half_open_and_never_backwards(one: Position, other: Position
 @given(st.lists(st.integers(0, 12), min_size=4, max_size=4))
 def test_ranges_overlap_where_they_share_a_byte(offsets: list[int]) -> None:
     places = [Position("b.000001", offset) for offset in (*sorted(offsets[:2]), *sorted(offsets[2:]))]
-    one, other = Range(*places[:2]), Range(*places[2:])
-    bytes_of = [set(range(part.start.offset, part.stop.offset)) for part in (one, other)]
-    if one and other:
-        assert one.overlaps(other) == other.overlaps(one) == bool(bytes_of[0] & bytes_of[1])
+    left, right = Range(*places[:2]), Range(*places[2:])
+    bytes_of = [set(range(part.start.offset, part.stop.offset)) for part in (left, right)]
+    if left and right:
+        assert left.overlaps(right) == right.overlaps(left) == bool(bytes_of[0] & bytes_of[1])

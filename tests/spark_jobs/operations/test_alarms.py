@@ -13,13 +13,18 @@ from spark_jobs.text.remedies import DEFAULTS
 END = "b.000002:900"
 
 
-def kinds(folder: Path, more: str = "", **keys: Any) -> list[tuple[str, str]]:
+def kinds(folder: Path, keys_text: str = "", **keys: Any) -> list[tuple[str, str]]:
     path = folder / "pipeline.yaml"
-    path.write_text(f"lake: ./lake\nsources:\n  shop: {{files: ./binlogs}}\n{more}")
-    said: dict[str, Any] = {"end": END, "bronze": END, "backlog_bytes": 0, "lag_seconds": 0.0, "error": None}
-    said |= {"retention_margin_bytes": None, "retention_margin_hours": None, "quarantined_events": 0, "warning": None}
-    one = SourceStatus(**({"source": "shop", "tables": []} | said | keys))
-    return [(alarm.kind, alarm.message) for alarm in alarms(load(path), one)]
+    path.write_text(f"lake: ./lake\nsources:\n  shop: {{files: ./binlogs}}\n{keys_text}")
+    defaults: dict[str, Any] = {"end": END, "bronze": END, "backlog_bytes": 0, "lag_seconds": 0.0, "error": None}
+    defaults |= {
+        "retention_margin_bytes": None,
+        "retention_margin_hours": None,
+        "quarantined_events": 0,
+        "warning": None,
+    }
+    status = SourceStatus(**({"source": "shop", "tables": []} | defaults | keys))
+    return [(alarm.kind, alarm.message) for alarm in alarms(load(path), status)]
 
 
 def table(name: str, state: str) -> TableStatus:
@@ -81,5 +86,5 @@ def test_runs_that_fail_are_one(tmp_path: Path) -> None:
 
 
 def test_several_conditions_are_all_told(tmp_path: Path) -> None:
-    found = kinds(tmp_path, error="shop: gone", warning="little", tables=[table("a.a", "stopped")])
-    assert [kind for kind, _ in found] == ["unreachable", "stopped", "retention"]
+    alarm_kinds = kinds(tmp_path, error="shop: gone", warning="little", tables=[table("a.a", "stopped")])
+    assert [kind for kind, _ in alarm_kinds] == ["unreachable", "stopped", "retention"]

@@ -33,7 +33,7 @@ def a_pipeline(folder: Path, *tables: str) -> Pipeline:
 
 
 @pytest.mark.parametrize(
-    "end, bronze, done, moved, left_behind",
+    "end, bronze, processed, moved, left_behind",
     [
         (END, END, END, False, False),
         (END, None, None, True, False),
@@ -44,20 +44,20 @@ def a_pipeline(folder: Path, *tables: str) -> Pipeline:
     ],
 )
 def test_a_backlog(
-    end: Position, bronze: Position | None, done: Position | None, moved: bool, left_behind: bool
+    end: Position, bronze: Position | None, processed: Position | None, moved: bool, left_behind: bool
 ) -> None:
-    found = Backlog(end, bronze, done, 0)
-    assert (found.moved, found.left_behind) == (moved, left_behind)
-    assert replace(found, reset=True).left_behind is (bronze is not None), "a table is to be done over"
-    assert replace(found, rerouted=True).left_behind is (bronze is not None), "a table goes to another one too"
+    backlog = Backlog(end, bronze, processed, 0)
+    assert (backlog.moved, backlog.left_behind) == (moved, left_behind)
+    assert replace(backlog, reset=True).left_behind is (bronze is not None), "a table is to be done over"
+    assert replace(backlog, rerouted=True).left_behind is (bronze is not None), "a table goes to another one too"
 
 
 def test_a_source_never_read_is_behind_by_all_its_bytes(tmp_path: Path) -> None:
     content = SegmentSpec([ORDERS], [Insert("shop.orders", (1, "a"))]).to_bytes()
     (tmp_path / "binlogs").mkdir()
     (tmp_path / "binlogs" / "mysql-bin.000001").write_bytes(content)
-    found = standing.backlog(a_pipeline(tmp_path), "shop")
-    assert found == Backlog(Position("mysql-bin.000001", len(content)), None, None, len(content))
+    backlog = standing.backlog(a_pipeline(tmp_path), "shop")
+    assert backlog == Backlog(Position("mysql-bin.000001", len(content)), None, None, len(content))
 
 
 def test_a_source_that_is_not_there_says_so(tmp_path: Path) -> None:
@@ -147,12 +147,12 @@ def lake_at_end(folder: Path, *, is_merged: bool = True) -> Pipeline:
     pipeline, end = a_pipeline(folder), Position("mysql-bin.000001", len(content))
     lake = lake_of(pipeline)
     checkpoint = BronzeCommit(end, "b", begin=Position("mysql-bin.000001", 4))
-    said = CommitProperties(
+    commit_properties = CommitProperties(
         custom_metadata={"userMetadata": checkpoint.to_json()}, app_transactions=[Transaction("stratalog", 1)]
     )
     tables = [lake.silver("shop", "shop", "orders"), *([lake.downstream("shop", "orders")] if is_merged else [])]
-    for path, columns in ((lake.bronze("shop").path, bronze.ARROW), *((one.path, ROWS) for one in tables)):
-        deltalake.write_deltalake(path, columns.empty_table(), commit_properties=said)
+    for path, columns in ((lake.bronze("shop").path, bronze.ARROW), *((table.path, ROWS) for table in tables)):
+        deltalake.write_deltalake(path, columns.empty_table(), commit_properties=commit_properties)
     target = Target(lake.downstream("shop", "orders").path, str(end), 0)
     entry = replace(WHOLE, position=str(end), merged=str(end), surveyed=str(end), silver_version=0, targets=(target,))
     rows = pa.Table.from_pylist([asdict(replace(entry, downstream_version=0))], schema=publication._SCHEMA)

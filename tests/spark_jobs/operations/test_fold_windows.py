@@ -52,7 +52,7 @@ _OLD = 4
 def random_rows(columns: silver.Columns, seed: int) -> list[Row]:
     """Rows of silver as compaction gives them: a window has a key once."""
     chance = Random(seed)
-    found: list[Row] = []
+    rows_: list[Row] = []
     for window in range(6):
         start, stop = (1, 1, 100 * window), (1, 1, 100 * window + 100)
         for key in range(120):
@@ -68,30 +68,30 @@ def random_rows(columns: silver.Columns, seed: int) -> list[Row]:
             if columns.has_partial and op == "update":
                 row[silver.ABSENT] = chance.sample(["a", "b"], chance.randrange(3)) or None
                 row |= dict.fromkeys(row[silver.ABSENT] or (), None)
-            found.append(row)
-        marker = dict.fromkeys(found[0], None) | {"_op": "truncate", "_position": (1, 1, 100 * window, -1)}
+            rows_.append(row)
+        marker = dict.fromkeys(rows_[0], None) | {"_op": "truncate", "_position": (1, 1, 100 * window, -1)}
         if window == 1 and seed % 2:
-            found.append(marker | {"_window_start": start, "_window_stop": start})
-    return found
+            rows_.append(marker | {"_window_start": start, "_window_stop": start})
+    return rows_
 
 
 def state(columns: silver.Columns, rows: list[Row]) -> dict[Any, Any]:
     """The plain twin: what rows make of each key, oldest first."""
     emptied: Any = max((row["_position"] for row in rows if row["_op"] == "truncate"), default=(0,))
     alive = [row for row in rows if row["_op"] != "truncate" and row["_position"] > emptied]
-    held: dict[Any, Any] = defaultdict(dict)
-    for row in sorted(alive, key=lambda one: one["_position"]):
+    by_image: dict[Any, Any] = defaultdict(dict)
+    for row in sorted(alive, key=lambda row_: row_["_position"]):
         if columns.is_bag:
             image = tuple(row[name] for name in columns.types)
-            held[image] = (held[image] or 0) + row[silver.COPIES]
+            by_image[image] = (by_image[image] or 0) + row[silver.COPIES]
         elif row["_op"] == "delete":
-            held[row["k"]] = {}
+            by_image[row["k"]] = {}
         else:
-            given = {name: row[name] for name in columns.types if name not in (row[silver.ABSENT] or ())}
+            values = {name: row[name] for name in columns.types if name not in (row[silver.ABSENT] or ())}
             raw = (row["_raw"] or {}).get("a")
-            texts = {"raw": raw if "a" in given else held[row["k"]].get("raw")}
-            held[row["k"]] = held[row["k"]] | given | texts | {"at": row["_position"]}
-    return {key: one for key, one in held.items() if one}
+            texts = {"raw": raw if "a" in values else by_image[row["k"]].get("raw")}
+            by_image[row["k"]] = by_image[row["k"]] | values | texts | {"at": row["_position"]}
+    return {key: image_ for key, image_ in by_image.items() if image_}
 
 
 @pytest.mark.parametrize("columns", [KEYED, PARTIAL, BAG], ids=["keyed", "partial", "bag"])
@@ -105,17 +105,19 @@ def test_a_fold_and_what_follows_it_make_of_every_key_what_all_windows_do(
     ddl = ", ".join(f"{name} {kind}" for name, kind in columns.stored.items())
     frame = spark.createDataFrame([tuple(row.values()) for row in old], ddl)
     emptied = "named_struct('stretch', 1, 'number', 1L, 'offset', 100L, 'row', -1)" if seed % 2 else None
-    found = [row.asDict() for row in folded(frame, columns, emptied).collect()]
-    made = [row | {name: tuple(row[name]) for name in ("_position", "_window_start", "_window_stop")} for row in found]
+    folded_rows = [row.asDict() for row in folded(frame, columns, emptied).collect()]
+    own_rows = [
+        row | {name: tuple(row[name]) for name in ("_position", "_window_start", "_window_stop")} for row in folded_rows
+    ]
     rest = [row for row in full if row["_window_stop"] > (1, 1, 100 * _OLD)]
-    assert state(columns, [row | {silver.ABSENT: row.get(silver.ABSENT)} for row in made] + rest) == state(
+    assert state(columns, [row | {silver.ABSENT: row.get(silver.ABSENT)} for row in own_rows] + rest) == state(
         columns, full
     )
-    assert {(row["_window_start"], row["_window_stop"]) for row in made} == {((1, 1, 0), (1, 1, 100 * _OLD))}
-    assert len({tuple(row[name] for name in columns.key or columns.types) for row in made}) == len(made)
+    assert {(row["_window_start"], row["_window_stop"]) for row in own_rows} == {((1, 1, 0), (1, 1, 100 * _OLD))}
+    assert len({tuple(row[name] for name in columns.key or columns.types) for row in own_rows}) == len(own_rows)
     if not columns.is_bag:
-        assert {(row["_op"], row["_existed"]) for row in made} <= {("insert", False), ("update", True)}
-    assert 0 < len(made) < len(old)
+        assert {(row["_op"], row["_existed"]) for row in own_rows} <= {("insert", False), ("update", True)}
+    assert 0 < len(own_rows) < len(old)
 
 
 NAMES = ["start", "STOP", "Left", "_first", "_CELL0", "_last", "_End", "last", "ends", "name", "pair"]
@@ -141,22 +143,22 @@ def test_columns_may_have_any_name_that_a_silver_table_may_have(spark: SparkSess
         row |= {"_window_start": (1, 1, 100 * window), "_window_stop": (1, 1, 100 * window + 100)}
         row |= {silver.ABSENT: ["Left"], "Left": None} if kind == "partial" and op == "update" else {}
         rows.append([row.get(name) for name in columns.stored])
-    (found,) = folded(spark.createDataFrame(rows, sql.columns(columns.stored)), columns).collect()
+    (row_,) = folded(spark.createDataFrame(rows, sql.columns(columns.stored)), columns).collect()
     last = dict.fromkeys(NAMES, "new" if kind == "bag" else "newer") | ({"Left": "new"} if kind == "partial" else {})
-    assert {name: found[name] for name in types} == {"k": 1} | last
-    assert (found["_op"], tuple(found["_window_start"]), tuple(found["_window_stop"])) == (
+    assert {name: row_[name] for name in types} == {"k": 1} | last
+    assert (row_["_op"], tuple(row_["_window_start"]), tuple(row_["_window_stop"])) == (
         "insert",
         (1, 1, 0),
         (1, 1, 200),
     )
-    assert kind != "bag" or found[silver.COPIES] == 2
+    assert kind != "bag" or row_[silver.COPIES] == 2
 
 
 SHOP = TableName("shop", "orders")
 NAME = ("shop", "orders")
 
 
-def written(logs: Logs) -> None:
+def write_log(logs: Logs) -> None:
     """Files of days 1 to 6, by four runs: an order comes, lives, or goes, and comes back."""
     for number in range(1, 7):
         changes: list[Change] = [Insert("shop.orders", (number, "new"))]
@@ -173,10 +175,10 @@ def written(logs: Logs) -> None:
 
 
 def oldest(logs: Logs) -> Position:
-    held = head(logs.lake.bronze(SOURCE))
-    assert held is not None
-    assert held.checkpoint is not None
-    return bronze.oldest(held.checkpoint)
+    bronze_head = head(logs.lake.bronze(SOURCE))
+    assert bronze_head is not None
+    assert bronze_head.checkpoint is not None
+    return bronze.oldest(bronze_head.checkpoint)
 
 
 def since(logs: Logs, number: int) -> Range:
@@ -193,14 +195,14 @@ def keeping(logs: Logs, *, fold: bool = True) -> Pipeline:
 
 
 def maintained(logs: Logs, *, fold: bool = True) -> Upkeep:
-    found = maintain_source(logs.spark, keeping(logs, fold=fold), SOURCE)
-    assert found.stopped == {}
-    return found
+    upkeep = maintain_source(logs.spark, keeping(logs, fold=fold), SOURCE)
+    assert upkeep.stopped == {}
+    return upkeep
 
 
-def folds(found: Upkeep) -> dict[str, tuple[str, int, int]]:
-    done = [one.folded for one in found.done if one.folded]
-    return {one.name.table: (str(one.floor), one.rows_before, one.rows_after) for one in done}
+def folds(upkeep: Upkeep) -> dict[str, tuple[str, int, int]]:
+    folded_ = [maintained_.folded for maintained_ in upkeep.done if maintained_.folded]
+    return {fold.name.table: (str(fold.floor), fold.rows_before, fold.rows_after) for fold in folded_}
 
 
 def floor(logs: Logs) -> str:
@@ -209,22 +211,22 @@ def floor(logs: Logs) -> str:
 
 
 def head(table: Table) -> Head:
-    found = table.head()
-    assert found is not None
-    return found
+    table_head = table.head()
+    assert table_head is not None
+    return table_head
 
 
-def corrupted(logs: Logs, table: Table, where: str) -> None:
+def corrupted(logs: Logs, table: Table, condition: str) -> None:
     """As if a run had decoded these rows wrongly."""
-    logs.spark.sql(f"UPDATE {table.sql} SET note = 'wrong' WHERE {where}")
+    logs.spark.sql(f"UPDATE {table.sql} SET note = 'wrong' WHERE {condition}")
 
 
 @pytest.mark.long
 def test_windows_below_bronze_are_folded_and_the_rest_is_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
     logs = Logs(spark, tmp_path)
-    written(logs)
-    kept = tmp_path / "archive"
-    shutil.copytree(logs.binlogs, kept)
+    write_log(logs)
+    archive = tmp_path / "archive"
+    shutil.copytree(logs.binlogs, archive)
     table, target = logs.lake.silver(SOURCE, *NAME), logs.lake.downstream(*NAME)
     assert folds(maintained(logs)) == {}, "bronze has all of it"
     gc_source(spark, keeping(logs), SOURCE, now=day(6.9))
@@ -236,7 +238,7 @@ def test_windows_below_bronze_are_folded_and_the_rest_is_as_it_was(spark: SparkS
     assert table.read(spark).count() == rows - 3
     assert before.count() == len(TRUTH), "a reader of what was published before goes on"
     assert logs.rows("orders") == TRUTH
-    (entry,) = (one for one in publication.read(logs.lake, SOURCE) if one.table == "orders")
+    (entry,) = (entry for entry in publication.read(logs.lake, SOURCE) if entry.table == "orders")
     assert entry.silver_version == head(table).version
     assert folds(maintained(logs)) == {}, "once"
 
@@ -247,26 +249,26 @@ def test_windows_below_bronze_are_folded_and_the_rest_is_as_it_was(spark: SparkS
     later = since(logs, 6)
     corrupted(logs, table, f"_window_stop > {silver.place_sql(later.start)} AND _op <> 'delete'")
     corrupted(logs, target, "id IN (1, 2, 6)")
-    done = backfill_source(spark, keeping(logs), SOURCE, later, lambda name: name == SHOP)
-    assert (done.stopped, logs.rows("orders")) == ({}, TRUTH)
+    outcome = backfill_source(spark, keeping(logs), SOURCE, later, lambda name: name == SHOP)
+    assert (outcome.stopped, logs.rows("orders")) == ({}, TRUTH)
 
-    why = f"its windows before {floor(logs)} are folded into one, and are not done again, whatever bronze holds"
-    done = backfill_source(spark, keeping(logs), SOURCE, since(logs, 1), lambda name: name == SHOP)
-    assert why in done.stopped[SHOP]
+    reason = f"its windows before {floor(logs)} are folded into one, and are not done again, whatever bronze holds"
+    outcome = backfill_source(spark, keeping(logs), SOURCE, since(logs, 1), lambda name: name == SHOP)
+    assert reason in outcome.stopped[SHOP]
     assert oldest(logs) > since(logs, 1).start, "no file is brought for a table that has no use of it"
-    read_archive(spark, keeping(logs), SOURCE, kept)
+    read_archive(spark, keeping(logs), SOURCE, archive)
     assert len(list(export(spark, logs.lake, SOURCE, tmp_path / "out"))) == 6, "what was brought back is there"
-    done = backfill_source(spark, keeping(logs), SOURCE, since(logs, 1), lambda _: True)
-    assert set(done.stopped) == {SHOP}
-    assert why in done.stopped[SHOP]
+    outcome = backfill_source(spark, keeping(logs), SOURCE, since(logs, 1), lambda _: True)
+    assert set(outcome.stopped) == {SHOP}
+    assert reason in outcome.stopped[SHOP]
     assert logs.rows("orders") == TRUTH
 
     reset(spark, keeping(logs), SOURCE, plan_reset(spark, keeping(logs), SOURCE, str(SHOP)))
     assert "it is reset" in maintained(logs).unfolded[SHOP]
     assert logs.run().stopped == {}
     assert (logs.rows("orders"), silver.folded(head(table))) == (TRUTH, None)
-    done = backfill_source(spark, keeping(logs), SOURCE, since(logs, 1), lambda name: name == SHOP)
-    assert (done.stopped, logs.rows("orders")) == ({}, TRUTH)
+    outcome = backfill_source(spark, keeping(logs), SOURCE, since(logs, 1), lambda name: name == SHOP)
+    assert (outcome.stopped, logs.rows("orders")) == ({}, TRUTH)
 
 
 @pytest.mark.long
@@ -274,16 +276,16 @@ def test_a_table_waits_where_something_is_still_to_come_by(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = Logs(spark, tmp_path)
-    written(logs)
+    write_log(logs)
     gc_source(spark, keeping(logs), SOURCE, now=day(6.9))
     table, lake = logs.lake.silver(SOURCE, *NAME), logs.lake
     logs.write(7, Insert("shop.orders", (7, "new")), Commit())
     extract_source(spark, keeping(logs), SOURCE)
     compact_source(spark, keeping(logs), SOURCE)
-    (entry,) = (one for one in publication.read(lake, SOURCE) if one.table == "orders")
+    (entry,) = (entry for entry in publication.read(lake, SOURCE) if entry.table == "orders")
     assert why_not(lake, entry, head(table)) == "downstream has not got all of it yet"
     logs.run()
-    (entry,) = (one for one in publication.read(lake, SOURCE) if one.table == "orders")
+    (entry,) = (entry for entry in publication.read(lake, SOURCE) if entry.table == "orders")
     assert why_not(lake, entry, head(table)) is None
     assert why_not(lake, replace(entry, downstream=None), head(table)) == "downstream has not got all of it yet"
     with monkeypatch.context() as patched:
@@ -299,16 +301,18 @@ def test_a_table_waits_where_something_is_still_to_come_by(
     right = Table.replace
     raced: list[str] = []
 
-    def overtaken(self: Table, rows: Any, where: str, upon: Head, said: Any) -> Head:
+    def overtaken(self: Table, rows: Any, condition: str, upon: Head, commit: Any) -> Head:
         if self.path == table.path and not raced:
             raced.append(self.path)
             assert upon.checkpoint is not None
             self.append(self.read(spark).where("false"), upon, replace(upon.checkpoint, batch=new_batch()))
-        return right(self, rows, where, upon, said)
+        return right(self, rows, condition, upon, commit)
 
     monkeypatch.setattr(Table, "replace", overtaken)
-    found = maintained(logs)
-    assert (folds(found), found.unfolded) == ({}, {SHOP: "downstream has not got all of it yet"}), "a window came first"
+    upkeep = maintained(logs)
+    assert (folds(upkeep), upkeep.unfolded) == ({}, {SHOP: "downstream has not got all of it yet"}), (
+        "a window came first"
+    )
 
 
 def run_again(logs: Logs) -> None:
@@ -321,23 +325,23 @@ def done_again(logs: Logs) -> None:
     later = since(logs, 6)
     for table in (logs.lake.silver(SOURCE, *NAME), logs.lake.downstream(*NAME)):
         corrupted(logs, table, "id = 6")
-    done = backfill_source(logs.spark, keeping(logs), SOURCE, later, lambda name: name == SHOP)
-    assert (done.stopped, len(done.compacted)) == ({}, 1)
+    outcome = backfill_source(logs.spark, keeping(logs), SOURCE, later, lambda name: name == SHOP)
+    assert (outcome.stopped, len(outcome.compacted)) == ({}, 1)
 
 
 def between(patched: pytest.MonkeyPatch, table: Table, do: Callable[[], object]) -> list[str]:
     """Has something done just before the first commit of a kind to a table; gives the tables where it was."""
     right = Table.replace
-    done: list[str] = []
+    paths: list[str] = []
 
-    def overtaken(self: Table, *given: Any, **more: Any) -> Head:
-        if self.path == table.path and not done:
-            done.append(self.path)
+    def overtaken(self: Table, *arguments: Any, **options: Any) -> Head:
+        if self.path == table.path and not paths:
+            paths.append(self.path)
             do()
-        return right(self, *given, **more)
+        return right(self, *arguments, **options)
 
     patched.setattr(Table, "replace", overtaken)
-    return done
+    return paths
 
 
 @pytest.mark.long
@@ -347,19 +351,19 @@ def test_maintenance_beside_a_run_a_backfill_and_other_maintenance(
     """Another writer comes between what maintenance has planned and its commit, at the fold and where it publishes."""
     first = Logs(spark, tmp_path / "first")
     first.folder.mkdir()
-    written(first)
+    write_log(first)
     gc_source(spark, keeping(first), SOURCE, now=day(6.9))
-    others: list[Callable[[Logs], object]] = [maintained, run_again, done_again, done_again]
-    for at, other in enumerate(others):
+    writers: list[Callable[[Logs], object]] = [maintained, run_again, done_again, done_again]
+    for at, writer in enumerate(writers):
         logs = first.copied(tmp_path / str(at))
         table = logs.lake.published() if at == 3 else logs.lake.silver(SOURCE, *NAME)
         with monkeypatch.context() as patched:
-            came = between(patched, table, partial(other, logs))
+            overtaken_paths = between(patched, table, partial(writer, logs))
             maintained(logs)
-        assert came
+        assert overtaken_paths
         assert folds(maintained(logs)) == {}, "what lost was planned anew"
-        assert logs.rows("orders") == TRUTH + ([(7, "new")] if other is run_again else [])
-        (entry,) = (one for one in publication.read(logs.lake, SOURCE) if one.table == "orders")
+        assert logs.rows("orders") == TRUTH + ([(7, "new")] if writer is run_again else [])
+        (entry,) = (entry for entry in publication.read(logs.lake, SOURCE) if entry.table == "orders")
         heads = head(logs.lake.silver(SOURCE, *NAME)), head(logs.lake.downstream(*NAME))
         assert silver.folded(heads[0]) is not None
-        assert [entry.silver_version, entry.downstream_version] == [one.version for one in heads]
+        assert [entry.silver_version, entry.downstream_version] == [head.version for head in heads]

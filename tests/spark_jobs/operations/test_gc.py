@@ -32,23 +32,23 @@ RULES = {"row_filters": {"none": {"tables": ["shop.orders"], "insert-value-expr"
 @pytest.fixture
 def logs(spark: SparkSession, tmp_path: Path) -> Logs:
     """Five files, of days 1 to 5, with an order each."""
-    made = Logs(spark, tmp_path)
+    logs_ = Logs(spark, tmp_path)
     for number in range(1, 6):
-        made.write(number, Insert("shop.orders", (number, "x")), Commit())
-    return made
+        logs_.write(number, Insert("shop.orders", (number, "x")), Commit())
+    return logs_
 
 
-def gc(logs: Logs, now: float = 5.9, **asked: Any) -> Collected:
-    keys = {"tables": asked.pop("tables")} if "tables" in asked else {}
-    return gc_source(logs.spark, logs.pipeline(**KEPT, **keys), SOURCE, now=day(now), **asked)
+def gc(logs: Logs, now: float = 5.9, **options: Any) -> Collected:
+    keys = {"tables": options.pop("tables")} if "tables" in options else {}
+    return gc_source(logs.spark, logs.pipeline(**KEPT, **keys), SOURCE, now=day(now), **options)
 
 
-def held(logs: Logs) -> list[int]:
-    return [one.place[1] for one in bronze.files(logs.lake.bronze(SOURCE), logs.bronze().version)]
+def kept_files(logs: Logs) -> list[int]:
+    return [file.place[1] for file in bronze.files(logs.lake.bronze(SOURCE), logs.bronze().version)]
 
 
-def names(done: Collected) -> list[str]:
-    return [one.file for one in done.files]
+def names(collected: Collected) -> list[str]:
+    return [file.file for file in collected.files]
 
 
 @pytest.mark.long
@@ -62,14 +62,14 @@ def test_files_that_are_old_and_read_go_in_batches_and_nobody_gives_less_without
     assert (names(would), logs.bronze()) == ([file(1), file(2), file(3)], first)
 
     monkeypatch.setattr(retention, "_BATCH", 1)
-    done = gc(logs)
-    assert done == would
-    assert (str(done.oldest), done.kept_for) == (f"{file(4)}:4", None)
-    assert held(logs) == [4, 5]
+    collected = gc(logs)
+    assert collected == would
+    assert (str(collected.oldest), collected.kept_for) == (f"{file(4)}:4", None)
+    assert kept_files(logs) == [4, 5]
     after = logs.bronze()
     assert (after.counter, after.position) == (first.counter + 3, first.position)
-    again = gc(logs)
-    assert (again.files, again.oldest, logs.bronze()) == ((), done.oldest, after)
+    second = gc(logs)
+    assert (second.files, second.oldest, logs.bronze()) == ((), collected.oldest, after)
 
     logs.write(6, Insert("shop.orders", (6, "x")), Insert("shop.later", (1, "new")), Commit())
     assert logs.run().stopped == {}
@@ -77,25 +77,27 @@ def test_files_that_are_old_and_read_go_in_batches_and_nobody_gives_less_without
     assert logs.rows("later") == [(1, "new")], "a table that comes later has nothing before it"
     head = logs.bronze()
     assert head.checkpoint
-    assert bronze.oldest(head.checkpoint) == done.oldest
+    assert bronze.oldest(head.checkpoint) == collected.oldest
 
-    said = rf"bronze no longer holds \[{file(1)}:4, {file(4)}:4\); the oldest that it holds is {file(4)}:4. Bring the"
+    pattern = (
+        rf"bronze no longer holds \[{file(1)}:4, {file(4)}:4\); the oldest that it holds is {file(4)}:4. Bring the"
+    )
     with caplog.at_level(logging.WARNING):
-        written = [one.path.name for one in export(logs.spark, logs.lake, SOURCE, tmp_path / "out")]
-        lines = "".join(changes_of_bronze(logs.spark, logs.lake, SOURCE, None, None, wanted=ANY)).splitlines()
-    assert written == [file(4), file(5), file(6)]
+        files_ = [exported.path.name for exported in export(logs.spark, logs.lake, SOURCE, tmp_path / "out")]
+        lines = "".join(changes_of_bronze(logs.spark, logs.lake, SOURCE, None, None, is_wanted=ANY)).splitlines()
+    assert files_ == [file(4), file(5), file(6)]
     assert len(lines) == 4
-    assert [said.replace("\\", "")[:90] in message for message in caplog.messages] == [True, True]
-    with pytest.raises(LakeError, match=said):
-        list(changes_of_bronze(logs.spark, logs.lake, SOURCE, f"{file(1)}:4", None, wanted=ANY))
-    whole = Range(Position(file(1), 4), Position(file(6), 4))
+    assert [pattern.replace("\\", "")[:90] in message for message in caplog.messages] == [True, True]
+    with pytest.raises(LakeError, match=pattern):
+        list(changes_of_bronze(logs.spark, logs.lake, SOURCE, f"{file(1)}:4", None, is_wanted=ANY))
+    full_range = Range(Position(file(1), 4), Position(file(6), 4))
     for number in (1, 2, 3):
         (logs.binlogs / file(number)).rename(tmp_path / file(number))
-    nobody = (
+    message_ = (
         rf"begins at {file(4)}:4, and what is .* again at {file(1)}:4: nobody has {file(1)} to {file(3)}, which that"
     )
-    with pytest.raises(LakeError, match=nobody):
-        backfill_source(logs.spark, logs.pipeline(), SOURCE, whole, ANY)
+    with pytest.raises(LakeError, match=message_):
+        backfill_source(logs.spark, logs.pipeline(), SOURCE, full_range, ANY)
     part = Range(Position(file(5), 4), Position(file(5), 900))
     (reason,) = backfill_source(logs.spark, logs.pipeline(), SOURCE, part, ANY).stopped.values()
     assert f"nobody has {file(1)} to {file(3)}" in reason, "its window began before"
@@ -112,18 +114,18 @@ def test_files_put_back_are_the_log_again(logs: Logs, tmp_path: Path) -> None:
     for number in (2, 3):
         shutil.copy(logs.binlogs / file(number), archive)
     logs.write(6, Insert("shop.orders", (6, "x")), Commit())
-    done = read_archive(logs.spark, logs.pipeline(), SOURCE, archive)
-    assert (str(done.range), done.extracted) == (f"[{file(2)}:4, {file(4)}:4)", None)
-    assert held(logs) == [2, 3, 4, 5]
+    restored = read_archive(logs.spark, logs.pipeline(), SOURCE, archive)
+    assert (str(restored.range), restored.extracted) == (f"[{file(2)}:4, {file(4)}:4)", None)
+    assert kept_files(logs) == [2, 3, 4, 5]
     with pytest.raises(SourceError, match="no file in it continues bronze at either end"):
         read_archive(logs.spark, logs.pipeline(), SOURCE, archive)
-    done = read_archive(logs.spark, logs.pipeline(), SOURCE, logs.binlogs)
-    assert done.extracted
-    assert held(logs) == [1, 2, 3, 4, 5, 6]
-    for one in export(logs.spark, logs.lake, SOURCE, tmp_path / "out"):
-        assert one.path.read_bytes() == (logs.binlogs / one.path.name).read_bytes()
-    whole = Range(Position(file(1), 4), Position(file(5), 4))
-    assert backfill_source(logs.spark, logs.pipeline(), SOURCE, whole, ANY).stopped == {}
+    restored = read_archive(logs.spark, logs.pipeline(), SOURCE, logs.binlogs)
+    assert restored.extracted
+    assert kept_files(logs) == [1, 2, 3, 4, 5, 6]
+    for exported in export(logs.spark, logs.lake, SOURCE, tmp_path / "out"):
+        assert exported.path.read_bytes() == (logs.binlogs / exported.path.name).read_bytes()
+    full_range = Range(Position(file(1), 4), Position(file(5), 4))
+    assert backfill_source(logs.spark, logs.pipeline(), SOURCE, full_range, ANY).stopped == {}
 
 
 @pytest.mark.long
@@ -140,19 +142,19 @@ def test_nothing_goes_that_a_table_has_not_read_unless_it_is_named(logs: Logs) -
         logs.write(number, Insert("shop.lines", (number, "x")), Commit())
     logs.run(logs.pipeline(tables=narrow))
 
-    done = gc(logs, 20, tables=narrow)
-    assert names(done) == [file(number) for number in range(1, 5)]
-    assert done.kept_for
-    assert done.kept_for.name == "shop.orders"
-    assert "ALTER TABLE" in done.kept_for.reason
+    collected = gc(logs, 20, tables=narrow)
+    assert names(collected) == [file(number) for number in range(1, 5)]
+    assert collected.kept_for
+    assert collected.kept_for.name == "shop.orders"
+    assert "ALTER TABLE" in collected.kept_for.reason
     with pytest.raises(ConfigError, match=r"shop: no reader 'orders' to ignore; there are shop\.lines, shop\.orders, "):
         gc(logs, 20, tables=narrow, ignored=["orders"])
     assert names(gc(logs, 20, tables=narrow, ignored=["shop.orders"])) == [file(number) for number in range(5, 9)]
-    assert held(logs) == [9], "the last file stays"
+    assert kept_files(logs) == [9], "the last file stays"
 
     logs.write(10, Insert("shop.lines", (10, "x")), Commit())
     stopped = logs.run(logs.pipeline(tables=wide)).stopped
-    assert {name.table: "bronze no longer holds [" in said for name, said in stopped.items()} == {
+    assert {name.table: "bronze no longer holds [" in message for name, message in stopped.items()} == {
         "orders": True,
         "later": True,
     }
@@ -164,10 +166,10 @@ def test_nothing_goes_that_a_table_has_not_read_unless_it_is_named(logs: Logs) -
 def test_an_undecided_xa_transaction_keeps_its_file(logs: Logs) -> None:
     logs.write(2, *prepared(Insert("shop.orders", (2, "x"))))
     logs.run(logs.pipeline(tables=["none.*"]))
-    done = gc(logs, tables=["none.*"])
-    assert names(done) == [file(1)]
-    assert done.kept_for
-    assert str(done.kept_for).startswith(f"xa, at {file(2)}:")
+    collected = gc(logs, tables=["none.*"])
+    assert names(collected) == [file(1)]
+    assert collected.kept_for
+    assert str(collected.kept_for).startswith(f"xa, at {file(2)}:")
     assert names(gc(logs, tables=["none.*"], ignored=["xa"])) == [file(2), file(3)]
 
 
@@ -192,7 +194,7 @@ def test_the_first_window_held_is_done_again_though_the_file_before_it_is_gone(
             spark.sql(f"UPDATE {table.sql} SET note = 'wrong' WHERE id >= 4")
         assert backfill_source(spark, logs.pipeline(**rules), SOURCE, Range(start, end), ANY).stopped == {}
         assert logs.rows("orders") == [(number, "x") for number in range(1, 6)]
-    assert len("".join(changes_of_bronze(spark, logs.lake, SOURCE, str(before), None, wanted=ANY)).splitlines()) == 2
+    assert len("".join(changes_of_bronze(spark, logs.lake, SOURCE, str(before), None, is_wanted=ANY)).splitlines()) == 2
     inside = Range(replace(before, offset=before.offset - 1), end)
     with pytest.raises(LakeError, match=rf"nobody has {file(3)}"):
         backfill_source(spark, logs.pipeline(**rules), SOURCE, inside, ANY)
@@ -206,10 +208,10 @@ def test_what_no_run_has_looked_at_stays(logs: Logs) -> None:
     from spark_jobs.pipeline.run import extract_source
 
     extract_source(logs.spark, logs.pipeline(), SOURCE)
-    done = gc(logs)
-    assert done.files == ()
-    assert done.kept_for
-    assert done.kept_for.name == "silver"
+    collected = gc(logs)
+    assert collected.files == ()
+    assert collected.kept_for
+    assert collected.kept_for.name == "silver"
     assert names(gc(logs, ignored=["silver"])) == [file(1), file(2), file(3)]
     (reason,) = logs.run().stopped.values()
     assert "bronze no longer holds [" in reason, "its older rows were never seen"
@@ -226,7 +228,7 @@ def test_of_gc_and_an_extraction_planned_before_it_the_later_one_loses(
     gc(logs, 3.5)
     with pytest.raises(LostRace):
         land(logs.spark, table, late, source.reading(), 0.0)
-    assert held(logs) == [2, 3, 4, 5]
+    assert kept_files(logs) == [2, 3, 4, 5]
 
     right = retention._Work._delete_before
     raced: list[int] = []
@@ -239,7 +241,7 @@ def test_of_gc_and_an_extraction_planned_before_it_the_later_one_loses(
 
     monkeypatch.setattr(retention._Work, "_delete_before", slow)
     assert names(gc(logs)) == [file(2), file(3)], "gc plans again"
-    assert held(logs) == [4, 5, 6]
+    assert kept_files(logs) == [4, 5, 6]
 
 
 @pytest.mark.spark
@@ -266,12 +268,12 @@ def test_gc_that_dies_between_batches_is_finished_by_the_next(
         patched.setattr(Table, "_commit", fatal)
         with pytest.raises(Killed):
             gc(logs)
-    assert held(logs) == ([2, 3, 4, 5] if moment == "before" else [3, 4, 5])
+    assert kept_files(logs) == ([2, 3, 4, 5] if moment == "before" else [3, 4, 5])
     oldest = logs.bronze().checkpoint
     assert oldest
-    assert bronze.oldest(oldest).number == held(logs)[0]
+    assert bronze.oldest(oldest).number == kept_files(logs)[0]
     gc(logs)
-    assert held(logs) == [4, 5]
+    assert kept_files(logs) == [4, 5]
 
 
 @pytest.mark.spark

@@ -18,12 +18,12 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(scope="module")
 def two_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Logs:
     """Two files of small transactions, and one of 3 MB; their GTIDs are 100, 101, …, 200, …"""
-    made = Logs(spark, tmp_path_factory.mktemp("two_files"))
-    made.write(1, *(one for n in range(5) for one in (Insert("shop.orders", (n, "x")), Commit())))
+    logs = Logs(spark, tmp_path_factory.mktemp("two_files"))
+    logs.write(1, *(change for n in range(5) for change in (Insert("shop.orders", (n, "x")), Commit())))
     big = Rows("shop.lines", Insert, [(n, "y" * 40) for n in range(60_000)])
-    made.write(2, Insert("shop.orders", (9, "ü")), Commit(), big, Commit(), Update("shop.orders", (9, "ü"), (9, None)))
-    made.run()
-    return made
+    logs.write(2, Insert("shop.orders", (9, "ü")), Commit(), big, Commit(), Update("shop.orders", (9, "ü"), (9, None)))
+    logs.run()
+    return logs
 
 
 @pytest.fixture
@@ -48,11 +48,11 @@ def test_a_log_is_read_by_position_and_by_gtid(logs: Logs) -> None:
     assert large is not None
     assert len(large.payload) > 2_500_000
     assert large.payload == content[2][large.start.offset : large.stop.offset]
-    assert [store.get(one) for one in (f"{UUID}:300", "0-1-1", f"{UUID}:tag:1", store.last)] == [None] * 4
+    assert [store.get(place) for place in (f"{UUID}:300", "0-1-1", f"{UUID}:tag:1", store.last)] == [None] * 4
 
     pulled = list(store.pull(third.stop))
     assert (pulled[0].start, pulled[-1].stop) == (third.stop, Position(file(2), _end_of_transactions(content[2])))
-    of_second = b"".join(one.payload for one in pulled if one.start.file == file(2))
+    of_second = b"".join(transaction.payload for transaction in pulled if transaction.start.file == file(2))
     assert of_second in content[2]
     assert list(store.pull(pulled[-1].stop)) == []
 
@@ -70,13 +70,13 @@ def test_changes_of_a_range_are_rows_as_the_command_writes_them(logs: Logs) -> N
     assert [(row["gtid"], row["op"], row["before"], json.loads(row["after"])) for row in within] == [
         (f"{UUID}:102", "insert", None, {"id": 2, "note": "x"})
     ]
-    found = store.changes(tables=["shop.orders"]).orderBy("stretch", "number", "offset", "row")
+    rows = store.changes(tables=["shop.orders"]).orderBy("stretch", "number", "offset", "row")
     lines = "".join(
-        changes_of_bronze(logs.spark, logs.lake, SOURCE, None, None, wanted=wanted_tables(["shop.orders"]))
+        changes_of_bronze(logs.spark, logs.lake, SOURCE, None, None, is_wanted=wanted_tables(["shop.orders"]))
     ).splitlines()
-    told = found.selectExpr("*", "unix_micros(committed_at) AS micros").collect()
-    assert len(told) == len(lines) == 7
-    for row, line in zip(told, map(json.loads, lines), strict=True):
+    rows_ = rows.selectExpr("*", "unix_micros(committed_at) AS micros").collect()
+    assert len(rows_) == len(lines) == 7
+    for row, line in zip(rows_, map(json.loads, lines), strict=True):
         plain = ("source", "file", "offset", "row", "gtid", "schema", "table", "op")
         assert {name: row[name] for name in plain} == {name: line[name] for name in plain}
         images = {name: row[name] and json.loads(row[name]) for name in ("before", "after")}
@@ -92,9 +92,9 @@ def test_what_the_log_has_not_decided_and_what_gc_removed(logs: Logs) -> None:
     store = Store(logs.spark, pipeline, SOURCE)
     (opened,) = store.undecided()
     assert (store.is_decided(opened.position), store.is_decided(store.last)) == (True, False)
-    done = store.gc(dry_run=True)
-    assert [one.file for one in done.files] == [file(1), file(2)]
-    assert store.gc() == done
+    collected = store.gc(dry_run=True)
+    assert [file.file for file in collected.files] == [file(1), file(2)]
+    assert store.gc() == collected
     assert store.first == store.gc_position == Position(file(3), 4)
     with pytest.raises(LakeError, match="bronze no longer holds"):
         store.get(Position(file(1), 4))

@@ -28,12 +28,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.long]
 @pytest.fixture(scope="module")
 def three_runs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Logs:
     """Three runs of a file each: a row comes, then is changed, so that it is marked as deleted in an older file."""
-    made = Logs(spark, tmp_path_factory.mktemp("three_runs"))
+    logs = Logs(spark, tmp_path_factory.mktemp("three_runs"))
     for number in range(1, 4):
         updated = [Update("shop.orders", (1, str(number - 1)), (1, str(number)))] if number > 1 else []
-        made.write(number, Insert("shop.orders", (number, str(number))), *updated, Commit())
-        made.run()
-    return made
+        logs.write(number, Insert("shop.orders", (number, str(number))), *updated, Commit())
+        logs.run()
+    return logs
 
 
 @pytest.fixture
@@ -52,40 +52,42 @@ def tables(logs: Logs) -> dict[str, Table]:
 
 
 def done_to(upkeep: Upkeep, table: Table) -> Maintained:
-    return next(one for one in upkeep.done if one.path == table.path)
+    return next(table_ for table_ in upkeep.done if table_.path == table.path)
 
 
-def everything(logs: Logs) -> dict[str, Any]:
+def all_contents(logs: Logs) -> dict[str, Any]:
     rows = {name: sorted(map(repr, table.read(logs.spark).collect())) for name, table in tables(logs).items()}
     return rows | {"positions": [table.head().position for table in tables(logs).values()]}  # type: ignore[union-attr]
 
 
 def test_files_are_written_together_and_nothing_else_changes(logs: Logs, tmp_path: Path) -> None:
-    before, start = everything(logs), consistent(logs.spark, logs.lake, SOURCE)
-    found = maintain_source(logs.spark, logs.pipeline(), SOURCE)
-    assert found.stopped == {}
+    before, start = all_contents(logs), consistent(logs.spark, logs.lake, SOURCE)
+    upkeep = maintain_source(logs.spark, logs.pipeline(), SOURCE)
+    assert upkeep.stopped == {}
     for table in tables(logs).values():
-        one = done_to(found, table)
-        assert (one.files_before > 1, one.files_after, one.kept_hours) == (True, 1, 7 * 24), table.path
+        maintained_ = done_to(upkeep, table)
+        assert (maintained_.files_before > 1, maintained_.files_after, maintained_.kept_hours) == (True, 1, 7 * 24), (
+            table.path
+        )
         assert len(table.files()) == 1
         assert table.marked_rows(logs.spark) == 0
-    assert everything(logs) == before
+    assert all_contents(logs) == before
     assert start.tables["shop", "orders"].rows is not None
     assert start.tables["shop", "orders"].rows.count() == 3, "a reader of older versions goes on"
     (entry,) = read(logs.lake, SOURCE)
     heads = [tables(logs)[name].head() for name in ("silver", "downstream")]
     assert [entry.silver_version, entry.downstream_version] == [head.version for head in heads if head]
 
-    again = maintain_source(logs.spark, logs.pipeline(), SOURCE)
-    assert [one.version_before == one.version_after for one in again.done] == [True] * len(again.done)
+    second = maintain_source(logs.spark, logs.pipeline(), SOURCE)
+    assert [table_.version_before == table_.version_after for table_ in second.done] == [True] * len(second.done)
     from spark_jobs.operations.backlog import settled
 
     assert settled(logs.pipeline(), SOURCE), "the next run has nothing to do"
     logs.write(4, Insert("shop.orders", (4, "4")), Update("shop.orders", (1, "3"), (1, "4")), Commit())
     assert logs.run().stopped == {}
     assert logs.rows("orders") == [(1, "4"), (2, "2"), (3, "3"), (4, "4")]
-    whole = Range(Position(file(1), 4), Position(file(4), 4))
-    outcome = backfill_source(logs.spark, logs.pipeline(), SOURCE, whole, wanted_tables([]))
+    full_range = Range(Position(file(1), 4), Position(file(4), 4))
+    outcome = backfill_source(logs.spark, logs.pipeline(), SOURCE, full_range, wanted_tables([]))
     assert (outcome.compacted, outcome.merged, outcome.stopped) == ([], [], {})
     assert len(list(export(logs.spark, logs.lake, SOURCE, tmp_path / "out"))) == 4
 
@@ -96,10 +98,10 @@ def test_a_purge_removes_every_marked_row(logs: Logs, monkeypatch: pytest.Monkey
     monkeypatch.setitem(maintenance._OPTIMIZE, "spark.databricks.delta.optimize.minFileSize", "1")
     maintain_source(logs.spark, logs.pipeline(), SOURCE)
     assert table.marked_rows(logs.spark) > 0, "too few to be worth it"
-    before = everything(logs)
+    before = all_contents(logs)
     maintain_source(logs.spark, logs.pipeline(), SOURCE, purge=True)
     assert table.marked_rows(logs.spark) == 0
-    assert everything(logs) == before
+    assert all_contents(logs) == before
 
 
 OPTIMIZE_RATIO = "spark.databricks.delta.optimize.maxDeletedRowsRatio"
@@ -111,29 +113,29 @@ def test_files_go_that_no_reader_needs_and_stay_while_one_does(logs: Logs) -> No
     maintain_source(logs.spark, logs.pipeline(), SOURCE)
     assert before is not None
 
-    def kept() -> int:
-        return len([one for one in Path(silver.path).rglob("*.parquet") if one.parent.name != "_delta_log"])
+    def file_count() -> int:
+        return len([path for path in Path(silver.path).rglob("*.parquet") if path.parent.name != "_delta_log"])
 
-    full = kept()
+    full = file_count()
     assert full >= 4
     hours = _hours(silver, before.version, timedelta(0))
     assert hours == 2, "the version before was replaced less than an hour ago"
     silver.run(logs.spark, maintenance._VACUUM, f"VACUUM {silver.sql} RETAIN {hours} HOURS")
-    assert kept() == full
+    assert file_count() == full
     after = silver.head()
     assert after is not None
     assert (_hours(silver, after.version, timedelta(0)), _hours(silver, None, timedelta(days=2))) == (0, 48)
     silver.run(logs.spark, maintenance._VACUUM, f"VACUUM {silver.sql} RETAIN 0 HOURS")
-    assert kept() == 1
+    assert file_count() == 1
     assert silver.head() == after, "removing files is no version of the table"
 
 
 def test_a_version_that_a_merge_compares_with_is_kept_however_old(logs: Logs) -> None:
     lake = logs.lake
     (entry,) = read(lake, SOURCE)
-    needed = {table.path: version for table, version in maintenance._tables(lake, SOURCE)}
-    assert needed[tables(logs)["silver"].path] == entry.silver_version
-    assert needed[tables(logs)["downstream"].path] == entry.downstream_version
+    needed_versions = {table.path: version for table, version in maintenance._tables(lake, SOURCE)}
+    assert needed_versions[tables(logs)["silver"].path] == entry.silver_version
+    assert needed_versions[tables(logs)["downstream"].path] == entry.downstream_version
     superseded = tables(logs)["bronze"].superseded(0)
     assert superseded is not None
     assert timedelta(0) < datetime.now(UTC) - superseded < timedelta(hours=1)
@@ -157,8 +159,8 @@ def test_a_writer_that_planned_before_loses_and_one_that_comes_first_is_waited_f
         right(self, spark, head, *rest)
 
     monkeypatch.setattr(Table, "rearrange", slow)
-    found = maintain_source(logs.spark, logs.pipeline(), SOURCE)
-    assert (found.stopped, len(table.files()), raced) == ({}, 1, [table.path])
+    upkeep = maintain_source(logs.spark, logs.pipeline(), SOURCE)
+    assert (upkeep.stopped, len(table.files()), raced) == ({}, 1, [table.path])
     with pytest.raises(LostRace):
         table.append(table.read(logs.spark).where("false"), planned, late)
 
@@ -196,10 +198,10 @@ def test_a_table_between_two_sets_of_columns_stays_so(logs: Logs) -> None:
     assert head is not None
     assert head.checkpoint is not None
     commit = SilverCommit.of(head.checkpoint)
-    said = replace(commit, batch=new_batch(), kind=CommitKind.ALTERING, steps_left=("…",))
-    silver.append(silver.read(logs.spark).where("false"), head, said)
-    found = maintain_source(logs.spark, logs.pipeline(retention={"fold": True}), SOURCE)
-    assert (found.stopped, len(silver.files())) == ({}, 1)
+    commit_ = replace(commit, batch=new_batch(), kind=CommitKind.ALTERING, steps_left=("…",))
+    silver.append(silver.read(logs.spark).where("false"), head, commit_)
+    upkeep = maintain_source(logs.spark, logs.pipeline(retention={"fold": True}), SOURCE)
+    assert (upkeep.stopped, len(silver.files())) == ({}, 1)
     after = silver.head()
     assert after is not None
     assert after.checkpoint is not None
@@ -215,7 +217,7 @@ def test_a_table_that_cannot_be_maintained_does_not_stop_the_others(
     bronze = tables(logs)["bronze"].path
     right = Table.rearrange
     monkeypatch.setattr(Table, "rearrange", lambda self, *a: busy(self) if self.path == bronze else right(self, *a))
-    found = maintain_source(logs.spark, logs.pipeline(), SOURCE)
-    assert found.stopped == {bronze: f"{bronze}: another writer"}
-    assert done_to(found, tables(logs)["silver"]).files_after == 1
+    upkeep = maintain_source(logs.spark, logs.pipeline(), SOURCE)
+    assert upkeep.stopped == {bronze: f"{bronze}: another writer"}
+    assert done_to(upkeep, tables(logs)["silver"]).files_after == 1
     assert lake_of(logs.pipeline()).bronze(SOURCE).path == bronze

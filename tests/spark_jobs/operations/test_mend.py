@@ -7,7 +7,7 @@ from spark_jobs.ddl.classify import judge
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import ConfigError
 from spark_jobs.log.position import Position
-from spark_jobs.operations.mend import _Event, _named, _nearest, _why_not
+from spark_jobs.operations.mend import _entry_of, _Event, _nearest, _why_not
 from spark_jobs.silver.quarantine import Skip
 
 HERE, LATER = Position("mysql-bin.000042", 1337), Position("mysql-bin.000042", 9000)
@@ -20,7 +20,7 @@ def entry(name: TableName, at: Position | None, state: str) -> Entry:
 
 
 @pytest.mark.parametrize(
-    "held, said",
+    "entry_, pattern",
     [
         (entry(ORDERS, HERE, "stopped"), "None"),
         (entry(ORDERS, None, "stopped"), "None"),
@@ -29,13 +29,13 @@ def entry(name: TableName, at: Position | None, state: str) -> Entry:
         (entry(ORDERS, HERE, "current"), r"has not stopped \(it is current\); .*"),
     ],
 )
-def test_an_event_is_passed_over_for_a_table_that_stopped_before_it(held: Entry, said: str) -> None:
-    assert re.fullmatch(said, str(_why_not(held, ROWS, [])))
+def test_an_event_is_passed_over_for_a_table_that_stopped_before_it(entry_: Entry, pattern: str) -> None:
+    assert re.fullmatch(pattern, str(_why_not(entry_, ROWS, [])))
 
 
 def test_an_event_is_passed_over_once() -> None:
-    known = [Skip("shop", "orders", str(HERE), "Write_rows event")]
-    assert _why_not(entry(ORDERS, HERE, "stopped"), ROWS, known) == f"{HERE} is passed over already"
+    skips = [Skip("shop", "orders", str(HERE), "Write_rows event")]
+    assert _why_not(entry(ORDERS, HERE, "stopped"), ROWS, skips) == f"{HERE} is passed over already"
 
 
 @pytest.mark.parametrize(
@@ -46,17 +46,17 @@ def test_an_event_is_passed_over_once() -> None:
         (_Event(HERE, "DROP", statement=judge("DROP TABLE carts", "shop")), {CARTS}),
         (_Event(HERE, "GRANT", statement=judge("GRANT SELECT ON carts TO me", "shop")), set()),
     ],
-    ids=lambda one: one.said if isinstance(one, _Event) else "",
+    ids=lambda value: value.said if isinstance(value, _Event) else "",
 )
 def test_whom_an_event_is_about(event: _Event, tables: set[TableName]) -> None:
-    assert {one for one in (ORDERS, CARTS) if event.is_about(one)} == tables
+    assert {name for name in (ORDERS, CARTS) if event.is_about(name)} == tables
 
 
 def test_a_table_that_no_run_has_seen_is_named_beside_those_that_are_known() -> None:
-    known = [entry(TableName("shop", f"t{n:02}"), HERE, "current") for n in range(22)]
-    assert _named(known, "shop", "shop.t07") == known[7]
+    entries = [entry(TableName("shop", f"t{n:02}"), HERE, "current") for n in range(22)]
+    assert _entry_of(entries, "shop", "shop.t07") == entries[7]
     with pytest.raises(ConfigError, match=r"shop\.nosuch is no table of shop .*shop\.t00, .*shop\.t19 and 2 more"):
-        _named(known, "shop", "shop.nosuch")
+        _entry_of(entries, "shop", "shop.nosuch")
 
 
 def test_the_nearest_events_are_named_in_their_order() -> None:

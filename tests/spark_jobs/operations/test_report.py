@@ -35,8 +35,8 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 def write(table: Table, position: str, version: int, rows: int, kind: str = "live", **members: object) -> None:
     """A commit as a run leaves it."""
-    said = {"position": position, "batch": "b", "kind": kind, "begin": "b.000001:4", **members}
-    checkpoint = BronzeCommit.from_members(said)
+    fields = {"position": position, "batch": "b", "kind": kind, "begin": "b.000001:4", **members}
+    checkpoint = BronzeCommit.from_members(fields)
     properties = CommitProperties(
         custom_metadata={"userMetadata": checkpoint.to_json()}, app_transactions=[Transaction("stratalog", version)]
     )
@@ -51,26 +51,26 @@ def test_commits_are_ours_alone_oldest_first(pipeline: Pipeline) -> None:
     write(table, "b.000001:100", 2, 0, CommitKind.MAINTENANCE)
     deltalake.write_deltalake(table.path, pa.table({"id": pa.array([1], pa.int64())}), mode="append")
     write(table, "b.000001:200", 3, 1, bytes=100)
-    found = commits(table, ())
-    assert [(str(one.checkpoint.position), BronzeCommit.of(one.checkpoint).log_bytes) for one in found] == [
+    listed = commits(table, ())
+    assert [(str(commit.checkpoint.position), BronzeCommit.of(commit.checkpoint).log_bytes) for commit in listed] == [
         ("b.000001:100", 96),
         ("b.000001:200", 100),
     ]
-    assert found[0].at <= found[1].at
+    assert listed[0].at <= listed[1].at
 
 
 def test_merges_count_the_rows_that_they_changed(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     table = lake_of(pipeline).bronze("shop")
     write(table, "b.000001:100", 1, 0)
-    said = Checkpoint(Position.parse("b.000001:100"), "b").to_json()
+    metadata = Checkpoint(Position.parse("b.000001:100"), "b").to_json()
     merged = {"numOutputRows": "9", "numTargetRowsInserted": "1", "numTargetRowsUpdated": "2"}
     history = [
-        {"version": 1, "timestamp": 2, "userMetadata": said, "operationMetrics": merged},
-        {"version": 0, "timestamp": 1, "userMetadata": said, "operationMetrics": {"numOutputRows": "5"}},
+        {"version": 1, "timestamp": 2, "userMetadata": metadata, "operationMetrics": merged},
+        {"version": 0, "timestamp": 1, "userMetadata": metadata, "operationMetrics": {"numOutputRows": "5"}},
     ]
     monkeypatch.setattr(deltalake.DeltaTable, "history", lambda *_: history)
-    found = commits(table, ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted"))
-    assert [one.rows for one in found] == [5, 3]
+    listed = commits(table, ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted"))
+    assert [commit.rows for commit in listed] == [5, 3]
 
 
 def at(minute: int, position: str, rows: int) -> Commit:
@@ -78,9 +78,9 @@ def at(minute: int, position: str, rows: int) -> Commit:
 
 
 def test_tables_of_one_run_are_one_bar() -> None:
-    found = [at(0, "b.000001:9", 2), at(1, "b.000001:9", 3), at(7, "b.000001:12", 4)]
-    assert _rows(found) == [(NOON, 5), (NOON.replace(minute=7), 4)]
-    assert _gaps(found) == [(NOON.replace(minute=1), 1.0), (NOON.replace(minute=7), 6.0)]
+    commits = [at(0, "b.000001:9", 2), at(1, "b.000001:9", 3), at(7, "b.000001:12", 4)]
+    assert _rows(commits) == [(NOON, 5), (NOON.replace(minute=7), 4)]
+    assert _gaps(commits) == [(NOON.replace(minute=1), 1.0), (NOON.replace(minute=7), 6.0)]
 
 
 def test_bars_are_as_high_as_their_values() -> None:
@@ -99,14 +99,14 @@ def now(**keys: object) -> SourceStatus:
         TableStatus("a.<b>", "stopped", "b.000001:4", "b.000001:4", "an ALTER of <b>", complete=False),
         TableStatus("a.out", "ignored", None, None, None),
     ]
-    said = {"end": "b.000001:12", "bronze": "b.000001:9", "backlog_bytes": 300, "retention_margin_bytes": 900}
+    fields = {"end": "b.000001:12", "bronze": "b.000001:9", "backlog_bytes": 300, "retention_margin_bytes": 900}
     rest = {"lag_seconds": 1.0, "retention_margin_hours": 2.5, "quarantined_events": 0, "error": None, "warning": None}
-    return SourceStatus(**({"source": "shop", "tables": tables} | said | rest | keys))  # type: ignore[arg-type]
+    return SourceStatus(**({"source": "shop", "tables": tables} | fields | rest | keys))  # type: ignore[arg-type]
 
 
 def test_layers_are_counted_over_the_tables_in_scope() -> None:
     silver, downstream = _layers(now())
-    assert [(one.name, one.current, one.tables, round(one.share)) for one in (silver, downstream)] == [
+    assert [(layer.name, layer.current, layer.tables, round(layer.share)) for layer in (silver, downstream)] == [
         ("silver", 2, 3, 67),
         ("downstream", 2, 3, 67),
     ]
@@ -126,8 +126,8 @@ def test_the_page_shows_everything_and_escapes_names() -> None:
     assert "a.&lt;b&gt;" in page
     assert "an ALTER of &lt;b&gt;" in page
     assert "<b>" not in page
-    for said in ("2 of 3 tables are where bronze is", "300 bytes behind", "2.5 hours", "near", "width: 75.00%"):
-        assert said in page
+    for text in ("2 of 3 tables are where bronze is", "300 bytes behind", "2.5 hours", "near", "width: 75.00%"):
+        assert text in page
     assert page.count("<rect") == 1
     assert "http" not in page.replace("http-equiv", "")
 

@@ -72,7 +72,7 @@ def test_an_empty_lake_is_behind_by_the_whole_log(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize(
-    "held, backlog, margin",
+    "bronze, backlog, margin",
     [
         ("b.000001:4", 2 * SIZE - 4 + 4, 0),
         ("b.000001:100", 2 * SIZE - 100, 96),
@@ -82,16 +82,16 @@ def test_an_empty_lake_is_behind_by_the_whole_log(pipeline: Pipeline) -> None:
     ],
 )
 def test_backlog_lies_behind_bronze_and_margin_before_it(
-    pipeline: Pipeline, held: str, backlog: int, margin: int
+    pipeline: Pipeline, bronze: str, backlog: int, margin: int
 ) -> None:
-    landed(lake_of(pipeline), held)
-    found = of(pipeline)
-    assert (found.bronze, found.backlog_bytes, found.retention_margin_bytes) == (held, backlog, margin)
-    assert found.lag_seconds is not None
-    assert (found.lag_seconds == 0) == (backlog == 0)
-    assert 0 <= found.lag_seconds < 600
-    assert found.error is None
-    assert (found.retention_margin_hours, found.warning) == (0, None)
+    landed(lake_of(pipeline), bronze)
+    status_ = of(pipeline)
+    assert (status_.bronze, status_.backlog_bytes, status_.retention_margin_bytes) == (bronze, backlog, margin)
+    assert status_.lag_seconds is not None
+    assert (status_.lag_seconds == 0) == (backlog == 0)
+    assert 0 <= status_.lag_seconds < 600
+    assert status_.error is None
+    assert (status_.retention_margin_hours, status_.warning) == (0, None)
 
 
 def test_a_margin_below_its_limit_is_a_warning(pipeline: Pipeline) -> None:
@@ -100,29 +100,29 @@ def test_a_margin_below_its_limit_is_a_warning(pipeline: Pipeline) -> None:
         (logs / f"b.{number:06d}").rename(logs / f"b.{number + 6:06d}")
     pipeline.path.write_text(pipeline.path.read_text() + "retention: {margin_bytes: 100}\n")
     landed(lake_of(pipeline), "b.000007:100")
-    found = of(load(pipeline.path))
-    assert (found.retention_margin_bytes, found.error) == (96, None)
-    assert found.warning is not None
-    assert found.warning.startswith("the source has only 96 bytes of log before")
+    status_ = of(load(pipeline.path))
+    assert (status_.retention_margin_bytes, status_.error) == (96, None)
+    assert status_.warning is not None
+    assert status_.warning.startswith("the source has only 96 bytes of log before")
 
 
 def test_a_source_that_does_not_answer_is_an_error_beside_what_the_lake_has(pipeline: Pipeline) -> None:
     landed(lake_of(pipeline), "b.000001:100")
     (pipeline.path.parent / "binlogs").rename(pipeline.path.parent / "elsewhere")
-    found = of(pipeline)
-    assert (found.end, found.bronze, found.backlog_bytes) == (None, "b.000001:100", None)
-    assert (found.lag_seconds, found.retention_margin_bytes) == (None, None)
+    status_ = of(pipeline)
+    assert (status_.end, status_.bronze, status_.backlog_bytes) == (None, "b.000001:100", None)
+    assert (status_.lag_seconds, status_.retention_margin_bytes) == (None, None)
     folder = pipeline.path.parent / "binlogs"
-    assert found.error == f"shop: {folder} cannot be read: No such file or directory"
+    assert status_.error == f"shop: {folder} cannot be read: No such file or directory"
 
 
 def test_a_log_that_went_on_without_us_is_an_error(pipeline: Pipeline) -> None:
     landed(lake_of(pipeline), "b.000001:100")
     (pipeline.path.parent / "binlogs" / "b.000001").unlink()
-    found = of(pipeline)
-    assert (found.end, found.backlog_bytes, found.retention_margin_bytes) == (f"b.000002:{SIZE}", None, None)
-    assert found.error is not None
-    assert found.error.startswith("shop: b.000001 is gone from the source, whose oldest file is b.000002; ")
+    status_ = of(pipeline)
+    assert (status_.end, status_.backlog_bytes, status_.retention_margin_bytes) == (f"b.000002:{SIZE}", None, None)
+    assert status_.error is not None
+    assert status_.error.startswith("shop: b.000001 is gone from the source, whose oldest file is b.000002; ")
 
 
 def test_tables_are_listed_by_name_with_what_stopped_them(pipeline: Pipeline) -> None:
@@ -139,12 +139,12 @@ def test_tables_are_listed_by_name_with_what_stopped_them(pipeline: Pipeline) ->
 
 
 def test_each_downstream_table_is_shown_of_one_that_goes_to_several(pipeline: Pipeline) -> None:
-    here, there = Target("lake/downstream/shop/t", "b.000002:100", 3), Target("lake/downstream/audit/t", reason="why")
+    here, second = Target("lake/downstream/shop/t", "b.000002:100", 3), Target("lake/downstream/audit/t", reason="why")
     entry = Entry("shop", "shop", "t", "stopped", "why", position="b.000002:100", silver_version=1)
-    publish(lake_of(pipeline), entry.with_targets([here, there]))
-    (found,) = of(pipeline).tables
-    assert (found.downstream, found.is_at("b.000002:100")) == (None, False)
-    assert found.targets == [
+    publish(lake_of(pipeline), entry.with_targets([here, second]))
+    (table,) = of(pipeline).tables
+    assert (table.downstream, table.is_at("b.000002:100")) == (None, False)
+    assert table.targets == [
         {"table": "shop.t", "downstream": "b.000002:100", "reason": None, "watermark": None},
         {"table": "audit.t", "downstream": None, "reason": "why", "watermark": None},
     ]
@@ -152,11 +152,11 @@ def test_each_downstream_table_is_shown_of_one_that_goes_to_several(pipeline: Pi
 
 def test_its_json_has_the_keys_that_scripts_read(pipeline: Pipeline) -> None:
     publish(lake_of(pipeline), Entry("shop", "shop", "t", "current"))
-    said = of(pipeline).to_json()
-    assert list(said) == [field.name for field in fields(SourceStatus) if field.name != "redacted"]
+    document = of(pipeline).to_json()
+    assert list(document) == [field.name for field in fields(SourceStatus) if field.name != "redacted"]
     redacted = replace(of(pipeline), redacted={"events": 1, "bytes": 50})
     assert list(redacted.to_json()) == [field.name for field in fields(SourceStatus)]
-    assert list(said["tables"][0]) == [field.name for field in fields(TableStatus)]
+    assert list(document["tables"][0]) == [field.name for field in fields(TableStatus)]
 
 
 def test_what_is_to_be_read_next_has_to_be_there(pipeline: Pipeline) -> None:
@@ -175,7 +175,7 @@ def test_what_is_to_be_read_next_has_to_be_there(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize(
-    "start, why",
+    "start, reason",
     [
         ("b.000001:9999", "lies beyond the end of the log"),
         ("b.000009:4", "has no file b.000009"),
@@ -183,8 +183,8 @@ def test_what_is_to_be_read_next_has_to_be_there(pipeline: Pipeline) -> None:
         ("2100-01-01T00:00:00Z", "lies behind the end of the log"),
     ],
 )
-def test_while_bronze_is_empty_that_is_the_start(pipeline: Pipeline, start: str, why: str) -> None:
+def test_while_bronze_is_empty_that_is_the_start(pipeline: Pipeline, start: str, reason: str) -> None:
     source = pipeline.sources["shop"].model_copy(update={"start": start})
     moved = pipeline.model_copy(update={"sources": {"shop": source}})
-    with pytest.raises(SourceError, match=why):
+    with pytest.raises(SourceError, match=reason):
         require_readable(moved, lake_of(moved), "shop")

@@ -50,12 +50,12 @@ def shape(definition: TableDefinition) -> list[tuple[str | None, str]]:
 @pytest.mark.parametrize("name", ["mysql-8.0", "mysql-5.7", "mariadb-11.4"])
 def test_names_and_labels_are_the_servers(name: str, charset: str, servers: Servers) -> None:
     server = servers.get(name)
-    codec, one, two = CLIENTS[charset]
+    codec, first, two = CLIENTS[charset]
     is_mariadb = name.startswith("mariadb")
-    schema = f"client_{charset}_{one}"
+    schema = f"client_{charset}_{first}"
 
     def in_set(statement: str) -> bytes:
-        return statement.replace("{a}", one).replace("{b}", two).encode(codec)
+        return statement.replace("{a}", first).replace("{b}", two).encode(codec)
 
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("FLUSH BINARY LOGS")
@@ -85,7 +85,7 @@ def test_names_and_labels_are_the_servers(name: str, charset: str, servers: Serv
     assert {table.table for table in followed} == {table.table for table in declared}
     assert len(declared) == (6 if is_mariadb else 5)
     for table, definition in declared.items():
-        found = followed[table]
-        assert found is not None, table
-        assert shape(found) == shape(definition)
-        assert differences(found, definition) == []
+        found_definition = followed[table]
+        assert found_definition is not None, table
+        assert shape(found_definition) == shape(definition)
+        assert differences(found_definition, definition) == []

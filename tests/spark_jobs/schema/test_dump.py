@@ -21,7 +21,7 @@ FIRST = next(end for event, end in zip(SPEC.events(), SPEC.offsets()[1:], strict
 TABLES = "USE shop;\nCREATE TABLE t (id INT PRIMARY KEY);\n"
 
 
-def taken(at: str) -> str:
+def dump_text(at: str) -> str:
     file, offset = at.split(":")
     return f"-- CHANGE MASTER TO MASTER_LOG_FILE='{file}', MASTER_LOG_POS={offset};\n{TABLES}"
 
@@ -40,20 +40,20 @@ def dump(log: Files, text: str, at: str | None = None) -> SchemaDump:
 
 
 @pytest.mark.parametrize(
-    "text, at, wanted",
+    "text, at, expected",
     [
-        (taken(f"bin.000001:{FIRST}"), None, f"bin.000001:{FIRST}"),
-        (taken("other.000009:999"), f"bin.000001:{FIRST}", f"bin.000001:{FIRST}"),
+        (dump_text(f"bin.000001:{FIRST}"), None, f"bin.000001:{FIRST}"),
+        (dump_text("other.000009:999"), f"bin.000001:{FIRST}", f"bin.000001:{FIRST}"),
         (TABLES, "bin.000002:4", "bin.000002:4"),
-        (taken("bin.000003:77"), None, "bin.000003:77"),
+        (dump_text("bin.000003:77"), None, "bin.000003:77"),
     ],
     ids=["its own", "that of the configuration instead", "that of the configuration", "behind the log"],
 )
-def test_a_dump_has_a_place(log: Files, text: str, at: str | None, wanted: str) -> None:
-    one = dump(log, text, at)
-    found = asked(log, one, content("shop", one))
-    assert (found.at, found.origin, found.is_whole) == (Position.parse(wanted), "dump", False)
-    assert [str(each.name) for each in found.definitions] == ["shop.t"]
+def test_a_dump_has_a_place(log: Files, text: str, at: str | None, expected: str) -> None:
+    schema_dump = dump(log, text, at)
+    answer = asked(log, schema_dump, content("shop", schema_dump))
+    assert (answer.at, answer.origin, answer.is_whole) == (Position.parse(expected), "dump", False)
+    assert [str(definition.name) for definition in answer.definitions] == ["shop.t"]
 
 
 def test_a_dump_tells_foreign_keys_that_cascade_and_system_versioning(log: Files) -> None:
@@ -62,62 +62,62 @@ def test_a_dump_tells_foreign_keys_that_cascade_and_system_versioning(log: Files
         f"{TABLES}CREATE TABLE `c` (`id` int, {rule});\nDROP TABLE IF EXISTS `d`;\n"
         f"CREATE TABLE `d` (`id` int, {rule});\nDROP TABLE `d`;\nCREATE TABLE `v` (`id` int) WITH SYSTEM VERSIONING;\n"
     )
-    found = asked(log, dump(log, text, "bin.000002:4"), text.encode())
+    answer = asked(log, dump(log, text, "bin.000002:4"), text.encode())
     key = ForeignKey("f", TableName("shop", "t"), "CASCADE")
-    told = ServerFacts(found.at, ((TableName("shop", "c"), key),), (TableName("shop", "v"),))
-    assert found.declared == told
+    facts = ServerFacts(answer.at, ((TableName("shop", "c"), key),), (TableName("shop", "v"),))
+    assert answer.declared == facts
 
 
 @pytest.mark.parametrize(
-    "text, why",
+    "text, reason",
     [
         (TABLES, r"it does not say at which position .*--source-data=2 .*schema_dump: \{file: …, at:"),
-        (taken("a.000001:4") + taken("bin.000001:4"), r"several positions \(a\.000001:4, bin\.000001:4\)"),
-        (taken("relay.000001:4"), r"taken at relay\.000001:4, and the log's files are named like bin\.000001"),
-        (taken(f"bin.000001:{FIRST + 3}"), rf"no transaction begins at bin.000001:{FIRST + 3}; the nearest"),
-        (taken("bin.000001:4") + "CREATE TABLE u (a INT", r"line 4: the statement has no end"),
+        (dump_text("a.000001:4") + dump_text("bin.000001:4"), r"several positions \(a\.000001:4, bin\.000001:4\)"),
+        (dump_text("relay.000001:4"), r"taken at relay\.000001:4, and the log's files are named like bin\.000001"),
+        (dump_text(f"bin.000001:{FIRST + 3}"), rf"no transaction begins at bin.000001:{FIRST + 3}; the nearest"),
+        (dump_text("bin.000001:4") + "CREATE TABLE u (a INT", r"line 4: the statement has no end"),
     ],
 )
-def test_a_dump_without_a_place_is_refused(log: Files, text: str, why: str) -> None:
-    one = dump(log, text)
-    with pytest.raises(SourceError, match=rf"shop: the schema dump {one.file}: .*{why}"):
-        asked(log, one, content("shop", one))
+def test_a_dump_without_a_place_is_refused(log: Files, text: str, reason: str) -> None:
+    schema_dump = dump(log, text)
+    with pytest.raises(SourceError, match=rf"shop: the schema dump {schema_dump.file}: .*{reason}"):
+        asked(log, schema_dump, content("shop", schema_dump))
 
 
 def test_what_cannot_be_read_is_told_of_its_table_alone(log: Files) -> None:
-    one = dump(log, taken("bin.000001:4") + "CREATE TABLE u (a MADE_UP);\n")
-    found = asked(log, one, content("shop", one))
-    ((name, why),) = found.unread
+    schema_dump = dump(log, dump_text("bin.000001:4") + "CREATE TABLE u (a MADE_UP);\n")
+    answer = asked(log, schema_dump, content("shop", schema_dump))
+    ((name, reason),) = answer.unread
     assert name == TableName("shop", "u")
-    assert f"{one.file}: line 4: CREATE TABLE of shop.u cannot be read" in why
-    assert problems("shop", one, log) == [why]
+    assert f"{schema_dump.file}: line 4: CREATE TABLE of shop.u cannot be read" in reason
+    assert problems("shop", schema_dump, log) == [reason]
 
 
 @pytest.mark.parametrize(
-    "text, why",
+    "text, reason",
     [
-        (taken("bin.000001:4"), None),
+        (dump_text("bin.000001:4"), None),
         (TABLES, "it does not say at which position"),
         ("-- CHANGE MASTER TO MASTER_LOG_FILE='bin.000001', MASTER_LOG_POS=4;", "it makes no table"),
-        (taken("relay.000001:4"), "the log's files are named like bin.000001"),
+        (dump_text("relay.000001:4"), "the log's files are named like bin.000001"),
     ],
 )
-def test_all_that_is_wrong_is_listed(log: Files, text: str, why: str | None) -> None:
-    one = dump(log, text)
-    found = problems("shop", one, log)
-    assert len(found) == (why is not None)
-    assert all(each.startswith(f"{one.file}: ") and why and why in each for each in found)
+def test_all_that_is_wrong_is_listed(log: Files, text: str, reason: str | None) -> None:
+    schema_dump = dump(log, text)
+    messages = problems("shop", schema_dump, log)
+    assert len(messages) == (reason is not None)
+    assert all(message.startswith(f"{schema_dump.file}: ") and reason and reason in message for message in messages)
 
 
 def test_a_dump_that_is_not_there(log: Files) -> None:
-    one = SchemaDump(file=log.directory / "none.sql")
-    assert problems("shop", one, None) == [f"{one.file}: it cannot be read: No such file or directory"]
+    schema_dump = SchemaDump(file=log.directory / "none.sql")
+    assert problems("shop", schema_dump, None) == [f"{schema_dump.file}: it cannot be read: No such file or directory"]
     with pytest.raises(SourceError, match=r"shop: the schema dump .*none\.sql: it cannot be read"):
-        content("shop", one)
+        content("shop", schema_dump)
 
 
 def test_a_dump_is_another_one_by_its_bytes_and_its_place(log: Files) -> None:
-    one = dump(log, TABLES, "bin.000001:4")
-    marks = {mark(one, b"a"), mark(one, b"b"), mark(one.model_copy(update={"at": None}), b"a")}
+    schema_dump = dump(log, TABLES, "bin.000001:4")
+    marks = {mark(schema_dump, b"a"), mark(schema_dump, b"b"), mark(schema_dump.model_copy(update={"at": None}), b"a")}
     assert len(marks) == 3
-    assert mark(one, b"a") in marks
+    assert mark(schema_dump, b"a") in marks

@@ -42,11 +42,11 @@ def at(offset: int) -> Position:
     return Position("mysql-bin.000003", offset, 2)
 
 
-def store(lake: Lake, *versions: TableVersion, **told: Any) -> None:
+def store(lake: Lake, *versions: TableVersion, **notes: Any) -> None:
     """What ``follow`` writes, written without Spark."""
-    rows = pa.Table.from_pylist([history_rows.row_of(one) for one in versions], schema=history_rows.ARROW)
-    said = HistoryCommit(at(900), "batch", begin=at(4), **told)
-    metadata = deltalake.CommitProperties(custom_metadata={"userMetadata": said.to_json()})
+    rows = pa.Table.from_pylist([history_rows.row_of(version) for version in versions], schema=history_rows.ARROW)
+    commit = HistoryCommit(at(900), "batch", begin=at(4), **notes)
+    metadata = deltalake.CommitProperties(custom_metadata={"userMetadata": commit.to_json()})
     deltalake.write_deltalake(lake.schema("shop").path, rows, commit_properties=metadata)
 
 
@@ -72,7 +72,7 @@ def test_a_history_is_asked_within_its_reach(tmp_path: Path) -> None:
         read(lake, "shop")
     store(lake, STATED, TableVersion(NAME, at(500), "ddl", is_dropped=True))
     history = read(lake, "shop")
-    assert [one.at.offset for one in history.of(NAME)] == [100, 500]
+    assert [version.at.offset for version in history.of(NAME)] == [100, 500]
     assert [history.at(place)[NAME].is_dropped for place in (at(101), at(500), at(501), None)] == [
         False,
         False,
@@ -98,7 +98,7 @@ def test_names_come_from_what_a_server_told_last(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "version, told",
+    "version, notes",
     [
         (TOLD, {}),
         (TOLD, {"asked_at": at(700), "completes_log": False}),
@@ -107,9 +107,9 @@ def test_names_come_from_what_a_server_told_last(tmp_path: Path) -> None:
         (replace(TOLD, origin="ddl"), {"asked_at": at(700), "completes_log": True}),
     ],
 )
-def test_what_no_server_told_names_nothing(tmp_path: Path, version: TableVersion, told: dict[str, Any]) -> None:
+def test_what_no_server_told_names_nothing(tmp_path: Path, version: TableVersion, notes: dict[str, Any]) -> None:
     lake = Lake(str(tmp_path))
-    store(lake, version, **told)
+    store(lake, version, **notes)
     with pytest.raises(TableStopped, match="no definition was read from a server"):
         named(lake, "shop", UNNAMED, None)
 
@@ -128,12 +128,12 @@ def test_a_server_is_asked_once_or_whenever_its_log_does_not_tell_all(database: 
     settings = MySQL(**login, password=server.password)
     source = Later("shop", settings)
     database.execute("CREATE TABLE t (a INT DEFAULT 5)")
-    found = ask_server(lake, source)
-    assert found is not None
-    assert not found.completes
-    assert TableName(database.name, "t") in {one.name for one in found.asked.definitions}
-    assert found.asked.variables["version"].startswith("8.0")
-    store(lake, TOLD, asked_at=found.asked.at, completes_log=False)
+    reading = ask_server(lake, source)
+    assert reading is not None
+    assert not reading.completes
+    assert TableName(database.name, "t") in {definition.name for definition in reading.asked.definitions}
+    assert reading.asked.variables["version"].startswith("8.0")
+    store(lake, TOLD, asked_at=reading.asked.at, completes_log=False)
     assert ask_server(lake, source) is None
     assert ask_server(lake, Files("shop", tmp_path)) is None
     without_charsets = ask_server(lake, Server("shop", settings))
@@ -141,12 +141,12 @@ def test_a_server_is_asked_once_or_whenever_its_log_does_not_tell_all(database: 
     assert without_charsets.completes, "before 8.0.17 the log does not name the character set of labels"
     database.execute("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
     try:
-        again = ask_server(lake, source)
+        second = ask_server(lake, source)
     finally:
         database.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
-    assert again is not None
-    assert again.completes
-    assert again.asked.at <= source.log().end
+    assert second is not None
+    assert second.completes
+    assert second.asked.at <= source.log().end
 
 
 @pytest.mark.mysql
@@ -159,14 +159,14 @@ def test_a_server_is_asked_behind_the_position_that_its_word_is_of(
     source = Server("shop", MySQL(**login, password=server.password))
     database.execute("CREATE TABLE t (a INT)")
 
-    def altered_meanwhile(*asked: Any) -> Any:
+    def altered_meanwhile(*arguments: Any) -> Any:
         database.execute("ALTER TABLE t RENAME COLUMN a TO b")
-        return ask(*asked)
+        return ask(*arguments)
 
     monkeypatch.setattr(schema_history, "ask", altered_meanwhile)
-    found = ask_server(Lake(str(tmp_path)), source)
-    assert found is not None
-    assert found.asked.at < source.log().end
+    reading = ask_server(Lake(str(tmp_path)), source)
+    assert reading is not None
+    assert reading.asked.at < source.log().end
 
 
 DUMPED = TableVersion(NAME, at(300), "dump", KNOWN)
@@ -186,24 +186,24 @@ def test_what_a_dump_tells_is_moved_on_by_statements(tmp_path: Path) -> None:
         TableVersion(TableName("shop", "unread"), at(300), "dump", holds=False, note="line 9: why"),
         TableVersion(TableName("shop", "other"), at(300), "dump", KNOWN, holds=False, differs=("column a: b",)),
     )
-    told = by_history(lake, "shop")
+    lookup = by_history(lake, "shop")
     for place in (4, 300):
-        found = told(NAME, at(place))
-        assert found is not None
-        assert (found.at, found.definition, found.why) == (at(300), KNOWN, None)
+        answer = lookup(NAME, at(place))
+        assert answer is not None
+        assert (answer.at, answer.definition, answer.why) == (at(300), KNOWN, None)
     for name, place in ((NAME, 450), (new, 550)):
-        found = told(name, at(place))
-        assert found is not None
-        assert (found.at, found.definition, found.why) == (at(place), replace(WIDER, name=name), None)
-    assert told(new, at(4)) is None
-    for table, why in (("unread", "line 9: why"), ("other", "column a: b, and the dump, at 2/mysql-bin.000003:300")):
-        found = told(TableName("shop", table), at(4))
-        assert found is not None
-        assert found.why is not None
-        assert found.why.startswith(why)
-    lost = told(NAME, at(600))
-    assert lost is not None
-    assert lost.why == "what followed from it up to 2/mysql-bin.000003:600 is not known"
+        answer = lookup(name, at(place))
+        assert answer is not None
+        assert (answer.at, answer.definition, answer.why) == (at(place), replace(WIDER, name=name), None)
+    assert lookup(new, at(4)) is None
+    for table, reason in (("unread", "line 9: why"), ("other", "column a: b, and the dump, at 2/mysql-bin.000003:300")):
+        answer = lookup(TableName("shop", table), at(4))
+        assert answer is not None
+        assert answer.why is not None
+        assert answer.why.startswith(reason)
+    answer_after_gap = lookup(NAME, at(600))
+    assert answer_after_gap is not None
+    assert answer_after_gap.why == "what followed from it up to 2/mysql-bin.000003:600 is not known"
 
 
 def test_a_server_s_word_alone_is_not_told(tmp_path: Path) -> None:
@@ -216,9 +216,9 @@ def test_a_server_s_word_alone_is_not_told(tmp_path: Path) -> None:
 def test_what_statements_led_to_is_told_without_a_dump(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     store(lake, TOLD, TableVersion(NAME, at(400), "ddl", WIDER))
-    told = by_history(lake, "shop")(NAME, at(450))
-    assert told is not None
-    assert (told.at, told.definition, told.by) == (at(450), WIDER, "the schema history")
+    answer = by_history(lake, "shop")(NAME, at(450))
+    assert answer is not None
+    assert (answer.at, answer.definition, answer.by) == (at(450), WIDER, "the schema history")
 
 
 def test_what_was_led_back_is_told_from_its_place_on_with_why_not_before(tmp_path: Path) -> None:
@@ -231,8 +231,8 @@ def test_what_was_led_back_is_told_from_its_place_on_with_why_not_before(tmp_pat
         TableVersion(NAME, at(300), "ddl", WIDER),
         TableVersion(NAME, at(400), "server", WIDER),
     )
-    told = by_history(lake, "shop")
-    early, later = told(NAME, at(100)), told(NAME, at(250))
+    lookup = by_history(lake, "shop")
+    early, later = lookup(NAME, at(100)), lookup(NAME, at(250))
     assert early is not None
     assert (early.at, early.definition, early.not_before) == (at(200), KNOWN, "it drops column x")
     assert later is not None
@@ -244,14 +244,14 @@ def test_a_dump_that_the_history_has_is_not_read_again(tmp_path: Path) -> None:
     path = tmp_path / "schema.sql"
     path.write_text("-- CHANGE MASTER TO MASTER_LOG_FILE='bin.000001', MASTER_LOG_POS=4;\nCREATE TABLE d.t (a INT);\n")
     (tmp_path / "bin.000001").write_bytes(b"")
-    one = SchemaDump(file=path)
-    store(lake, TOLD, dump=dump.mark(one, path.read_bytes()))
-    assert reading_of(lake, source, one) is None
+    schema_dump = SchemaDump(file=path)
+    store(lake, TOLD, dump=dump.mark(schema_dump, path.read_bytes()))
+    assert reading_of(lake, source, schema_dump) is None
     with pytest.raises(StratalogError):  # it is read, and its place is looked for in the log
-        reading_of(lake, source, one.model_copy(update={"at": "bin.000001:5"}))
+        reading_of(lake, source, schema_dump.model_copy(update={"at": "bin.000001:5"}))
 
 
-def said(offset: int, text: str) -> Stated:
+def ddl_at(offset: int, text: str) -> Stated:
     session = Session(1 << 22, 33, explicit_timestamps=True)
     return Stated(at(offset), judge(text, "shop"), "shop", session, stop=at(offset + 50))
 
@@ -260,40 +260,54 @@ def test_what_a_run_could_not_know_is_known_further_back_when_the_server_tells()
     """A table that changed while the server was asked: the next run writes the history anew, and the one behind not."""
     name = TableName("shop", "t")
     v, w, x = (
-        TableDefinition(name, (Column("id", 3, nullable=False), Column(one, 3)), (0,), "PRIMARY") for one in "vwx"
+        TableDefinition(name, (Column("id", 3, nullable=False), Column(letter, 3)), (0,), "PRIMARY") for letter in "vwx"
     )
-    bare = replace(v, columns=tuple(replace(one, name=None) for one in v.columns), key=None, index=None)
-    facts: list[Fact] = [Logged(at(100), bare), said(200, "ALTER TABLE t RENAME COLUMN v TO w"), Asked(at(300), (w,))]
-    later: list[Fact] = [said(350, "ALTER TABLE t RENAME COLUMN w TO x"), Logged(at(420), bare)]
+    bare = replace(v, columns=tuple(replace(column, name=None) for column in v.columns), key=None, index=None)
+    facts: list[Fact] = [
+        Logged(at(100), bare),
+        ddl_at(200, "ALTER TABLE t RENAME COLUMN v TO w"),
+        Asked(at(300), (w,)),
+    ]
+    later: list[Fact] = [ddl_at(350, "ALTER TABLE t RENAME COLUMN w TO x"), Logged(at(420), bare)]
     first, lacking = schema_history._followed([], [*facts, *later], at(4))
     assert lacking == []
-    assert [one.origin for one in first if one.holds and one.definition and one.definition.named()] == []
+    assert [
+        version.origin for version in first if version.holds and version.definition and version.definition.named()
+    ] == []
 
-    told = Asked(at(600), (x,))
-    second, lacking = schema_history._followed(first, [told], at(500))
+    answer = Asked(at(600), (x,))
+    second, lacking = schema_history._followed(first, [answer], at(500))
     assert lacking == [str(name)]
-    assert [one.origin for one in second] == ["server"]
-    anew, _ = schema_history._followed([], [*facts, *later, told], at(4))
-    found = [(one.at.offset, one.definition.column_names()) for one in anew if one.definition and one.holds]
-    assert found[0] == (4, ["id", "v"])
-    assert (200, ["id", "w"]) in found
-    assert found[-1] == (600, ["id", "x"])
-    assert schema_history._followed(anew, [Logged(at(700), bare), Asked(at(800), (x,))], at(650)) == ([], [])
+    assert [version.origin for version in second] == ["server"]
+    rebuilt, _ = schema_history._followed([], [*facts, *later, answer], at(4))
+    named_versions = [
+        (version.at.offset, version.definition.column_names())
+        for version in rebuilt
+        if version.definition and version.holds
+    ]
+    assert named_versions[0] == (4, ["id", "v"])
+    assert (200, ["id", "w"]) in named_versions
+    assert named_versions[-1] == (600, ["id", "x"])
+    assert schema_history._followed(rebuilt, [Logged(at(700), bare), Asked(at(800), (x,))], at(650)) == ([], [])
 
 
 def test_a_later_run_leads_back_what_it_is_told_as_far_as_the_one_before() -> None:
     name = TableName("shop", "t")
-    one = TableDefinition(name, (Column("id", 3, nullable=False),), (0,), "PRIMARY")
-    two = replace(one, columns=(*one.columns, Column("h", 15, 9, charset=8)))
+    definition = TableDefinition(name, (Column("id", 3, nullable=False),), (0,), "PRIMARY")
+    two = replace(definition, columns=(*definition.columns, Column("h", 15, 9, charset=8)))
     bare = replace(two, columns=tuple(replace(c, name=None, charset=None) for c in two.columns), key=None, index=None)
-    stored, _ = schema_history._followed([], [Asked(at(100), (one,))], at(4))
-    facts: list[Fact] = [said(200, "ALTER TABLE t ADD h VARCHAR(9)"), Logged(at(300), bare), Asked(at(400), (two,))]
-    found, lacking = schema_history._followed(stored, facts, at(150))
+    stored, _ = schema_history._followed([], [Asked(at(100), (definition,))], at(4))
+    facts: list[Fact] = [
+        ddl_at(200, "ALTER TABLE t ADD h VARCHAR(9)"),
+        Logged(at(300), bare),
+        Asked(at(400), (two,)),
+    ]
+    versions, lacking = schema_history._followed(stored, facts, at(150))
     assert lacking == []
-    assert [(each.origin, each.at.offset) for each in found][:2] == [("ddl", 200), ("inverted", 250)]
-    told = schema_history.told_at([*stored, *found], at(300))
-    assert told is not None
-    assert told.definition == two
+    assert [(version.origin, version.at.offset) for version in versions][:2] == [("ddl", 200), ("inverted", 250)]
+    answer = schema_history.told_at([*stored, *versions], at(300))
+    assert answer is not None
+    assert answer.definition == two
 
 
 @pytest.mark.mysql
@@ -304,14 +318,14 @@ def test_what_the_log_does_not_tell_is_asked_once_and_of_tables_in_scope_or_not(
     source = Server("shop", MySQL(host=server.host, port=server.port, user=server.user, password=server.password))
     database.execute("CREATE TABLE p (id INT PRIMARY KEY)")
     database.execute("CREATE TABLE c (id INT, CONSTRAINT f FOREIGN KEY (id) REFERENCES p (id) ON DELETE CASCADE)")
-    found = new_facts(lake, source)
-    assert found is not None
-    own = [(child.table, key.name) for child, key in found.foreign_keys if child.schema == database.name]
-    assert own == [("c", "f")]
-    store(lake, STATED, facts=found)
-    assert declared_facts(lake, "shop") == found
+    facts = new_facts(lake, source)
+    assert facts is not None
+    constraints = [(child.table, key.name) for child, key in facts.foreign_keys if child.schema == database.name]
+    assert constraints == [("c", "f")]
+    store(lake, STATED, facts=facts)
+    assert declared_facts(lake, "shop") == facts
     assert new_facts(lake, source) is None
-    changed = replace(found, logs_cascades=True)
-    other = Lake(str(tmp_path / "other"))
-    store(other, STATED, facts=changed)
-    assert new_facts(other, source) is not None, "the server logs cascades otherwise than it did"
+    changed = replace(facts, logs_cascades=True)
+    second_lake = Lake(str(tmp_path / "other"))
+    store(second_lake, STATED, facts=changed)
+    assert new_facts(second_lake, source) is not None, "the server logs cascades otherwise than it did"

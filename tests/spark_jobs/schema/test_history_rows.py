@@ -24,8 +24,12 @@ from tests.spark_jobs.schema.test_history import KNOWN, NAME, STATED, UNNAMED, a
 def test_versions_are_read_as_they_were_written(tmp_path: Path, version: TableVersion) -> None:
     lake = Lake(str(tmp_path))
     store(lake, version)
-    (found,) = read(lake, "shop").versions
-    assert found == version
-    for one, two in [(found.definition, version.definition)]:
-        columns = [[(c.default, c.computed, c.invisible) for c in each.columns] for each in (one, two) if each]
+    (stored,) = read(lake, "shop").versions
+    assert stored == version
+    for first, two in [(stored.definition, version.definition)]:
+        columns = [
+            [(c.default, c.computed, c.invisible) for c in definition.columns]
+            for definition in (first, two)
+            if definition
+        ]
         assert columns[:1] == columns[1:]

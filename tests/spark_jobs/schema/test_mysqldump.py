@@ -66,19 +66,22 @@ CREATE TABLE bare (`c` char(3), PRIMARY KEY (c));
 
 
 def test_what_a_dump_makes_and_where_it_was_taken() -> None:
-    found = read_dump(WHOLE.encode())
-    assert {str(one.name): listed_with_key(one) for one in found.definitions} == {
+    dump = read_dump(WHOLE.encode())
+    assert {str(definition.name): listed_with_key(definition) for definition in dump.definitions} == {
         "shop.bare": "(c char(3) not null), key: c",
         "shop.t;1": ("(id int unsigned not null, note varchar(20), e enum('a;','b'''), hidden int invisible), key: id"),
     }
-    (one,) = found.unread
-    assert (one.line, one.name) == (WHOLE[: WHOLE.index("CREATE TABLE other")].count("\n") + 1, TableName("other", "t"))
-    assert [str(at) for at in found.positions] == ["mysql-bin.000042:1337"]
-    assert [str(one) for one in found.gtids] == [
+    (unread,) = dump.unread
+    assert (unread.line, unread.name) == (
+        WHOLE[: WHOLE.index("CREATE TABLE other")].count("\n") + 1,
+        TableName("other", "t"),
+    )
+    assert [str(at) for at in dump.positions] == ["mysql-bin.000042:1337"]
+    assert [str(gtid) for gtid in dump.gtids] == [
         "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5,3e11fa47-71ca-11e1-9e33-c80aa9429563:1-7"
     ]
-    bare, table = found.definitions
-    assert [charset_of(one.charset or 0) for one in (*table.columns[1:3], *bare.columns)] == [
+    bare, table = dump.definitions
+    assert [charset_of(column.charset or 0) for column in (*table.columns[1:3], *bare.columns)] == [
         "utf8mb4",
         "latin1",
         "latin1",
@@ -97,9 +100,9 @@ CREATE TABLE "t" ("id" int NOT NULL, "v" varchar(3), PRIMARY KEY ("id"));
 @pytest.mark.parametrize("text", [ANSI, ANSI.partition("\n")[2]], ids=["with its mode", "compact"])
 def test_a_dump_in_ansi_quotes_leaves_character_sets_out(text: str) -> None:
     """SHOW CREATE TABLE prints no table's character set then: the database's default is not known to be it."""
-    (found,) = read_dump(text.encode()).definitions
-    assert listed_with_key(found) == "(id int not null, v varchar(3)), key: id"
-    assert (found.name, found.columns[1].charset) == (TableName("shop", "t"), None)
+    (definition,) = read_dump(text.encode()).definitions
+    assert listed_with_key(definition) == "(id int not null, v varchar(3)), key: id"
+    assert (definition.name, definition.columns[1].charset) == (TableName("shop", "t"), None)
 
 
 @pytest.mark.parametrize(
@@ -121,12 +124,12 @@ def test_a_dump_in_ansi_quotes_leaves_character_sets_out(text: str) -> None:
     ],
 )
 def test_the_places_that_dumps_name(text: str, places: list[str]) -> None:
-    found = read_dump(text.encode())
-    assert [str(one) for one in (*found.positions, *found.gtids)] == places
+    dump = read_dump(text.encode())
+    assert [str(position) for position in (*dump.positions, *dump.gtids)] == places
 
 
 @pytest.mark.parametrize(
-    "text, wanted",
+    "text, expected",
     [
         (
             "USE d;\nALTER TABLE t ADD PRIMARY KEY (a);\nCREATE UNIQUE INDEX i ON t (b);",
@@ -137,13 +140,13 @@ def test_the_places_that_dumps_name(text: str, places: list[str]) -> None:
         ("USE d;\nCREATE TABLE t (x INT);", "(x int), key: none"),
     ],
 )
-def test_statements_behind_a_table_change_it(text: str, wanted: str) -> None:
-    (found,) = read_dump(f"CREATE TABLE d.t (a INT, b INT);\n{text}".encode()).definitions
-    assert listed_with_key(found) == wanted
+def test_statements_behind_a_table_change_it(text: str, expected: str) -> None:
+    (definition,) = read_dump(f"CREATE TABLE d.t (a INT, b INT);\n{text}".encode()).definitions
+    assert listed_with_key(definition) == expected
 
 
 @pytest.mark.parametrize(
-    "raw, why",
+    "raw, reason",
     [
         (b"USE d;\nCREATE TABLE t (a INT", r"line 2: the statement has no end; the dump is cut"),
         (b"USE d;\n\nCREATE TABLE t (\na INT DEFAULT 'x);\n", r"line 3: what begins with ' in line 4 has no end"),
@@ -154,17 +157,17 @@ def test_statements_behind_a_table_change_it(text: str, wanted: str) -> None:
         (b"\n-- CHANGE MASTER TO MASTER_LOG_FILE='x', MASTER_LOG_POS=4;\n", r"line 2: .*'x:4' is not a position"),
     ],
 )
-def test_what_is_no_dump_says_where(raw: bytes, why: str) -> None:
-    with pytest.raises(SourceError, match=why):
+def test_what_is_no_dump_says_where(raw: bytes, reason: str) -> None:
+    with pytest.raises(SourceError, match=reason):
         read_dump(raw)
 
 
 def test_a_table_that_cannot_be_read_is_named_with_its_line() -> None:
-    found = read_dump(b"USE d;\nCREATE TABLE t (a INT);\nCREATE TABLE u (\na MADE_UP(3));\n")
-    assert [str(one.name) for one in found.definitions] == ["d.t"]
-    (one,) = found.unread
-    assert (one.line, str(one.name)) == (3, "d.u")
-    assert "made_up" in one.why.casefold()
+    dump = read_dump(b"USE d;\nCREATE TABLE t (a INT);\nCREATE TABLE u (\na MADE_UP(3));\n")
+    assert [str(definition.name) for definition in dump.definitions] == ["d.t"]
+    (unread,) = dump.unread
+    assert (unread.line, str(unread.name)) == (3, "d.u")
+    assert "made_up" in unread.why.casefold()
 
 
 def slices(log: bytes) -> list[dict[str, Any]]:
@@ -174,8 +177,8 @@ def slices(log: bytes) -> list[dict[str, Any]]:
 
 def statements(log: bytes) -> str:
     """The statements of a log that make tables, as a dump has them."""
-    made = [one for one in slices(log) if "create table" in (one["statement"] or "").casefold()]
-    return "".join(f"USE `{one['database'] or 'none'}`;\n{one['statement']};\n" for one in made)
+    creations = [slice_ for slice_ in slices(log) if "create table" in (slice_["statement"] or "").casefold()]
+    return "".join(f"USE `{slice_['database'] or 'none'}`;\n{slice_['statement']};\n" for slice_ in creations)
 
 
 @pytest.mark.parametrize(
@@ -183,15 +186,17 @@ def statements(log: bytes) -> str:
 )
 def test_rows_that_servers_logged_without_names_are_of_the_dump_s_tables(name: str, tables: int) -> None:
     log = Path("tests/recorded", name).read_bytes()
-    dumped = {one.name: one for one in read_dump(statements(log).encode()).definitions}
-    maps = (definitions_of("log.000001", one["start"], one["context"], one["payload"]) for one in slices(log))
-    logged = {table.name: table for found in maps for table in found}
+    dumped = {definition.name: definition for definition in read_dump(statements(log).encode()).definitions}
+    maps = (
+        definitions_of("log.000001", slice_["start"], slice_["context"], slice_["payload"]) for slice_ in slices(log)
+    )
+    logged = {table.name: table for map_ in maps for table in map_}
     assert len(logged) == tables
     for table in logged.values():
         assert not table.named()
-        found = completed_by_history(table, Told(Position("log.000001", 4), dumped[table.name]))
-        assert found.column_names() == dumped[table.name].column_names()
-        assert same_layout(found, table)
-        less = replace(dumped[table.name], columns=dumped[table.name].columns[1:])
+        completed = completed_by_history(table, Told(Position("log.000001", 4), dumped[table.name]))
+        assert completed.column_names() == dumped[table.name].column_names()
+        assert same_layout(completed, table)
+        narrower = replace(dumped[table.name], columns=dumped[table.name].columns[1:])
         with pytest.raises(TableStopped, match="does not fit"):
-            completed_by_history(table, Told(Position("log.000001", 4), less))
+            completed_by_history(table, Told(Position("log.000001", 4), narrower))

@@ -29,11 +29,11 @@ from tests.fix_hypothesis import examples
 from tests.fix_mysql import Database
 from tests.spark_jobs.ddl.test_inverse import (
     NAME,
-    made,
     must_be_inverted,
     random_alter,
     random_table,
     rows_of,
+    table_of,
 )
 from tests.spark_jobs.schema.test_tracker import facts_of, opened
 from tests.spark_jobs.silver.test_table_timeline_on_server import Log
@@ -48,65 +48,68 @@ def at(offset: int) -> Position:
     return Position("b.000001", offset)
 
 
-def said(offset: int, text: str) -> Stated:
+def ddl_at(offset: int, text: str) -> Stated:
     return Stated(at(offset), judge(text, "d"), "d", STRICT, stop=at(offset + 50))
 
 
 def led_back(facts: Iterable[Fact]) -> Back:
-    every = list(facts)
-    return back(every, Tracker().follow(every), at(4))
+    ordered = list(facts)
+    return back(ordered, Tracker().follow(ordered), at(4))
 
 
-def shown(facts: Iterable[Fact]) -> dict[str, str]:
+def columns_by_fact(facts: Iterable[Fact]) -> dict[str, str]:
     """By place and table the columns that were found, and why they are not those before it."""
     return {
-        f"{one.definition.name.table} {one.at.offset}": ",".join(one.definition.column_names())
-        + (f" ? {one.note}" if one.note else "")
-        for one in led_back(facts).facts
+        f"{fact.definition.name.table} {fact.at.offset}": ",".join(fact.definition.column_names())
+        + (f" ? {fact.note}" if fact.note else "")
+        for fact in led_back(facts).facts
     }
 
 
 @given(st.integers(min_value=0), st.booleans())
 @examples(200)
 def test_what_is_found_is_what_was_there(seed: int, says_all: bool) -> None:
-    some = random.Random(seed)
-    text, columns = random_table(some)
-    known, names = [made(text)], [0]
+    generator = random.Random(seed)
+    text, columns = random_table(generator)
+    definitions, names = [table_of(text)], [0]
     facts: list[Fact] = []
     is_certain = True
-    for nth in range(some.randrange(1, 6)):
-        alter = random_alter(some, columns, names)
-        found = operations(alter)
+    for nth in range(generator.randrange(1, 6)):
+        alter = random_alter(generator, columns, names)
+        clauses = operations(alter)
         try:
-            after = altered(known[-1], found)
+            after = altered(definitions[-1], clauses)
         except Unsupported:
             return
         if after.key is None:
             return
-        if some.random() < 0.7:
-            facts.append(Logged(at(1000 * nth + 500), rows_of(known[-1], says_all=says_all)))
-        is_certain = is_certain and must_be_inverted(found, known[-1])
-        facts.append(said(1000 * (nth + 1), alter))
-        known.append(after)
-    facts += [Logged(at(END - 1000), rows_of(known[-1], says_all=says_all)), Asked(at(END), (known[-1],))]
+        if generator.random() < 0.7:
+            facts.append(Logged(at(1000 * nth + 500), rows_of(definitions[-1], says_all=says_all)))
+        is_certain = is_certain and must_be_inverted(clauses, definitions[-1])
+        facts.append(ddl_at(1000 * (nth + 1), alter))
+        definitions.append(after)
+    facts += [Logged(at(END - 1000), rows_of(definitions[-1], says_all=says_all)), Asked(at(END), (definitions[-1],))]
     way = led_back(facts)
-    for one in way.facts:
-        assert one.definition == known[one.at.offset // 1000]
+    for fact in way.facts:
+        assert fact.definition == definitions[fact.at.offset // 1000]
     if is_certain:
-        assert at(4) in [one.at for one in way.facts]
+        assert at(4) in [fact.at for fact in way.facts]
     versions = Tracker().follow([*facts, *way.facts])
     last = as_of(versions)[NAME]
-    assert last.definition == known[-1]
-    rows = [one for one in facts if isinstance(one, Logged)]
+    assert last.definition == definitions[-1]
+    rows = [fact for fact in facts if isinstance(fact, Logged)]
     for row in rows:
-        there = as_of(versions, row.at)[NAME].definition
-        if there and there.named():
-            assert there == known[min(row.at.offset // 1000, len(known) - 1)]
+        definition = as_of(versions, row.at)[NAME].definition
+        if definition and definition.named():
+            assert definition == definitions[min(row.at.offset // 1000, len(definitions) - 1)]
 
 
-ONE, TWO = made("id INT PRIMARY KEY, a INT"), replace(made("id INT PRIMARY KEY, b DATE"), name=TableName("d", "u"))
+ONE, TWO = (
+    table_of("id INT PRIMARY KEY, a INT"),
+    replace(table_of("id INT PRIMARY KEY, b DATE"), name=TableName("d", "u")),
+)
 
-THREE = made("id INT PRIMARY KEY, a INT, b INT")
+THREE = table_of("id INT PRIMARY KEY, a INT, b INT")
 
 
 def bare(definition: TableDefinition, table: str = "t") -> TableDefinition:
@@ -114,66 +117,71 @@ def bare(definition: TableDefinition, table: str = "t") -> TableDefinition:
 
 
 @pytest.mark.parametrize(
-    "facts, wanted",
+    "facts, expected",
     [
-        ([said(100, "RENAME TABLE t TO x, u TO t, x TO u")],
+        ([ddl_at(100, "RENAME TABLE t TO x, u TO t, x TO u")],
          {"t 150": "id,a", "u 150": "id,b", "t 4": "id,b", "u 4": "id,a"}),
-        ([said(100, "RENAME TABLE v TO w, w TO t")], {"t 150": "id,a", "v 4": "id,a"}),
-        ([said(100, "ALTER TABLE v RENAME COLUMN z TO a, RENAME TO t")], {"t 150": "id,a", "v 4": "id,z"}),
-        ([said(100, "ALTER TABLE t ENGINE = InnoDB"), said(200, "TRUNCATE t")],
+        ([ddl_at(100, "RENAME TABLE v TO w, w TO t")], {"t 150": "id,a", "v 4": "id,a"}),
+        ([ddl_at(100, "ALTER TABLE v RENAME COLUMN z TO a, RENAME TO t")], {"t 150": "id,a", "v 4": "id,z"}),
+        ([ddl_at(100, "ALTER TABLE t ENGINE = InnoDB"), ddl_at(200, "TRUNCATE t")],
          {"t 150": "id,a", "t 250": "id,a", "t 4": "id,a"}),
-        ([said(100, "CREATE TABLE t (id INT PRIMARY KEY, a INT)"), said(200, "CREATE INDEX i ON t (a)")],
+        ([ddl_at(100, "CREATE TABLE t (id INT PRIMARY KEY, a INT)"), ddl_at(200, "CREATE INDEX i ON t (a)")],
          {"t 150": "id,a", "t 250": "id,a"}),
-        ([said(100, "DROP TABLE t"), said(200, "CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY, a INT)")],
+        ([ddl_at(100, "DROP TABLE t"), ddl_at(200, "CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY, a INT)")],
          {"t 250": "id,a"}),
-        ([said(200, "CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY, a INT)")], {"t 250": "id,a"}),
-        ([Logged(at(50), bare(ONE)), said(200, "CREATE TABLE IF NOT EXISTS t (z INT)")],
+        ([ddl_at(200, "CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY, a INT)")], {"t 250": "id,a"}),
+        ([Logged(at(50), bare(ONE)), ddl_at(200, "CREATE TABLE IF NOT EXISTS t (z INT)")],
          {"t 250": "id,a", "t 4": "id,a"}),
-        ([said(100, "DROP DATABASE d")], {}),
-        ([said(100, "ALTER TABLE t DROP COLUMN z"), said(200, "ALTER TABLE t ADD a INT")],
+        ([ddl_at(100, "DROP DATABASE d")], {}),
+        ([ddl_at(100, "ALTER TABLE t DROP COLUMN z"), ddl_at(200, "ALTER TABLE t ADD a INT")],
          {"t 250": "id,a", "t 150": "id ? what it was before ALTER TABLE at b.000001:100 is not known: it drops column "
           "z, and what that was is in no log (ALTER TABLE t DROP COLUMN z)"}),
-        ([said(100, "ALTER TABLE T ADD a INT")],
+        ([ddl_at(100, "ALTER TABLE T ADD a INT")],
          {"t 150": "id,a ? what it was before ALTER TABLE at b.000001:100 is not known: it names d.T; whether that is "
           "d.t is not in the log (ALTER TABLE T ADD a INT)"}),
-        ([said(100, "ALTER TABLE t ADD SYSTEM VERSIONING")],
+        ([ddl_at(100, "ALTER TABLE t ADD SYSTEM VERSIONING")],
          {"t 150": "id,a ? what it was before ALTER TABLE at b.000001:100 is not known: rows of system-versioned "
           "tables are not merged (ALTER TABLE t ADD SYSTEM VERSIONING)"}),
-        ([Logged(at(50), bare(THREE)), said(100, "ALTER TABLE t RENAME COLUMN z TO a")],
+        ([Logged(at(50), bare(THREE)), ddl_at(100, "ALTER TABLE t RENAME COLUMN z TO a")],
          {"t 150": "id,a ? what it was before ALTER TABLE at b.000001:100 is not known: by its rows at b.000001:50, "
           "its rows have (@1 int, @2 int, @3 int), which (id int, z int) is not (ALTER TABLE t RENAME COLUMN z TO a)"}),
-        ([said(100, "ALTER TABLE t CHANGE z a INT"), Logged(at(500), bare(ONE))], {"t 150": "id,a"}),
+        ([ddl_at(100, "ALTER TABLE t CHANGE z a INT"), Logged(at(500), bare(ONE))], {"t 150": "id,a"}),
     ],
 )  # fmt: skip
-def test_what_statements_and_rows_say_going_back(facts: list[Fact], wanted: dict[str, str]) -> None:
-    other = said(60, "ALTER TABLE other ADD x INT")  # of which something lacks
-    assert shown([other, *facts, Asked(at(END), (ONE, TWO))]) == wanted
+def test_what_statements_and_rows_say_going_back(facts: list[Fact], expected: dict[str, str]) -> None:
+    unrelated = ddl_at(60, "ALTER TABLE other ADD x INT")  # of which something lacks
+    assert columns_by_fact([unrelated, *facts, Asked(at(END), (ONE, TWO))]) == expected
 
 
 def test_nothing_is_looked_for_where_nothing_lacks() -> None:
-    facts: list[Fact] = [said(100, "CREATE TABLE t (id INT PRIMARY KEY, a INT)"), Asked(at(END), (ONE,))]
+    facts: list[Fact] = [ddl_at(100, "CREATE TABLE t (id INT PRIMARY KEY, a INT)"), Asked(at(END), (ONE,))]
     assert led_back(facts) == Back()
 
 
 def test_a_character_set_that_a_statement_leaves_to_the_table_is_led_back() -> None:
-    known = made("id INT PRIMARY KEY, a VARCHAR(9) CHARACTER SET latin1")
+    definition = table_of("id INT PRIMARY KEY, a VARCHAR(9) CHARACTER SET latin1")
     facts: list[Fact] = [
-        said(100, "CREATE TABLE t (id INT PRIMARY KEY)"),
-        said(200, "ALTER TABLE t ADD a VARCHAR(9)"),
-        Logged(at(300), bare(known)),
-        Asked(at(END), (known,)),
+        ddl_at(100, "CREATE TABLE t (id INT PRIMARY KEY)"),
+        ddl_at(200, "ALTER TABLE t ADD a VARCHAR(9)"),
+        Logged(at(300), bare(definition)),
+        Asked(at(END), (definition,)),
     ]
     versions = Tracker().follow([*facts, *led_back(facts).facts])
-    assert [one.origin for one in versions][:3] == ["ddl", "ddl", "inverted"]
-    there = as_of(versions, at(300))[NAME].definition
-    assert there == known
+    assert [version.origin for version in versions][:3] == ["ddl", "ddl", "inverted"]
+    definition_ = as_of(versions, at(300))[NAME].definition
+    assert definition_ == definition
 
 
 def test_a_log_that_names_its_columns_tells_them_itself() -> None:
     after = altered(ONE, operations("ALTER TABLE t ADD z INT"))
-    other = said(60, "ALTER TABLE other ADD x INT")  # of which something lacks
-    facts: list[Fact] = [Logged(at(50), ONE), other, said(100, "ALTER TABLE t ADD z INT"), Asked(at(END), (after,))]
-    assert shown(facts) == {"t 150": "id,a,z"}
+    unrelated = ddl_at(60, "ALTER TABLE other ADD x INT")  # of which something lacks
+    facts: list[Fact] = [
+        Logged(at(50), ONE),
+        unrelated,
+        ddl_at(100, "ALTER TABLE t ADD z INT"),
+        Asked(at(END), (after,)),
+    ]
+    assert columns_by_fact(facts) == {"t 150": "id,a,z"}
 
 
 @pytest.mark.mysql
@@ -196,7 +204,7 @@ def require_as_it_was(database: Database, seed: int, metadata: str) -> str:
     login: dict[str, Any] = {"host": server.host, "port": server.port, "user": server.user}
     source, name = Server("shop", MySQL(**login, password=server.password)), TableName(database.name, "t")
     database.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES'")
-    ((kept,),) = database.execute("SELECT @@GLOBAL.binlog_row_metadata")
+    ((setting,),) = database.execute("SELECT @@GLOBAL.binlog_row_metadata")
     database.execute(f"SET GLOBAL binlog_row_metadata = '{metadata}'")
     compared = reasons = parts = 0
     try:
@@ -217,18 +225,20 @@ def require_as_it_was(database: Database, seed: int, metadata: str) -> str:
                     if statement.startswith("ALTER"):
                         had[before] = on_server(source).get(name)
             log = Log(file, (server.data / file).read_bytes(), 4)
-            told = tuple(one for at, one in [(log.stop, on_server(source).get(name))] if one)
-            facts = [*facts_of(log), Asked(log.at(log.stop), told)]
+            definitions = tuple(
+                definition for at, definition in [(log.stop, on_server(source).get(name))] if definition
+            )
+            facts = [*facts_of(log), Asked(log.at(log.stop), definitions)]
             way = back(facts, Tracker().follow(facts), log.at(begin))
-            for one in way.facts:
-                there = had[max(place for place in had if place < one.at.offset)]
-                assert there is not None, one
-                assert differences(one.definition, there) == [], one
-                assert one.definition.key == there.key, one
+            for fact in way.facts:
+                expected = had[max(place for place in had if place < fact.at.offset)]
+                assert expected is not None, fact
+                assert differences(fact.definition, expected) == [], fact
+                assert fact.definition.key == expected.key, fact
                 compared += 1
-                reasons += one.note is not None
+                reasons += fact.note is not None
             parts += 1
     finally:
-        database.execute(f"SET GLOBAL binlog_row_metadata = '{kept}'")
+        database.execute(f"SET GLOBAL binlog_row_metadata = '{setting}'")
     assert compared, seed
     return f"{compared} definitions in {parts} logs, {reasons} of them behind a statement that cannot be inverted"

@@ -34,7 +34,7 @@ def at(offset: int) -> Position:
     return Position("b.000001", offset)
 
 
-def said(*statements: str, start: int = 100) -> list[Fact]:
+def statements_at(*statements: str, start: int = 100) -> list[Fact]:
     return [
         Stated(at(start + 10 * nth), judge(text, "d"), "d", STRICT, {"sql_mode": "STRICT_ALL_TABLES"}, f"g:{nth}")
         for nth, text in enumerate(statements)
@@ -45,23 +45,23 @@ def rows(offset: int, definition: TableDefinition = LOGGED) -> Logged:
     return Logged(at(offset), definition)
 
 
-def asked(offset: int, *definitions: TableDefinition) -> Asked:
+def declared_at(offset: int, *definitions: TableDefinition) -> Asked:
     return Asked(at(offset), definitions)
 
 
 def follow(*facts: Fact | Iterable[Fact]) -> list[TableVersion]:
-    every: list[Fact] = []
-    for one in facts:
-        every += [one] if isinstance(one, Stated | Logged | Asked | Inverted) else list(one)
-    return Tracker().follow(every)
+    ordered: list[Fact] = []
+    for fact in facts:
+        ordered += [fact] if isinstance(fact, Stated | Logged | Asked | Inverted) else list(fact)
+    return Tracker().follow(ordered)
 
 
-def shown(versions: Iterable[TableVersion], table: str = "t") -> str:
+def listing(versions: Iterable[TableVersion], table: str = "t") -> str:
     """A table as it is at the end."""
-    one = as_of(versions)[TableName("d", table)]
-    if one.is_dropped:
-        return f"-> {one.renamed_to}" if one.renamed_to else "dropped"
-    return listed_with_key(one.definition) if one.definition else f"? {one.note}"
+    version = as_of(versions)[TableName("d", table)]
+    if version.is_dropped:
+        return f"-> {version.renamed_to}" if version.renamed_to else "dropped"
+    return listed_with_key(version.definition) if version.definition else f"? {version.note}"
 
 
 NO_KEY = "CREATE TABLE t (a INT, b INT)"
@@ -69,7 +69,7 @@ INT = "(id int not null, a varchar(9), b int not null), key: "
 
 
 @pytest.mark.parametrize(
-    "statements, wanted",
+    "statements, expected",
     [
         ([T], INT + "id"),
         ([T, "ALTER TABLE t DROP PRIMARY KEY"], INT + "unknown"),
@@ -117,39 +117,51 @@ INT = "(id int not null, a varchar(9), b int not null), key: "
         (["CREATE TABLE t LIKE e.u"], "? the columns of e.u were not known"),
     ],
 )  # fmt: skip
-def test_what_statements_lead_to(statements: list[str], wanted: str) -> None:
-    assert shown(follow(said(*statements))) == wanted
+def test_what_statements_lead_to(statements: list[str], expected: str) -> None:
+    assert listing(follow(statements_at(*statements))) == expected
 
 
 def test_each_statement_is_kept_with_its_session() -> None:
-    found = follow(said(T, "TRUNCATE t", "GRANT ALL ON *.* TO a", "ALTER TABLE mysql.t ADD a INT"))
-    assert [one.statement for one in found] == [T, "TRUNCATE t"]
-    assert [(one.origin, one.gtid, one.database) for one in found] == [("ddl", "g:0", "d"), ("ddl", "g:1", "d")]
-    assert found[0].variables == {"sql_mode": "STRICT_ALL_TABLES"}
+    versions = follow(statements_at(T, "TRUNCATE t", "GRANT ALL ON *.* TO a", "ALTER TABLE mysql.t ADD a INT"))
+    assert [version.statement for version in versions] == [T, "TRUNCATE t"]
+    assert [(version.origin, version.gtid, version.database) for version in versions] == [
+        ("ddl", "g:0", "d"),
+        ("ddl", "g:1", "d"),
+    ]
+    assert versions[0].variables == {"sql_mode": "STRICT_ALL_TABLES"}
 
 
 def test_names_are_kept_where_tables_are_renamed() -> None:
-    found = follow(said(T, "RENAME TABLE t TO u"))
+    versions = follow(statements_at(T, "RENAME TABLE t TO u"))
     old, new = TableName("d", "t"), TableName("d", "u")
-    assert {one.name: (one.renamed_from, one.renamed_to) for one in found[1:]} == {old: (None, new), new: (old, None)}
+    assert {version.name: (version.renamed_from, version.renamed_to) for version in versions[1:]} == {
+        old: (None, new),
+        new: (old, None),
+    }
 
 
 def test_rows_tell_what_statements_leave_open() -> None:
-    found = follow(said("CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(9) DEFAULT 'x', b INT NOT NULL)"), rows(200))
-    assert [one.origin for one in found] == ["ddl", "table_map"]
-    last = found[-1].definition
+    versions = follow(
+        statements_at("CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(9) DEFAULT 'x', b INT NOT NULL)"), rows(200)
+    )
+    assert [version.origin for version in versions] == ["ddl", "table_map"]
+    last = versions[-1].definition
     assert last is not None
-    assert [(one.charset, one.default) for one in last.columns][1] == (8, "'x'")
+    assert [(column.charset, column.default) for column in last.columns][1] == (8, "'x'")
     assert (last.key, last.index) == ((0,), "PRIMARY")
-    assert len(follow(said(T), rows(200), rows(300))) == 2  # the statement tells no collation, and rows it once
+    assert (
+        len(follow(statements_at(T), rows(200), rows(300))) == 2
+    )  # the statement tells no collation, and rows it once
 
 
 def test_rows_without_names_get_them_from_statements() -> None:
-    bare = replace(LOGGED, columns=tuple(replace(one, name=None, charset=None) for one in LOGGED.columns), key=None)
-    assert shown(follow(said(T), rows(200, bare))) == INT + "id"
-    assert shown(follow(rows(200, bare))) == "(@1 int not null, @2 varchar(9), @3 int not null), key: unknown"
-    (_, found) = follow(said(T), rows(200, replace(bare, columns=bare.columns[:2])))
-    assert found.differs == (
+    bare = replace(
+        LOGGED, columns=tuple(replace(column, name=None, charset=None) for column in LOGGED.columns), key=None
+    )
+    assert listing(follow(statements_at(T), rows(200, bare))) == INT + "id"
+    assert listing(follow(rows(200, bare))) == "(@1 int not null, @2 varchar(9), @3 int not null), key: unknown"
+    (_, version) = follow(statements_at(T), rows(200, replace(bare, columns=bare.columns[:2])))
+    assert version.differs == (
         "its rows have types (@1 int, @2 varchar(9)), and it is followed as (id int, a varchar(9), b int)",
     )
 
@@ -166,70 +178,74 @@ def test_rows_without_names_get_them_from_statements() -> None:
     ],
 )
 def test_rows_that_contradict_statements_are_right_and_it_is_said(logged: TableDefinition, said_so: list[str]) -> None:
-    found = follow(said(T), rows(200, logged))
-    assert (list(found[-1].differs), found[-1].holds) == (said_so, True)
-    assert shown(found) == listed_with_key(logged)
+    versions = follow(statements_at(T), rows(200, logged))
+    assert (list(versions[-1].differs), versions[-1].holds) == (said_so, True)
+    assert listing(versions) == listed_with_key(logged)
 
 
 def test_rows_of_a_table_that_was_dropped_say_so() -> None:
-    found = follow(said(T, "DROP TABLE t"), rows(200))
-    assert found[-1].differs == ("the log has rows of it behind the statement that dropped it",)
+    versions = follow(statements_at(T, "DROP TABLE t"), rows(200))
+    assert versions[-1].differs == ("the log has rows of it behind the statement that dropped it",)
 
 
 DECLARED = replace(LOGGED, index="PRIMARY", columns=(ID, A, replace(B, default="3")))
 
 
 def test_a_server_tells_what_the_log_does_not() -> None:
-    found = follow(rows(100), asked(200, DECLARED))
-    assert [(one.origin, one.holds) for one in found] == [("table_map", True), ("server", True)]
-    last = found[-1].definition
+    versions = follow(rows(100), declared_at(200, DECLARED))
+    assert [(version.origin, version.holds) for version in versions] == [("table_map", True), ("server", True)]
+    last = versions[-1].definition
     assert last is not None
-    assert ([one.default for one in last.columns], last.index) == ([None, None, "3"], "PRIMARY")
-    assert follow(rows(100), asked(200, DECLARED), asked(300, DECLARED)) == found  # it is no news
+    assert ([column.default for column in last.columns], last.index) == ([None, None, "3"], "PRIMARY")
+    assert follow(rows(100), declared_at(200, DECLARED), declared_at(300, DECLARED)) == versions  # it is no news
 
 
 @pytest.mark.parametrize(
-    "facts, why",
+    "facts, reason",
     [
-        ([asked(200, replace(DECLARED, columns=(ID, A)))], ("column b: the server does not have it",)),
-        ([*said("DROP TABLE t", start=150), asked(200, DECLARED)], ("the log has dropped it",)),
-        ([asked(200, replace(DECLARED, name=TableName("d", "other")))], ("the server does not have it",)),
+        ([declared_at(200, replace(DECLARED, columns=(ID, A)))], ("column b: the server does not have it",)),
+        ([*statements_at("DROP TABLE t", start=150), declared_at(200, DECLARED)], ("the log has dropped it",)),
+        ([declared_at(200, replace(DECLARED, name=TableName("d", "other")))], ("the server does not have it",)),
     ],
 )
-def test_a_server_that_contradicts_the_log_is_not_believed(facts: list[Fact], why: tuple[str, ...]) -> None:
-    found = follow(said(T), facts)
-    one = next(one for one in found if one.differs)
-    assert (one.differs, one.holds, one.name.table) == (why, False, "t")
-    assert shown(found) == shown([one for one in found if one.origin == "ddl"])
+def test_a_server_that_contradicts_the_log_is_not_believed(facts: list[Fact], reason: tuple[str, ...]) -> None:
+    versions = follow(statements_at(T), facts)
+    candidate = next(version_ for version_ in versions if version_.differs)
+    assert (candidate.differs, candidate.holds, candidate.name.table) == (reason, False, "t")
+    assert listing(versions) == listing([version for version in versions if version.origin == "ddl"])
 
 
 def test_what_a_server_said_while_the_table_changed_does_not_count() -> None:
-    found = follow(said(T), asked(200, DECLARED), said("ALTER TABLE t ADD c INT", start=210))
-    server = next(one for one in found if one.origin == "server")
+    versions = follow(statements_at(T), declared_at(200, DECLARED), statements_at("ALTER TABLE t ADD c INT", start=210))
+    server = next(version for version in versions if version.origin == "server")
     assert (server.holds, server.note) == (
         False,
         "the table was changed while the server was asked: ALTER TABLE t ADD c INT",
     )
-    assert shown(found) == "(id int not null, a varchar(9), b int not null, c int), key: id"
+    assert listing(versions) == "(id int not null, a varchar(9), b int not null, c int), key: id"
 
 
 def test_what_a_server_said_of_later_does_not_count() -> None:
-    found = follow(said(T), replace(asked(200, DECLARED), note="later", is_whole=False))
-    assert [(one.holds, one.note) for one in found] == [(True, None), (False, "later")]
-    assert shown(found) == INT + "id"
+    versions = follow(statements_at(T), replace(declared_at(200, DECLARED), note="later", is_whole=False))
+    assert [(version.holds, version.note) for version in versions] == [(True, None), (False, "later")]
+    assert listing(versions) == INT + "id"
 
 
 def test_a_type_that_is_not_known_is_said() -> None:
-    (found,) = follow(asked(200, replace(LOGGED, columns=(ID, Column("a", -1)))))
-    assert (found.holds, found.note) == (False, "the type of its column a is not known")
+    (version,) = follow(declared_at(200, replace(LOGGED, columns=(ID, Column("a", -1)))))
+    assert (version.holds, version.note) == (False, "the type of its column a is not known")
 
 
 def test_following_in_parts_is_following_at_once() -> None:
-    facts = [*said(T, "CREATE TABLE u LIKE t", "RENAME TABLE t TO v"), rows(125), *said("DROP TABLE u", start=150)]
-    whole = Tracker().follow(facts)
+    facts = [
+        *statements_at(T, "CREATE TABLE u LIKE t", "RENAME TABLE t TO v"),
+        rows(125),
+        *statements_at("DROP TABLE u", start=150),
+    ]
+    versions = Tracker().follow(facts)
     for cut in range(len(facts) + 1):
         first = Tracker().follow(facts[:cut])
-        assert [*first, *Tracker(first).follow(facts[cut:])] == whole
+        assert [*first, *Tracker(first).follow(facts[cut:])] == versions
 
 
 def test_changes_are_told_by_the_columns_names() -> None:
@@ -271,15 +287,15 @@ def with_keys(stream: Stream, count: int) -> Iterator[str]:
 def facts_of(log: Log) -> list[Fact]:
     length = int.from_bytes(log.head[9:13], "little")
     format_ = FormatDescription.parse(log.head[:length], log.file)
-    found: list[Fact] = []
+    facts: list[Fact] = []
     for row in log.slices:
         place = log.at(row["start"])
-        found += [Logged(place, parse_table_map(event, format_, log.file)) for event in row["maps"]]
+        facts += [Logged(place, parse_table_map(event, format_, log.file)) for event in row["maps"]]
         if row["kind"] == "statement":
             judged = judge(row["statement"], row["database"])
             session, stop = read_session(row["payload"]), log.at(row["stop"])
-            found.append(Stated(place, judged, row["database"], session, stop=stop))
-    return found
+            facts.append(Stated(place, judged, row["database"], session, stop=stop))
+    return facts
 
 
 CASES = [("", "FULL"), ("", "MINIMAL"), ("mariadb-11.4", "FULL"), ("mariadb-11.4", "NO_LOG")]
@@ -321,18 +337,18 @@ def require_same_as_on_server(database: Database, seed: int, metadata: str) -> s
     source = Server("shop", MySQL(**login, password=server.password))
     database.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES'")
     database.execute("FLUSH BINARY LOGS")
-    ((kept,),) = database.execute("SELECT @@GLOBAL.binlog_row_metadata")
+    ((setting,),) = database.execute("SELECT @@GLOBAL.binlog_row_metadata")
     database.execute(f"SET GLOBAL binlog_row_metadata = '{metadata}'")
     name = TableName(database.name, "t")
     file = database.execute("SHOW MASTER STATUS")[0][0]
-    compared = done = unknown = 0
+    compared = statements = unknown = 0
     try:
         for nth, statement in enumerate([*with_keys(Stream(seed), 60), "REPLACE INTO t (id) VALUES (1)"]):
             try:
                 database.execute(statement)
             except pymysql.MySQLError:  # a key that is not there, values that are there twice
                 continue
-            done += 1
+            statements += 1
             if nth % 15 and not statement.endswith("VALUES (1)"):
                 continue
             log = Log(file, (server.data / file).read_bytes(), 4)
@@ -347,75 +363,79 @@ def require_same_as_on_server(database: Database, seed: int, metadata: str) -> s
             unknown += current.definition.key is None
             compared += 1
     finally:
-        database.execute(f"SET GLOBAL binlog_row_metadata = '{kept}'")
-    return f"{done} statements, equal at {compared} pauses, the key not known at {unknown}"
+        database.execute(f"SET GLOBAL binlog_row_metadata = '{setting}'")
+    return f"{statements} statements, equal at {compared} pauses, the key not known at {unknown}"
 
 
-BARE = TableDefinition(TableName("d", "t"), tuple(replace(one, name=None, charset=None) for one in LOGGED.columns))
+BARE = TableDefinition(
+    TableName("d", "t"), tuple(replace(column, name=None, charset=None) for column in LOGGED.columns)
+)
 
 
 WHOLE = "(id int not null, a varchar(9), b int not null), key: id"
 
 
-def dumped(offset: int, *definitions: TableDefinition, **told: Any) -> Asked:
-    return Asked(at(offset), definitions, is_whole=False, origin="dump", **told)
+def dumped(offset: int, *definitions: TableDefinition, **fields: Any) -> Asked:
+    return Asked(at(offset), definitions, is_whole=False, origin="dump", **fields)
 
 
 @pytest.mark.parametrize(
-    "facts, wanted",
+    "facts, expected",
     [
         ([rows(10, BARE), dumped(50, LOGGED)], WHOLE),
         (
-            [rows(10, BARE), dumped(50, LOGGED), *said("ALTER TABLE t ADD c INT")],
+            [rows(10, BARE), dumped(50, LOGGED), *statements_at("ALTER TABLE t ADD c INT")],
             "(id int not null, a varchar(9), b int not null, c int), key: id",
         ),
         (
-            [dumped(50, LOGGED), *said("ALTER TABLE t RENAME COLUMN a TO x"), rows(200, BARE)],
+            [dumped(50, LOGGED), *statements_at("ALTER TABLE t RENAME COLUMN a TO x"), rows(200, BARE)],
             "(id int not null, x varchar(9), b int not null), key: id",
         ),
-        ([*said("ALTER TABLE t ADD c INT"), dumped(150, LOGGED)], WHOLE),
+        ([*statements_at("ALTER TABLE t ADD c INT"), dumped(150, LOGGED)], WHOLE),
         ([rows(10, BARE), dumped(50, replace(LOGGED, columns=(ID, A)))],
          "(@1 int not null, @2 varchar(9), @3 int not null), key: unknown"),
-        ([*said(T, "DROP TABLE t"), dumped(150, LOGGED)], "dropped"),
+        ([*statements_at(T, "DROP TABLE t"), dumped(150, LOGGED)], "dropped"),
         ([dumped(50, LOGGED), dumped(60, unread=((LOGGED.name, "line 3"),))], WHOLE),
     ],
 )  # fmt: skip
-def test_a_dump_tells_from_its_place_on(facts: list[Fact], wanted: str) -> None:
-    assert shown(follow(facts)) == wanted
+def test_a_dump_tells_from_its_place_on(facts: list[Fact], expected: str) -> None:
+    assert listing(follow(facts)) == expected
 
 
 def test_what_a_dump_tells_stays_through_rows_that_say_less() -> None:
     """Each extraction has the TABLE_MAPs anew; they add no version, and take no default away."""
-    known = replace(LOGGED, columns=(ID, replace(A, default="'x'", computed=False), B))
-    found = follow(dumped(50, known), rows(100, BARE), rows(200, BARE))
-    assert [one.origin for one in found] == ["dump"]
-    assert as_of(found)[LOGGED.name].definition == known
+    definition = replace(LOGGED, columns=(ID, replace(A, default="'x'", computed=False), B))
+    versions = follow(dumped(50, definition), rows(100, BARE), rows(200, BARE))
+    assert [version.origin for version in versions] == ["dump"]
+    assert as_of(versions)[LOGGED.name].definition == definition
 
 
 def test_a_dump_that_contradicts_rows_or_statements_does_not_hold() -> None:
-    other = replace(LOGGED, columns=(ID, A))
-    for facts in ([rows(10, BARE)], said(T, start=10)):
-        *_, last = follow(facts, dumped(60, other))
-        assert (last.origin, last.holds, last.definition) == ("dump", False, other)
+    definition = replace(LOGGED, columns=(ID, A))
+    for facts in ([rows(10, BARE)], statements_at(T, start=10)):
+        *_, last = follow(facts, dumped(60, definition))
+        assert (last.origin, last.holds, last.definition) == ("dump", False, definition)
         assert last.differs
-    (one,) = follow(dumped(60, unread=((LOGGED.name, "line 3"),)))
-    assert (one.holds, one.note, one.definition) == (False, "line 3", None)
+    (version,) = follow(dumped(60, unread=((LOGGED.name, "line 3"),)))
+    assert (version.holds, version.note, version.definition) == (False, "line 3", None)
 
 
 def test_what_was_led_back_counts_where_something_lacks_and_contradicts_nothing() -> None:
-    found = follow(rows(10, BARE), [Inverted(at(20), LOGGED, "not before")])
-    assert [(one.origin, one.note) for one in found] == [("table_map", None), ("inverted", "not before")]
-    assert shown(found) == WHOLE
-    assert [one.origin for one in follow(said(T), [Inverted(at(120), LOGGED)])] == ["ddl"]
-    assert [one.origin for one in follow(said("DROP TABLE t"), [Inverted(at(120), LOGGED)])] == ["ddl"]
+    versions = follow(rows(10, BARE), [Inverted(at(20), LOGGED, "not before")])
+    assert [(version.origin, version.note) for version in versions] == [("table_map", None), ("inverted", "not before")]
+    assert listing(versions) == WHOLE
+    assert [version.origin for version in follow(statements_at(T), [Inverted(at(120), LOGGED)])] == ["ddl"]
+    assert [version.origin for version in follow(statements_at("DROP TABLE t"), [Inverted(at(120), LOGGED)])] == ["ddl"]
     without_charset = "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(9), b INT NOT NULL)"
-    told = follow(said(without_charset), [Inverted(at(120), LOGGED)])
-    assert told[-1].definition == LOGGED
-    other = replace(LOGGED, columns=(ID, B))
-    assert [one.origin for one in follow(said(without_charset), [Inverted(at(120), other)])] == ["ddl"]
+    followed = follow(statements_at(without_charset), [Inverted(at(120), LOGGED)])
+    assert followed[-1].definition == LOGGED
+    definition = replace(LOGGED, columns=(ID, B))
+    assert [version.origin for version in follow(statements_at(without_charset), [Inverted(at(120), definition)])] == [
+        "ddl"
+    ]
 
 
 def test_columns_without_names_stay_so_behind_statements() -> None:
-    (_, behind) = follow(rows(10, BARE), said("ALTER TABLE t ADD c INT"))
+    (_, behind) = follow(rows(10, BARE), statements_at("ALTER TABLE t ADD c INT"))
     assert behind.definition is not None
-    assert [one.name for one in behind.definition.columns] == [None, None, None, "c"]
+    assert [column.name for column in behind.definition.columns] == [None, None, None, "c"]

@@ -59,8 +59,8 @@ class Scripted:
     def get_server_info(self) -> str:
         return "8.0.12"
 
-    def _execute_command(self, command: int, said: bytes) -> None:
-        self.asked = command, said
+    def _execute_command(self, command: int, arguments: bytes) -> None:
+        self.asked = command, arguments
 
     def close(self) -> None:
         self.closed = True
@@ -69,17 +69,17 @@ class Scripted:
 @pytest.fixture
 def connections(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What there is to connect to, in order; errors are raised. No time passes between tries."""
-    given: list[Any] = []
+    sockets: list[Any] = []
 
     def connect(_: MySQL) -> Any:
-        found = given.pop(0)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        socket_ = sockets.pop(0)
+        if isinstance(socket_, Exception):
+            raise socket_
+        return socket_
 
     monkeypatch.setattr(binlog_dump, "open_connection", connect)
     monkeypatch.setattr(binlog_dump, "BACK_OFF", 0.0)
-    return given
+    return sockets
 
 
 FORMAT = SegmentSpec().events()[0]
@@ -90,22 +90,22 @@ END = b"\xfe\0\0\2\0"
 
 def events(*bodies: bytes) -> list[bytes]:
     """Events one after the other, from the file's format event on."""
-    found, place = [], AFTER
+    events_, place = [], AFTER
     for body in bodies:
         place += 19 + len(body)
-        found.append(event(2, body, place))
-    return found
+        events_.append(event(2, body, place))
+    return events_
 
 
-def ok(*given: bytes) -> list[bytes]:
-    return [b"\0" + one for one in given]
+def ok(*bodies: bytes) -> list[bytes]:
+    return [b"\0" + body for body in bodies]
 
 
 def test_a_file_is_its_magic_and_its_events(connections: list[Any]) -> None:
-    one, two = events(b"one", b"two")
-    connections.append(Scripted(packets([ROTATE, HEAD, *ok(one, two)])))
-    found = read(READING, Part("bin.000001", 0, AFTER + len(one + two)))
-    assert found == b"\xfebin" + FORMAT + one + two
+    first, two = events(b"one", b"two")
+    connections.append(Scripted(packets([ROTATE, HEAD, *ok(first, two)])))
+    content = read(READING, Part("bin.000001", 0, AFTER + len(first + two)))
+    assert content == b"\xfebin" + FORMAT + first + two
 
 
 def test_the_command_asks_for_the_part_and_replaces_no_other_dump(connections: list[Any]) -> None:
@@ -120,23 +120,25 @@ def test_beyond_4_gib_a_file_is_asked_for_from_its_beginning(
     connections: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command has four bytes for the offset."""
-    one, two, three = events(b"one", b"two", b"three")
-    start = AFTER + len(one)
+    first, two, three = events(b"one", b"two", b"three")
+    start = AFTER + len(first)
     monkeypatch.setattr(binlog_dump, "_FARTHEST", start - 1)
     connections += [
-        Scripted(packets([ROTATE, HEAD, *ok(one, two)])[:-2]),
-        Scripted(packets([ROTATE, HEAD, *ok(one, two, three)])),
+        Scripted(packets([ROTATE, HEAD, *ok(first, two)])[:-2]),
+        Scripted(packets([ROTATE, HEAD, *ok(first, two, three)])),
     ]
-    begun = list(connections)
+    made_connections = list(connections)
     assert read(READING, Part("bin.000001", start, start + len(two + three))) == two + three
-    assert {connection.asked for connection in begun} == {(0x12, struct.pack("<IHI", 4, 1, 0) + b"bin.000001")}
+    assert {connection.asked for connection in made_connections} == {
+        (0x12, struct.pack("<IHI", 4, 1, 0) + b"bin.000001")
+    }
 
 
 WHERE = f"shop: bin.000001:{AFTER + 22}: "
 
 
 @pytest.mark.parametrize(
-    "later, said",
+    "later, message",
     [
         (END, "the server's log ends here, and was to be read to 1000; "),
         (b"\0" + event(27, b"bin.000001", AFTER + 22), "the server's log ends here, and was to be read to 1000; "),
@@ -148,12 +150,12 @@ WHERE = f"shop: bin.000001:{AFTER + 22}: "
         (b"\xff\xd4\x04#HY000Could not find it", "127.0.0.1:3306 answered: Could not find it"),
     ],
 )
-def test_what_does_not_follow_is_refused_by_place(connections: list[Any], later: bytes, said: str) -> None:
+def test_what_does_not_follow_is_refused_by_place(connections: list[Any], later: bytes, message: str) -> None:
     connection = Scripted(packets([ROTATE, HEAD, *ok(*events(b"one")), later]))
     connections.append(connection)
     with pytest.raises(SourceError) as refused:
         read(READING, Part("bin.000001", 0, 1000))
-    assert str(refused.value).startswith(WHERE + said)
+    assert str(refused.value).startswith(WHERE + message)
     assert connection.closed
 
 
@@ -177,13 +179,13 @@ def test_another_server_behind_the_address_is_refused(connections: list[Any]) ->
 
 
 def test_a_lost_connection_goes_on_at_the_last_whole_event(connections: list[Any]) -> None:
-    one, two, three = events(b"one", b"two" * 10, b"three")
-    wire = packets([ROTATE, HEAD, *ok(one, two)])
-    again = Scripted(packets([b"\0" + fake_rotate("bin.000001", AFTER + len(one)), HEAD, *ok(two, three)]))
-    connections += [Scripted(wire[:-10]), pymysql.OperationalError(2003, "not now"), again]
-    found = read(READING, Part("bin.000001", 0, AFTER + len(one + two + three)))
-    assert found == b"\xfebin" + FORMAT + one + two + three
-    assert again.asked == (0x12, struct.pack("<IHI", AFTER + len(one), 1, 0) + b"bin.000001")
+    first, two, three = events(b"one", b"two" * 10, b"three")
+    wire = packets([ROTATE, HEAD, *ok(first, two)])
+    reconnected = Scripted(packets([b"\0" + fake_rotate("bin.000001", AFTER + len(first)), HEAD, *ok(two, three)]))
+    connections += [Scripted(wire[:-10]), pymysql.OperationalError(2003, "not now"), reconnected]
+    content = read(READING, Part("bin.000001", 0, AFTER + len(first + two + three)))
+    assert content == b"\xfebin" + FORMAT + first + two + three
+    assert reconnected.asked == (0x12, struct.pack("<IHI", AFTER + len(first), 1, 0) + b"bin.000001")
 
 
 @pytest.mark.parametrize("byte", [30, 5 << 20, 14 << 20])
@@ -202,14 +204,14 @@ def test_what_comes_again_is_compared(connections: list[Any], byte: int) -> None
 
 
 def test_another_file_of_the_name_after_a_lost_connection_is_refused(connections: list[Any]) -> None:
-    one, two = events(b"one", b"two")
-    other = reframed(struct.pack("<I", 99) + FORMAT[4:])
+    first, two = events(b"one", b"two")
+    foreign = reframed(struct.pack("<I", 99) + FORMAT[4:])
     connections += [
-        Scripted(packets([ROTATE, HEAD, *ok(one)])),
-        Scripted(packets([ROTATE, b"\0" + other, *ok(two)])),
+        Scripted(packets([ROTATE, HEAD, *ok(first)])),
+        Scripted(packets([ROTATE, b"\0" + foreign, *ok(two)])),
     ]
     with pytest.raises(SourceError, match=r"^shop: bin\.000001:\d+: the server has another file of that name"):
-        read(READING, Part("bin.000001", 0, AFTER + len(one + two)))
+        read(READING, Part("bin.000001", 0, AFTER + len(first + two)))
 
 
 def test_tries_are_bounded(connections: list[Any]) -> None:
@@ -230,11 +232,11 @@ def test_a_refusal_is_not_tried_again(connections: list[Any]) -> None:
 
 
 def settings_of(server: MySQLServer, **changed: object) -> MySQL:
-    given = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
-    return MySQL.model_validate(given | changed)
+    settings = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
+    return MySQL.model_validate(settings | changed)
 
 
-def written(server: MySQLServer, file: str) -> bytes:
+def content_of(server: MySQLServer, file: str) -> bytes:
     """The file as the server has it on disk, its in-use flag cleared as a dump clears it."""
     content = bytearray((server.data / file).read_bytes())
     content[4 + 17] &= 0xFE
@@ -281,8 +283,8 @@ def plain_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
     without_tls: dict[str, object] = {"tls_version": ""} if request.param == "mysql-9.7" else {"ssl": "OFF"}
     try:
         build = build_of(request.param)
-    except ConfigError as why:
-        pytest.skip(str(why))
+    except ConfigError as error:
+        pytest.skip(str(error))
     with MySQLServer(tmp_path_factory.mktemp("plain"), OPTIONS | without_tls, build) as server:
         yield server
 
@@ -296,12 +298,12 @@ def cut_points(content: bytes, file: str) -> list[int]:
     """Bytes of a dump: around the packet and the event of one event of every type, and inside of them."""
     listed = list(list_events(iter([content]), file))
     first = 4 + 1 + len(fake_rotate(file))
-    packets_end = list(accumulate((5 + one.stop - one.offset for one in listed), initial=first))
-    chosen = {
-        one.type: place for one, place in zip(reversed(listed), reversed(list(pairwise(packets_end))), strict=True)
+    packets_end = list(accumulate((5 + event.stop - event.offset for event in listed), initial=first))
+    spans = {
+        event.type: place for event, place in zip(reversed(listed), reversed(list(pairwise(packets_end))), strict=True)
     }
     points = {0, 1, first - 1, first}
-    for begin, end in chosen.values():
+    for begin, end in spans.values():
         points |= {begin + 1, begin + 4, begin + 5, begin + 6, begin + 14, begin + 24, (begin + end) // 2, end - 1, end}
     return sorted(points)
 
@@ -310,7 +312,7 @@ def cut_points(content: bytes, file: str) -> list[int]:
 @pytest.mark.usefixtures("quick")
 def test_a_dump_cut_anywhere_is_the_file(plain_server: MySQLServer) -> None:
     part = closed_file(plain_server, *STATEMENTS)
-    content = written(plain_server, part.file)
+    content = content_of(plain_server, part.file)
     points = cut_points(content, part.file)
     assert len(points) > 60
     for point in points:
@@ -326,8 +328,8 @@ def test_dumps_that_are_all_cut_get_there_while_they_get_further(plain_server: M
     small = [f"INSERT INTO many VALUES ({n}, '')" for n in range(10, 40)]
     part = closed_file(plain_server, STATEMENTS[0], *small, "FLUSH BINARY LOGS")
     with Proxy(plain_server.host, plain_server.port, [700] * 1000) as proxy:
-        found = read(DumpReading("shop", settings_of(plain_server, port=proxy.port)), part)
-        assert found == written(plain_server, part.file)
+        content = read(DumpReading("shop", settings_of(plain_server, port=proxy.port)), part)
+        assert content == content_of(plain_server, part.file)
         assert proxy.cut > 10
 
 
@@ -348,9 +350,9 @@ def test_dumps_that_are_all_cut_too_soon_end_in_an_error(plain_server: MySQLServ
 def test_a_cut_inside_tls_is_survived(servers: Servers) -> None:
     server = servers.get("mysql-8.0")
     part = closed_file(server, *STATEMENTS)
-    content = written(server, part.file)
+    content = content_of(server, part.file)
     for point in range(2000, 2000 + len(content), 331):
-        with Proxy(server.host, server.port, [point], whole=True) as proxy:
+        with Proxy(server.host, server.port, [point], in_full=True) as proxy:
             assert read(DumpReading("shop", settings_of(server, port=proxy.port)), part) == content
 
 
@@ -364,13 +366,13 @@ def test_a_killed_connection_is_survived(plain_server: MySQLServer) -> None:
         "FLUSH BINARY LOGS",
     )
     chunks = DumpReading("shop", settings_of(plain_server))(part)[1]
-    found = [bytes(next(chunks)), bytes(next(chunks))]
+    chunks_ = [bytes(next(chunks)), bytes(next(chunks))]
     with plain_server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'")
         for (number,) in cursor.fetchall():
             cursor.execute(f"KILL {number}")
-    found += [bytes(chunk) for chunk in chunks]
-    assert b"".join(found) == written(plain_server, part.file)
+    chunks_ += [bytes(chunk) for chunk in chunks]
+    assert b"".join(chunks_) == content_of(plain_server, part.file)
 
 
 @pytest.mark.mysql
@@ -384,11 +386,11 @@ def test_a_server_that_starts_again_in_between_is_survived(tmp_path: Path) -> No
             "FLUSH BINARY LOGS",
         )
         chunks = DumpReading("shop", settings_of(server))(part)[1]
-        found = [bytes(next(chunks)), bytes(next(chunks))]
+        chunks_ = [bytes(next(chunks)), bytes(next(chunks))]
         server.kill()
         server.start()
-        found += [bytes(chunk) for chunk in chunks]
-        assert b"".join(found) == written(server, part.file)
+        chunks_ += [bytes(chunk) for chunk in chunks]
+        assert b"".join(chunks_) == content_of(server, part.file)
 
 
 @pytest.mark.mysql
@@ -400,7 +402,7 @@ def test_files_with_and_without_checksums_whatever_the_server_writes_now(plain_s
                 assert read(DumpReading("shop", settings_of(plain_server)), part) == content
             cursor.execute(f"SET GLOBAL binlog_checksum = '{now}'")
             part = closed_file(plain_server, *STATEMENTS)
-            contents[part] = written(plain_server, part.file)
+            contents[part] = content_of(plain_server, part.file)
     heads = [read_head(iter([content]), part.file) for part, content in contents.items()]
     assert [head.format.checksum for head in heads] == [False, True, False, True]
 
@@ -416,7 +418,7 @@ def test_packets_above_16_mib(plain_server: MySQLServer, size: int) -> None:
         f"INSERT INTO many VALUES (1, REPEAT('x', {size})), (2, 'y')",
         "FLUSH BINARY LOGS",
     )
-    assert read(DumpReading("shop", settings_of(plain_server)), part) == written(plain_server, part.file)
+    assert read(DumpReading("shop", settings_of(plain_server)), part) == content_of(plain_server, part.file)
 
 
 @pytest.mark.mysql
@@ -424,9 +426,11 @@ def test_many_dumps_at_once_do_not_end_one_another(plain_server: MySQLServer) ->
     part = closed_file(plain_server, *STATEMENTS)
     reading = DumpReading("shop", settings_of(plain_server))
     started = [reading(part)[1] for _ in range(8)]
-    begun = [[bytes(next(chunks)), bytes(next(chunks))] for chunks in started]
-    whole = [b"".join([*some, *map(bytes, chunks)]) for some, chunks in zip(begun, started, strict=True)]
-    assert set(whole) == {written(plain_server, part.file)}
+    beginnings = [[bytes(next(chunks)), bytes(next(chunks))] for chunks in started]
+    contents = [
+        b"".join([*beginning, *map(bytes, chunks)]) for beginning, chunks in zip(beginnings, started, strict=True)
+    ]
+    assert set(contents) == {content_of(plain_server, part.file)}
 
 
 @pytest.mark.mysql
@@ -446,13 +450,13 @@ def test_a_server_that_does_not_end_the_dump_is_left_after_a_heartbeat(
 
 
 @pytest.mark.mysql
-@pytest.mark.parametrize("passed", [0, 40, 1000])
-def test_a_dump_that_stalls_goes_on_over_another_connection(plain_server: MySQLServer, passed: int) -> None:
+@pytest.mark.parametrize("size", [0, 40, 1000])
+def test_a_dump_that_stalls_goes_on_over_another_connection(plain_server: MySQLServer, size: int) -> None:
     part = closed_file(plain_server, *STATEMENTS)
-    with Proxy(plain_server.host, plain_server.port, [passed], stalls=True) as proxy:
+    with Proxy(plain_server.host, plain_server.port, [size], stalls=True) as proxy:
         began = time.monotonic()
         settings = settings_of(plain_server, port=proxy.port, tls={"enabled": False}, read_timeout=1)
-        assert read(DumpReading("shop", settings), part) == written(plain_server, part.file)
+        assert read(DumpReading("shop", settings), part) == content_of(plain_server, part.file)
         assert time.monotonic() - began < 5
         assert (proxy.dumps, proxy.cut) == (2, 1)
 
@@ -463,8 +467,8 @@ def test_an_encrypted_log_comes_decrypted(name: str, tmp_path: Path) -> None:
     """The event that begins the encryption comes too, marked as ignorable, and again wherever a dump begins."""
     try:
         build = build_of(name)
-    except ConfigError as why:
-        pytest.skip(str(why))
+    except ConfigError as error:
+        pytest.skip(str(error))
     plugins = build.dist() / "lib" / "mysql" / "plugin"
     if not (plugins / "file_key_management.so").is_file():
         pytest.skip(f"{name} has no plugin for keys here")
@@ -481,7 +485,7 @@ def test_an_encrypted_log_comes_decrypted(name: str, tmp_path: Path) -> None:
         content = read(reading, part)
         assert len(content) == part.stop
         assert b"two" * 100 in content
-        assert b"two" * 100 not in written(server, part.file)
+        assert b"two" * 100 not in content_of(server, part.file)
         listed = list(list_events(iter([content]), part.file))
         assert listed[1].type == "Start_encryption"
         assert listed[-1].stop == part.stop

@@ -26,9 +26,9 @@ from tests.spark_jobs.source.test_binlog_dump import settings_of
 
 
 def context(tls: Tls) -> ssl.SSLContext:
-    found = connection_options(MySQL(user="repl", tls=tls))["ssl"]
-    assert isinstance(found, ssl.SSLContext)
-    return found
+    context_ = connection_options(MySQL(user="repl", tls=tls))["ssl"]
+    assert isinstance(context_, ssl.SSLContext)
+    return context_
 
 
 def test_certificate_and_name_are_verified_together_or_not_at_all() -> None:
@@ -41,9 +41,9 @@ def test_certificate_and_name_are_verified_together_or_not_at_all() -> None:
 
 
 def test_a_file_of_tls_that_is_not_there_is_named(tmp_path: Path) -> None:
-    nobody = Server("shop", MySQL(user="repl", port=1, tls=Tls(ca=tmp_path / "no.pem")))
+    server_ = Server("shop", MySQL(user="repl", port=1, tls=Tls(ca=tmp_path / "no.pem")))
     with pytest.raises(SourceError) as refused:
-        nobody.log()
+        server_.log()
     assert str(refused.value) == (
         f"shop: the files of tls (ca {tmp_path / 'no.pem'}) cannot be used: No such file or directory"
     )
@@ -74,7 +74,7 @@ GREETING = bytes.fromhex("4a0000000a382e302e313200080000001122334455667788")
 
 
 @contextmanager
-def listening(pieces: list[bytes], every: float = 0.0) -> Iterator[int]:
+def listening(pieces: list[bytes], interval: float = 0.0) -> Iterator[int]:
     """The port of a socket that sends these to each connection, so many seconds apart, and then waits."""
     with socket.create_server(("127.0.0.1", 0)) as listener, suppress(OSError):
         end = threading.Event()
@@ -83,7 +83,7 @@ def listening(pieces: list[bytes], every: float = 0.0) -> Iterator[int]:
             with client, suppress(OSError):
                 for piece in pieces:
                     client.sendall(piece)
-                    end.wait(every)
+                    end.wait(interval)
                 end.wait()
 
         def serve() -> None:
@@ -98,16 +98,16 @@ def listening(pieces: list[bytes], every: float = 0.0) -> Iterator[int]:
 
 
 @pytest.mark.parametrize(
-    "pieces, every",
+    "pieces, interval",
     [([], 0), ([GREETING], 0), ([bytes([byte]) for byte in GREETING] * 3, 0.2)],
     ids=["silent", "half a greeting", "a byte at a time"],
 )
 @pytest.mark.parametrize("read_timeout", [60, 1], ids=["read later", "read sooner"])
 @pytest.mark.parametrize("tls", [None, Tls(verify=False)], ids=["no TLS", "TLS"])
 def test_a_login_ends_with_connect_timeout(
-    pieces: list[bytes], every: float, read_timeout: int, tls: Tls | None
+    pieces: list[bytes], interval: float, read_timeout: int, tls: Tls | None
 ) -> None:
-    with listening(pieces, every) as port:
+    with listening(pieces, interval) as port:
         settings = MySQL(user="repl", port=port, connect_timeout=2, read_timeout=read_timeout, tls=tls)
         began = time.monotonic()
         with pytest.raises(SourceError) as refused:
@@ -139,9 +139,9 @@ def test_a_host_that_does_not_answer_is_given_up_after_connect_timeout() -> None
     )
 
 
-@pytest.mark.parametrize("sent", [b"\x01\0\0\0\x0a", b"\x03\0\0\0\x0a8\0", b"\x05\0\0\0\x0a\xff\xfe\xfd\0"])
-def test_a_greeting_of_no_server_is_a_message(sent: bytes) -> None:
-    with listening([sent]) as port, pytest.raises(SourceError) as refused:
+@pytest.mark.parametrize("greeting", [b"\x01\0\0\0\x0a", b"\x03\0\0\0\x0a8\0", b"\x05\0\0\0\x0a\xff\xfe\xfd\0"])
+def test_a_greeting_of_no_server_is_a_message(greeting: bytes) -> None:
+    with listening([greeting]) as port, pytest.raises(SourceError) as refused:
         connect("shop", MySQL(user="repl", port=port, connect_timeout=2))
     assert str(refused.value) == (
         f"shop: 127.0.0.1:{port} answered: what it sends is no greeting of a MySQL server; correct host and port"
@@ -216,8 +216,8 @@ def login(request: pytest.FixtureRequest, servers: Servers) -> Iterator[tuple[My
             by = f"VIA {plugin} USING PASSWORD('geheim')"
         try:
             cursor.execute(f"CREATE USER login@'%' IDENTIFIED {by}")
-        except pymysql.MySQLError as why:
-            pytest.skip(f"{name}: {why.args[-1]}")
+        except pymysql.MySQLError as error:
+            pytest.skip(f"{name}: {error.args[-1]}")
         cursor.execute("GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO login@'%'")
         yield server, plugin
         cursor.execute("DROP USER login@'%'")
@@ -242,7 +242,7 @@ BEYOND_ASCII = [("jürgen", "café"), ("repl€", "10€"), ("レプリカ", "�
 
 
 @pytest.mark.mysql
-@pytest.mark.parametrize("name, plugin", [one for one in LOGINS if one[1] != "ed25519"])
+@pytest.mark.parametrize("name, plugin", [login_ for login_ in LOGINS if login_[1] != "ed25519"])
 @pytest.mark.parametrize("user, password", BEYOND_ASCII)
 def test_users_and_passwords_beyond_ascii_log_in_by_every_connection(
     user: str, password: str, name: str, plugin: str, servers: Servers
@@ -259,9 +259,12 @@ def test_users_and_passwords_beyond_ascii_log_in_by_every_connection(
             assert source.problems() == []  # of which one is a dump
             log = source.log()
             assert b"".join(map(bytes, source.reading()(next(iter(log.parts_from(log.first))))[1]))
-            with closing(pymysql.connect(**connection_options(settings))) as own, own.cursor() as asked:
-                asked.execute("SELECT CURRENT_USER()")
-                assert asked.fetchone() == (f"{user}@%",)
+            with (
+                closing(pymysql.connect(**connection_options(settings))) as session,
+                session.cursor() as session_cursor,
+            ):
+                session_cursor.execute("SELECT CURRENT_USER()")
+                assert session_cursor.fetchone() == (f"{user}@%",)
             wrong = Server("shop", settings_of(server, user=user, password=password + "é"))
             with pytest.raises(SourceError, match=r"Access denied.*; check the user or password of") as refused:
                 wrong.log()
@@ -297,7 +300,7 @@ def certificate(folder: Path, name: str, issuer: str | None = None, host: str | 
         signer, signed_by = loaded, issuer
     now = datetime.now(UTC)
     alternative = x509.SubjectAlternativeName([x509.IPAddress(ip_address(host))] if host else [x509.DNSName(name)])
-    built = (
+    certificate_ = (
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]))
         .issuer_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, signed_by)]))
@@ -311,12 +314,12 @@ def certificate(folder: Path, name: str, issuer: str | None = None, host: str | 
     )
     form, plain = serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     (folder / f"{name}.key").write_bytes(key.private_bytes(serialization.Encoding.PEM, form, plain))
-    (folder / f"{name}.pem").write_bytes(built.public_bytes(serialization.Encoding.PEM))
+    (folder / f"{name}.pem").write_bytes(certificate_.public_bytes(serialization.Encoding.PEM))
     return folder / f"{name}.pem"
 
 
 # MySQL 5.7.22 came with a library that ends at TLS 1.1, which OpenSSL no longer speaks.
-@pytest.fixture(scope="module", params=[one for one in SERVERS if one != "mysql-5.7"])
+@pytest.fixture(scope="module", params=[name_ for name_ in SERVERS if name_ != "mysql-5.7"])
 def certified(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MySQLServer]:
     """A server with a certificate for its address, signed by ``ca``; ``other`` is a CA that signed nothing."""
     folder = tmp_path_factory.mktemp("certified")
@@ -326,8 +329,8 @@ def certified(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     options = {"ssl_ca": folder / "ca.pem", "ssl_cert": folder / "server.pem", "ssl_key": folder / "server.key"}
     try:
         build = build_of(request.param)
-    except ConfigError as why:
-        pytest.skip(str(why))
+    except ConfigError as error:
+        pytest.skip(str(error))
     with MySQLServer(folder, OPTIONS | options, build) as server:
         yield server
 
@@ -351,10 +354,10 @@ def test_a_certificate_by_another_ca_is_refused_in_one_message(certified: MySQLS
     source = Server("shop", settings_of(certified, tls={"ca": path}))
     with pytest.raises(SourceError) as refused:
         source.log()
-    said = str(refused.value)
-    assert said.startswith(f"shop: 127.0.0.1:{certified.port} answered: ")
-    assert "certificate verify failed" in said
-    assert said.endswith(
+    message = str(refused.value)
+    assert message.startswith(f"shop: 127.0.0.1:{certified.port} answered: ")
+    assert "certificate verify failed" in message
+    assert message.endswith(
         f"; the server's certificate is not trusted: name the CA that signed it as tls.ca (it is {path or 'not set'}), "
         "connect by the host name that stands in it, or set tls.verify to false and do without knowing who answers"
     )

@@ -27,9 +27,9 @@ class Fake(Server):
         return self._load
 
 
-def several(path: Path | None = None, now: Callable[[], datetime] = lambda: NOW, **more: Any) -> Endpoints:
-    sources = more.pop("sources", [Fake("one"), Fake("two"), Fake("three")])
-    return Endpoints("shop", cast(list[Source], sources), path=path, clock=now, **more)
+def endpoints_of(path: Path | None = None, now: Callable[[], datetime] = lambda: NOW, **options: Any) -> Endpoints:
+    sources = options.pop("sources", [Fake("one"), Fake("two"), Fake("three")])
+    return Endpoints("shop", cast(list[Source], sources), path=path, clock=now, **options)
 
 
 class Work:
@@ -47,100 +47,100 @@ class Work:
 
 
 def test_the_first_one_listed_that_works_is_taken(tmp_path: Path) -> None:
-    assert several(tmp_path / "e.json").first(Work()) == "one"
-    assert several(tmp_path / "e.json").first(Work("one")) == "two"
+    assert endpoints_of(tmp_path / "e.json").first(Work()) == "one"
+    assert endpoints_of(tmp_path / "e.json").first(Work("one")) == "two"
 
 
 def test_none_that_works_is_one_message_with_each_ones_reason() -> None:
     with pytest.raises(SourceError) as refused:
-        several().first(Work("one", "two", "three"))
+        endpoints_of().first(Work("one", "two", "three"))
     assert str(refused.value) == ("shop: none of its endpoints can be read\none: is down\ntwo: is down\nthree: is down")
 
 
 @pytest.mark.parametrize("error", [AnotherLog("shop: reset"), DecodeError("shop: damaged")])
 def test_what_is_not_about_an_endpoint_ends_it(error: Exception) -> None:
-    tried = []
+    attempts = []
 
     def work(source: Source) -> None:
-        tried.append(source)
+        attempts.append(source)
         raise error
 
     with pytest.raises(type(error)):
-        several().first(work)
-    assert len(tried) == 1
+        endpoints_of().first(work)
+    assert len(attempts) == 1
 
 
 def test_one_alone_says_what_it_says() -> None:
     with pytest.raises(SourceError, match=r"^shop: one is down$"):
-        several(sources=[Fake("one")]).first(Work("one"))
+        endpoints_of(sources=[Fake("one")]).first(Work("one"))
 
 
 def test_one_that_failed_is_left_alone_for_longer_and_longer(tmp_path: Path) -> None:
     path, now = tmp_path / "e.json", [NOW]
     waits = []
     for _ in range(9):
-        several(path, lambda: now[0]).first(Work("one"))
-        found = several(path).health()["one"]
-        waits.append((found.next_try - now[0]).total_seconds())
-        assert (found.since, found.reason) == (NOW, "is down")
+        endpoints_of(path, lambda: now[0]).first(Work("one"))
+        health = endpoints_of(path).health()["one"]
+        waits.append((health.next_try - now[0]).total_seconds())
+        assert (health.since, health.reason) == (NOW, "is down")
         early = Work()
-        assert several(path, lambda: now[0] + timedelta(seconds=waits[-1] - 1)).first(early) == "two"
+        assert endpoints_of(path, lambda: now[0] + timedelta(seconds=waits[-1] - 1)).first(early) == "two"
         assert early.tried == ["two"]
-        now[0] = found.next_try
+        now[0] = health.next_try
     assert waits == [30, 60, 120, 240, 480, 960, *[LONGEST_WAIT.total_seconds()] * 3]
-    assert several(path, lambda: now[0]).first(Work()) == "one", "its wait is over"
-    assert several(path).health() == {}
+    assert endpoints_of(path, lambda: now[0]).first(Work()) == "one", "its wait is over"
+    assert endpoints_of(path).health() == {}
 
 
 def test_a_clock_that_is_set_back_makes_nobody_wait(tmp_path: Path) -> None:
-    several(tmp_path / "e.json").first(Work("one"))
-    assert several(tmp_path / "e.json", lambda: NOW - timedelta(days=1)).first(Work()) == "one"
+    endpoints_of(tmp_path / "e.json").first(Work("one"))
+    assert endpoints_of(tmp_path / "e.json", lambda: NOW - timedelta(days=1)).first(Work()) == "one"
 
 
 def test_where_all_wait_all_are_tried(tmp_path: Path) -> None:
     path = tmp_path / "e.json"
     with pytest.raises(SourceError):
-        several(path).first(Work("one", "two", "three"))
-    assert several(path).first(Work("one")) == "two"
+        endpoints_of(path).first(Work("one", "two", "three"))
+    assert endpoints_of(path).first(Work("one")) == "two"
 
 
 def test_a_glance_does_not_make_one_available_again(tmp_path: Path) -> None:
     path = tmp_path / "e.json"
-    several(path).first(Work("one"))
-    later = several(path, lambda: NOW + timedelta(minutes=1))
+    endpoints_of(path).first(Work("one"))
+    later = endpoints_of(path, lambda: NOW + timedelta(minutes=1))
     assert later.first(Work(), proves=False) == "one"
     assert later.health()["one"].tries == 1
 
 
 def test_a_source_does_not_touch_what_is_kept_of_another(tmp_path: Path) -> None:
     path = tmp_path / "e.json"
-    several(path).first(Work("one"))
-    kept = json.loads(path.read_text())["shop"]
-    other = Endpoints("other", [Fake("one"), Fake("two")], path=path)
-    other.first(Work("one"))
-    assert json.loads(path.read_text())["shop"] == kept
-    other.first(Work())
-    assert other.first(Work()) == "two"
+    endpoints_of(path).first(Work("one"))
+    note = json.loads(path.read_text())["shop"]
+    endpoints = Endpoints("other", [Fake("one"), Fake("two")], path=path)
+    endpoints.first(Work("one"))
+    assert json.loads(path.read_text())["shop"] == note
+    endpoints.first(Work())
+    assert endpoints.first(Work()) == "two"
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"shop": {"one": {}}}', '{"shop": 1}'])
 def test_a_file_that_is_none_is_no_reason_to_fail(tmp_path: Path, content: str) -> None:
     (tmp_path / "e.json").write_text(content)
-    assert several(tmp_path / "e.json").first(Work("one")) == "two"
+    assert endpoints_of(tmp_path / "e.json").first(Work("one")) == "two"
 
 
 def test_a_file_that_cannot_be_written_is_no_reason_to_fail(tmp_path: Path) -> None:
-    assert several(tmp_path / "missing" / "e.json").first(Work("one")) == "two"
+    assert endpoints_of(tmp_path / "missing" / "e.json").first(Work("one")) == "two"
 
 
 def test_by_hash_sources_share_endpoints_and_one_more_moves_few() -> None:
     def first(name: str, *addresses: str) -> str | None:
-        return Endpoints(name, [Fake(one) for one in addresses], "hash").ordered()[0].endpoint
+        return Endpoints(name, [Fake(address) for address in addresses], "hash").ordered()[0].endpoint
 
     names = [f"source_{n}" for n in range(300)]
     before = {name: first(name, "one", "two", "three") for name in names}
     after = {name: first(name, "three", "two", "one", "four") for name in names}
-    assert all(60 < list(before.values()).count(one) < 140 for one in ("one", "two", "three"))
+    assert all(60 < list(before.values()).count(address) < 140 for address in ("one", "two", "three"))
     assert all(after[name] in (before[name], "four") for name in names), "the order in the list plays no part"
 
 
@@ -159,7 +159,7 @@ def test_by_score_the_one_in_use_stays_unless_another_is_much_better(
     loads: tuple[float, ...], in_use: str | None, first: str
 ) -> None:
     sources = [Fake(address, load) for address, load in zip(("one", "two", "three"), loads, strict=True)]
-    assert several(sources=sources, choose="score", in_use=in_use).ordered()[0].endpoint == first
+    assert endpoints_of(sources=sources, choose="score", in_use=in_use).ordered()[0].endpoint == first
 
 
 def replica(seconds: int | None, io: str, applying: str, *, renamed: bool = True) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def test_how_far_a_replica_is_behind(rows: list[dict[str, Any]], seconds: float)
 def test_a_configured_source() -> None:
     shared = config.MySQL(user="repl", port=3307)
     listed = (config.Endpoint(host="db1"), config.Endpoint(host="db2", port=1, user="other"))
-    found = open_endpoints("shop", config.Source(mysql=shared, endpoints=listed, choose="hash"), None)
-    assert {one.endpoint for one in found.sources} == {"db1:3307", "db2:1"}
-    assert all(one.switch.several for one in found.sources)
-    assert [one.settings.user for one in found.sources if isinstance(one, Server)] == ["repl", "other"]
+    endpoints = open_endpoints("shop", config.Source(mysql=shared, endpoints=listed, choose="hash"), None)
+    assert {source.endpoint for source in endpoints.sources} == {"db1:3307", "db2:1"}
+    assert all(source.switch.several for source in endpoints.sources)
+    assert [source.settings.user for source in endpoints.sources if isinstance(source, Server)] == ["repl", "other"]

@@ -22,10 +22,10 @@ def source(folder: Path, files: Sequence[tuple[str, Sequence[str]]], first: int 
     return Standing(folder / "log", None, "db2:3306")
 
 
-def taken(found: Takeover, source: Source) -> MysqlGtids:
+def gtids_of(takeover: Takeover, source: Source) -> MysqlGtids:
     """The transactions in the parts, each of which stands alone."""
     names = MysqlGtids()
-    for part in found.parts:
+    for part in takeover.parts:
         format_, chunks = source.reading()(part)
         for commits in read_commits(chunks, part.file, part.start, format_):
             assert not (commits.gtids() & names), "a transaction is taken twice"
@@ -33,12 +33,12 @@ def taken(found: Takeover, source: Source) -> MysqlGtids:
     return names
 
 
-def whole(source: Source) -> list[Part]:
+def all_parts(source: Source) -> list[Part]:
     return [Part(file.name, 0, file.size) for file in source.log().files]
 
 
 @pytest.mark.parametrize(
-    "held, new, begins_in",
+    "executed, new, begins_in",
     [
         ("", "a:1-7 b:1", "b.000001:4"),
         ("a:1", "a:2-7 b:1", None),
@@ -50,75 +50,77 @@ def whole(source: Source) -> list[Part]:
         ("a:1-7 b:1", "", "end"),
     ],
 )
-def test_what_is_not_held_is_taken_once(tmp_path: Path, held: str, new: str, begins_in: str | None) -> None:
-    there = source(tmp_path, THREE)
-    log = there.log()
-    found = take_over(there, log, gtids(held))
-    assert taken(found, there) == gtids(new)
+def test_what_is_not_held_is_taken_once(tmp_path: Path, executed: str, new: str, begins_in: str | None) -> None:
+    replica = source(tmp_path, THREE)
+    log = replica.log()
+    takeover = take_over(replica, log, gtids(executed))
+    assert gtids_of(takeover, replica) == gtids(new)
     if begins_in:
-        assert str(found.begin) == (str(log.end) if begins_in == "end" else begins_in)
-    first = whole(there)[found.begin.number - 1 :]
-    kept = sum(part.stop - part.start for part in found.parts)
-    dropped = sum(part.stop - part.start for part in found.passed_over)
-    before = found.begin.offset if found.begin.offset > 4 else 0
-    if found.parts:
-        assert kept + dropped + before == sum(part.stop for part in first), "each byte behind the beginning is told of"
+        assert str(takeover.begin) == (str(log.end) if begins_in == "end" else begins_in)
+    first = all_parts(replica)[takeover.begin.number - 1 :]
+    size = sum(part.stop - part.start for part in takeover.parts)
+    dropped = sum(part.stop - part.start for part in takeover.passed_over)
+    before = takeover.begin.offset if takeover.begin.offset > 4 else 0
+    if takeover.parts:
+        assert size + dropped + before == sum(part.stop for part in first), "each byte behind the beginning is told of"
 
 
 def test_random_orders_of_replicas_lose_nothing_and_take_nothing_twice(tmp_path: Path) -> None:
     rng = random.Random(5)
     for case in range(60):
         numbers = [f"a:{n}" for n in range(1, 25)] + [f"b:{n}" for n in range(1, 4)]
-        numbers.sort(key=lambda one: int(one[2:]) + 6 * rng.random())  # appliers side by side
+        numbers.sort(key=lambda number: int(number[2:]) + 6 * rng.random())  # appliers side by side
         edges = sorted(rng.sample(range(1, len(numbers)), 3))
-        cuts = [numbers[one:other] for one, other in zip([0, *edges], [*edges, len(numbers)], strict=True)]
+        cuts = [numbers[begin:end] for begin, end in zip([0, *edges], [*edges, len(numbers)], strict=True)]
         files, before = [], ""
-        for some in cuts:
-            files.append((before, some))
-            before = " ".join([before, *some]).strip()
+        for chunk in cuts:
+            files.append((before, chunk))
+            before = " ".join([before, *chunk]).strip()
         folder = tmp_path / str(case)
         folder.mkdir()
-        there = source(folder, files)
+        replica = source(folder, files)
         upto = rng.randrange(1, 25)
-        held = gtids(f"a:1-{upto}" + (" b:1" if rng.random() < 0.5 else ""))
-        found = take_over(there, there.log(), held)
-        assert taken(found, there) == gtids(" ".join(numbers)) - held
+        executed = gtids(f"a:1-{upto}" + (" b:1" if rng.random() < 0.5 else ""))
+        takeover = take_over(replica, replica.log(), executed)
+        assert gtids_of(takeover, replica) == gtids(" ".join(numbers)) - executed
         assert all(
-            one.stop <= other.start
-            for one, other in zip(found.parts, found.parts[1:], strict=False)
-            if one.file == other.file
+            part.stop <= following.start
+            for part, following in zip(takeover.parts, takeover.parts[1:], strict=False)
+            if part.file == following.file
         )
 
 
 def test_what_the_log_lacks_is_named(tmp_path: Path) -> None:
-    there = source(tmp_path, THREE)
+    replica = source(tmp_path, THREE)
     with pytest.raises(SourceError, match=r"^shop: the log of db2:3306 does not hold \S+:8-9; it lags behind"):
-        take_over(there, there.log(), gtids("a:1-9"))
+        take_over(replica, replica.log(), gtids("a:1-9"))
 
 
 def test_what_was_purged_and_is_not_held_is_named(tmp_path: Path) -> None:
-    there = source(tmp_path, [("a:1-5", ["a:6"]), ("a:1-6", ["a:7"])], first=8)
-    said = r"^shop: db2:3306 has no more of its log than from b\.000008 on; \S+:4-5 came before that, and bronze lacks"
-    with pytest.raises(SourceError, match=said):
-        take_over(there, there.log(), gtids("a:1-3"))
-    assert take_over(there, there.log(), gtids("a:1-5")).begin == Position("b.000008", 4)
+    replica = source(tmp_path, [("a:1-5", ["a:6"]), ("a:1-6", ["a:7"])], first=8)
+    message = (
+        r"^shop: db2:3306 has no more of its log than from b\.000008 on; \S+:4-5 came before that, and bronze lacks"
+    )
+    with pytest.raises(SourceError, match=message):
+        take_over(replica, replica.log(), gtids("a:1-3"))
+    assert take_over(replica, replica.log(), gtids("a:1-5")).begin == Position("b.000008", 4)
 
 
 def test_what_only_gtid_purged_names_counts_as_there_and_must_be_held(tmp_path: Path) -> None:
-    there = source(tmp_path, [("", ["a:6", "a:7"])])
-    there.lost = gtids("a:1-5")
-    assert taken(take_over(there, there.log(), gtids("a:1-6")), there) == gtids("a:7")
+    replica = source(tmp_path, [("", ["a:6", "a:7"])])
+    replica.lost = gtids("a:1-5")
+    assert gtids_of(take_over(replica, replica.log(), gtids("a:1-6")), replica) == gtids("a:7")
     with pytest.raises(SourceError, match=r":5 came before that, and bronze lacks them"):
-        take_over(there, there.log(), gtids("a:1-4"))
+        take_over(replica, replica.log(), gtids("a:1-4"))
 
 
 def test_a_transaction_without_gtid_is_refused_by_its_place(tmp_path: Path) -> None:
-    there = source(tmp_path, [("", ["a:1", "-", "a:2"])])
+    replica = source(tmp_path, [("", ["a:1", "-", "a:2"])])
     with pytest.raises(SourceError, match=r"^shop: db2:3306: the transaction at b\.000001:\d+ has no GTID"):
-        take_over(there, there.log(), gtids("a:1-2"))
+        take_over(replica, replica.log(), gtids("a:1-2"))
 
 
 def test_all_but_those_held_need_not_have_them(tmp_path: Path) -> None:
-    there = source(tmp_path, [("", ["a:1", "b:1", "a:2"]), ("a:1-2 b:1", ["b:2"])])
-    assert taken(all_but(there, there.log(), gtids("a:1-9")), there) == gtids("b:1-2")
-    assert list(all_but(there, there.log(), gtids("")).parts) == whole(there)
+    replica = source(tmp_path, [("", ["a:1", "b:1", "a:2"]), ("a:1-2 b:1", ["b:2"])])
+    assert gtids_of(all_but(replica, replica.log(), gtids("a:1-9")), replica) == gtids("b:1-2")
+    assert list(all_but(replica, replica.log(), gtids("")).parts) == all_parts(replica)

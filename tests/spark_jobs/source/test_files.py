@@ -95,13 +95,13 @@ def test_an_empty_directory_holds_no_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "make, why", [(lambda path: None, "No such file or directory"), (lambda path: path.touch(), "Not a directory")]
+    "make, reason", [(lambda path: None, "No such file or directory"), (lambda path: path.touch(), "Not a directory")]
 )
-def test_a_directory_that_cannot_be_read_is_named(tmp_path: Path, make: object, why: str) -> None:
+def test_a_directory_that_cannot_be_read_is_named(tmp_path: Path, make: object, reason: str) -> None:
     folder = tmp_path / "logs"
     assert callable(make)
     make(folder)
-    assert refused(Files("shop", folder)) == f"shop: {folder} cannot be read: {why}"
+    assert refused(Files("shop", folder)) == f"shop: {folder} cannot be read: {reason}"
 
 
 def test_a_file_that_went_away_is_named(tmp_path: Path) -> None:
@@ -111,8 +111,8 @@ def test_a_file_that_went_away_is_named(tmp_path: Path) -> None:
     for part in (Part("mysql-bin.000001", 0, 100), Part("mysql-bin.000001", 50, 100)):
         with pytest.raises(SourceError) as error:
             b"".join(reading(part)[1])
-        gone = tmp_path / "mysql-bin.000001"
-        assert str(error.value) == f"mysql-bin.000001: {gone} cannot be read: No such file or directory"
+        missing = tmp_path / "mysql-bin.000001"
+        assert str(error.value) == f"mysql-bin.000001: {missing} cannot be read: No such file or directory"
 
 
 def test_a_file_that_is_no_binlog_is_refused(tmp_path: Path) -> None:
@@ -128,10 +128,10 @@ def test_an_open_file_counts_up_to_its_last_whole_transaction(tmp_path: Path, cu
 
 
 def test_the_end_moves_with_the_file(tmp_path: Path) -> None:
-    whole, first = OPEN.to_bytes(), commits(OPEN)[0]
-    assert filled(tmp_path, "a.000001", last=whole[:first]).log().end.offset == first
-    assert filled(tmp_path, "a.000001", last=whole).log().end.offset == len(whole)
-    damaged = whole[:-1] + bytes([whole[-1] ^ 1])  # as large as before
+    content, first = OPEN.to_bytes(), commits(OPEN)[0]
+    assert filled(tmp_path, "a.000001", last=content[:first]).log().end.offset == first
+    assert filled(tmp_path, "a.000001", last=content).log().end.offset == len(content)
+    damaged = content[:-1] + bytes([content[-1] ^ 1])  # as large as before
     with pytest.raises(ChecksumMismatch):
         filled(tmp_path, "a.000001", last=damaged).log()
 
@@ -174,12 +174,12 @@ def test_a_flipped_byte_is_a_checksum_error(tmp_path: Path) -> None:
 
 def test_a_part_is_the_files_bytes_and_its_format(tmp_path: Path) -> None:
     source = filled(tmp_path, "mysql-bin.000001", last=SPEC.to_bytes())
-    whole, middle = SPEC.to_bytes(), commits(SPEC)[0]
-    assert read(source, Part("mysql-bin.000001", 0, len(whole))) == whole
-    assert read(source, Part("mysql-bin.000001", middle, len(whole))) == whole[middle:]
-    assert read(source, Part("mysql-bin.000001", 0, middle)) == whole[:middle]
+    content, middle = SPEC.to_bytes(), commits(SPEC)[0]
+    assert read(source, Part("mysql-bin.000001", 0, len(content))) == content
+    assert read(source, Part("mysql-bin.000001", middle, len(content))) == content[middle:]
+    assert read(source, Part("mysql-bin.000001", 0, middle)) == content[:middle]
     assert source.reading()(Part("mysql-bin.000001", 0, middle))[0] is None
-    format_, _ = source.reading()(Part("mysql-bin.000001", middle, len(whole)))
+    format_, _ = source.reading()(Part("mysql-bin.000001", middle, len(content)))
     assert format_ is not None
     assert (format_.server_version, format_.checksum) == ("8.0.36", True)
 

@@ -81,11 +81,15 @@ def source_of(server: MySQLServer) -> Server:
     return Server("shop", settings)
 
 
-def asked(server: MySQLServer) -> dict[str, TableDefinition]:
+def definitions_of_server(server: MySQLServer) -> dict[str, TableDefinition]:
     """What the server says of its tables now."""
     source = source_of(server)
     with source.connect() as connection:
-        return {one.name.table: one for one in read_definitions(source, connection) if one.name.schema == "d"}
+        return {
+            definition.name.table: definition
+            for definition in read_definitions(source, connection)
+            if definition.name.schema == "d"
+        }
 
 
 def logged(server: MySQLServer, cursor: Cursor) -> dict[str, TableDefinition]:
@@ -94,13 +98,13 @@ def logged(server: MySQLServer, cursor: Cursor) -> dict[str, TableDefinition]:
     file, stop = (cursor.fetchall()[0])[:2]
     slicer = Slicer(file, 0, None)
     content = (server.data / file).read_bytes()[:stop]
-    found = {}
+    definitions = {}
     for batch in [*slicer.feed(content), *slicer.finish()]:
         for row in batch.to_pylist():
             if row["kind"] == "rows":
-                for one in definitions_of(file, row["start"], row["context"], row["payload"]):
-                    found[one.name.table] = one
-    return found
+                for definition in definitions_of(file, row["start"], row["context"], row["payload"]):
+                    definitions[definition.name.table] = definition
+    return definitions
 
 
 def filled(cursor: Cursor, table: str, columns: str, key: str = "id") -> None:
@@ -128,13 +132,13 @@ def all_types(cursor: Cursor) -> None:
 def test_information_schema_gives_the_layout_that_table_maps_have(server: MySQLServer, cursor: Cursor) -> None:
     cursor.execute("FLUSH BINARY LOGS")
     all_types(cursor)
-    log, known = logged(server, cursor), asked(server)
-    assert set(log) == set(known)
-    for name, table in known.items():
+    log, declared = logged(server, cursor), definitions_of_server(server)
+    assert set(log) == set(declared)
+    for name, table in declared.items():
         kinds = ["INT", *TYPES[int(name[1:]) :]]
-        for kind, here, there in zip(kinds, log[name].columns, table.columns, strict=False):
-            assert (kind, here.type_code, here.meta) == (kind, there.type_code, there.meta)
-            assert definitions._agrees(here, there), (kind, here, there)
+        for kind, here, declared_column in zip(kinds, log[name].columns, table.columns, strict=False):
+            assert (kind, here.type_code, here.meta) == (kind, declared_column.type_code, declared_column.meta)
+            assert definitions._agrees(here, declared_column), (kind, here, declared_column)
 
 
 @pytest.mark.mysql
@@ -142,14 +146,14 @@ def test_information_schema_says_what_full_metadata_says(server: MySQLServer, cu
     cursor.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
     cursor.execute("FLUSH BINARY LOGS")
     all_types(cursor)
-    log, known = logged(server, cursor), asked(server)
-    for name, table in known.items():
+    log, declared = logged(server, cursor), definitions_of_server(server)
+    for name, table in declared.items():
         kinds = ["INT", *TYPES[int(name[1:]) :]]
         assert log[name].key == table.key == (0,)
-        for kind, here, there in zip(kinds, log[name].columns, table.columns, strict=False):
+        for kind, here, declared_column in zip(kinds, log[name].columns, table.columns, strict=False):
             labels_known = here.labels is not None  # of other character sets before MySQL 8.0.17, they are not
             for field in ("name", "unsigned", "nullable", *(["labels"] if labels_known else [])):
-                assert (kind, getattr(here, field)) == (kind, getattr(there, field)), field
+                assert (kind, getattr(here, field)) == (kind, getattr(declared_column, field)), field
 
 
 @pytest.mark.mysql
@@ -161,16 +165,16 @@ def test_labels_are_those_of_the_server_whatever_is_in_them(server: MySQLServer,
         cursor.execute("REPLACE INTO odd VALUES (1, %s)", (label,))
         cursor.execute("SELECT e + 0 FROM odd")
         assert cursor.fetchall() == ((number,),)
-    assert asked(server)["odd"].columns[1].labels == tuple(labels)
+    assert definitions_of_server(server)["odd"].columns[1].labels == tuple(labels)
 
 
 @pytest.mark.mysql
 def test_the_keys_columns_are_in_the_keys_order(server: MySQLServer, cursor: Cursor) -> None:
     filled(cursor, "t", "a VARCHAR(50) NOT NULL DEFAULT '', b INT NOT NULL DEFAULT 0, INDEX (b)", key="b, a(10), id")
     cursor.execute("CREATE TABLE without (a INT)")
-    known = asked(server)
-    assert known["t"].key == (2, 1, 0)
-    assert known["without"].key == ()
+    declared = definitions_of_server(server)
+    assert declared["t"].key == (2, 1, 0)
+    assert declared["without"].key == ()
 
 
 UNIQUE = {
@@ -192,15 +196,17 @@ def test_the_key_without_a_primary_one_is_the_server_s_choice(server: MySQLServe
     for name, inside in UNIQUE.items():
         cursor.execute(f"CREATE TABLE {name} ({inside})")
         cursor.execute(f"INSERT INTO {name} (a{', b' * (name != 'computed')}) VALUES (1{', 1' * (name != 'computed')})")
-    log, known = logged(server, cursor), asked(server)
-    stated = {name: created(TableName("d", name), f"CREATE TABLE {name} ({inside})") for name, inside in UNIQUE.items()}
-    wanted = {"z_then_a": (1,), "nullable_first": (1,), "pair": (1, 0), "primary_too": (1,)}
+    log, declared = logged(server, cursor), definitions_of_server(server)
+    by_statement = {
+        name: created(TableName("d", name), f"CREATE TABLE {name} ({inside})") for name, inside in UNIQUE.items()
+    }
+    expected = {"z_then_a": (1,), "nullable_first": (1,), "pair": (1, 0), "primary_too": (1,)}
     for name in UNIQUE:
-        one = stated[name]
-        assert one is not None
-        keys = [log[name].key, known[name].key, one.key]
-        assert keys == [wanted.get(name, ())] * 3, name
-    assert [known[name].index for name in ("z_then_a", "primary_too", "none")] == ["z", "PRIMARY", None]
+        definition = by_statement[name]
+        assert definition is not None
+        keys = [log[name].key, declared[name].key, definition.key]
+        assert keys == [expected.get(name, ())] * 3, name
+    assert [declared[name].index for name in ("z_then_a", "primary_too", "none")] == ["z", "PRIMARY", None]
 
 
 @pytest.mark.mysql
@@ -209,7 +215,7 @@ def test_views_and_system_schemas_are_no_tables(server: MySQLServer, cursor: Cur
     cursor.execute("CREATE VIEW v AS SELECT * FROM t")
     source = source_of(server)
     with source.connect() as connection:
-        assert {str(one.name) for one in read_definitions(source, connection)} == {"d.t"}
+        assert {str(definition.name) for definition in read_definitions(source, connection)} == {"d.t"}
 
 
 ALIKE = {
@@ -227,44 +233,53 @@ ALIKE = {
 @pytest.mark.parametrize("name", ["mysql-5.7", "mysql-8.0", "mariadb-11.4"])
 def test_tables_whose_names_a_collation_folds_are_told_apart(servers: Servers, name: str) -> None:
     with database_of(servers.get(name)) as database, database.server.connect(charset="utf8mb4") as connection:
-        other = database.name.upper()
+        second_schema = database.name.upper()
         with connection.cursor() as cursor:
-            cursor.execute(f"CREATE DATABASE {other}")
-            cursor.execute(f"CREATE TABLE {other}.ta (other INT)")
+            cursor.execute(f"CREATE DATABASE {second_schema}")
+            cursor.execute(f"CREATE TABLE {second_schema}.ta (other INT)")
             connection.select_db(database.name)
             for table, (columns, key) in ALIKE.items():
-                listed = ", ".join(f"`{one}` INT{' NOT NULL' * (one in key)}" for one in columns)
+                listed = ", ".join(f"`{name}` INT{' NOT NULL' * (name in key)}" for name in columns)
                 keyed = f", UNIQUE ({', '.join(f'`{one}`' for one in key)})" if key else ", UNIQUE (`É`)"
                 cursor.execute(f"CREATE TABLE `{table}` ({listed}{keyed})")
         source = source_of(database.server)
         try:
             with source.connect() as asking:
                 variables = source.variables(asking)
-                known = ask(source, asking, variables, on_server_default)
-                walked = {one: key_of(asking, database.name, one, key) for one, (_, key) in ALIKE.items() if key}
+                answer = ask(source, asking, variables, on_server_default)
+                walked = {table: key_of(asking, database.name, table, key) for table, (_, key) in ALIKE.items() if key}
             with Session(source) as session:
-                shown = {one: [row["name"] for row in session.columns(database.name, one)] for one in ALIKE}
+                columns_shown = {
+                    table: [row["name"] for row in session.columns(database.name, table)] for table in ALIKE
+                }
         finally:
-            database.execute(f"DROP DATABASE {other}")
-        own = [one for one in known if one.name.schema == database.name]
-        names = {one.name.table: one.column_names() for one in own}
-        keys = {one.name.table: tuple(names[one.name.table][at] for at in one.key or ()) for one in own}
-        assert len(own) == len(ALIKE)
-        assert {one: (names[one], keys[one]) for one in names} == ALIKE
-        assert [one.column_names() for one in known if one.name.schema == other] == [["other"]]
-        assert {one: tuple(part.name for part in key.columns) for one, key in walked.items()} == {
-            one: key for one, (_, key) in ALIKE.items() if key
+            database.execute(f"DROP DATABASE {second_schema}")
+        tables = [definition for definition in answer if definition.name.schema == database.name]
+        names = {definition.name.table: definition.column_names() for definition in tables}
+        keys = {
+            definition.name.table: tuple(names[definition.name.table][at] for at in definition.key or ())
+            for definition in tables
         }
-        assert shown == {one: columns for one, (columns, _) in ALIKE.items()}
+        assert len(tables) == len(ALIKE)
+        assert {table: (names[table], keys[table]) for table in names} == ALIKE
+        assert [definition.column_names() for definition in answer if definition.name.schema == second_schema] == [
+            ["other"]
+        ]
+        assert {table: tuple(part.name for part in key.columns) for table, key in walked.items()} == {
+            table: key for table, (_, key) in ALIKE.items() if key
+        }
+        assert columns_shown == {table: columns for table, (columns, _) in ALIKE.items()}
 
 
-def told(server: MySQLServer) -> dict[str, TableDefinition]:
+def answers(server: MySQLServer) -> dict[str, TableDefinition]:
     """What a server is asked, by table."""
     source = source_of(server)
     with source.connect() as connection:
         variables = source.variables(connection)
         assert not logs_all(variables)
-        return {one.name.table: one for one in ask(source, connection, variables, on_server_default)}
+        return {
+            definition.name.table: definition for definition in ask(source, connection, variables, on_server_default)
+        }
 
 
 @pytest.mark.mysql
@@ -272,12 +287,12 @@ def test_a_server_names_the_logs_columns(server: MySQLServer, cursor: Cursor) ->
     filled(cursor, "t", "`größe` ENUM('klein', 'groß'), n BIGINT UNSIGNED DEFAULT 7")
     log = logged(server, cursor)["t"]
     assert not log.named()
-    found = completed("shop", log, (READ_AT, told(server)["t"]), None)
-    assert found.column_names() == ["id", "größe", "n"]
-    assert found.key == (0,)
-    assert [column.labels for column in found.columns] == [None, ("klein", "groß"), None]
-    assert [column.unsigned for column in found.columns] == [False, False, True]
-    assert [column.default for column in found.columns][1:] == ["NULL", "7"]
+    definition = completed("shop", log, (READ_AT, answers(server)["t"]), None)
+    assert definition.column_names() == ["id", "größe", "n"]
+    assert definition.key == (0,)
+    assert [column.labels for column in definition.columns] == [None, ("klein", "groß"), None]
+    assert [column.unsigned for column in definition.columns] == [False, False, True]
+    assert [column.default for column in definition.columns][1:] == ["NULL", "7"]
 
 
 @pytest.mark.mysql
@@ -302,10 +317,10 @@ def test_a_definition_that_does_not_fit_the_log_is_not_believed(
     log = logged(server, cursor)["t"]
     altered(cursor, f"MODIFY COLUMN {after}")
     with pytest.raises(TableStopped) as refused:
-        completed("shop", log, (READ_AT, told(server)["t"]), None)
+        completed("shop", log, (READ_AT, answers(server)["t"]), None)
     assert str(refused.value).startswith(
         "shop: d.t: the log does not name its columns (binlog_row_metadata is not FULL), and the server's definition "
-        f"does not fit: the log has {log}, the server {asked(server)['t']}"
+        f"does not fit: the log has {log}, the server {definitions_of_server(server)['t']}"
     )
 
 

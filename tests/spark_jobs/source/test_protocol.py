@@ -40,7 +40,7 @@ def test_what_lies_behind_a_position_is_listed_by_file(start: str, parts: list[t
 
 
 @pytest.mark.parametrize(
-    "start, said",
+    "start, message",
     [
         (
             "bin.000008:4",
@@ -84,10 +84,10 @@ def test_what_lies_behind_a_position_is_listed_by_file(start: str, parts: list[t
         ),
     ],
 )
-def test_what_is_not_all_there_is_refused(start: str, said: str) -> None:
+def test_what_is_not_all_there_is_refused(start: str, message: str) -> None:
     with pytest.raises(SourceError) as refused:
         LOG.parts_from(Position.parse(start))
-    assert str(refused.value) == said
+    assert str(refused.value) == message
 
 
 def test_the_first_position_is_behind_the_magic_bytes() -> None:
@@ -156,9 +156,11 @@ def test_an_end_in_a_file_that_is_not_listed_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "until, held, end", [(None, 70, 99), (50, None, 50), (50, 40, 50), (50, 70, 70), (200, 70, 99)]
+    "until, minimum, end", [(None, 70, 99), (50, None, 50), (50, 40, 50), (50, 70, 70), (200, 70, 99)]
 )
-def test_a_log_is_read_up_to_a_place_or_what_is_held_or_its_end(until: int | None, held: int | None, end: int) -> None:
-    at = [None if place is None else Position("b.000001", place) for place in (until, held)]
+def test_a_log_is_read_up_to_a_place_or_what_is_held_or_its_end(
+    until: int | None, minimum: int | None, end: int
+) -> None:
+    at = [None if place is None else Position("b.000001", place) for place in (until, minimum)]
     log = Log("shop", (LogFile("b.000001", 99),), Position("b.000001", 99))
     assert log.up_to(*at).end.offset == end

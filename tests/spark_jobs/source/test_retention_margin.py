@@ -37,7 +37,7 @@ def source(tmp_path: Path) -> Files:
 
 
 @pytest.mark.parametrize(
-    "held, size, hours",
+    "checkpoint, size, hours",
     [
         ("b.000002:900", 0, 0.0),  # the file is purged, and bronze has all of it
         ("b.000003:4", 0, 0.0),
@@ -46,28 +46,30 @@ def source(tmp_path: Path) -> Files:
         ("b.000005:100", 2 * SIZE + 96, 3.0),
     ],
 )
-def test_a_margin_is_what_the_source_has_before_a_position(source: Files, held: str, size: int, hours: float) -> None:
-    assert margin(source, source.log(), Position.parse(held)) == Margin(size, hours, "b.000003")
+def test_a_margin_is_what_the_source_has_before_a_position(
+    source: Files, checkpoint: str, size: int, hours: float
+) -> None:
+    assert margin(source, source.log(), Position.parse(checkpoint)) == Margin(size, hours, "b.000003")
 
 
 @pytest.mark.mysql
 def test_a_live_server_tells_when_its_files_werebegun(tmp_path: Path) -> None:
     with MySQLServer(tmp_path) as running, running.connect() as connection, connection.cursor() as cursor:
-        given = {"host": running.host, "port": running.port, "user": running.user, "password": running.password}
-        server = Server("shop", MySQL.model_validate(given))
+        settings = {"host": running.host, "port": running.port, "user": running.user, "password": running.password}
+        server = Server("shop", MySQL.model_validate(settings))
         cursor.execute("FLUSH BINARY LOGS")
         oldest = server.log().end.file
         cursor.execute("DO SLEEP(1.1)")
         cursor.execute("FLUSH BINARY LOGS")
         cursor.execute(f"PURGE BINARY LOGS TO '{oldest}'")
         listed = server.log()
-        found = margin(server, listed, listed.end)
-        times = [begun(server.reading(), one.name) for one in listed.files]
-    assert (found.oldest, found.bytes) == (oldest, sum(one.size for one in listed.files) - 4)
-    assert found.hours is not None
-    assert 0 <= found.hours < 0.1
+        margin_ = margin(server, listed, listed.end)
+        times = [begun(server.reading(), file.name) for file in listed.files]
+    assert (margin_.oldest, margin_.bytes) == (oldest, sum(file.size for file in listed.files) - 4)
+    assert margin_.hours is not None
+    assert 0 <= margin_.hours < 0.1
     assert 1 <= times[-1] - times[0] < 60
-    assert found.shortage(Retention(margin=timedelta(hours=1))) is not None
+    assert margin_.shortage(Retention(margin=timedelta(hours=1))) is not None
 
 
 def test_hours_are_unknown_where_a_file_is_gone_by_then(source: Files, caplog: pytest.LogCaptureFixture) -> None:
@@ -78,7 +80,7 @@ def test_hours_are_unknown_where_a_file_is_gone_by_then(source: Files, caplog: p
 
 
 @pytest.mark.parametrize(
-    "found, limits, said",
+    "margin_, limits, message",
     [
         (Margin(500, 3.0, "b.000009"), Retention(), None),
         (Margin(500, 3.0, "b.000009"), Retention(margin=timedelta(hours=3), margin_bytes=500), None),
@@ -93,11 +95,11 @@ def test_hours_are_unknown_where_a_file_is_gone_by_then(source: Files, caplog: p
     ],
 )
 def test_a_shortage_is_below_a_limit_of_a_log_that_was_purged(
-    found: Margin, limits: Retention, said: str | None
+    margin_: Margin, limits: Retention, message: str | None
 ) -> None:
-    shortage = found.shortage(limits)
-    assert (shortage is None) == (said is None)
-    assert said is None or said in str(shortage)
+    shortage = margin_.shortage(limits)
+    assert (shortage is None) == (message is None)
+    assert message is None or message in str(shortage)
 
 
 @pytest.mark.mysql
@@ -109,8 +111,8 @@ def test_a_server_whose_purge_comes_near_is_warned_of_and_what_it_purged_has_two
     """As a user meets it: in ``status``, in ``check --connect``, and in the run."""
     try:
         build = build_of(name)
-    except ConfigError as why:
-        pytest.skip(str(why))
+    except ConfigError as error_:
+        pytest.skip(str(error_))
     with (
         MySQLServer(tmp_path / "server", {}, build) as server,
         server.connect() as connection,
@@ -122,24 +124,24 @@ def test_a_server_whose_purge_comes_near_is_warned_of_and_what_it_purged_has_two
             cursor.execute(statement)
         land(lake.bronze("shop"), source)
         first, oldest = source.log().files[0].name, source.log().end.file
-        assert _said(pipeline) == (None, None), "it still has all of its log"
+        assert _messages(pipeline) == (None, None), "it still has all of its log"
 
         _purge(cursor, oldest)
         cursor.execute("DO SLEEP(2.1)")  # two seconds are the least that is not 0.000 hours
         cursor.execute("FLUSH BINARY LOGS")
         cursor.execute("INSERT INTO shop.t VALUES (1)")
         land(lake.bronze("shop"), source)
-        warning, error = _said(pipeline)
+        warning, error = _messages(pipeline)
         assert error is None
         assert "hours of log before what is yet to be read" in str(warning)
         assert f"({oldest} is its oldest file), less than retention.margin, 1 hours" in str(warning)
-        seen = status(pipeline, lake, "shop")
-        assert (seen.retention_margin_bytes or 0) > 100
-        assert 0 < (seen.retention_margin_hours or 0) < 0.1
+        status_ = status(pipeline, lake, "shop")
+        assert (status_.retention_margin_bytes or 0) > 100
+        assert 0 < (status_.retention_margin_hours or 0) < 0.1
         with pytest.raises(SourceError, match=r"less than retention\.margin"):
             require_readable(pipeline, lake, "shop")
 
-        held = source.log().end.file
+        file = source.log().end.file
         for statement in ("FLUSH BINARY LOGS", "INSERT INTO shop.t VALUES (2)", "FLUSH BINARY LOGS"):
             cursor.execute(statement)
         now = source.log().end.file
@@ -149,10 +151,10 @@ def test_a_server_whose_purge_comes_near_is_warned_of_and_what_it_purged_has_two
             "bronze (stratalog extract --source shop --archive DIR), or begin anew under another source name with "
             "start: "
         )
-        assert f"{held} {ways}" in str(_said(pipeline)[1])
+        assert f"{file} {ways}" in str(_messages(pipeline)[1])
         with pytest.raises(SourceError) as refused:
             plan(lake.bronze("shop"), source, "earliest")
-        assert f"{held} {ways}earliest" in str(refused.value)
+        assert f"{file} {ways}earliest" in str(refused.value)
         with pytest.raises(SourceError) as refused:  # a source that begins there
             plan(Lake(str(tmp_path / "other")).bronze("shop"), source, f"{first}:4")
         assert f"{first} {ways}earliest" in str(refused.value)
@@ -171,16 +173,16 @@ def _purge(cursor: Cursor, file: str) -> None:
 
 def _pipeline(folder: Path, server: MySQLServer, start: str) -> Pipeline:
     login = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
-    said = {
+    document = {
         "lake": "./lake",
         "sources": {"shop": {"mysql": login, "start": start}},
         "tables": ["shop.*"],
         "retention": {"margin": "1h"},
     }
-    (folder / "pipeline.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
+    (folder / "pipeline.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
     return load(folder / "pipeline.yaml")
 
 
-def _said(pipeline: Pipeline) -> tuple[str | None, str | None]:
-    found = status(pipeline, lake_of(pipeline), "shop")
-    return found.warning, found.error
+def _messages(pipeline: Pipeline) -> tuple[str | None, str | None]:
+    status_ = status(pipeline, lake_of(pipeline), "shop")
+    return status_.warning, status_.error

@@ -51,13 +51,13 @@ class Written:
         return live
 
     def refused(self, place: Place) -> str:
-        said = []
+        messages = []
         for source in self.sources:
             with pytest.raises(SourceError) as error:
                 find_place(source, source.log(), place)
-            said.append(str(error.value))
-        assert said[0] == said[1]
-        return said[0]
+            messages.append(str(error.value))
+        assert messages[0] == messages[1]
+        return messages[0]
 
 
 def statements(server: str) -> Iterator[str]:
@@ -80,13 +80,13 @@ def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
     try:
         build = build_of(request.param)
-    except ConfigError as why:
-        pytest.skip(str(why))
+    except ConfigError as error:
+        pytest.skip(str(error))
     with MySQLServer(tmp_path_factory.mktemp("server"), OPTIONS, build) as server:
-        yield written(server, request.param, tmp_path_factory.mktemp("copy"))
+        yield written_log(server, request.param, tmp_path_factory.mktemp("copy"))
 
 
-def written(server: MySQLServer, name: str, copy: Path) -> Written:
+def written_log(server: MySQLServer, name: str, copy: Path) -> Written:
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("CREATE DATABASE started")
         connection.select_db("started")
@@ -103,8 +103,10 @@ def written(server: MySQLServer, name: str, copy: Path) -> Written:
     log = live.log()
     for file in log.files:
         shutil.copyfile(server.data / file.name, copy / file.name)
-    begun = [found for file in log.files for found in transactions(server.data / file.name)]
-    return Written(server, (live, Files("shop", copy)), begun, row[0].replace(tzinfo=UTC), begun[-3][0], log.end)
+    transactions_ = [transaction for file in log.files for transaction in transactions(server.data / file.name)]
+    return Written(
+        server, (live, Files("shop", copy)), transactions_, row[0].replace(tzinfo=UTC), transactions_[-3][0], log.end
+    )
 
 
 def transactions(path: Path) -> Iterator[tuple[Position, str]]:
@@ -118,7 +120,7 @@ def transactions(path: Path) -> Iterator[tuple[Position, str]]:
 
 def test_whether_a_file_has_transactions_before_a_place(log: Written) -> None:
     first, second = next(
-        (one, other) for (one, _), (other, _) in itertools.pairwise(log.begun) if one.file == other.file
+        (first, second) for (first, _), (second, _) in itertools.pairwise(log.begun) if first.file == second.file
     )
     first = min(place for place, _ in log.begun if place.file == first.file)
     for source in log.sources:
@@ -146,13 +148,13 @@ def test_a_set_with_a_gap_is_refused_by_what_lies_behind_it(log: Written) -> Non
     gtids = [gtid for _, gtid in log.begun]
     count = 6
     if isinstance(log.set_of(gtids), DomainGtids):
-        wanted: Gtids = DomainGtids.parse(",".join(gtids[4:6]))  # two of three domains
-        assert "the log does not hold" in log.refused(wanted)
+        gtids_: Gtids = DomainGtids.parse(",".join(gtids[4:6]))  # two of three domains
+        assert "the log does not hold" in log.refused(gtids_)
         return
-    wanted = log.set_of([*gtids[:count], *gtids[count + 1 : count + 3]])
+    gtids_ = log.set_of([*gtids[:count], *gtids[count + 1 : count + 3]])
     behind = log.set_of(gtids[count + 1 : count + 3])
     place, lacks = log.begun[count]
-    assert log.refused(wanted) == (
+    assert log.refused(gtids_) == (
         f"shop: the set holds {behind}, but not {lacks}, which came before that, at {place}; name a set without "
         "gaps, or the position"
     )
@@ -160,38 +162,38 @@ def test_a_set_with_a_gap_is_refused_by_what_lies_behind_it(log: Written) -> Non
 
 def test_a_set_of_more_than_the_log_holds_is_refused(log: Written) -> None:
     gtids = [gtid for _, gtid in log.begun]
-    whole = log.set_of(gtids)
-    if isinstance(whole, DomainGtids):
-        domain, (server, number) = next(iter(whole.last.items()))
-        more: Gtids = DomainGtids(dict(whole.last) | {domain: (server, number + 5)})
-        assert f"the log does not hold {domain}-{server}-{number + 5} before its end" in log.refused(more)
-        other = DomainGtids(dict(whole.last) | {domain: (77, number)})
+    all_gtids = log.set_of(gtids)
+    if isinstance(all_gtids, DomainGtids):
+        domain, (server, number) = next(iter(all_gtids.last.items()))
+        beyond: Gtids = DomainGtids(dict(all_gtids.last) | {domain: (server, number + 5)})
+        assert f"the log does not hold {domain}-{server}-{number + 5} before its end" in log.refused(beyond)
+        foreign = DomainGtids(dict(all_gtids.last) | {domain: (77, number)})
         assert (
             f"the log does not hold {domain}-77-{number} before its end at {log.end}; it holds {domain}-{server}-"
-            in (log.refused(other))
+            in (log.refused(foreign))
         )
         return
     other_server = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"
-    assert isinstance(whole, MysqlGtids)
-    more = whole | MysqlGtids.parse(other_server)
-    assert log.refused(more) == (
+    assert isinstance(all_gtids, MysqlGtids)
+    beyond = all_gtids | MysqlGtids.parse(other_server)
+    assert log.refused(beyond) == (
         f"shop: the log, which ends at {log.end}, does not hold {other_server} of the set; is it the set of another "
         "server, or of a later time?"
     )
 
 
 def test_a_set_of_the_other_kind_of_server_is_refused(log: Written) -> None:
-    mine = log.set_of([gtid for _, gtid in log.begun])
-    text = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1" if isinstance(mine, DomainGtids) else "0-1-100"
+    own_gtids = log.set_of([gtid for _, gtid in log.begun])
+    text = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1" if isinstance(own_gtids, DomainGtids) else "0-1-100"
     assert "whose sets are like" in log.refused(parse_gtids(text))
 
 
 def test_a_time_leads_behind_the_last_transaction_before_it(log: Written) -> None:
-    found = log.find(log.between)
+    position = log.find(log.between)
     before = log.begun[-4][0]
-    assert before < found <= log.later, "MariaDB writes checkpoints between the two transactions"
+    assert before < position <= log.later, "MariaDB writes checkpoints between the two transactions"
     zone = datetime.fromisoformat("2020-01-01T00:00:00+05:30").tzinfo
-    assert log.find(log.between.astimezone(zone)) == found
+    assert log.find(log.between.astimezone(zone)) == position
 
 
 def test_a_time_before_the_log_is_its_beginning_where_nothing_was_purged(log: Written) -> None:
@@ -214,10 +216,10 @@ def test_a_time_to_come_is_refused(log: Written) -> None:
 
 def test_names_and_positions(log: Written) -> None:
     live = log.sources[0]
-    found = live.log()
-    assert find_start(live, found, parse_start("earliest")) == Position(found.files[0].name, 4)
-    assert find_start(live, found, parse_start("latest")) == log.end
-    assert find_start(live, found, parse_start(str(log.later))) == log.later
+    log_ = live.log()
+    assert find_start(live, log_, parse_start("earliest")) == Position(log_.files[0].name, 4)
+    assert find_start(live, log_, parse_start("latest")) == log.end
+    assert find_start(live, log_, parse_start(str(log.later))) == log.later
 
 
 def test_what_was_purged_names_the_oldest_file_and_two_ways_on(log: Written, tmp_path: Path) -> None:
@@ -230,11 +232,11 @@ def test_what_was_purged_names_the_oldest_file_and_two_ways_on(log: Written, tmp
     assert isinstance(copied, Files)
     for file in files[:2]:
         (copied.directory / file).unlink()
-    said = log.refused(log.set_of(gtids[:5]))
-    assert f"came before the oldest file there is, {files[2]}; begin with start: earliest" in said
-    assert "under another source name" in said
-    said = log.refused(datetime(2001, 1, 1, tzinfo=UTC))
-    assert f"lies before the oldest file there is: {files[2]} was begun at 2" in said
+    message = log.refused(log.set_of(gtids[:5]))
+    assert f"came before the oldest file there is, {files[2]}; begin with start: earliest" in message
+    assert "under another source name" in message
+    message = log.refused(datetime(2001, 1, 1, tzinfo=UTC))
+    assert f"lies before the oldest file there is: {files[2]} was begun at 2" in message
     assert log.find(log.set_of(gtids)) == log.end
     _require_purged_by_hand(log)
 

@@ -18,15 +18,15 @@ pytestmark = pytest.mark.mysql
 
 
 def settings(server: MySQLServer, **changed: object) -> MySQL:
-    given = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
-    return MySQL.model_validate(given | changed)
+    settings_ = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
+    return MySQL.model_validate(settings_ | changed)
 
 
 def source_of(server: MySQLServer, **changed: object) -> Server:
     return Server("shop", settings(server, **changed))
 
 
-def written(server: MySQLServer, file: str) -> bytes:
+def content_of(server: MySQLServer, file: str) -> bytes:
     """The file as the server has it on disk, its in-use flag cleared as a dump clears it."""
     content = bytearray((server.data / file).read_bytes())
     content[4 + 17] &= 0xFE
@@ -89,7 +89,7 @@ def test_a_dump_is_the_files_bytes(database: Database) -> None:
         ends.append(Position(*database.execute("SHOW MASTER STATUS")[0][:2]))
     source = source_of(database.server)
     file, stop = ends[-1].file, ends[-1].offset
-    content = written(database.server, file)[:stop]
+    content = content_of(database.server, file)[:stop]
     assert read(source, Part(file, 0, stop)) == content
     middle, later = ends[5].offset, ends[12].offset
     pieces = [read(source, Part(file, *span)) for span in ((0, middle), (middle, later), (later, stop))]
@@ -99,7 +99,7 @@ def test_a_dump_is_the_files_bytes(database: Database) -> None:
 def test_a_closed_file_is_dumped_to_its_rotate_event(database: Database) -> None:
     file = database.execute("SHOW MASTER STATUS")[0][0]
     database.execute("FLUSH BINARY LOGS")
-    content = written(database.server, file)
+    content = content_of(database.server, file)
     assert read(source_of(database.server), Part(file, 0, len(content))) == content
 
 
@@ -113,7 +113,7 @@ def test_chunks_are_bounded(database: Database, monkeypatch: pytest.MonkeyPatch)
     chunks = [bytes(chunk) for chunk in source_of(database.server).reading()(Part(file, 0, stop))[1]]
     assert len(chunks) > 5
     assert max(map(len, chunks)) <= 300
-    assert b"".join(chunks) == written(database.server, file)[:stop]
+    assert b"".join(chunks) == content_of(database.server, file)[:stop]
 
 
 def test_a_start_in_the_middle_comes_with_the_files_format(database: Database) -> None:
@@ -125,7 +125,7 @@ def test_a_start_in_the_middle_comes_with_the_files_format(database: Database) -
     assert format_ is not None
     assert format_.checksum
     assert format_.server_version == database.execute("SELECT VERSION()")[0][0]
-    assert b"".join(map(bytes, chunks)) == written(database.server, file)[start:stop]
+    assert b"".join(map(bytes, chunks)) == content_of(database.server, file)[start:stop]
 
 
 def test_transactions_begin_where_the_server_says(database: Database) -> None:
@@ -156,16 +156,16 @@ def test_a_server_as_it_should_be_has_no_problems(database: Database) -> None:
 
 
 @pytest.mark.parametrize("value", ["STATEMENT", "MIXED"])
-def test_a_server_that_does_not_log_rows_is_refused(own: MySQLServer, value: str) -> None:
+def test_a_server_that_does_not_log_rows_is_refused(private_server: MySQLServer, value: str) -> None:
     problem = f"binlog_format is {value}; SET GLOBAL binlog_format = 'ROW' and let the applications connect anew"
-    set_global(own, "binlog_format", value)
+    set_global(private_server, "binlog_format", value)
     try:
-        assert source_of(own).problems() == [problem]
+        assert source_of(private_server).problems() == [problem]
         with pytest.raises(SourceError) as refused:
-            source_of(own).log()
+            source_of(private_server).log()
         assert str(refused.value) == f"shop: {problem}"
     finally:
-        set_global(own, "binlog_format", "ROW")
+        set_global(private_server, "binlog_format", "ROW")
 
 
 def test_a_server_without_a_binary_log_is_refused(tmp_path: Path) -> None:
@@ -199,12 +199,12 @@ def test_a_user_without_privileges_is_told_which(database: Database) -> None:
         source = source_of(database.server, user="nobody", password="nothing")
         with pytest.raises(SourceError) as refused:
             source.log()
-        said = (
+        message = (
             f"shop: 127.0.0.1:{database.server.port} answered: Access denied; you need (at least one of) the SUPER, "
             "REPLICATION CLIENT privilege(s) for this operation; check the privileges of 'nobody'"
         )
-        assert str(refused.value) == said
-        assert source.problems() == [said]
+        assert str(refused.value) == message
+        assert source.problems() == [message]
         database.execute("GRANT REPLICATION CLIENT ON *.* TO nobody@'%'")
         end = Position(*database.execute("SHOW MASTER STATUS")[0][:2])
         assert source.problems() == [
@@ -219,9 +219,9 @@ def test_a_user_without_privileges_is_told_which(database: Database) -> None:
 
 
 def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
-    nobody = Server("shop", MySQL(port=1, user="repl", password=SecretStr("geheim"), connect_timeout=2))
+    server_ = Server("shop", MySQL(port=1, user="repl", password=SecretStr("geheim"), connect_timeout=2))
     with pytest.raises(SourceError) as refused:
-        nobody.log()
+        server_.log()
     assert str(refused.value) == ("shop: 127.0.0.1:1 cannot be reached: Connection refused")
 
 

@@ -40,12 +40,12 @@ def test_servers_tell_foreign_keys_that_cascade_to_users_that_may_only_read(serv
     with database_of(server) as database:
         for statement in STATEMENTS:
             database.execute(statement)
-        found = facts_of(database, lambda schema, _: schema == database.name)
+        facts = facts_of(database, lambda schema, _: schema == database.name)
         key = ForeignKey("f", TableName(database.name, "p"), "CASCADE", "SET NULL")
-        assert found.foreign_keys == ((TableName(database.name, "c"), key),)
-        assert found.versioned == ()
-        assert found.has_inline_keys == (name == "mariadb-11.4")
-        assert not found.logs_cascades
+        assert facts.foreign_keys == ((TableName(database.name, "c"), key),)
+        assert facts.versioned == ()
+        assert facts.has_inline_keys == (name == "mariadb-11.4")
+        assert not facts.logs_cascades
         assert facts_of(database, lambda _, table: table != "c").foreign_keys == ()
 
 
@@ -54,8 +54,8 @@ def test_mariadb_tells_which_tables_are_system_versioned(servers: Servers) -> No
     with database_of(servers.get("mariadb-11.4")) as database:
         database.execute("CREATE TABLE v (id INT PRIMARY KEY) WITH SYSTEM VERSIONING")
         database.execute("CREATE SEQUENCE s")
-        found = facts_of(database, lambda schema, _: schema == database.name)
-        assert found.versioned == (TableName(database.name, "v"),)
+        facts = facts_of(database, lambda schema, _: schema == database.name)
+        assert facts.versioned == (TableName(database.name, "v"),)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from spark_jobs.text.disclosure import cell, foreign, printable, statement
 
 
 @pytest.mark.parametrize(
-    "text, shown",
+    "text, expected",
     [
         ("INSERT INTO cu VALUES (2,'SECRET',NULL)", "INSERT INTO cu VALUES (?,?,NULL)"),
         ("INSERT INTO cu VALUES (-2.5e3, X'5345', 0xFF, b'1', N'SECRET', _utf8mb4'SECRET')", None),
@@ -33,17 +33,17 @@ from spark_jobs.text.disclosure import cell, foreign, printable, statement
         ("ALTER TABLE t\n  ADD x INT", "ALTER TABLE t ADD x INT"),
     ],
 )
-def test_a_statement_is_shown_without_its_literals(text: str, shown: str | None) -> None:
-    found = statement(text)
-    assert "SECRET" not in found
-    if shown is not None:
-        assert found == shown
+def test_a_statement_is_shown_without_its_literals(text: str, expected: str | None) -> None:
+    text_ = statement(text)
+    assert "SECRET" not in text_
+    if expected is not None:
+        assert text_ == expected
 
 
 def test_a_long_statement_is_cut_and_only_its_beginning_is_read() -> None:
-    found = statement("INSERT INTO t VALUES " + "(1,'SECRET')," * 2_000_000)
-    assert len(found) == 120
-    assert found.endswith("...")
+    text = statement("INSERT INTO t VALUES " + "(1,'SECRET')," * 2_000_000)
+    assert len(text) == 120
+    assert text.endswith("...")
 
 
 @given(
@@ -59,7 +59,7 @@ def test_no_text_that_a_server_reads_as_a_literal_is_shown(parts: list[str]) -> 
 
 
 @pytest.mark.parametrize(
-    "text, shown",
+    "text, expected",
     [
         (
             (
@@ -81,15 +81,17 @@ def test_no_text_that_a_server_reads_as_a_literal_is_shown(parts: list[str]) -> 
         ("An exception was thrown:\nTraceback (most recent call last):\nSECRET", "An exception was thrown:"),
     ],
 )
-def test_another_programs_message_is_shown_without_literals_and_traces(text: str, shown: str) -> None:
-    assert foreign(text) == shown
+def test_another_programs_message_is_shown_without_literals_and_traces(text: str, expected: str) -> None:
+    assert foreign(text) == expected
 
 
 @given(st.text())
 def test_what_is_printed_moves_no_terminal_and_is_a_text(text: str) -> None:
-    shown = printable(text)
-    assert [one for one in shown if unicodedata.category(one) in ("Cc", "Cs") and one not in "\t\n"] == []
-    assert not set(shown) & set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+    output = printable(text)
+    assert [
+        character for character in output if unicodedata.category(character) in ("Cc", "Cs") and character not in "\t\n"
+    ] == []
+    assert not set(output) & set("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
     assert json.loads(f'"{printable(json.dumps(text, ensure_ascii=False)[1:-1])}"') == text
     assert len(cell(text).split("\n")) == 1
     assert "\t" not in cell(text)

@@ -6,7 +6,7 @@ from spark_jobs.text.progress import Progress
 
 
 @pytest.mark.parametrize(
-    "total, every, expected",
+    "total, interval, expected",
     [
         (0, 0.0, []),
         (1, 60.0, ["shop: silver 1 of 1 tables"]),
@@ -15,10 +15,10 @@ from spark_jobs.text.progress import Progress
     ],
 )
 def test_lines_are_due_at_the_end_and_after_some_seconds(
-    total: int, every: float, expected: list[str], caplog: pytest.LogCaptureFixture
+    total: int, interval: float, expected: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    progress = Progress(logging.getLogger("spark_jobs.test"), "shop: silver", total, every)
+    progress = Progress(logging.getLogger("spark_jobs.test"), "shop: silver", total, interval)
     for _ in range(total):
         progress.add()
     assert caplog.messages == expected

@@ -22,9 +22,9 @@ from spark_jobs.text.remedies import DEFAULTS, KINDS, Kind, advised, kind_of, sa
 
 ROOT = Path(__file__).parents[3]
 CLASSES = {
-    name: one
-    for name, one in vars(errors).items()
-    if isinstance(one, type) and issubclass(one, StratalogError) and one is not ConfigError
+    name: class_
+    for name, class_ in vars(errors).items()
+    if isinstance(class_, type) and issubclass(class_, StratalogError) and class_ is not ConfigError
 }
 
 
@@ -84,18 +84,18 @@ def test_every_stop_of_a_table_has_a_remedy_of_its_own_kind() -> None:
 
 def test_every_message_that_is_made_can_be_advised() -> None:
     for place, cls, text in raised():
-        said = advised(cls(text), "shop", "shop.t")
-        assert says_what_to_do(said) or "run again" in said, place
-        assert not re.search(r"\{(?:source|table|at)\}", said.removeprefix(text)), place
-        assert advised(said) == said, "once is enough"
+        message = advised(cls(text), "shop", "shop.t")
+        assert says_what_to_do(message) or "run again" in message, place
+        assert not re.search(r"\{(?:source|table|at)\}", message.removeprefix(text)), place
+        assert advised(message) == message, "once is enough"
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_every_class_has_a_remedy(name: str) -> None:
-    said = advised(CLASSES[name]("something"))
-    assert len(said) > len("something; run")
+    message = advised(CLASSES[name]("something"))
+    assert len(message) > len("something; run")
     assert (
-        any(issubclass(CLASSES[name], one) and one is not StratalogError for one in DEFAULTS)
+        any(issubclass(CLASSES[name], default) and default is not StratalogError for default in DEFAULTS)
         or name == "StratalogError"
     )
 
@@ -111,8 +111,8 @@ def test_a_remedy_names_what_there_is(remedy: str) -> None:
         assert not anchor or anchor in heads, (page, anchor)
     for verb, options in re.findall(r"stratalog ([a-z]+)((?: --[a-z-]+(?: (?:\{\w+\}|[A-Z]+))?)*)", remedy):
         command = cli.commands[verb]
-        known = {text for parameter in command.params for text in parameter.opts}
-        assert set(re.findall(r"--[a-z-]+", options)) <= known, verb
+        options_ = {text for parameter in command.params for text in parameter.opts}
+        assert set(re.findall(r"--[a-z-]+", options)) <= options_, verb
 
 
 SOURCE_MESSAGES: list[tuple[StratalogError, str]] = [
@@ -140,9 +140,9 @@ SOURCE_MESSAGES: list[tuple[StratalogError, str]] = [
 
 @pytest.mark.parametrize("error, remedy", SOURCE_MESSAGES)
 def test_the_remedy_names_what_the_stop_is_about(error: StratalogError, remedy: str) -> None:
-    said = advised(error)
-    assert said.startswith(str(error))
-    assert remedy in said[len(str(error)) :]
+    message = advised(error)
+    assert message.startswith(str(error))
+    assert remedy in message[len(str(error)) :]
 
 
 @pytest.mark.parametrize(
@@ -158,8 +158,8 @@ def test_a_message_that_says_what_to_do_stays_as_it_is(text: str) -> None:
 
 
 def test_what_is_known_of_a_stop_goes_before_what_its_message_begins_with() -> None:
-    said = advised("the values of column a are computed, which is not in the log", "shop", "shop.t")
-    assert '(tables: "!shop.t")' in said
+    message = advised("the values of column a are computed, which is not in the log", "shop", "shop.t")
+    assert '(tables: "!shop.t")' in message
     assert "DB.TABLE" in advised("the values of column a are computed, which is not in the log")
 
 

@@ -13,17 +13,17 @@ from tests.hostile import TEXTS, VALUES
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("name, written", [("a", "`a`"), ("a b", "`a b`"), ("a`b", "`a``b`"), ("`", "````")])
-def test_names(name: str, written: str) -> None:
-    assert identifier(name) == written
+@pytest.mark.parametrize("name, expected", [("a", "`a`"), ("a b", "`a b`"), ("a`b", "`a``b`"), ("`", "````")])
+def test_names(name: str, expected: str) -> None:
+    assert identifier(name) == expected
 
 
 @pytest.mark.parametrize(
-    "text, written",
+    "text, expected",
     [("a", "'a'"), ("a'b\\c", "'a\\'b\\\\c'"), ("$5 {a}", "'$5 {a}'"), ("${a}", "'\\u0024{a}'")],
 )
-def test_texts(text: str, written: str) -> None:
-    assert literal(text) == written
+def test_texts(text: str, expected: str) -> None:
+    assert literal(text) == expected
 
 
 def test_paths_columns_and_texts_of_servers() -> None:
@@ -46,11 +46,11 @@ def test_texts_and_names_come_back_from_spark_as_they_went(
     assert tuple(row) == VALUES
     assert spark.sql(f"SELECT {', '.join(map(encoded, VALUES))}").head() == row
     for at, name in enumerate(VALUES[:-8]):
-        found = spark.range(1).selectExpr(f"{literal(name)} AS {identifier(name)}")
-        assert found.columns == [name]
-        assert [tuple(one) for one in found.select(identifier(name)).collect()] == [(name,)], at
-        over = spark.sql(with_rows(f"SELECT {identifier(name)} AS c FROM ", ""), source=found)
-        assert [tuple(one) for one in over.collect()] == [(name,)]
+        rows = spark.range(1).selectExpr(f"{literal(name)} AS {identifier(name)}")
+        assert rows.columns == [name]
+        assert [tuple(row) for row in rows.select(identifier(name)).collect()] == [(name,)], at
+        over = spark.sql(with_rows(f"SELECT {identifier(name)} AS c FROM ", ""), source=rows)
+        assert [tuple(row) for row in over.collect()] == [(name,)]
         assert spark.createDataFrame([("v",)], columns({name: "STRING"})).columns == [name]
 
 
@@ -73,8 +73,8 @@ def test_texts_and_names_come_back_from_the_server(mode: str, database: Database
         assert database.execute(f"SELECT {server_text(text)}") == ((text,),)
     for name in TEXTS:
         if name[0] > " ":  # an alias loses what stands before letters
-            asked = f"SELECT * FROM (SELECT 1 AS {identifier(name)}) t WHERE {identifier(name)}"
-            assert database.execute(asked) == ((1,),)
+            query = f"SELECT * FROM (SELECT 1 AS {identifier(name)}) t WHERE {identifier(name)}"
+            assert database.execute(query) == ((1,),)
 
 
 # ---- nobody else quotes ---------------------------------------------------------------------------------------------
@@ -134,20 +134,22 @@ def in_quotes(node: ast.JoinedStr) -> Iterator[str]:
             continue
         before = parts[at - 1] if at else None
         behind = parts[at + 1] if at + 1 < len(parts) else None
-        ends = [str(one.value) if isinstance(one, ast.Constant) else "" for one in (before, behind)]
+        ends = [str(end.value) if isinstance(end, ast.Constant) else "" for end in (before, behind)]
         if any(ends[0].endswith(quote) and ends[1].startswith(quote) for quote in QUOTES):
             yield ast.unparse(part.value) + ("!r" if part.conversion == ord("r") else "")
 
 
 def test_one_module_quotes() -> None:
-    found: dict[str, set[str]] = {}
+    by_module: dict[str, set[str]] = {}
     for name, module in modules():
-        raised = {id(inner) for one in ast.walk(module) if isinstance(one, ast.Raise) for inner in ast.walk(one)}
+        raised = {id(inner) for node_ in ast.walk(module) if isinstance(node_, ast.Raise) for inner in ast.walk(node_)}
         for node in ast.walk(module):
             if isinstance(node, ast.JoinedStr) and id(node) not in raised:
-                found.setdefault(name, set()).update(in_quotes(node))
-    wrong = {name: own - FOR_PEOPLE.get(name, set()) - CHECKED.get(name, set()) for name, own in found.items()}
-    assert {name: own for name, own in wrong.items() if own} == {}, "quoted by hand: spark_jobs/text/sql.py does that"
+                by_module.setdefault(name, set()).update(in_quotes(node))
+    wrong = {name: texts - FOR_PEOPLE.get(name, set()) - CHECKED.get(name, set()) for name, texts in by_module.items()}
+    assert {name: texts for name, texts in wrong.items() if texts} == {}, (
+        "quoted by hand: spark_jobs/text/sql.py does that"
+    )
 
 
 def test_nobody_else_doubles_or_escapes_quotes() -> None:
@@ -155,8 +157,8 @@ def test_nobody_else_doubles_or_escapes_quotes() -> None:
     for name, module in modules():
         for node in ast.walk(module):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace":
-                given = [one.value for one in node.args if isinstance(one, ast.Constant)]
-                if given in (["`", "``"], ["'", "''"], ["'", "\\'"], ["{", "{{"]):
+                constants = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
+                if constants in (["`", "``"], ["'", "''"], ["'", "\\'"], ["{", "{{"]):
                     wrong.append(name)
     printed = [
         "spark_jobs/binlog/types/enum_set.py",
@@ -172,15 +174,17 @@ def test_a_column_is_asked_for_by_its_quoted_name() -> None:
     for name, module in modules():
         for node in ast.walk(module):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "F.col":
-                (given,) = node.args
-                text = ast.unparse(given)
-                if not (isinstance(given, ast.Constant) or "identifier(" in text or text.rpartition(".")[2].isupper()):
+                (argument,) = node.args
+                text = ast.unparse(argument)
+                if not (
+                    isinstance(argument, ast.Constant) or "identifier(" in text or text.rpartition(".")[2].isupper()
+                ):
                     wrong.append(name)
-    own = {
+    allowed = {
         "spark_jobs/downstream/commit_clock.py",
         "spark_jobs/bronze/xa.py",
     }  # of bronze and tables beside it
-    assert set(wrong) == own
+    assert set(wrong) == allowed
 
 
 def test_a_table_of_information_schema_is_named_by_bytes() -> None:

@@ -57,14 +57,14 @@ def framed(contents: list[bytes], compress: Callable[[bytes], bytes]) -> tuple[n
     return np.frombuffer(b"".join(frames), np.uint8), np.column_stack([np.cumsum(lengths) - lengths, lengths])
 
 
-@pytest.mark.parametrize("said", [True, False])
+@pytest.mark.parametrize("has_size", [True, False])
 @given(st.lists(st.binary(min_size=1, max_size=3000), min_size=1, max_size=30))
-def test_frames_side_by_side(said: bool, contents: list[bytes]) -> None:
+def test_frames_side_by_side(has_size: bool, contents: list[bytes]) -> None:
     """Some servers write the size of a frame's content into it, some do not."""
     contents = [content * 40 for content in contents]
-    buffer, frames = framed(contents, zstandard.ZstdCompressor(write_content_size=said).compress)
+    buffer, frames = framed(contents, zstandard.ZstdCompressor(write_content_size=has_size).compress)
     sizes = np.array([len(content) for content in contents], np.int64)
-    assert [bytes(one) for one in inflated_frames(buffer, frames, sizes)] == contents
+    assert [bytes(frame) for frame in inflated_frames(buffer, frames, sizes)] == contents
 
 
 @pytest.mark.parametrize("claimed", [99, 101])

@@ -34,10 +34,10 @@ def body(version: str = "8.0.36", lengths: bytes = bytes([0, 13]) + bytes(40), t
     ],
 )
 def test_what_is_no_binlog(head: bytes, file: str, error: type[Exception], message: str) -> None:
-    with pytest.raises(error) as caught:
+    with pytest.raises(error) as info:
         check_magic(head, file)
-    assert message in str(caught.value)
-    assert type(caught.value) is error
+    assert message in str(info.value)
+    assert type(info.value) is error
 
 
 def test_magic() -> None:
@@ -56,25 +56,30 @@ def test_magic() -> None:
     ],
 )
 def test_versions(version: str, flavor: str, checksum: bool) -> None:
-    found = FormatDescription.parse(reframed(EVENT, body=body(version)), "f:4")
-    assert (found.server_version, found.flavor, found.checksum, found.footer) == (version, flavor, checksum, 4)
-    assert len(found.header_lengths) == 42
+    description = FormatDescription.parse(reframed(EVENT, body=body(version)), "f:4")
+    assert (description.server_version, description.flavor, description.checksum, description.footer) == (
+        version,
+        flavor,
+        checksum,
+        4,
+    )
+    assert len(description.header_lengths) == 42
 
 
 @pytest.mark.parametrize("version", ["5.5.62-log", "5.1.73", "5.2.14-MariaDB"])
 def test_before_checksums(version: str) -> None:
     """The event ends with its list of lengths; nothing stands behind it."""
-    found = FormatDescription.parse(
+    description = FormatDescription.parse(
         reframed(EVENT, body=body(version, bytes([0, 13]) + bytes(25), b""), checksum=False), "f:4"
     )
-    assert (found.checksum, found.footer, len(found.header_lengths)) == (False, 0, 27)
+    assert (description.checksum, description.footer, len(description.header_lengths)) == (False, 0, 27)
 
 
 def test_checksums_off() -> None:
     """The event itself has a checksum all the same."""
     event = SegmentSpec(checksum=False).events()[0]
-    found = FormatDescription.parse(event, "f:4")
-    assert (found.checksum, found.footer) == (False, 0)
+    description = FormatDescription.parse(event, "f:4")
+    assert (description.checksum, description.footer) == (False, 0)
     with pytest.raises(ChecksumMismatch):
         FormatDescription.parse(event[:-1] + bytes([event[-1] ^ 1]), "f:4")
 
@@ -97,11 +102,11 @@ def test_checksums_off() -> None:
     ],
 )
 def test_what_is_refused(event: bytes, error: type[Exception], message: str) -> None:
-    with pytest.raises(error) as caught:
+    with pytest.raises(error) as info:
         FormatDescription.parse(event, "f:4")
-    assert str(caught.value).startswith("f:4: ")
-    assert message in str(caught.value)
-    assert type(caught.value) is error
+    assert str(info.value).startswith("f:4: ")
+    assert message in str(info.value)
+    assert type(info.value) is error
 
 
 def test_in_use_is_cleared() -> None:

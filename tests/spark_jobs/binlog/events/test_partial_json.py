@@ -58,7 +58,7 @@ def diff(operation: int, path: str, value: Any = None, *, large: bool = False) -
     ],
 )  # fmt: skip
 def test_each_operation(diffs: list[Any], after: Any, large: bool) -> None:
-    wire = b"".join(diff(*each, large=large) for each in diffs)
+    wire = b"".join(diff(*change, large=large) for change in diffs)
     assert from_binary(apply_diffs(to_binary(DOCUMENT, large=large), wire)) == after
 
 
@@ -68,13 +68,13 @@ def test_an_array_at_the_root() -> None:
 
 
 def test_a_large_document_that_has_become_small_is_small() -> None:
-    found = apply_diffs(to_binary({"a": BIG, "b": 2**31 - 1}, large=True), diff(REPLACE, "$.a", 1))
-    assert (found[0], from_binary(found)) == (0, {"a": 1, "b": 2**31 - 1})
+    document = apply_diffs(to_binary({"a": BIG, "b": 2**31 - 1}, large=True), diff(REPLACE, "$.a", 1))
+    assert (document[0], from_binary(document)) == (0, {"a": 1, "b": 2**31 - 1})
 
 
 def test_a_small_document_that_grows_is_large() -> None:
-    found = apply_diffs(to_binary({"a": 2**31 - 1, "n": {"b": 2**32 - 1}}), diff(INSERT, "$.n.c", "x" * 65_536))
-    assert (found[0], from_binary(found)) == (1, {"a": 2**31 - 1, "n": {"b": 2**32 - 1, "c": "x" * 65_536}})
+    document = apply_diffs(to_binary({"a": 2**31 - 1, "n": {"b": 2**32 - 1}}), diff(INSERT, "$.n.c", "x" * 65_536))
+    assert (document[0], from_binary(document)) == (1, {"a": 2**31 - 1, "n": {"b": 2**32 - 1, "c": "x" * 65_536}})
 
 
 def test_holes_that_an_update_in_place_has_left() -> None:

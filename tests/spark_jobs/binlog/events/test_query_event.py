@@ -86,8 +86,8 @@ LIKE = "CREATE TABLE `{}` (\n  `c` enum('l')\n)"
 )
 @pytest.mark.parametrize("code", [2, 165])
 def test_a_statement_is_read_in_its_clients_character_set(code: int, collation: int, raw: bytes, text: str) -> None:
-    said = raw if code == 2 else squeezed(raw)
-    body = head("caf\u00e9".encode(), client(collation)) + client(collation) + "caf\u00e9\0".encode() + said
+    statement = raw if code == 2 else squeezed(raw)
+    body = head("caf\u00e9".encode(), client(collation)) + client(collation) + "caf\u00e9\0".encode() + statement
     assert read_query(event(code, body), 4, "f:4") == ("caf\u00e9", text)
 
 
@@ -103,10 +103,10 @@ def test_a_statement_is_read_in_its_clients_character_set(code: int, collation: 
     ],
 )
 def test_what_is_refused(code: int, body: bytes, message: str) -> None:
-    with pytest.raises(DecodeError) as caught:
+    with pytest.raises(DecodeError) as info:
         read_query(event(code, body), 4, "f:4")
-    assert str(caught.value).startswith("f:4: ")
-    assert message in str(caught.value)
+    assert str(info.value).startswith("f:4: ")
+    assert message in str(info.value)
 
 
 def test_without_checksum() -> None:
@@ -127,7 +127,7 @@ def slice_of(status: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "status, wanted, strict",
+    "status, expected, strict",
     [
         (STATUS, Session(1 << 21 | 4, 8), True),
         (STATUS[:14], Session(1 << 21 | 4), True),
@@ -148,11 +148,11 @@ def slice_of(status: bytes) -> bytes:
         (b"\x7fwhatever", Session(), False),
     ],
 )
-def test_a_statement_s_session_is_read(status: bytes, wanted: Session, strict: bool) -> None:
-    found = replace(read_session(slice_of(status)), moment=None)
-    assert (found, found.is_strict) == (wanted, strict)
-    assert replace(read_session(b"\xfebin" + slice_of(status)), moment=None) == wanted
-    assert found.has_backslashes == (wanted.sql_mode is not None)
+def test_a_statement_s_session_is_read(status: bytes, expected: Session, strict: bool) -> None:
+    session = replace(read_session(slice_of(status)), moment=None)
+    assert (session, session.is_strict) == (expected, strict)
+    assert replace(read_session(b"\xfebin" + slice_of(status)), moment=None) == expected
+    assert session.has_backslashes == (expected.sql_mode is not None)
 
 
 @pytest.mark.parametrize(

@@ -98,55 +98,57 @@ SPECS = {
 
 
 @pytest.mark.parametrize("target", [1, 1 << 20])
-@pytest.mark.parametrize("made", SPECS.values(), ids=SPECS)
-def test_no_byte_of_a_hidden_row_stays_and_every_other_byte_does(made: SegmentSpec, target: int) -> None:
-    content = made.to_bytes()
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+def test_no_byte_of_a_hidden_row_stays_and_every_other_byte_does(spec: SegmentSpec, target: int) -> None:
+    content = spec.to_bytes()
     rows = redacted(content, target=target)
-    mine = joined(rows)
-    found = list(list_events(iter([mine]), FILE))
-    assert WORD not in "".join(repr(event) for event in found)
-    assert len(mine) == len(content)
-    spans = {(one.offset, one.stop) for one in found if one.type == "Redacted"}
+    redacted_log = joined(rows)
+    events = list(list_events(iter([redacted_log]), FILE))
+    assert WORD not in "".join(repr(event) for event in events)
+    assert len(redacted_log) == len(content)
+    spans = {(event.offset, event.stop) for event in events if event.type == "Redacted"}
     at = 0
-    for start, stop in [*sorted(spans), (len(mine), len(mine))]:
-        assert mine[at:start] == content[at:start]
+    for start, stop in [*sorted(spans), (len(redacted_log), len(redacted_log))]:
+        assert redacted_log[at:start] == content[at:start]
         at = stop
-    told = [row["redacted"] for row in rows if row["redacted"]]
-    assert sum(one["events"] for one in told) == sum(one.type == "Redacted" for one in found) == 5
-    assert sum(one["bytes"] for one in told) == sum(stop - start for start, stop in spans)
-    assert {table["table"] for one in told for table in one["tables"]} == {"secrets"}
-    assert same_but_redacted(mine, content, 4 if made.checksum else 0)
-    assert same_but_redacted(content, mine, 4 if made.checksum else 0)
+    notes = [row["redacted"] for row in rows if row["redacted"]]
+    assert sum(entry["events"] for entry in notes) == sum(entry.type == "Redacted" for entry in events) == 5
+    assert sum(note["bytes"] for note in notes) == sum(stop - start for start, stop in spans)
+    assert {table["table"] for note in notes for table in note["tables"]} == {"secrets"}
+    assert same_but_redacted(redacted_log, content, 4 if spec.checksum else 0)
+    assert same_but_redacted(content, redacted_log, 4 if spec.checksum else 0)
 
 
-@pytest.mark.parametrize("made", SPECS.values(), ids=SPECS)
-def test_what_is_not_hidden_is_decoded_as_before(made: SegmentSpec) -> None:
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+def test_what_is_not_hidden_is_decoded_as_before(spec: SegmentSpec) -> None:
     def orders(content: bytes) -> list[Any]:
         decoder = FileDecoder(FILE, wanted=lambda name: name.table == "orders", before="all")
-        found = [*decoder.feed(content), *decoder.finish()]
+        blocks = [*decoder.feed(content), *decoder.finish()]
         return [
-            (changes.after.to_pylist(), changes.before.to_pylist(), changes.offset.to_pylist()) for _, changes in found
+            (changes.after.to_pylist(), changes.before.to_pylist(), changes.offset.to_pylist()) for _, changes in blocks
         ]
 
-    content = made.to_bytes()
+    content = spec.to_bytes()
     assert orders(joined(redacted(content))) == orders(content) != []
 
 
-@pytest.mark.parametrize("made", SPECS.values(), ids=SPECS)
-def test_hidden_rows_are_never_taken_for_none(made: SegmentSpec) -> None:
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+def test_hidden_rows_are_never_taken_for_none(spec: SegmentSpec) -> None:
     decoder = FileDecoder(FILE)
     with pytest.raises(Unsupported, match=rf"{FILE}:\d+: shop.secrets: rows of it were left out here"):
-        list(decoder.feed(joined(redacted(made.to_bytes())))), list(decoder.finish())
+        list(decoder.feed(joined(redacted(spec.to_bytes())))), list(decoder.finish())
 
 
-@pytest.mark.parametrize("made", SPECS.values(), ids=SPECS)
-def test_a_slice_with_hidden_rows_is_refused_to_who_does_not_know_of_them(made: SegmentSpec) -> None:
-    slices = [row for row in redacted(made.to_bytes()) if row["redacted"]]
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+def test_a_slice_with_hidden_rows_is_refused_to_who_does_not_know_of_them(spec: SegmentSpec) -> None:
+    slices = [row for row in redacted(spec.to_bytes()) if row["redacted"]]
     assert slices
     for row in slices:
         cells = {name: row[name] for name in ("file", "start", "context", "payload", "transaction_start")}
         (definition,) = [
-            one for one in Definitions().of_slice(*list(cells.values())[:4]) if one.name.table == "secrets"
+            definition
+            for definition in Definitions().of_slice(*list(cells.values())[:4])
+            if definition.name.table == "secrets"
         ]
         with pytest.raises(Unsupported, match=rf"{FILE}:\d+: shop.secrets: rows of it were left out here"):
             list(Decoder(definition, partial=True).decode(**cells))
@@ -157,16 +159,18 @@ def test_a_slice_with_hidden_rows_is_refused_to_who_does_not_know_of_them(made: 
 def test_a_servers_log_with_every_row_hidden_is_a_log_still(path: Path) -> None:
     content = closed(path.read_bytes())
     rows = redacted(content, Hides("*"), chunk=5000)
-    mine = joined(rows)
-    account = summarize(iter([mine]), FILE)
+    redacted_log = joined(rows)
+    account = summarize(iter([redacted_log]), FILE)
     assert (account.error, account.rest, account.size) == (None, 0, len(content))
-    found = [one for one in list_events(iter([mine]), FILE) if one.type == "Redacted"]
-    before = [one for one in list_events(iter([content]), FILE) if "ows" in one.type]
-    assert [(one.offset, one.note) for one in found] == [(one.offset, one.type) for one in before]
-    told = [row["redacted"] for row in rows if row["redacted"]]
-    assert sum(one["bytes"] for one in told) == sum(stop - at for at, stop in {(one.offset, one.stop) for one in found})
-    assert any(same_but_redacted(mine, content, footer) for footer in (4, 0))
-    assert joined(redacted(mine, Hides("*"))) == mine, "what is blank stays as it is"
+    events = [event for event in list_events(iter([redacted_log]), FILE) if event.type == "Redacted"]
+    before = [event for event in list_events(iter([content]), FILE) if "ows" in event.type]
+    assert [(event.offset, event.note) for event in events] == [(event.offset, event.type) for event in before]
+    notes = [row["redacted"] for row in rows if row["redacted"]]
+    assert sum(entry["bytes"] for entry in notes) == sum(
+        stop - at for at, stop in {(entry.offset, entry.stop) for entry in events}
+    )
+    assert any(same_but_redacted(redacted_log, content, footer) for footer in (4, 0))
+    assert joined(redacted(redacted_log, Hides("*"))) == redacted_log, "what is blank stays as it is"
 
 
 def test_a_large_compressed_transaction_is_packed_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,12 +182,12 @@ def test_a_large_compressed_transaction_is_packed_piece_by_piece(monkeypatch: py
         Insert(("shop.orders", "shop.secrets")[at % 2], (at, text)) for at, text in enumerate(texts)
     ]
     content = SegmentSpec(tables=[ORDERS, SECRETS], changes=changes, payload=lambda _: "zstd").to_bytes()
-    mine = joined(redacted(content))
-    assert len(mine) == len(content)
-    assert same_but_redacted(mine, content, 4)
-    found = [one for one in list_events(iter([mine]), FILE) if one.type == "Redacted"]
-    assert len(found) == 30
-    assert {one.table for one in found} == {"shop.secrets"}
+    redacted_log = joined(redacted(content))
+    assert len(redacted_log) == len(content)
+    assert same_but_redacted(redacted_log, content, 4)
+    events = [event for event in list_events(iter([redacted_log]), FILE) if event.type == "Redacted"]
+    assert len(events) == 30
+    assert {event.table for event in events} == {"shop.secrets"}
 
 
 def test_a_transaction_that_the_server_packed_too_close_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,9 +200,9 @@ def test_a_transaction_that_the_server_packed_too_close_is_refused_by_name(monke
 def test_statements_that_the_rule_refuses_are_named(payload: str | None) -> None:
     changes: list[Change] = [Insert("shop.orders", (1, "x")), Commit()]
     text = "UPDATE secrets SET note = 'x'"
-    asked: list[Change] = [RawEvent(5, bytes(9), transaction=True), Query("shop", text), Commit()]
+    refused_changes: list[Change] = [RawEvent(5, bytes(9), transaction=True), Query("shop", text), Commit()]
     content = SegmentSpec(
-        tables=[ORDERS, SECRETS], changes=[*changes, *asked], payload=lambda at: payload if at > 1 else None
+        tables=[ORDERS, SECRETS], changes=[*changes, *refused_changes], payload=lambda at: payload if at > 1 else None
     ).to_bytes()
     with pytest.raises(Unsupported, match=rf"{FILE}:\d+: UPDATE in shop"):
         redacted(content)
@@ -225,11 +229,11 @@ def test_an_event_is_blank_by_all_of_its_bytes() -> None:
 
 def test_logs_that_differ_otherwise_are_not_the_same() -> None:
     content = SPECS["version 2"].to_bytes()
-    mine = joined(redacted(content))
-    assert not same_but_redacted(mine, content[:-1], 4)
-    assert not same_but_redacted(mine, content + b"more", 4)
-    other = SegmentSpec(tables=[ORDERS, SECRETS], changes=[Insert("shop.orders", (1, "One")), *CHANGES[1:]]).to_bytes()
-    assert not same_but_redacted(mine, other, 4)
+    redacted_log = joined(redacted(content))
+    assert not same_but_redacted(redacted_log, content[:-1], 4)
+    assert not same_but_redacted(redacted_log, content + b"more", 4)
+    spec = SegmentSpec(tables=[ORDERS, SECRETS], changes=[Insert("shop.orders", (1, "One")), *CHANGES[1:]]).to_bytes()
+    assert not same_but_redacted(redacted_log, spec, 4)
     packed = joined(redacted(SPECS["compressed transactions"].to_bytes()))
     assert len(packed) == len(SPECS["compressed transactions"].to_bytes())
     changed = bytearray(SPECS["compressed transactions"].to_bytes())
@@ -240,18 +244,18 @@ def test_logs_that_differ_otherwise_are_not_the_same() -> None:
 @pytest.mark.parametrize("cut", [25, 30, 60])
 def test_the_last_event_may_be_cut(cut: int) -> None:
     content = SPECS["version 2"].to_bytes()
-    mine = joined(redacted(content))
-    place = next(one.offset for one in list_events(iter([mine]), FILE) if one.type == "Redacted")
-    assert same_but_redacted(mine[: place + cut], content[: place + cut], 4)
+    redacted_log = joined(redacted(content))
+    place = next(event.offset for event in list_events(iter([redacted_log]), FILE) if event.type == "Redacted")
+    assert same_but_redacted(redacted_log[: place + cut], content[: place + cut], 4)
 
 
-@pytest.mark.parametrize("left", [2, 3, 251, 252, 253, 254, 300, 0xFFFF, 0x10003, 0x10004, 1 << 20])
-def test_padding_is_one_field_of_just_so_many_bytes(left: int) -> None:
-    field = _padding(left)
+@pytest.mark.parametrize("size", [2, 3, 251, 252, 253, 254, 300, 0xFFFF, 0x10003, 0x10004, 1 << 20])
+def test_padding_is_one_field_of_just_so_many_bytes(size: int) -> None:
+    field = _padding(size)
     widths = {0xFC: 2, 0xFE: 8}
     width = widths.get(field[1], 0)
     length = int.from_bytes(field[2 : 2 + width], "little") if width else field[1]
-    assert (len(field), 2 + width + length) == (left, left)
+    assert (len(field), 2 + width + length) == (size, size)
     assert width or field[1] < 251
 
 

@@ -61,9 +61,9 @@ def test_tagged_gtid(number: int, tag: str, committed: int, later: bool) -> None
     spec = replace(SPEC, changes=[RawEvent(42, body), Statement("shop", "drop table x")])
     events = spec.events()
     del events[3]  # the GTID that Statement writes
-    _, found = open_slice(FILE, 0, None, MAGIC + b"".join(events), TableMaps())
-    assert found.gtid(0) == f"{UUID}:{tag}:{number}"
-    assert found.transactions[0, kernels.TX_COMMITTED] == committed
+    _, scan = open_slice(FILE, 0, None, MAGIC + b"".join(events), TableMaps())
+    assert scan.gtid(0) == f"{UUID}:{tag}:{number}"
+    assert scan.transactions[0, kernels.TX_COMMITTED] == committed
 
 
 def test_a_tagged_gtid_cut_short() -> None:
@@ -81,19 +81,19 @@ def test_a_tagged_gtid_cut_short() -> None:
 def test_mariadb_gtid(flags: int, standalone: bool, xa: bool) -> None:
     body = struct.pack("<QIB", 2**63 + 5, 3, flags) + bytes(6)
     spec = replace(SPEC, version="11.4.5-MariaDB-log", changes=[RawEvent(162, body)], rotate_to="", server_id=9)
-    scanner, found = open_slice(FILE, 0, None, spec.to_bytes(), TableMaps())
-    assert found.gtid(0) == f"3-9-{2**63 + 5}"
+    scanner, scan = open_slice(FILE, 0, None, spec.to_bytes(), TableMaps())
+    assert scan.gtid(0) == f"3-9-{2**63 + 5}"
     assert scanner.undecided == standalone
-    assert bool(found.transactions[0, kernels.TX_FLAGS] & kernels.TX_XA) == xa
-    assert found.transactions[0, kernels.TX_COMMITTED] == spec.second * 1_000_000
+    assert bool(scan.transactions[0, kernels.TX_FLAGS] & kernels.TX_XA) == xa
+    assert scan.transactions[0, kernels.TX_COMMITTED] == spec.second * 1_000_000
 
 
 @pytest.mark.parametrize("gtids, times", [(True, True), (True, False), (False, True), (False, False)])
 def test_mysql_gtid(gtids: bool, times: bool) -> None:
     spec = replace(SPEC, gtids=gtids, commit_times=times)
-    _, found = open_slice(FILE, 0, None, spec.to_bytes(), TableMaps())
-    assert found.gtid(0) == (f"{UUID}:1" if gtids else None)
-    assert found.transactions[0, kernels.TX_COMMITTED] == spec.second * 1_000_000 + (250_000 if times else 0)
+    _, scan = open_slice(FILE, 0, None, spec.to_bytes(), TableMaps())
+    assert scan.gtid(0) == (f"{UUID}:1" if gtids else None)
+    assert scan.transactions[0, kernels.TX_COMMITTED] == spec.second * 1_000_000 + (250_000 if times else 0)
 
 
 @pytest.mark.parametrize(
@@ -108,27 +108,27 @@ def test_mysql_gtid(gtids: bool, times: bool) -> None:
     ],
 )
 def test_flags_of_a_transaction(changes: list[Change], flags: int) -> None:
-    _, found = open_slice(FILE, 0, None, replace(SPEC, changes=changes).to_bytes(), TableMaps())
-    assert found.transactions[:, kernels.TX_FLAGS].tolist() == [flags]
+    _, scan = open_slice(FILE, 0, None, replace(SPEC, changes=changes).to_bytes(), TableMaps())
+    assert scan.transactions[:, kernels.TX_FLAGS].tolist() == [flags]
 
 
 def test_columns_of_a_scan() -> None:
-    scanner, found = open_slice(FILE, 0, None, SPEC.to_bytes(), TableMaps())
-    assert found.code.tolist() == [15, 35, 33, 2, 19, 30, 16, 4]
-    assert found.offset.tolist() == SPEC.offsets()[:-1]
-    assert found.table.tolist() == [-1, -1, -1, -1, 0, 0, -1, -1]
-    assert found.transaction.tolist() == [-1, -1, 0, 0, 0, 0, 0, -1]
-    assert found.mark.tolist() == [4, 4, 1, 0, 0, 16 | 32, 2, 4]
-    assert found.transactions[0, : kernels.TX_GTID].tolist() == [SPEC.offsets()[2], SPEC.offsets()[7]]
-    assert (scanner.inside, found.end, len(found)) == (False, len(SPEC.to_bytes()), 8)
+    scanner, scan = open_slice(FILE, 0, None, SPEC.to_bytes(), TableMaps())
+    assert scan.code.tolist() == [15, 35, 33, 2, 19, 30, 16, 4]
+    assert scan.offset.tolist() == SPEC.offsets()[:-1]
+    assert scan.table.tolist() == [-1, -1, -1, -1, 0, 0, -1, -1]
+    assert scan.transaction.tolist() == [-1, -1, 0, 0, 0, 0, 0, -1]
+    assert scan.mark.tolist() == [4, 4, 1, 0, 0, 16 | 32, 2, 4]
+    assert scan.transactions[0, : kernels.TX_GTID].tolist() == [SPEC.offsets()[2], SPEC.offsets()[7]]
+    assert (scanner.inside, scan.end, len(scan)) == (False, len(SPEC.to_bytes()), 8)
 
 
 def test_known_maps_are_found_among_many() -> None:
     tables = [Table(f"shop.t{k}", id=INT) for k in range(1000)]
     changes = [Insert(table.name, (k,)) for k, table in enumerate([*tables, *reversed(tables)])]
     maps = TableMaps()
-    _, found = open_slice(FILE, 0, None, SegmentSpec(tables=tables, changes=changes).to_bytes(), maps)
-    ordinals = found.table[found.code == 30]
+    _, scan = open_slice(FILE, 0, None, SegmentSpec(tables=tables, changes=changes).to_bytes(), maps)
+    ordinals = scan.table[scan.code == 30]
     assert len(maps) == 1000
     assert np.array_equal(ordinals, [*range(1000), *reversed(range(1000))])
     assert maps.names[17] == ("shop", "t17")
@@ -160,11 +160,11 @@ def test_a_slice_inside_a_transaction() -> None:
     content, places = SPEC.to_bytes(), SPEC.offsets()
     head = FormatDescription.parse(content[4 : places[1]], FILE).event
     context, payload = head + content[places[4] : places[5]], content[places[5] : places[7]]
-    scanner, found = open_slice(FILE, places[5], context, payload, TableMaps(), transaction_start=158, committed_us=77)
-    assert found.table.tolist() == [0, -1]
-    assert found.transaction.tolist() == [0, 0]
-    assert found.transactions[0, [kernels.TX_START, kernels.TX_GTID, kernels.TX_COMMITTED]].tolist() == [158, 4, 77]
-    assert found.gtid(0) is None
+    scanner, scan = open_slice(FILE, places[5], context, payload, TableMaps(), transaction_start=158, committed_us=77)
+    assert scan.table.tolist() == [0, -1]
+    assert scan.transaction.tolist() == [0, 0]
+    assert scan.transactions[0, [kernels.TX_START, kernels.TX_GTID, kernels.TX_COMMITTED]].tolist() == [158, 4, 77]
+    assert scan.gtid(0) is None
     assert not scanner.inside
 
 
@@ -197,8 +197,8 @@ def test_offsets_beyond_4_gib() -> None:
     spec = replace(SPEC, checksum=True)
     events = spec.events()
     far = 5 << 32
-    _, found = open_slice(FILE, far, events[0], b"".join(events[2:7]), TableMaps())
-    assert found.transactions[0, kernels.TX_START] == far
+    _, scan = open_slice(FILE, far, events[0], b"".join(events[2:7]), TableMaps())
+    assert scan.transactions[0, kernels.TX_START] == far
     broken = reframed(events[2], body=bytes(5))
     with pytest.raises(DecodeError, match=f"{FILE}:{far}: "):
         open_slice(FILE, far, events[0], broken, TableMaps())
@@ -208,17 +208,17 @@ def test_more_events_than_there_was_room_for() -> None:
     """Room is made for a guess at their number: these are smaller than it expects."""
     begin, *_ = replace(SPEC, checksum=False, gtids=False).events()
     small = struct.pack("<IBIIIH", 0, 27, 1, 19, 0, 0)
-    _, found = open_slice(FILE, 0, None, MAGIC + begin + small * 20_000, TableMaps())
-    assert (len(found), found.length[1:].tolist()) == (20_001, [19] * 20_000)
-    assert found.offset[1:].tolist() == [*range(4 + len(begin), 4 + len(begin) + 19 * 20_000, 19)]
+    _, scan = open_slice(FILE, 0, None, MAGIC + begin + small * 20_000, TableMaps())
+    assert (len(scan), scan.length[1:].tolist()) == (20_001, [19] * 20_000)
+    assert scan.offset[1:].tolist() == [*range(4 + len(begin), 4 + len(begin) + 19 * 20_000, 19)]
 
 
 def test_what_stands_before_damage_is_scanned() -> None:
     content = bytearray(SPEC.to_bytes())
     content[SPEC.offsets()[6] + 25] ^= 1
     scanner = Scanner(FILE, FormatDescription.parse(SPEC.events()[0], FILE))
-    found = scanner.scan(bytes(content), 0, 4)
-    assert (len(found), found.end) == (6, SPEC.offsets()[6])
-    assert isinstance(found.error, ChecksumMismatch)
+    scan = scanner.scan(bytes(content), 0, 4)
+    assert (len(scan), scan.end) == (6, SPEC.offsets()[6])
+    assert isinstance(scan.error, ChecksumMismatch)
     with pytest.raises(ChecksumMismatch):
         Scanner(FILE, FormatDescription.parse(SPEC.events()[0], FILE)).whole(bytes(content), 0, 4)

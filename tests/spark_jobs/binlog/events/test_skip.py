@@ -25,49 +25,49 @@ def slices(spec: SegmentSpec, target: int) -> list[Slice]:
     slicer = Slicer(FILE, 0, None, target=target)
     cut = [*slicer.feed(spec.to_bytes()), *slicer.finish()]
     names = ("start", "context", "payload")
-    return [row for one in cut for row in zip(*(one.column(name).to_pylist() for name in names), strict=True)]
+    return [row for batch in cut for row in zip(*(batch.column(name).to_pylist() for name in names), strict=True)]
 
 
-def decoded(held: list[Slice], skip: set[int]) -> dict[str, list[tuple[int, int, int]]]:
+def decoded(slices_: list[Slice], skip: set[int]) -> dict[str, list[tuple[int, int, int]]]:
     """By table: operation, id and v of each change, without the events at these offsets."""
-    found: dict[str, list[tuple[int, int, int]]] = {"t": [], "u": []}
-    for start, context, payload in held:
-        inside = [one for one in skip if start <= one < start + len(payload)]
+    rows_by_table: dict[str, list[tuple[int, int, int]]] = {"t": [], "u": []}
+    for start, context, payload in slices_:
+        inside = [offset for offset in skip if start <= offset < start + len(payload)]
         plain = passed_over(FILE, start, payload, inside) if inside else payload
         assert len(plain) == len(payload)
         for definition in definitions_of(FILE, start, context, payload):
-            begun: dict[str, Any] = {"committed_us": 0, "transaction_start": start}
-            for one in Decoder(definition).decode(FILE, start, context, pa.py_buffer(plain), **begun):
-                rows = zip(one.op.to_pylist(), one.after.to_pylist(), strict=True)
-                found[definition.name.table] += [(op, row["id"], row["v"]) for op, row in rows]
-    return found
+            transaction: dict[str, Any] = {"committed_us": 0, "transaction_start": start}
+            for changes in Decoder(definition).decode(FILE, start, context, pa.py_buffer(plain), **transaction):
+                rows = zip(changes.op.to_pylist(), changes.after.to_pylist(), strict=True)
+                rows_by_table[definition.name.table] += [(op, row["id"], row["v"]) for op, row in rows]
+    return rows_by_table
 
 
 @pytest.mark.parametrize("checksum", [True, False])
 @pytest.mark.parametrize("target", [1, 1 << 20])
 def test_each_event_of_rows_can_be_left_out_alone(checksum: bool, target: int) -> None:
-    held = slices(SegmentSpec([T, U], CHANGES, checksum=checksum), target)
-    events = [one for start, context, payload in held for one in events_of(FILE, start, context, payload)]
-    rows = [one for one in events if one.may_stop]
-    whole = decoded(held, set())
-    assert [one.table and one.table.table for one in rows] == ["t", "u", "t", "t", "t"]
+    cut_slices = slices(SegmentSpec([T, U], CHANGES, checksum=checksum), target)
+    events = [event for start, context, payload in cut_slices for event in events_of(FILE, start, context, payload)]
+    rows = [event for event in events if event.may_stop]
+    all_rows = decoded(cut_slices, set())
+    assert [row.table and row.table.table for row in rows] == ["t", "u", "t", "t", "t"]
     for at, event in enumerate(rows):
         assert event.table
-        left = {name: list(found) for name, found in whole.items()}
-        del left[event.table.table][sum(one.table == event.table for one in rows[:at])]
-        assert decoded(held, {event.offset}) == left
-    assert decoded(held, {one.offset for one in rows}) == {"t": [], "u": []}
+        remaining = {name: list(rows_) for name, rows_ in all_rows.items()}
+        del remaining[event.table.table][sum(row.table == event.table for row in rows[:at])]
+        assert decoded(cut_slices, {event.offset}) == remaining
+    assert decoded(cut_slices, {row.offset for row in rows}) == {"t": [], "u": []}
 
 
 @pytest.mark.parametrize("target", [1, 1 << 20])
 def test_a_compressed_transaction_goes_as_one(target: int) -> None:
     spec = SegmentSpec([T, U], CHANGES, payload=lambda nth: "zstd" if nth == 2 else None)
-    held = slices(spec, target)
-    events = [one for start, context, payload in held for one in events_of(FILE, start, context, payload)]
-    (packed,) = [one for one in events if one.type == "Transaction_payload"]
+    cut_slices = slices(spec, target)
+    events = [event for start, context, payload in cut_slices for event in events_of(FILE, start, context, payload)]
+    (packed,) = [event for event in events if event.type == "Transaction_payload"]
     assert (packed.may_stop, packed.table) == (True, None)
-    whole = decoded(held, set())
-    assert decoded(held, {packed.offset}) == whole | {"t": [one for one in whole["t"] if one != (2, 1, 2)]}
+    all_rows = decoded(cut_slices, set())
+    assert decoded(cut_slices, {packed.offset}) == all_rows | {"t": [row for row in all_rows["t"] if row != (2, 1, 2)]}
 
 
 def test_a_place_without_an_event_is_none() -> None:
@@ -78,7 +78,7 @@ def test_a_place_without_an_event_is_none() -> None:
 
 
 def test_events_are_named_with_their_tables() -> None:
-    held = slices(SegmentSpec([T], [Insert("shop.t", (1, 1)), Commit()]), 1 << 20)
-    found = [one for start, context, payload in held for one in events_of(FILE, start, context, payload)]
-    assert [(one.type, one.table) for one in found if one.may_stop] == [("Write_rows", TableName("shop", "t"))]
-    assert {one.type for one in found} >= {"Table_map", "Gtid", "Xid", "Query"}
+    cut_slices = slices(SegmentSpec([T], [Insert("shop.t", (1, 1)), Commit()]), 1 << 20)
+    events = [event for start, context, payload in cut_slices for event in events_of(FILE, start, context, payload)]
+    assert [(event.type, event.table) for event in events if event.may_stop] == [("Write_rows", TableName("shop", "t"))]
+    assert {event.type for event in events} >= {"Table_map", "Gtid", "Xid", "Query"}

@@ -59,29 +59,39 @@ def with_fields(table: Table, version: str, *fields: tuple[int, bytes]) -> Table
 
 
 def test_all_that_full_metadata_tells() -> None:
-    found = parsed(ORDERS)
-    assert found.name == TableName("shop", "orders")
-    assert str(found.name) == "shop.orders"
-    assert found.named()
-    assert found.key == (0, 4)
-    assert str(found) == (
+    definition = parsed(ORDERS)
+    assert definition.name == TableName("shop", "orders")
+    assert str(definition.name) == "shop.orders"
+    assert definition.named()
+    assert definition.key == (0, 4)
+    assert str(definition) == (
         "shop.orders (id bigint unsigned, title varchar(32), old varchar(300), code binary(4), kind enum('new','ü'), "
         "marks set('x','y'), price decimal(12,2), count int, c char(200))"
     )
-    assert [column.nullable for column in found.columns] == [False, True, True, True, True, False, True, True, True]
+    assert [column.nullable for column in definition.columns] == [
+        False,
+        True,
+        True,
+        True,
+        True,
+        False,
+        True,
+        True,
+        True,
+    ]
     charsets = [None, UTF8MB4, LATIN1, BINARY_COLLATION, UTF8MB4, UTF8MB4, None, None, UTF8MB4]
-    assert [column.charset for column in found.columns] == charsets
+    assert [column.charset for column in definition.columns] == charsets
 
 
 def test_what_no_metadata_tells_is_unknown() -> None:
     bare = Table("shop.t", metadata=False, id=INT, title=VARCHAR(9), kind=ENUM("a"))
-    found = parsed(bare)
-    assert not found.named()
-    assert found.key is None
-    assert found.columns[0] == Column(None, 3, unsigned=None)
-    assert [column.charset for column in found.columns] == [None] * 3
-    assert found.columns[2].labels is None
-    assert found.column_names() == ["@1", "@2", "@3"]
+    definition = parsed(bare)
+    assert not definition.named()
+    assert definition.key is None
+    assert definition.columns[0] == Column(None, 3, unsigned=None)
+    assert [column.charset for column in definition.columns] == [None] * 3
+    assert definition.columns[2].labels is None
+    assert definition.column_names() == ["@1", "@2", "@3"]
 
 
 def test_a_table_without_key_is_known_to_have_none() -> None:
@@ -103,23 +113,23 @@ SIGNED = Table("shop.t", metadata=False, a=INT, y=YEAR, b=INT, c=INT)
     ],
 )
 def test_whether_year_has_a_sign_bit_depends_on_the_server(version: str, content: bytes, unsigned: list[bool]) -> None:
-    found = [column.unsigned for column in with_fields(SIGNED, version, (1, content)).columns]
-    assert found == [unsigned[0], False, *unsigned[2:]]  # a server's own definition of a YEAR has no sign either
+    signs = [column.unsigned for column in with_fields(SIGNED, version, (1, content)).columns]
+    assert signs == [unsigned[0], False, *unsigned[2:]]  # a server's own definition of a YEAR has no sign either
 
 
 def test_the_length_of_the_sign_bits_decides_where_it_can() -> None:
     eight = {f"c{k}": INT for k in range(8)}
     nine = Table("shop.t", metadata=False, y=YEAR, **eight)  # type: ignore[arg-type]  # columns by name
-    found = with_fields(nine, "8.0.15", (1, b"\x01"))
-    assert [column.unsigned for column in found.columns[1:]] == [False] * 7 + [True]
-    found = with_fields(nine, "8.0.15", (1, b"\x00\x80"))
-    assert [column.unsigned for column in found.columns[1:]] == [False] * 7 + [True]
+    definition = with_fields(nine, "8.0.15", (1, b"\x01"))
+    assert [column.unsigned for column in definition.columns[1:]] == [False] * 7 + [True]
+    definition = with_fields(nine, "8.0.15", (1, b"\x00\x80"))
+    assert [column.unsigned for column in definition.columns[1:]] == [False] * 7 + [True]
 
 
 def test_default_charset_and_its_exceptions() -> None:
     three = Table("shop.t", metadata=False, a=VARCHAR(1), n=INT, b=VARCHAR(1), c=VARCHAR(1), e=ENUM("a"))
-    found = with_fields(three, "8.0.36", (2, b"\x08\x01\xfc\xff\x00"), (10, b"\x1c"))
-    assert [column.charset for column in found.columns] == [8, None, 255, 8, 28]
+    definition = with_fields(three, "8.0.36", (2, b"\x08\x01\xfc\xff\x00"), (10, b"\x1c"))
+    assert [column.charset for column in definition.columns] == [8, None, 255, 8, 28]
 
 
 GEOMETRY = ColumnType(255, b"\4", bytes)
@@ -129,9 +139,9 @@ VECTOR = ColumnType(242, b"\4", bytes)
 @pytest.mark.parametrize("version, code", [("10.11.4-MariaDB", 255), ("9.7.0", 242)])
 def test_which_other_column_counts_among_the_character_sets(version: str, code: int) -> None:
     table = Table("shop.t", metadata=False, g=GEOMETRY, v=VECTOR, title=VARCHAR(1))
-    found = with_fields(table, version, (3, b"\x3f\x08"))
-    assert found.columns[2].charset == 8
-    assert [column.charset for column in found.columns[:2]] == [
+    definition = with_fields(table, version, (3, b"\x3f\x08"))
+    assert definition.columns[2].charset == 8
+    assert [column.charset for column in definition.columns[:2]] == [
         63 if code == 255 else None,
         63 if code == 242 else None,
     ]
@@ -178,8 +188,8 @@ def test_a_table_map_cut_inside_its_columns_is_an_error() -> None:
 def test_each_column_has_a_bit_for_being_visible() -> None:
     columns = {f"c{place}": INT for place in range(9)}
     nine = Table("shop.t", metadata=False, **columns)  # type: ignore[arg-type]  # columns by name
-    found = with_fields(nine, "8.0.36", (12, b"\xdf\x00"))
-    assert [column.invisible for column in found.columns] == [False, False, True, *[False] * 5, True]
+    definition = with_fields(nine, "8.0.36", (12, b"\xdf\x00"))
+    assert [column.invisible for column in definition.columns] == [False, False, True, *[False] * 5, True]
     assert {column.invisible for column in with_fields(nine, "8.0.36").columns} == {None}
     with pytest.raises(Truncated, match="1 bytes of visibility for 9 columns"):
         with_fields(nine, "8.0.36", (12, b"\xdf"))
@@ -187,10 +197,10 @@ def test_each_column_has_a_bit_for_being_visible() -> None:
 
 def test_a_table_map_cut_between_its_fields_tells_less() -> None:
     event, head = table_map(ORDERS)
-    whole = parse_table_map(event, head, "log.000001:200")
+    definition = parse_table_map(event, head, "log.000001:200")
     plain = Table(ORDERS.name, metadata=False, **ORDERS.columns).body(100)  # type: ignore[arg-type]  # columns by name
     bare = parse_table_map(event[: 19 + len(plain)] + event[-4:], head, "log.000001:200")
-    assert same_layout(bare, whole)
+    assert same_layout(bare, definition)
     assert not bare.named()
     with pytest.raises(Truncated, match=r"^log.000001:200: TABLE_MAP of shop.orders: \d+ bytes wanted, \d+ left"):
         parse_table_map(event[: 19 + len(plain) + 2] + event[-4:], head, "log.000001:200")
@@ -257,14 +267,14 @@ def test_a_collation_that_is_not_known_does_not_keep_a_table_from_being_named() 
 
 
 @pytest.mark.parametrize(
-    "change, same",
+    "change, is_same",
     [({"name": "x"}, True), ({"unsigned": True}, True), ({"meta": 2}, False), ({"type_code": 8}, False)],
 )
-def test_same_layout(change: dict[str, Any], same: bool) -> None:
-    one = TableDefinition(TableName("a", "b"), (Column("id", 3, 0),))
-    other = TableDefinition(TableName("c", "d"), (replace(one.columns[0], **change),))
-    assert same_layout(one, other) is same
-    assert not same_layout(one, replace(one, columns=one.columns * 2))
+def test_same_layout(change: dict[str, Any], is_same: bool) -> None:
+    first = TableDefinition(TableName("a", "b"), (Column("id", 3, 0),))
+    second = TableDefinition(TableName("c", "d"), (replace(first.columns[0], **change),))
+    assert same_layout(first, second) is is_same
+    assert not same_layout(first, replace(first, columns=first.columns * 2))
 
 
 def test_a_type_that_is_not_read_has_a_name() -> None:

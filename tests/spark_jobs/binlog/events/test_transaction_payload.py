@@ -26,12 +26,12 @@ PACKED = SegmentSpec([ORDERS], [Insert("shop.orders", (1, "a")), Commit()] * 3, 
 def opened(content: bytes) -> tuple[list[list[str]], Scan, TableMaps]:
     """Names of the events inside, a list a payload event."""
     maps = TableMaps()
-    scanner, found = open_slice(FILE, 0, None, content, maps)
+    scanner, scan = open_slice(FILE, 0, None, content, maps)
     names: dict[int, list[str]] = {}
-    for part in Payloads(FILE, scanner.format, maps).open(found):
+    for part in Payloads(FILE, scanner.format, maps).open(scan):
         for code, outer in zip(part.inner.code.tolist(), part.outer.tolist(), strict=True):
             names.setdefault(outer, []).append(type_name(code))
-    return list(names.values()), found, maps
+    return list(names.values()), scan, maps
 
 
 INSIDE = ["Query", "Table_map", "Write_rows", "Xid"]
@@ -178,8 +178,8 @@ def test_a_place_inside_is_named() -> None:
 )
 def test_xa_and_rollback_inside_are_the_transactions(ending: list[Change], flag: int) -> None:
     changes = [Insert("shop.orders", (1, "a")), Query("", "SAVEPOINT s"), *ending]
-    _, found, _ = opened(replace(PACKED, changes=changes).to_bytes())
-    assert found.transactions[:, kernels.TX_FLAGS].tolist() == [kernels.TX_HAS_ROWS | flag]
+    _, scan, _ = opened(replace(PACKED, changes=changes).to_bytes())
+    assert scan.transactions[:, kernels.TX_FLAGS].tolist() == [kernels.TX_HAS_ROWS | flag]
 
 
 def test_a_statement_beside_rows_is_refused() -> None:

@@ -26,15 +26,15 @@ def steps(changes: Sequence[Change], *, packed: bool = False, **options: Any) ->
     """What each slice does that is not about the file alone, in order. packed: transactions are compressed."""
     spec = replace(SPEC, changes=changes, payload=lambda _: "zstd" if packed else None)
     rows, _ = sliced(spec.to_bytes(), **options)
-    found: list[XaStep | None] = []
+    xa_steps: list[XaStep | None] = []
     inside = False
     for row in rows:
         if row["kind"] == "control":
             continue
         place = (FILE, row["start"], row["context"], row["payload"], row["transaction_start"])
-        found.append(xa_step(*place, inside=inside))
-        inside = bool(found[-1] and found[-1].kind == "part")
-    return found
+        xa_steps.append(xa_step(*place, inside=inside))
+        inside = bool(xa_steps[-1] and xa_steps[-1].kind == "part")
+    return xa_steps
 
 
 @pytest.mark.parametrize(
@@ -56,27 +56,27 @@ def test_steps(changes: list[Change], expected: list[XaStep | None]) -> None:
 
 @pytest.mark.parametrize("one_phase", [False, True])
 def test_a_compressed_transaction(one_phase: bool) -> None:
-    found = steps([START, ROW, END, prepare(one_phase=one_phase)], packed=True)
-    assert found == [XaStep("at once" if one_phase else "prepared", XID)]
+    xa_steps = steps([START, ROW, END, prepare(one_phase=one_phase)], packed=True)
+    assert xa_steps == [XaStep("at once" if one_phase else "prepared", XID)]
 
 
-@pytest.mark.parametrize("said", [("shop", "INSERT INTO t VALUES (1)"), ("", "ROLLBACK TO `s`")])
+@pytest.mark.parametrize("statement", [("shop", "INSERT INTO t VALUES (1)"), ("", "ROLLBACK TO `s`")])
 @pytest.mark.parametrize("target", [1, 1 << 20])
-def test_a_statement_among_the_rows_is_told(said: tuple[str, str], target: int) -> None:
-    found = steps([START, ROW, ROW, Query(*said), ROW, END, prepare(), ROW, Commit()], target=target)
-    assert [one.said for one in found if one and one.said] == [said]
-    assert [one.kind for one in found if one][-1] == "prepared"
+def test_a_statement_among_the_rows_is_told(statement: tuple[str, str], target: int) -> None:
+    xa_steps = steps([START, ROW, ROW, Query(*statement), ROW, END, prepare(), ROW, Commit()], target=target)
+    assert [step.said for step in xa_steps if step and step.said] == [statement]
+    assert [step.kind for step in xa_steps if step][-1] == "prepared"
 
 
 def test_mariadb_marks_the_gtid_and_may_log_another_statement_first() -> None:
     """Such a slice is told by its text as one of an XA transaction all the same."""
     prepared = RawEvent(162, struct.pack("<QIB", 5, 3, 0x40) + bytes(6))  # FL_PREPARED_XA
-    said = Query("shop", "INSERT INTO t VALUES (1)")
-    spec = replace(SPEC, version="11.4.5-MariaDB-log", changes=[prepared, said, END, prepare()])
-    (row,) = (one for one in sliced(spec.to_bytes())[0] if one["kind"] != "control")
+    query = Query("shop", "INSERT INTO t VALUES (1)")
+    spec = replace(SPEC, version="11.4.5-MariaDB-log", changes=[prepared, query, END, prepare()])
+    (row,) = (slice_ for slice_ in sliced(spec.to_bytes())[0] if slice_["kind"] != "control")
     assert (row["kind"], row["database"], row["statement"]) == ("statement", "shop", "XA START")
     place = (FILE, row["start"], row["context"], row["payload"], row["transaction_start"])
-    assert xa_step(*place, inside=False) == XaStep("prepared", XID, ("shop", said.text))
+    assert xa_step(*place, inside=False) == XaStep("prepared", XID, ("shop", query.text))
 
 
 def test_a_transaction_in_parts_says_what_becomes_of_it_in_the_last() -> None:
@@ -88,9 +88,9 @@ def test_a_transaction_in_parts_says_what_becomes_of_it_in_the_last() -> None:
 
 @pytest.mark.parametrize("undo", [Rollback(), Query("", "ROLLBACK TO `s`")])
 def test_a_rollback_in_a_later_part_undoes_the_earlier_ones(undo: Change) -> None:
-    many = [Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(9)], last=False) for _ in range(400)]
-    found = steps([*many, undo, *([] if isinstance(undo, Rollback) else [Commit()])], target=100, chunk=5000)
-    assert XaStep("undone", None) in found
+    parts = [Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(9)], last=False) for _ in range(400)]
+    xa_steps = steps([*parts, undo, *([] if isinstance(undo, Rollback) else [Commit()])], target=100, chunk=5000)
+    assert XaStep("undone", None) in xa_steps
 
 
 @pytest.mark.parametrize("text", ["XA COMMIT 'a'", "XA RECOVER", "XA COMMIT X'',1"])

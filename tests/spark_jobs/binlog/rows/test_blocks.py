@@ -43,8 +43,8 @@ def definition() -> TableDefinition:
     return definition_of(content(Insert("shop.blocks", row(1))), "shop.blocks")
 
 
-def decoded(wire: bytes, most: int = 1 << 16) -> list[Changes]:
-    return list(Decoder(definition(), before="all", rows=most).decode("log.000001", 0, None, wire))
+def decoded(wire: bytes, limit: int = 1 << 16) -> list[Changes]:
+    return list(Decoder(definition(), before="all", rows=limit).decode("log.000001", 0, None, wire))
 
 
 def test_null_images_are_of_the_columns_types() -> None:
@@ -55,7 +55,7 @@ def test_null_images_are_of_the_columns_types() -> None:
         absent.validate(full=True)
         assert [column.null_count for column in absent.columns] == [rows] * 6
         assert absent.schema == pa.schema(
-            [(name, each.arrow) for name, each in zip(plan.names, plan.readings, strict=True)]
+            [(name, reading.arrow) for name, reading in zip(plan.names, plan.readings, strict=True)]
         )
 
 
@@ -72,23 +72,23 @@ def test_rows_without_a_before_image_have_none_whatever_stands_in_the_memory() -
         for room in [memory.fresh(1 << power) for power in range(17, 23)]:
             room[:] = byte
         del room
-        [found] = decoded(content(*changes))
-        found.before.validate(full=True)
-        assert found.before.column("kind").to_pylist() == [None, "b", None, "a", None]
-        assert found.before.column("note").to_pylist() == [None, "x", None, None, None]
-        assert found.before_raw is not None
-        assert found.before_raw.to_pylist() == [None, None, None, [("day", "0000-00-00")], None]
+        [changes_] = decoded(content(*changes))
+        changes_.before.validate(full=True)
+        assert changes_.before.column("kind").to_pylist() == [None, "b", None, "a", None]
+        assert changes_.before.column("note").to_pylist() == [None, "x", None, None, None]
+        assert changes_.before_raw is not None
+        assert changes_.before_raw.to_pylist() == [None, None, None, [("day", "0000-00-00")], None]
 
 
 def test_blocks_are_as_large_as_what_has_come() -> None:
     """The first is small; those after it double, up to what is wanted at most, and so they begin next time."""
     wire = content(Rows("shop.blocks", Insert, [row(k) for k in range(20_000)]))
-    assert [len(one) for one in decoded(wire)] == [1024, 2048, 6144, 10_784]
-    assert [len(one) for one in decoded(wire)] == [20_000]
-    assert [len(one) for one in decoded(wire, 15_000)] == [15_000, 5_000]
+    assert [len(changes_) for changes_ in decoded(wire)] == [1024, 2048, 6144, 10_784]
+    assert [len(changes_) for changes_ in decoded(wire)] == [20_000]
+    assert [len(changes_) for changes_ in decoded(wire, 15_000)] == [15_000, 5_000]
     small = content(Rows("shop.blocks", Insert, [row(k) for k in range(1500)]))
     for _ in range(20):
-        assert [len(one) for one in decoded(small)] == [1500]
+        assert [len(changes_) for changes_ in decoded(small)] == [1500]
     assert len(decoded(wire)[0]) < 2500
 
 
@@ -96,7 +96,7 @@ def test_a_block_is_no_larger_than_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 1 << 19)
     wire = content(Rows("shop.blocks", Insert, [row(k, "x" * 90) for k in range(20_000)]))
     decoded(wire)
-    sizes = [len(one) for one in decoded(wire)]
+    sizes = [len(changes_) for changes_ in decoded(wire)]
     assert sum(sizes) == 20_000
     assert 1024 < sizes[0] < 3000
 
@@ -104,8 +104,8 @@ def test_a_block_is_no_larger_than_is_said(monkeypatch: pytest.MonkeyPatch) -> N
 def test_text_that_grows_finds_room() -> None:
     texts = ["", "x", "x" * 100]
     wire = content(*(Rows("shop.blocks", Insert, [row(k, text) for k in range(9000)]) for text in texts))
-    found = decoded(wire)
-    notes = [note for one in found for note in one.after.column("note").to_pylist()]
+    blocks_ = decoded(wire)
+    notes = [note for changes_ in blocks_ for note in changes_.after.column("note").to_pylist()]
     assert notes == [text for text in texts for _ in range(9000)]
 
 

@@ -50,31 +50,31 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_decoder, "READ", 200)
 
 
-def outcome(content: bytes, *, fed: bool, held: int = 1 << 20, **options: object) -> Outcome:
+def outcome(content: bytes, *, is_fed: bool, capacity: int = 1 << 20, **options: object) -> Outcome:
     rows: defaultdict[str, list[object]] = defaultdict(list)
     decoder = FileDecoder(FILE, before="all", **options)  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file_decoder, "HELD", held)
+        patch.setattr(file_decoder, "HELD", capacity)
         try:
-            for definition, changes in _fed(decoder, content) if fed else _read(decoder, content):
+            for definition, changes in _in_chunks(decoder, content) if is_fed else _read(decoder, content):
                 changes.after.validate(full=True)
-                own = (changes.op, changes.offset, changes.row, changes.committed_at.cast(pa.int64()))
+                scalars = (changes.op, changes.offset, changes.row, changes.committed_at.cast(pa.int64()))
                 images = (changes.after.to_struct_array(), changes.before.to_struct_array())
-                rows[str(definition.name)] += zip(*(each.to_pylist() for each in (*own, *images)), strict=True)
+                rows[str(definition.name)] += zip(*(column.to_pylist() for column in (*scalars, *images)), strict=True)
         except DecodeError as error:
             return rows, str(error), 0
     return rows, "", decoder.pending
 
 
-def alike(found: Outcome, expected: Outcome) -> bool:
+def alike(actual: Outcome, expected: Outcome) -> bool:
     """Rows in front of an error are at least those of who was fed all at once, as rows that are not plain cost some."""
     if not expected[1]:
-        return found == expected
-    rows = {table: found[0][table][: len(them)] for table, them in expected[0].items()}
-    return (rows, found[1:]) == (expected[0], expected[1:])
+        return actual == expected
+    rows = {table: actual[0][table][: len(expected_rows)] for table, expected_rows in expected[0].items()}
+    return (rows, actual[1:]) == (expected[0], expected[1:])
 
 
-def _fed(decoder: FileDecoder, content: bytes) -> Iterator[tuple[TableDefinition, Changes]]:
+def _in_chunks(decoder: FileDecoder, content: bytes) -> Iterator[tuple[TableDefinition, Changes]]:
     yield from decoder.feed(content)
     yield from decoder.finish()
 
@@ -128,15 +128,15 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("held", [1, 2000, 1 << 20])
+@pytest.mark.parametrize("capacity", [1, 2000, 1 << 20])
 @pytest.mark.parametrize("name", CASES)
-def test_same_as_fed(name: str, held: int) -> None:
+def test_same_as_fed(name: str, capacity: int) -> None:
     content = CASES[name].to_bytes()
-    found = outcome(content, fed=False, held=held)
-    if "rollback" not in name or held == 1 << 20:  # whose rows may be handed out before it is seen
-        assert alike(found, outcome(content, fed=True))
+    actual = outcome(content, is_fed=False, capacity=capacity)
+    if "rollback" not in name or capacity == 1 << 20:  # whose rows may be handed out before it is seen
+        assert alike(actual, outcome(content, is_fed=True))
     else:
-        assert "ROLLBACK" in found[1]
+        assert "ROLLBACK" in actual[1]
 
 
 WHOLE = [name for name in CASES if not any(word in name for word in ("rollback", "without", "XA"))]
@@ -144,29 +144,31 @@ WHOLE = [name for name in CASES if not any(word in name for word in ("rollback",
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_every_row_comes(name: str) -> None:
-    rows, said, pending = outcome(CASES[name].to_bytes(), fed=False)
+    rows, message, pending = outcome(CASES[name].to_bytes(), is_fed=False)
     changes = CASES[name].changes
-    many = sum(len(change.rows) if isinstance(change, Rows) else 0 for change in changes)
-    assert sum(map(len, rows.values())) == many + sum(isinstance(each, Insert | Update | Delete) for each in changes)
-    assert (said, pending) == ("", 0)
+    row_count = sum(len(change.rows) if isinstance(change, Rows) else 0 for change in changes)
+    assert sum(map(len, rows.values())) == row_count + sum(
+        isinstance(change, Insert | Update | Delete) for change in changes
+    )
+    assert (message, pending) == ("", 0)
 
 
-@pytest.mark.parametrize("wanted", ["shop.orders", "shop.items"])
-def test_rows_that_were_left_out_when_the_log_was_extracted(wanted: str) -> None:
+@pytest.mark.parametrize("name_", ["shop.orders", "shop.items"])
+def test_rows_that_were_left_out_when_the_log_was_extracted(name_: str) -> None:
     """Whoever wants them is refused, the others read on."""
-    one = spec(small(60))
-    events = one.events()
+    log_spec = spec(small(60))
+    events = log_spec.events()
     last = max(k for k, event in enumerate(events) if event[4] == 30)  # of shop.items
     events[last] = blanked(events[last], 4)
-    content = one.to_bytes()[: one.offsets()[0]] + b"".join(events)
+    content = log_spec.to_bytes()[: log_spec.offsets()[0]] + b"".join(events)
 
     def is_wanted(table: TableName) -> bool:
-        return str(table) == wanted
+        return str(table) == name_
 
-    found = outcome(content, fed=False, wanted=is_wanted)
-    assert alike(found, outcome(content, fed=True, wanted=is_wanted))
-    assert bool(found[1]) == (wanted == "shop.items")
-    assert len(found[0]["shop.orders"]) == (30 if wanted == "shop.orders" else 0)
+    actual = outcome(content, is_fed=False, wanted=is_wanted)
+    assert alike(actual, outcome(content, is_fed=True, wanted=is_wanted))
+    assert bool(actual[1]) == (name_ == "shop.items")
+    assert len(actual[0]["shop.orders"]) == (30 if name_ == "shop.orders" else 0)
 
 
 @pytest.mark.parametrize("step", range(100, 1200, 100))
@@ -174,23 +176,23 @@ def test_a_table_that_comes_behind_a_statement_of_many_events(step: int, monkeyp
     """The maps of a statement that began in an earlier pass are open again where a pass is left to the scan."""
     monkeypatch.setattr(file_decoder, "READ", step)
     parts = [Rows("shop.orders", Insert, [row], last=row == MANY[-1]) for row in MANY]
-    one = spec([*small(4), *parts, Insert("shop.items", (1, "a")), Insert("shop.late", (1,)), Commit()])
-    events, maps = one.events(), 0
-    kept = [one.to_bytes()[: one.offsets()[0]]]
+    log_spec = spec([*small(4), *parts, Insert("shop.items", (1, "a")), Insert("shop.late", (1,)), Commit()])
+    events, maps = log_spec.events(), 0
+    pieces = [log_spec.to_bytes()[: log_spec.offsets()[0]]]
     for event in events:
         maps += event[4] == 19
         if not (event[4] == 19 and 5 < maps <= 4 + len(parts)):  # the server writes one for all events of a statement
-            kept.append(event)
-    content = b"".join(kept)
-    found = outcome(content, fed=False, held=1)
-    assert found == outcome(content, fed=True)
-    assert (len(found[0]["shop.orders"]), len(found[0]["shop.late"])) == (302, 1)
+            pieces.append(event)
+    content = b"".join(pieces)
+    actual = outcome(content, is_fed=False, capacity=1)
+    assert actual == outcome(content, is_fed=True)
+    assert (len(actual[0]["shop.orders"]), len(actual[0]["shop.late"])) == (302, 1)
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name)
 def test_same_as_fed_as_servers_write(path: Path) -> None:
     content = path.read_bytes()
-    assert alike(outcome(content, fed=False), outcome(content, fed=True))
+    assert alike(outcome(content, is_fed=False), outcome(content, is_fed=True))
 
 
 @pytest.mark.parametrize("name", ["small transactions", "a transaction of many events"])
@@ -200,15 +202,15 @@ def test_most_passes_are_the_kernels(name: str, monkeypatch: pytest.MonkeyPatch)
     take = PlainPasses.take
 
     def counted(self: PlainPasses, *arguments: object) -> tuple[int, int]:
-        why = take(self, *arguments)  # type: ignore[arg-type]
-        calls.append((why[0], self._feed.base))
-        return why
+        code = take(self, *arguments)  # type: ignore[arg-type]
+        calls.append((code[0], self._feed.base))
+        return code
 
     monkeypatch.setattr(PlainPasses, "take", counted)
     content = CASES[name].to_bytes()
-    assert outcome(content, fed=False, held=1000)[1:] == ("", 0)
+    assert outcome(content, is_fed=False, capacity=1000)[1:] == ("", 0)
     assert calls[-1] == (kernels.PASSES_OVER, len(content))
-    counts = Counter(why for why, _ in calls)
+    counts = Counter(code for code, _ in calls)
     assert counts[kernels.PASSES_OVER] == 1
     assert counts[kernels.PASSES_NEWS] <= 2
 
@@ -218,10 +220,10 @@ def test_a_large_transaction_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(file_decoder, "GATHERED", 1)
     decoder = FileDecoder(FILE)
     content = spec(EACH).to_bytes()
-    found = [(len(changes), decoder.complete) for _, changes in _read(decoder, content)]
-    assert len(found) > 10
-    assert sum(count for count, _ in found) > 290
-    assert max(complete for _, complete in found) == spec(EACH).offsets()[2]  # where the transaction begins
+    parts = [(len(changes), decoder.complete) for _, changes in _read(decoder, content)]
+    assert len(parts) > 10
+    assert sum(count for count, _ in parts) > 290
+    assert max(complete for _, complete in parts) == spec(EACH).offsets()[2]  # where the transaction begins
 
 
 LARGE = [*[Insert("shop.items", row) for row in MANY], Commit()]
@@ -235,16 +237,16 @@ def test_a_rollback_of_rows_that_nobody_wants_is_passed_over(
 ) -> None:
     """However large they are, and whatever came before; not where rows that are wanted were handed out with them."""
     content = spec([*small(6), *before, *EACH, Rollback()]).to_bytes()
-    rows, said, pending = outcome(content, fed=False, held=1, wanted=lambda name: name.table == "items")
-    assert ("ROLLBACK" in said) == (len(before) == 1)
-    assert (len(rows["shop.items"]), pending) == (3 + sum(isinstance(each, Insert) for each in before), 0)
+    rows, message, pending = outcome(content, is_fed=False, capacity=1, wanted=lambda name: name.table == "items")
+    assert ("ROLLBACK" in message) == (len(before) == 1)
+    assert (len(rows["shop.items"]), pending) == (3 + sum(isinstance(change, Insert) for change in before), 0)
 
 
 @given(st.data())
 def test_damage_is_told_as_when_fed(data: st.DataObject) -> None:
     content = bytearray(data.draw(st.sampled_from([CASES["small transactions"], CASES["no checksums"]])).to_bytes())
     content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
-    assert alike(outcome(bytes(content), fed=False), outcome(bytes(content), fed=True))
+    assert alike(outcome(bytes(content), is_fed=False), outcome(bytes(content), is_fed=True))
 
 
 @given(st.data())
@@ -253,33 +255,36 @@ def test_damage_in_several_events_is_told_as_when_fed(data: st.DataObject) -> No
     content = bytearray(CASES["small transactions"].to_bytes())
     for place in data.draw(st.sets(st.integers(200, len(content) - 1), min_size=2, max_size=30)):
         content[place] ^= data.draw(st.integers(1, 255))
-    found = outcome(bytes(content), fed=False)
-    assert found[1] or found[2]
-    assert alike(found, outcome(bytes(content), fed=True))
+    actual = outcome(bytes(content), is_fed=False)
+    assert actual[1] or actual[2]
+    assert alike(actual, outcome(bytes(content), is_fed=True))
 
 
-@given(end=st.integers(4, len(CASES["small transactions"].to_bytes())), held=st.sampled_from([1, 300, 1 << 20]))
-def test_what_is_cut_stays_pending(end: int, held: int) -> None:
+@given(end=st.integers(4, len(CASES["small transactions"].to_bytes())), capacity=st.sampled_from([1, 300, 1 << 20]))
+def test_what_is_cut_stays_pending(end: int, capacity: int) -> None:
     content = CASES["small transactions"].to_bytes()[:end]
-    found, expected = outcome(content, fed=False, held=held), outcome(content, fed=True, held=held)
-    assert found == expected
+    actual, expected = (
+        outcome(content, is_fed=False, capacity=capacity),
+        outcome(content, is_fed=True, capacity=capacity),
+    )
+    assert actual == expected
 
 
 def test_tables_not_wanted_are_passed_over() -> None:
     content = CASES["small transactions"].to_bytes()
-    rows, said, pending = outcome(content, fed=False, wanted=lambda name: name.table == "items")
-    assert (list(rows), len(rows["shop.items"]), said, pending) == (["shop.items"], 45, "", 0)
+    rows, message, pending = outcome(content, is_fed=False, wanted=lambda name: name.table == "items")
+    assert (list(rows), len(rows["shop.items"]), message, pending) == (["shop.items"], 45, "", 0)
 
 
 @pytest.mark.parametrize("gathered", [1, 1000])
 def test_blocks_are_handed_out_every_so_many_bytes(gathered: int, monkeypatch: pytest.MonkeyPatch) -> None:
     content = CASES["small transactions"].to_bytes()
-    expected = outcome(content, fed=True)
+    expected = outcome(content, is_fed=True)
     monkeypatch.setattr(file_decoder, "GATHERED", gathered)
     decoder = FileDecoder(FILE, before="all")
     lengths = [len(changes) for _, changes in _read(decoder, content)]
     assert max(lengths) < 10
-    assert outcome(content, fed=False) == expected
+    assert outcome(content, is_fed=False) == expected
 
 
 class Alarm(Exception):
@@ -292,16 +297,16 @@ def test_a_signal_is_heard_while_nothing_comes() -> None:
     def alarmed(_number: int, _frame: object) -> None:
         raise Alarm
 
-    begun, writing = os.pipe()
+    reader, writing = os.pipe()
     closing = threading.Timer(20, os.close, [writing])
     before = signal.signal(signal.SIGALRM, alarmed)
     content = CASES["small transactions"].to_bytes()
-    outcome(content, fed=False)  # so that nothing is compiled when the signal comes
+    outcome(content, is_fed=False)  # so that nothing is compiled when the signal comes
     os.write(writing, content[:-100])
     closing.start()
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.5)
-        with io.FileIO(begun) as file, pytest.raises(Alarm):
+        with io.FileIO(reader) as file, pytest.raises(Alarm):
             list(FileDecoder(FILE).read(file))
         assert not closing.finished.is_set()
     finally:

@@ -42,9 +42,9 @@ def test_noblob_leaves_a_text_out_that_was_not_set() -> None:
 
 def test_full_nodup_has_the_whole_row_before_and_what_was_set_after() -> None:
     """MariaDB's binlog_row_image=FULL_NODUP."""
-    whole = [None, *range(1, 20)]
-    _, after, before = partial(Update("shop.t", whole, wide(c0=0)), version=1)
-    assert (after, before) == ([{"c0": 0}], [{f"c{k}": value for k, value in enumerate(whole)}])
+    full_row = [None, *range(1, 20)]
+    _, after, before = partial(Update("shop.t", full_row, wide(c0=0)), version=1)
+    assert (after, before) == ([{"c0": 0}], [{f"c{k}": value for k, value in enumerate(full_row)}])
 
 
 def test_sets_of_columns_are_kept_once() -> None:
@@ -56,5 +56,5 @@ def test_sets_of_columns_are_kept_once() -> None:
 
 def test_whole_images_have_no_presence_even_behind_a_partial_one() -> None:
     content = content_of(Insert("shop.t", (1, ...)), Insert("shop.t", (2, "b")), Insert("shop.t", (3, "c")))
-    found = list(Decoder(definition_of(content), partial=True, rows=1).decode(FILE, 0, None, content))
-    assert [changes.present is None for changes in found] == [False, True, True]
+    blocks = list(Decoder(definition_of(content), partial=True, rows=1).decode(FILE, 0, None, content))
+    assert [changes.present is None for changes in blocks] == [False, True, True]

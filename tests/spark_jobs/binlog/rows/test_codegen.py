@@ -30,39 +30,39 @@ pytestmark = pytest.mark.skipif(kernels.CHECKED, reason="nothing is generated wh
 
 
 @contextmanager
-def worth_code(least: int) -> Iterator[None]:
-    usual, blocks.WORTH_CODE = blocks.WORTH_CODE, least
+def worth_code(minimum: int) -> Iterator[None]:
+    usual, blocks.WORTH_CODE = blocks.WORTH_CODE, minimum
     try:
         yield
     finally:
         blocks.WORTH_CODE = usual
 
 
-def decoded(content: bytes, definition: TableDefinition, most: int, before: Any) -> tuple[list[Any], str]:
+def decoded(content: bytes, definition: TableDefinition, limit: int, before: Any) -> tuple[list[Any], str]:
     """Rows and how it ended."""
-    decoder = Decoder(definition, before=before, rows=most, gtids=True, partial=True)
-    found: list[Any] = []
+    decoder = Decoder(definition, before=before, rows=limit, gtids=True, partial=True)
+    rows_: list[Any] = []
     try:
         for changes in decoder.decode("log.000001", 0, None, content):
-            found += comparable(listed(changes)) if before == "all" else changes.after.to_pylist()
+            rows_ += comparable(listed(changes)) if before == "all" else changes.after.to_pylist()
     except DecodeError as error:
-        return found, f"{type(error).__name__}: {error}"
-    return found, ""
+        return rows_, f"{type(error).__name__}: {error}"
+    return rows_, ""
 
 
-def both_ways(content: bytes, most: int, before: Any = "all", table: str = "shop.random") -> list[Any]:
+def both_ways(content: bytes, limit: int, before: Any = "all", table: str = "shop.random") -> list[Any]:
     ways = []
-    for least in (1 << 60, 0):
-        with worth_code(least):
-            ways.append(decoded(content, definition_of(content, table), most, before))
+    for minimum in (1 << 60, 0):
+        with worth_code(minimum):
+            ways.append(decoded(content, definition_of(content, table), limit, before))
     return ways
 
 
 @pytest.mark.slow
 @examples(10)
 @given(contents, st.sampled_from([1, 2, 3, 16384]), st.sampled_from(["key", "all"]))
-def test_random_rows(content: bytes, most: int, before: str) -> None:
-    usual, code = both_ways(content, most, before)
+def test_random_rows(content: bytes, limit: int, before: str) -> None:
+    usual, code = both_ways(content, limit, before)
     assert repr(code) == repr(usual)  # a NaN is not equal to itself
 
 
@@ -125,7 +125,7 @@ USUAL = [(k, "2024-02-29", f"{k}.50", "x" * (k % 9)) for k in range(50)]
 
 
 @pytest.mark.parametrize(
-    "changes, taken",
+    "changes, count",
     [
         ([Rows("shop.random", Insert, USUAL)], 50),
         ([Rows("shop.random", Delete, USUAL)], 50),
@@ -134,7 +134,7 @@ USUAL = [(k, "2024-02-29", f"{k}.50", "x" * (k % 9)) for k in range(50)]
         ([Rows("shop.random", Insert, [(k, None, None, None) for k in range(50)])], 50),
     ],
 )
-def test_usual_rows_are_taken_by_the_code(changes: list[Any], taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_usual_rows_are_taken_by_the_code(changes: list[Any], count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All but the one of a day that no calendar has."""
     counted: list[int] = []
     kernel = kernels.decode_rows
@@ -148,7 +148,7 @@ def test_usual_rows_are_taken_by_the_code(changes: list[Any], taken: int, monkey
     monkeypatch.setattr(kernels, "decode_rows", counting)
     usual, code = both_ways(SegmentSpec([TABLE], changes).to_bytes(), 16384)
     assert code == usual
-    assert counted == [0, 0, 0, taken]  # either way it asks for a block first
+    assert counted == [0, 0, 0, count]  # either way it asks for a block first
 
 
 def test_code_is_made_once_for_a_layout() -> None:

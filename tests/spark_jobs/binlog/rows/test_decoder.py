@@ -39,8 +39,8 @@ RECORDED = Path("tests/recorded")
 def definitions(file: Path) -> dict[str, TableDefinition]:
     maps = TableMaps()
     scanner, _ = open_slice(file.name, 0, None, file.read_bytes(), maps)
-    found = [parse_table_map(event, scanner.format, file.name) for event in maps.events]
-    return {str(definition.name): labelled(definition, file) for definition in found}
+    parsed = [parse_table_map(event, scanner.format, file.name) for event in maps.events]
+    return {str(definition.name): labelled(definition, file) for definition in parsed}
 
 
 LABELS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -53,9 +53,9 @@ def labelled(definition: TableDefinition, file: Path) -> TableDefinition:
     """With the labels of the SQL: MySQL 8.0.12 does not log their character set, so those beyond ASCII are not told."""
     statement = re.search(rf"create table {definition.name} .*", file.with_suffix(".sql").read_text())
     assert statement
-    written = re.findall(r"(\w+) (?:enum|set)\(([^)]*)\)", statement[0])
+    labels_text = re.findall(r"(\w+) (?:enum|set)\(([^)]*)\)", statement[0])
     labels: dict[str, tuple[str, ...]] = {
-        name: tuple(text.strip("'").split("','")) for name, text in written
+        name: tuple(text.strip("'").split("','")) for name, text in labels_text
     } | LABELS.get(str(definition.name), {})
     names = definition.column_names()
     columns = [replace(column, labels=labels.get(name)) for name, column in zip(names, definition.columns, strict=True)]
@@ -104,8 +104,8 @@ def replayed(definition: TableDefinition, batches: list[Changes]) -> list[list[o
                 assert all(value is None for value in old)
                 table[key(definition, new)] = new
             else:
-                gone = table.pop(key(definition, old if op == 2 else new))
-                assert gone == (old if op == 2 else new)
+                removed = table.pop(key(definition, old if op == 2 else new))
+                assert removed == (old if op == 2 else new)
             if op == 2:
                 table[key(definition, new)] = new
     return sorted(table.values(), key=lambda row: int(str(row[0])))
@@ -131,12 +131,12 @@ def test_recorded_rows_are_what_the_server_selected(file: Path, table: str, rows
     definition = definitions(file)[table]
     if definition.named():
         assert definition.column_names() == expected["columns"]
-    found = replayed(definition, decoded(file, definition, rows))
+    rows_ = replayed(definition, decoded(file, definition, rows))
     for column, place in zip(definition.columns, range(len(definition.columns)), strict=True):
-        wanted = [row[place] for row in expected["rows"]]
+        expected_column = [row[place] for row in expected["rows"]]
         if pa.types.is_floating(column.arrow):
-            wanted = [None if value is None else float(value) for value in wanted]
-        assert [row[place] for row in found] == wanted, (column.name, column.sql_type)
+            expected_column = [None if value is None else float(value) for value in expected_column]
+        assert [row[place] for row in rows_] == expected_column, (column.name, column.sql_type)
 
 
 PLAIN = Table("shop.t", key=["id"], id=INT, note=VARCHAR(40))
@@ -179,8 +179,8 @@ def test_exact_text_of_both_images() -> None:
 
 
 def test_other_tables_are_passed_over() -> None:
-    other = Table("shop.other", key=["id"], id=INT)
-    content = content_of(Insert("shop.other", (1,)), Insert("shop.t", (2, "x")), tables=(PLAIN, other))
+    second_table = Table("shop.other", key=["id"], id=INT)
+    content = content_of(Insert("shop.other", (1,)), Insert("shop.t", (2, "x")), tables=(PLAIN, second_table))
     definition = replace(definition_of(content), name=TableName("shop", "nothing"))
     assert decode(content, definition) == []
 
@@ -224,10 +224,10 @@ def replaced(content: bytes, code: int, change: Callable[[bytearray], object]) -
         length = int.from_bytes(content[place + 9 : place + 13], "little")
         spec_events.append(content[place : place + length])
         place += length
-    found = next(number for number, event in enumerate(spec_events) if event[4] == code)
-    body = bytearray(spec_events[found][19:-4])
+    number_ = next(number for number, event in enumerate(spec_events) if event[4] == code)
+    body = bytearray(spec_events[number_][19:-4])
     change(body)
-    spec_events[found] = reframed(spec_events[found], body=bytes(body))
+    spec_events[number_] = reframed(spec_events[number_], body=bytes(body))
     return content[:4] + b"".join(spec_events)
 
 
@@ -278,7 +278,7 @@ def partial(*changes: Change, table: Table = WIDE, version: int = 2) -> tuple[Ch
     images = [(changes_.after, changes_.present), (changes_.before, changes_.before_present)]
     after, before = (
         [
-            {name: value for (name, value), there in zip(row.items(), mask, strict=True) if there}
+            {name: value for (name, value), is_present in zip(row.items(), mask, strict=True) if is_present}
             for row, mask in zip(batch.to_pylist(), presence.sets[presence.index].tolist(), strict=True)
         ]
         for batch, presence in images
@@ -301,8 +301,8 @@ def test_more_than_eight_columns_of_many_have_null_bits_of_two_bytes() -> None:
 def test_an_event_without_a_column_is_one_row(rows: int) -> None:
     """Such an event has no bytes of rows; the server carries it out once (log_event.cc, write_row)."""
     content = content_of(Insert("shop.t", (..., ...)), Insert("shop.t", (2, "b")))
-    found = list(Decoder(definition_of(content), partial=True, rows=rows).decode(FILE, 0, None, content))
-    assert [row for changes in found for row in changes.after.to_pylist()] == [
+    blocks = list(Decoder(definition_of(content), partial=True, rows=rows).decode(FILE, 0, None, content))
+    assert [row for changes in blocks for row in changes.after.to_pylist()] == [
         {"id": None, "note": None},
         {"id": 2, "note": "b"},
     ]
@@ -381,11 +381,11 @@ def test_the_log_must_agree_with_the_definition(columns: dict[str, ColumnType], 
 
 def test_a_collation_that_is_not_known_is_none_of_the_logs() -> None:
     definition = definition_of(INSERT)
-    known = replace(definition, columns=(definition.columns[0], replace(definition.columns[1], charset=9999)))
+    unknown_charset = replace(definition, columns=(definition.columns[0], replace(definition.columns[1], charset=9999)))
     with pytest.raises(
         DecodeError, match=r"^log.000001:\d+: shop.t.note: character set utf8mb4 in the log, collation 9999"
     ):
-        decode(INSERT, known)
+        decode(INSERT, unknown_charset)
 
 
 def test_the_log_fills_in_what_the_definition_leaves_open() -> None:
@@ -408,19 +408,19 @@ def test_checksums_may_change_from_file_to_file() -> None:
         for number, checksum in enumerate([True, False, True])
     ]
     decoder = Decoder(definition_of(files[0]))
-    found = [changes.after["id"].to_pylist() for content in files for changes in decoder.decode(FILE, 0, None, content)]
-    assert found == [[0], [1], [2]]
+    ids = [changes.after["id"].to_pylist() for content in files for changes in decoder.decode(FILE, 0, None, content)]
+    assert ids == [[0], [1], [2]]
 
 
 def test_a_table_id_may_mean_another_table_later() -> None:
     """As after FLUSH TABLES or a restart: the map in force is the last one of the statement."""
-    other = Table("shop.u", id=INT, note=VARCHAR(40))
-    one = SegmentSpec([PLAIN], [Insert("shop.t", (1, "a"))], rotate_to="")
-    two = SegmentSpec([other, PLAIN], [Insert("shop.u", (2, "b")), Insert("shop.t", (3, "c"))])
-    content = one.to_bytes() + b"".join(two.events()[2:])
-    assert one.first_table_id == two.first_table_id
-    found = decode(content, definition_of(one.to_bytes()))
-    assert [changes.after["id"].to_pylist() for changes in found] == [[1, 3]]
+    second_table = Table("shop.u", id=INT, note=VARCHAR(40))
+    spec = SegmentSpec([PLAIN], [Insert("shop.t", (1, "a"))], rotate_to="")
+    two = SegmentSpec([second_table, PLAIN], [Insert("shop.u", (2, "b")), Insert("shop.t", (3, "c"))])
+    content = spec.to_bytes() + b"".join(two.events()[2:])
+    assert spec.first_table_id == two.first_table_id
+    blocks = decode(content, definition_of(spec.to_bytes()))
+    assert [changes.after["id"].to_pylist() for changes in blocks] == [[1, 3]]
 
 
 def test_a_collation_that_is_not_known_is_refused_by_place() -> None:
@@ -428,8 +428,8 @@ def test_a_collation_that_is_not_known_is_refused_by_place() -> None:
     content = content_of(Insert("shop.t", (1, None)), tables=(table,))
     with pytest.raises(Unsupported, match=r"^log.000001:\d+: shop.t.note: collation 65023 belongs to no known"):
         decode(content)
-    known = replace(definition_of(content).columns[1], charset=LATIN1)
-    definition = replace(definition_of(content), columns=(definition_of(content).columns[0], known))
+    column = replace(definition_of(content).columns[1], charset=LATIN1)
+    definition = replace(definition_of(content), columns=(definition_of(content).columns[0], column))
     with pytest.raises(DecodeError, match="character set collation 65023 in the log, latin1 expected"):
         decode(content, definition)
 
@@ -449,14 +449,14 @@ def test_two_hundred_megabytes_decode_in_bounded_memory() -> None:
     head, transaction = content[: places[2]], content[places[2] :]
     times = 200_000_000 // len(transaction)
     slicer = Slicer(FILE, 0, None)
-    fed = (batch for chunk in (head, *[transaction] * times) for batch in slicer.feed(chunk))
+    batches = (batch for chunk in (head, *[transaction] * times) for batch in slicer.feed(chunk))
     decoder = Decoder(definition_of(content))
-    found, before = 0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for batch in chain(fed, (batch for last in [slicer] for batch in last.finish())):
-        for each in batch.select(["start", "context", "payload"]).to_pylist():
-            changes = decoder.decode(FILE, each["start"], each["context"], each["payload"])
-            found += sum(len(rows) for rows in changes)
-    assert found == 20_000 * times
+    count, before = 0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for batch in chain(batches, (batch for last in [slicer] for batch in last.finish())):
+        for slice_ in batch.select(["start", "context", "payload"]).to_pylist():
+            changes = decoder.decode(FILE, slice_["start"], slice_["context"], slice_["payload"])
+            count += sum(len(rows) for rows in changes)
+    assert count == 20_000 * times
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
 
 
@@ -467,10 +467,10 @@ def test_text_of_a_row_that_fails_is_in_no_row_before_it(change: type[Insert | D
     content = bytearray(spec.to_bytes())
     place = content.index(b"\x03bar")
     content[place] = 200
-    found: list[Changes] = []
+    blocks: list[Changes] = []
     with pytest.raises(Truncated, match=r"row 1 of shop\.t: c"):
-        found.extend(Decoder(definition_of(bytes(content)), before="all").decode(FILE, 0, None, bytes(content)))
-    assert [row for changes in found for row in changes.after.to_pylist()] == [{"a": "x", "b": "y", "c": "z"}]
+        blocks.extend(Decoder(definition_of(bytes(content)), before="all").decode(FILE, 0, None, bytes(content)))
+    assert [row for changes in blocks for row in changes.after.to_pylist()] == [{"a": "x", "b": "y", "c": "z"}]
 
 
 def test_text_of_an_update_that_fails_is_in_no_row_before_it() -> None:
@@ -479,9 +479,9 @@ def test_text_of_an_update_that_fails_is_in_no_row_before_it() -> None:
     spec = SegmentSpec([table], [Rows("shop.t", Update, pairs)], checksum=False)
     content = bytearray(spec.to_bytes())
     content[content.index(b"\x03bar")] = 200
-    found: list[Changes] = []
+    blocks: list[Changes] = []
     with pytest.raises(Truncated, match=r"row 1 of shop\.t: b"):
-        found.extend(Decoder(definition_of(bytes(content)), before="all").decode(FILE, 0, None, bytes(content)))
-    [changes] = found
+        blocks.extend(Decoder(definition_of(bytes(content)), before="all").decode(FILE, 0, None, bytes(content)))
+    [changes] = blocks
     assert changes.before.to_pylist() == [{"a": "x", "b": "y"}]
     assert changes.after.to_pylist() == [{"a": "v", "b": "w"}]

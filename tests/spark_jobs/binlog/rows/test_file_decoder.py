@@ -49,38 +49,38 @@ NOTE = 19 + 8 + 2 + 1 + 1 + 1 + 4
 extra data, column count, bitmap, null bits and id."""
 
 
-def rows_of(found: list[tuple[TableDefinition, Changes]], table: str) -> list[tuple[object, ...]]:
+def rows_of(blocks: list[tuple[TableDefinition, Changes]], table: str) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
-    for definition, changes in found:
+    for definition, changes in blocks:
         if str(definition.name) == table:
             changes.after.validate(full=True)
-            own = (changes.op, changes.offset, changes.row, changes.committed_at.cast(pa.int64()), changes.gtid)
+            scalars = (changes.op, changes.offset, changes.row, changes.committed_at.cast(pa.int64()), changes.gtid)
             images = (changes.after.to_struct_array(), changes.before.to_struct_array())
-            rows += zip(*(column.to_pylist() for column in (*own, *images) if column is not None), strict=True)
+            rows += zip(*(column.to_pylist() for column in (*scalars, *images) if column is not None), strict=True)
     return rows
 
 
 def in_one_pass(content: bytes, size: int) -> list[tuple[TableDefinition, Changes]]:
     decoder = FileDecoder(FILE, before="all", gtids=True)
-    found = [one for chunk in chunked(content, size) for one in decoder.feed(chunk)]
-    found += decoder.finish()
+    blocks = [block for chunk in chunked(content, size) for block in decoder.feed(chunk)]
+    blocks += decoder.finish()
     assert decoder.pending == 0
-    return found
+    return blocks
 
 
-@pytest.mark.parametrize("most", [1, 100, 1 << 20])
-def test_read_is_feed_and_finish(most: int) -> None:
+@pytest.mark.parametrize("limit", [1, 100, 1 << 20])
+def test_read_is_feed_and_finish(limit: int) -> None:
     """However little each call of the file's own readinto gives."""
 
     class Slow(io.BytesIO):
         def readinto(self, room: Any, /) -> int:
-            return super().readinto(room[:most])
+            return super().readinto(room[:limit])
 
     decoder = FileDecoder(FILE, before="all", gtids=True)
-    found = list(decoder.read(Slow(SPEC.to_bytes())))
+    blocks = list(decoder.read(Slow(SPEC.to_bytes())))
     assert decoder.pending == 0
     for table in ("shop.orders", "shop.items"):
-        assert rows_of(found, table) == rows_of(in_one_pass(SPEC.to_bytes(), most), table)
+        assert rows_of(blocks, table) == rows_of(in_one_pass(SPEC.to_bytes(), limit), table)
 
 
 def test_a_decoder_is_gone_when_nobody_has_it() -> None:
@@ -90,9 +90,9 @@ def test_a_decoder_is_gone_when_nobody_has_it() -> None:
     list(decoder.finish())
     gc.disable()
     try:
-        gone = weakref.ref(decoder._feed)
+        reference = weakref.ref(decoder._feed)
         del decoder
-        assert gone() is None
+        assert reference() is None
     finally:
         gc.enable()
 
@@ -102,8 +102,8 @@ def by_slices(content: bytes, definition: TableDefinition) -> list[tuple[TableDe
     return [
         (definition, changes)
         for batch in [*slicer.feed(content), *slicer.finish()]
-        for each in batch.to_pylist()
-        for changes in decoder.decode(FILE, each["start"], each["context"], each["payload"])
+        for row in batch.to_pylist()
+        for changes in decoder.decode(FILE, row["start"], row["context"], row["payload"])
     ]
 
 
@@ -113,25 +113,25 @@ def small_passes(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(file_decoder, "GATHERED", size)
 
 
-@pytest.mark.parametrize("at_once, held", [(1, 1), (1, 1 << 20), (100, 2000), (5000, 1), (1 << 20, 1 << 20)])
+@pytest.mark.parametrize("at_once, capacity", [(1, 1), (1, 1 << 20), (100, 2000), (5000, 1), (1 << 20, 1 << 20)])
 @pytest.mark.parametrize("size", [37, 1000, 1 << 20])
-def test_same_as_slices(at_once: int, held: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_same_as_slices(at_once: int, capacity: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     small_passes(monkeypatch, at_once)
-    monkeypatch.setattr(file_decoder, "HELD", held)
+    monkeypatch.setattr(file_decoder, "HELD", capacity)
     content = SPEC.to_bytes()
-    found = in_one_pass(content, size)
-    definitions = {str(definition.name): definition for definition, _ in found}
+    blocks = in_one_pass(content, size)
+    definitions = {str(definition.name): definition for definition, _ in blocks}
     assert sorted(definitions) == ["shop.items", "shop.orders"]
     for table, count in (("shop.orders", 602), ("shop.items", 3)):
-        rows = rows_of(found, table)
+        rows = rows_of(blocks, table)
         assert len(rows) == count
         assert rows == rows_of(by_slices(content, definitions[table]), table)
 
 
 def test_tables_not_wanted_are_passed_over() -> None:
     decoder = FileDecoder(FILE, lambda name: name == TableName("shop", "items"))
-    found = [*decoder.feed(SPEC.to_bytes()), *decoder.finish()]
-    assert {str(definition.name) for definition, _ in found} == {"shop.items"}
+    blocks = [*decoder.feed(SPEC.to_bytes()), *decoder.finish()]
+    assert {str(definition.name) for definition, _ in blocks} == {"shop.items"}
 
 
 def test_a_table_that_changes_has_a_decoder_for_each_layout() -> None:
@@ -140,18 +140,18 @@ def test_a_table_that_changes_has_a_decoder_for_each_layout() -> None:
     second = replace(SPEC, tables=[after], changes=[Insert("shop.orders", (2, "b", 3)), Commit()], rotate_to="")
     behind_head = second.to_bytes()[second.offsets()[2] :]
     decoder = FileDecoder(FILE)
-    found = [*decoder.feed(first.to_bytes() + behind_head), *decoder.finish()]
-    assert [changes.after.to_pylist() for _, changes in found] == [
+    blocks = [*decoder.feed(first.to_bytes() + behind_head), *decoder.finish()]
+    assert [changes.after.to_pylist() for _, changes in blocks] == [
         [{"id": 1, "note": "a"}],
         [{"id": 2, "note": "b", "more": 3}],
     ]
 
 
-@pytest.mark.parametrize("held", [1, 1 << 20])
-def test_a_rollback_is_never_passed_over(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("capacity", [1, 1 << 20])
+def test_a_rollback_is_never_passed_over(capacity: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither where it is seen with the rows, nor where these were handed out before."""
     small_passes(monkeypatch, 1)
-    monkeypatch.setattr(file_decoder, "HELD", held)
+    monkeypatch.setattr(file_decoder, "HELD", capacity)
     rows = [Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(50)]) for _ in range(4)]
     content = replace(SPEC, changes=[*rows, Rollback()]).to_bytes()
     with pytest.raises(Unsupported, match=r"log\.000001:\d+: .*ROLLBACK"):
@@ -168,13 +168,13 @@ def test_a_rollback_of_rows_that_nobody_wants_is_passed_over(
     rows = [Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(50)]) for _ in range(4)]
     content = replace(SPEC, changes=[*before, *rows, Rollback()]).to_bytes()
     decoder = FileDecoder(FILE, lambda name: name.table == "items")
-    found: list[tuple[TableDefinition, Changes]] = []
+    blocks: list[tuple[TableDefinition, Changes]] = []
     with pytest.raises(Unsupported, match="ROLLBACK") if len(before) == 1 else nullcontext():
         for chunk in chunked(content, 20):
-            found.extend(decoder.feed(chunk))
-        found.extend(decoder.finish())
+            blocks.extend(decoder.feed(chunk))
+        blocks.extend(decoder.finish())
         assert decoder.pending == 0
-    assert len(rows_of(found, "shop.items")) == min(len(before), 1)
+    assert len(rows_of(blocks, "shop.items")) == min(len(before), 1)
 
 
 def test_a_large_transaction_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,21 +182,21 @@ def test_a_large_transaction_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(file_decoder, "HELD", 1000)
     rows = [Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(50)]) for _ in range(4)]
     decoder = FileDecoder(FILE)
-    found = [
-        one for chunk in chunked(replace(SPEC, changes=rows).to_bytes()[:-100], 500) for one in decoder.feed(chunk)
+    blocks = [
+        block for chunk in chunked(replace(SPEC, changes=rows).to_bytes()[:-100], 500) for block in decoder.feed(chunk)
     ]
-    assert [len(changes) for _, changes in found] == [50, 50, 50]
-    assert decoder.complete < found[0][1].offset[0].as_py()
+    assert [len(changes) for _, changes in blocks] == [50, 50, 50]
+    assert decoder.complete < blocks[0][1].offset[0].as_py()
 
 
 def test_damage_is_told_after_what_stands_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     small_passes(monkeypatch, 1)
     content = bytearray(SPEC.to_bytes())
     content[-40] ^= 1
-    found: list[tuple[TableDefinition, Changes]] = []
+    blocks: list[tuple[TableDefinition, Changes]] = []
     with pytest.raises(ChecksumMismatch, match=r"log\.000001:\d+"):
-        found.extend(FileDecoder(FILE, before="all", gtids=True).feed(bytes(content)))
-    assert len(rows_of(found, "shop.orders")) == 602
+        blocks.extend(FileDecoder(FILE, before="all", gtids=True).feed(bytes(content)))
+    assert len(rows_of(blocks, "shop.orders")) == 602
 
 
 def test_damage_inside_a_row_is_told_after_the_rows_of_all_tables_before_it() -> None:
@@ -205,11 +205,11 @@ def test_damage_inside_a_row_is_told_after_the_rows_of_all_tables_before_it() ->
     content = bytearray(spec.to_bytes())
     deletes = [place for place in spec.offsets()[:-1] if content[place + 4] == 32]
     content[deletes[-1] + NOTE] = 200
-    found: list[tuple[TableDefinition, Changes]] = []
+    blocks: list[tuple[TableDefinition, Changes]] = []
     with pytest.raises(DecodeError, match=r"log\.000001:\d+: row 0 of shop\.items: note"):
-        found.extend(FileDecoder(FILE, gtids=True).read(io.BytesIO(content)))
-    assert [len(rows_of(found, table)) for table in ("shop.orders", "shop.items")] == [602, 2]
-    assert all(changes.gtid is not None for _, changes in found)
+        blocks.extend(FileDecoder(FILE, gtids=True).read(io.BytesIO(content)))
+    assert [len(rows_of(blocks, table)) for table in ("shop.orders", "shop.items")] == [602, 2]
+    assert all(changes.gtid is not None for _, changes in blocks)
 
 
 def test_damage_in_an_events_head_is_told_of_its_first_row() -> None:
@@ -242,11 +242,11 @@ def test_rows_before_a_value_without_meaning_come_of_every_table(options: dict[s
     names = ("shop.labelled", "shop.others")
     changes = [change for name in names for change in (Rows(name, Insert, [(k, "a", "x") for k in range(9)]), Commit())]
     content = without_labels(names, changes)
-    found: list[tuple[TableDefinition, Changes]] = []
+    blocks: list[tuple[TableDefinition, Changes]] = []
     with pytest.raises(DecodeError, match=r"log\.000001:\d+: row 8: shop\.labelled\.kind: an ENUM value beyond"):
-        found.extend(FileDecoder(FILE, **options).read(io.BytesIO(content)))  # type: ignore[arg-type]
-    assert [len(rows_of(found, name)) for name in names] == [8, 8]
-    assert all((changes.gtid is not None) == ("gtids" in options) for _, changes in found)
+        blocks.extend(FileDecoder(FILE, **options).read(io.BytesIO(content)))  # type: ignore[arg-type]
+    assert [len(rows_of(blocks, name)) for name in names] == [8, 8]
+    assert all((changes.gtid is not None) == ("gtids" in options) for _, changes in blocks)
 
 
 def test_a_reader_that_leaves_amid_what_is_handed_out_does_no_harm() -> None:
@@ -279,9 +279,9 @@ def test_blocks_are_handed_out_before_they_are_too_large_together(monkeypatch: p
     assert not list(FileDecoder(FILE).feed(content))
     monkeypatch.setattr(rows, "OPEN", 1)
     decoder = FileDecoder(FILE, before="all")
-    found = [*decoder.feed(content), *decoder.finish()]
-    assert [str(definition.name) for definition, _ in found] == ["shop.orders", "shop.items"] * 3
-    assert [len(rows_of(found, table)) for table in ("shop.orders", "shop.items")] == [602, 3]
+    blocks = [*decoder.feed(content), *decoder.finish()]
+    assert [str(definition.name) for definition, _ in blocks] == ["shop.orders", "shop.items"] * 3
+    assert [len(rows_of(blocks, table)) for table in ("shop.orders", "shop.items")] == [602, 3]
 
 
 def test_what_is_cut_stays_pending() -> None:

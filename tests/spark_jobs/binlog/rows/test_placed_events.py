@@ -53,7 +53,7 @@ def test_rows_are_counted_from_0_within_a_payload(monkeypatch: pytest.MonkeyPatc
     """Those of other tables too; a payload of several tables, in one part or in many."""
     monkeypatch.setattr(transaction_payload, "AT_ONCE", at_once)
     monkeypatch.setattr(compression, "AT_ONCE", at_once)
-    other = Table("shop.o", key=["id"], id=INT, note=VARCHAR(400))
+    second_table = Table("shop.o", key=["id"], id=INT, note=VARCHAR(400))
     changes: list[Change] = [
         Rows("shop.o", Insert, [(1, "x" * 100), (2, None)]),
         Rows("shop.t", Insert, [(1, "a"), (2, "b")]),
@@ -67,10 +67,10 @@ def test_rows_are_counted_from_0_within_a_payload(monkeypatch: pytest.MonkeyPatc
         Commit(),
         Insert("shop.t", (10, None)),
     ]
-    spec = SegmentSpec((PLAIN, other), changes, payload=lambda number: None if number == 3 else "zstd")
+    spec = SegmentSpec((PLAIN, second_table), changes, payload=lambda number: None if number == 3 else "zstd")
     first, second, plain_one = (spec.offsets()[place] for place in (3, 5, 9))
-    found = decode(spec.to_bytes(), definition_of(INSERT), rows=rows)
-    columns = [(batch.offset.to_pylist(), batch.row.to_pylist()) for batch in found]
+    blocks = decode(spec.to_bytes(), definition_of(INSERT), rows=rows)
+    columns = [(batch.offset.to_pylist(), batch.row.to_pylist()) for batch in blocks]
     places = [place for pair in columns for place in zip(*pair, strict=True)]
     assert places == [(first, 2), (first, 3), (first, 4), (first, 7), (second, 1), (plain_one, 0)]
 

@@ -56,18 +56,18 @@ def documents(monkeypatch: pytest.MonkeyPatch) -> None:
 def made_plain(content: bytes, name: str) -> Iterator[slow_decoder.Row]:
     """A table's rows, its events made plain and read by the plain twin."""
     maps = TableMaps()
-    scanner, found = open_slice(FILE, 0, None, content, maps)
-    scans = [(found, found.base + found.offset)]
-    opened = Payloads(FILE, scanner.format, maps).open(found)
-    scans += [(part.inner, found.base + found.offset[part.outer]) for part in opened]
-    wanted = [ordinal for ordinal, its in enumerate(maps.names) if ".".join(its) == name]
-    definition = parse_table_map(maps.events[wanted[0]], scanner.format, FILE)
+    scanner, outer_scan = open_slice(FILE, 0, None, content, maps)
+    scans = [(outer_scan, outer_scan.base + outer_scan.offset)]
+    opened = Payloads(FILE, scanner.format, maps).open(outer_scan)
+    scans += [(part.inner, outer_scan.base + outer_scan.offset[part.outer]) for part in opened]
+    ordinals = [ordinal for ordinal, table_name in enumerate(maps.names) if ".".join(table_name) == name]
+    definition = parse_table_map(maps.events[ordinals[0]], scanner.format, FILE)
     for scan, offsets in scans:
-        footer = scanner.format.footer if scan is found else 0
-        chosen = np.flatnonzero((scan.mark & kernels.MARK_ROWS != 0) & np.isin(scan.table, wanted))
-        zeros = np.zeros(len(chosen), np.int64)
+        footer = scanner.format.footer if scan is outer_scan else 0
+        places = np.flatnonzero((scan.mark & kernels.MARK_ROWS != 0) & np.isin(scan.table, ordinals))
+        zeros = np.zeros(len(places), np.int64)
         events = RowEvents(
-            FILE, scan.address + scan.offset[chosen], scan.length[chosen] - footer, scan.code[chosen], offsets[chosen],
+            FILE, scan.address + scan.offset[places], scan.length[places] - footer, scan.code[places], offsets[places],
             zeros, zeros, zeros, zeros, [scan.buffer],
         )  # fmt: skip
         for run in plain(events, definition):
@@ -109,16 +109,16 @@ def test_documents_end_as_the_server_selects_them() -> None:
     assert set(rows) == {1, 3, 4, 5}
     for key, row in selected.items():
         for place in (1, 3):
-            assert shown(rows[key][place]) == (row[place] and json.loads(row[place]))
+            assert text_of(rows[key][place]) == (row[place] and json.loads(row[place]))
 
 
-def shown(document: Any) -> Any:
+def text_of(document: Any) -> Any:
     """Times and dates as their text: the two that are there; decimals as numbers."""
     match document:
         case dict():
-            return {key: shown(value) for key, value in document.items()}
+            return {key: text_of(value) for key, value in document.items()}
         case list():
-            return [shown(value) for value in document]
+            return [text_of(value) for value in document]
         case Opaque(246, content):
             column = Column("", 246, content[0] << 8 | content[1])
             return float(slow_decoder.decimal(slow_decoder.Cursor(content[2:]), column))
@@ -170,9 +170,9 @@ def test_full_and_partial_documents_side_by_side(checksum: bool) -> None:
         ],
         checksum=checksum,
     )
-    found = [row for row in made_plain(content, "shop.docs") if row.op == 2]
-    assert all(row.before == old for row in found)
-    assert [row.after for row in found] == [
+    rows = [row for row in made_plain(content, "shop.docs") if row.op == 2]
+    assert all(row.before == old for row in rows)
+    assert [row.after for row in rows] == [
         [1, {"a": 2}, "m", [2]],
         [1, {"x": 1}, None, []],
         [2, {"a": 2}, "m", [1]],
@@ -202,9 +202,9 @@ def test_partial_updates_that_are_refused(content: bytes, error: type[DecodeErro
 
 
 def test_a_partial_update_cut_anywhere_is_refused() -> None:
-    whole = partial([(OLD, 1, [True, True], [1, DIFF, "m", b""])])
-    offsets = [found.start() for found in re.finditer(struct.pack("<IHHH", 100, 0, 1, 2), whole)]
-    body = whole[offsets[-1] : -4 - 31 - 4 - 27 - 20]
+    event_body = partial([(OLD, 1, [True, True], [1, DIFF, "m", b""])])
+    offsets = [match.start() for match in re.finditer(struct.pack("<IHHH", 100, 0, 1, 2), event_body)]
+    body = event_body[offsets[-1] : -4 - 31 - 4 - 27 - 20]
     for length in range(14, 60):
         content = partial([], body=body[:length])
         with pytest.raises((Truncated, DecodeError), match=rf"^{FILE}:\d+: "):
@@ -226,7 +226,8 @@ def test_compressed_rows(monkeypatch: pytest.MonkeyPatch, version: int, at_once:
     codes = {event[4] for event in packed.events()}
     assert codes >= ({23, 166, 167} if version == 1 else {30, 169, 170})
     pair = [
-        [(row.op, row.before, row.after) for row in made_plain(one.to_bytes(), "shop.orders")] for one in (spec, packed)
+        [(row.op, row.before, row.after) for row in made_plain(log_spec.to_bytes(), "shop.orders")]
+        for log_spec in (spec, packed)
     ]
     assert pair[0] == pair[1]
     assert len(pair[0]) == 41
@@ -244,17 +245,17 @@ def test_compressed_rows(monkeypatch: pytest.MonkeyPatch, version: int, at_once:
 def test_compressed_rows_that_are_refused(code: int, rest: bytes, message: str) -> None:
     present = b"\3" * (2 if code == 167 else 1)
     head = struct.pack("<IHH", 100, 0, 1) + b"\2" + present
-    begun = Rows("shop.orders", Insert, [(1, "a")], last=False)
-    content = SegmentSpec([ORDERS], [begun, RawEvent(code, head + rest)]).to_bytes()
+    first_rows = Rows("shop.orders", Insert, [(1, "a")], last=False)
+    content = SegmentSpec([ORDERS], [first_rows, RawEvent(code, head + rest)]).to_bytes()
     with pytest.raises(DecodeError, match=rf"^{FILE}:\d+: shop.orders: .*{message}"):
         list(made_plain(content, "shop.orders"))
 
 
 def test_compressed_rows_of_other_columns_are_refused() -> None:
-    begun = Rows("shop.orders", Insert, [(1, "a")], last=False)
+    first_rows = Rows("shop.orders", Insert, [(1, "a")], last=False)
     body = struct.pack("<IHH", 100, 0, 1) + b"\3\7" + compressed_record(b"abc")
     with pytest.raises(DecodeError, match="head does not fit its TABLE_MAP"):
-        list(made_plain(SegmentSpec([ORDERS], [begun, RawEvent(166, body)]).to_bytes(), "shop.orders"))
+        list(made_plain(SegmentSpec([ORDERS], [first_rows, RawEvent(166, body)]).to_bytes(), "shop.orders"))
 
 
 @pytest.mark.parametrize(
@@ -288,8 +289,10 @@ def test_a_length_of_too_many_bytes_is_refused_by_name() -> None:
 def test_rows_without_columns_are_not_counted() -> None:
     """They have no bytes: any number of them would fit."""
     event = struct.pack("<IBIIIHIHHHBBB", 0, 30, 1, 32, 0, 0, 100, 0, 1, 2, 1, 0, 7)
-    buffer, one = np.frombuffer(event + bytes(64), np.uint8), np.array([1])
-    events = RowEvents(FILE, one * kernels.address_of(buffer), one * len(event), one * 30, one * 4, one, one, one, one)
+    buffer, ones_ = np.frombuffer(event + bytes(64), np.uint8), np.array([1])
+    events = RowEvents(
+        FILE, ones_ * kernels.address_of(buffer), ones_ * len(event), ones_ * 30, ones_ * 4, ones_, ones_, ones_, ones_
+    )
     with pytest.raises(Truncated, match="its rows do not end"):
         rows_in(events, TableDefinition(TableName("s", "t"), (Column("id", 3),)))
 
@@ -299,12 +302,14 @@ def test_rows_that_do_not_end_with_their_event_are_not_counted() -> None:
     event = next(event for event in spec.events() if event[4] == 30)
     definition = TableDefinition(TableName("shop", "orders"), (Column("id", 3), Column("note", 15, 16000)))
     buffer = np.frombuffer(event + bytes(64), np.uint8)
-    one = np.array([1])
+    ones_ = np.array([1])
 
     def counted(length: int) -> list[int]:
-        events = RowEvents(FILE, one * kernels.address_of(buffer), one * length, one * 30, one * 4, one, one, one, one)
-        found: list[int] = rows_in(events, definition).tolist()
-        return found
+        events = RowEvents(
+            FILE, ones_ * kernels.address_of(buffer), ones_ * length, ones_ * 30, ones_ * 4, ones_, ones_, ones_, ones_
+        )
+        counts: list[int] = rows_in(events, definition).tolist()
+        return counts
 
     assert counted(len(event)) == [2]
     ends = {len(event) - 9, len(event) - 9 - 8}
@@ -316,5 +321,5 @@ def test_rows_that_do_not_end_with_their_event_are_not_counted() -> None:
 
 def test_a_compressed_event_of_a_mariadb_server() -> None:
     content = (RECORDED / "mariadb-11.4-transactions.000001").read_bytes()
-    found = [row.after for row in made_plain(content, "recorded.a") if row.op == 1]
-    assert found == [[1, "one"], [2, None], [3, "drei"], [4, "long " * 70], [5, "prepared"]]
+    rows = [row.after for row in made_plain(content, "recorded.a") if row.op == 1]
+    assert rows == [[1, "one"], [2, None], [3, "drei"], [4, "long " * 70], [5, "prepared"]]

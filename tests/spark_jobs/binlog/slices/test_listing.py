@@ -74,30 +74,30 @@ def test_what_a_payload_holds_follows_it() -> None:
 
 def test_payloads_as_the_server_shows_them() -> None:
     """It gives the events inside the payload's end for an offset."""
-    shown = json.loads((RECORDED / "mysql-9.7-packed.json").read_text(encoding="utf-8"))
-    events = listed((RECORDED / "mysql-9.7-packed.000001").read_bytes())[: len(shown)]
-    assert [[event.type, event.server_id, event.stop] for event in events] == [row[1:4] for row in shown]
-    inside = [event.offset != row[0] for event, row in zip(events, shown, strict=True)]
-    assert [event.stop for event, its in zip(events, inside, strict=True) if its] == [
-        row[0] for row, its in zip(shown, inside, strict=True) if its
+    expected = json.loads((RECORDED / "mysql-9.7-packed.json").read_text(encoding="utf-8"))
+    events = listed((RECORDED / "mysql-9.7-packed.000001").read_bytes())[: len(expected)]
+    assert [[event.type, event.server_id, event.stop] for event in events] == [row[1:4] for row in expected]
+    inside = [event.offset != row[0] for event, row in zip(events, expected, strict=True)]
+    assert [event.stop for event, is_inside in zip(events, inside, strict=True) if is_inside] == [
+        row[0] for row, is_inside in zip(expected, inside, strict=True) if is_inside
     ]
     notes = [
-        (event.note, row[4]) for event, row in zip(events, shown, strict=True) if event.type == "Transaction_payload"
+        (event.note, row[4]) for event, row in zip(events, expected, strict=True) if event.type == "Transaction_payload"
     ]
     assert len(notes) == 8
-    assert all(ours == theirs for ours, theirs in notes)
+    assert all(actual == server_note for actual, server_note in notes)
 
 
 @pytest.mark.parametrize("name", ["mysql-8.0-transactions", "mariadb-11.4-transactions"])
 def test_as_the_server_shows_it(name: str) -> None:
     """Offsets, types and server ids are SHOW BINLOG EVENTS'; ends too, where the server still writes them."""
-    shown = json.loads((RECORDED / f"{name}.json").read_text(encoding="utf-8"))
+    expected = json.loads((RECORDED / f"{name}.json").read_text(encoding="utf-8"))
     events = listed((RECORDED / f"{name}.000001").read_bytes(), 999)
-    assert [[event.offset, event.type, event.server_id] for event in events] == [row[:3] for row in shown]
-    assert [event.stop for event, row in zip(events, shown, strict=True) if row[3]] == [
-        row[3] for row in shown if row[3]
+    assert [[event.offset, event.type, event.server_id] for event in events] == [row[:3] for row in expected]
+    assert [event.stop for event, row in zip(events, expected, strict=True) if row[3]] == [
+        row[3] for row in expected if row[3]
     ]
-    for event, (_, kind, _, _, note) in zip(events, shown, strict=True):
+    for event, (_, kind, _, _, note) in zip(events, expected, strict=True):
         if kind in {"Table_map", "Format_desc", "Rotate", "Xid", "Annotate_rows"} or "_rows_v1" in kind:
             assert event.note == note
         if kind == "Query" and note not in {"BEGIN", "COMMIT"}:
@@ -191,16 +191,16 @@ def recorded_files() -> list[Path]:
 @pytest.mark.parametrize("size", [777, 1 << 20])
 def test_every_byte_of_a_recorded_file_is_accounted_for(file: Path, size: int) -> None:
     content = file.read_bytes()
-    found = summarize(chunked(content, size), file.name)
-    assert (found.size, found.magic, found.rest, found.error) == (len(content), 4, 0, None)
-    assert 4 + sum(one.bytes for one in found.types) == len(content)
+    summary = summarize(chunked(content, size), file.name)
+    assert (summary.size, summary.magic, summary.rest, summary.error) == (len(content), 4, 0, None)
+    assert 4 + sum(type_.bytes for type_ in summary.types) == len(content)
     events = list(
         {event.offset: event for event in reversed(listed(content))}.values()
     )  # payloads, not what is in them
     counts = Counter(event.type for event in events)
-    assert {one.type: one.events for one in found.types} == counts
+    assert {type_.type: type_.events for type_ in summary.types} == counts
     sizes = {name: sum(event.stop - event.offset for event in events if event.type == name) for name in counts}
-    assert {one.type: one.bytes for one in found.types} == sizes
+    assert {type_.type: type_.bytes for type_ in summary.types} == sizes
 
 
 def test_treatments() -> None:
@@ -212,19 +212,21 @@ def test_treatments() -> None:
         RawEvent(77, b"", flags=0x80),
     ]
     content = replace(SPEC, changes=changes).to_bytes()
-    found = {one.type: (one.treatment, one.events, one.bytes) for one in summarize(iter([content]), FILE).types}
-    assert found["Unknown(77)"] == ("counted", 2, 2 * 23 + 3)
-    assert found["Heartbeat"] == ("counted", 1, 24)
-    assert found["Rotate"][0] == found["Previous_gtids"][0] == "counted"
-    assert {found[name][0] for name in ("Format_desc", "Gtid", "Query", "Table_map", "Write_rows", "Xid")} == {
+    treatments = {
+        type_.type: (type_.treatment, type_.events, type_.bytes) for type_ in summarize(iter([content]), FILE).types
+    }
+    assert treatments["Unknown(77)"] == ("counted", 2, 2 * 23 + 3)
+    assert treatments["Heartbeat"] == ("counted", 1, 24)
+    assert treatments["Rotate"][0] == treatments["Previous_gtids"][0] == "counted"
+    assert {treatments[name][0] for name in ("Format_desc", "Gtid", "Query", "Table_map", "Write_rows", "Xid")} == {
         "decoded"
     }
 
 
 def test_every_type_has_a_treatment_and_what_stops_has_none_to_show() -> None:
-    told = {code: _treatment(code) for code, event in EVENT_TYPES.items() if event.meaning != kernels.STOPS}
-    assert set(told.values()) <= {"decoded", "counted"}
-    assert all(told[code] == "decoded" for code in (23, 24, 25, 30, 31, 32, 38, 39, 40, 166, 171))
+    treatments = {code: _treatment(code) for code, event in EVENT_TYPES.items() if event.meaning != kernels.STOPS}
+    assert set(treatments.values()) <= {"decoded", "counted"}
+    assert all(treatments[code] == "decoded" for code in (23, 24, 25, 30, 31, 32, 38, 39, 40, 166, 171))
 
 
 @given(data=st.data())
@@ -233,18 +235,18 @@ def test_every_byte_of_a_damaged_file_is_accounted_for(data: st.DataObject) -> N
     place = data.draw(st.integers(0, len(content) - 1))
     content[place] ^= data.draw(st.integers(1, 255))
     content = content[: data.draw(st.integers(0, len(content)))]
-    found = summarize(chunked(bytes(content), data.draw(st.integers(1, 400))), FILE)
-    assert found.magic + sum(one.bytes for one in found.types) + found.rest == found.size == len(content)
-    assert (found.error is None) == (found.rest == 0 and found.size > 4)
+    summary = summarize(chunked(bytes(content), data.draw(st.integers(1, 400))), FILE)
+    assert summary.magic + sum(type_.bytes for type_ in summary.types) + summary.rest == summary.size == len(content)
+    assert (summary.error is None) == (summary.rest == 0 and summary.size > 4)
 
 
 def test_the_bytes_behind_an_event_that_stops_are_the_rest() -> None:
     spec = replace(SPEC, changes=[Commit(), RawEvent(26, b"\1\0\0"), Commit()])
     place = spec.offsets()[5]
-    found = summarize(chunked(spec.to_bytes(), 50), FILE)
-    assert found.error is not None
-    assert found.error.startswith(f"{FILE}:{place}: Incident event")
-    assert (found.rest, sum(one.bytes for one in found.types)) == (len(spec.to_bytes()) - place, place - 4)
+    summary = summarize(chunked(spec.to_bytes(), 50), FILE)
+    assert summary.error is not None
+    assert summary.error.startswith(f"{FILE}:{place}: Incident event")
+    assert (summary.rest, sum(type_.bytes for type_ in summary.types)) == (len(spec.to_bytes()) - place, place - 4)
 
 
 def test_a_long_statement_is_noted_by_its_beginning() -> None:

@@ -140,20 +140,20 @@ class Plain:
     offset: int
     stop: int
     code: int
-    begun: int | None
+    transaction_start: int | None
 
 
 def walk(content: bytes, footer: int = 4) -> list[Plain]:
     """Every event with the offset of its transaction's first one, by the rules of the files that are generated here."""
     events: list[Plain] = []
-    place, begun = 4, None
+    place, start = 4, None
     while place < len(content):
         code, length = content[place + 4], struct.unpack_from("<I", content, place + 9)[0]
         text = content[place + 19 : place + length - footer]
-        begun = place if code in {33, 34} else begun
-        events.append(Plain(place, place + length, code, begun))
+        start = place if code in {33, 34} else start
+        events.append(Plain(place, place + length, code, start))
         if code == 16 or (code == 2 and not text.endswith((b"BEGIN", b"in a transaction"))):
-            begun = None
+            start = None
         place += length
     return events
 
@@ -214,9 +214,11 @@ def _check_slices(rows: list[dict[str, Any]], events: list[Plain]) -> None:
     for row in rows:
         first = starts[row["start"]]
         inside = [event for event in events if row["start"] <= event.offset < row["stop"]]
-        assert row["transaction_start"] == (row["start"] if first.begun is None else first.begun)
+        assert row["transaction_start"] == (
+            row["start"] if first.transaction_start is None else first.transaction_start
+        )
         assert row["events"] == len(inside)
-        owners = {event.begun for event in inside}
+        owners = {event.transaction_start for event in inside}
         if row["transaction_start"] < row["start"]:
             assert owners == {row["transaction_start"]}, "a part of a transaction shares no slice with another"
         assert (row["kind"] == "control") == (owners == {None})
@@ -225,28 +227,28 @@ def _check_slices(rows: list[dict[str, Any]], events: list[Plain]) -> None:
 def _check_each_alone(rows: list[dict[str, Any]], events: list[Plain], content: bytes) -> None:
     """A slice by itself, with its context, reads as it does within the whole file."""
     maps = TableMaps()
-    _, whole = open_slice(FILE, 0, None, content, maps)
+    _, scan = open_slice(FILE, 0, None, content, maps)
     k = 0
     for row in rows:
-        own = TableMaps()
+        slice_maps = TableMaps()
         _, alone = open_slice(
-            FILE, row["start"], row["context"], row["payload"], own, transaction_start=row["transaction_start"]
+            FILE, row["start"], row["context"], row["payload"], slice_maps, transaction_start=row["transaction_start"]
         )
         for event in range(len(alone)):
-            assert alone.base + alone.offset[event] == events[k].offset == whole.offset[k]
+            assert alone.base + alone.offset[event] == events[k].offset == scan.offset[k]
             assert alone.code[event] == events[k].code
-            assert alone.mark[event] | 1 == whole.mark[k] | 1
-            tables = [maps.names[whole.table[k]]] if whole.table[k] >= 0 else []
-            assert ([own.names[alone.table[event]]] if alone.table[event] >= 0 else []) == tables
+            assert alone.mark[event] | 1 == scan.mark[k] | 1
+            tables = [maps.names[scan.table[k]]] if scan.table[k] >= 0 else []
+            assert ([slice_maps.names[alone.table[event]]] if alone.table[event] >= 0 else []) == tables
             k += 1
     assert k == len(events)
 
 
 def test_a_large_transaction_is_cut_between_events() -> None:
-    many = [Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(20)], last=k == 9) for k in range(10)]
-    maps_once = [many[0]]
+    row_events_ = [Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(20)], last=k == 9) for k in range(10)]
+    maps_once = [row_events_[0]]
     content = replace(
-        SPEC, changes=[Insert("shop.lines", (1, 1)), Commit(), *maps_once, *many[1:], Commit()]
+        SPEC, changes=[Insert("shop.lines", (1, 1)), Commit(), *maps_once, *row_events_[1:], Commit()]
     ).to_bytes()
     rows, _ = sliced(content, target=2000)
     parts = [row for row in rows if row["gtid"] == f"{UUID}:2"]
@@ -302,8 +304,8 @@ def test_a_large_transaction_rolled_back() -> None:
 @pytest.mark.skipif(kernels.CHECKED, reason="200 MB are much for kernels in plain Python")
 def test_memory_is_bounded() -> None:
     """200 MB of transactions of 1 MB: what is held at once is a few chunks."""
-    one = replace(SPEC, changes=[Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(150)])] * 150, rotate_to="")
-    head, transaction = one.to_bytes()[: one.offsets()[2]], one.to_bytes()[one.offsets()[2] :]
+    spec = replace(SPEC, changes=[Rows("shop.orders", Insert, [(k, "x" * 40) for k in range(150)])] * 150, rotate_to="")
+    head, transaction = spec.to_bytes()[: spec.offsets()[2]], spec.to_bytes()[spec.offsets()[2] :]
     slicer = Slicer(FILE, 0, None)
     list(slicer.feed(head))
     count = 200_000_000 // len(transaction)
@@ -444,7 +446,9 @@ def test_recorded(name: str, target: int) -> None:
     rows, slicer = sliced(content, target=target)
     assert b"".join(row["payload"] for row in rows) == content == content[: slicer.complete]
     texts = [row["statement"] for row in rows if row["kind"] == "statement"]
-    queries = [note.partition("; ")[2] or note for _, kind, _, _, note in _shown(name) if kind.startswith("Query")]
+    queries = [
+        note.partition("; ")[2] or note for _, kind, _, _, note in _server_events(name) if kind.startswith("Query")
+    ]
     ordinary = ("BEGIN", "COMMIT", "SAVEPOINT `s1`", "XA START", "XA END")
     ddl = [text.partition(" /* xid=")[0] for text in queries if not text.startswith(ordinary)]
     assert [text for text in texts if not text.startswith(("XA START", "XA END"))] == ddl
@@ -453,9 +457,9 @@ def test_recorded(name: str, target: int) -> None:
     assert any(row["tables"] for row in prepared)
 
 
-def _shown(name: str) -> list[list[Any]]:
-    shown: list[list[Any]] = json.loads((RECORDED / f"{name}.json").read_text(encoding="utf-8"))
-    return shown
+def _server_events(name: str) -> list[list[Any]]:
+    events_: list[list[Any]] = json.loads((RECORDED / f"{name}.json").read_text(encoding="utf-8"))
+    return events_
 
 
 def test_context_opens_without_the_file() -> None:

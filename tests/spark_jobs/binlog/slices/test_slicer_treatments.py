@@ -41,11 +41,11 @@ from tests.slicing import FILE, SPEC, sliced
 def test_what_stops(changes: list[Change], error: type[Exception], message: str) -> None:
     spec = replace(SPEC, changes=changes)
     place = spec.offsets()[[event[4] for event in spec.events()].index(_code(changes), _skipped(changes))]
-    with pytest.raises(error) as caught:
+    with pytest.raises(error) as info:
         sliced(spec.to_bytes())
-    assert type(caught.value) is error
-    assert str(caught.value).startswith(f"{FILE}:{place}: ")
-    assert message in str(caught.value)
+    assert type(info.value) is error
+    assert str(info.value).startswith(f"{FILE}:{place}: ")
+    assert message in str(info.value)
 
 
 def _skipped(changes: list[Change]) -> int:
@@ -78,8 +78,14 @@ def test_an_ignorable_event_is_counted() -> None:
 
 def test_slices_name_the_tables_inside_payloads_and_give_their_maps() -> None:
     """Those of the transactions in the slice, and each map once, where it is first seen: outside or inside."""
-    both: list[Change] = [Insert("shop.orders", (1, "a")), Insert("shop.lines", (1, 2)), Commit()]
-    changes: list[Change] = [Insert("shop.lines", (1, 2)), Commit(), *both, Insert("shop.orders", (2, "b")), Commit()]
+    two_tables: list[Change] = [Insert("shop.orders", (1, "a")), Insert("shop.lines", (1, 2)), Commit()]
+    changes: list[Change] = [
+        Insert("shop.lines", (1, 2)),
+        Commit(),
+        *two_tables,
+        Insert("shop.orders", (2, "b")),
+        Commit(),
+    ]
     for payload in (
         lambda _: "zstd",
         lambda number: "zstd" if number < 3 else None,
@@ -87,15 +93,15 @@ def test_slices_name_the_tables_inside_payloads_and_give_their_maps() -> None:
     ):
         spec = replace(SPEC, changes=changes, payload=payload)
         rows, _ = sliced(spec.to_bytes(), target=1)
-        found: dict[int, set[str]] = {}
+        tables: dict[int, set[str]] = {}
         for row in rows[1:-1]:
-            found.setdefault(row["transaction_start"], set()).update(table["table"] for table in row["tables"])
-        assert list(found.values()) == [{"lines"}, {"lines", "orders"}, {"orders"}]
+            tables.setdefault(row["transaction_start"], set()).update(table["table"] for table in row["tables"])
+        assert list(tables.values()) == [{"lines"}, {"lines", "orders"}, {"orders"}]
         assert {row["kind"] for row in rows[1:-1]} == {"rows"}
         head = FormatDescription.parse(spec.events()[0], "f:4")
         maps = [(str(parse_table_map(event, head, "f").name), row) for row in rows for event in row["maps"]]
         assert [name for name, _ in maps] == ["shop.lines", "shop.orders"]
-        assert [list(found).index(row["transaction_start"]) for _, row in maps] == [0, 1]
+        assert [list(tables).index(row["transaction_start"]) for _, row in maps] == [0, 1]
         assert all(name.partition(".")[2] in str(row["tables"]) for name, row in maps)
 
 
@@ -136,8 +142,8 @@ def test_packed_rows_are_kept_as_they_are() -> None:
     """PARTIAL_UPDATE_ROWS and MariaDB's compressed rows: slicing does not look into them."""
     for code in (39, 166, 171):
         body = struct.pack("<IHH", 100, 0, 1) + b"anything"
-        begun = Rows("shop.orders", Insert, [(1, "a")], last=False)
-        rows, _ = sliced(replace(SPEC, changes=[begun, RawEvent(code, body), Commit()]).to_bytes())
+        first_rows = Rows("shop.orders", Insert, [(1, "a")], last=False)
+        rows, _ = sliced(replace(SPEC, changes=[first_rows, RawEvent(code, body), Commit()]).to_bytes())
         assert [(row["kind"], row["tables"]) for row in rows[1:-1]] == [
             ("rows", [{"schema": "shop", "table": "orders"}])
         ]

@@ -18,12 +18,12 @@ TABLES = [Table("shop.t", key=["id"], id=INT.NOT_NULL)]
 
 
 def spec(transactions: int, first: int = 1) -> SegmentSpec:
-    changes = [one for n in range(transactions) for one in (Insert("shop.t", (n,)), Commit())]
+    changes = [change for n in range(transactions) for change in (Insert("shop.t", (n,)), Commit())]
     return SegmentSpec(tables=TABLES, changes=changes, first_number=first)
 
 
 def joined(content: bytes, size: int = 1 << 20) -> Commits:
-    return Commits(np.concatenate([one.columns for one in read_commits(chunked(content, size), "b.000001")]))
+    return Commits(np.concatenate([commit.columns for commit in read_commits(chunked(content, size), "b.000001")]))
 
 
 @pytest.mark.parametrize("file", sorted(path.name for path in RECORDED.glob("*.00000*") if path.suffix[1:].isdigit()))
@@ -34,13 +34,13 @@ def test_transactions_are_those_of_the_listing(file: str) -> None:
     listed = [(gtid, list(of)) for gtid, of in groupby(events, key=lambda event: event.transaction)]
     if not listed:
         pytest.skip("no GTIDs in it")
-    found = joined(content)
-    mine = {found.gtid(row): (int(found.start[row]), int(found.stop[row])) for row in range(len(found))}
+    commits = joined(content)
+    ranges = {commits.gtid(row): (int(commits.start[row]), int(commits.stop[row])) for row in range(len(commits))}
     for gtid, of in listed:
-        if gtid in mine:
-            assert mine[gtid][0] == of[0].offset
-            assert mine[gtid][1] >= of[-1].stop
-    assert len(set(mine) & {gtid for gtid, _ in listed}) >= len(listed) - 1
+        if gtid in ranges:
+            assert ranges[gtid][0] == of[0].offset
+            assert ranges[gtid][1] >= of[-1].stop
+    assert len(set(ranges) & {gtid for gtid, _ in listed}) >= len(listed) - 1
 
 
 @given(size=st.integers(50, 5000))
@@ -55,38 +55,38 @@ def test_chunks_may_end_anywhere(size: int) -> None:
     tag=st.booleans(),
 )
 def test_membership_is_that_of_plain_sets(first: int, spans: list[tuple[int, int]], tag: bool) -> None:
-    found = joined(spec(15, first).to_bytes())
-    wanted = MysqlGtids.of(((UUID, "blue" if tag else ""), (begin, begin + count)) for begin, count in spans)
+    commits = joined(spec(15, first).to_bytes())
+    gtids = MysqlGtids.of(((UUID, "blue" if tag else ""), (begin, begin + count)) for begin, count in spans)
     plain = set() if tag else {n for begin, count in spans for n in range(begin, begin + count)}
-    assert found.is_in(wanted).tolist() == [n in plain for n in range(first, first + 15)]
-    assert str(found.gtids()) == f"{UUID}:{first}-{first + 14}"
-    kept = Commits(found.columns[found.is_in(wanted)])
-    assert kept.gtids() == found.gtids() & wanted
+    assert commits.is_in(gtids).tolist() == [n in plain for n in range(first, first + 15)]
+    assert str(commits.gtids()) == f"{UUID}:{first}-{first + 14}"
+    members = Commits(commits.columns[commits.is_in(gtids)])
+    assert members.gtids() == commits.gtids() & gtids
 
 
 def test_what_has_no_gtid_is_in_no_set() -> None:
     anonymous = SegmentSpec(tables=TABLES, changes=[Insert("shop.t", (1,)), Commit()], gtids=False)
-    found = joined(anonymous.to_bytes())
-    assert len(found) == 1
-    assert found.is_in(MysqlGtids.parse(f"{UUID}:1-100")).tolist() == [False]
-    assert found.is_in(DomainGtids.parse("0-1-100")).tolist() == [False]
-    assert not found.gtids()
+    commits = joined(anonymous.to_bytes())
+    assert len(commits) == 1
+    assert commits.is_in(MysqlGtids.parse(f"{UUID}:1-100")).tolist() == [False]
+    assert commits.is_in(DomainGtids.parse("0-1-100")).tolist() == [False]
+    assert not commits.gtids()
 
 
 def test_the_last_gtid_of_each_domain_and_what_goes_back() -> None:
     file = next(path for path in sorted(RECORDED.glob("mariadb*")) if path.suffix[1:].isdigit())
-    found = joined(file.read_bytes())
+    commits = joined(file.read_bytes())
     last: dict[int, tuple[int, int]] = {}
-    assert list(found.last_gtids(last)) == []
+    assert list(commits.last_gtids(last)) == []
     domain, (server, number) = next(iter(last.items()))
-    assert f"{domain}-{server}-{number}" in {found.gtid(row) for row in range(len(found))}
-    again = list(found.last_gtids(last))
-    assert len(again) == 1, "the first is not higher than the last; the others are higher than those before them"
+    assert f"{domain}-{server}-{number}" in {commits.gtid(row) for row in range(len(commits))}
+    repeated = list(commits.last_gtids(last))
+    assert len(repeated) == 1, "the first is not higher than the last; the others are higher than those before them"
 
 
 def with_previous(body: bytes) -> bytes:
-    first, previous, *others = spec(3).events()
-    return b"\xfebin" + first + reframed(previous, body=body) + b"".join(others)
+    first, previous, *rest = spec(3).events()
+    return b"\xfebin" + first + reframed(previous, body=body) + b"".join(rest)
 
 
 def test_a_head_says_when_and_what_came_before() -> None:
@@ -95,8 +95,8 @@ def test_a_head_says_when_and_what_came_before() -> None:
     assert str(head.previous) == "00010203-0405-0607-0809-0a0b0c0d0e0f:1-7"
     assert head.created == int.from_bytes(content[4:8], "little")
     assert head.is_exact
-    first, _, *others = spec(3).events()
-    assert read_head(iter([b"\xfebin" + first + b"".join(others)]), "b.000001").previous is None
+    first, _, *rest = spec(3).events()
+    assert read_head(iter([b"\xfebin" + first + b"".join(rest)]), "b.000001").previous is None
     with pytest.raises(
         DecodeError, match=r"^b\.000001:\d+: PREVIOUS_GTIDS: 8 bytes are not the sets that it announces$"
     ):
@@ -113,12 +113,12 @@ def test_which_servers_log_microseconds(version: str, exact: bool) -> None:
 
 def test_a_wanted_gtid_of_mariadbs_is_there_by_its_server_too() -> None:
     file = next(path for path in sorted(RECORDED.glob("mariadb*")) if path.suffix[1:].isdigit())
-    found = joined(file.read_bytes())
-    domain, server, number = map(int, str(found.gtid(0)).split("-"))
-    there, others, later = (
-        (domain, (one, n)) for one, n in ((server, number), (server + 1, number), (server, 1 << 40))
+    commits = joined(file.read_bytes())
+    domain, server, number = map(int, str(commits.gtid(0)).split("-"))
+    present, foreign, later = (
+        (domain, (server_id, n)) for server_id, n in ((server, number), (server + 1, number), (server, 1 << 40))
     )
-    assert found.among(DomainGtids(dict([there]))).last == dict([there])
-    for lacking in (others, later):
-        assert not found.among(DomainGtids(dict([lacking])))
-    assert not found.among(DomainGtids())
+    assert commits.among(DomainGtids(dict([present]))).last == dict([present])
+    for lacking in (foreign, later):
+        assert not commits.among(DomainGtids(dict([lacking])))
+    assert not commits.among(DomainGtids())

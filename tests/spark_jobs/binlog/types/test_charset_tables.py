@@ -6,7 +6,7 @@ from spark_jobs.binlog.types.charset_tables import CODECS, COLLATIONS, EXCEPTION
 
 
 def test_no_collation_belongs_to_two_character_sets() -> None:
-    ids = [one for parts in COLLATIONS.values() for part in parts for one in part]
+    ids = [id_ for parts in COLLATIONS.values() for part in parts for id_ in part]
     assert len(ids) == len(set(ids))
 
 

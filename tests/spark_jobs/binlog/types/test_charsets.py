@@ -66,13 +66,13 @@ def test_text_of_every_charset_reads_back(charset: str) -> None:
     collation = COLLATIONS[charset][0].start
     letters = [letter for letter in SINGLE_BYTE.get(charset, "aZ09 ¥日本語中文한국Ωж") if letter != "\ufffd"]
     pieces = [(letter, _encoded(letter, charset)) for letter in letters]
-    known = [(letter, stored) for letter, stored in pieces if stored is not None]
-    assert len(known) > 4
-    whole = "".join(letter for letter, _ in known), b"".join(stored for _, stored in known)
-    values = [*known, ("", b""), whole]
-    found, raw = texts(collation, *(stored for _, stored in values), None)
-    assert found == [*(letter for letter, _ in values), None]
-    assert raw == [None] * len(found)
+    mapped = [(letter, stored) for letter, stored in pieces if stored is not None]
+    assert len(mapped) > 4
+    joined = "".join(letter for letter, _ in mapped), b"".join(stored for _, stored in mapped)
+    values = [*mapped, ("", b""), joined]
+    decoded, raw = texts(collation, *(stored for _, stored in values), None)
+    assert decoded == [*(letter for letter, _ in values), None]
+    assert raw == [None] * len(decoded)
     assert [text_of(stored, charset) for _, stored in values] == [letter for letter, _ in values]
 
 
@@ -97,8 +97,8 @@ def _encoded(letter: str, charset: str) -> bytes | None:
 )  # fmt: skip
 def test_bytes_that_are_no_text_are_null_and_hex(collation: int, stored: bytes) -> None:
     good = "good".encode(PYTHONS.get(charset_of(collation), "ascii"))
-    found, raw = texts(collation, good, stored, good, None, b"", stored)
-    assert found == ["good", None, "good", None, "", None]
+    decoded, raw = texts(collation, good, stored, good, None, b"", stored)
+    assert decoded == ["good", None, "good", None, "", None]
     assert raw == [None, {"value": stored.hex()}, None, None, None, {"value": stored.hex()}]
 
 

@@ -22,7 +22,7 @@ def stored(kind: ColumnType, value: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "kind, value, found",
+    "kind, value, expected",
     [
         (TEXT, b"", ""),
         (TEXT, b"\0", ""),
@@ -38,8 +38,8 @@ def stored(kind: ColumnType, value: bytes) -> bytes:
     ],
     ids=repr,
 )
-def test_a_value_is_inflated(kind: ColumnType, value: bytes, found: str | bytes) -> None:
-    check(kind, stored(kind, value).hex(), found)
+def test_a_value_is_inflated(kind: ColumnType, value: bytes, expected: str | bytes) -> None:
+    check(kind, stored(kind, value).hex(), expected)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_bytes_that_are_no_text_have_their_hex_beside_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "value, why",
+    "value, reason",
     [
         (b"\x80" + RAW, "its head 80 is not known"),
         (b"\x85\0\0\0\0\xb4" + RAW, "its head 85 is not known"),
@@ -74,6 +74,6 @@ def test_bytes_that_are_no_text_have_their_hex_beside_them() -> None:
     ],
     ids=repr,
 )
-def test_a_damaged_value_stops(value: bytes, why: str) -> None:
-    with pytest.raises(DecodeError, match=rf"log.000001:\d+: row 0: shop.t.value: .* damaged: .*{why}"):
+def test_a_damaged_value_stops(value: bytes, reason: str) -> None:
+    with pytest.raises(DecodeError, match=rf"log.000001:\d+: row 0: shop.t.value: .* damaged: .*{reason}"):
         read(TEXT, stored(TEXT, value))

@@ -34,18 +34,20 @@ def test_label(kind: ColumnType, wire: str, value: str) -> None:
     assert column_of(kind).arrow == pa.string()
 
 
-@pytest.mark.parametrize("most", [1, 31, 32, 33, 255])
-def test_many_labels_of_many_rows(most: int) -> None:
-    some = np.random.default_rng(most)
-    labels = tuple("x" * int(size) for size in some.integers(1, most + 1, 40))
-    numbers = some.integers(0, 41, 900, dtype=np.uint64)
+@pytest.mark.parametrize("limit", [1, 31, 32, 33, 255])
+def test_many_labels_of_many_rows(limit: int) -> None:
+    generator = np.random.default_rng(limit)
+    labels = tuple("x" * int(size) for size in generator.integers(1, limit + 1, 40))
+    numbers = generator.integers(0, 41, 900, dtype=np.uint64)
     numbers[::7] = 0
     validity = pa.array(np.arange(900) % 7 != 0).buffers()[1]
     filled = Filled(900, pa.py_buffer(numbers), None, validity, -1, marked=False)
     array, _ = _finish_enum(labels)(filled)
     array.validate(full=True)
-    every = ["", *labels]
-    assert array.to_pylist() == [None if row % 7 == 0 else every[one] for row, one in enumerate(numbers.tolist())]
+    all_labels = ["", *labels]
+    assert array.to_pylist() == [
+        None if row % 7 == 0 else all_labels[number] for row, number in enumerate(numbers.tolist())
+    ]
 
 
 @pytest.mark.parametrize(

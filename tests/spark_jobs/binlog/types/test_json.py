@@ -26,7 +26,7 @@ def wired(document: bytes) -> bytes:
 
 
 def decoded(*documents: bytes | None) -> list[Any]:
-    rows = [Insert("shop.t", (None if one is None else Raw(wired(one)),)) for one in documents]
+    rows = [Insert("shop.t", (None if document is None else Raw(wired(document)),)) for document in documents]
     changes: Changes = decode(SegmentSpec([Table("shop.t", value=JSON_DOCUMENT)], rows).to_bytes())
     changes.after.validate(full=True)
     assert changes.raw is None
@@ -243,8 +243,8 @@ def test_damage_is_an_error_or_other_text_but_never_worse(value: Any, data: st.D
         assert data is not None
         stored[data.draw(st.integers(0, len(stored) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(0, len(stored))) if data else len(stored)
-    held = pa.py_buffer(bytes(stored[:cut]))
-    filled = Filled(1, pa.py_buffer(np.array([0, cut], np.int32)), held, None, 0, False)
+    damaged = pa.py_buffer(bytes(stored[:cut]))
+    filled = Filled(1, pa.py_buffer(np.array([0, cut], np.int32)), damaged, None, 0, False)
     try:
         array, exact = JSON.reading(column_of(JSON_DOCUMENT)).finish(filled)
     except BadValue:

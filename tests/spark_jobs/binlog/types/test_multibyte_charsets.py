@@ -27,6 +27,6 @@ def test_only_euc_has_three_bytes_and_only_gb18030_four() -> None:
 
 def test_each_character_of_gb18030_has_one_code() -> None:
     table = table_of("gb18030")
-    found = [p for part in (table.pairs, table.quads) for p in part.tolist() if p != kernels.NO_CHARACTER]
-    assert len(found) == len(set(found))
-    assert set(range(0x10000)) - set(found) == set(range(0xD800, 0xE000))
+    points = [p for part in (table.pairs, table.quads) for p in part.tolist() if p != kernels.NO_CHARACTER]
+    assert len(points) == len(set(points))
+    assert set(range(0x10000)) - set(points) == set(range(0xD800, 0xE000))

@@ -69,13 +69,15 @@ def test_an_integer_of_either_sign_has_both_numbers_where_they_differ(
     kind: ColumnType, wire: str, value: int | None, raw: str | None
 ) -> None:
     content = SegmentSpec(
-        [Table("shop.t", value=kind)], [Insert("shop.t", (one,)) for one in (Raw(bytes.fromhex(wire)), None)]
+        [Table("shop.t", value=kind)], [Insert("shop.t", (cell,)) for cell in (Raw(bytes.fromhex(wire)), None)]
     ).to_bytes()
     definition = definition_of(content)
-    either = replace(definition.columns[0], unsigned=None, declared=EITHER_SIGN)
-    found = list(Decoder(replace(definition, columns=(either,))).decode(FILE, 0, None, content))
-    values = [one for changes in found for one in changes.after["value"].to_pylist()]
-    texts = [dict(one or ()) for changes in found for one in (changes.raw.to_pylist() if changes.raw else [None])]
+    column = replace(definition.columns[0], unsigned=None, declared=EITHER_SIGN)
+    blocks = list(Decoder(replace(definition, columns=(column,))).decode(FILE, 0, None, content))
+    values = [number for changes in blocks for number in changes.after["value"].to_pylist()]
+    texts = [
+        dict(raw_cell or ()) for changes in blocks for raw_cell in (changes.raw.to_pylist() if changes.raw else [None])
+    ]
     assert values == [value, None]
     assert texts[0].get("value") == raw
-    assert either.sql_type.endswith(" of unknown sign")
+    assert column.sql_type.endswith(" of unknown sign")

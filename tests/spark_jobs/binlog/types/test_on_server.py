@@ -34,46 +34,49 @@ def test_every_collation_has_the_servers_character_set(database: Database) -> No
 def sequences(charset: str) -> list[bytes]:
     """All of one and two bytes; all of three of EUC's second plane; a part of those of four."""
     rng = random.Random(charset)
-    one = [bytes([byte]) for byte in range(256)]
+    singles = [bytes([byte]) for byte in range(256)]
     two = [bytes(pair) for pair in itertools.product(range(256), repeat=2)]
     if charset in SINGLE_BYTE:
-        return one
+        return singles
     if charset in UTF:
         points = [rng.randrange(0x110000) for _ in range(2000)] + [0xFFFF, 0x10000, 0x10FFFF, 0x110000, 0xD7FF, 0xE000]
         units = [rng.choice((0xD83D, 0xDC00, 0x41)) << 16 | rng.randrange(0x10000) for _ in range(1000)]
         four = [number.to_bytes(4, "big") for number in points + units]
         return four if charset == "utf32" else two + four
     if charset == "eucjpms":  # MySQL 8.0.12 drops the beginning of a character at the end of a text
-        one, two = one[:0x80], [pair for pair in two if pair[0] > 0x7F or pair[1] < 0x80]
+        singles, two = singles[:0x80], [pair for pair in two if pair[0] > 0x7F or pair[1] < 0x80]
     if charset in ("ujis", "eucjpms"):
-        return one + two + [bytes([0x8F, a, b]) for a in range(0x9F, 256) for b in range(0x9F, 256)]
+        return singles + two + [bytes([0x8F, a, b]) for a in range(0x9F, 256) for b in range(0x9F, 256)]
     if charset == "gb18030":
         quads = itertools.product(range(0x81, 0x85), range(0x30, 0x3A), range(0x81, 0xFF), range(0x30, 0x3A))
         above = (bytes([0x90 + rng.randrange(0x54), 0x30, 0x81 + rng.randrange(126), 0x39]) for _ in range(1000))
-        return [*one, *two, *map(bytes, quads), *above]
-    return one + two
+        return [*singles, *two, *map(bytes, quads), *above]
+    return singles + two
 
 
 def as_the_server_has_them(database: Database, charset: str, stored: Sequence[bytes]) -> Iterator[bytes | None]:
     """The UTF-8 of each, None where the server refuses it or has no character for it."""
     for start in range(0, len(stored), _ASKED_AT_ONCE):
         part = stored[start : start + _ASKED_AT_ONCE]
-        own = "CONVERT(X'%s' USING " + charset + ")"
-        asked = (f"HEX({own % one.hex()}), HEX(CONVERT({own % one.hex()} USING utf8mb4))" for one in part)
-        [row] = database.execute(f"SELECT {', '.join(asked)}")
-        for one, kept, text in zip(part, row[::2], row[1::2], strict=True):
-            yield _character(charset, one, kept, text)
+        conversion = "CONVERT(X'%s' USING " + charset + ")"
+        expressions = (
+            f"HEX({conversion % stored.hex()}), HEX(CONVERT({conversion % stored.hex()} USING utf8mb4))"
+            for stored in part
+        )
+        [row] = database.execute(f"SELECT {', '.join(expressions)}")
+        for code, kept_hex, text in zip(part, row[::2], row[1::2], strict=True):
+            yield _character(charset, code, kept_hex, text)
 
 
-def _character(charset: str, stored: bytes, kept: str | None, text: str | None) -> bytes | None:
-    if kept is None or text is None or bytes.fromhex(kept) != stored:
+def _character(charset: str, stored: bytes, kept_hex: str | None, text: str | None) -> bytes | None:
+    if kept_hex is None or text is None or bytes.fromhex(kept_hex) != stored:
         return None
-    found = bytes.fromhex(text)
+    encoded = bytes.fromhex(text)
     marks = 1 if charset in UTF and len(stored) < 4 and sum(stored) == 0x3F else stored.count(b"?")
     if charset in UTF and len(stored) == 4:
-        marks = found.count(b"?") if any(part in stored for part in (b"\0?", b"?\0")) else 0
-    replaced = found.count(b"?") > marks or ("\ufffd" in found.decode() and not charset.startswith(("u", "gb1")))
-    return None if replaced else found
+        marks = encoded.count(b"?") if any(part in stored for part in (b"\0?", b"?\0")) else 0
+    replaced = encoded.count(b"?") > marks or ("\ufffd" in encoded.decode() and not charset.startswith(("u", "gb1")))
+    return None if replaced else encoded
 
 
 CHARSETS = sorted(set(SINGLE_BYTE) | set(WIDTHS) - UTF8)
@@ -83,13 +86,13 @@ CHARSETS = sorted(set(SINGLE_BYTE) | set(WIDTHS) - UTF8)
 def test_every_character_is_the_servers(database: Database, charset: str) -> None:
     stored = sequences(charset)
     joined = np.frombuffer(b"".join(stored) + bytes(64), np.uint8)
-    ends = np.cumsum([len(one) for one in stored])
+    ends = np.cumsum([len(code) for code in stored])
     offsets = np.concatenate([[0], ends]).astype(np.int32)
     new_offsets, out, bad = _converted(_converter(charset)[0], offsets, kernels.address_of(joined))
     text = bytes(out)
-    found = [None if bad[k] else text[new_offsets[k] : new_offsets[k + 1]] for k in range(len(stored))]
+    decoded = [None if bad[k] else text[new_offsets[k] : new_offsets[k + 1]] for k in range(len(stored))]
     expected = list(as_the_server_has_them(database, charset, stored))
-    wrong = [(one.hex(), a, b) for one, a, b in zip(stored, found, expected, strict=True) if a != b]
+    wrong = [(code.hex(), a, b) for code, a, b in zip(stored, decoded, expected, strict=True) if a != b]
     assert not wrong, (len(wrong), wrong[:5])
 
 
@@ -127,8 +130,8 @@ def test_json_is_what_the_server_prints(database: Database) -> None:
     database.execute("FLUSH BINARY LOGS")
     content = (database.server.data / file).read_bytes()
     pieces = changes_of_files([(file, iter([content]))], wanted_tables([f"{database.name}.j"]))
-    found = {row["id"]: row["j"] for row in (json.loads(line)["after"] for line in "".join(pieces).splitlines())}
-    assert found == dict(database.execute("SELECT id, CAST(j AS CHAR) FROM j"))
+    printed = {row["id"]: row["j"] for row in (json.loads(line)["after"] for line in "".join(pieces).splitlines())}
+    assert printed == dict(database.execute("SELECT id, CAST(j AS CHAR) FROM j"))
 
 
 def test_an_empty_json_value_is_null(database: Database) -> None:

@@ -51,10 +51,10 @@ class Kept:
         return once + [pair for pair in once if int(pair[0][:-1]) in self.twice]
 
     def buckets(self, count: int) -> Buckets:
-        found = Buckets.none(count)
+        result = Buckets.none(count)
         for text, digest in self._digests():
-            found.add(*(np.array([one], np.int64) for one in (zlib.crc32(text) % count, 1, digest)))
-        return found
+            result.add(*(np.array([number], np.int64) for number in (zlib.crc32(text) % count, 1, digest)))
+        return result
 
     def digests_in(self, buckets: Sequence[int], count: int) -> pa.Table:
         return self._table([pair for pair in self._digests() if zlib.crc32(pair[0]) % count in buckets])
@@ -66,10 +66,10 @@ class Kept:
         return pa.table([[pair[0] for pair in pairs], [pair[1] for pair in pairs]], schema=DIGESTS)
 
     def values_of(self, keys: Collection[bytes]) -> dict[bytes, list[Values]]:
-        found: dict[bytes, list[Values]] = {
+        rows_: dict[bytes, list[Values]] = {
             key(id_): [(b"%d" % id_, b"%d" % n)] for id_, n in self.rows.items() if key(id_) in keys
         }
-        return {text: rows * (1 + (int(text[:-1]) in self.twice)) for text, rows in found.items()}
+        return {text: rows * (1 + (int(text[:-1]) in self.twice)) for text, rows in rows_.items()}
 
     beside_of = values_of
 
@@ -78,11 +78,11 @@ class World:
     """A server, its log, and a lake that follows it when it is told to; ``wrong``: what is done to the lake's rows."""
 
     def __init__(
-        self, rows: Rows, wrong: Rows | None = None, lost: Collection[int] = (), busy: Collection[int] = ()
+        self, rows: Rows, wrong: Rows | None = None, missing: Collection[int] = (), busy: Collection[int] = ()
     ) -> None:
         self.source = Kept(dict(rows))
         self.log: list[tuple[int, int | None]] = list(rows.items())
-        self.wrong, self.lost, self.busy = wrong or {}, set(lost), busy
+        self.wrong, self.lost, self.busy = wrong or {}, set(missing), busy
         self.twice: set[int] = set()
         self.quiet_after = 10**9
         self.lately: set[int] = set()
@@ -128,11 +128,11 @@ def test_equal_tables_are_equal_and_no_row_is_read() -> None:
 
 
 def test_every_kind_of_difference_is_found_by_its_key() -> None:
-    world = World(ROWS, wrong={7: 50, 1000: 1}, lost={9})
+    world = World(ROWS, wrong={7: 50, 1000: 1}, missing={9})
     world.twice = {11}
-    found = world.compared()
-    assert (found.missing, found.extra, found.different, found.changing) == (1, 2, 1, 0)
-    assert [(one.kind, one.key["id"], one.columns) for one in found.differences] == [
+    result = world.compared()
+    assert (result.missing, result.extra, result.different, result.changing) == (1, 2, 1, 0)
+    assert [(difference.kind, difference.key["id"], difference.columns) for difference in result.differences] == [
         ("extra", "1000", {}),
         ("extra", "11", {}),
         ("different", "7", {"n": ("49", "50")}),
@@ -147,14 +147,14 @@ def test_what_is_only_on_its_way_is_no_difference() -> None:
 
 
 def test_a_difference_is_found_beside_rows_that_never_rest() -> None:
-    found = World(ROWS, wrong={7: 50}, busy=(5, 6)).compared()
-    assert (found.different, found.missing, found.extra) == (1, 0, 0)
-    assert [one.key for one in found.differences] == [{"id": "7"}]
+    result = World(ROWS, wrong={7: 50}, busy=(5, 6)).compared()
+    assert (result.different, result.missing, result.extra) == (1, 0, 0)
+    assert [difference.key for difference in result.differences] == [{"id": "7"}]
 
 
 def test_a_wrong_row_that_never_rests_is_not_called_equal() -> None:
-    found = World(ROWS, wrong={5: -1}, busy=(5,)).compared()
-    assert (found.different, found.changing) == (0, 1)
+    result = World(ROWS, wrong={5: -1}, busy=(5,)).compared()
+    assert (result.different, result.changing) == (0, 1)
 
 
 def test_a_commit_that_others_see_late_is_no_difference() -> None:
@@ -178,17 +178,17 @@ def test_a_commit_that_others_see_late_is_no_difference() -> None:
 def test_many_suspects_are_read_again_by_their_digests_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FEW", 1)
     monkeypatch.setattr(module, "_SHOWN", 2)
-    world = World(ROWS, wrong={7: 50, 8: 50}, lost={9, 10}, busy=(5,))
-    found = world.compared()
-    assert (found.missing, found.different, len(found.differences)) == (2, 2, 2)
+    world = World(ROWS, wrong={7: 50, 8: 50}, missing={9, 10}, busy=(5,))
+    result = world.compared()
+    assert (result.missing, result.different, len(result.differences)) == (2, 2, 2)
 
 
 def test_what_is_too_much_is_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_READ_AGAIN", 10)
     monkeypatch.setattr(module, "_LOOKED_INTO", 100)
-    found = World(ROWS, lost=range(300)).compared()
-    assert found.missing == 10
-    assert found.unread == 290
+    result = World(ROWS, missing=range(300)).compared()
+    assert result.missing == 10
+    assert result.unread == 290
 
 
 @given(
@@ -196,12 +196,12 @@ def test_what_is_too_much_is_counted_and_said(monkeypatch: pytest.MonkeyPatch) -
     st.dictionaries(st.integers(0, 40), st.integers(4, 6), max_size=3),
     st.sets(st.integers(0, 40), max_size=3),
 )
-def test_differences_are_those_of_the_two_dictionaries(rows: Rows, wrong: Rows, lost: set[int]) -> None:
-    found = World(rows, wrong, lost).compared(4)
-    lake = {id_: n for id_, n in rows.items() if id_ not in lost} | wrong
-    assert found.missing == len(rows.keys() - lake.keys())
-    assert found.extra == len(lake.keys() - rows.keys())
-    assert found.different == sum(rows[id_] != lake[id_] for id_ in rows.keys() & lake.keys())
+def test_differences_are_those_of_the_two_dictionaries(rows: Rows, wrong: Rows, missing: set[int]) -> None:
+    result = World(rows, wrong, missing).compared(4)
+    lake = {id_: n for id_, n in rows.items() if id_ not in missing} | wrong
+    assert result.missing == len(rows.keys() - lake.keys())
+    assert result.extra == len(lake.keys() - rows.keys())
+    assert result.different == sum(rows[id_] != lake[id_] for id_ in rows.keys() & lake.keys())
 
 
 def test_buckets_grow_with_the_table() -> None:

@@ -31,31 +31,33 @@ def digest(row: tuple[str, int | None]) -> int:
     return int(hashlib.md5(text, usedforsecurity=False).hexdigest()[:DIGITS], 16)
 
 
-def made(lake: dict[str, str]) -> Layout:
+def layout_of(lake: dict[str, str]) -> Layout:
     return layout(TableName("shop", "t"), LISTED, lake, ("__key",))
 
 
-def written(spark: SparkSession, path: Path, select: str) -> Table:
+def written_table(spark: SparkSession, path: Path, select: str) -> Table:
     spark.sql(select).write.format("delta").save(str(path))
     return Table(str(path), plain=False)
 
 
 def test_what_is_told_of_rows(spark: SparkSession, tmp_path: Path) -> None:
     values = ", ".join(f"('{word}', {'NULL' if n is None else n})" for word, n in [*ROWS, ROWS[0]])
-    table = written(
+    table = written_table(
         spark,
         tmp_path / "t",
         "SELECT col1 AS `__key`, cast(col2 AS INT) AS n, cast(NULL AS MAP<STRING, STRING>) AS _raw "
         f"FROM VALUES {values}",
     )
-    rows = LakeRows(spark, table, made(table.columns()))
-    found = rows.buckets(8)
+    rows = LakeRows(spark, table, layout_of(table.columns()))
+    buckets = rows.buckets(8)
     expected = [0] * 8
     for row in ROWS[1:]:
         expected[zlib.crc32(text_of(row[0])) % 8] ^= digest(row)
-    assert (found.rows.sum(), list(found.digests)) == (rows.count(), expected), "a row that is there twice is no digest"
-    some = rows.digests_of([text_of("a"), text_of("A"), text_of("b")])
-    pairs = sorted(zip(some["key"].to_pylist(), some["digest"].to_pylist(), strict=True))
+    assert (buckets.rows.sum(), list(buckets.digests)) == (rows.count(), expected), (
+        "a row that is there twice is no digest"
+    )
+    digests = rows.digests_of([text_of("a"), text_of("A"), text_of("b")])
+    pairs = sorted(zip(digests["key"].to_pylist(), digests["digest"].to_pylist(), strict=True))
     assert pairs == sorted([(text_of("A"), digest(ROWS[1])), *[(text_of("a"), digest(ROWS[0]))] * 2])
     bucket = zlib.crc32(text_of("é,")) % 8
     assert text_of("é,") in rows.digests_in([bucket], 8)["key"].to_pylist()
@@ -78,7 +80,7 @@ def test_what_silver_remembers(spark: SparkSession, tmp_path: Path) -> None:
         )
 
     parts = [row("a", "insert", 100), row("b", "delete", 200)]
-    table = written(spark, tmp_path / "t", " UNION ALL ".join(parts))
+    table = written_table(spark, tmp_path / "t", " UNION ALL ".join(parts))
     silver = SilverRows(spark, table, layout(TableName("s", "t"), LISTED, {"__key": "STRING", "n": "INT"}, ("__key",)))
     keys = [text_of(word) for word in "abc"]
     assert silver.known(keys) == {text_of("a"), text_of("b")}

@@ -6,19 +6,19 @@ from spark_jobs.checks.verify.protocol import Buckets
 
 
 def filled(*parts: tuple[list[int], list[int], list[int]]) -> Buckets:
-    found = Buckets.none(4)
+    buckets_ = Buckets.none(4)
     for buckets, rows, digests in parts:
-        found.add(*(np.array(one, np.int64) for one in (buckets, rows, digests)))
-    return found
+        buckets_.add(*(np.array(column, np.int64) for column in (buckets, rows, digests)))
+    return buckets_
 
 
 def test_parts_of_a_table_add_up() -> None:
-    whole = filled(([0, 3], [2, 1], [5 ^ 6, 7]))
+    all_buckets = filled(([0, 3], [2, 1], [5 ^ 6, 7]))
     parts = filled(([0], [1], [5]), ([3, 0], [1, 1], [7, 6]))
-    assert list(whole.unlike(parts)) == []
+    assert list(all_buckets.unlike(parts)) == []
 
 
 def test_a_row_more_and_another_digest_are_seen() -> None:
-    whole = filled(([0, 1, 2], [2, 1, 0], [0, 7, 0]))
-    assert list(whole.unlike(filled(([0, 1], [4, 1], [0, 7])))) == [0]
-    assert list(whole.unlike(filled(([0, 1], [2, 1], [0, 6])))) == [1]
+    all_buckets = filled(([0, 1, 2], [2, 1, 0], [0, 7, 0]))
+    assert list(all_buckets.unlike(filled(([0, 1], [4, 1], [0, 7])))) == [0]
+    assert list(all_buckets.unlike(filled(([0, 1], [2, 1], [0, 6])))) == [1]

@@ -17,46 +17,46 @@ LAKE = {"id": "INT", "co`de": "STRING", "note": "STRING", "_position": "STRUCT<>
 NAME = TableName("shop", "orders")
 
 
-def made(key: tuple[str, ...] = ("id", "co`de")) -> Layout:
+def layout_of(key: tuple[str, ...] = ("id", "co`de")) -> Layout:
     return layout(NAME, ROWS, LAKE, key)
 
 
 @given(st.integers(), st.binary())
 def test_a_keys_text_is_taken_apart_as_it_was_put_together(number: int, text: bytes) -> None:
     key = b"%d,%d:%s" % (number, len(text), text)
-    assert made().key_values(key) == [str(number).encode(), text]
+    assert layout_of().key_values(key) == [str(number).encode(), text]
 
 
 def test_a_key_is_looked_up_by_literals_of_its_columns() -> None:
-    assert made().where([b"1,1:a", b"2,0:"]) == (
+    assert layout_of().where([b"1,1:a", b"2,0:"]) == (
         "(`id` = 1 AND `co``de` = _utf8mb4 x'61') OR (`id` = 2 AND `co``de` = _utf8mb4 x'')"
     )
-    assert made().shown_key(b"1,3:a,b") == {"id": "1", "co`de": "a,b"}
+    assert layout_of().shown_key(b"1,3:a,b") == {"id": "1", "co`de": "a,b"}
 
 
 def test_long_values_are_hashed_by_themselves_but_not_in_keys() -> None:
-    assert "MD5(CAST(`note` AS BINARY))" in made().server_digest
-    assert "MD5" not in made(("note",)).server_key
-    assert "md5" not in made(("note",)).lake_key
+    assert "MD5(CAST(`note` AS BINARY))" in layout_of().server_digest
+    assert "MD5" not in layout_of(("note",)).server_key
+    assert "md5" not in layout_of(("note",)).lake_key
 
 
 @pytest.mark.parametrize(
-    "lake, why",
+    "lake, reason",
     [
         ({"id": "INT", "note": "STRING"}, "the server's columns are id, co`de, note, the lake's id, note"),
         (LAKE | {"id": "STRING"}, "column id is int at the server and STRING in the lake"),
     ],
 )
-def test_columns_that_differ_are_refused(lake: dict[str, str], why: str) -> None:
-    with pytest.raises(TableStopped, match=why):
+def test_columns_that_differ_are_refused(lake: dict[str, str], reason: str) -> None:
+    with pytest.raises(TableStopped, match=reason):
         layout(NAME, ROWS, lake, ("id",))
 
 
 def test_a_key_that_the_source_does_not_have_is_none() -> None:
-    assert made(("_row",)).key == ()
+    assert layout_of(("_row",)).key == ()
 
 
 def test_kept_out_columns_are_in_no_text() -> None:
-    found = layout(NAME, ROWS, LAKE, ("id",), unknown={"note"})
-    assert [one.name for one in found.columns] == ["id", "co`de"]
-    assert "note" not in found.server_digest + found.lake_digest
+    layout_ = layout(NAME, ROWS, LAKE, ("id",), unknown={"note"})
+    assert [column.name for column in layout_.columns] == ["id", "co`de"]
+    assert "note" not in layout_.server_digest + layout_.lake_digest

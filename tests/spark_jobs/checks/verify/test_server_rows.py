@@ -53,21 +53,21 @@ def test_a_walk_in_ranges_sees_every_row_once(rows: ServerRows, monkeypatch: pyt
     monkeypatch.setattr(server_rows, "_FIRST", 100)
     monkeypatch.setattr(server_rows, "_LEAST", 100)
     monkeypatch.setattr(server_rows, "_MOST", 100)
-    found = rows.buckets(64)
-    assert found.rows.sum() == rows.count() == len(ROWS)
+    buckets = rows.buckets(64)
+    assert buckets.rows.sum() == rows.count() == len(ROWS)
     expected = [0] * 64
     for row in ROWS:
         expected[zlib.crc32(key(row)) % 64] ^= digest(row)
-    assert list(found.digests) == expected
+    assert list(buckets.digests) == expected
 
 
 def test_rows_of_buckets_and_of_keys(rows: ServerRows) -> None:
-    wanted = {key(row): digest(row) for row in ROWS if zlib.crc32(key(row)) % 64 in (3, 5)}
+    expected = {key(row): digest(row) for row in ROWS if zlib.crc32(key(row)) % 64 in (3, 5)}
     table = rows.digests_in([3, 5], 64)
-    assert dict(zip(table["key"].to_pylist(), table["digest"].to_pylist(), strict=True)) == wanted
-    some = [key(ROWS[7]), key(ROWS[8]), key(("é7", 7, None)), b"1:x5,"]
-    table = rows.digests_of(some)
-    assert sorted(table["key"].to_pylist()) == sorted(some[:2]), "é7 is É7 to the collation, and another key"
+    assert dict(zip(table["key"].to_pylist(), table["digest"].to_pylist(), strict=True)) == expected
+    keys = [key(ROWS[7]), key(ROWS[8]), key(("é7", 7, None)), b"1:x5,"]
+    table = rows.digests_of(keys)
+    assert sorted(table["key"].to_pylist()) == sorted(keys[:2]), "é7 is É7 to the collation, and another key"
     word, n, note = ROWS[9]
     assert rows.values_of([key(ROWS[9])]) == {key(ROWS[9]): [(word.encode(), b"%d" % n, str(note).encode())]}
     assert rows.digests_of([]).num_rows == 0

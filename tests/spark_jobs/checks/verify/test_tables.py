@@ -60,8 +60,8 @@ FLIPPED = {
 def verified(shop: Shop, *tables: str, **keys: object) -> dict[str, Verdict]:
     """Verdicts by table."""
     pipeline = shop.pipeline(live=True, **keys)
-    wanted = (lambda name: name.table in tables) if tables else None
-    return {one.table.table: one for one in verify_source(shop.spark, pipeline, SOURCE, wanted)}
+    is_wanted = (lambda name: name.table in tables) if tables else None
+    return {verdict.table.table: verdict for verdict in verify_source(shop.spark, pipeline, SOURCE, is_wanted)}
 
 
 def downstream(shop: Shop, table: str) -> Table:
@@ -88,9 +88,9 @@ def test_every_type_is_equal_and_one_flipped_value_of_it_is_found(shop: Shop) ->
         "INSERT INTO every (id, word, kind, day, plain) VALUES (9, 'no label', 'none', '0000-05-05', '0000-05-05')",
         "INSERT INTO every (id, word, blobs, note) VALUES (10, 'long', REPEAT('b', 65000), REPEAT('ä', 40000))",
     )
-    found = verified(shop)["every"]
-    assert (found.state, *found.lines(values=True)) == ("equal",)
-    assert found.source_rows == found.lake_rows == found.equal == len(flipped) + 11
+    verdict = verified(shop)["every"]
+    assert (verdict.state, *verdict.lines(values=True)) == ("equal",)
+    assert verdict.source_rows == verdict.lake_rows == verdict.equal == len(flipped) + 11
 
     cases = ", ".join(f"{name} = IF(id = {at}, {FLIPPED[name]}, {name})" for at, name in flipped.items())
     damage(
@@ -100,9 +100,9 @@ def test_every_type_is_equal_and_one_flipped_value_of_it_is_found(shop: Shop) ->
         "every",
     )
     damage(shop, "UPDATE {} SET note = repeat('ö', 40000) WHERE id = 10", "every")
-    found = verified(shop)["every"]
-    assert (found.state, found.missing, found.extra) == ("differs", 0, 0)
-    unlike = {int(one.key["id"]): one.columns for one in found.differences}
+    verdict = verified(shop)["every"]
+    assert (verdict.state, verdict.missing, verdict.extra) == ("differs", 0, 0)
+    unlike = {int(difference.key["id"]): difference.columns for difference in verdict.differences}
     assert {at: [*columns] for at, columns in unlike.items()} == {
         **{at: [name] for at, name in flipped.items()}, 4: ["day"], 7: ["central"], 10: ["note"],
     }  # fmt: skip
@@ -122,12 +122,15 @@ def test_base64_with_line_ends_and_bytes_without_a_character_are_equal(shop: Sho
         "INSERT INTO odd VALUES (1, JSON_OBJECT('b', CAST(REPEAT('x', 200) AS BINARY)), _tis620 x'ff'),"
         " (2, JSON_ARRAY('a', CAST(REPEAT('y', 58) AS BINARY), 1.0), _tis620 x'a1ff'), (3, '[]', _tis620 x'a1a2')",
     )
-    found = verified(shop)["odd"]
-    assert (found.state, *found.lines(values=True)) == ("equal",)
+    verdict = verified(shop)["odd"]
+    assert (verdict.state, *verdict.lines(values=True)) == ("equal",)
     damage(shop, "UPDATE {} SET doc = replace(doc, 'eHh4', 'eXh4') WHERE id = 1", "odd")
     damage(shop, "UPDATE {} SET thai = '?', _raw = NULL WHERE id = 2", "odd")
-    found = verified(shop)["odd"]
-    assert [(one.key["id"], [*one.columns]) for one in found.differences] == [("1", ["doc"]), ("2", ["thai"])]
+    verdict = verified(shop)["odd"]
+    assert [(difference.key["id"], [*difference.columns]) for difference in verdict.differences] == [
+        ("1", ["doc"]),
+        ("2", ["thai"]),
+    ]
 
 
 @contextmanager
@@ -163,8 +166,8 @@ def test_differences_are_found_by_key_while_others_write_and_nothing_else_is(sho
     rows = ", ".join(f"('Ä{n}', {n}.5, 'note {n}')" for n in range(3000))
     shop.execute(f"INSERT INTO orders VALUES {rows}, ('hot', 0, '')")
     with writing(shop):
-        found = verified(shop)["orders"]
-        assert (found.state, *found.lines(values=True), *found.remarks()) == ("equal",)
+        verdict = verified(shop)["orders"]
+        assert (verdict.state, *verdict.lines(values=True), *verdict.remarks()) == ("equal",)
         damage(shop, "UPDATE {} SET price = price + 0.01 WHERE code = 'Ä2500'", "orders")
         damage(shop, "DELETE FROM {} WHERE code = 'Ä2600'", "orders")
         damage(
@@ -173,9 +176,15 @@ def test_differences_are_found_by_key_while_others_write_and_nothing_else_is(sho
             " WHERE code = 'Ä2700'".replace("FROM {}", f"FROM {downstream(shop, 'orders').sql}"),
             "orders",
         )
-        found = verified(shop)["orders"]
-    assert (found.state, found.missing, found.extra, found.different, found.changing) == ("differs", 1, 1, 1, 0)
-    assert sorted(found.lines(values=True)) == [
+        verdict = verified(shop)["orders"]
+    assert (verdict.state, verdict.missing, verdict.extra, verdict.different, verdict.changing) == (
+        "differs",
+        1,
+        1,
+        1,
+        0,
+    )
+    assert sorted(verdict.lines(values=True)) == [
         f"{shop.database.name}.orders different code=Ä2500: price is 2500.51 and should be 2500.50",
         f"{shop.database.name}.orders extra code=ä2600",
         f"{shop.database.name}.orders missing code=Ä2600",
@@ -208,10 +217,11 @@ def test_what_is_older_than_the_log_or_cannot_be_compared_is_told_apart(shop: Sh
         "ALTER TABLE stuck MODIFY n SMALLINT",
         "CREATE VIEW seen AS SELECT 1",
     )
-    found = verified(shop)
-    assert "seen" not in found
+    verdicts = verified(shop)
+    assert "seen" not in verdicts
     assert {
-        name: (one.state, one.source_rows, one.lake_rows, one.older, one.missing) for name, one in found.items()
+        name: (verdict.state, verdict.source_rows, verdict.lake_rows, verdict.older, verdict.missing)
+        for name, verdict in verdicts.items()
     } == {
         "bag": ("equal", 2, 2, 0, 0),
         "unique": ("equal", 2, 2, 0, 0),
@@ -222,20 +232,22 @@ def test_what_is_older_than_the_log_or_cannot_be_compared_is_told_apart(shop: Sh
         "unheard": ("equal", 2, 0, 2, 0),
         "young": ("equal", 2, 2, 0, 0),
     }
-    assert "ALTER TABLE at" in str(found["stuck"].reason)
-    assert not found["stuck"].is_right
+    assert "ALTER TABLE at" in str(verdicts["stuck"].reason)
+    assert not verdicts["stuck"].is_right
 
     for table in ("old", "young"):
         damage(shop, "DELETE FROM {} WHERE id = 2", table)
     shop.execute("DROP TABLE gone", "ALTER TABLE young ADD COLUMN more INT DEFAULT 5")
-    found = verified(shop, "old", "young", "gone")
-    assert {name: (one.state, one.older, one.missing, one.lake_rows) for name, one in found.items()} == {
+    verdicts = verified(shop, "old", "young", "gone")
+    assert {
+        name: (verdict.state, verdict.older, verdict.missing, verdict.lake_rows) for name, verdict in verdicts.items()
+    } == {
         "gone": ("dropped", 0, 0, 1),
         "old": ("differs", 2, 1, 2),
         "young": ("differs", 0, 1, 1),
     }
-    assert found["gone"].is_right
-    assert [one.key for one in found["old"].differences] == [{"id": "2"}]
+    assert verdicts["gone"].is_right
+    assert [difference.key for difference in verdicts["old"].differences] == [{"id": "2"}]
 
 
 @pytest.mark.long
@@ -256,12 +268,12 @@ def test_types_of_mariadb(spark: SparkSession, servers: Servers, tmp_path: Path)
                 (n + 1 if n < 2 else None,),
             )
     login = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
-    said = {"lake": "./lake", "sources": {SOURCE: {"mysql": login, "start": start}}, "tables": ["verify_it.*"]}
-    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
+    document = {"lake": "./lake", "sources": {SOURCE: {"mysql": login, "start": start}}, "tables": ["verify_it.*"]}
+    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
     pipeline = load(tmp_path / "pipeline.yaml")
-    (found,) = verify_source(spark, pipeline, SOURCE)
-    assert (found.state, found.reason, *found.lines(values=True)) == ("equal", None)
+    (verdict,) = verify_source(spark, pipeline, SOURCE)
+    assert (verdict.state, verdict.reason, *verdict.lines(values=True)) == ("equal", None)
     table = lake_of(pipeline).downstream("verify_it", "t")
     spark.sql(f"UPDATE {table.sql} SET v6 = '2001:db8::2' WHERE e = 'y'")
-    (found,) = verify_source(spark, pipeline, SOURCE)
-    assert [one.columns for one in found.differences] == [{"v6": ("2001:db8::1", "2001:db8::2")}]
+    (verdict,) = verify_source(spark, pipeline, SOURCE)
+    assert [difference.columns for difference in verdict.differences] == [{"v6": ("2001:db8::1", "2001:db8::2")}]

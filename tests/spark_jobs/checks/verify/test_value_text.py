@@ -11,7 +11,7 @@ def column(kind: str, declared: str = "", charset: str = "utf8mb4", fraction: in
 
 
 @pytest.mark.parametrize(
-    "asked, text, literal, shown",
+    "facts, text, literal, expected",
     [
         (column("int"), b"-5", "-5", "-5"),
         (column("decimal"), b"-0.10", "-0.10", "-0.10"),
@@ -30,14 +30,14 @@ def column(kind: str, declared: str = "", charset: str = "utf8mb4", fraction: in
         (column("vector"), bytes.fromhex("400000003f800000"), "", "[1.0, 2.0]"),
     ],
 )
-def test_a_text_as_a_literal_and_for_people(asked: dict[str, object], text: bytes, literal: str, shown: str) -> None:
-    form = form_of(asked)
-    assert form.shown(text) == shown
+def test_a_text_as_a_literal_and_for_people(facts: dict[str, object], text: bytes, literal: str, expected: str) -> None:
+    form = form_of(facts)
+    assert form.shown(text) == expected
     assert not literal or form.literal(text) == literal
 
 
 @pytest.mark.parametrize(
-    "asked, one, other, beside, same",
+    "facts, first, second, beside, is_same",
     [
         (column("double"), b"8000000000000000", b"0000000000000000", None, True),
         (column("double"), b"3FB999999999999A", b"3FB999999999999B", None, False),
@@ -54,9 +54,9 @@ def test_a_text_as_a_literal_and_for_people(asked: dict[str, object], text: byte
     ],
 )
 def test_texts_that_differ_may_be_one_value(
-    asked: dict[str, object], one: bytes, other: bytes, beside: bytes | None, same: bool
+    facts: dict[str, object], first: bytes, second: bytes, beside: bytes | None, is_same: bool
 ) -> None:
-    assert form_of(asked).same(one, other, beside) == same
+    assert form_of(facts).same(first, second, beside) == is_same
 
 
 def test_zerofill_is_no_part_of_a_number() -> None:
@@ -70,8 +70,8 @@ def test_a_type_that_nobody_knows_is_refused() -> None:
 
 
 def test_base64_is_equal_whatever_its_line_ends_are_written_like() -> None:
-    same = form_of(column("json")).same
+    is_same = form_of(column("json")).same
     printed, escaped = b'{"b": "base64:type15:YWJj\nZGVm"}', b'{"b": "base64:type15:YWJj\\nZGVm"}'
-    assert same(printed, escaped, None)
-    assert not same(printed, b'{"b": "base64:type15:YWJjZGVn"}', None)
-    assert not same(b'{"b": "a\nb"}', b'{"b": "ab"}', None)
+    assert is_same(printed, escaped, None)
+    assert not is_same(printed, b'{"b": "base64:type15:YWJjZGVn"}', None)
+    assert not is_same(b'{"b": "a\nb"}', b'{"b": "ab"}', None)

@@ -23,8 +23,8 @@ from tests.timelines import (
     at,
     definition,
     keyed,
+    listing,
     nowhere,
-    shown,
     steps,
 )
 
@@ -83,7 +83,7 @@ from tests.timelines import (
     ],
 )  # fmt: skip
 def test_a_range_is_cut_where_statements_change_the_table(found: list[TimelineStep], wanted: list[str]) -> None:
-    assert shown(found) == wanted
+    assert listing(found) == wanted
 
 
 def test_rows_that_no_statement_explains_stop_the_table() -> None:
@@ -138,7 +138,7 @@ def test_a_table_goes_on_up_to_what_stops_it_wherever_the_range_begins(
         return
     content, ended = build_until_stopped(found, NAME, Range(at(10), at(1000)), None, RULES)
     assert ended
-    assert (shown(list(content.steps)), ended.at) == (wanted, at(place))
+    assert (listing(list(content.steps)), ended.at) == (wanted, at(place))
     assert why in ended.why
     later = Survey({NAME: replace(seen, definitions=met[1:])}, said)
     again, still = build_until_stopped(later, NAME, Range(ended.at, at(1000)), content.standing, RULES)
@@ -149,4 +149,4 @@ def test_a_statement_inside_a_transaction_stops_the_table_before_the_transaction
     said = Said(at(500), judge("UPDATE t SET v = 1", "shop"), at(510), "shop", begun=at(450))
     found = Survey({NAME: Seen(at(100), at(900), ((at(100), OLD),))}, (said,))
     content, ended = build_until_stopped(found, NAME, Range(at(10), at(1000)), None, RULES)
-    assert (shown(list(content.steps)), ended and ended.at) == (["10-450 id,v"], at(450))
+    assert (listing(list(content.steps)), ended and ended.at) == (["10-450 id,v"], at(450))

@@ -20,7 +20,7 @@ from tests.timelines import (
     at,
     definition,
     keys,
-    shown,
+    listing,
     steps,
 )
 
@@ -60,7 +60,7 @@ from tests.timelines import (
     ],
 )  # fmt: skip
 def test_a_name_has_what_the_table_holds_that_is_given_it(found: list[TimelineStep], wanted: list[str]) -> None:
-    assert shown(found) == wanted
+    assert listing(found) == wanted
 
 
 def test_a_table_that_takes_a_name_is_as_complete_as_it_was() -> None:
@@ -89,14 +89,14 @@ def test_a_name_of_a_table_that_is_gone_is_refused() -> None:
 def test_a_table_made_like_another_has_its_names_where_the_log_has_none() -> None:
     unnamed = definition(Column(None, 3), Column(None, 3), Column(None, 15, 80))
     made = (20, "CREATE TABLE t LIKE u")
-    assert shown(steps(made, maps=((500, unnamed),), rules=FILLED)) == ["30-1000 id,v,note"]
-    assert shown(steps(made, maps=((500, unnamed),))) == ["30-1000 @1,@2,@3"]
+    assert listing(steps(made, maps=((500, unnamed),), rules=FILLED)) == ["30-1000 id,v,note"]
+    assert listing(steps(made, maps=((500, unnamed),))) == ["30-1000 @1,@2,@3"]
 
     def refused(name: TableName, until: Position) -> TableContents:
         raise AssertionError("the log tells it")
 
     rules = replace(RULES, contents=refused)
-    assert shown(steps(made, maps=((500, OLD),), rules=rules)) == ["30-1000 id,v"]
+    assert listing(steps(made, maps=((500, OLD),), rules=rules)) == ["30-1000 id,v"]
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ from tests.timelines import (
     definition,
     keyed,
     keys,
+    listing,
     nowhere,
-    shown,
     steps,
     stored,
     unknown,
@@ -45,7 +45,7 @@ def test_names_that_the_log_leaves_out_are_carried_through_statements() -> None:
         maps=((600, definition(Column(None, 8), Column(None, 3), Column(None, 3))),),
         standing=TableState(OLD),
     )
-    assert shown(found) == ["at 500 n,id,w", "510-1000 n,id,w"]
+    assert listing(found) == ["at 500 n,id,w", "510-1000 n,id,w"]
     assert isinstance(found[0], SchemaChange)
     assert found[0].origins == {"n": None, "id": "id", "w": "v"}
     with pytest.raises(TableStopped, match="does not name its columns, and has types"):
@@ -55,7 +55,7 @@ def test_names_that_the_log_leaves_out_are_carried_through_statements() -> None:
 def test_json_of_mariadb_is_a_longtext_in_its_log() -> None:
     unnamed = definition(Column(None, 3), Column(None, 3), Column(None, 252, 4, charset=46))
     found = steps((500, "ALTER TABLE t ADD j JSON"), maps=((600, unnamed),), standing=TableState(OLD))
-    assert shown(found) == ["at 500 id,v,j", "510-1000 id,v,j"]
+    assert listing(found) == ["at 500 id,v,j", "510-1000 id,v,j"]
     assert isinstance(found[-1], DataRange)
     assert found[-1].definition.columns[2].sql_type == "longtext"
 
@@ -65,7 +65,7 @@ def test_names_of_a_table_s_first_rows_come_from_statements_before_them() -> Non
 
     def names(*statements: str) -> list[str]:
         said = [(20 + 10 * at, text) for at, text in enumerate(statements)]
-        return shown(steps(*said, maps=((500, unnamed),)))
+        return listing(steps(*said, maps=((500, unnamed),)))
 
     create = "CREATE TABLE t (id INT PRIMARY KEY, v INT)"
     assert names(create, "ALTER TABLE t CHANGE v w BIGINT") == ["40-1000 id,w"]
@@ -78,7 +78,7 @@ def test_a_bag_stays_one_whatever_index_is_made() -> None:
     added = "ALTER TABLE t ADD UNIQUE (id)"
     assert keys(steps(maps=((100, BAG), (600, keyed(0))))) == [()], "CREATE UNIQUE INDEX is not looked at"
     assert keys(steps((500, added), maps=((100, BAG), (600, keyed(0))))) == [()]
-    assert keys(steps((500, "ALTER TABLE t ADD x INT"), maps=((100, BAG), (600, keyed(0, more=True))))) == [(), ()]
+    assert keys(steps((500, "ALTER TABLE t ADD x INT"), maps=((100, BAG), (600, keyed(0, has_more=True))))) == [(), ()]
     assert keys(steps(maps=((100, keyed(0)),), standing=TableState(BAG))) == [()]
     assert keys(steps(maps=((100, keyed(0)),), rules=Rules(as_logged, nowhere, is_bag=True))) == [()]
 
@@ -185,7 +185,7 @@ def test_a_dump_names_columns_from_its_place_on_and_before_it_up_to_a_statement(
 ) -> None:
     if rules.by_history(NAME, at(10)) and maps == ((100, OLD),):
         rules = replace(rules, complete=as_logged)
-    assert shown(steps(*statements, maps=maps, rules=rules)) == wanted
+    assert listing(steps(*statements, maps=maps, rules=rules)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_a_table_whose_definition_goes_back_to_a_statement_alone_stops_with_why(
     rules = replace(by_history(510), by_history=lambda *_: told)
     with pytest.raises(TableStopped, match=r"500 is not known: why; begin behind it \(start: b\.000001:510, and load"):
         steps(ADDED, maps=((100, UNNAMED), (600, BARE_WIDER)), rules=rules)
-    assert shown(steps(ADDED, maps=((600, BARE_WIDER),), rules=rules)) == ["510-1000 id,v,x"]
+    assert listing(steps(ADDED, maps=((600, BARE_WIDER),), rules=rules)) == ["510-1000 id,v,x"]
 
 
 def test_a_character_set_that_a_statement_leaves_out_is_the_history_s() -> None:
@@ -249,7 +249,7 @@ def test_columns_that_nothing_names_are_numbered_where_that_is_chosen(
     statements: tuple[tuple[int, str], ...], maps: tuple[tuple[int, TableDefinition], ...], wanted: list[str]
 ) -> None:
     found = steps(*statements, maps=maps, rules=NUMBERED)
-    assert shown(found) == wanted
+    assert listing(found) == wanted
     assert keys(found)[0] == ()
     assert found[0].standing.is_numbered
     with pytest.raises(NamesUnknown):
@@ -283,7 +283,7 @@ def test_a_numbered_table_goes_on_up_to_a_statement_that_needs_names(
     seen = Seen(at(100), at(900), ((at(100), BARE), (at(600), behind)))
     found = Survey({NAME: seen}, (Said(at(500), judge(statement, "shop"), at(510), "shop", session=Session()),))
     content, ended = build_until_stopped(found, NAME, Range(at(10), at(1000)), None, NUMBERED)
-    assert shown(list(content.steps)) == ["10-1000 @1,@2" if why is None else "10-500 @1,@2"]
+    assert listing(list(content.steps)) == ["10-1000 @1,@2" if why is None else "10-500 @1,@2"]
     assert (ended is None) == (why is None)
     if ended and why:
         assert ended.at == at(500)
@@ -308,7 +308,7 @@ def test_a_numbered_table_stops_where_its_columns_get_names_or_are_others(
     rules: Rules, maps: tuple[tuple[int, TableDefinition], ...], why: str
 ) -> None:
     standing = TableState(OF_NUMBERS)
-    assert shown(steps(maps=((100, BARE),), standing=standing, rules=NUMBERED)) == ["10-1000 @1,@2"]
+    assert listing(steps(maps=((100, BARE),), standing=standing, rules=NUMBERED)) == ["10-1000 @1,@2"]
     with pytest.raises(TableStopped, match=why):
         steps(maps=maps, standing=standing, rules=rules)
 

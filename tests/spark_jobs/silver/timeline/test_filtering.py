@@ -15,9 +15,9 @@ from tests.timelines import (
     at,
     definition,
     filled,
+    listing,
     nowhere,
     ruled,
-    shown,
     steps,
     stored,
 )
@@ -53,7 +53,7 @@ ANEW = (500, "DROP TABLE t"), (600, "CREATE TABLE t (id INT PRIMARY KEY)")
 def test_a_statement_that_is_left_out_takes_no_row_away(
     found: list[TimelineStep], wanted: list[str], left_out: list[int]
 ) -> None:
-    assert shown(found) == wanted
+    assert listing(found) == wanted
     turns = [one for one in found if isinstance(one, SchemaChange)]
     assert [one.range.start.offset for one in turns if one.left_out_by == "filters.r"] == left_out
     assert all(one.standing.emptied is None for one in turns if one.range.start.offset in left_out)
@@ -115,7 +115,7 @@ def passing_over(*offsets: int) -> Rules:
 def test_a_statement_that_is_passed_over_changes_nothing(
     found: list[TimelineStep], wanted: list[str], left_out: list[int]
 ) -> None:
-    assert shown(found) == wanted
+    assert listing(found) == wanted
     turns = [step for step in found if isinstance(step, SchemaChange) and step.left_out_by]
     assert [step.left_out_by for step in turns] == [f"skip b.000001:{offset}" for offset in left_out]
 

@@ -24,7 +24,7 @@ def shown_piece(piece: Piece) -> str:
     return f"{piece.range.stop.offset} {piece.failed or names}" + " differs" * bool(piece.why)
 
 
-def shown(*maps: tuple[int, TableDefinition], last: int = 900) -> list[list[str]]:
+def listing(*maps: tuple[int, TableDefinition], last: int = 900) -> list[list[str]]:
     """The pieces of three parts: to which offset they go, and with how many columns."""
     seen = {NAME: Seen(at(maps[0][0]), at(last), tuple((at(offset), one) for offset, one in maps))} if maps else {}
     rules = replace(RULES, first=first)
@@ -34,16 +34,16 @@ def shown(*maps: tuple[int, TableDefinition], last: int = 900) -> list[list[str]
 
 
 def test_a_table_without_rows_has_pieces_without_a_definition() -> None:
-    assert shown() == [["300 -"], ["600 -"], ["1000 -"]]
+    assert listing() == [["300 -"], ["600 -"], ["1000 -"]]
 
 
 def test_rows_under_a_definition_that_was_met_before_are_looked_at() -> None:
-    assert shown((100, OLD), last=500) == [["300 id,v"], ["600 id,v"], ["1000 -"]]
-    assert shown((100, OLD)) == [["300 id,v"], ["600 id,v"], ["1000 damaged"]]
+    assert listing((100, OLD), last=500) == [["300 id,v"], ["600 id,v"], ["1000 -"]]
+    assert listing((100, OLD)) == [["300 id,v"], ["600 id,v"], ["1000 damaged"]]
 
 
 def test_a_part_is_cut_where_the_definition_differs() -> None:
-    assert shown((100, OLD), (200, OLD), (400, OLD), (500, OTHER), (700, OTHER)) == [
+    assert listing((100, OLD), (200, OLD), (400, OLD), (500, OTHER), (700, OTHER)) == [
         ["300 id,v"],
         ["500 id,v", "600 id,note differs"],
         ["1000 id,note"],

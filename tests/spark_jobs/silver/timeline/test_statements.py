@@ -3,7 +3,7 @@ import pytest
 from spark_jobs.ddl.classify import judge
 from spark_jobs.errors import TableStopped
 from spark_jobs.silver.table_timeline import TableState
-from tests.timelines import BARE, NUMBERED, OFTEN_UNNAMED, UNNAMED, keyed, shown, steps
+from tests.timelines import BARE, NUMBERED, OFTEN_UNNAMED, UNNAMED, keyed, listing, steps
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_what_cannot_be_carried_out_is_said_with_its_place(statement: str, why: 
 )
 def test_an_index_that_tells_no_rows_apart_changes_nothing(statement: str, index: str | None) -> None:
     standing = TableState(keyed(0, index=index))
-    assert shown(steps((500, statement), maps=((100, UNNAMED),), standing=standing, rules=OFTEN_UNNAMED)) == [
+    assert listing(steps((500, statement), maps=((100, UNNAMED),), standing=standing, rules=OFTEN_UNNAMED)) == [
         "10-1000 id,v"
     ]
     assert steps((500, statement), maps=(), standing=standing) == []
