@@ -4,7 +4,7 @@ Put here: telling what a QUERY event's text is about. Not here: carrying it out,
 around names (table_names.py).
 
 A statement is read as far as it names the tables that it changes, and never recursively: it may have any length and
-depth (docs/adr/0038). What cannot be read so is judged by its words, and counts
+depth (docs/adr/0043-one-interpreter-of-ddl.md). What cannot be read so is judged by its words, and counts
 as naming every table whose name is among them: rather one table stopped too many than one row guessed.
 """
 

@@ -6,7 +6,7 @@ range that lies below the floor (pipeline/backfill.py).
 The windows that end before bronze begins become one: a row a key, or an image with its copies, as all of them together
 leave it. What they leave deleted has no row any more, since no older row is left that it has to outdo. That is one
 commit under the table's counter, which says up to where (``folded``), and it changes nothing downstream: so it is done
-only where downstream has all that silver has. Why it is sound: docs/adr/0025-loads-through-moves-and-folded-windows.md.
+only where downstream has all that silver has. Why it is sound: docs/adr/0009-retention.md.
 """
 
 import logging

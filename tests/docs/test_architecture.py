@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md names packages, files and functions that exist."""
+"""ARCHITECTURE.md and the questions of docs/contributing.md name packages, files and functions that exist."""
 
 import ast
 import re
@@ -8,14 +8,23 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-SPANS = sorted(set(re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", TEXT, flags=re.DOTALL))))
+CONTRIBUTING = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
+
+
+def spans(text: str) -> list[str]:
+    """What stands between backticks, outside of blocks of code."""
+    return sorted(set(re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))))
+
+
+SPANS = spans(TEXT)
 NAMED = [span for span in SPANS if re.fullmatch(r"[\w/.]+(?:/|\.py|\.md)(?:::[\w.]+)?", span)]
 WALKS = re.findall(r"^### (.+)\n\n((?:\d+\. .*\n)+)", TEXT, re.MULTILINE)
+QUESTIONS = re.findall(r"^\| ([^|]+\?) \| `([^`|]+)` \|$", CONTRIBUTING, re.MULTILINE)
 
 
-def file_of(path: str) -> Path | None:
+def found(path: str) -> Path | None:
     """The file or folder, from the tree's root or from spark_jobs."""
-    return next((candidate for candidate in (ROOT / path, ROOT / "spark_jobs" / path) if candidate.exists()), None)
+    return next((place for place in (ROOT / path, ROOT / "spark_jobs" / path) if place.exists()), None)
 
 
 def names(tree: ast.Module | ast.ClassDef) -> dict[str, ast.AST]:
@@ -34,17 +43,17 @@ def names(tree: ast.Module | ast.ClassDef) -> dict[str, ast.AST]:
 @pytest.mark.parametrize("span", NAMED)
 def test_a_path_and_its_name_exist(span: str) -> None:
     path, _, name = span.partition("::")
-    file = file_of(path)
-    assert file, f"there is no {path}"
-    scope: ast.AST | None = ast.parse(file.read_text(encoding="utf-8")) if name else None
+    there = found(path)
+    assert there, f"there is no {path}"
+    scope: ast.AST | None = ast.parse(there.read_text(encoding="utf-8")) if name else None
     for part in filter(None, name.split(".")):
         assert isinstance(scope, ast.Module | ast.ClassDef)
         scope = names(scope).get(part)
         assert scope, f"{path} defines no {name}"
 
 
-def test_functions_are_among_what_is_checked() -> None:
-    assert {"pipeline/run.py::run_source", "binlog/slices/slicer.py::Slicer", "errors.py", "silver/"} <= set(NAMED)
+def test_names_are_among_what_is_checked() -> None:
+    assert {"binlog/types/__init__.py::TYPES", "errors.py::LostRace", "errors.py", "silver/"} <= set(NAMED)
 
 
 def test_every_package_is_listed() -> None:
@@ -55,3 +64,12 @@ def test_every_package_is_listed() -> None:
 def test_there_are_five_walks_of_at_most_ten_lines() -> None:
     assert [title for title, _ in WALKS] == ["A byte", "A row", "A position", "A DDL statement", "A backfill"]
     assert all(len(steps.splitlines()) <= 10 for _, steps in WALKS)
+
+
+def test_twenty_questions_have_an_answer_each() -> None:
+    assert len(QUESTIONS) == len({question for question, _ in QUESTIONS}) == 20
+
+
+@pytest.mark.parametrize("question, path", QUESTIONS)
+def test_the_answer_to_a_question_exists(question: str, path: str) -> None:
+    assert (ROOT / path).is_file(), question

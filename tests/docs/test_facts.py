@@ -1,0 +1,66 @@
+"""What pages list is what the code has: reasons of run/engine, keys of Dagster's metadata, keys of commits."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def modules(*trees: str) -> Iterator[Path]:
+    for tree in trees:
+        yield from sorted((ROOT / tree).rglob("*.py"))
+
+
+def texts(*trees: str) -> str:
+    """All texts in the code, without what is between them."""
+    parsed = (ast.parse(path.read_text(encoding="utf-8")) for path in modules(*trees))
+    nodes = (node for tree in parsed for node in ast.walk(tree))
+    return "\n".join(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+REASONS = re.search(r"^## What goes by Spark SQL\n(.*?)^## ", page("how-it-works.md"), re.MULTILINE | re.DOTALL)
+CELLS = (
+    [row.rsplit(" | ", 1)[1] for row in re.findall(r"^\| (?:silver|downstream|both) \| .*", REASONS[1], re.MULTILINE)]
+    if REASONS
+    else []
+)
+ENGINE = texts("spark_jobs/engine", "spark_jobs/delta")
+
+
+@pytest.mark.parametrize("reason", [reason for cell in CELLS for reason in re.findall(r"`([^`]+)`", cell)])
+def test_the_engine_gives_the_reason(reason: str) -> None:
+    if "s3a:" in reason:  # the store's name is a value
+        assert all(part in ENGINE for part in ("commits on ", ": are made by Spark alone"))
+    else:
+        assert reason.removesuffix(" …") in ENGINE
+
+
+def test_there_are_reasons() -> None:
+    assert len(CELLS) > 10
+
+
+def test_every_metadata_key_is_listed() -> None:
+    text = page("dagster.md")
+    names = re.compile(
+        r"(?:binlog|rows|run|table|tables|delta|schema|backfill|source|checkpoint|gc|load|brought)/[a-z_]+"
+    )
+    written = {line for line in texts("assets", "dagster_project").splitlines() if names.fullmatch(line)}
+    assert len(written) > 50
+    assert {key for key in written if f"`{key}`" not in text} == set()
+
+
+def test_every_listed_key_of_a_commit_exists() -> None:
+    section = page("lake.md").partition("## What a commit says")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?`) \| ", section, re.MULTILINE)
+    listed = {key for row in rows for key in re.findall(r"`(\w+)`", row)}
+    sources = [path.read_text(encoding="utf-8") for path in modules("spark_jobs") if path.name == "commit.py"]
+    assert len(listed) > 15
+    assert listed <= {key for source in sources for key in re.findall(r'\bmember\("(\w+)"', source)}
