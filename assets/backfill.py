@@ -1,7 +1,7 @@
 """Doing a range of the log again, from the UI: chosen files of a source as an asset, or places as steps of a job.
 
 Put here: the files that are partitions and when they are registered, both steps, and what they say. Not here: what is
-done (spark_jobs/pipeline/backfill.py), or the job that the steps stand in (dagster_project/jobs.py).
+done (spark_jobs/pipeline/backfill/run.py), or the job that the steps stand in (dagster_project/jobs.py).
 
 The live assets have no partitions. Those of ``backfill/<source>`` are the binlog files that bronze holds, and before
 them those of the source's archive that follow each other up to there; one counts as made since it was done again.
@@ -29,7 +29,7 @@ from spark_jobs.log.position import FIRST_EVENT, Position, Range
 
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.bronze.files import BinlogFile
-    from spark_jobs.pipeline.backfill import Redone, Request
+    from spark_jobs.pipeline.backfill.request import BackfillRequest, ReplayedTable
     from spark_jobs.pipeline.outcome import Outcome
     from spark_jobs.pipeline.restore import Fetched
 
@@ -198,11 +198,13 @@ def backfill_asset(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.Assets
     def backfill(
         context: dg.AssetExecutionContext, spark: dg.ResourceParam[Sessions]
     ) -> Iterator[dg.MaterializeResult[None]]:
-        from spark_jobs.pipeline.backfill import Request
+        from spark_jobs.pipeline.backfill.request import BackfillRequest
 
         with failing():
             files, wanted = _chosen(context, pipeline, source)
-            request = Request(source, wanted.start, wanted.stop, **_choice(context.op_execution_context.op_config))
+            request = BackfillRequest(
+                source, wanted.start, wanted.stop, **_choice(context.op_execution_context.op_config)
+            )
         done = _Backfill(context.op_execution_context, pipeline, request, wanted).run(spark)
         yield dg.MaterializeResult(asset_key=key, metadata={FILES: files, **done.metadata()})
         done.require_all()
@@ -310,15 +312,15 @@ def range_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefiniti
     return step
 
 
-def _request(config: Mapping[str, Any], only: str = "") -> "Request":
-    from spark_jobs.pipeline.backfill import Request
+def _request(config: Mapping[str, Any], only: str = "") -> "BackfillRequest":
+    from spark_jobs.pipeline.backfill.request import BackfillRequest
 
-    return Request(config.get("source", only), config["from"].strip(), config["to"].strip(), **_choice(config))
+    return BackfillRequest(config.get("source", only), config["from"].strip(), config["to"].strip(), **_choice(config))
 
 
 def _choice(config: Mapping[str, Any]) -> dict[str, Any]:
     """What both forms have in common; a run's configuration leaves out what it takes as it is."""
-    from spark_jobs.pipeline.backfill import LAYERS
+    from spark_jobs.pipeline.backfill.request import LAYERS
 
     archive = config.get("archive", "").strip()
     return {
@@ -331,25 +333,27 @@ def _choice(config: Mapping[str, Any]) -> dict[str, Any]:
 class _Backfill:
     """One backfill of a run: doing it, and what is said of it while and after it is done."""
 
-    def __init__(self, context: dg.OpExecutionContext, pipeline: Pipeline, request: "Request", wanted: Range) -> None:
+    def __init__(
+        self, context: dg.OpExecutionContext, pipeline: Pipeline, request: "BackfillRequest", wanted: Range
+    ) -> None:
         self._context, self._pipeline, self._request, self._wanted = context, pipeline, request, wanted
         self._began = time.monotonic()
-        self._redone: list[Redone] = []
+        self._redone: list[ReplayedTable] = []
         self._brought: list[Fetched] = []
         self._outcome: Outcome | None = None
 
     def run(self, spark: Sessions) -> "_Backfill":
         """Logs every table as it is done, then publishes the materializations of those that changed."""
-        from spark_jobs.pipeline.backfill import backfill_source
+        from spark_jobs.pipeline.backfill.run import backfill_source
 
         request = self._request
         tags = {SOURCE_TAG: request.source, FROM_TAG: str(self._wanted.start), TO_TAG: str(self._wanted.stop)}
         self._context.instance.add_run_tags(self._context.run_id, tags)
-        manner = request.manner(self._said, self._heard)
+        options = request.options(self._said, self._heard)
         with failing():
             request.require_valid(self._pipeline)
             self._outcome = backfill_source(
-                spark.session(), self._pipeline, request.source, self._wanted, request.wants, manner=manner
+                spark.session(), self._pipeline, request.source, self._wanted, request.wants, options=options
             )
         self._publish(self._outcome)
         if self._brought:
@@ -360,7 +364,7 @@ class _Backfill:
         self._brought.append(one)
         self._context.log.info("%s: brought %s", one.source, one)
 
-    def _said(self, one: "Redone", at: int, of: int) -> None:
+    def _said(self, one: "ReplayedTable", at: int, of: int) -> None:
         self._redone.append(one)
         self._context.log.info("%d/%d %s", at, of, one)
 
@@ -369,7 +373,7 @@ class _Backfill:
         outcome = self._outcome
         assert outcome is not None
         touched = [one for one in self._redone if one.windows]
-        found = [one.found for one in touched if one.found]
+        found = [one.difference for one in touched if one.difference]
         rows = {
             TOUCHED: sum(one.rows for one in found),
             NEW: sum(one.new for one in found),
