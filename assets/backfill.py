@@ -1,7 +1,7 @@
 """Doing a range of the log again, from the UI: chosen files of a source as an asset, or places as steps of a job.
 
 Put here: the files that are partitions and when they are registered, both steps, and what they say. Not here: what is
-done (spark_jobs/pipeline/backfill.py), or the job that the steps stand in (dagster_project/jobs.py).
+done (spark_jobs/pipeline/backfill/run.py), or the job that the steps stand in (dagster_project/jobs.py).
 
 The live assets have no partitions. Those of ``backfill/<source>`` are the binlog files that bronze holds, and before
 them those of the source's archive that follow each other up to there; one counts as made since it was done again.
@@ -29,7 +29,7 @@ from spark_jobs.log.position import FIRST_EVENT, Position, Range
 
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.bronze.files import BinlogFile
-    from spark_jobs.pipeline.backfill import Redone, Request
+    from spark_jobs.pipeline.backfill.request import BackfillRequest, ReplayedTable
     from spark_jobs.pipeline.outcome import Outcome
     from spark_jobs.pipeline.restore import Fetched
 
@@ -198,11 +198,13 @@ def backfill_asset(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.Assets
     def backfill(
         context: dg.AssetExecutionContext, spark: dg.ResourceParam[Sessions]
     ) -> Iterator[dg.MaterializeResult[None]]:
-        from spark_jobs.pipeline.backfill import Request
+        from spark_jobs.pipeline.backfill.request import BackfillRequest
 
         with failing():
             files, range_ = _chosen_range(context, pipeline, source)
-            request = Request(source, range_.start, range_.stop, **_choice(context.op_execution_context.op_config))
+            request = BackfillRequest(
+                source, range_.start, range_.stop, **_choice(context.op_execution_context.op_config)
+            )
         replay = _Backfill(context.op_execution_context, pipeline, request, range_).run(spark)
         yield dg.MaterializeResult(asset_key=key, metadata={FILES: files, **replay.metadata()})
         replay.require_all()
@@ -310,15 +312,15 @@ def range_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefiniti
     return step
 
 
-def _request(config: Mapping[str, Any], only: str = "") -> "Request":
-    from spark_jobs.pipeline.backfill import Request
+def _request(config: Mapping[str, Any], only: str = "") -> "BackfillRequest":
+    from spark_jobs.pipeline.backfill.request import BackfillRequest
 
-    return Request(config.get("source", only), config["from"].strip(), config["to"].strip(), **_choice(config))
+    return BackfillRequest(config.get("source", only), config["from"].strip(), config["to"].strip(), **_choice(config))
 
 
 def _choice(config: Mapping[str, Any]) -> dict[str, Any]:
     """What both forms have in common; a run's configuration leaves out what it takes as it is."""
-    from spark_jobs.pipeline.backfill import LAYERS
+    from spark_jobs.pipeline.backfill.request import LAYERS
 
     archive = config.get("archive", "").strip()
     return {
@@ -331,25 +333,27 @@ def _choice(config: Mapping[str, Any]) -> dict[str, Any]:
 class _Backfill:
     """One backfill of a run: doing it, and what is said of it while and after it is done."""
 
-    def __init__(self, context: dg.OpExecutionContext, pipeline: Pipeline, request: "Request", range_: Range) -> None:
+    def __init__(
+        self, context: dg.OpExecutionContext, pipeline: Pipeline, request: "BackfillRequest", range_: Range
+    ) -> None:
         self._context, self._pipeline, self._request, self._range = context, pipeline, request, range_
         self._began = time.monotonic()
-        self._redone: list[Redone] = []
+        self._redone: list[ReplayedTable] = []
         self._fetched: list[Fetched] = []
         self._outcome: Outcome | None = None
 
     def run(self, spark: Sessions) -> "_Backfill":
         """Logs every table as it is done, then publishes the materializations of those that changed."""
-        from spark_jobs.pipeline.backfill import backfill_source
+        from spark_jobs.pipeline.backfill.run import backfill_source
 
         request = self._request
         tags = {SOURCE_TAG: request.source, FROM_TAG: str(self._range.start), TO_TAG: str(self._range.stop)}
         self._context.instance.add_run_tags(self._context.run_id, tags)
-        manner = request.manner(self._log_replayed, self._log_fetched)
+        options = request.options(self._log_replayed, self._log_fetched)
         with failing():
             request.require_valid(self._pipeline)
             self._outcome = backfill_source(
-                spark.session(), self._pipeline, request.source, self._range, request.wants, manner=manner
+                spark.session(), self._pipeline, request.source, self._range, request.wants, options=options
             )
         self._publish(self._outcome)
         if self._fetched:
@@ -360,7 +364,7 @@ class _Backfill:
         self._fetched.append(fetched)
         self._context.log.info("%s: brought %s", fetched.source, fetched)
 
-    def _log_replayed(self, replayed: "Redone", at: int, of: int) -> None:
+    def _log_replayed(self, replayed: "ReplayedTable", at: int, of: int) -> None:
         self._redone.append(replayed)
         self._context.log.info("%d/%d %s", at, of, replayed)
 
@@ -369,7 +373,7 @@ class _Backfill:
         outcome = self._outcome
         assert outcome is not None
         touched = [replayed for replayed in self._redone if replayed.windows]
-        differences = [replayed.found for replayed in touched if replayed.found]
+        differences = [replayed.difference for replayed in touched if replayed.difference]
         rows = {
             TOUCHED: sum(difference.rows for difference in differences),
             NEW: sum(difference.new for difference in differences),

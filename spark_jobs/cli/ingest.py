@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from spark_jobs.binlog import TableName
     from spark_jobs.checks.schema_drift import SchemaAudit
     from spark_jobs.downstream.publication import Entry
-    from spark_jobs.pipeline.backfill import Layer
+    from spark_jobs.pipeline.backfill.request import Layer
     from spark_jobs.pipeline.initial_load.commit import LoadCommit
     from spark_jobs.pipeline.outcome import Outcome
 
@@ -263,14 +263,14 @@ def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **o
                  --from 2026-11-21T08:00:00Z --to mysql-bin.000003:4
     """  # noqa: D301 - click's mark for lines that stay as they are
     from spark_jobs.log.location import require_places
-    from spark_jobs.pipeline.backfill import LAYERS, Redone, Request
-    from spark_jobs.pipeline.backfill import backfill as do_again
+    from spark_jobs.pipeline.backfill.request import LAYERS, BackfillRequest, ReplayedTable
+    from spark_jobs.pipeline.backfill.run import backfill as do_again
 
     require_places(start, stop)
-    request = Request(start=start, stop=stop, layers=layers or LAYERS, **options)
+    request = BackfillRequest(start=start, stop=stop, layers=layers or LAYERS, **options)
     request.require_valid(load(path))
 
-    def say_progress(replayed: Redone, at: int, of: int) -> None:
+    def say_progress(replayed: ReplayedTable, at: int, of: int) -> None:
         ERRORS.print(f"{at}/{of} {replayed}", markup=False, highlight=False)
 
     def backfill_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":

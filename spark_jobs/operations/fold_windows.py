@@ -1,7 +1,7 @@
 """Old windows of a silver table folded into one, below a floor under which nothing can be done again.
 
 Put here: which windows may be folded, and the fold. Not here: when that is looked for (maintenance.py), or refusing a
-range that lies below the floor (pipeline/backfill.py).
+range that lies below the floor (pipeline/backfill/run.py).
 
 The windows that end before bronze begins become one: a row a key, or an image with its copies, as all of them together
 leave it. What they leave deleted has no row any more, since no older row is left that it has to outdo. That is one

@@ -1,7 +1,7 @@
 """Verbs that mend one table: one event passed over, the whole table done over from bronze.
 
 Put here: what may be asked for, and what is wrong with it. Not here: passing over (silver/quarantine.py), or a range of
-a table that is right but for its rows (pipeline/backfill.py).
+a table that is right but for its rows (pipeline/backfill/run.py).
 
 Each verb is planned first, which changes nothing and finds all that is wrong; what it plans is what is then done.
 Doing it is one commit, of a record that the next run reads: no table changes before that run has something better.

@@ -12,7 +12,7 @@ from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.source.server import Server
 from tests.by_spark_sql import by_spark_sql
 from tests.fix_mysql import Database

@@ -16,7 +16,8 @@ from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.gc import gc_source
-from spark_jobs.pipeline.backfill import Manner, Request, backfill, backfill_source
+from spark_jobs.pipeline.backfill.request import BackfillOptions, BackfillRequest
+from spark_jobs.pipeline.backfill.run import backfill, backfill_source
 from spark_jobs.pipeline.restore import Fetched, fetch
 from tests.fix_pipeline import SOURCE, Shop, require_same
 
@@ -77,7 +78,7 @@ def test_the_log_before_the_first_run_becomes_windows_and_what_gc_removed_comes_
     assert TableName(shop.database.name, "bag") in outcome.stopped, "it has had copies that the lake never saw"
     assert [row[0] for row in shop.merged(pipeline, "t")] == [1]
     brought: list[Fetched] = []
-    manner = Manner(brought=brought.append)
+    options = BackfillOptions(on_fetched=brought.append)
     wanted = Range(shop.start, begin)
 
     # Killed between bringing and redoing: the log is there, the tables are what they were.
@@ -89,14 +90,14 @@ def test_the_log_before_the_first_run_becomes_windows_and_what_gc_removed_comes_
     assert breaks(lake_of(pipeline).bronze(SOURCE), head) == []
     assert str(checkpoint.position) == str(shop.end())
 
-    done = backfill_source(shop.spark, pipeline, SOURCE, wanted, lambda _: True, manner=manner)
+    done = backfill_source(shop.spark, pipeline, SOURCE, wanted, lambda _: True, options=options)
     assert (done.stopped, brought) == ({}, [])
     shop.run(pipeline)
     for table in ("t", "emptied", "old", "bag"):
         require_same(shop, pipeline, table)
     marks = shop.silver(pipeline, "emptied").where("_op = 'truncate'").count()
     assert marks == 1, "silver's history tells of the statement too"
-    again = backfill_source(shop.spark, pipeline, SOURCE, wanted, lambda _: True, manner=manner)
+    again = backfill_source(shop.spark, pipeline, SOURCE, wanted, lambda _: True, options=options)
     assert (again.compacted, again.merged, again.stopped) == ([], [], {})
 
     shop.execute("UPDATE t SET v = 12 WHERE id = 1", "FLUSH BINARY LOGS", "INSERT INTO t VALUES (9,9,'n')")
@@ -107,8 +108,8 @@ def test_the_log_before_the_first_run_becomes_windows_and_what_gc_removed_comes_
     with pytest.raises(LakeError, match=r"the range ends at .*, and bronze at .*: what comes behind that is read by a"):
         backfill_source(shop.spark, pipeline, SOURCE, behind, lambda _: True)
     shop.spark.sql(f"UPDATE {lake_of(pipeline).silver(SOURCE, shop.database.name, 't').sql} SET v = 77 WHERE id = 3")
-    request = Request(SOURCE, f"{moment.isoformat()}Z", str(begin), (f"{shop.database.name}.t",))
-    outcome = backfill(shop.spark, pipeline, request, brought=brought.append)
+    request = BackfillRequest(SOURCE, f"{moment.isoformat()}Z", str(begin), (f"{shop.database.name}.t",))
+    outcome = backfill(shop.spark, pipeline, request, on_fetched=brought.append)
     assert not outcome.stopped
     assert [one.files for one in brought] == [1, 1], "the range begins in one file, and a window that it touches before"
     assert [str(one.name) for one in outcome.merged] == [f"{shop.database.name}.t"]

@@ -12,7 +12,7 @@ from spark_jobs.downstream.merge import ADDED
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
 from spark_jobs.operations.mend import plan_reset, reset
-from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.text.sql import identifier
 from tests.fix_pipeline import SOURCE, Shop
 from tests.hostile import SECRET, TEXTS, VALUES

@@ -13,7 +13,7 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.silver import table as silver
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same

@@ -13,7 +13,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.silver import window_rows
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same

@@ -9,7 +9,7 @@ from spark_jobs.checks.verify import verify_source
 from spark_jobs.ddl import definitions
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
-from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.silver.timeline import definitions as row_definitions
 from tests.fix_pipeline import SOURCE, Shop, require_same
 

@@ -11,7 +11,8 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations.mend import add, plan_skip, plan_undo, remove
 from spark_jobs.operations.status import status
-from spark_jobs.pipeline.backfill import Request, backfill
+from spark_jobs.pipeline.backfill.request import BackfillRequest
+from spark_jobs.pipeline.backfill.run import backfill
 from spark_jobs.silver import quarantine
 from tests.fix_pipeline import SOURCE, Shop, require_same
 
@@ -95,7 +96,7 @@ def test_events_that_stop_a_table_are_passed_over_one_by_one_and_for_good(shop: 
     silver = lake_of(pipeline).silver(SOURCE, schema, "t")
     head = silver.head()
     assert head
-    again = Request(SOURCE, str(shop.start), str(head.position), tables=(str(t),))
+    again = BackfillRequest(SOURCE, str(shop.start), str(head.position), tables=(str(t),))
     assert backfill(shop.spark, pipeline, again).stopped == {}
     assert silver.head() == head, "a backfill passes over what the run has passed over"
 

@@ -20,7 +20,7 @@ from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
-from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.initial_load.load import load_source
 from spark_jobs.pipeline.outcome import Outcome
 from tests.fix_pipeline import SOURCE, Shop

@@ -22,7 +22,7 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.gc import gc_source
 from spark_jobs.operations.maintenance import maintain_source
-from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import run_source
 from tests.lake_recording import RECORDING, SALT

@@ -13,7 +13,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import run_source
 from spark_jobs.silver import decode_task, window_rows
@@ -132,7 +132,7 @@ def test_windows_replaced_by_a_run_that_died_before_the_merge_are_merged_by_the_
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2),(3,3)")
     run_with_a_bug(shop, pipeline, monkeypatch)
     with monkeypatch.context() as patched:
-        patched.setattr("spark_jobs.pipeline.backfill.merge_source", lambda *_, **__: Outcome([], None))
+        patched.setattr("spark_jobs.pipeline.backfill.run.merge_source", lambda *_, **__: Outcome([], None))
         again(shop, pipeline, shop.start, shop.end())
     assert (99, 2) in shop.merged(pipeline, "t")
     shop.execute("INSERT INTO t VALUES (7,7)")

@@ -7,7 +7,7 @@ import pytest
 from spark_jobs.downstream import publication
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
-from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.backfill.run import backfill_source
 from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.online_ddl import Writers, gh_ost, pt_osc
 

@@ -13,7 +13,8 @@ from spark_jobs.downstream.publication import consistent, read
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.backfill import DOWNSTREAM, Request, backfill
+from spark_jobs.pipeline.backfill.request import DOWNSTREAM, BackfillRequest
+from spark_jobs.pipeline.backfill.run import backfill
 from spark_jobs.pipeline.outcome import Outcome
 from tests.fix_pipeline import SOURCE, Shop
 
@@ -160,9 +161,9 @@ def test_four_shards_over_two_schemas(shards: Shards) -> None:
 
     # Done again, nothing changes; a consistent set has each shard's own rows.
     version = shards.merged.head()
-    assert backfill(shop.spark, shards.pipeline, Request(SOURCE, shop.start, shop.end())).stopped == {}
+    assert backfill(shop.spark, shards.pipeline, BackfillRequest(SOURCE, shop.start, shop.end())).stopped == {}
     assert shards.merged.head() == version
-    again = Request(SOURCE, shop.start, shop.end(), layers=(DOWNSTREAM,))
+    again = BackfillRequest(SOURCE, shop.start, shop.end(), layers=(DOWNSTREAM,))
     done = backfill(shop.spark, shards.pipeline, again)
     assert done.stopped == {}
     assert [(one.inserted, one.updated, one.deleted) for one in done.merged] == [(0, 0, 0)] * 4

@@ -13,7 +13,8 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.status import status
-from spark_jobs.pipeline.backfill import DOWNSTREAM, SILVER, Manner, backfill_source
+from spark_jobs.pipeline.backfill.request import DOWNSTREAM, SILVER, BackfillOptions
+from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.initial_load.load import load_source
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
@@ -78,7 +79,7 @@ def test_random_statements_under_row_images_that_change(shop: Shop, summary: lis
     lacking = shop.silver(pipeline, "t").where("_absent IS NOT NULL").count()
     assert lacking > 0, "some rows of silver lack columns"
     for part in (Range(places[1], places[2]), Range(shop.start, places[1])):
-        done = backfill_source(shop.spark, pipeline, SOURCE, part, lambda _: True, manner=Manner((SILVER,)))
+        done = backfill_source(shop.spark, pipeline, SOURCE, part, lambda _: True, options=BackfillOptions((SILVER,)))
         assert done.stopped == {}
     assert {table: silver(shop, pipeline, table) for table in TABLES} == before, "a range done again is the same"
     assert [one.keys_never_whole for one in status(pipeline, lake_of(pipeline), SOURCE).tables] == [None] * 3
@@ -155,9 +156,9 @@ def test_what_no_image_tells_waits_or_stops_its_table_and_is_said(shop: Shop) ->
     assert never_whole(pipeline) == {}
     downstream = {name: begun.merged(pipeline, name) for name in ("old", "altered", "parts", "hidden")}
     whole = Range(begun.start, shop.end())
-    for manner in (Manner(), Manner((DOWNSTREAM,))):
+    for options in (BackfillOptions(), BackfillOptions((DOWNSTREAM,))):
         again = backfill_source(
-            begun.spark, pipeline, SOURCE, whole, lambda one: one.table not in reasons, manner=manner
+            begun.spark, pipeline, SOURCE, whole, lambda one: one.table not in reasons, options=options
         )
         assert again.stopped == {}
         assert {name: begun.merged(pipeline, name) for name in downstream} == downstream

@@ -12,7 +12,7 @@ from spark_jobs.cli.verbs import cli
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.schema import history as schema_history
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same

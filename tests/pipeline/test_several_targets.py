@@ -21,7 +21,8 @@ from spark_jobs.operations.maintenance import maintain_source
 from spark_jobs.operations.mend import plan_reset, reset
 from spark_jobs.operations.report import report
 from spark_jobs.operations.status import status
-from spark_jobs.pipeline.backfill import DOWNSTREAM, Request, backfill
+from spark_jobs.pipeline.backfill.request import DOWNSTREAM, BackfillRequest
+from spark_jobs.pipeline.backfill.run import backfill
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.silver import table as silver
 from tests.fix_pipeline import SOURCE, Shop, rows
@@ -112,10 +113,10 @@ def test_each_target_has_the_table_and_its_own_position_columns_and_commits(fan:
     # A run without news commits nothing; a range done again changes nothing, whichever layer it is about.
     before = fan.counters()
     assert fan.run().merged == []
-    done = backfill(shop.spark, pipeline, Request(SOURCE, shop.start, shop.end()))
+    done = backfill(shop.spark, pipeline, BackfillRequest(SOURCE, shop.start, shop.end()))
     assert (done.stopped, done.merged) == ({}, [])
     assert fan.counters() == before
-    again = Request(SOURCE, shop.start, shop.end(), layers=(DOWNSTREAM,))
+    again = BackfillRequest(SOURCE, shop.start, shop.end(), layers=(DOWNSTREAM,))
     done = backfill(shop.spark, pipeline, again)
     assert [(one.inserted, one.updated, one.deleted) for one in done.merged] == [(0, 0, 0)] * 4
 

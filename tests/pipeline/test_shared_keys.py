@@ -16,7 +16,8 @@ from spark_jobs.demo.server import MySQLServer
 from spark_jobs.downstream import commit_clock
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.status import status
-from spark_jobs.pipeline.backfill import Request, backfill
+from spark_jobs.pipeline.backfill.request import BackfillRequest
+from spark_jobs.pipeline.backfill.run import backfill
 from spark_jobs.pipeline.run import run_source
 from tests.fix_mysql import Database
 
@@ -159,11 +160,11 @@ def test_two_servers_that_write_the_same_keys(
         assert _versions(pipeline) == before
 
         # A backfill changes nothing; by another rule it gives what a fresh run does, with rows that were hidden.
-        assert backfill(spark, pipeline, Request("eu", regions[0].start, _end(database))).stopped == {}
+        assert backfill(spark, pipeline, BackfillRequest("eu", regions[0].start, _end(database))).stopped == {}
         assert _versions(pipeline) == before
         rule = {"tables": [f"{database.name}.people"], "insert-value-expr": "id = 2"}
         ruled = world.pipeline(row_filters={"no2": rule})
-        done = backfill(spark, ruled, Request("eu", regions[0].start, _end(database)))
+        done = backfill(spark, ruled, BackfillRequest("eu", regions[0].start, _end(database)))
         assert done.stopped == {}
         fresh = world.pipeline("fresh", row_filters={"no2": rule})
         world.run(fresh, "eu", "us")

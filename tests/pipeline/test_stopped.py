@@ -22,7 +22,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.mend import add, plan_skip
 from spark_jobs.pipeline import planner
-from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import compact_source, extract_source, merge_source, publish
 from tests.fix_pipeline import SOURCE, Shop, require_same

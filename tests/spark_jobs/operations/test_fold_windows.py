@@ -31,7 +31,7 @@ from spark_jobs.operations.gc import gc_source
 from spark_jobs.operations.maintenance import Upkeep, maintain_source
 from spark_jobs.operations.mend import plan_reset, reset
 from spark_jobs.pipeline.archive import read_archive
-from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit
 from spark_jobs.pipeline.run import compact_source, extract_source
 from spark_jobs.silver import table as silver

@@ -18,7 +18,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.operations import gc as retention
 from spark_jobs.operations.gc import Collected, gc_source
 from spark_jobs.pipeline.archive import read_archive
-from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.source.files import Files
 from tests.logs import SOURCE, Logs, day, file
 from tests.segment_spec import Commit, Insert, Statement

@@ -16,7 +16,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.operations import maintenance
 from spark_jobs.operations.maintenance import Maintained, Upkeep, _hours, maintain_source
-from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import extract_source
 from spark_jobs.silver.commit import SilverCommit
 from tests.logs import SOURCE, Logs, file

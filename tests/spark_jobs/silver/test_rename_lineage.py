@@ -11,7 +11,7 @@ from spark_jobs.ddl.classify import judge
 from spark_jobs.downstream import publication
 from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.gc import gc_source
-from spark_jobs.pipeline.backfill import backfill_source
+from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import extract_source
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import PlanningContext

@@ -1,0 +1,142 @@
+"""What a range means for one table: the job that replays it, or why it cannot be replayed.
+
+Put here: the windows, timeline and rules of the job. Not here: which windows the range touches (windows.py), or doing
+it (replay.py).
+"""
+
+import logging
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.commit import stretches
+from spark_jobs.bronze.scan import look
+from spark_jobs.bronze.table import Held
+from spark_jobs.config.model import Pipeline
+from spark_jobs.errors import LakeError, TableStopped, about
+from spark_jobs.lake.commit import CommitKind, Head
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position, Range
+from spark_jobs.pipeline.backfill.windows import (
+    TouchedWindows,
+    naming_statement,
+    ranges_of_gaps,
+    touched_windows,
+)
+from spark_jobs.pipeline.destinations import why_not_anew
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.compaction_job import CompactionJob, Window
+from spark_jobs.silver.planning_context import PlanningContext, filters_of
+from spark_jobs.silver.rename_lineage import RenameLineage
+from spark_jobs.silver.table_timeline import SchemaChange, TableContents
+from spark_jobs.silver.timeline.build import build as content_at_end
+from spark_jobs.silver.timeline.inputs import Again
+
+log = logging.getLogger(__name__)
+
+
+def floor_above(head: Head | None, wanted: Range) -> Position | None:
+    """The floor of a table, where a range begins below it."""
+    floor = silver.folded(head)
+    return floor if floor and wanted.start < floor else None
+
+
+class NeedsEarlierLog(LakeError):
+    """A window that a range touches begins before bronze does."""
+
+    def __init__(self, begin: Position) -> None:
+        super().__init__(f"a window of the range begins at {begin}, before bronze does")
+        self.begin = begin
+
+
+def plan_table(
+    spark: SparkSession, pipeline: Pipeline, held: Held, name: TableName, head: Head | None, *, wanted: Range
+) -> CompactionJob | None:
+    """What is to be done again of a table whose silver is at ``head``; None where the range has none of its rows."""
+    lake = lake_of(pipeline)
+    context = replace(PlanningContext.of(pipeline, lake, held), by_log=True)
+    table = lake.silver(held.source, name.schema, name.table)
+    _require_unfolded(held.source, name, head, wanted)
+    own = filters_of(context.filters, held.source, name)
+    touched = touched_windows(spark, held, table, head, wanted, is_ruled=bool(own))
+    named = naming_statement(spark, table, head, wanted, stretches(held.checkpoint)) if head else None
+    if head is None or (touched is None and named is None):
+        log.info("%s: %s: has no window in %s", held.source, name, wanted)
+        return None
+    if head.position is None or (head.checkpoint and head.checkpoint.kind == CommitKind.ALTERING):
+        raise LakeError(f"{table.path} is between two sets of columns, where a run ended; run again first")
+    touched = touched or TouchedWindows(())
+    begin = min(one.start for one in (*touched.windows, *touched.gaps, *([named] if named else [])))
+    if begin < context.complete_from:
+        raise NeedsEarlierLog(begin)
+    onward = Range(begin, head.position)
+    # Silver may have stopped inside a slice: what comes after that is no part of the range.
+    slices, seen = look(held.table, held.version, onward, context.oldest, {begin, head.position})
+    with about(f"{held.source}: {name}"):
+        context = replace(context, numbers=context.numbers or silver.is_numbered(head))
+        rules = replace(
+            RenameLineage(context).rules(slices),
+            why_not=why_not_anew(pipeline, held.source, name),
+            is_bag=silver.stored_columns(table, head).is_bag,
+            again=Again(SilverCommit.of(head.checkpoint).emptied_at if head.checkpoint else None),
+            begun=_begun(table, begin),
+        )
+        content = content_at_end(seen, name, onward, None, rules)
+        if silver.is_numbered(head) and not content.standing.is_numbered:
+            raise TableStopped(
+                "its columns are numbered in the lake (on_unnamed: number), and have names by now; begin it anew with "
+                f"them (stratalog reset --source {held.source} --table {name})"
+            )
+        steps = content.steps
+        carried = next((step.carried for step in steps if isinstance(step, SchemaChange) and step.range == named), None)
+        again = named if carried and _since(name, carried, wanted) < wanted.stop else None
+    ranges = sorted((*touched.windows, *ranges_of_gaps(touched.gaps, steps)), key=lambda one: one.start.order)
+    if not ranges and again is None:
+        log.info("%s: %s: has no row in %s", held.source, name, wanted)
+        return None
+    bounds = frozenset(place for range_ in ranges for place in (range_.start, range_.stop))
+    window = Window(held.table, held.version, tuple(ranges), xa=seen.xa, cuts=bounds)
+    work = CompactionJob(held.source, name, window, steps, table, head, content.size, again=again, filters=own)
+    standing = content.standing if ranges and ranges[0].start < bronze.begin(held.checkpoint) else None
+    return replace(work, is_whole=touched.is_whole, standing=standing)
+
+
+def _require_unfolded(source: str, name: TableName, head: Head | None, wanted: Range) -> None:
+    """Raises LakeError where windows of the range were folded: no part of them can be told from the others."""
+    floor = floor_above(head, wanted)
+    if floor:
+        raise LakeError(
+            f"{source}: {name}: its windows before {floor} are folded into one, and are not done again, whatever "
+            f"bronze holds: begin the range at {floor} or later. With copies of the log from before all of its rows "
+            f"in bronze (stratalog extract --source {source} --archive DIR) the whole table can begin anew: stratalog "
+            f"reset --source {source} --table {name}"
+        )
+
+
+def _begun(table: Table, begin: Position) -> TableDefinition | None:
+    """The definition that rows at a place were compacted by; None where no commit says it any more."""
+    windows_there = (one for _, one in table.since(-1) if one.kind == CommitKind.LIVE and one.position > begin)
+    first = min(windows_there, key=lambda one: one.position, default=None)
+    commit = SilverCommit.of(first) if first else None
+    return commit.definition if commit and commit.start and commit.start <= begin else None
+
+
+def _since(name: TableName, carried: TableContents, wanted: Range) -> Position:
+    """From where on the log has the rows that came with a name. Raises LakeError where some are from before."""
+    content = carried.alive
+    starts = [content.since]
+    starts += [
+        _since(name, step.carried, wanted) for step in content.steps if isinstance(step, SchemaChange) and step.carried
+    ]
+    if content.base and wanted.start < content.since:
+        whose = "it had when its key changed" if content.name == name else f"{content.name} had"
+        raise LakeError(
+            f"{name}: it has the rows that {whose}, and those from before {content.since} come from "
+            f"{'its own' if content.name == name else 'that table'}'s silver as it was then; begin the range there or "
+            "later"
+        )
+    return min(starts)

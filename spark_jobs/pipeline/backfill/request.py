@@ -1,0 +1,187 @@
+"""What is asked for of a backfill, and what its caller hears of each table.
+
+Put here: the request and what is wrong with it, the layers, the result of one table. Not here: who asks
+(spark_jobs/cli, assets/backfill.py), or the work (run.py).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import TableName
+from spark_jobs.config.model import Pipeline
+from spark_jobs.config.table_patterns import Pattern
+from spark_jobs.downstream import publication
+from spark_jobs.errors import ConfigError
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.log.location import require_places
+from spark_jobs.log.position import Position, Range
+from spark_jobs.pipeline.restore import Fetched, place_range
+from spark_jobs.silver.compaction_job import Compacted
+
+Layer = Literal["silver", "downstream"]
+
+
+SILVER: Layer = "silver"
+
+
+DOWNSTREAM: Layer = "downstream"
+
+
+LAYERS: tuple[Layer, ...] = (SILVER, DOWNSTREAM)
+"""``silver``: windows are decoded again, and replaced where they differ. ``downstream``: what was replaced is merged;
+without ``silver``, the keys of the windows are merged again from silver as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillRequest:
+    """What is to be done again: [start, stop) of a source's log, as places; no tables means all of them.
+
+    archive: a folder with copies of files that bronze may lack, instead of the one that the configuration names.
+    """
+
+    source: str
+    start: str | Position
+    stop: str | Position
+    tables: tuple[str, ...] = ()
+    layers: tuple[Layer, ...] = LAYERS
+    archive: Path | None = None
+
+    def require_valid(self, pipeline: Pipeline) -> None:
+        """What can be known to be wrong without Spark. Raises ConfigError with all of it, LakeError for no bronze."""
+        problems: dict[str, str] = {}
+        texts = [str(place) for place in (self.start, self.stop)]
+        problems |= {key: "missing" for key, text in zip(("from", "to"), texts, strict=True) if not text.strip()}
+        try:
+            require_places(*texts)
+        except ConfigError as error:
+            problems |= error.problems
+        problems |= self._wrong_layers()
+        if self.archive and not self.archive.is_dir():
+            problems["archive"] = f"{self.archive} is no folder"
+        if self.source not in pipeline.sources:
+            problems["source"] = f"no source {self.source!r}; there are {', '.join(pipeline.sources)}"
+        else:
+            problems |= self._wrong_tables(tables_in_scope(pipeline, self.source))
+        if problems:
+            raise ConfigError(problems)
+
+    def _wrong_layers(self) -> dict[str, str]:
+        unknown = [repr(layer) for layer in self.layers if layer not in LAYERS]
+        if unknown or not self.layers:
+            return {"layers": f"{', '.join(unknown) or 'none'}: choose among {', '.join(LAYERS)}"}
+        return {}
+
+    def _wrong_tables(self, known: list[TableName]) -> dict[str, str]:
+        problems = {}
+        for at, text in enumerate(self.tables):
+            try:
+                pattern = Pattern.parse(text)
+            except ConfigError as error:
+                problems[f"tables[{at}]"] = str(error)
+                continue
+            if not any(pattern.matches(one.schema, one.table) for one in known):
+                listed = ", ".join(map(str, sorted(known)[:_LISTED])) or "none"
+                more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+                problems[f"tables[{at}]"] = f"{text} is no table of {self.source} that a run has seen: {listed}{more}"
+        return problems
+
+    def wants(self, name: TableName) -> bool:
+        """Whether a table is to be done again."""
+        patterns = map(Pattern.parse, self.tables)
+        return not self.tables or any(pattern.matches(name.schema, name.table) for pattern in patterns)
+
+    def range(self, spark: SparkSession, pipeline: Pipeline) -> Range:
+        """Where the places lie in the log, also before bronze. Raises SourceError, ConfigError, LakeError."""
+        return place_range(spark, pipeline, self.source, self.start, self.stop, archive=self.archive)
+
+    def options(self, on_table: "OnTable", on_fetched: "OnFetched") -> "BackfillOptions":
+        """With the calls for each table, and for log that is fetched into bronze."""
+        return BackfillOptions(self.layers, on_table, on_fetched, self.archive)
+
+
+_LISTED = 20
+"""Tables that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Rows of some windows by what the log says now, beside those that silver holds.
+
+    new: those that silver did not have so. gone: those of silver that are not among them. A row that changed is both.
+    """
+
+    rows: int = 0
+    new: int = 0
+    gone: int = 0
+
+    @property
+    def any(self) -> bool:
+        return bool(self.new or self.gone)
+
+    def __str__(self) -> str:
+        return f"{self.new:,} new, {self.gone:,} gone" if self.any else "nothing differs"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedTable:
+    """What became of one table: its windows in the range, what differed in them, and what was replaced if anything did.
+
+    difference: None where silver was left alone.
+    """
+
+    name: TableName
+    windows: tuple[Range, ...] = ()
+    difference: Difference | None = None
+    compacted: Compacted | None = None
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        if not self.windows:
+            return f"{self.name}: has no window in the range"
+        windows = f"{self.name}: windows: {len(self.windows)}"
+        if self.difference is None:
+            return f"{windows}, merged again as they are"
+        return f"{windows}, rows: {self.difference.rows:,}, {self.difference} ({self.seconds:.1f} s)"
+
+
+OnTable = Callable[[ReplayedTable, int, int], None]
+"""Called for each table: what became of it, its number, and of how many."""
+
+
+OnFetched = Callable[[Fetched], None]
+"""Called for log that bronze lacked and has now."""
+
+
+def without_report(_: ReplayedTable, __: int, ___: int) -> None:
+    return None
+
+
+def without_notice(_: Fetched) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillOptions:
+    """How a range is replayed: through which layers, and what is called for each table and for log that was fetched.
+
+    archive: a folder with copies of files that bronze may lack, instead of the one that the configuration names.
+    """
+
+    layers: tuple[Layer, ...] = LAYERS
+    on_table: OnTable = without_report
+    on_fetched: OnFetched = without_notice
+    archive: Path | None = None
+
+
+DEFAULTS = BackfillOptions()
+"""Both layers, without calls."""
+
+
+def tables_in_scope(pipeline: Pipeline, name: str) -> list[TableName]:
+    """Tables of a source that a run has seen."""
+    entries = publication.read(lake_of(pipeline), name)
+    return [TableName(*entry.name) for entry in entries if pipeline.scope.holds(*entry.name)]

@@ -1,0 +1,172 @@
+"""A backfill: a range of a source's log replayed for its tables, one after the other, and what is merged after it.
+
+Put here: the order of the work. Not here: what is asked for (request.py), which windows a range means (windows.py,
+plan.py), replacing them (replay.py), or how bronze gets what it lacks of the log (pipeline/restore.py).
+
+Log that bronze lacks is brought first, where the range needs it or a window does that it touches. What was
+logged before the first extraction began is in no window yet: it becomes windows of its own, older than all.
+
+What follows downstream: the next merge sees the replaced windows in silver's history and applies them
+(downstream/merge.py).
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import TableName
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.commit import stretches
+from spark_jobs.bronze.scan import look
+from spark_jobs.bronze.table import Held
+from spark_jobs.config.model import Pipeline
+from spark_jobs.downstream import publication
+from spark_jobs.errors import JvmEnded, LakeError, StratalogError, about
+from spark_jobs.lake.layout import Lake, lake_of
+from spark_jobs.lake.retry import patiently
+from spark_jobs.log.position import Position, Range
+from spark_jobs.pipeline.backfill.plan import NeedsEarlierLog, floor_above, plan_table
+from spark_jobs.pipeline.backfill.replay import replay
+from spark_jobs.pipeline.backfill.request import (
+    DEFAULTS,
+    DOWNSTREAM,
+    SILVER,
+    BackfillOptions,
+    BackfillRequest,
+    OnFetched,
+    OnTable,
+    ReplayedTable,
+    tables_in_scope,
+    without_notice,
+    without_report,
+)
+from spark_jobs.pipeline.backfill.windows import windows
+from spark_jobs.pipeline.outcome import Outcome
+from spark_jobs.pipeline.restore import fetch
+from spark_jobs.pipeline.run import compact_source, merge_source, publish
+from spark_jobs.text.remedies import advised
+
+log = logging.getLogger(__name__)
+
+
+def backfill(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    request: BackfillRequest,
+    on_table: OnTable = without_report,
+    on_fetched: OnFetched = without_notice,
+) -> Outcome:
+    """Does what a request asks for. Raises ConfigError, SourceError, LakeError."""
+    request.require_valid(pipeline)
+    wanted = request.range(spark, pipeline)
+    options = request.options(on_table, on_fetched)
+    return backfill_source(spark, pipeline, request.source, wanted, request.wants, options=options)
+
+
+def backfill_source(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    name: str,
+    wanted: Range,
+    chosen: Callable[[TableName], bool],
+    *,
+    options: BackfillOptions = DEFAULTS,
+) -> Outcome:
+    """Does a range again for the chosen tables in scope. Raises LakeError; LostRace where others keep winning."""
+    lake = lake_of(pipeline)
+    replaces = SILVER in options.layers
+    names = sorted(filter(chosen, tables_in_scope(pipeline, name)))
+    if replaces:
+        held = Held.of(lake, name)
+        _require_end(held, wanted)
+        if wanted.start < bronze.complete_from(held.checkpoint) and not _are_folded(lake, name, names, wanted):
+            _bring(spark, pipeline, name, wanted.start, options)
+    done: list[ReplayedTable] = []
+    stopped: dict[TableName, str] = {}
+    for at, table_name in enumerate(names, 1):
+        work = partial(_one, spark, pipeline, name, table_name, wanted, options=options)
+        try:
+            found = patiently(work)
+        except JvmEnded:
+            raise
+        except StratalogError as error:
+            stopped[table_name] = advised(error, name, table_name)
+            log.error("%s", stopped[table_name])  # noqa: TRY400 - the message is the whole of it
+        else:
+            done.append(found)
+            options.on_table(found, at, len(names))
+    replaced = [one.compacted for one in done if one.compacted]
+    tables = frozenset(names) - stopped.keys()
+    before = _first_seen(spark, pipeline, name, wanted, chosen) if replaces else None
+    if before:
+        tables |= {one.name for one in before.compacted}
+        replaced += before.compacted
+        stopped |= before.stopped
+    if DOWNSTREAM not in options.layers:
+        if before:
+            publish(spark, pipeline, name, before)
+        return Outcome(publication.read(lake, name), publication.surveyed(lake, name), replaced, stopped=stopped)
+    again = {} if replaces else {one.name: one.windows for one in done}
+    outcome = patiently(lambda: merge_source(spark, pipeline, name, before, tables=tables, again=again))
+    publish(spark, pipeline, name, outcome)
+    return replace(outcome, compacted=replaced, stopped=outcome.stopped | stopped)
+
+
+def _first_seen(
+    spark: SparkSession, pipeline: Pipeline, name: str, wanted: Range, chosen: Callable[[TableName], bool]
+) -> Outcome | None:
+    """Compacts the tables that only log from before the first extraction shows, as a run does that sees one first."""
+    held = Held.of(lake_of(pipeline), name)
+    begin, oldest = bronze.begin(held.checkpoint), bronze.oldest(held.checkpoint)
+    if wanted.start >= begin or oldest >= begin:
+        return None
+    _, found = look(held.table, held.version, Range(oldest, begin), oldest)
+    known = {one.name for one in publication.read(lake_of(pipeline), name)}
+    new = [table for table in found.tables if (table.schema, table.table) not in known]
+    mine = sorted(one for one in new if pipeline.scope.holds(one.schema, one.table) and chosen(one))
+    if not mine:
+        return None
+    return patiently(lambda: compact_source(spark, pipeline, name, tables=frozenset(mine), appeared=mine))
+
+
+def _bring(spark: SparkSession, pipeline: Pipeline, source: str, begin: Position, options: BackfillOptions) -> None:
+    """Has bronze hold the log from a place on. Raises LakeError where nobody has what it lacks."""
+    for one in patiently(lambda: fetch(spark, pipeline, source, begin, options.archive)):
+        options.on_fetched(one)
+
+
+def _are_folded(lake: Lake, source: str, names: Sequence[TableName], wanted: Range) -> bool:
+    """Whether older log is of no use, since no table that it could be of is done again there."""
+    heads = (lake.silver(source, name.schema, name.table).head() for name in names)
+    return bool(names) and all(floor_above(head, wanted) for head in heads)
+
+
+def _one(
+    spark: SparkSession, pipeline: Pipeline, source: str, name: TableName, wanted: Range, *, options: BackfillOptions
+) -> ReplayedTable:
+    """One table; planned anew each time, since another writer may have moved its head."""
+    lake = lake_of(pipeline)
+    table = lake.silver(source, name.schema, name.table)
+    head = table.head()
+    held = Held.of(lake, source)  # behind silver's head: a run may go on meanwhile, and this has all that silver has
+    if SILVER not in options.layers:
+        return ReplayedTable(name, windows(spark, table, head, wanted, stretches(held.checkpoint)) if head else ())
+    try:
+        work = plan_table(spark, pipeline, held, name, head, wanted=wanted)
+    except NeedsEarlierLog as error:
+        with about(f"{source}: {name}"):
+            _bring(spark, pipeline, source, error.begin, options)
+        return _one(spark, pipeline, source, name, wanted, options=options)
+    return replay(spark, work) if work else ReplayedTable(name)
+
+
+def _require_end(held: Held, wanted: Range) -> None:
+    """Raises LakeError where the range ends behind bronze."""
+    if held.checkpoint.position < wanted.stop:
+        raise LakeError(
+            f"{held.source}: the range ends at {wanted.stop}, and bronze at {held.checkpoint.position}: what comes "
+            "behind that is read by a run (stratalog run), not by a backfill; run first, or end the range there"
+        )

@@ -1,0 +1,120 @@
+"""Which windows of a silver table a range of the log means.
+
+Put here: the windows that silver shows, gaps between them that may have rows, the statement that brought rows with a
+name. Not here: what is to be done with them (plan.py, replay.py).
+
+A range is snapped outward to whole windows. A table under rules may have no row of a window of which they left out all
+changes: what lies between the windows that silver shows counts too.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.commit import stretches
+from spark_jobs.bronze.log_index import Stretch
+from spark_jobs.bronze.table import Held
+from spark_jobs.lake.commit import Head
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position, Range
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.table_timeline import DataRange, TimelineStep
+
+
+def windows(
+    spark: SparkSession, table: Table, head: Head, wanted: Range, known: Sequence[Stretch] = ()
+) -> tuple[Range, ...]:
+    """The windows of a silver table that a range touches, in order; none where its rows lie elsewhere.
+
+    known: the log index, for the names of files.
+    """
+    rows = table.read(spark, head.version).where(silver.FROM_LOG)
+    ends = rows.select("_window_start", "_window_stop").distinct()
+    found = [
+        Range(
+            position_of_place(row["_window_start"], wanted, known),
+            position_of_place(row["_window_stop"], wanted, known),
+        )
+        for row in ends.collect()
+    ]
+    return tuple(sorted((one for one in found if one.overlaps(wanted)), key=lambda one: one.start.order))
+
+
+def position_of_place(place: Sequence[int], like: Range, known: Sequence[Stretch] = ()) -> Position:
+    """A stored place as a position; silver keeps numbers, and the files of a stretch share their base name."""
+    stretch, number, offset = place
+    if len(known) > 1:
+        return Position(known[stretch - 1].file(number), offset, stretch)
+    base, _, digits = like.start.file.rpartition(".")
+    return Position(f"{base}.{number:0{len(digits)}d}", offset, stretch)
+
+
+def naming_statement(
+    spark: SparkSession, table: Table, head: Head, wanted: Range, known: Sequence[Stretch]
+) -> Range | None:
+    """The statement by which the table has its name, where it has rows of before and the range may touch them."""
+    rows = table.read(spark, head.version).where(f"_op = '{silver.Op.RENAME}'")
+    commit = SilverCommit.of_head(head)
+    emptied = commit.emptied_at if commit else None
+    if emptied is None:
+        return None
+    ends = rows.where(f"_window_start = {silver.place_sql(emptied)}").select("_window_stop").limit(1).collect()
+    found = [Range(emptied, position_of_place(row["_window_stop"], wanted, known)) for row in ends]
+    return next((one for one in found if wanted.start < one.stop), None)
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedWindows:
+    """What a range touches of a table: windows that silver shows, and gaps between them that may have rows.
+
+    These lie between windows of a table under rules, and of any table before the first extraction, whose windows are
+    all behind that.
+
+    is_whole: it is all that the table has of the log.
+    """
+
+    windows: tuple[Range, ...]
+    gaps: tuple[Range, ...] = ()
+    is_whole: bool = False
+
+
+def touched_windows(
+    spark: SparkSession, held: Held, table: Table, head: Head | None, wanted: Range, *, is_ruled: bool
+) -> TouchedWindows | None:
+    """None where the range touches nothing."""
+    if head is None or head.position is None:
+        return TouchedWindows((wanted,)) if head else None
+    begin, oldest = bronze.earliest(held.checkpoint), bronze.oldest(held.checkpoint)
+    floor = silver.folded(head)
+    oldest, complete_from = max(oldest, floor or oldest), bronze.complete_from(held.checkpoint)
+    every = windows(spark, table, head, Range(begin, max(head.position, begin)), stretches(held.checkpoint))
+    commit = SilverCommit.of_head(head)
+    is_ruled = is_ruled or (commit is not None and commit.rule_digests is not None)
+    looked_for = head.position if is_ruled else bronze.begin(held.checkpoint)
+    gaps = _gaps_between(every, Range(oldest, max(looked_for, oldest)))
+    touched = tuple(one for one in every if one.overlaps(wanted))
+    between = tuple(gap for gap in gaps if gap.overlaps(wanted))
+    if not is_ruled:
+        return TouchedWindows(touched, between) if touched or between else None
+    is_all = len(touched) + len(between) == len(every) + len(gaps) and all(one.start >= complete_from for one in every)
+    is_whole = is_all and floor is None
+    return TouchedWindows(touched, between, is_whole) if touched or between else None
+
+
+def _gaps_between(found: Sequence[Range], whole: Range) -> list[Range]:
+    """What lies between windows, of a part of the log."""
+    starts, stops = [whole.start, *(one.stop for one in found)], [*(one.start for one in found), whole.stop]
+    between = ((max(start, whole.start), min(stop, whole.stop)) for start, stop in zip(starts, stops, strict=True))
+    return [Range(start, stop) for start, stop in between if start < stop]
+
+
+def ranges_of_gaps(gaps: Sequence[Range], steps: Sequence[TimelineStep]) -> Iterator[Range]:
+    """The parts of gaps that have rows of one definition each."""
+    for gap in gaps:
+        for step in (one for one in steps if isinstance(one, DataRange)):
+            start, stop = max(gap.start, step.range.start), min(gap.stop, step.range.stop)
+            if start < stop:
+                yield Range(start, stop)
