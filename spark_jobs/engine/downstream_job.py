@@ -4,6 +4,7 @@ Put here: units and tasks from what silver has and the targets have not, and the
 what tasks do (downstream_task.py), which tables come this way (routing.py).
 """
 
+import json
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ from spark_jobs.downstream.merge import Merged, News, Work
 from spark_jobs.engine import downstream_task, fills, routing, spark_job
 from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles
 from spark_jobs.engine.fills import Fill
+from spark_jobs.engine.restatement import Restatement, overlapping
 from spark_jobs.engine.silver_job import has_exact_texts
 from spark_jobs.errors import about
 from spark_jobs.lake.commit import Head
@@ -35,6 +37,8 @@ _TASK_BYTES = 32 << 20
 _LEAST_TASK_BYTES = 1 << 20
 _FILLED_BYTES = 64 << 20
 """Bytes of a target's data files up to which one task writes them again with a column that is filled."""
+_RESTATED_BYTES = 64 << 20
+"""Bytes of silver's data files up to which one task locates all keys that were done again or loaded."""
 _UNIT_BYTES = 64 << 10
 """What a unit costs beside its rows, as bytes of data files."""
 
@@ -88,17 +92,12 @@ def _prepared(number: int, work: Work, head: Head, news: News, taken: Range) -> 
         return why
     try:
         design, filled = _reshaped(snapshot, [] if head.design else news.steps)
+        new, restatement = _new_files(work, head, news, origin)
     except SparkOnly as error:
         return str(error)
     if design.schema.spark_types != work.columns.types | merge.ADDED:
         return "its columns are others than silver's"
     floor = work.floor
-    last = DownstreamCommit.of_head(head)
-    merged = last.silver_version if last else -1
-    every = {file.path for file in origin.files}
-    new = added_since(work.origin.path, merged, work.pinned.version) if merged >= 0 else every
-    if new is None:
-        return "the log of silver does not have all commits any more that the target has not got"
     unit = DownstreamUnit(
         number=number,
         name=str(work),
@@ -115,9 +114,42 @@ def _prepared(number: int, work: Work, head: Head, news: News, taken: Range) -> 
         rewrites=bool(filled) or not snapshot.has_deletion_vectors,
         fills=filled,
         floor=floor,
-        empties=bool(floor and head.position and head.position <= floor),
+        empties=bool(floor and head.position and (restatement or head.position <= floor)),
+        restatement=restatement,
     )
     return Prepared(work, head, news, taken, unit, snapshot, design)
+
+
+def _new_files(work: Work, head: Head, news: News, origin: Snapshot) -> tuple[set[str], Restatement | None]:
+    """Paths of silver's data files that the target has not got, and what changed other than by windows appended.
+
+    Raises SparkOnly where that cannot be told without Spark, or is too much for a task.
+    """
+    last = DownstreamCommit.of_head(head)
+    if last is None or last.silver_version < 0:
+        return {file.path for file in origin.files}, None
+    new = added_since(work.origin.path, last.silver_version, work.pinned.version)
+    before = snapshot_of(origin.path, last.silver_version) if routing.is_restated(head, news) else origin
+    if new is None or before is None:
+        raise SparkOnly("the log of silver does not have all commits any more that the target has not got")
+    if not routing.is_restated(head, news):
+        return new, None
+    present = {(file.path, _vector_of(file)) for file in origin.files}
+    restatement = Restatement(
+        removed=tuple(file for file in before.files if (file.path, _vector_of(file)) not in present),
+        windows=tuple(news.redone),
+        is_loaded=news.is_loaded and not head.design,
+        files=tuple(origin.files),
+    )
+    new |= {file.path for file in overlapping(origin.files, origin.schema, work.again)}
+    changed = [*restatement.removed, *(file for file in origin.files if file.path in new)]
+    if sum(file.size for file in changed) > _RESTATED_BYTES:
+        raise SparkOnly("more was done again or loaded than a task takes")
+    return new, restatement
+
+
+def _vector_of(file: DataFile) -> str:
+    return "" if file.deletion_vector is None else json.dumps(file.deletion_vector.to_json(), sort_keys=True)
 
 
 def _reshaped(snapshot: Snapshot, steps: Sequence[str]) -> tuple[Snapshot, tuple[Fill, ...]]:
@@ -157,7 +189,7 @@ def tasks_of(units: Sequence[Prepared], slots: int) -> list[tuple[DownstreamUnit
     packed: list[DownstreamUnit] = []
     size = 0
     for unit in units:
-        parts = 1 if unit.unit.rewrites else -(-unit.bytes // (2 * target))
+        parts = 1 if unit.unit.rewrites or unit.unit.restatement else -(-unit.bytes // (2 * target))
         if parts > 1:
             tasks += [(replace(unit.unit, part=part, parts=parts),) for part in range(parts)]
             continue
@@ -202,6 +234,7 @@ def commit(unit: Prepared, results: Sequence[MergedFiles]) -> Merged:
         inserted=sum(one.inserted for one in results),
         updated=sum(one.updated for one in results),
         deleted=sum(one.deleted for one in results),
+        redone=len(unit.news.redone),
         seconds=time.monotonic() - began + sum(one.seconds for one in results),
         way=routing.ENGINE,
     )

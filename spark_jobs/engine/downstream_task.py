@@ -4,7 +4,9 @@ Put here: the units that tasks work on and the work itself. Not here: how keys a
 files are new (downstream_job.py), or commits.
 
 Live windows only move forward: a silver row is newer than what the target has of its key, unless that was loaded since.
-So the target's ``_position`` is read of hits in files that may hold a later one, and the later one stays.
+So the target's ``_position`` is read of hits in files that may hold a later one, and the later one stays. Where windows
+were done again or rows loaded, the state of their keys is taken from all of silver (restatement.py), and a row of the
+target stays where it is that.
 """
 
 import time
@@ -17,18 +19,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.delta import data_files, deletion_vectors
-from spark_jobs.delta.schema import StructType, TableSchema
+from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge import ADDED
 from spark_jobs.engine.fills import Fill, with_fills
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
+from spark_jobs.engine.positions import FIELDS, at_or_after, bounds_of, newest
+from spark_jobs.engine.restatement import Origin, Restatement, states, unchanged
 from spark_jobs.errors import StratalogError
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.net_changes import by_position, identity
 
-_ORDER = ("stretch", "number", "offset", "row")
-_AT = "\0at"
 _NO_ROWS: Numbers = np.zeros(0, np.int64)
 
 
@@ -60,6 +61,8 @@ class DownstreamUnit:
     """Where the last statement stands that emptied the table: silver rows before it count no more."""
     empties: bool = False
     """Whether the target's own rows from before the floor go."""
+    restatement: Restatement | None = None
+    """What of silver changed other than by windows appended; the keys concerned are merged by all of silver."""
     part: int = 0
     parts: int = 1
     """Which range of the keys, of how many."""
@@ -95,7 +98,7 @@ def work(task: Sequence[DownstreamUnit]) -> Iterator[MergedFiles]:
 
 def merged(unit: DownstreamUnit) -> MergedFiles:
     """Locates the keys of a unit's new rows in the target, and writes their new images."""
-    rows = pending(unit)
+    rows = pending(unit) if unit.restatement is None else _restated(unit, unit.restatement)
     dead = _emptied(unit) if unit.floor and unit.empties else {}
     emptied = 0 if unit.part else sum(map(len, dead.values()))
     there = np.zeros(len(rows), np.bool_)
@@ -103,10 +106,10 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     every = hits(unit.target, unit.files, unit.schema, Keys(rows, unit.columns.key)) if len(rows) else ()
     for located in every:
         hit = _without(located, dead.get(located.file.path))
-        later = _later(unit, hit, rows)
-        lost[hit.wanted[later]] = True
+        stays = _later(unit, hit, rows) if unit.restatement is None else _unchanged(unit, hit, rows)
+        lost[hit.wanted[stays]] = True
         there[hit.wanted] = True
-        dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows[~later]])
+        dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows[~stays]])
     gone = pc.equal(rows.column("_op"), silver.Op.DELETE).to_numpy()
     images = rows.filter(pa.array(~gone & ~lost)).select([*unit.columns.types, *ADDED])
     added = _written(unit, _sorted(images, unit.columns.key))
@@ -132,12 +135,14 @@ def _emptied(unit: DownstreamUnit) -> dict[str, Numbers]:
     assert unit.floor
     found: dict[str, Numbers] = {}
     for file in unit.files:
-        latest = _latest(file, unit.schema)
-        if latest is not None and latest < unit.floor.order and file.num_records is not None:
+        least, most = bounds_of(file, unit.schema, "_position")
+        if least is not None and least >= unit.floor.order:
+            continue
+        if most is not None and most < unit.floor.order and file.num_records is not None:
             rows = np.arange(file.num_records)
         else:
             held = data_files.read_columns(unit.target, file, ["_position"], unit.schema).column(0)
-            rows = np.flatnonzero(~_at_or_after(held, unit.floor).to_numpy())
+            rows = np.flatnonzero(~at_or_after(held, unit.floor).to_numpy())
         rows = rows[~np.isin(rows, deletion_vectors.row_numbers(unit.target, file.deletion_vector))]
         if len(rows):
             found[file.path] = rows
@@ -150,6 +155,21 @@ def _without(hit: Hit, dead: Numbers | None) -> Hit:
         return hit
     kept = ~np.isin(hit.rows, dead)
     return Hit(hit.file, hit.rows[kept], hit.wanted[kept])
+
+
+def _restated(unit: DownstreamUnit, restatement: Restatement) -> pa.Table:
+    origin = Origin(unit.origin, unit.origin_schema, unit.columns.key)
+    names = [*unit.columns.types, *ADDED, "_op"]
+    return states(origin, restatement, unit.pending, names, after=unit.after, floor=unit.floor)
+
+
+def _unchanged(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+    """Which hits are rows of the target that are what silver says of their keys."""
+    names = [*unit.columns.types, *ADDED]
+    wanted = rows.take(pa.array(hit.wanted))
+    held = data_files.read_columns(unit.target, hit.file, names, unit.schema).take(pa.array(hit.rows))
+    exists = np.asarray(pc.not_equal(wanted.column("_op"), silver.Op.DELETE).to_numpy(), np.bool_)
+    return np.asarray(unchanged(wanted.select(names), held) & exists, np.bool_)
 
 
 def pending(unit: DownstreamUnit) -> pa.Table:
@@ -166,25 +186,15 @@ def pending(unit: DownstreamUnit) -> pa.Table:
             kept = pc.and_(kept, pa.array(living))
         if unit.after:  # rows that were loaded are in no window, wherever they count from
             kept = pc.and_(kept, pc.not_equal(rows.column("_op"), silver.Op.LOAD))
-            kept = pc.and_(kept, _at_or_after(rows.column("_window_start"), unit.after))
+            kept = pc.and_(kept, at_or_after(rows.column("_window_start"), unit.after))
         if unit.floor:
-            kept = pc.and_(kept, _at_or_after(rows.column("_position"), unit.floor))
+            kept = pc.and_(kept, at_or_after(rows.column("_position"), unit.floor))
         if bounds is not None:
             kept = pc.and_(kept, _between(rows.column(unit.columns.key[0]), bounds, unit.part))
         tables.append(rows.filter(kept))
     nothing = pa.schema([unit.origin_schema.column(name).arrow(physical=False) for name in names]).empty_table()
     rows = pa.concat_tables([nothing, *tables])
     return newest(rows, unit.columns.key) if unit.windows > 1 and len(rows) else rows
-
-
-def newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Of each key the row with the last position."""
-    ordered = by_position(rows)
-    columns = identity(ordered, key)
-    names = [f"\0{at}" for at in range(len(columns))]
-    places = pa.table([*columns, pa.array(np.arange(len(ordered)))], names=[*names, _AT])
-    last = places.group_by(names, use_threads=False).aggregate([(_AT, "max")])
-    return ordered.take(last.column(f"{_AT}_max"))
 
 
 def _part_bounds(unit: DownstreamUnit) -> pa.Array:
@@ -211,41 +221,22 @@ def _between(values: pa.ChunkedArray, bounds: pa.Array, part: int) -> pa.Chunked
     return pc.or_(kept, pc.is_null(values)) if part == 0 else kept
 
 
-def _at_or_after(places: pa.ChunkedArray, position: Position) -> pa.Array:
-    """Which positions, stored as structures, are not before one."""
-    stretch, number, offset = (pc.struct_field(places, name) for name in _ORDER[:3])
-    begin = position.order
-    here = pc.and_(pc.equal(number, begin[1]), pc.greater_equal(offset, begin[2]))
-    in_file = pc.or_(pc.greater(number, begin[1]), here)
-    return pc.or_(pc.greater(stretch, begin[0]), pc.and_(pc.equal(stretch, begin[0]), in_file))
-
-
 def _later(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":
     """Which hits are rows of the target that are as new as the wanted ones, or newer."""
     if not len(hit.rows):
         return np.zeros(0, np.bool_)
     own = rows.column("_position").combine_chunks().take(pa.array(hit.wanted))
-    most = _latest(hit.file, unit.schema)
-    first = tuple(pc.min(own.field(name)).as_py() for name in _ORDER[:3])
+    _, most = bounds_of(hit.file, unit.schema, "_position")
+    first = tuple(pc.min(own.field(name)).as_py() for name in FIELDS[:3])
     if most is not None and most < first:
         return np.zeros(len(hit.rows), np.bool_)
     held = data_files.read_columns(unit.target, hit.file, ["_position"], unit.schema).column(0).combine_chunks()
     there = held.take(pa.array(hit.rows))
     later = np.ones(len(hit.rows), np.bool_)
-    for name in reversed(_ORDER):
+    for name in reversed(FIELDS):
         here, other = (one.field(name).to_numpy(zero_copy_only=False) for one in (own, there))
         later = np.where(here == other, later, other > here)
     return later
-
-
-def _latest(file: DataFile, schema: TableSchema) -> tuple[int, ...] | None:
-    """A position, without its row, that no row of a file has a later one than; None where statistics do not tell."""
-    column = schema.column("_position")
-    assert isinstance(column.type, StructType)
-    most = file.stats.get("maxValues", {}).get(column.physical_name, {})
-    names = {field.name: field.physical_name for field in column.type.fields}
-    found = tuple(most.get(names[name]) for name in _ORDER[:3])
-    return None if None in found else found
 
 
 def _sorted(rows: pa.Table, key: Sequence[str]) -> pa.Table:

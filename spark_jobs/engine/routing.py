@@ -76,11 +76,16 @@ def why_not_merged(work: MergeWork) -> str | None:
 
 def why_downstream_by_sql(head: Head, news: News) -> str | None:
     """Why what is new of a table is merged by Spark SQL; None where the engine takes it."""
-    if news.is_renewed or news.redone:
-        return "windows were done again"
-    if news.is_loaded and not head.design:
-        return "rows were loaded"
+    if news.is_renewed:
+        return "all of silver was replaced"
+    if is_restated(head, news) and news.steps:
+        return "windows were done again or rows loaded, and statements changed its columns"
     last = DownstreamCommit.of_head(head)
     if last and last.steps_left:
         return "a run ended amid a statement that changes it"
     return None
+
+
+def is_restated(head: Head, news: News) -> bool:
+    """Whether keys are merged by all of silver, since not only windows were appended to it."""
+    return bool(news.redone) or (news.is_loaded and not head.design)

@@ -141,7 +141,6 @@ def test_columns_that_a_statement_changed_are_changed_in_the_commit(two: Lake) -
 def test_why_spark_sql_takes_a_table(two: Lake) -> None:
     reasons = {
         "it has no key": replace(two.work, columns=replace(COLUMNS, key=())),
-        "windows were done again": replace(two.work, again=(Range(at(100), at(200)),)),
         "its columns are others than silver's": replace(two.work, columns=Columns({"id": "BIGINT"}, ("id",))),
     }
     assert {why: downstream_job.prepared(0, work) for why, work in reasons.items()} == {why: why for why in reasons}

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from spark_jobs.delta import schema_changes
 from spark_jobs.delta.snapshot import Snapshot, new_table
 from spark_jobs.downstream.merge import ADDED
-from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles, merged, newest, pending, work
+from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles, merged, pending, work
 from spark_jobs.engine.fills import Fill
+from spark_jobs.engine.positions import newest
 from spark_jobs.silver.table import Columns, Op
 from tests.fix_hypothesis import examples
 from tests.spark_jobs.engine.lake_rows import MAPPED, Key, Row, alive, at, key_of, stored, table_of

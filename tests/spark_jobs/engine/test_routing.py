@@ -115,9 +115,15 @@ NEW = Table("none", plain=False).new({"id": "INT"}, {})
     [
         (MERGED, NEWS, None),
         (NEW, NEWS, None),
-        (MERGED, replace(NEWS, is_renewed=True), "windows were done again"),
-        (MERGED, replace(NEWS, redone=[WHOLE]), "windows were done again"),
-        (MERGED, replace(NEWS, is_loaded=True), "rows were loaded"),
+        (MERGED, replace(NEWS, is_renewed=True), "all of silver was replaced"),
+        (MERGED, replace(NEWS, redone=[WHOLE]), None),
+        (MERGED, replace(NEWS, is_loaded=True), None),
+        (MERGED, replace(NEWS, steps=["DROP COLUMN `v`"]), None),
+        (
+            MERGED,
+            replace(NEWS, redone=[WHOLE], steps=["DROP COLUMN `v`"]),
+            "windows were done again or rows loaded, and statements changed its columns",
+        ),
         (NEW, replace(NEWS, is_loaded=True), None),
         (
             replace(

@@ -1,0 +1,57 @@
+"""Positions in Arrow columns and in files' statistics.
+
+Put here: comparing stored positions, and the newest row of a key by them. Not here: positions in the log
+(log/position.py).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.delta.schema import StructType, TableSchema
+from spark_jobs.delta.snapshot import DataFile
+from spark_jobs.log.position import Position
+from spark_jobs.silver.net_changes import by_position, identity
+
+FIELDS = ("stretch", "number", "offset", "row")
+"""Of ``_position``, in order of weight; ``_window_start`` has the first three."""
+_AT = "\0at"
+Place = tuple[int, ...]
+
+
+def at_or_after(places: pa.ChunkedArray, position: Position) -> pa.Array:
+    """Which positions, stored as structures, are not before one."""
+    stretch, number, offset = (pc.struct_field(places, name) for name in FIELDS[:3])
+    begin = position.order
+    here = pc.and_(pc.equal(number, begin[1]), pc.greater_equal(offset, begin[2]))
+    in_file = pc.or_(pc.greater(number, begin[1]), here)
+    return pc.or_(pc.greater(stretch, begin[0]), pc.and_(pc.equal(stretch, begin[0]), in_file))
+
+
+def bounds_of(file: DataFile, schema: TableSchema, name: str) -> tuple[Place | None, Place | None]:
+    """Positions, without their rows, that no row of a file has an earlier or a later one than; None: not known.
+
+    name: the column, a structure.
+    """
+    column = schema.column(name)
+    assert isinstance(column.type, StructType)
+    physical = {field.name: field.physical_name for field in column.type.fields}
+    least, most = (
+        tuple(file.stats.get(kind, {}).get(column.physical_name, {}).get(physical[field]) for field in FIELDS[:3])
+        for kind in ("minValues", "maxValues")
+    )
+    return None if None in least else least, None if None in most else most
+
+
+def newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Of each key the row with the last position."""
+    if not len(rows):
+        return rows
+    ordered = by_position(rows)
+    columns = identity(ordered, key)
+    names = [f"\0{at}" for at in range(len(columns))]
+    places = pa.table([*columns, pa.array(np.arange(len(ordered)))], names=[*names, _AT])
+    last = places.group_by(names, use_threads=False).aggregate([(_AT, "max")])
+    return ordered.take(last.column(f"{_AT}_max"))
