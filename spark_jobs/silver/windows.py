@@ -1,0 +1,92 @@
+"""The windows that a silver table has rows of, by the statistics of its data files.
+
+Put here: finding them without a query over all rows. Not here: what a window is (compact.py), or which of them a
+backfill takes (pipeline/backfill.py).
+
+A run writes the rows of a window into files of their own, whose statistics then say which window that is. Of a file
+that maintenance wrote together the columns are read.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.delta import data_files, deletion_vectors
+from spark_jobs.delta.schema import StructType, TableSchema
+from spark_jobs.delta.snapshot import DataFile, Snapshot
+from spark_jobs.silver.table import Op
+
+Place = tuple[int, int, int]
+"""Stretch, number and offset of a position."""
+Window = tuple[Place, Place]
+"""Where a window begins, and where it ends."""
+
+_START, _STOP = "_window_start", "_window_stop"
+_FIELDS = ("stretch", "number", "offset")
+OF_CHANGES = (Op.INSERT, Op.UPDATE, Op.DELETE)
+"""Operations of rows that changes in the log left."""
+
+
+def windows_of(table: Snapshot, operations: Collection[Op] = OF_CHANGES) -> set[Window]:
+    """The windows that rows of some operations are of; without these, those of changes in the log.
+
+    Raises LakeError where a data file cannot be read.
+    """
+    windows: set[Window] = set()
+    for file in table.files:
+        known = _by_statistics(file, table.schema, {*operations})
+        windows |= {*_read(table, file, operations)} if known is None else known
+    return windows
+
+
+def _by_statistics(file: DataFile, schema: TableSchema, operations: set[Op]) -> set[Window] | None:
+    """The windows of a file's rows of some operations; None where its statistics do not tell.
+
+    Rows of two operations that have one window are changes in the log: others have no window in common with them.
+    """
+    least, most = _bounds(file, schema.column("_op").physical_name)
+    if least is None or most is None:
+        return None
+    if not any(least <= operation <= most for operation in operations):
+        return set()
+    start, stop = _place(file, schema, _START), _place(file, schema, _STOP)
+    if start is None or stop is None:
+        return None
+    possible = {*OF_CHANGES} if least != most else {Op(least)}
+    if possible <= operations:
+        return {(start, stop)}
+    return None if possible & operations else set()
+
+
+def _bounds(file: DataFile, *path: str) -> tuple[Any, Any]:
+    least: Any = file.stats.get("minValues", {})
+    most: Any = file.stats.get("maxValues", {})
+    for name in path:
+        least, most = (least or {}).get(name), (most or {}).get(name)
+    return least, most
+
+
+def _place(file: DataFile, schema: TableSchema, name: str) -> Place | None:
+    """The position that all rows of a file have in a column."""
+    column = schema.column(name)
+    assert isinstance(column.type, StructType)
+    physical = {field.name: field.physical_name for field in column.type.fields}
+    bounds = [_bounds(file, column.physical_name, physical[field]) for field in _FIELDS]
+    if any(least is None or least != most for least, most in bounds):
+        return None
+    stretch, number, offset = (int(least) for least, _ in bounds)
+    return stretch, number, offset
+
+
+def _read(table: Snapshot, file: DataFile, operations: Collection[Op]) -> Iterator[Window]:
+    rows = data_files.read_columns(table.path, file, ["_op", _START, _STOP], table.schema)
+    if file.deletion_vector is not None:
+        rows = rows.filter(pa.array(deletion_vectors.living(table.path, file.deletion_vector, len(rows))))
+    rows = rows.filter(pc.is_in(rows.column("_op"), pa.array([str(operation) for operation in operations])))
+    cells = [pc.struct_field(rows.column(name), field) for name in (_START, _STOP) for field in _FIELDS]
+    names = [str(at) for at in range(len(cells))]
+    for row in pa.table(cells, names).group_by(names, use_threads=False).aggregate([]).to_pylist():
+        places = tuple(row.values())
+        yield places[:3], places[3:]
