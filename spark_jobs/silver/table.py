@@ -53,8 +53,6 @@ class Op(StrEnum):
     Rows that the table had itself are such too, where a statement changed what they are told apart by."""
 
 
-FROM_LOG = f"_op NOT IN ('{Op.TRUNCATE}', '{Op.LOAD}', '{Op.RENAME}')"
-"""SQL: the rows that sum up a part of the log."""
 PLACE = ranges.PLACE
 CHANGE_PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT, row: INT>"
 ADDED = {
@@ -284,9 +282,19 @@ def place(position: Position) -> Column:
 
 
 def within(windows: Range) -> str:
-    """SQL: the rows whose window lies in a range that is a union of windows; loaded ones lie in none."""
+    """SQL: the rows whose window lies in a range that is a union of windows; loaded ones lie in none.
+
+    Delta and Parquet have bounds of a structure's fields and compare these alone, so the fields are compared too.
+    """
     start, stop = place_sql(windows.start), place_sql(windows.stop)
-    return f"_window_start >= {start} AND _window_start < {stop} AND _op <> '{Op.LOAD}'"
+    bounds = [f"_window_start >= {start} AND _window_start < {stop} AND _op <> '{Op.LOAD}'"]
+    for field, least, most in zip(
+        ("stretch", "number", "offset"), windows.start.order, windows.stop.order, strict=True
+    ):
+        bounds.append(f"_window_start.{field} BETWEEN {least} AND {most}")
+        if least != most:
+            break
+    return " AND ".join(bounds)
 
 
 def within_any(windows: Sequence[Range]) -> str:

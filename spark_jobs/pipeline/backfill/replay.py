@@ -34,6 +34,7 @@ from spark_jobs.silver.projection import project_to_latest
 from spark_jobs.silver.statement_commits import markers
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
 from spark_jobs.silver.window_rows import WindowRows, window_rows
+from spark_jobs.silver.windows import windows_at
 from spark_jobs.text.sql import identifier
 
 
@@ -133,8 +134,7 @@ def _is_emptied_elsewhere(spark: SparkSession, work: CompactionJob) -> bool:
 def _emptied_at(spark: SparkSession, work: CompactionJob) -> set[tuple[int, ...]]:
     """Where the statements stand that emptied the table, as silver shows them."""
     assert work.head is not None
-    rows = work.table.read(spark, work.head.version).where(f"_op = '{silver.Op.TRUNCATE}'")
-    return {tuple(row["_window_start"]) for row in rows.select("_window_start").collect()}
+    return {start for start, _ in windows_at(spark, work.table, work.head.version, (silver.Op.TRUNCATE,))}
 
 
 def _emptying(work: CompactionJob) -> list[SchemaChange]:

@@ -22,6 +22,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table_timeline import DataRange, TimelineStep
+from spark_jobs.silver.windows import windows_at
 
 
 def windows(
@@ -31,16 +32,10 @@ def windows(
 
     known: the log index, for the names of files.
     """
-    rows = table.read(spark, head.version).where(silver.FROM_LOG)
-    ends = rows.select("_window_start", "_window_stop").distinct()
-    found = [
-        Range(
-            position_of_place(row["_window_start"], wanted, known),
-            position_of_place(row["_window_stop"], wanted, known),
-        )
-        for row in ends.collect()
-    ]
-    return tuple(sorted((one for one in found if one.overlaps(wanted)), key=lambda one: one.start.order))
+    places = windows_at(spark, table, head.version)
+    ranges = [Range(*(position_of_place(place, wanted, known) for place in window)) for window in places]
+    touched = (range_ for range_ in ranges if range_.overlaps(wanted))
+    return tuple(sorted(touched, key=lambda range_: range_.start.order))
 
 
 def position_of_place(place: Sequence[int], like: Range, known: Sequence[Stretch] = ()) -> Position:
@@ -56,14 +51,13 @@ def naming_statement(
     spark: SparkSession, table: Table, head: Head, wanted: Range, known: Sequence[Stretch]
 ) -> Range | None:
     """The statement by which the table has its name, where it has rows of before and the range may touch them."""
-    rows = table.read(spark, head.version).where(f"_op = '{silver.Op.RENAME}'")
     commit = SilverCommit.of_head(head)
     emptied = commit.emptied_at if commit else None
     if emptied is None:
         return None
-    ends = rows.where(f"_window_start = {silver.place_sql(emptied)}").select("_window_stop").limit(1).collect()
-    found = [Range(emptied, position_of_place(row["_window_stop"], wanted, known)) for row in ends]
-    return next((one for one in found if wanted.start < one.stop), None)
+    renames = windows_at(spark, table, head.version, (silver.Op.RENAME,))
+    ends = [position_of_place(stop, wanted, known) for start, stop in renames if start == emptied.order]
+    return next((Range(emptied, stop) for stop in ends if wanted.start < stop), None)
 
 
 @dataclass(frozen=True, slots=True)
