@@ -32,8 +32,8 @@ from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.log_index import Stretch
-from spark_jobs.bronze.scan import look
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.scan import scan_effective
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.downstream import publication
@@ -511,7 +511,7 @@ def backfill_source(
     replaces = SILVER in manner.layers
     names = sorted(filter(chosen, _in_scope(pipeline, name)))
     if replaces:
-        held = Held.of(lake, name)
+        held = BronzeSnapshot.of(lake, name)
         _require_end(held, wanted)
         if wanted.start < bronze.complete_from(held.checkpoint) and not _are_folded(lake, name, names, wanted):
             _bring(spark, pipeline, name, wanted.start, manner)
@@ -550,11 +550,11 @@ def _first_seen(
     spark: SparkSession, pipeline: Pipeline, name: str, wanted: Range, chosen: Callable[[TableName], bool]
 ) -> Outcome | None:
     """Compacts the tables that only log from before the first extraction shows, as a run does that sees one first."""
-    held = Held.of(lake_of(pipeline), name)
+    held = BronzeSnapshot.of(lake_of(pipeline), name)
     begin, oldest = bronze.begin(held.checkpoint), bronze.oldest(held.checkpoint)
     if wanted.start >= begin or oldest >= begin:
         return None
-    _, found = look(held.table, held.version, Range(oldest, begin), oldest)
+    _, found = scan_effective(held.table, held.version, Range(oldest, begin), oldest)
     known = {one.name for one in publication.read(lake_of(pipeline), name)}
     new = [table for table in found.tables if (table.schema, table.table) not in known]
     mine = sorted(one for one in new if pipeline.scope.holds(one.schema, one.table) and chosen(one))
@@ -588,7 +588,9 @@ def _one(
     lake = lake_of(pipeline)
     table = lake.silver(source, name.schema, name.table)
     head = table.head()
-    held = Held.of(lake, source)  # behind silver's head: a run may go on meanwhile, and this has all that silver has
+    held = BronzeSnapshot.of(
+        lake, source
+    )  # behind silver's head: a run may go on meanwhile, and this has all that silver has
     if SILVER not in manner.layers:
         return Redone(name, windows(spark, table, head, wanted, stretches(held.checkpoint)) if head else ())
     try:
@@ -614,7 +616,7 @@ def _in_scope(pipeline: Pipeline, name: str) -> list[TableName]:
     return [TableName(*entry.name) for entry in entries if pipeline.scope.holds(*entry.name)]
 
 
-def _require_end(held: Held, wanted: Range) -> None:
+def _require_end(held: BronzeSnapshot, wanted: Range) -> None:
     """Raises LakeError where the range ends behind bronze."""
     if held.checkpoint.position < wanted.stop:
         raise LakeError(
@@ -624,7 +626,7 @@ def _require_end(held: Held, wanted: Range) -> None:
 
 
 def _work(
-    spark: SparkSession, pipeline: Pipeline, held: Held, name: TableName, head: Head | None, *, wanted: Range
+    spark: SparkSession, pipeline: Pipeline, held: BronzeSnapshot, name: TableName, head: Head | None, *, wanted: Range
 ) -> CompactionJob | None:
     """What is to be done again of a table whose silver is at ``head``; None where the range has none of its rows."""
     lake = lake_of(pipeline)
@@ -645,7 +647,7 @@ def _work(
         raise _Begun(begin)
     onward = Range(begin, head.position)
     # Silver may have stopped inside a slice: what comes after that is no part of the range.
-    slices, seen = look(held.table, held.version, onward, context.oldest, {begin, head.position})
+    slices, seen = scan_effective(held.table, held.version, onward, context.oldest, {begin, head.position})
     with about(f"{held.source}: {name}"):
         context = replace(context, numbers=context.numbers or silver.is_numbered(head))
         rules = replace(
@@ -740,7 +742,7 @@ class _Touched:
 
 
 def _touched(
-    spark: SparkSession, held: Held, table: Table, head: Head | None, wanted: Range, *, is_ruled: bool
+    spark: SparkSession, held: BronzeSnapshot, table: Table, head: Head | None, wanted: Range, *, is_ruled: bool
 ) -> _Touched | None:
     """None where the range touches nothing."""
     if head is None or head.position is None:
