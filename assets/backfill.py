@@ -22,7 +22,7 @@ from assets.checkpoint import Metadata
 from assets.downstream import merged_tables
 from assets.keys import Lineage, silver_key
 from assets.particulars import particulars_of
-from assets.steps import FROM_TAG, RETRY, SOURCE_TAG, TO_TAG, Done, Sessions, failing
+from assets.steps import FROM_TAG, RETRY, SOURCE_TAG, TO_TAG, Sessions, StepResult, failing
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError, SourceError
 from spark_jobs.log.position import FIRST_EVENT, Position, Range
@@ -219,10 +219,10 @@ def _chosen_range(context: dg.AssetExecutionContext, pipeline: Pipeline, source:
     they are registered anew, since nothing but an old list makes a hole.
     """
     from spark_jobs.bronze.files import end_of, held_files, range_of, require_whole
-    from spark_jobs.bronze.table import Held
+    from spark_jobs.bronze.table import BronzeSnapshot
     from spark_jobs.lake.layout import lake_of
 
-    snapshot = Held.of(lake_of(pipeline), source)
+    snapshot = BronzeSnapshot.of(lake_of(pipeline), source)
     oldest = _oldest(snapshot.checkpoint)
     existing = [*_archived(pipeline, source, oldest), *held_files(snapshot.table, snapshot.head)]
     ends = context.partition_key_range
@@ -425,13 +425,13 @@ class _Backfill:
             )
             self._log(
                 silver_key(source, name),
-                Done(compacted.head.position or compacted.range.stop, metadata),
+                StepResult(compacted.head.position or compacted.range.stop, metadata),
                 compacted.head.version,
             )
         for key, done_ in merged_tables(self._pipeline, source, outcome, is_live=False).items():
             self._log(key, done_, done_.metadata[checkpoint.VERSION])
 
-    def _log(self, key: dg.AssetKey, step: Done, version: int) -> None:
+    def _log(self, key: dg.AssetKey, step: StepResult, version: int) -> None:
         """The position alone would say that nothing changed, so the data version names Delta's too."""
         ends = {FROM: str(self._range.start), TO: str(self._range.stop)}
         tags = checkpoint.version_tag(f"{step.position} version {version}")

@@ -16,9 +16,9 @@ from assets.steps import (
     RETRY,
     SOURCE_TAG,
     TO_TAG,
-    Done,
     Events,
     Sessions,
+    StepResult,
     compared,
     failing,
     hand_on,
@@ -92,7 +92,7 @@ def _extracted(context: dg.OpExecutionContext, pipeline: Pipeline, lineage: Line
     if extracted and (extracted.range or not head):
         tag_range(context, lineage.source, extracted.range)
         observe(context, lineage, checkpoint.of_read_source(extracted))
-        step = Done(extracted.range.stop, checkpoint.of_extracted(extracted, table), _version(extracted.head))
+        step = StepResult(extracted.range.stop, checkpoint.of_extracted(extracted, table), _version(extracted.head))
         yield materialized(key, step, comparison)
     else:
         yield from mended(key, comparison, head, table, _version(head))

@@ -127,34 +127,34 @@ class Comparison:
     """Dagster's copy of an asset's position beside the lake's, as both stood before a run."""
 
     recorded: Position | None
-    held: Position | None
+    in_lake: Position | None
 
     @property
     def repaired(self) -> bool:
         """Whether Dagster's copy was lost, or was ahead of what the lake has."""
-        if self.recorded is None or self.held is None:
-            return self.recorded != self.held
-        return self.recorded > self.held
+        if self.recorded is None or self.in_lake is None:
+            return self.recorded != self.in_lake
+        return self.recorded > self.in_lake
 
     @property
     def advanced(self) -> bool:
         """Whether the lake went on outside Dagster, from the command line for instance."""
-        return self.recorded is not None and self.held is not None and self.recorded < self.held
+        return self.recorded is not None and self.in_lake is not None and self.recorded < self.in_lake
 
     @property
     def differs(self) -> bool:
-        return self.recorded != self.held
+        return self.recorded != self.in_lake
 
     def to_metadata(self) -> Metadata:
         """Empty where the two were equal."""
         if not self.differs:
             return {}
         marks = {REPAIRED: True} if self.repaired else {ADVANCED: True}
-        return marks | {DAGSTER_HAD: _text_of(self.recorded), LAKE_HAD: _text_of(self.held)}
+        return marks | {DAGSTER_HAD: _text_of(self.recorded), LAKE_HAD: _text_of(self.in_lake)}
 
     def __str__(self) -> str:
         verdict = "advanced outside Dagster" if self.advanced else "repaired" if self.repaired else "as it was"
-        return f"{verdict}: Dagster had {_text_of(self.recorded)}, the lake {_text_of(self.held)}"
+        return f"{verdict}: Dagster had {_text_of(self.recorded)}, the lake {_text_of(self.in_lake)}"
 
 
 def read_last(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey]) -> dict[dg.AssetKey, Position | None]:

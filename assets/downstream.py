@@ -16,13 +16,13 @@ from assets.steps import (
     HANDED_ON,
     RETRY,
     Before,
-    Done,
     Events,
     Sessions,
+    StepResult,
     check_results,
-    chosen,
     failing,
     hand_on,
+    selection_of,
     table_outputs,
 )
 from spark_jobs.config.model import Pipeline
@@ -59,12 +59,12 @@ def merge_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefiniti
         from spark_jobs.lake.layout import lake_of
         from spark_jobs.pipeline.run import merge_source
 
-        lake, picked = lake_of(pipeline), chosen(context, lineage, lineage.downstream)
+        lake, picked = lake_of(pipeline), selection_of(context, lineage, lineage.downstream)
         with failing(), noted(pipeline.path, source, is_last=False):
             before = Before.read(
                 context, {table.key: SourceTable(lake.downstream(*table.name), source) for table in picked.tables}
             )
-            is_wanted = picked.any and not idle
+            is_wanted = picked.is_any and not idle
             merging = partial(merge_source, tables=picked.names, into=picked.targets)
             outcome = merging(lazy_session(spark.session), pipeline, source, compacted) if is_wanted else None
             steps = merged_tables(pipeline, source, outcome) if outcome else {}
@@ -91,7 +91,7 @@ def _stopped(lineage: Lineage, outcome: "Outcome | None", compacted: "Outcome | 
 
 def merged_tables(
     pipeline: Pipeline, source: str, outcome: "Outcome", *, is_live: bool = True
-) -> dict[dg.AssetKey, Done]:
+) -> dict[dg.AssetKey, StepResult]:
     """What a run's merges did, by downstream table. is_live: they brought what is new.
 
     A table of several stands with the first source that has a part in it: its position is that one's.
@@ -99,7 +99,7 @@ def merged_tables(
     from spark_jobs.downstream.multi_source import SourceTable
     from spark_jobs.lake.layout import lake_of
 
-    steps: dict[dg.AssetKey, Done] = {}
+    steps: dict[dg.AssetKey, StepResult] = {}
     lake, particulars = lake_of(pipeline), particulars_of(pipeline, source)
     newest = {entry.name: entry.committed_at for entry in outcome.entries} if is_live else {}
     for merged in outcome.merged:
@@ -119,7 +119,7 @@ def merged_tables(
             metadata |= checkpoint.of_head(head, table) | checkpoint.of_position(position)
             metadata |= checkpoint.of_watermark(_settled(pipeline, into, source, outcome))
             version = f"{position} version {head.version}"
-        steps[key] = Done(position, metadata, version, is_elsewhere=stands_with != source)
+        steps[key] = StepResult(position, metadata, version, is_elsewhere=stands_with != source)
     return steps
 
 

@@ -30,7 +30,7 @@ def particulars_of(pipeline: Pipeline, source: str) -> Particulars:
     from spark_jobs.silver import quarantine
 
     lake = lake_of(pipeline)
-    snapshot = bronze.Held.any(lake, source)
+    snapshot = bronze.BronzeSnapshot.find(lake, source)
     passed_over = Counter(skip.name for skip in quarantine.read(lake, source))
 
     @cache

@@ -13,7 +13,7 @@ from assets import checkpoint
 from assets.checkpoint import Metadata
 from assets.keys import Lineage
 from assets.report import refresh
-from assets.steps import RETRY, Done, Events, Sessions, compared, failing, materialized
+from assets.steps import RETRY, Events, Sessions, StepResult, compared, failing, materialized
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import under
 from spark_jobs.log.position import Position
@@ -50,13 +50,13 @@ def publish_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
             comparison = compared(context, {key: position})[key]
             entries = _published(pipeline, source, spark, merged) if merged else before
         now = merged.position if merged else position
-        if now and (comparison.differs or set(entries) != set(before) or now != comparison.held):
+        if now and (comparison.differs or set(entries) != set(before) or now != comparison.in_lake):
             schema = _schema(pipeline, source) if merged else None
             for line in schema.lines() if schema else ():
                 context.log.warning("%s: %s", source, line)
             metadata = _metadata(now, entries, merged, _skipped(pipeline, source)) | checkpoint.of_schema(schema)
             metadata |= refresh(context, pipeline, source)
-            yield materialized(key, Done(now, metadata), comparison)
+            yield materialized(key, StepResult(now, metadata), comparison)
         _say(context, source, merged)
         stopped = [entry for entry in entries if entry.state == "stopped"]
         if stopped:

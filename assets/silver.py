@@ -14,13 +14,13 @@ from assets.steps import (
     HANDED_ON,
     RETRY,
     Before,
-    Done,
     Events,
     Sessions,
+    StepResult,
     check_results,
-    chosen,
     failing,
     hand_on,
+    selection_of,
     table_outputs,
 )
 from spark_jobs.config.model import Pipeline
@@ -49,10 +49,10 @@ def compact_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefini
         from spark_jobs.lake.layout import lake_of
         from spark_jobs.pipeline.run import compact_source
 
-        lake, picked = lake_of(pipeline), chosen(context, lineage, lineage.silver)
+        lake, picked = lake_of(pipeline), selection_of(context, lineage, lineage.silver)
         with failing(), noted(pipeline.path, source, is_last=False):
             before = Before.read(context, {table.key: lake.silver(source, *table.name) for table in picked.tables})
-            is_wanted = picked.any and not idle
+            is_wanted = picked.is_any and not idle
             outcome = (
                 compact_source(lazy_session(spark.session), pipeline, source, tables=picked.names)
                 if is_wanted
@@ -72,7 +72,7 @@ def stopped(outcome: "Outcome | None") -> dict[Name, str]:
     return {(name.schema, name.table): reason for name, reason in outcome.stopped.items()} if outcome else {}
 
 
-def _steps(pipeline: Pipeline, source: str, outcome: "Outcome | None") -> dict[dg.AssetKey, Done]:
+def _steps(pipeline: Pipeline, source: str, outcome: "Outcome | None") -> dict[dg.AssetKey, StepResult]:
     from spark_jobs.lake.layout import lake_of
 
     if not (outcome and outcome.compacted):
@@ -81,7 +81,7 @@ def _steps(pipeline: Pipeline, source: str, outcome: "Outcome | None") -> dict[d
     for compacted in outcome.compacted:
         name = (compacted.name.schema, compacted.name.table)
         metadata = checkpoint.of_compacted(compacted, lake_of(pipeline).silver(source, *name))
-        steps[silver_key(source, name)] = Done(
+        steps[silver_key(source, name)] = StepResult(
             compacted.range.stop, metadata | particulars(compacted.name, compacted.range)
         )
     return steps

@@ -66,30 +66,30 @@ class failing:  # noqa: N801 - reads as a statement: with failing():
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class Selection:
     """Which of a layer's tables a run is to work on. ``all`` takes in tables that the graph does not show yet."""
 
     tables: tuple[TableAsset, ...]
-    all: bool
+    is_all: bool
 
     @property
-    def any(self) -> bool:
-        return self.all or bool(self.tables)
+    def is_any(self) -> bool:
+        return self.is_all or bool(self.tables)
 
     @property
     def names(self) -> "frozenset[TableName] | None":
         """The source tables to work on; None for all."""
         from spark_jobs.binlog import TableName
 
-        return None if self.all else frozenset(TableName(*name) for table in self.tables for name in table.origins)
+        return None if self.is_all else frozenset(TableName(*name) for table in self.tables for name in table.origins)
 
     @property
     def targets(self) -> frozenset[Name] | None:
         """The tables of the layer to work on; None for all."""
-        return None if self.all else frozenset(table.name for table in self.tables)
+        return None if self.is_all else frozenset(table.name for table in self.tables)
 
 
-def chosen(context: dg.OpExecutionContext, lineage: Lineage, tables: tuple[TableAsset, ...]) -> Chosen:
+def selection_of(context: dg.OpExecutionContext, lineage: Lineage, tables: tuple[TableAsset, ...]) -> Selection:
     """The selected ones among a layer's tables.
 
     A run that has both ends of the chain does all that lies between: a UI that was not reloaded since tables were seen
@@ -97,7 +97,7 @@ def chosen(context: dg.OpExecutionContext, lineage: Lineage, tables: tuple[Table
     """
     selected = tuple(table for table in tables if table.output in context.selected_output_names)
     is_whole = {lineage.bronze, lineage.published} <= context.selected_asset_keys
-    return Chosen(selected, is_whole or selected == tables)
+    return Selection(selected, is_whole or selected == tables)
 
 
 def table_outputs(tables: Sequence[TableAsset]) -> dict[str, dg.Out]:
@@ -129,7 +129,7 @@ def compared(
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class StepResult:
     """What a run did to one table: up to where, what its materialization says, and the version of its data."""
 
     position: Position
@@ -156,7 +156,7 @@ class Before:
         return cls(tables, found_heads, compared(context, positions))
 
     def events(
-        self, context: dg.OpExecutionContext, steps: dict[dg.AssetKey, Done]
+        self, context: dg.OpExecutionContext, steps: dict[dg.AssetKey, StepResult]
     ) -> Iterator[dg.MaterializeResult[None]]:
         """A materialization of every table that was worked on, and of every one whose copy is to be mended."""
         for key, table in self.tables.items():
@@ -168,7 +168,7 @@ class Before:
             report_unshown(context, key, steps[key])
 
 
-def materialized(key: dg.AssetKey, step: Done, comparison: Comparison) -> dg.MaterializeResult[None]:
+def materialized(key: dg.AssetKey, step: StepResult, comparison: Comparison) -> dg.MaterializeResult[None]:
     metadata = step.metadata | comparison.to_metadata()
     version = dg.DataVersion(step.version or str(step.position))
     return dg.MaterializeResult(asset_key=key, metadata=metadata, data_version=version)
@@ -179,10 +179,10 @@ def mended(
 ) -> Iterator[dg.MaterializeResult[None]]:
     """The lake's position once more for Dagster, where its copy differs from it."""
     if comparison.differs and head and head.position:
-        yield materialized(key, Done(head.position, checkpoint.of_head(head, table), version), comparison)
+        yield materialized(key, StepResult(head.position, checkpoint.of_head(head, table), version), comparison)
 
 
-def report_unshown(context: dg.OpExecutionContext, key: dg.AssetKey, step: Done) -> None:
+def report_unshown(context: dg.OpExecutionContext, key: dg.AssetKey, step: StepResult) -> None:
     """The materialization of a table that the graph shows only after a reload, or with another source."""
     tags = checkpoint.version_tag(step.version or str(step.position))
     context.log_event(dg.AssetMaterialization(key, metadata=step.metadata, tags=tags))

@@ -57,7 +57,7 @@ class Stream:
         self, seed: int, *, keys: bool = False, tables: Sequence[str] = ("t",), old: bool = False, charset: str = ""
     ) -> None:
         self.keys, self.old = keys, old
-        self.some = random.Random(seed)
+        self.generator = random.Random(seed)
         self.kinds = [
             (_stated_type(kind, charset), values, wider and _stated_type(wider, charset))
             for kind, values, wider in KINDS
@@ -81,63 +81,73 @@ class Stream:
             yield self.create()
         for _ in range(count):
             if has_several:
-                self.table = self.some.choice([*self.shapes])
-            yield from self.some.choices(
-                [self.rows, self.alter, self.add, self.key, self.truncate, self.again, self.bare, self.both, self.give],
+                self.table = self.generator.choice([*self.shapes])
+            yield from self.generator.choices(
+                [
+                    self.rows,
+                    self.alter,
+                    self.add,
+                    self.key,
+                    self.truncate,
+                    self.recreate,
+                    self.bare,
+                    self.two_clauses,
+                    self.give,
+                ],
                 weights=[60, 16, 16, 10 * self.keys, 4, 4, 6 * has_several, 8 * has_several, 14 * has_several],
             )[0]()
 
     def create(self) -> str:
-        columns = {self.new_name(): self.kind() for _ in range(self.some.randrange(4))}
+        columns = {self.new_name(): self.kind() for _ in range(self.generator.randrange(4))}
         self.shapes[self.table] = Shape(columns)
         listed = "".join(f", {name} {self.kinds[kind][0]}" for name, kind in columns.items())
         return f"CREATE TABLE {self.table} (id INT PRIMARY KEY{listed})"
 
     def new_name(self) -> str:
         self.names += 1
-        return self.some.choice([f"c{self.names}", f"`Column {self.names}`", f"`weird,;{{}}()=.{self.names}`"])
+        return self.generator.choice([f"c{self.names}", f"`Column {self.names}`", f"`weird,;{{}}()=.{self.names}`"])
 
     def kind(self) -> int:
-        return self.some.randrange(len(self.kinds))
+        return self.generator.randrange(len(self.kinds))
 
     def value(self, kind: int) -> str:
-        return self.some.choice([*self.kinds[kind][1], "NULL"]) if self.kinds[kind][1] else "'text'"
+        return self.generator.choice([*self.kinds[kind][1], "NULL"]) if self.kinds[kind][1] else "'text'"
 
     def rows(self) -> Iterator[str]:
-        verb, key = self.some.choice(["REPLACE", "REPLACE", "DELETE", "UPDATE"]), self.some.randrange(KEYS)
+        verb, key = self.generator.choice(["REPLACE", "REPLACE", "DELETE", "UPDATE"]), self.generator.randrange(KEYS)
         if verb == "REPLACE":
             names = ["id", *self.at.columns, *([self.at.pair] if self.at.pair else [])]
-            rows = ", ".join(self.row(key + at) for at in range(self.some.randrange(1, 12)))
+            rows = ", ".join(self.row(key + at) for at in range(self.generator.randrange(1, 12)))
             yield f"REPLACE INTO {self.table} ({', '.join(names)}) VALUES {rows}"
         elif verb == "DELETE":
             yield f"DELETE FROM {self.table} WHERE id BETWEEN {key} AND {key + 2}"
-        elif self.at.pair and self.some.random() < 0.3:
+        elif self.at.pair and self.generator.random() < 0.3:
             yield f"UPDATE IGNORE {self.table} SET {self.at.pair} = 15 - {self.at.pair} WHERE id >= {key}"
-        elif self.at.columns and self.some.random() < 0.7:
-            name = self.some.choice(list(self.at.columns))
+        elif self.at.columns and self.generator.random() < 0.7:
+            name = self.generator.choice(list(self.at.columns))
             yield f"UPDATE {self.table} SET {name} = {self.value(self.at.columns[name])} WHERE id >= {key}"
         else:
             yield f"UPDATE IGNORE {self.table} SET id = id + 5 WHERE id = {key}"
 
     def row(self, key: int) -> str:
-        pair = [self.some.choice(["7", "8"])] if self.at.pair else []
+        pair = [self.generator.choice(["7", "8"])] if self.at.pair else []
         return f"({', '.join([str(key), *(self.value(kind) for kind in self.at.columns.values()), *pair])})"
 
     def add(self) -> Iterator[str]:
         name, kind = self.new_name(), self.kind()
         declared = self.kinds[kind][0]
-        if self.kinds[kind][1] and self.some.random() < 0.6:
-            declared += f" DEFAULT {self.some.choice(self.kinds[kind][1])}"
-        place = self.some.choice(["", " FIRST", " AFTER id"])
+        if self.kinds[kind][1] and self.generator.random() < 0.6:
+            declared += f" DEFAULT {self.generator.choice(self.kinds[kind][1])}"
+        place = self.generator.choice(["", " FIRST", " AFTER id"])
         self.at.columns[name] = kind
         yield f"ALTER TABLE {self.table} ADD COLUMN {name} {declared}{place}"
 
     def alter(self) -> Iterator[str]:
         if not self.at.columns:
             return
-        name = self.some.choice(list(self.at.columns))
+        name = self.generator.choice(list(self.at.columns))
         kind = self.at.columns[name]
-        match self.some.randrange(5):
+        match self.generator.randrange(5):
             case 0:
                 del self.at.columns[name]
                 yield f"ALTER TABLE {self.table} DROP COLUMN {name}"
@@ -150,14 +160,14 @@ class Stream:
                 self.kinds.append((str(self.kinds[kind][2]), self.kinds[kind][1], None))
                 del self.at.columns[name]
                 self.at.columns[new] = len(self.kinds) - 1
-                place = self.some.choice(["", " FIRST"])
+                place = self.generator.choice(["", " FIRST"])
                 yield f"ALTER TABLE {self.table} CHANGE {name} {new} {self.kinds[kind][2]}{place}"
             case 3 if len(self.at.columns) > 1:
-                second = self.some.choice([column for column in self.at.columns if column != name])
+                second = self.generator.choice([column for column in self.at.columns if column != name])
                 self.at.columns[name], self.at.columns[second] = self.at.columns[second], self.at.columns[name]
                 yield f"ALTER TABLE {self.table} {self.rename(name, second)}, {self.rename(second, name)}"
             case _:
-                yield self.some.choice(
+                yield self.generator.choice(
                     [
                         f"ALTER TABLE {self.table} COMMENT = 'no, nothing'",
                         f"ALTER TABLE {self.table} ADD INDEX (id), ALGORITHM = INPLACE",
@@ -173,7 +183,7 @@ class Stream:
     def key(self) -> Iterator[str]:
         """By another key, or by none, rows are told apart from here on."""
         goes = self.goes()
-        self.at.told_by = self.some.choice([source for source in self.comes() if source != self.at.told_by])
+        self.at.told_by = self.generator.choice([source for source in self.comes() if source != self.at.told_by])
         if self.at.told_by in ("PRIMARY", "UNIQUE", "PAIR"):
             twice = f"(SELECT id FROM (SELECT id FROM {self.table} GROUP BY id HAVING COUNT(*) > 1) AS d)"
             yield f"DELETE FROM {self.table} WHERE id IN {twice}"
@@ -212,7 +222,7 @@ class Stream:
     def truncate(self) -> Iterator[str]:
         yield f"TRUNCATE TABLE {self.table}"
 
-    def again(self) -> Iterator[str]:
+    def recreate(self) -> Iterator[str]:
         yield f"DROP TABLE {self.table}"
         yield self.create()
 
@@ -220,14 +230,14 @@ class Stream:
         """Another default than a column had, and a row that gets all of its defaults."""
         charset_columns = [name for name, kind in self.at.columns.items() if self.kinds[kind][1]]
         if charset_columns:
-            name = self.some.choice(charset_columns)
-            value = self.some.choice(self.kinds[self.at.columns[name]][1])
-            yield f"ALTER TABLE {self.table} ALTER COLUMN {name} " + self.some.choice(
+            name = self.generator.choice(charset_columns)
+            value = self.generator.choice(self.kinds[self.at.columns[name]][1])
+            yield f"ALTER TABLE {self.table} ALTER COLUMN {name} " + self.generator.choice(
                 [f"SET DEFAULT {value}", "SET DEFAULT NULL"]
             )
-        yield f"REPLACE INTO {self.table} (id) VALUES ({self.some.randrange(KEYS)})"
+        yield f"REPLACE INTO {self.table} (id) VALUES ({self.generator.randrange(KEYS)})"
 
-    def both(self) -> Iterator[str]:
+    def two_clauses(self) -> Iterator[str]:
         """Two clauses in one ALTER, the second of which gives the table another column."""
         beginning = next(self.alter(), f"ALTER TABLE {self.table} COMMENT = 'nothing else'")
         _, added = next(self.add()).split(" ADD COLUMN ", 1)
@@ -236,8 +246,8 @@ class Stream:
     def give(self) -> Iterator[str]:
         """Another table's name, or its shape."""
         table = self.table
-        second = self.some.choice([shape for shape in self.shapes if shape != table])
-        way = self.some.choice([self.swap, self.leave, self.copy, self.there_and_back, self.migrate])
+        second = self.generator.choice([shape for shape in self.shapes if shape != table])
+        way = self.generator.choice([self.swap, self.leave, self.copy, self.there_and_back, self.migrate])
         yield from way(table, second)
 
     def swap(self, table: str, second: str) -> Iterator[str]:
@@ -248,7 +258,7 @@ class Stream:
         """The table goes to the other's name, and one like it, or a new one, takes its place."""
         yield f"DROP TABLE {second}"
         self.shapes[second] = self.shapes[table]
-        if self.some.random() < 0.5:
+        if self.generator.random() < 0.5:
             yield f"RENAME TABLE {table} TO {second}"
             self.shapes[table] = _copied(self.shapes[second])
             yield f"CREATE TABLE {table} LIKE {second}"
@@ -261,12 +271,12 @@ class Stream:
         yield f"DROP TABLE {second}"
         self.shapes[second] = _copied(self.shapes[table])
         yield f"CREATE TABLE {second} LIKE {table}"
-        if self.some.random() < 0.7:
+        if self.generator.random() < 0.7:
             yield f"INSERT INTO {second} SELECT * FROM {table} WHERE id <> 5"
 
     def there_and_back(self, table: str, _second: str) -> Iterator[str]:
         yield f"RENAME TABLE {table} TO aside"
-        if self.some.random() < 0.5:
+        if self.generator.random() < 0.5:
             yield "DELETE FROM aside WHERE id = 3"
         yield f"ALTER TABLE aside RENAME {table}"
 

@@ -35,20 +35,20 @@ def fake_rotate(file: str, offset: int = 4) -> bytes:
 
 
 @dataclass
-class Taken:
+class DumpResult:
     """What a dump came to: the file's bytes, why it ended, where it is, and what was looked at whole on the way."""
 
-    kept: bytes = b""
-    why: str = "more"
+    content: bytes = b""
+    outcome: str = "more"
     position: int = 4
     boundary: int = 0
     events: int = 0
-    whole: list[tuple[str, bytes]] = field(default_factory=list)
+    packets: list[tuple[str, bytes]] = field(default_factory=list)
 
 
-def take(wire: bytes, position: int, stop: int) -> Taken:  # noqa: C901, PLR0911, PLR0912 - one case after the other
+def take(wire: bytes, position: int, stop: int) -> DumpResult:  # noqa: C901, PLR0911, PLR0912 - one case after the other
     """The plain twin of kernels.unpack_dump and of the loop around it: one packet after the other, no pieces."""
-    result = Taken(position=position)
+    result = DumpResult(position=position)
     place, sequence, has_format = 0, 1, False
     verdict, is_whole = "", False
     while result.position < stop:
@@ -90,7 +90,7 @@ def take(wire: bytes, position: int, stop: int) -> Taken:  # noqa: C901, PLR0911
         if verdict in {"end", "idle", "rotated", "format", "refused"}:
             if not is_whole:
                 return result
-            result.whole.append((verdict, payload))
+            result.packets.append((verdict, payload))
             if verdict in {"end", "idle", "refused"}:
                 return _ended(result, verdict)
             if verdict == "format":
@@ -102,18 +102,18 @@ def take(wire: bytes, position: int, stop: int) -> Taken:  # noqa: C901, PLR0911
             _keep(result, event_bytes, payload[1:], stop, int.from_bytes(payload[10:14], "little"))
         if len(payload) - 1 < int.from_bytes(payload[10:14], "little"):
             return result
-    result.why = "stopped"
+    result.outcome = "stopped"
     return result
 
 
-def _ended(result: Taken, reason: str) -> Taken:
-    result.why = reason
+def _ended(result: DumpResult, reason: str) -> DumpResult:
+    result.outcome = reason
     return result
 
 
-def _keep(result: Taken, event_bytes: bytes, available: bytes, stop: int, length: int | None = None) -> None:
+def _keep(result: DumpResult, event_bytes: bytes, available: bytes, stop: int, length: int | None = None) -> None:
     count = min(len(available), stop - result.position)
-    result.kept += event_bytes[:count]
+    result.content += event_bytes[:count]
     result.position += count
     if count == (len(event_bytes) if length is None else length):
         result.boundary = result.position

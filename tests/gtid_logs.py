@@ -62,7 +62,7 @@ def _set(gtid_set: MysqlGtids) -> bytes:
     return struct.pack("<Q", len(sets)) + b"".join(sets)
 
 
-ONE_OF_SEVERAL = Switch(several=True)
+ONE_OF_SEVERAL = Switch(has_several=True)
 
 
 class Standing(Files):
@@ -72,13 +72,13 @@ class Standing(Files):
         super().__init__("shop", directory, switch)
         self.endpoint = endpoint
         self.uuid = uuid_
-        self.lost = MysqlGtids()
+        self.purged_gtids = MysqlGtids()
 
     def log(self) -> Log:
         return replace(super().log(), uuid=self.uuid)
 
     def purged(self) -> MysqlGtids:
-        return self.lost
+        return self.purged_gtids
 
 
 def write_log(folder: Path, files: Sequence[tuple[str, Sequence[str]]], base: str = "b", first: int = 1) -> None:

@@ -49,7 +49,7 @@ class Proxy:
                     continue
                 _Connection(self, client, server, next(self._cuts, None) if self._in_full else None).start()
 
-    def begun(self) -> int | None:
+    def next_cut(self) -> int | None:
         """Takes note of a dump; how many of its bytes go through."""
         self.dumps += 1
         return None if self._in_full else next(self._cuts, None)
@@ -68,7 +68,7 @@ class _Connection:
         with suppress(OSError):
             while question := self._client.recv(1 << 16):
                 if question[3:5] == bytes([0, COM_BINLOG_DUMP]):
-                    self._remaining = self._proxy.begun()
+                    self._remaining = self._proxy.next_cut()
                 self._server.sendall(question)
         self._close()
 

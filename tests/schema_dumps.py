@@ -20,7 +20,7 @@ def execute(server: MySQLServer, *statements: str) -> tuple[tuple[object, ...], 
         return tuple(cursor.fetchall())
 
 
-def where(server: MySQLServer) -> str:
+def dump_position(server: MySQLServer) -> str:
     """The end of the server's log, as a position."""
     try:
         ((file, offset, *_),) = execute(server, "SHOW MASTER STATUS")
@@ -46,7 +46,7 @@ def schema_dump(name: str, server: MySQLServer, database: str, *options: str) ->
 
 def _dump_text(server: MySQLServer, database: str) -> str:
     """What mysqldump would write of its tables."""
-    file, offset = where(server).split(":")
+    file, offset = dump_position(server).split(":")
     lines = [
         "-- MySQL dump 10.13  Distrib 5.7.22, for Linux (x86_64)",
         "/*!40101 SET @OLD_SQL_MODE=@@SQL_MODE, SQL_MODE='NO_AUTO_VALUE_ON_ZERO' */;",

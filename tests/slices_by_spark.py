@@ -104,7 +104,7 @@ def _step_of(row: dict[str, Any]) -> dict[str, Any] | None:
     )
     if step is None:
         return None
-    said_in, statement = step.said or (None, None)
+    said_in, statement = step.statement or (None, None)
     own_cells = {"step": step.kind, "xid": step.xid, "said_in": said_in, "said": statement, "begun": transaction_start}
     return own_cells | {name: row[name] for name in _STEP_SCHEMA.names if name in row}
 

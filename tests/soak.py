@@ -54,7 +54,7 @@ class Account:
     cuts: int = 0
     comparisons: int = 0
     rows: int = 0
-    lost: int = 0
+    missing: int = 0
     doubled: int = 0
     different: int = 0
     files: int = 0
@@ -72,7 +72,7 @@ class Account:
                 f"runs: {ended}",
                 f"writers: {self.transactions} transactions",
                 f"rows compared with the server's: {self.rows:,} in {self.comparisons} comparisons",
-                f"rows lost {self.lost}, doubled or extra {self.doubled}, different {self.different}",
+                f"rows lost {self.missing}, doubled or extra {self.doubled}, different {self.different}",
                 f"bronze exported: {self.files} files, {self.bytes:,} bytes, each byte the server's",
             ]
         )
@@ -122,10 +122,10 @@ class Cuts(Iterator[int]):
     """How many bytes of each dump the proxy lets through: as good as all, unless it is asked to be rough."""
 
     def __init__(self, generator: random.Random) -> None:
-        self.some, self.rough = generator, False
+        self.generator, self.rough = generator, False
 
     def __next__(self) -> int:
-        return int(2 ** self.some.uniform(5, 22)) if self.rough and self.some.random() < 0.8 else 1 << 60
+        return int(2 ** self.generator.uniform(5, 22)) if self.rough and self.generator.random() < 0.8 else 1 << 60
 
 
 class Soak:
@@ -135,10 +135,10 @@ class Soak:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder = folder
-        self.some = random.Random(seed)
+        self.generator = random.Random(seed)
         self.account = Account()
         self.usual = 20.0
-        self._cuts = Cuts(self.some)
+        self._cuts = Cuts(self.generator)
         self._stack = ExitStack()
         self._writers: Writers | None = None
         self._numbers = 0
@@ -179,16 +179,16 @@ class Soak:
         """Ends them; that a server's death has ended them already is no concern here."""
         if self._writers is not None:
             self._writers.__exit__(KeyboardInterrupt)
-            self.account.transactions += self._writers.traffic.done - self._numbers
+            self.account.transactions += self._writers.traffic.last - self._numbers
             # The one that a server's death interrupted may have been committed: its number is not used again.
-            self._numbers = self._writers.traffic.done + 1
+            self._numbers = self._writers.traffic.last + 1
         self._writers = None
 
     # Faults
 
     def round(self) -> None:
         """One fault, chosen at random, while a run goes on."""
-        fault = self.some.choice(self._faults())
+        fault = self.generator.choice(self._faults())
         self.account.faults[fault.__name__.strip("_").replace("_", " ")] += 1
         fault()
 
@@ -206,7 +206,7 @@ class Soak:
         ]
 
     def _moment(self) -> float:
-        return self.some.uniform(0.2, 1.1) * self.usual
+        return self.generator.uniform(0.2, 1.1) * self.usual
 
     def _start(self) -> Run:
         return Run("run", "-c", str(self.config))
@@ -291,7 +291,7 @@ class Soak:
         self.account.comparisons += 1
         self.account.rows += sum(verdict["source_rows"] for verdict in verdicts)
         for verdict in verdicts:
-            self.account.lost += verdict["missing"]
+            self.account.missing += verdict["missing"]
             self.account.doubled += verdict["extra"]
             self.account.different += verdict["different"]
         fine = {"equal"} if self._writers is None else {"equal", "changing"}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from spark_jobs.binlog import Column, Session, TableDefinition, TableName
-from spark_jobs.bronze.scan import Said, Seen, Survey
+from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
 from spark_jobs.config.filters import Action, EventFilter, Filters
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.ddl.classify import judge
@@ -68,13 +68,15 @@ def steps(
 ) -> list[TimelineStep]:
     """The course of shop.t from 10 to 1000; every statement is 10 bytes long."""
     occurrence = (
-        Seen(at(maps[0][0]), at(last), tuple((at(offset), definition) for offset, definition in maps)) if maps else None
+        TableOccurrence(at(maps[0][0]), at(last), tuple((at(offset), definition) for offset, definition in maps))
+        if maps
+        else None
     )
     statements_ = tuple(
-        Said(at(offset), judge(text, "shop"), at(offset + 10), "shop", session=session or Session())
+        LoggedStatement(at(offset), judge(text, "shop"), at(offset + 10), "shop", session=session or Session())
         for offset, text in statements
     )
-    survey = Survey({NAME: occurrence} if occurrence else {}, statements_)
+    survey = RangeScan({NAME: occurrence} if occurrence else {}, statements_)
     return steps_of(survey, NAME, Range(at(10), at(1000)), standing, rules)
 
 
@@ -150,7 +152,7 @@ def ruled(*events: str, action: Action = "ignore", empties: bool = False) -> Rul
 
 
 def unknown_names(logged: TableDefinition, _: Position | None) -> TableDefinition:
-    if logged.named():
+    if logged.has_names():
         return logged
     raise NamesUnknown("nothing names them")
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from assets import checkpoint
 from assets.downstream import merged_tables
 from assets.keys import Lineage, silver_key
-from assets.steps import RETRY, Done, Sessions, failing
+from assets.steps import RETRY, Sessions, StepResult, failing
 from spark_jobs.config.model import Pipeline
 
 if TYPE_CHECKING:  # these import pyspark
@@ -101,11 +101,11 @@ def _report(context: dg.OpExecutionContext, pipeline: Pipeline, source: str, loa
         silver = lake.silver(source, *name)
         head = silver.head()
         if head and head.position:
-            _log(context, silver_key(source, name), Done(head.position, checkpoint.of_head(head, silver)))
+            _log(context, silver_key(source, name), StepResult(head.position, checkpoint.of_head(head, silver)))
     for key, merged in merged_tables(pipeline, source, loaded.outcome, is_live=False).items():
         _log(context, key, merged)
 
 
-def _log(context: dg.OpExecutionContext, key: dg.AssetKey, step: Done) -> None:
+def _log(context: dg.OpExecutionContext, key: dg.AssetKey, step: StepResult) -> None:
     tags = checkpoint.version_tag(str(step.position))
     context.log_event(dg.AssetMaterialization(key, metadata=step.metadata, tags=tags))

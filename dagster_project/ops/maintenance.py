@@ -54,7 +54,7 @@ def maintain_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefin
                 context.log_event(dg.AssetObservation(lineage.bronze, metadata=metadata))
             upkeep = maintain_source(spark.session(), pipeline, source)
         keys = _keys(pipeline, lineage)
-        for table in upkeep.done:
+        for table in upkeep.tables:
             if table.path in keys:
                 context.log_event(dg.AssetObservation(keys[table.path], metadata=_of_maintained(table)))
         _fail(upkeep)

@@ -63,7 +63,9 @@ def export(spark: SparkSession, lake: Lake, source: str, folder: Path) -> Iterat
 def _say_gone(source: str, checkpoint: Checkpoint) -> None:
     removed = bronze.removed(checkpoint)
     if removed:
-        log.warning("%s: the files before %s are left out: %s", source, removed.stop, bronze.gone(source, removed))
+        log.warning(
+            "%s: the files before %s are left out: %s", source, removed.stop, bronze.removal_message(source, removed)
+        )
 
 
 def _write_file(

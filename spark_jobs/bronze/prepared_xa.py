@@ -16,7 +16,7 @@ from spark_jobs.log.position import Position
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class PreparedTransaction:
     """A prepared transaction: its xid as the server writes it (``X'6131',X'',1``), and where its rows begin.
 
     committed: where the log commits it, behind the position that was asked about.
@@ -27,7 +27,7 @@ class Open:
     committed: Position | None = None
 
 
-def undecided(table: Table, version: int, at: Position | None = None) -> list[Open]:
+def prepared_transactions(table: Table, version: int, at: Position | None = None) -> list[PreparedTransaction]:
     """The prepared transactions that no XA COMMIT or XA ROLLBACK follows, in the log's order. Raises DecodeError.
 
     at: as seen from a position: with those that are prepared before it, and that the log commits there or behind it.
@@ -42,11 +42,11 @@ def undecided(table: Table, version: int, at: Position | None = None) -> list[Op
     return sorted(open_transactions, key=lambda transaction: transaction.position)
 
 
-def _open(xid: str, steps_: list[Step], at: Position | None) -> Iterator[Open]:
+def _open(xid: str, steps_: list[Step], at: Position | None) -> Iterator[PreparedTransaction]:
     for prepared, after in zip(steps_, [*steps_[1:], None], strict=True):
         if prepared.kind != "prepared":
             continue
         if after is None:
-            yield Open(xid, prepared.begin)
+            yield PreparedTransaction(xid, prepared.begin)
         elif at and after.kind == "committed" and after.place >= at > prepared.begin:
-            yield Open(xid, prepared.begin, after.place)
+            yield PreparedTransaction(xid, prepared.begin, after.place)

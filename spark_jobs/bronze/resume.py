@@ -22,7 +22,7 @@ from spark_jobs.log.location import parse_start
 from spark_jobs.log.position import Position, Range, file_number
 from spark_jobs.source.failover import Takeover, all_but, take_over
 from spark_jobs.source.protocol import Log, Part, Source, require_boundary
-from spark_jobs.source.retention_margin import begun
+from spark_jobs.source.retention_margin import file_started_at
 from spark_jobs.source.seek import Search, covered, find_start
 
 
@@ -67,7 +67,7 @@ def beginning(source: Source, start: str, until: Position | None = None) -> Onwa
     parts = log.parts_from(first)
     if isinstance(place, Position):
         require_boundary(source, first)
-    begun_at = begun(source.reading(), log.end.file)
+    begun_at = file_started_at(source.reading(), log.end.file)
     opened = Stretch(1, first, source.endpoint, log.uuid, begun_at, covered(source, log, first))
     return Onward(log, Range(first, max(first, log.end)), tuple(parts), (opened,))
 
@@ -101,12 +101,12 @@ class _Following:
     until: Position | None
 
     @property
-    def held(self) -> Position:
+    def position(self) -> Position:
         return self.checkpoint.position
 
     def onward(self) -> Onward:
         log, generations = self.source.log(), stretches(self.checkpoint)
-        relation = _relation(self.source, log, generations, self.held)
+        relation = _relation(self.source, log, generations, self.position)
         if relation is Relation.SAME:
             return self._continued(log, generations)
         if relation is not Relation.ENDPOINT:
@@ -117,25 +117,25 @@ class _Following:
         return self._opened(log, generations, relation, *takeover)
 
     def _continued(self, log: Log, generations: tuple[Stretch, ...]) -> Onward:
-        log = log.within(self.held.stretch).up_to(self.until, self.held)
-        parts = log.parts_from(log.first if self._is_done_before(log) else self.held)
-        same_file = log.end.file == self.held.file and generations[-1].began
-        began = generations[-1].began if same_file else begun(self.source.reading(), log.end.file)
+        log = log.within(self.position.stretch).up_to(self.until, self.position)
+        parts = log.parts_from(log.first if self._is_done_before(log) else self.position)
+        same_file = log.end.file == self.position.file and generations[-1].began
+        began = generations[-1].began if same_file else file_started_at(self.source.reading(), log.end.file)
         last = generations[-1]
         last = replace(
             last, endpoint=self.source.endpoint or last.endpoint, uuid=log.uuid or last.uuid, began=began or last.began
         )
-        return Onward(log, Range(self.held, max(self.held, log.end)), tuple(parts), (*generations[:-1], last))
+        return Onward(log, Range(self.position, max(self.position, log.end)), tuple(parts), (*generations[:-1], last))
 
     def _is_done_before(self, log: Log) -> bool:
         """Whether bronze has all of the file before the source's oldest one: copies of files were read last."""
         oldest = log.files[0].name
         if (
-            self.held.number + 1 != file_number(oldest)
-            or self.held.file.rpartition(".")[0] != oldest.rpartition(".")[0]
+            self.position.number + 1 != file_number(oldest)
+            or self.position.file.rpartition(".")[0] != oldest.rpartition(".")[0]
         ):
             return False
-        return ends_file(self.bronze, self.head.version, self.held)
+        return ends_file(self.bronze, self.head.version, self.position)
 
     def _moved(self, log: Log, generations: tuple[Stretch, ...]) -> tuple[Takeover, Gtids]:
         executed = held_gtids(self.bronze, self.head.version, generations[-1])
@@ -172,11 +172,11 @@ class _Following:
             begin=replace(takeover.begin, stretch=number),
             endpoint=self.source.endpoint,
             uuid=log.uuid,
-            began=begun(self.source.reading(), log.end.file),
+            began=file_started_at(self.source.reading(), log.end.file),
             gtids=executed,
             passed_over=takeover.passed_over,
         )
-        return Onward(log, Range(self.held, log.end), takeover.parts, (*generations, opened), relation)
+        return Onward(log, Range(self.position, log.end), takeover.parts, (*generations, opened), relation)
 
     def _require_chosen(self, log: Log, generations: tuple[Stretch, ...], relation: Relation) -> None:
         """Raises AnotherLog, or SourceError for an endpoint that is not in use, where the user has not said to go on.
@@ -188,7 +188,7 @@ class _Following:
         message = (
             self._other_server(log, generations) if relation is Relation.ANOTHER else self._reset(log, generations)
         )
-        in_use = not self.source.switch.several or self.source.endpoint == generations[-1].endpoint
+        in_use = not self.source.switch.has_several or self.source.endpoint == generations[-1].endpoint
         raise (AnotherLog if in_use else SourceError)(message)
 
     def _other_server(self, log: Log, generations: tuple[Stretch, ...]) -> str:
@@ -202,11 +202,16 @@ class _Following:
 
     def _reset(self, log: Log, generations: tuple[Stretch, ...]) -> str:
         files = [file.name for file in log.files]
-        if self.held.file in files:
-            then, now = (_second(at) for at in (generations[-1].began, begun(self.source.reading(), self.held.file)))
-            cause = f"bronze ends in a {self.held.file} begun at {then}, and the one there now was begun at {now}"
+        if self.position.file in files:
+            then, now = (
+                _second(at)
+                for at in (generations[-1].began, file_started_at(self.source.reading(), self.position.file))
+            )
+            cause = f"bronze ends in a {self.position.file} begun at {then}, and the one there now was begun at {now}"
         else:
-            cause = f"the source has no file {self.held.file}, which bronze ends in; it holds {files[0]} to {files[-1]}"
+            cause = (
+                f"the source has no file {self.position.file}, which bronze ends in; it holds {files[0]} to {files[-1]}"
+            )
         return (
             f"the log is another one: {cause}. Its numbers began again (RESET BINARY LOGS, RESET MASTER, another "
             "log_bin), and what was logged between bronze's end and that is lost, if anything was. Bring the old files "
@@ -219,17 +224,17 @@ def _relation(source: Source, log: Log, generations: tuple[Stretch, ...], positi
     last = generations[-1]
     if log.uuid and last.uuid:
         is_same = log.uuid == last.uuid
-    elif source.endpoint is None or (last.endpoint is None and not source.switch.several):
+    elif source.endpoint is None or (last.endpoint is None and not source.switch.has_several):
         is_same = True
     else:  # MariaDB has no UUID
         is_same = source.endpoint == last.endpoint
     if is_same:
         return Relation.RESTARTED if _is_again(source, log, last, position) else Relation.SAME
-    if not source.switch.several and not log.uuid:  # the address may have changed, and the server not
+    if not source.switch.has_several and not log.uuid:  # the address may have changed, and the server not
         return Relation.ANOTHER if last.began is None or _is_again(source, log, last, position) else Relation.SAME
     before = _last_of(source, generations)
     is_changed = before is not None and before.uuid != log.uuid
-    return Relation.ENDPOINT if source.switch.several and not is_changed else Relation.ANOTHER
+    return Relation.ENDPOINT if source.switch.has_several and not is_changed else Relation.ANOTHER
 
 
 def _last_of(source: Source, generations: tuple[Stretch, ...]) -> Stretch | None:
@@ -240,7 +245,7 @@ def _last_of(source: Source, generations: tuple[Stretch, ...]) -> Stretch | None
 def _is_again(source: Source, log: Log, last: Stretch, position: Position) -> bool:
     """Whether the file that bronze ends in is not the source's any more, though none after it was purged."""
     if position.file in [file.name for file in log.files]:
-        began = begun(source.reading(), position.file) if last.began else 0
+        began = file_started_at(source.reading(), position.file) if last.began else 0
         return bool(began) and began != last.began
     base = position.file.rpartition(".")[0]
     newest = log.files[-1].name

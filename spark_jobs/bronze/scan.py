@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class LoggedStatement:
     """A statement, where it stands in the log, where the log goes on behind it, and when it took effect.
 
     database: the session's default one. session: what else of it decides what the statement means.
@@ -48,17 +48,17 @@ class Said:
     database: str = ""
     committed_at: datetime | None = None
     session: Session = field(default_factory=Session)
-    begun: Position | None = None
+    begin: Position | None = None
     """Where its transaction begins; None where it is a transaction by itself."""
 
     @property
     def boundary(self) -> Position:
         """The boundary of transactions before it."""
-        return self.begun or self.position
+        return self.begin or self.position
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TableOccurrence:
     """A table of the range: where its first and last slices begin, the definitions of its rows, its slices' bytes."""
 
     first: Position
@@ -68,22 +68,22 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Survey:
+class RangeScan:
     """``tables`` by name, and statements that matter; XA transactions that are committed stand at their XA COMMIT.
 
     has_xa: whether any slice is about an XA transaction. xa: those that the range commits. before: the statements
     between where their rows were logged and the range.
     """
 
-    tables: dict[TableName, Seen]
-    statements: tuple[Said, ...]
+    tables: dict[TableName, TableOccurrence]
+    statements: tuple[LoggedStatement, ...]
     has_xa: bool = False
     xa: Xa = NO_XA
-    before: tuple[Said, ...] = ()
+    before: tuple[LoggedStatement, ...] = ()
     temporary: frozenset[tuple[str, str]] = frozenset()
     """Temporary tables, in small letters, that statements of the range make."""
 
-    def written(self) -> set[TableName]:
+    def written_tables(self) -> set[TableName]:
         """The tables whose rows statements change by themselves, in the letters of the statement or of their CREATE.
 
         Of a statement that does not tell its tables, those that the range creates and that it may be about.
@@ -100,13 +100,13 @@ class Survey:
             name for name in written_tables if (name.schema.casefold(), name.table.casefold()) not in self.temporary
         }
 
-    def about(self, name: TableName, since: Position) -> list[Said]:
+    def about(self, name: TableName, since: Position) -> list[LoggedStatement]:
         """The statements from a position on that name a table, in order; without those about indexes alone."""
         return [
             statement_ for statement_ in self._naming(name, since) if statement_.statement.effect is not Effect.INDEXES
         ]
 
-    def indexes(self, name: TableName, since: Position) -> list[Said]:
+    def indexes(self, name: TableName, since: Position) -> list[LoggedStatement]:
         """The statements from a position on that make or drop one of a table's indexes, in order."""
         return [statement_ for statement_ in self._naming(name, since) if statement_.statement.effect is Effect.INDEXES]
 
@@ -118,10 +118,10 @@ class Survey:
             default=None,
         )
 
-    def _naming(self, name: TableName, since: Position) -> list[Said]:
+    def _naming(self, name: TableName, since: Position) -> list[LoggedStatement]:
         return [statement_ for statement_ in self._of(name) if statement_.position >= since]
 
-    def _of(self, name: TableName) -> list[Said]:
+    def _of(self, name: TableName) -> list[LoggedStatement]:
         """The statements that name a table, or may."""
         exact, open_ = self._by_name
         ordinals = [*exact.get((name.schema.casefold(), name.table.casefold()), ())]
@@ -145,7 +145,7 @@ class Survey:
         return exact, open_
 
 
-def survey(slices: SliceIndex) -> Survey:
+def scan_metadata(slices: SliceIndex) -> RangeScan:
     """Reads the metadata of the given slices (a range of bronze). Raises DecodeError on a damaged table map.
 
     What XA transactions do is left out: see ``look``.
@@ -162,20 +162,20 @@ def survey(slices: SliceIndex) -> Survey:
             session = read_session(row["begin"])
             statement = judge(row["statement"], database, session)
             position = replace(at, offset=row["transaction_start"])
-            logged_statement = Said(at, statement, stop, database, row["committed_at"], session, position)
+            logged_statement = LoggedStatement(at, statement, stop, database, row["committed_at"], session, position)
             temporary |= _temporary(logged_statement)
             if statement.effect is not Effect.NONE:
                 statements.append(logged_statement)
 
     tables = {
-        name: Seen(first, last, tuple(definitions.get(name, ())), size)
+        name: TableOccurrence(first, last, tuple(definitions.get(name, ())), size)
         for name, (first, last, size) in slices.spans().items()
     }
     has_xa = bool(slices.flags("is_xa").any())
-    return Survey(tables, tuple(statements), has_xa, temporary=frozenset(temporary))
+    return RangeScan(tables, tuple(statements), has_xa, temporary=frozenset(temporary))
 
 
-def _temporary(logged_statement: Said) -> set[tuple[str, str]]:
+def _temporary(logged_statement: LoggedStatement) -> set[tuple[str, str]]:
     """The temporary table that a statement makes, in small letters."""
     if not logged_statement.statement.verb.startswith("CREATE"):
         return set()
@@ -183,20 +183,20 @@ def _temporary(logged_statement: Said) -> set[tuple[str, str]]:
     return {(name.schema.casefold(), name.table.casefold()) for name in temporary_names}
 
 
-def _effects(logged_statement: Said) -> tuple[TableEffect, ...]:
+def _effects(logged_statement: LoggedStatement) -> tuple[TableEffect, ...]:
     """What a statement does to tables; nothing where it cannot be read: its tables stop at it."""
     with suppress(DecodeError):
         return effects(logged_statement.statement, logged_statement.database, logged_statement.session)
     return ()
 
 
-def look(
+def scan_effective(
     table: Table,
     version: int,
     within: Range,
     oldest: Position,
     cuts: Collection[Position] = (),
-) -> tuple[SliceIndex, Survey]:
+) -> tuple[SliceIndex, RangeScan]:
     """The slices of bronze that take effect in a range, and their survey. oldest: where bronze begins.
 
     Rows of XA transactions that the range commits are among them, at the place of the XA COMMIT, wherever they were
@@ -205,7 +205,7 @@ def look(
     """
     inside = [cut for cut in cuts if within.start <= cut <= within.stop]
     index = read_index(table, version, within).cut(inside).within(within)
-    scan_ = survey(index)
+    scan_ = scan_metadata(index)
     if not scan_.has_xa:
         return index, scan_
     xa = committed(index.files, within, oldest)
@@ -214,16 +214,16 @@ def look(
     return taking_effect(index, xa), replace(_with_xa(scan_, renamed_), before=before)
 
 
-def _before(files: DataFiles, within: Range, xa: Xa) -> tuple[Said, ...]:
+def _before(files: DataFiles, within: Range, xa: Xa) -> tuple[LoggedStatement, ...]:
     """The statements from the first rows of the transactions to the range; none where all rows lie in it."""
     range_ = xa.extent()
     if range_ is None or range_.start >= within.start:
         return ()
     earlier = Range(range_.start, within.start)
-    return survey(read_slices(files, earlier, "statement").within(earlier)).statements
+    return scan_metadata(read_slices(files, earlier, "statement").within(earlier)).statements
 
 
-def _with_new_names(xa: Xa, statements: Iterable[Said]) -> Xa:
+def _with_new_names(xa: Xa, statements: Iterable[LoggedStatement]) -> Xa:
     """Rows also by the names that statements gave to their tables before the commit: what these hold is not known."""
     for logged in statements:
         with suppress(DecodeError):  # its tables stop at it
@@ -233,25 +233,25 @@ def _with_new_names(xa: Xa, statements: Iterable[Said]) -> Xa:
     return xa
 
 
-def _with_xa(survey_: Survey, xa: Xa) -> Survey:
+def _with_xa(survey_: RangeScan, xa: Xa) -> RangeScan:
     """A survey with the rows and statements of XA transactions, where they are committed."""
     tables = dict(survey_.tables)
     for name, (first, last, added) in xa.commits().items():
-        occurrence = tables.get(name, Seen(first, last, ()))
+        occurrence = tables.get(name, TableOccurrence(first, last, ()))
         size = occurrence.size + added
         tables[name] = replace(
             occurrence, first=min(occurrence.first, first), last=max(occurrence.last, last), size=size
         )
-    xa_statements = {_statement_of(row) for row in xa.held.filter(pc.field("said").is_valid()).to_pylist()}
+    xa_statements = {_statement_of(row) for row in xa.rows.filter(pc.field("said").is_valid()).to_pylist()}
     meaningful = (statement for statement in xa_statements if statement.statement.effect is not Effect.NONE)
     ordered_statements = sorted((*survey_.statements, *meaningful), key=lambda statement: statement.position)
     return replace(survey_, tables=tables, statements=tuple(ordered_statements), xa=xa)
 
 
-def _statement_of(row: dict[str, Any]) -> Said:
+def _statement_of(row: dict[str, Any]) -> LoggedStatement:
     """A statement inside an XA transaction, where that is committed."""
     at, stop = (Position(row["at_file"], row[f"at_{end}"], row["at_stretch"]) for end in ("start", "stop"))
-    return Said(at, judge(row["said"], row["said_in"]), stop, row["said_in"], row["at_committed"])
+    return LoggedStatement(at, judge(row["said"], row["said_in"]), stop, row["said_in"], row["at_committed"])
 
 
 def agreed(name: TableName, definitions: Iterable[tuple[Position, TableDefinition]]) -> TableDefinition:

@@ -16,7 +16,7 @@ from spark_jobs.binlog import FormatDescription
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.log_index import Stretch
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.errors import ConfigError, LakeError, SourceError
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.gtid import MysqlGtids
@@ -37,14 +37,16 @@ def range_in(spark: SparkSession, lake: Lake, source: str, start: Where, stop: W
     Raises LakeError where bronze is empty or gc has removed what is named, SourceError where a place is not in it,
     ConfigError for what is none, and for a file's name that occurs in several stretches of the log.
     """
-    snapshot = Held.of(lake, source)
-    places = Places(spark, snapshot)
+    snapshot = BronzeSnapshot.of(lake, source)
+    places = LogSeeker(spark, snapshot)
     begin = places.position(start) if start else bronze.oldest(snapshot.checkpoint)
     removed = bronze.removed(snapshot.checkpoint)
     if start:
         bronze.require_held(source, snapshot.checkpoint, max(begin, bronze.earliest(snapshot.checkpoint)))
     elif removed:
-        log.warning("%s: what lies before %s is left out: %s", source, removed.stop, bronze.gone(source, removed))
+        log.warning(
+            "%s: what lies before %s is left out: %s", source, removed.stop, bronze.removal_message(source, removed)
+        )
     end = snapshot.checkpoint.position
     if stop is None and begin > end:
         raise ConfigError(
@@ -54,10 +56,10 @@ def range_in(spark: SparkSession, lake: Lake, source: str, start: Where, stop: W
     return Range(begin, places.position(stop) if stop else end)
 
 
-class Places:
+class LogSeeker:
     """Where places lie in a bronze table at one version, in whichever stretch of its log."""
 
-    def __init__(self, spark: SparkSession, snapshot: Held) -> None:
+    def __init__(self, spark: SparkSession, snapshot: BronzeSnapshot) -> None:
         self.name = snapshot.source
         self._spark, self._snapshot = spark, snapshot
         self._stretches = stretches(snapshot.checkpoint)
@@ -94,10 +96,10 @@ class Places:
         """A GTID set or a time, looked for in the newest stretch first. Raises what the newest one said."""
         first_error: SourceError | LakeError | None = None
         for stretch in reversed(self._stretches):
-            landed = Landed(self._spark, self._snapshot, stretch)
+            landed = BronzeLog(self._spark, self._snapshot, stretch)
             try:
                 listed = landed.log()
-                if isinstance(place, datetime) and stretch.number > 1 and landed.begun(listed) > place:
+                if isinstance(place, datetime) and stretch.number > 1 and landed.started_at(listed) > place:
                     continue
                 return replace(find_place(landed, listed, place), stretch=stretch.number)
             except (SourceError, LakeError) as error:
@@ -107,7 +109,7 @@ class Places:
         raise first_error
 
 
-class Landed:
+class BronzeLog:
     """One stretch of a bronze table at one version, as a source; the last one where none is named.
 
     The files that it holds from their first byte on can be searched.
@@ -117,7 +119,7 @@ class Landed:
     endpoint: str | None = None
     switch = ALONE
 
-    def __init__(self, spark: SparkSession, snapshot: Held, stretch: Stretch | None = None) -> None:
+    def __init__(self, spark: SparkSession, snapshot: BronzeSnapshot, stretch: Stretch | None = None) -> None:
         self.name = snapshot.source
         self._spark, self._table, self._version = spark, snapshot.table, snapshot.version
         self._end = snapshot.checkpoint.position
@@ -140,7 +142,7 @@ class Landed:
         end = self._end if is_last else Position(files[-1].name, files[-1].size)
         return Log(self.name, complete_files, replace(end, stretch=1))
 
-    def begun(self, listed: Log) -> datetime:
+    def started_at(self, listed: Log) -> datetime:
         """When the oldest file was begun that can be searched, by its server's clock."""
         return datetime.fromtimestamp(Search(self, listed).head(listed.files[0]).created, UTC)
 

@@ -88,7 +88,7 @@ WRITING = {
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class BronzeSnapshot:
     """A source's bronze at one head, with log in it."""
 
     source: str
@@ -97,15 +97,15 @@ class Held:
     checkpoint: BronzeCommit
 
     @classmethod
-    def of(cls, lake: Lake, source: str) -> "Held":
+    def of(cls, lake: Lake, source: str) -> "BronzeSnapshot":
         """As it is now. Raises LakeError where bronze is empty."""
-        snapshot = cls.any(lake, source)
+        snapshot = cls.find(lake, source)
         if snapshot is None:
             raise LakeError(f"{source}: bronze holds nothing yet; the first run of the source fills it")
         return snapshot
 
     @classmethod
-    def any(cls, lake: Lake, source: str) -> "Held | None":
+    def find(cls, lake: Lake, source: str) -> "BronzeSnapshot | None":
         """As it is now; None where bronze is empty."""
         table = lake.bronze(source)
         head = table.head()
@@ -160,10 +160,10 @@ def removed(checkpoint: Checkpoint) -> Range | None:
 def require_held(source: str, checkpoint: Checkpoint, start: Position) -> None:
     """Raises LakeError where the log from a position on was removed by gc."""
     if start < complete_from(checkpoint):
-        raise LakeError(f"{source}: {gone(source, Range(start, oldest(checkpoint)))}")
+        raise LakeError(f"{source}: {removal_message(source, Range(start, oldest(checkpoint)))}")
 
 
-def gone(source: str, removed: Range) -> str:
+def removal_message(source: str, removed: Range) -> str:
     """What is said of a part of the log that gc removed, and how to go on."""
     return (
         f"bronze no longer holds {removed}; the oldest that it holds is {removed.stop}. Bring the files back: "
@@ -213,7 +213,7 @@ def files(bronze: Table, version: int) -> list[HeldFile]:
     ]
 
 
-def last_gtid(snapshot: Held, within: Range) -> str | None:
+def last_gtid(snapshot: BronzeSnapshot, within: Range) -> str | None:
     """The GTID of the last transaction that begins in a range; None where none has one. Without a JVM."""
     stretch, number, start = (pc.field(name) for name in ("stretch", "number", "start"))
 

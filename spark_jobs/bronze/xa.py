@@ -62,12 +62,12 @@ _NEAR = 64 << 20
 class Xa:
     """The XA transactions that a part of the log commits. unknown: commits whose rows bronze does not hold, by xid."""
 
-    held: pa.Table = field(default_factory=HELD.empty_table)
+    rows: pa.Table = field(default_factory=HELD.empty_table)
     unknown: tuple[tuple[str, Position], ...] = ()
 
     def of(self, name: TableName, passed_over: Collection[Position] = ()) -> "Xa":
         """Those with rows of one table, but for those that are passed over for it, by where they begin or commit."""
-        rows = self.held.filter((pc.field("schema") == name.schema) & (pc.field("table") == name.table))
+        rows = self.rows.filter((pc.field("schema") == name.schema) & (pc.field("table") == name.table))
         for position in passed_over:
             for names in (("at_stretch", "at_file", "at_start"), ("stretch", "file", "begun")):
                 pairs = zip(names, (position.stretch, position.file, position.offset), strict=True)
@@ -81,13 +81,13 @@ class Xa:
                 Position(row["file"], row["begun"], row["stretch"]),
                 Position(row["at_file"], row["at_start"], row["at_stretch"]),
             )
-            for row in self.held.to_pylist()
+            for row in self.rows.to_pylist()
         ]
 
     def commits(self) -> dict[TableName, tuple[Position, Position, int]]:
         """By table the first and the last commit of its rows, and the bytes of their transactions."""
         order = [(f"at_{name}", "ascending") for name in ("stretch", "number", "start")]
-        rows = self.held.filter(pc.field("table").is_valid()).sort_by(order)
+        rows = self.rows.filter(pc.field("table").is_valid()).sort_by(order)
         place = ("at_file", "at_start", "at_stretch")
         aggregates = [("size", "sum"), *((name, end) for end in ("first", "last") for name in place)]
         grouped = rows.group_by(["schema", "table"], use_threads=False).aggregate(aggregates).to_pylist()
@@ -102,20 +102,20 @@ class Xa:
 
     def also(self, new: TableName, old: TableName, since: Position) -> "Xa":
         """With one table's rows that were logged before a position and are committed behind it as another's too."""
-        table_rows = self.of(old).held
+        table_rows = self.of(old).rows
         spans = Xa(table_rows).spans()
         table_rows = table_rows.filter(pa.array([span.start < since < span.stop for span in spans], pa.bool_()))
         for name, value in (("schema", new.schema), ("table", new.table)):
             constant = pa.repeat(pa.scalar(value, pa.string()), len(table_rows))
             table_rows = table_rows.set_column(HELD.get_field_index(name), name, constant)
-        return replace(self, held=pa.concat_tables([self.held, table_rows]))
+        return replace(self, rows=pa.concat_tables([self.rows, table_rows]))
 
     def extent(self) -> Range | None:
         """From the first row to the last commit; None where nothing is committed."""
-        if not len(self.held):
+        if not len(self.rows):
             return None
-        first = self.held.sort_by([(name, "ascending") for name in ("stretch", "number", "begun")]).slice(0, 1)
-        last = self.held.sort_by([(f"at_{name}", "descending") for name in ("stretch", "number", "start")]).slice(0, 1)
+        first = self.rows.sort_by([(name, "ascending") for name in ("stretch", "number", "begun")]).slice(0, 1)
+        last = self.rows.sort_by([(f"at_{name}", "descending") for name in ("stretch", "number", "start")]).slice(0, 1)
         (begin,), (end,) = first.to_pylist(), last.to_pylist()
         return Range(
             Position(begin["file"], begin["begun"], begin["stretch"]),
@@ -130,8 +130,8 @@ class Xa:
         statements = read_slices(files, Range(range_.start, last), "statement")
         slices = statements.where(statements.flags("is_xa")).slices
         names = ("stretch", "file", "number", "start", "committed")
-        columns = (self.held.column(f"at_{name}").to_pylist() for name in names)
-        at = dict(zip(_places(self.held, "begun"), zip(*columns, strict=True), strict=True))
+        columns = (self.rows.column(f"at_{name}").to_pylist() for name in names)
+        at = dict(zip(_places(self.rows, "begun"), zip(*columns, strict=True), strict=True))
         places = [at.get(place) for place in _places(slices, "transaction_start")]
         slices = slices.filter(pa.array([place is not None for place in places], pa.bool_()))
         columns_ = list(zip(*filter(None, places), strict=True))
@@ -150,7 +150,7 @@ class Xa:
         Their bytes' own place is in LOGGED. There has to be one transaction at least.
         """
         keys = ("stretch", "number", "begun")
-        own_rows = self.held.select([*keys, *(name for name in HELD.names if name.startswith("at_"))])
+        own_rows = self.rows.select([*keys, *(name for name in HELD.names if name.startswith("at_"))])
         own_rows = own_rows.group_by(own_rows.column_names).aggregate(
             []
         )  # a row a transaction, however many tables it has
@@ -191,7 +191,7 @@ def effective(all_slices: DataFrame, within: Range, xa: Xa) -> DataFrame:
     if xa is NO_XA:
         return rows
     rows = rows.where(f"NOT ({OF_XA})").withColumn(LOGGED, F.lit(None).cast(LOGGED_AT))
-    return rows.unionByName(xa.slices(all_slices)) if len(xa.held) else rows
+    return rows.unionByName(xa.slices(all_slices)) if len(xa.rows) else rows
 
 
 def by_bytes(slices: DataFrame) -> DataFrame:
@@ -205,7 +205,7 @@ def by_bytes(slices: DataFrame) -> DataFrame:
 def taking_effect(index: SliceIndex, xa: Xa) -> SliceIndex:
     """Of a range's slices and of all others those that take effect in it: ``effective``, without a JVM."""
     rest = index.where(~index.flags("is_xa"))
-    return rest.with_slices(xa.index(index.files)) if len(xa.held) else rest
+    return rest.with_slices(xa.index(index.files)) if len(xa.rows) else rest
 
 
 def committed(files: DataFiles, within: Range, oldest: Position) -> Xa:
@@ -254,17 +254,17 @@ class Step:
     kind: str
     """As XaStep has it."""
     xid: str | None
-    said: tuple[str, str] | None
+    statement: tuple[str, str] | None
     place: Position
     stop: int
-    begun: int
+    transaction_start: int
     committed_at: datetime
     tables: tuple[TableName, ...]
 
     @property
     def begin(self) -> Position:
         """Where the transaction begins."""
-        return replace(self.place, offset=self.begun)
+        return replace(self.place, offset=self.transaction_start)
 
 
 def steps(slices: SliceIndex) -> Iterator[Step]:
@@ -285,25 +285,25 @@ def steps(slices: SliceIndex) -> Iterator[Step]:
         committed_at, tables = (slices.slices.column(name)[row].as_py() for name in ("committed_at", "tables"))
         names = tuple(TableName(table["schema"], table["table"]) for table in tables or ())
         place = Position(cells["file"], start, cells["stretch"])
-        yield Step(step.kind, step.xid, step.said, place, cells["stop"], transaction_start, committed_at, names)
+        yield Step(step.kind, step.xid, step.statement, place, cells["stop"], transaction_start, committed_at, names)
 
 
 @dataclass(slots=True)
-class Logged:
+class LoggedTransaction:
     """The slices of one XA transaction, as far as they were read: its end, and what all of them say."""
 
     last: Step
     is_whole: bool
     """Whether its first slice was read."""
     size: int = 0
-    said: tuple[str, str] | None = None
+    statement: tuple[str, str] | None = None
     tables: dict[TableName, None] = field(default_factory=dict)
 
     def add(self, step: Step) -> None:
         """The next slice of it."""
         self.last = step
         self.size += step.stop - step.place.offset
-        self.said = self.said or step.said
+        self.statement = self.statement or step.statement
         self.tables |= dict.fromkeys(step.tables)
 
 
@@ -313,13 +313,13 @@ class Transaction:
 
     xid: str
     end: Step
-    rows: Logged | None
+    rows: LoggedTransaction | None
 
     def to_rows(self) -> Iterator[dict[str, Any]]:
         """Rows of HELD; none where the transaction's own are not known."""
         if self.rows is None:
             return
-        begin, statement = self.rows.last.begin, self.rows.said or (None, None)
+        begin, statement = self.rows.last.begin, self.rows.statement or (None, None)
         fields: dict[str, Any] = {
             "size": self.rows.size,
             "said_in": statement[0],
@@ -333,11 +333,11 @@ class Transaction:
             yield fields | {"schema": name and name.schema, "table": name and name.table}
 
 
-def transactions_of(all_steps: Iterable[Step]) -> list[Logged]:
+def transactions_of(all_steps: Iterable[Step]) -> list[LoggedTransaction]:
     """The XA transactions of slices, in the log's order, by where they end."""
-    by_begin: dict[Position, Logged] = {}
+    by_begin: dict[Position, LoggedTransaction] = {}
     for step in sorted(all_steps, key=lambda step: step.place.order):
-        logged = by_begin.setdefault(step.begin, Logged(step, step.begin == step.place))
+        logged = by_begin.setdefault(step.begin, LoggedTransaction(step, step.begin == step.place))
         logged.add(step)
     return sorted(by_begin.values(), key=lambda entry: entry.last.place.order)
 
@@ -345,7 +345,7 @@ def transactions_of(all_steps: Iterable[Step]) -> list[Logged]:
 def _committed(all_steps: Iterable[Step], within: Range) -> list[Transaction]:
     """The transactions that a range commits, with what was read of their rows."""
     transactions: list[Transaction] = []
-    before: dict[str | None, Logged] = {}
+    before: dict[str | None, LoggedTransaction] = {}
     for logged_transaction in transactions_of(all_steps):
         last = logged_transaction.last
         prepared, before[last.xid] = before.get(last.xid), logged_transaction

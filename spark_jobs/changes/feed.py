@@ -32,7 +32,7 @@ from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.seek import Where, range_in
 from spark_jobs.bronze.xa import EFFECT, LOGGED, LOGGED_AT, OF_XA, by_bytes, committed
 from spark_jobs.changes.json_encoding import NULL, Image, bytes_at, images, instants, pieces_of, text_of
-from spark_jobs.changes.xa_buffer import Prepared
+from spark_jobs.changes.xa_buffer import PreparedBuffer
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.ddl.classify import judge
 from spark_jobs.errors import DecodeError, Truncated, Unsupported
@@ -67,7 +67,7 @@ def as_logged(definition: TableDefinition) -> TableDefinition:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ChangeLine:
     """One JSON line in pieces, its newline the end of the last one, and where its change stands.
 
     It is one piece unless values are so long that they are better not held as text.
@@ -86,13 +86,13 @@ class JsonChanges:
     ) -> None:
         """prepared: whether rows of XA transactions are written; the caller knows that they took effect."""
         self.source = source
-        self.wanted = is_wanted
+        self.is_wanted = is_wanted
         self.complete = complete
         self._prepared = prepared
         self._definitions = Definitions()
         self._decoders: dict[TableDefinition, Decoder] = {}
 
-    def lines(self, batch: pa.RecordBatch, committed: datetime | None = None) -> Iterator[Written]:
+    def lines(self, batch: pa.RecordBatch, committed: datetime | None = None) -> Iterator[ChangeLine]:
         """The changes of the batch's slices, in order of offset and row. Raises DecodeError, Unsupported.
 
         committed: when, where it was not the transaction itself that committed its rows.
@@ -100,7 +100,7 @@ class JsonChanges:
         for at in range(batch.num_rows):
             yield from self._slice(batch, at, committed)
 
-    def _slice(self, batch: pa.RecordBatch, at: int, committed: datetime | None) -> Iterator[Written]:
+    def _slice(self, batch: pa.RecordBatch, at: int, committed: datetime | None) -> Iterator[ChangeLine]:
         names = ("file", "start", "context", "committed_at", "transaction_start", "gtid")
         cells = {name: batch.column(name)[at] for name in names}
         payload = bytes_at(batch.column("payload"), at)
@@ -108,7 +108,7 @@ class JsonChanges:
         transaction = {name: cells[name].as_py() for name in ("transaction_start", "gtid")}
         tables = []
         for definition in self._definitions.of_slice(*place):
-            if self.wanted(definition.name):
+            if self.is_wanted(definition.name):
                 decoder = self._decoder(definition)
                 changes = decoder.decode(*place, committed_us=cells["committed_at"].value, **transaction)
                 tables.append(_held_back(place[0], self._encode(place[0], decoder.definition, changes, committed)))
@@ -133,7 +133,7 @@ class JsonChanges:
 
     def _encode(
         self, file: str, definition: TableDefinition, changes_: Iterable[Changes], committed: datetime | None
-    ) -> Iterator[Written]:
+    ) -> Iterator[ChangeLine]:
         name = definition.name
         names = f'"schema": {text_of(name.schema)}, "table": {text_of(name.table)}'
         begin = f'{{"source": {text_of(self.source)}, "file": {text_of(file)}, "offset": '
@@ -149,7 +149,7 @@ class JsonChanges:
                     f'"op": "{OPERATIONS[op]}", "before": '
                 )
                 pair = {1: (NULL, new), 2: (old, new), 3: (new, NULL)}[op]
-                yield Written(offset, row, _line(head, *pair))
+                yield ChangeLine(offset, row, _line(head, *pair))
 
 
 def wanted_tables(names: Sequence[str]) -> Wanted:
@@ -170,7 +170,7 @@ def changes_of_files(
     Raises DecodeError where a file is damaged or cut, after all that stands before.
     """
     redacted: dict[str, int] = {}
-    with Prepared() as prepared:
+    with PreparedBuffer() as prepared:
         for file, chunks in files:
             reader = _File(file, is_wanted, complete, prepared)
             yield from reader.read(chunks)
@@ -187,7 +187,7 @@ def changes_of_files(
 class _File:
     """One file on its way to JSON lines."""
 
-    def __init__(self, file: str, is_wanted: Wanted, complete: Complete, prepared: Prepared) -> None:
+    def __init__(self, file: str, is_wanted: Wanted, complete: Complete, prepared: PreparedBuffer) -> None:
         self._file, self._is_wanted, self._complete = file, is_wanted, complete
         self._encode = JsonChanges(None, is_wanted, complete, prepared=True)
         self._prepared = prepared
@@ -365,7 +365,7 @@ class _Part:
     """A range of bronze. slices: those that hold it. begin: where the transaction begins that the range begins in."""
 
     spark: SparkSession
-    held: bronze.Held
+    snapshot: bronze.BronzeSnapshot
     within: Range
     begin: Position
     slices: DataFrame
@@ -379,18 +379,18 @@ class _Part:
         if self.slices.where(OF_XA).isEmpty():
             return committed_rows.withColumn(EFFECT, nowhere)
         range_ = Range(self.begin, self.within.stop)
-        oldest = bronze.oldest(self.held.checkpoint)
-        xa = committed(DataFiles(self.held.table, self.held.version), range_, oldest)
-        if not len(xa.held):
+        oldest = bronze.oldest(self.snapshot.checkpoint)
+        xa = committed(DataFiles(self.snapshot.table, self.snapshot.version), range_, oldest)
+        if not len(xa.rows):
             return committed_rows.withColumn(EFFECT, nowhere)
-        log = bronze.read_all(self.spark, self.held.table, self.held.version)
+        log = bronze.read_all(self.spark, self.snapshot.table, self.snapshot.version)
         return by_bytes(committed_rows.withColumn(LOGGED, nowhere).unionByName(xa.slices(log)))
 
 
 def _of_range(spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where) -> _Part:
     """With the earlier parts of a transaction that the range begins inside."""
     within = range_in(spark, lake, source, start, stop)
-    snapshot = bronze.Held.of(lake, source)
+    snapshot = bronze.BronzeSnapshot.of(lake, source)
 
     def overlapping(range_: Range) -> DataFrame:
         return bronze.overlapping(spark, snapshot.table, snapshot.version, range_).where("kind != 'control'")
@@ -422,13 +422,13 @@ def _number(cells: pa.RecordBatch, name: str) -> int:
     return int(cells.column(name)[0].as_py())
 
 
-def _held_back(file: str, lines: Iterator[Written]) -> Iterator[Written]:
+def _held_back(file: str, lines: Iterator[ChangeLine]) -> Iterator[ChangeLine]:
     """The lines of a table; its failure comes as one of them, in its place among the lines of other tables."""
     try:
         yield from lines
     except DecodeError as error:
         place = str(error).removeprefix(f"{file}:").split(":", 1)[0]  # every message begins with file:offset
-        yield Written(int(place), _BEHIND, _failure(error))
+        yield ChangeLine(int(place), _BEHIND, _failure(error))
 
 
 def _failure(error: DecodeError) -> Iterator[str]:

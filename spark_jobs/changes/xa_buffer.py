@@ -17,21 +17,21 @@ _IN_MEMORY = 16 << 20
 
 
 @dataclass(slots=True)
-class _Held:
+class _WaitingTransaction:
     """Where a transaction begins, ``file:offset``, and where its slices lie in the temporary file."""
 
     place: str
     spans: list[tuple[int, int]] = field(default_factory=list)
 
 
-class Prepared:
+class PreparedBuffer:
     """Open XA transactions by xid. One is being read at a time, and has its xid when it is prepared."""
 
     def __init__(self) -> None:
         self._spool = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - this class closes it
         self._end = 0
-        self._reading: _Held | None = None
-        self._waiting: dict[str, _Held] = {}
+        self._reading: _WaitingTransaction | None = None
+        self._waiting: dict[str, _WaitingTransaction] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -41,7 +41,7 @@ class Prepared:
 
     def add(self, part: pa.RecordBatch, place: str) -> None:
         """Keeps one more slice of the transaction that is being read; ``place``: where that begins."""
-        self._reading = self._reading or _Held(place)
+        self._reading = self._reading or _WaitingTransaction(place)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, part.schema) as stream:
             stream.write_batch(part)
@@ -63,7 +63,7 @@ class Prepared:
         spans = self._waiting.pop(xid, None)
         return self._slices(spans) if spans else None
 
-    def _slices(self, entry: _Held) -> Iterator[pa.RecordBatch]:
+    def _slices(self, entry: _WaitingTransaction) -> Iterator[pa.RecordBatch]:
         for start, size in entry.spans:
             self._spool.seek(start)
             with pa.ipc.open_stream(self._spool.read(size)) as stream:

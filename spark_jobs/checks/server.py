@@ -199,7 +199,7 @@ def gtid_mode(view: ServerView) -> Iterator[Check]:
     value = view.variables.get("gtid_mode", "OFF")
     if value.upper() == "ON":
         yield ok("GTID mode", value)
-    elif view.server.switch.several:
+    elif view.server.switch.has_several:
         yield problem("GTID mode", value, "a source moves between endpoints by GTID: turn gtid_mode on on all of them")
     else:
         yield ok("GTID mode", f"{value}; positions are files and offsets, and other endpoints cannot be taken up")
@@ -216,7 +216,7 @@ def replicated_changes(view: ServerView) -> Iterator[Check]:
     if name is None or view.variables[name].upper() in ("ON", "1"):
         return
     remedy = f"what this server replicates is not in its log: start it with {name} ON"
-    if view.server.switch.several:
+    if view.server.switch.has_several:
         yield problem(name, view.variables[name], remedy)
         return
     if _is_replica(view):

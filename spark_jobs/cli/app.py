@@ -160,7 +160,7 @@ def cli(*, verbose: bool) -> None:
         handler.addFilter(lambda record: "py4j" not in record.pathname)
 
 
-def chosen(pipeline: Pipeline, source: str | None) -> list[str]:
+def chosen_sources(pipeline: Pipeline, source: str | None) -> list[str]:
     if source is not None and source not in pipeline.sources:
         raise ConfigError(f"{pipeline.path.name}: no source {source!r}; it has {', '.join(pipeline.sources)}")
     return [source] if source else list(pipeline.sources)
@@ -218,7 +218,7 @@ def each_source(
     is_done: whether a source needs no work. Spark is started where one does, or, lazily, by the first that uses it.
     """
     pipeline = load(path)
-    names = [name for name in chosen(pipeline, source) if not is_done(pipeline, name)]
+    names = [name for name in chosen_sources(pipeline, source) if not is_done(pipeline, name)]
     if not names:
         return
     with spark_of(pipeline, is_run=True, is_lazy=is_lazy) as spark:

@@ -15,7 +15,7 @@ import click
 
 from spark_jobs.cli.app import (
     ERRORS,
-    chosen,
+    chosen_sources,
     cli,
     config_option,
     each_source,
@@ -144,7 +144,7 @@ def verify(path: Path, source: str | None, tables: tuple[str, ...], *, values: b
     from spark_jobs.checks.verify import require_live, verify_source
 
     pipeline = load(path)
-    for name in chosen(pipeline, source):
+    for name in chosen_sources(pipeline, source):
         require_live(pipeline, name)
     in_scope = wanted_tables(tables)
     compared: list[Verdict] = []
@@ -172,7 +172,7 @@ def _say_verdicts(verdicts: "list[Verdict]", *, values: bool) -> None:
     head = ["table", "state", "rows", "in the lake", "missing", "extra", "different", "older", "changing", "seconds"]
     rows = [
         [
-            verdict.said,
+            verdict.summary,
             verdict.state,
             *(
                 str(count)

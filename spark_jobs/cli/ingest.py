@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spark_jobs.cli.app import ERRORS, chosen, cli, config_option, each_source, echo, source_option, tables_option
+from spark_jobs.cli.app import (
+    ERRORS,
+    chosen_sources,
+    cli,
+    config_option,
+    each_source,
+    echo,
+    source_option,
+    tables_option,
+)
 from spark_jobs.cli.output import cascades_line, print_grid, say_new, say_outcome
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
@@ -139,7 +148,7 @@ def extract(path: Path, source: str | None, archive: Path | None) -> None:
         if restored.extracted:
             _say_extracted(restored.extracted)
 
-    if archive and len(chosen(load(path), source)) > 1:
+    if archive and len(chosen_sources(load(path), source)) > 1:
         raise click.UsageError("--archive DIR holds the log of one source; give --source with it")
     each_source(path, source, extract_one, is_lazy=archive is None)
 
@@ -196,7 +205,7 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
     from spark_jobs.pipeline.initial_load.load import load_source, require_server, require_tables
 
     pipeline = load(path)
-    names = chosen(pipeline, source)
+    names = chosen_sources(pipeline, source)
     if len(names) != 1:
         raise click.UsageError(f"--source: name one of {', '.join(names)}")
     require_server(pipeline, names[0])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spark_jobs.cli.app import ERRORS, chosen, cli, config_option, echo, echo_json, spark_of, tables_option
+from spark_jobs.cli.app import ERRORS, chosen_sources, cli, config_option, echo, echo_json, spark_of, tables_option
 from spark_jobs.cli.output import _CHUNK, print_grid, print_pieces
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
@@ -173,7 +173,7 @@ def _bronze_changes(
 
     require_places(start, stop)
     pipeline = load(path)
-    names = chosen(pipeline, source)
+    names = chosen_sources(pipeline, source)
     if len(names) != 1:
         raise click.UsageError(f"--source: name one of {', '.join(names)}")
     tables, in_scope = chosen_tables
@@ -205,7 +205,7 @@ def export(path: Path, source: str, folder: Path) -> None:
     from spark_jobs.lake.layout import lake_of
 
     pipeline = load(path)
-    chosen(pipeline, source)
+    chosen_sources(pipeline, source)
     redacted: list[list[str]] = []
     with spark_of(pipeline) as spark:
         for exported in write(spark, lake_of(pipeline), source, folder):
@@ -243,7 +243,7 @@ def schema(
 
     in_scope = wanted_tables(tables)
     pipeline = load(path)
-    names = chosen(pipeline, source)
+    names = chosen_sources(pipeline, source)
     if len(names) != 1:
         raise click.UsageError(f"--source: name one of {', '.join(names)}")
     listing = schema_listing.listing_of(pipeline, names[0], in_scope, lambda: position_of(pipeline, names[0], place))
@@ -264,8 +264,8 @@ def schema(
 def position_of(pipeline: Pipeline, source: str, place: str | None) -> "Position | None":
     """Where a place lies in bronze; Spark is started for those that are no position of a log in one stretch."""
     from spark_jobs.bronze.commit import stretches
-    from spark_jobs.bronze.seek import Places
-    from spark_jobs.bronze.table import Held
+    from spark_jobs.bronze.seek import LogSeeker
+    from spark_jobs.bronze.table import BronzeSnapshot
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.log.location import parse_place
     from spark_jobs.log.position import Position
@@ -273,11 +273,11 @@ def position_of(pipeline: Pipeline, source: str, place: str | None) -> "Position
     if place is None:
         return None
     parsed = parse_place(place)
-    snapshot = Held.of(lake_of(pipeline), source)
+    snapshot = BronzeSnapshot.of(lake_of(pipeline), source)
     if isinstance(parsed, Position) and ("/" in place.partition(":")[0] or len(stretches(snapshot.checkpoint)) == 1):
         return parsed
     with spark_of(pipeline) as spark:
-        return Places(spark, snapshot).position(place)
+        return LogSeeker(spark, snapshot).position(place)
 
 
 def chunks_of(file: Path) -> Iterator[bytes]:

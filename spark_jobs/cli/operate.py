@@ -11,7 +11,7 @@ import click
 
 from spark_jobs.cli.app import (
     ERRORS,
-    chosen,
+    chosen_sources,
     cli,
     config_option,
     each_source,
@@ -57,7 +57,7 @@ def skip(path: Path, source: str, position: str, table: str | None, *, undo: boo
     from spark_jobs.operations.mend import add, plan_skip, plan_undo, remove
 
     pipeline = load(path)
-    (name,) = chosen(pipeline, source)
+    (name,) = chosen_sources(pipeline, source)
     skips = (plan_undo if undo else plan_skip)(pipeline, name, position, table)
     verb = "take back" if undo else "pass over"
     for skip_ in skips:
@@ -102,7 +102,7 @@ def reset(path: Path, source: str, table: str, *, drops_older: bool, undo: bool,
     if undo and drops_older:
         raise click.UsageError("--drop-older-rows says what may go, and --undo takes nothing away")
     pipeline = load(path)
-    (name,) = chosen(pipeline, source)
+    (name,) = chosen_sources(pipeline, source)
     if undo:
         _take_back_reset(pipeline, name, table, yes=yes)
     else:
@@ -132,8 +132,8 @@ def _say_reset(source: str, planned: "Reset", *, yes: bool) -> None:
     echo(f"{source}: {table} {begins}, from {planned.begin}, where bronze begins")
     at = f", as of {entry.merged}" if entry.merged else ""
     echo(f"{source}: {table} has {planned.rows:,} rows downstream{at}; they stay until that run is done with it")
-    if planned.lost:
-        ERRORS.print(f"{table} will lack some: {planned.lost}", markup=False, highlight=False)
+    if planned.lost_rows:
+        ERRORS.print(f"{table} will lack some: {planned.lost_rows}", markup=False, highlight=False)
     if entry.state == "stopped":
         ERRORS.print(f"{table} had stopped: {under(entry.reason or '', source, table)}", markup=False, highlight=False)
 
@@ -161,7 +161,7 @@ def gc(path: Path, source: str | None, ignored: tuple[str, ...], *, dry_run: boo
     from spark_jobs.operations.gc import gc_source
 
     pipeline = load(path)
-    if ignored and len(chosen(pipeline, source)) > 1:
+    if ignored and len(chosen_sources(pipeline, source)) > 1:
         raise click.UsageError("--ignore names a reader of one source; give --source with it")
     if pipeline.retention.bronze is None:
         ERRORS.print("retention.bronze is not set, so bronze keeps all of the log", markup=False)
@@ -193,10 +193,10 @@ def maintain(path: Path, source: str | None, *, purge: bool) -> None:
                 table.path.removeprefix(f"{pipeline.lake}/"),
                 *map(str, (table.files_before, table.files_after, table.kept_hours)),
             ]
-            for table in upkeep.done
+            for table in upkeep.tables
         ]
         print_grid(["table", "files before", "after", "hours kept"], rows)
-        folded = [table.folded for table in upkeep.done if table.folded]
+        folded = [table.folded for table in upkeep.tables if table.folded]
         if folded:
             cells = [[str(fold.name), str(fold.floor), str(fold.rows_before), str(fold.rows_after)] for fold in folded]
             print_grid(["folded in silver", "up to", "rows before", "after"], cells)

@@ -36,7 +36,7 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class SchemaListing:
     """Versions of tables up to the position that is asked for, and by table the one that it has there.
 
     places: the positions, by table.
@@ -76,7 +76,7 @@ class Shown:
 
 def listing_of(
     pipeline: Pipeline, source: str, in_scope: Callable[[TableName], bool], place: Callable[[], Position | None]
-) -> Shown:
+) -> SchemaListing:
     """The tables that are wanted, at a place; where it is None, each where silver is, or at the history's end.
 
     Raises LakeError, SourceError, ConfigError.
@@ -91,7 +91,7 @@ def listing_of(
     places = {name: position or silver.get(name) or history.end for name in names}
     earlier = [version for version in versions if version.is_before(places[version.name])]
     current = {name: version for name in names for version in [_at(earlier, name, places[name])] if version}
-    return Shown(earlier, current, places)
+    return SchemaListing(earlier, current, places)
 
 
 def _at(versions: list[TableVersion], name: TableName, position: Position) -> TableVersion | None:

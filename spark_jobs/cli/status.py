@@ -13,7 +13,7 @@ import click
 from rich.filesize import decimal
 from rich.text import Text
 
-from spark_jobs.cli.app import Terminal, chosen, cli, config_option, echo, echo_json, source_option
+from spark_jobs.cli.app import Terminal, chosen_sources, cli, config_option, echo, echo_json, source_option
 from spark_jobs.cli.output import _WIDE, cascades_line, print_grid
 from spark_jobs.config.loader import load
 from spark_jobs.errors import ConfigError, under
@@ -46,7 +46,7 @@ def status(path: Path, source: str | None, *, everything: bool, as_json: bool) -
     from spark_jobs.operations.status import status as status_of
 
     pipeline = load(path)
-    statuses = [status_of(pipeline, lake_of(pipeline), name) for name in chosen(pipeline, source)]
+    statuses = [status_of(pipeline, lake_of(pipeline), name) for name in chosen_sources(pipeline, source)]
     raised = {status.source: alarms(pipeline, status) for status in statuses}
     if as_json:
         sources = {
@@ -204,7 +204,7 @@ def report(path: Path, source: str | None, folder: Path | None) -> None:
     to = folder or pipeline.reports.to
     if to is None:
         raise ConfigError("reports.to is null in pipeline.yaml: name a folder by --to")
-    for name in chosen(pipeline, source):
+    for name in chosen_sources(pipeline, source):
         echo(write(pipeline, lake_of(pipeline), name, to))
 
 

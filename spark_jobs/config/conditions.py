@@ -74,7 +74,7 @@ class Term:
     text: str = ""
 
     @property
-    def whole(self) -> int:
+    def integer_digits(self) -> int:
         """Digits before the point."""
         return self.digits - self.scale
 
@@ -200,7 +200,7 @@ class _Writer:
     def paren(self, node: exp.Paren) -> Term:
         return self.term(node.this)
 
-    def both(self, node: exp.And | exp.Or) -> Term:
+    def conjunction(self, node: exp.And | exp.Or) -> Term:
         word = "AND" if isinstance(node, exp.And) else "OR"
         return Term(f"({self.truth(node.left).sql} {word} {self.truth(node.right).sql})", Sort.TRUTH)
 
@@ -254,7 +254,9 @@ class _Writer:
         left, right = self._numbers(node, node.left, node.right)
         word = "+" if isinstance(node, exp.Add) else "-"
         scale = max(left.scale, right.scale)
-        return self._exact(node, f"({left.sql} {word} {right.sql})", max(left.whole, right.whole) + 1 + scale, scale)
+        return self._exact(
+            node, f"({left.sql} {word} {right.sql})", max(left.integer_digits, right.integer_digits) + 1 + scale, scale
+        )
 
     def product(self, node: exp.Mul) -> Term:
         left, right = self._numbers(node, node.left, node.right)
@@ -265,7 +267,9 @@ class _Writer:
         """NULL where the divisor is 0, with the sign of what is divided: as both have it."""
         left, right = self._numbers(node, node.left, node.right)
         scale = max(left.scale, right.scale)
-        return self._exact(node, f"try_mod({left.sql}, {right.sql})", max(left.whole, right.whole) + scale, scale)
+        return self._exact(
+            node, f"try_mod({left.sql}, {right.sql})", max(left.integer_digits, right.integer_digits) + scale, scale
+        )
 
     def minus(self, node: exp.Neg) -> Term:
         (inner,) = self._numbers(node, node.this)
@@ -277,7 +281,7 @@ class _Writer:
 
     def first(self, node: exp.Coalesce) -> Term:
         terms = self._numbers(node, node.this, *node.expressions)
-        scale, digits = max(term.scale for term in terms), max(term.whole for term in terms)
+        scale, digits = max(term.scale for term in terms), max(term.integer_digits for term in terms)
         return self._exact(node, f"coalesce({', '.join(term.sql for term in terms)})", digits + scale, scale)
 
     def length(self, node: exp.Length) -> Term:
@@ -335,7 +339,7 @@ def _alike(node: exp.Expr, word: str, left: Term, right: Term) -> tuple[str, str
 def _as_numbers(node: exp.Expr, left: Term, right: Term) -> tuple[str, str]:
     if Sort.REAL in (left.sort, right.sort):
         return f"CAST({left.sql} AS DOUBLE)", f"CAST({right.sql} AS DOUBLE)"
-    if max(left.whole, right.whole) + max(left.scale, right.scale) > _MOST_DIGITS:
+    if max(left.integer_digits, right.integer_digits) + max(left.scale, right.scale) > _MOST_DIGITS:
         raise _refused(node, f"compares numbers of together more than {_MOST_DIGITS} digits")
     return left.sql, right.sql
 
@@ -395,7 +399,7 @@ _NODES: tuple[tuple[tuple[type[exp.Expr], ...], Callable[..., Term]], ...] = (
     ((exp.Boolean,), _Writer.boolean),
     ((exp.Null,), _Writer.null),
     ((exp.Paren,), _Writer.paren),
-    ((exp.And, exp.Or), _Writer.both),
+    ((exp.And, exp.Or), _Writer.conjunction),
     ((exp.Not,), _Writer.negation),
     (tuple(_COMPARISONS), _Writer.comparison),
     ((exp.In,), _Writer.among),

@@ -198,7 +198,7 @@ class TableFilters:
         return None
 
     @property
-    def asked(self) -> frozenset[str]:
+    def condition_columns(self) -> frozenset[str]:
         """Names, in small letters, of the columns that conditions about changes of rows ask for."""
         conditions = (
             condition

@@ -34,7 +34,7 @@ from spark_jobs.errors import Unsupported
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class AlteredDefinition:
     """A definition after a statement. origins: for each of its columns the ordinal before, None for a new one.
 
     fills: what rows that were there have in new columns, by name; absent for NULL.
@@ -58,7 +58,7 @@ class _Slot:
 
 
 @readable
-def moved(before: TableDefinition, clauses: Sequence[Operation], moment: Moment | None = None) -> Moved:
+def moved(before: TableDefinition, clauses: Sequence[Operation], moment: Moment | None = None) -> AlteredDefinition:
     """The definition after the operations of one statement, with where its columns come from.
 
     moment: when the statement was begun, for what rows have in new columns by its clock.
@@ -73,7 +73,7 @@ def moved(before: TableDefinition, clauses: Sequence[Operation], moment: Moment 
     new = {slot.name: fill_of(slot.declared, moment) for slot in slots if slot.origin is None and slot.declared}
     fills = {name: fill for name, fill in new.items() if fill is not None}
     is_open = frozenset(slot.name for slot in slots if slot.origin is None and slot.declared and slot.declared.is_open)
-    return Moved(definition, origins, fills, is_open)
+    return AlteredDefinition(definition, origins, fills, is_open)
 
 
 @readable

@@ -29,7 +29,7 @@ from spark_jobs.text.sql import literal
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _Constant:
     """A constant: its text, and its kind as in Word."""
 
     text: str
@@ -165,16 +165,16 @@ _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
 _CONSTANTS = ("string", "number", "bits", "hex")
 
 
-def _constant(words: tuple[Word, ...]) -> _Given:
+def _constant(words: tuple[Word, ...]) -> _Constant:
     sign = "".join(word.text for word in words[:-1])
     last = words[-1]
     is_constant = last.kind in _CONSTANTS or last.among("TRUE", "FALSE")
     if not is_constant or sign not in ("", "-", "+") or (sign and last.kind != "number"):
         raise Unsupported("it is no constant")
-    return _Given(sign + last.text, last.kind)
+    return _Constant(sign + last.text, last.kind)
 
 
-def _literal(declared: Declared, constant: _Given | None) -> str:
+def _literal(declared: Declared, constant: _Constant | None) -> str:
     """``given``: None for the value that the server takes where a column has none and may not be NULL."""
     column = declared.column
     if column.type_code in _REALS:
@@ -185,7 +185,7 @@ def _literal(declared: Declared, constant: _Given | None) -> str:
     return kind(column, constant)
 
 
-def _zero_date(column: Column, constant: _Given | None) -> str | None:
+def _zero_date(column: Column, constant: _Constant | None) -> str | None:
     """The text of a date of zeros, where that is the constant; None for another one.
 
     It is what DATE and DATETIME have without a default (MySQL manual, "Data Type Default Values"); what TIMESTAMP has
@@ -207,7 +207,7 @@ _DATES = (_DATE, _TIMESTAMP, _DATETIME)
 _ZERO_DATE = re.compile(r"0+|0000-00-00( 00:00:00(\.0+)?)?")
 
 
-def _integer(column: Column, constant: _Given | None) -> str:
+def _integer(column: Column, constant: _Constant | None) -> str:
     if constant and column.type_code == _BIT and constant.kind == "string":
         return str(int.from_bytes(_ascii(constant.text)))
     value = constant.number if constant else Decimal(0)
@@ -218,7 +218,7 @@ def _integer(column: Column, constant: _Given | None) -> str:
     return str(int(value))
 
 
-def _decimal(column: Column, constant: _Given | None) -> str:
+def _decimal(column: Column, constant: _Constant | None) -> str:
     value = constant.number if constant else Decimal(0)
     scale = column.meta & 255
     try:
@@ -234,7 +234,7 @@ _EXACT = Context(prec=200)
 """Digits enough for any DECIMAL; Python's default context has 28."""
 
 
-def _real(column: Column, constant: _Given | None, measure: tuple[int, int] | None = None) -> str:
+def _real(column: Column, constant: _Constant | None, measure: tuple[int, int] | None = None) -> str:
     """``measure``: digits and scale of a FLOAT(digits, scale) or DOUBLE(digits, scale)."""
     if constant is None:
         return "'0'"
@@ -261,7 +261,7 @@ def _rounded(value: float, digits: int, scale: int) -> float:
     return rounded
 
 
-def _year(_: Column, constant: _Given | None) -> str:
+def _year(_: Column, constant: _Constant | None) -> str:
     if constant is None:
         return "0"
     is_long = constant.kind == "number" or re.fullmatch(r"[0-9]{4}", constant.text, re.ASCII)
@@ -271,7 +271,7 @@ def _year(_: Column, constant: _Given | None) -> str:
     return str(int(value))
 
 
-def _text(column: Column, constant: _Given | None) -> str:
+def _text(column: Column, constant: _Constant | None) -> str:
     if column.charset == 63:
         return _bytes(column, constant)
     text = _plain_text(constant)
@@ -280,7 +280,7 @@ def _text(column: Column, constant: _Given | None) -> str:
     return literal(text.rstrip(" ") if column.type_code == 254 else text)
 
 
-def _plain_text(constant: _Given | None) -> str:
+def _plain_text(constant: _Constant | None) -> str:
     """The text of a constant; a whole number is text without its leading zeros."""
     if constant and constant.kind not in ("string", "number"):
         raise Unsupported("its bytes are text only by a character set")
@@ -297,7 +297,7 @@ def _ascii(text: str) -> bytes:
     return text.encode()
 
 
-def _bytes(column: Column, constant: _Given | None) -> str:
+def _bytes(column: Column, constant: _Constant | None) -> str:
     if constant and constant.kind == "hex":
         wire = bytes.fromhex(constant.text.zfill((len(constant.text) + 1) // 2 * 2))
     else:
@@ -309,7 +309,7 @@ def _bytes(column: Column, constant: _Given | None) -> str:
     return f"X'{wire.hex()}'"
 
 
-def _enum(column: Column, constant: _Given | None) -> str:
+def _enum(column: Column, constant: _Constant | None) -> str:
     labels = column.labels or ()
     if constant is None:
         return literal(labels[0])
@@ -319,14 +319,14 @@ def _enum(column: Column, constant: _Given | None) -> str:
     return literal(matching[0])
 
 
-def _set(column: Column, constant: _Given | None) -> str:
+def _set(column: Column, constant: _Constant | None) -> str:
     members = set(_plain_text(constant).split(",")) - {""}
     if constant and (constant.kind != "string" or not members <= set(column.labels or ())):
         raise Unsupported("it is none of the labels as they are written")
     return literal(",".join(label for label in column.labels or () if label in members))
 
 
-def _moment(column: Column, constant: _Given | None) -> str:
+def _moment(column: Column, constant: _Constant | None) -> str:
     """DATE and DATETIME, and what stands there for a TIMESTAMP, in the session's time zone."""
     pattern = r"\d{4}-\d\d-\d\d" + ("" if column.type_code == _DATE else r"( \d\d:\d\d:\d\d(?P<digits>\.\d{1,6})?)?")
     match = re.fullmatch(pattern, constant.text) if constant and constant.kind == "string" else None
@@ -340,7 +340,7 @@ def _moment(column: Column, constant: _Given | None) -> str:
     return f"'{moment.isoformat(' ')}'" if column.type_code != _DATE else f"'{moment.date()}'"
 
 
-def _time(column: Column, constant: _Given | None) -> str:
+def _time(column: Column, constant: _Constant | None) -> str:
     text = constant.text if constant else "00:00:00"
     match = re.fullmatch(r"(-?)([0-9]{2,3}):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]{1,6}))?", text)
     if not match or (constant and constant.kind != "string") or len(match[5] or "") > column.meta:
@@ -354,7 +354,7 @@ def _time(column: Column, constant: _Given | None) -> str:
     return literal(f"{time_}.{fraction}" if fraction else time_)
 
 
-_FILLS: tuple[tuple[set[int], Callable[[Column, _Given | None], str]], ...] = (
+_FILLS: tuple[tuple[set[int], Callable[[Column, _Constant | None], str]], ...] = (
     ({1, 2, 3, 8, 9, 16}, _integer),
     ({246}, _decimal),
     ({13}, _year),

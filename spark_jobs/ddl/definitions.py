@@ -78,7 +78,7 @@ def completed(
     that the log does not tell. ``found``: the server's definition and where in the log it was read. ``last_change``:
     where the last statement of the range stands that names the table, if one does.
     """
-    if logged.named():
+    if logged.has_names():
         if answer is None:
             return logged
         read_at, definition = answer
@@ -108,7 +108,7 @@ def completed(
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class HistoryAnswer:
     """What the schema history tells of a table.
 
     at: the place that it is of; why: what is to be known where it does not hold; by: who told it, for messages.
@@ -117,17 +117,17 @@ class Told:
 
     at: Position
     definition: TableDefinition | None = None
-    why: str | None = None
+    reason: str | None = None
     by: str = "the schema dump"
     not_before: str | None = None
 
 
-def completed_by_history(logged: TableDefinition, history: Told) -> TableDefinition:
+def completed_by_history(logged: TableDefinition, history: HistoryAnswer) -> TableDefinition:
     """The definition with what a log that names no columns lacks. Raises TableStopped where that is not told."""
     missing = f"{logged.name}: the log does not name its columns (binlog_row_metadata is not FULL)"
     definition = history.definition
-    if definition is None or history.why:
-        raise TableStopped(f"{missing}, and {history.by} does not tell them: {history.why}")
+    if definition is None or history.reason:
+        raise TableStopped(f"{missing}, and {history.by} does not tell them: {history.reason}")
     fits = fitted(logged, definition)
     if fits is None:
         do = "; name a dump that was taken where it says" if history.by == "the schema dump" else ""

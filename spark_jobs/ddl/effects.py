@@ -39,7 +39,7 @@ from spark_jobs.errors import DecodeError, Unsupported
 class Unread:
     """Why a part of a statement cannot be read: its tables are known, and what it does to them is not."""
 
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class CreateTable(_OfTable):
     def definition(self) -> TableDefinition | None:
         """What the statement declares. Raises Unsupported where it cannot be read."""
         if isinstance(self.declared, Unread):
-            raise Unsupported(self.declared.why)
+            raise Unsupported(self.declared.reason)
         return self.declared
 
 
@@ -99,7 +99,7 @@ class AlterTable(_OfTable):
     def operations(self) -> tuple[Operation, ...]:
         """What it does. Raises Unsupported where it cannot be read."""
         if isinstance(self.clauses, Unread):
-            raise Unsupported(self.clauses.why)
+            raise Unsupported(self.clauses.reason)
         return self.clauses
 
 
@@ -111,7 +111,7 @@ class ChangeStorage(_OfTable):
     """
 
     action: str
-    why: str
+    reason: str
     partner: TableName | None = None
     operations: ClassVar[tuple[Operation, ...]] = ()
 
@@ -176,9 +176,9 @@ class Rename(_OfTable):
 
 @dataclass(frozen=True, slots=True)
 class FreeName(_OfTable):
-    """No table has the name after a statement that renames. became: what the table is called that had it before."""
+    """No table has the name after a statement that renames. new_name: of the table that had it before."""
 
-    became: TableName | None = None
+    new_name: TableName | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,14 +102,14 @@ def _rounds(spark: SparkSession, pipeline: Pipeline, server: MySQLServer, totals
             run(spark, pipeline, totals)
         with step("changes: updates, keys that change and swap, deletes, rollbacks, a large transaction"):
             change(connection)
-            traffic.some(_TRAFFIC)
+            traffic.write(_TRAFFIC)
         rotate(connection)
         with step("run 2: the changes, while more of them go on"), Writers(traffic):
             changing = beside.submit(change, connection)
             run(spark, pipeline, totals)
             changing.result()
         rotate(connection)
-        traffic.some(_TRAFFIC)
+        traffic.write(_TRAFFIC)
         with step("run 3: the rest, when all writers are done"):
             run(spark, pipeline, totals)
 

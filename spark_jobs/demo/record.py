@@ -39,7 +39,7 @@ def record(into: Path) -> None:
             _write(connection)
             rotate(connection)
             _keep_rows(server, into / "expected")
-            Traffic(connection, first=10_000).some(_TRANSACTIONS)
+            Traffic(connection, first=10_000).write(_TRANSACTIONS)
         for file in sorted(server.data.glob("mysql-bin.[0-9]*")):
             shutil.copyfile(file, into / file.name)  # not its mode: a server lets nobody else read
 
@@ -49,11 +49,11 @@ def _write(connection: Any) -> None:
     create(connection)
     fill(connection, _ROWS)
     rotate(connection)
-    traffic.some(_TRANSACTIONS)
+    traffic.write(_TRANSACTIONS)
     change(connection)
     rotate(connection)
     change(connection)
-    traffic.some(_TRANSACTIONS)
+    traffic.write(_TRANSACTIONS)
 
 
 def _keep_rows(server: MySQLServer, into: Path) -> None:

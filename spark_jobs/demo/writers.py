@@ -111,15 +111,15 @@ class Traffic:
 
     def __init__(self, connection: Any, first: int = 1) -> None:
         self.connection = connection
-        self.done = first - 1
+        self.last = first - 1
 
-    def some(self, count: int) -> None:
+    def write(self, count: int) -> None:
         _run_each(self.connection, [f"USE {SCHEMA}"])
-        for number in range(self.done + 1, self.done + count + 1):
+        for number in range(self.last + 1, self.last + count + 1):
             chance = random.Random(number)  # noqa: S311 - customers, not secrets
             statements = chance.choice(_TRANSACTIONS)(number, chance)
             _insist(self.connection, ["BEGIN", *statements, "COMMIT" if number % 10 else "ROLLBACK"])
-            self.done = number
+            self.last = number
 
 
 def _buys(number: int, chance: random.Random) -> Iterator[str]:
@@ -173,7 +173,7 @@ class Writers(threading.Thread):
     def run(self) -> None:
         try:
             while not self._over.wait(self.pause):
-                self.traffic.some(1)
+                self.traffic.write(1)
         except pymysql.MySQLError as error:
             self._error = error
 

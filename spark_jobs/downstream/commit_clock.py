@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.binlog import FormatDescription, read_commits
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.downstream.commit import ClockCommit
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.commit import Head, new_batch
@@ -125,7 +125,7 @@ def advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None =
 
 
 def _advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None) -> Clock | None:
-    held, table = Held.any(lake, source), lake.clock(source)
+    held, table = BronzeSnapshot.find(lake, source), lake.clock(source)
     if held is None:
         return None
     head = table.head()
@@ -134,7 +134,8 @@ def _advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None)
     since = before.position
     if since < bronze.complete_from(held.checkpoint) and since < end:
         raise TableStopped(
-            f"{source}: its order times are known up to {since}, and {bronze.gone(source, Range(since, oldest))}"
+            f"{source}: its order times are known up to {since}, and "
+            f"{bronze.removal_message(source, Range(since, oldest))}"
         )
     idle = _micros(now) if now and not _is_soon(now, before.reached) else None
     if head and since >= end and idle is None:
@@ -153,7 +154,7 @@ def _is_soon(now: datetime, reached: int | None) -> bool:
 
 
 def _looked_through(
-    spark: SparkSession, held: Held, within: Range, before: int | None
+    spark: SparkSession, held: BronzeSnapshot, within: Range, before: int | None
 ) -> tuple[DataFrame, int | None, bool]:
     """Late transactions of a part of bronze, the order time reached behind it, and whether there may be any."""
     slices = bronze.read(spark, held.table, held.version, within).where("kind <> 'control'")

@@ -41,7 +41,7 @@ def why_silver_by_sql(work: CompactionJob, stored: Collection[str]) -> str | Non
         "a run ended amid a statement that changes it": kind == CommitKind.ALTERING,
         "row images leave columns out": work.has_partial or silver.ABSENT in stored,
         "a filter judges its rows": work.filters.judges_rows,
-        "XA transactions, and events that are skipped": work.filters.skips and len(work.window.xa.of(work.name).held),
+        "XA transactions, and events that are skipped": work.filters.skips and len(work.window.xa.of(work.name).rows),
     }
     return next((reason for reason, applies in reasons.items() if applies), None) or _why_its_columns(work)
 

@@ -20,9 +20,9 @@ from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.bronze.index import read_index
-from spark_jobs.bronze.prepared_xa import undecided
-from spark_jobs.bronze.scan import survey
-from spark_jobs.bronze.table import Held, HeldFile
+from spark_jobs.bronze.prepared_xa import prepared_transactions
+from spark_jobs.bronze.scan import scan_metadata
+from spark_jobs.bronze.table import BronzeSnapshot, HeldFile
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import commit_clock, publication
 from spark_jobs.errors import ConfigError, LostRace, about
@@ -142,7 +142,7 @@ class _Work:
         return Collected(self.source, tuple(removed), planned.oldest_after(len(planned.going)), planned.kept_for)
 
     def plan(self, now: datetime) -> _Plan:
-        snapshot = Held.of(self.lake, self.source)
+        snapshot = BronzeSnapshot.of(self.lake, self.source)
         files = bronze.files(snapshot.table, snapshot.version)
         duration = self.pipeline.retention.bronze
         old = [] if duration is None else list(takewhile(lambda file: now - file.newest > duration, files[:-1]))
@@ -166,7 +166,7 @@ class _Work:
     def _xa(self, head: Head, waiting: Sequence[Reader]) -> Iterator[Reader]:
         """The XA transactions whose rows somebody still needs: open ones, and those whose commit is not read by all."""
         slowest = min((reader.position for reader in waiting), default=None)
-        for open_ in undecided(self.table, head.version, slowest):
+        for open_ in prepared_transactions(self.table, head.version, slowest):
             reason = "the log does not say yet whether it is committed"
             if open_.committed:
                 reason = f"its XA COMMIT at {open_.committed} is not read by all"
@@ -196,7 +196,7 @@ class _Work:
         copies = [TableName(*name) for name in helpers if scope.helpers.is_copy(name[1])]
         if not copies:
             return
-        survey_ = survey(read_index(self.table, head.version, kind="statement"))
+        survey_ = scan_metadata(read_index(self.table, head.version, kind="statement"))
         for name in copies:
             place = made_at(survey_, name, oldest)
             if place:

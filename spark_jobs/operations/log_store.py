@@ -26,8 +26,8 @@ from pyspark.sql import functions as F
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.boundaries import split
-from spark_jobs.bronze.prepared_xa import Open, undecided
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.prepared_xa import PreparedTransaction, prepared_transactions
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.changes.feed import changes_frame, transactions_of_bronze, wanted_tables
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.commit import Checkpoint, Head
@@ -100,9 +100,9 @@ class Store:
         """
         return self._read(after, until or self.last)
 
-    def undecided(self) -> list[Open]:
+    def undecided(self) -> list[PreparedTransaction]:
         """In-doubt XA transactions: prepared, neither committed nor rolled back in the log; in log order."""
-        return undecided(self._table, self._snapshot().version)
+        return prepared_transactions(self._table, self._snapshot().version)
 
     def is_decided(self, below: Position) -> bool:
         """Whether no XA transaction that begins below a position is in doubt."""
@@ -145,8 +145,8 @@ class Store:
     def _table(self) -> Table:
         return lake_of(self.pipeline).bronze(self.source)
 
-    def _snapshot(self) -> Held:
-        return Held.of(lake_of(self.pipeline), self.source)
+    def _snapshot(self) -> BronzeSnapshot:
+        return BronzeSnapshot.of(lake_of(self.pipeline), self.source)
 
     def _read(self, start: Position, stop: Position) -> Iterator[Transaction]:
         lake = lake_of(self.pipeline)

@@ -80,7 +80,7 @@ class Maintained:
 class Upkeep:
     """The tables of a source after maintenance. ``stopped``: why, by path; ``unfolded``: why not now, by table."""
 
-    done: list[Maintained] = field(default_factory=list)
+    tables: list[Maintained] = field(default_factory=list)
     stopped: dict[str, str] = field(default_factory=dict)
     unfolded: dict[TableName, str] = field(default_factory=dict)
 
@@ -105,8 +105,8 @@ def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, pur
             upkeep.stopped[table.path] = advised(error, source)
             log.error("%s", upkeep.stopped[table.path])  # noqa: TRY400 - the message is the whole of it
         else:
-            upkeep.done.extend([maintained] if maintained else [])
-    _publish(spark, lake, source, {table_.path: table_ for table_ in upkeep.done})
+            upkeep.tables.extend([maintained] if maintained else [])
+    _publish(spark, lake, source, {table_.path: table_ for table_ in upkeep.tables})
     return upkeep
 
 

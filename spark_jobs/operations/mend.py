@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import EventAt, TableName, events_of
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import stretches
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.classify import Effect, Statement, judge
 from spark_jobs.downstream import publication
@@ -46,7 +46,7 @@ class _Event:
     """What stands at a position. tables: whose rows it has; None where it does not tell. place: where runs meet it."""
 
     place: Position
-    said: str
+    summary: str
     tables: frozenset[TableName] | None = None
     statement: Statement | None = None
 
@@ -73,9 +73,9 @@ def plan_skip(pipeline: Pipeline, source: str, position: str, table: str | None 
     affected = [entry for entry in candidates if _name(entry) not in refused]
     if not affected:
         listed = [f"{name}: {reason}" for name, reason in sorted(refused.items())]
-        no_table = [f"{event.said} at {event.place} is about no table of {source} that a run has seen"]
+        no_table = [f"{event.summary} at {event.place} is about no table of {source} that a run has seen"]
         raise ConfigError({"--at": "\n".join(listed or no_table)})
-    return [Skip(*entry.name, str(event.place), event.said, entry.reason) for entry in affected]
+    return [Skip(*entry.name, str(event.place), event.summary, entry.reason) for entry in affected]
 
 
 def plan_undo(pipeline: Pipeline, source: str, position: str, table: str | None = None) -> list[Skip]:
@@ -121,7 +121,7 @@ class Reset:
     entry: Entry
     begin: Position
     rows: int
-    lost: str | None = None
+    lost_rows: str | None = None
 
     @property
     def name(self) -> TableName:
@@ -154,7 +154,7 @@ def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str,
     entries = publication.read(lake, source)
     entry, head = resettable(pipeline, source, table)
     name = _name(entry)
-    snapshot = Held.of(lake, source)
+    snapshot = BronzeSnapshot.of(lake, source)
     new = _reset(entry, silver.resets(head))
     surveyed = publication.surveyed(lake, source)
     only = frozenset([name])
@@ -282,7 +282,7 @@ def _why_not(entry: Entry, event: _Event, skips: Sequence[Skip]) -> str | None:
     name = _name(entry)
     if not event.is_about(name):
         about = ", ".join(map(str, sorted(event.tables or ()))) or "others"
-        return f"the event at {event.place} ({event.said}) is not about it, but about {about}"
+        return f"the event at {event.place} ({event.summary}) is not about it, but about {about}"
     if any(skip.name == name and skip.place == event.place for skip in skips):
         return f"{event.place} is passed over already"
     at = entry.checkpoint
@@ -299,7 +299,7 @@ def _position(lake: Lake, source: str, text: str) -> Position:
         place = Position.parse(text)
     except ConfigError as error:
         raise ConfigError({"--at": str(error)}) from error
-    snapshot = Held.of(lake, source)
+    snapshot = BronzeSnapshot.of(lake, source)
     generations = stretches(snapshot.checkpoint)
     if "/" in text.partition(":")[0] or len(generations) == 1:
         return place
@@ -315,7 +315,7 @@ def _position(lake: Lake, source: str, text: str) -> Position:
 def _event(lake: Lake, source: str, text: str) -> _Event:
     """What stands at a position of bronze. Raises ConfigError, LakeError, DecodeError."""
     place = _position(lake, source, text)
-    snapshot = Held.of(lake, source)
+    snapshot = BronzeSnapshot.of(lake, source)
     bronze.require_held(source, snapshot.checkpoint, max(place, bronze.earliest(snapshot.checkpoint)))
     here = (pc.field("stretch") == place.stretch) & (pc.field("number") == place.number)
     inside = here & (pc.field("start") <= place.offset) & (pc.field("stop") > place.offset)

@@ -49,7 +49,7 @@ class Bar:
     """One run in a chart: its height from 0 to 100, and what it says."""
 
     height: float
-    said: str
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Chart:
     """Bars in the order of time. most: what a bar of full height says."""
 
     title: str
-    most: str
+    highest: str
     bars: Sequence[Bar]
 
     @classmethod

@@ -18,7 +18,7 @@ from spark_jobs.binlog import FormatDescription, same_but_redacted
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.extract import Extracted, extract
 from spark_jobs.bronze.redaction import Redaction
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import SourceError, about
 from spark_jobs.lake.layout import Lake, lake_of
@@ -45,7 +45,7 @@ def read_archive(spark: SparkSession, pipeline: Pipeline, name: str, folder: Pat
     lake, files, start = lake_of(pipeline), Files(name, folder), pipeline.sources[name].start
     redact = Redaction.of(pipeline.sources[name].redact)
     brief = session_over(spark, 0)
-    held = Held.any(lake, name)
+    held = BronzeSnapshot.find(lake, name)
     if held is None:
         found = Restored(name, None, 0, extract(brief, lake, files, start, redact=redact))
     else:
@@ -56,7 +56,7 @@ def read_archive(spark: SparkSession, pipeline: Pipeline, name: str, folder: Pat
 
 
 def _into(
-    spark: SparkSession, lake: Lake, files: Files, held: Held, start: str, *, redact: Redaction | None
+    spark: SparkSession, lake: Lake, files: Files, held: BronzeSnapshot, start: str, *, redact: Redaction | None
 ) -> Restored:
     listed, end = files.log(), held.checkpoint.position
     goes_on = end.file in [file.name for file in listed.files] and listed.end > end
@@ -74,7 +74,7 @@ def _into(
     return Restored(files.name, restored[0].range if restored else None, sum(one.bytes for one in restored), extracted)
 
 
-def _require_same_log(spark: SparkSession, held: Held, files: Files, end: Position) -> None:
+def _require_same_log(spark: SparkSession, held: BronzeSnapshot, files: Files, end: Position) -> None:
     """Raises SourceError where the file that bronze ends in is not the folder's, up to there."""
     slices = bronze.read_all(spark, held.table, held.version)
     # The head of a file is passed over: its flag for being in use may differ. A CRC32 would not do: events end with

@@ -12,8 +12,8 @@ from functools import partial
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.index import SliceIndex, read_index
-from spark_jobs.bronze.scan import Survey, look, survey
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.scan import RangeScan, scan_effective, scan_metadata
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl import sequences
 from spark_jobs.ddl.classify import Effect
@@ -29,7 +29,7 @@ from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.destinations import why_not_anew
 from spark_jobs.pipeline.log_gaps import NO_GAPS, Gaps, before_gap, gaps_of
-from spark_jobs.schema.history import named
+from spark_jobs.schema.history import complete_names
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit, is_complete
 from spark_jobs.silver.compaction_job import Compacted, CompactionJob, Window
@@ -84,7 +84,7 @@ class Planner:
 
     pipeline: Pipeline
     lake: Lake
-    held: Held
+    held: BronzeSnapshot
     tables: frozenset[TableName] | None = None
     surveyed: Position | None = None
     """Up to where earlier runs have looked at bronze."""
@@ -125,7 +125,7 @@ class Planner:
         if start >= self.end and not by_log:
             known = {TableName(*one.name) for one in entries if one.reason == sequences.REASON}
             return Plan(entries, [], {}, known)
-        slices, found = look(self.held.table, self.held.version, Range(start, self.end), self.oldest, cuts)
+        slices, found = scan_effective(self.held.table, self.held.version, Range(start, self.end), self.oldest, cuts)
         found = self._with_beginnings(found, entries, start)
         context = replace(PlanningContext.of(self.pipeline, self.lake, self.held), by_log=by_log)
         rules = replace(RenameLineage(context).rules(slices), place=place_of_rows(slices))
@@ -152,7 +152,7 @@ class Planner:
             raise _Inside(inside)
         return planned
 
-    def _with_beginnings(self, found: Survey, entries: list[Entry], start: Position) -> Survey:
+    def _with_beginnings(self, found: RangeScan, entries: list[Entry], start: Position) -> RangeScan:
         """With the statements about tables that are seen now for the first time, from where nothing showed them yet.
 
         A table's CREATE may lie far ahead of its first row; it tells that nothing of the table is missing.
@@ -163,7 +163,7 @@ class Planner:
             return found
         earlier = Range(self.oldest, start)
         slices = read_index(self.held.table, self.held.version, earlier, "statement")
-        said = survey(slices.within(earlier)).statements
+        said = scan_metadata(slices.within(earlier)).statements
         about_new = [one for one in said if any(one.statement.names(name.schema, name.table) for name in new)]
         changing = (one for one in about_new if one.statement.effect in (Effect.CREATES, Effect.CHANGES))
         return replace(found, statements=(*changing, *found.statements))
@@ -214,7 +214,7 @@ class Planner:
             numbered=silver.is_numbered(one.head) or None,
         )
 
-    def _is_sequence(self, found: Survey, entry: Entry) -> bool:
+    def _is_sequence(self, found: RangeScan, entry: Entry) -> bool:
         """Whether a table is a sequence of MariaDB's, by what the log or the server calls its columns.
 
         Raises TableStopped where nothing tells, and its rows would be counted (``on_unnamed: number``).
@@ -223,10 +223,10 @@ class Planner:
         if seen is None or not seen.definitions:
             return entry.reason == sequences.REASON
         logged = seen.definitions[-1][1]
-        if logged.named() or not sequences.may_be_sequence(logged):
+        if logged.has_names() or not sequences.may_be_sequence(logged):
             return sequences.is_sequence(logged)
         try:
-            return sequences.is_sequence(named(self.lake, self.source, logged, None))
+            return sequences.is_sequence(complete_names(self.lake, self.source, logged, None))
         except TableStopped as error:
             if self.pipeline.on_unnamed == "number":
                 raise TableStopped(f"{self.source}: {logged.name}: {sequences.OPEN}") from error
@@ -234,7 +234,7 @@ class Planner:
 
     def _work(
         self,
-        found: Survey,
+        found: RangeScan,
         entry: Entry,
         rules: Rules,
         *,
@@ -303,7 +303,9 @@ class Planner:
         if since > self.end:
             raise self._overtaken(f"{name} is compacted up to {since}")
         if since < self.complete_from:
-            raise TableStopped(f"{self.source}: {name}: {bronze.gone(self.source, Range(since, self.oldest))}")
+            raise TableStopped(
+                f"{self.source}: {name}: {bronze.removal_message(self.source, Range(since, self.oldest))}"
+            )
         return since
 
     def _warn_of_numbers(self, name: TableName, before: TableState | None, after: TableState) -> None:
@@ -318,7 +320,7 @@ class Planner:
             )
 
     @staticmethod
-    def _before(whole: Range, found: Survey, rules: Rules, refusal: str) -> tuple[Range, Survey, Rules]:
+    def _before(whole: Range, found: RangeScan, rules: Rules, refusal: str) -> tuple[Range, RangeScan, Rules]:
         """What a table's course is made of in a range that ends where a gap of its log begins.
 
         A server's definition is of the log's end: it names no columns before the statements in between.
@@ -326,7 +328,7 @@ class Planner:
         statements = tuple(statement for statement in found.statements if statement.position < whole.stop)
 
         def complete(logged: TableDefinition, last_change: Position | None) -> TableDefinition:
-            if not logged.named():
+            if not logged.has_names():
                 raise TableStopped(refusal)
             return rules.complete(logged, last_change)
 
@@ -358,12 +360,12 @@ class Planner:
         scope = self.pipeline.scope
         return [entry for entry in entries if scope.holds(*entry.name)]
 
-    def _names(self, found: Survey) -> set[TableName]:
+    def _names(self, found: RangeScan) -> set[TableName]:
         """The tables that the log has rows of, and those in scope that have another one's by taking its place."""
         scope = self.pipeline.scope
         return {*found.tables, *(one for one in renamed_tables(found) if scope.holds(one.schema, one.table))}
 
-    def _with_new(self, entries: list[Entry], found: Survey) -> list[Entry]:
+    def _with_new(self, entries: list[Entry], found: RangeScan) -> list[Entry]:
         known = {entry.name for entry in entries}
         named = self._names(found)
         # A table may have rows by statements alone: it has to stop, and so has to be known. Some servers store names in
@@ -371,7 +373,7 @@ class Planner:
         alike = {str(TableName(*name)).casefold() for name in known} | {str(name).casefold() for name in named}
         named |= {
             name
-            for name in found.written()
+            for name in found.written_tables()
             if self.pipeline.scope.holds(name.schema, name.table) and str(name).casefold() not in alike
         }
         new = [name for name in sorted(named) if (name.schema, name.table) not in known]

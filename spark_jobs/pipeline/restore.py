@@ -25,8 +25,8 @@ from spark_jobs.bronze.commit import BronzeCommit, stretches
 from spark_jobs.bronze.extract import append, slices_of
 from spark_jobs.bronze.log_index import Stretch, without_old_gtids
 from spark_jobs.bronze.redaction import Redaction
-from spark_jobs.bronze.seek import Places
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.seek import LogSeeker
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import DecodeError, LakeError, SourceError, about
 from spark_jobs.lake.commit import CommitKind, new_batch
@@ -39,7 +39,7 @@ from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.schema import history as schema_history
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import Log, Part, Reading, Source
-from spark_jobs.source.retention_margin import begun
+from spark_jobs.source.retention_margin import file_started_at
 from spark_jobs.source.seek import Search, covered, find_place
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ def fetch(spark: SparkSession, pipeline: Pipeline, name: str, back_to: Position,
 
     Raises LakeError that names the files that nobody has, before anything is landed; LostRace.
     """
-    held = Held.any(lake_of(pipeline), name)
+    held = BronzeSnapshot.find(lake_of(pipeline), name)
     if held is None or back_to >= bronze.complete_from(held.checkpoint):
         return []
     with about(name):
@@ -117,8 +117,8 @@ def place_range(
 
     Raises LakeError where bronze is empty, SourceError where a place is found nowhere, ConfigError for what is none.
     """
-    held = Held.of(lake_of(pipeline), name)
-    places = Places(spark, held)
+    held = BronzeSnapshot.of(lake_of(pipeline), name)
+    places = LogSeeker(spark, held)
 
     def position(place: str | Position) -> Position:
         try:
@@ -164,7 +164,7 @@ class _Seam:
 class Earlier:
     """What bronze holds, and the origins of what it lacks before its oldest byte."""
 
-    held: Held
+    held: BronzeSnapshot
     origins: Sequence[Origin]
     _logs: dict[str, Log] = field(default_factory=dict)
     _reasons: dict[str, str] = field(default_factory=dict)
@@ -337,7 +337,7 @@ class Earlier:
     def _require_same_file(self, origin: Origin, file: str) -> None:
         """Of a bronze that holds nothing but its position: the file there was begun when its own was."""
         began = self.stretch.began
-        found = begun(origin.source.reading(), file)
+        found = file_started_at(origin.source.reading(), file)
         if began and found != began:
             raise SourceError(f"its {file} was not begun when the file was in which bronze begins: it is another log")
 
@@ -361,7 +361,9 @@ def parts_before(listed: Log, lowest: Position, oldest: Position, stretch: Stret
     return found
 
 
-def land(spark: SparkSession, held: Held, pieces: Sequence[Piece], redact: Redaction | None = None) -> list[Fetched]:
+def land(
+    spark: SparkSession, held: BronzeSnapshot, pieces: Sequence[Piece], redact: Redaction | None = None
+) -> list[Fetched]:
     """Lands pieces, each in one commit under the position that bronze has. Raises LostRace."""
     done, head = [], held.head
     for piece in pieces:

@@ -20,7 +20,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.extract import Extracted, extract
 from spark_jobs.bronze.redaction import Redaction
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config import known_tables as seen
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Name
@@ -116,7 +116,7 @@ def compact_source(
     appeared: tables that nothing is published of, and that only log has which was put before bronze's oldest.
     """
     lake = lake_of(pipeline)
-    held = Held.any(lake, name)
+    held = BronzeSnapshot.find(lake, name)
     entries = publication.read(lake, name) + [Entry(name, one.schema, one.table, "current") for one in appeared]
     if held is None:
         return Outcome(entries, None)

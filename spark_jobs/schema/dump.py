@@ -11,7 +11,7 @@ from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.errors import SourceError, StratalogError, about
 from spark_jobs.log.location import Place, parse_place
 from spark_jobs.log.position import Position
-from spark_jobs.schema.facts import Asked
+from spark_jobs.schema.facts import ServerAnswer
 from spark_jobs.schema.mysqldump import Dump, Unread, read_dump
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import require_boundary
@@ -42,7 +42,7 @@ def mark(schema_dump: SchemaDump, raw: bytes) -> str:
     return sha256(f"{schema_dump.at or ''}\n".encode() + raw).hexdigest()
 
 
-def asked(source: Files, schema_dump: SchemaDump, raw: bytes) -> Asked:
+def answer_of(source: Files, schema_dump: SchemaDump, raw: bytes) -> ServerAnswer:
     """What the dump tells, at its place. Raises SourceError, DecodeError where that is not to be found in the log."""
     with about(_message(source.name, schema_dump, "")[:-2]):
         dump = read_dump(raw)
@@ -51,7 +51,7 @@ def asked(source: Files, schema_dump: SchemaDump, raw: bytes) -> Asked:
     keys = tuple((gap.table, gap.key) for gap in dump.gaps if gap.key)
     versioned = tuple(gap.table for gap in dump.gaps if gap.key is None)
     facts = ServerFacts(at, keys, versioned)
-    return Asked(at, dump.definitions, is_whole=False, origin="dump", unread=unread, declared=facts)
+    return ServerAnswer(at, dump.definitions, is_whole=False, origin="dump", unread=unread, declared=facts)
 
 
 def problems(source: str, schema_dump: SchemaDump, listed: Files | None) -> list[str]:
@@ -74,7 +74,7 @@ def _message(source: str, schema_dump: SchemaDump, text: str) -> str:
 
 
 def _unread(schema_dump: SchemaDump, unread: Unread) -> str:
-    return f"{schema_dump.file}: line {unread.line}: CREATE TABLE of {unread.name} cannot be read: {unread.why}"
+    return f"{schema_dump.file}: line {unread.line}: CREATE TABLE of {unread.name} cannot be read: {unread.reason}"
 
 
 def _place(schema_dump: SchemaDump, dump: Dump) -> Place:

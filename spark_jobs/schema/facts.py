@@ -17,7 +17,7 @@ Origin = Literal["ddl", "table_map", "server", "dump", "inverted"]
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class StatementFact:
     """A statement of the log. variables: of its session, by name. stop: where the log goes on behind it."""
 
     at: Position
@@ -36,7 +36,7 @@ class Stated:
 
 
 @dataclass(frozen=True, slots=True)
-class Logged:
+class LoggedTable:
     """The first TABLE_MAP of a table that a part of the log has, or another one than before."""
 
     at: Position
@@ -45,7 +45,7 @@ class Logged:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ServerAnswer:
     """What a server said of its tables, or a dump of them.
 
     at: where its log ended before it was asked; where the dump was taken, during which nothing changed. is_whole: of
@@ -64,7 +64,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Inverted:
+class InvertedDefinition:
     """What a table was from a place on, by what was told of it later.
 
     note: why it is not known what it was before that place; None where it is, or there is nothing before.
@@ -75,7 +75,7 @@ class Inverted:
     note: str | None = None
 
 
-Fact = Stated | Logged | Asked | Inverted
+Fact = StatementFact | LoggedTable | ServerAnswer | InvertedDefinition
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,4 +123,4 @@ def in_order(facts: Iterable[Fact]) -> list[Fact]:
 
 _ORDER: dict[Origin, int] = {"inverted": 0, "server": 1, "dump": 1, "table_map": 2, "ddl": 3}
 """Of what stands at one position: servers were asked and dumps taken before the statement, rows are elsewhere."""
-_KIND: dict[type, int] = {Inverted: 0, Asked: 1, Logged: 2, Stated: 3}
+_KIND: dict[type, int] = {InvertedDefinition: 0, ServerAnswer: 1, LoggedTable: 2, StatementFact: 3}

@@ -22,10 +22,10 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.index import read_index
 from spark_jobs.bronze.scan import definitions_in
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import SchemaDump
 from spark_jobs.ddl.classify import judge
-from spark_jobs.ddl.definitions import Told, completed
+from spark_jobs.ddl.definitions import HistoryAnswer, completed
 from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.errors import DecodeError, LakeError
 from spark_jobs.lake.commit import Checkpoint, new_batch
@@ -33,7 +33,7 @@ from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.schema import dump as dumped
 from spark_jobs.schema.commit import HistoryCommit
-from spark_jobs.schema.facts import Asked, Fact, Logged, Stated, TableVersion
+from spark_jobs.schema.facts import Fact, LoggedTable, ServerAnswer, StatementFact, TableVersion
 from spark_jobs.schema.history_rows import ARROW, COLUMNS, row_of, version_of
 from spark_jobs.schema.reverse_replay import back
 from spark_jobs.schema.tracker import Tracker, as_of, lacks
@@ -89,7 +89,7 @@ class Reading:
     dump: which one it is of; None of a server.
     """
 
-    asked: Asked
+    answer: ServerAnswer
     completes: bool
     dump: str | None = None
 
@@ -108,7 +108,7 @@ def reading_of(
     commit = HistoryCommit.of_head(lake.schema(source.name).head())
     if commit and commit.dump == mark:
         return None
-    return Reading(dumped.asked(source, schema_dump, raw), completes=False, dump=mark)
+    return Reading(dumped.answer_of(source, schema_dump, raw), completes=False, dump=mark)
 
 
 def ask_server(lake: Lake, source: Source, default_of: DefaultOf = lambda column, *_: column) -> Reading | None:
@@ -125,7 +125,7 @@ def ask_server(lake: Lake, source: Source, default_of: DefaultOf = lambda column
         if commit and commit.asked_at:
             return None
         at = source.end(connection)
-        return Reading(Asked(at, ask(source, connection, variables, default_of), variables), not tells_all)
+        return Reading(ServerAnswer(at, ask(source, connection, variables, default_of), variables), not tells_all)
 
 
 def new_facts(lake: Lake, source: Source) -> ServerFacts | None:
@@ -168,7 +168,7 @@ def follow(
 
     Where bronze begins earlier than it did, as behind ``extract --archive``, it is written anew from there.
     """
-    snapshot = Held.any(lake, source)
+    snapshot = BronzeSnapshot.find(lake, source)
     if snapshot is None:
         return []
     table = lake.schema(source)
@@ -176,7 +176,7 @@ def follow(
     before = HistoryCommit.of_head(head)
     oldest, end = bronze.oldest(snapshot.checkpoint), snapshot.checkpoint.position
     begin = before.begin if before else oldest
-    dump = _placed(reading.asked, snapshot.checkpoint, Range(oldest, end)) if reading and reading.dump else None
+    dump = _placed(reading.answer, snapshot.checkpoint, Range(oldest, end)) if reading and reading.dump else None
     is_anew = oldest < begin or bool(before and dump and not dump.note)
     start = oldest if is_anew or head is None or head.position is None else max(head.position, oldest)
     if start >= end and before and not is_anew and declared is None and (reading is None or before.asked_at):
@@ -196,7 +196,7 @@ def follow(
     if reading and dump:
         answers.append(dump)
         commit = commit if dump.note else replace(commit, dump=reading.dump)
-    elif reading and (answer := _in_stretch(reading.asked, end)).at >= start:
+    elif reading and (answer := _in_stretch(reading.answer, end)).at >= start:
         answers.append(answer if answer.at <= end else replace(answer, at=end, is_whole=False, note=_AHEAD))
         commit = replace(commit, asked_at=answer.at, completes_log=reading.completes)
     versions, lacking = ([], []) if is_anew else _followed(stored, [*facts, *answers], start)
@@ -220,7 +220,7 @@ def follow(
     return versions
 
 
-def _declared_facts(declared: ServerFacts | None, dump: Asked | None, end: Position) -> ServerFacts | None:
+def _declared_facts(declared: ServerFacts | None, dump: ServerAnswer | None, end: Position) -> ServerFacts | None:
     """What a server or a dump declared, at its place in the log; None where neither is new."""
     if declared is None and dump and dump.declared and not dump.note:
         return replace(dump.declared, at=dump.at)
@@ -244,7 +244,7 @@ def _followed(
     return versions, sorted(str(version.name) for version in lacking)
 
 
-def named(lake: Lake, source: str, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
+def complete_names(lake: Lake, source: str, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
     """The definition with what the log lacks, from what a server told last; as ``completed``."""
     table = lake.schema(source)
     commit = HistoryCommit.of_head(table.head())
@@ -257,12 +257,12 @@ def named(lake: Lake, source: str, logged: TableDefinition, last_change: Positio
     return completed(source, logged, last_answer, last_change)
 
 
-def _in_stretch(answer: Asked, end: Position) -> Asked:
+def _in_stretch(answer: ServerAnswer, end: Position) -> ServerAnswer:
     """A server counts no stretches; what it said is of the one that bronze ends in now."""
     return replace(answer, at=replace(answer.at, stretch=end.stretch))
 
 
-def _placed(answer: Asked, checkpoint: Checkpoint, within: Range) -> Asked:
+def _placed(answer: ServerAnswer, checkpoint: Checkpoint, within: Range) -> ServerAnswer:
     """What a dump tells, in the stretch that has its place; at bronze's edge, with why, where it lies outside."""
     positions = [replace(answer.at, stretch=stretch.number) for stretch in stretches(checkpoint)]
     at = next((position for position in reversed(positions) if within.start <= position <= within.stop), positions[-1])
@@ -278,7 +278,7 @@ def _warn(source: str, stored: Iterable[TableVersion], reading: Reading | None) 
     """Of tables that an earlier dump told otherwise than this one."""
     if reading is None or reading.dump is None:
         return
-    now = {definition.name: definition for definition in reading.asked.definitions}
+    now = {definition.name: definition for definition in reading.answer.definitions}
     was = {
         version.name: version
         for version in stored
@@ -297,7 +297,7 @@ def _warn(source: str, stored: Iterable[TableVersion], reading: Reading | None) 
         )
 
 
-def by_history(lake: Lake, source: str) -> Callable[[TableName, Position], Told | None]:
+def by_history(lake: Lake, source: str) -> Callable[[TableName, Position], HistoryAnswer | None]:
     """What the schema history tells of a table at a place: there, or where it was known first behind that.
 
     The history is read when it is first asked.
@@ -316,22 +316,22 @@ def by_history(lake: Lake, source: str) -> Callable[[TableName, Position], Told 
     return lambda name, start: told_at(versions().get(name, []), start)
 
 
-def told_at(versions: Sequence[TableVersion], start: Position) -> Told | None:
+def told_at(versions: Sequence[TableVersion], start: Position) -> HistoryAnswer | None:
     """What the versions of one table, in order, tell of it at a place; None where that is nothing.
 
     What a server told counts where a statement was inverted: elsewhere it is asked for as ``named``.
     """
     dump = next((version for version in reversed(versions) if version.origin == "dump"), None)
     if dump and dump.at >= start and not dump.holds:
-        return Told(dump.at, dump.definition, _reason(dump))
+        return HistoryAnswer(dump.at, dump.definition, _reason(dump))
     named_versions = [
-        version for version in versions if version.holds and version.definition and version.definition.named()
+        version for version in versions if version.holds and version.definition and version.definition.has_names()
     ]
     now = next(iter(as_of(versions, start).values()), None)
-    if now and now.definition and now.definition.named():
+    if now and now.definition and now.definition.has_names():
         by = "the schema dump" if now.origin == "dump" else "the schema history"
         return (
-            Told(start, now.definition, by=by)
+            HistoryAnswer(start, now.definition, by=by)
             if dump or any(version.origin != "server" for version in named_versions)
             else None
         )
@@ -340,10 +340,10 @@ def told_at(versions: Sequence[TableVersion], start: Position) -> Told | None:
     )
     if first:
         by = "the schema dump" if first.origin == "dump" else "the schema history"
-        return Told(first.at, first.definition, by=by, not_before=first.note)
+        return HistoryAnswer(first.at, first.definition, by=by, not_before=first.note)
     if dump is None:
         return None
-    return Told(dump.at, dump.definition, _reason(dump) or f"what followed from it up to {start} is not known")
+    return HistoryAnswer(dump.at, dump.definition, _reason(dump) or f"what followed from it up to {start} is not known")
 
 
 def _reason(version: TableVersion) -> str | None:
@@ -360,7 +360,7 @@ def _behind(start: Position) -> str:
     return f"stretch > {stretch} OR (stretch = {stretch} AND number > {number}) OR ({in_file})"
 
 
-def _facts(snapshot: Held, within: Range) -> Iterator[Fact]:
+def _facts(snapshot: BronzeSnapshot, within: Range) -> Iterator[Fact]:
     """What a part of bronze says of tables. A TABLE_MAP that cannot be read is left to whoever decodes its rows."""
     if not within:
         return
@@ -373,10 +373,10 @@ def _facts(snapshot: Held, within: Range) -> Iterator[Fact]:
             except DecodeError as error:
                 log.warning("%s: the schema history passes over %s: %s", snapshot.source, at, error)
                 definitions = []
-            yield from (Logged(at, definition, row["committed_at"]) for definition in definitions)
+            yield from (LoggedTable(at, definition, row["committed_at"]) for definition in definitions)
         if row["kind"] == "statement" and row["statement"] is not None:
             database, session = row["database"] or "", read_session(row["begin"])
-            yield Stated(
+            yield StatementFact(
                 at,
                 judge(row["statement"], database, session),
                 database,
@@ -388,7 +388,7 @@ def _facts(snapshot: Held, within: Range) -> Iterator[Fact]:
             )
 
 
-def _asked_before(stored: Iterable[TableVersion], start: Position, *, is_other: bool) -> list[Asked]:
+def _asked_before(stored: Iterable[TableVersion], start: Position, *, is_other: bool) -> list[ServerAnswer]:
     """What servers told behind a position, of tables that it was news of, and a dump; not that, where there is another.
 
     A dump that was taken outside of the log is read again.
@@ -399,7 +399,7 @@ def _asked_before(stored: Iterable[TableVersion], start: Position, *, is_other: 
         if (version.origin == "server" or is_dump) and version.at >= start:
             groups.setdefault((version.at, version.origin), []).append(version)
     return [
-        Asked(
+        ServerAnswer(
             at,
             tuple(version.definition for version in versions if version.definition),
             versions[0].variables,

@@ -19,7 +19,7 @@ from spark_jobs.ddl.parse_alter import default_charset
 from spark_jobs.errors import ConfigError, DecodeError, SourceError, StratalogError, Unsupported
 from spark_jobs.log.gtid import Gtids, parse_gtids
 from spark_jobs.log.position import Position
-from spark_jobs.schema.facts import Stated, TableVersion
+from spark_jobs.schema.facts import StatementFact, TableVersion
 from spark_jobs.schema.tracker import Tracker
 
 
@@ -29,7 +29,7 @@ class Unread:
 
     line: int
     name: TableName
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ class _Script:
     def _change(self, piece: _Piece, name: TableName, second: TableName | None = None) -> None:
         """Has a statement make or change a table, of which another one may tell the columns."""
         versions = [self.tables[table] for table in (name, second) if table in self.tables]
-        statement = Stated(_line(piece), self._judged(piece), self.database or "", self._session(piece.text))
+        statement = StatementFact(_line(piece), self._judged(piece), self.database or "", self._session(piece.text))
         self.statements.append(Ddl(statement.at, statement.statement.plain, statement.database))
         for version in Tracker(versions).follow([statement]):
             if version.name == name:

@@ -31,7 +31,15 @@ from spark_jobs.ddl.inverse import Earlier, exact, inverted, settled
 from spark_jobs.ddl.operations import Operation
 from spark_jobs.errors import DecodeError, Unsupported
 from spark_jobs.log.position import Position
-from spark_jobs.schema.facts import Asked, Fact, Inverted, Logged, Stated, TableVersion, in_order
+from spark_jobs.schema.facts import (
+    Fact,
+    InvertedDefinition,
+    LoggedTable,
+    ServerAnswer,
+    StatementFact,
+    TableVersion,
+    in_order,
+)
 from spark_jobs.schema.tracker import lacks
 
 _ABOUT_TABLES = (Effect.CREATES, Effect.CHANGES, Effect.INDEXES)
@@ -41,7 +49,7 @@ _ABOUT_TABLES = (Effect.CREATES, Effect.CHANGES, Effect.INDEXES)
 class Back:
     """What was found. reached: the tables, by the names that they have there, whose way goes back to the beginning."""
 
-    facts: tuple[Inverted, ...] = ()
+    facts: tuple[InvertedDefinition, ...] = ()
     reached: frozenset[TableName] = frozenset()
 
 
@@ -58,12 +66,12 @@ def back(
     way = _Back(versions)
     for fact in reversed(in_order(facts)):
         match fact:
-            case Asked():
-                way.asked(fact)
-            case Logged():
-                way.logged(fact)
-            case Stated() if fact.statement.effect in _ABOUT_TABLES:
-                way.stated(fact)
+            case ServerAnswer():
+                way.take_answer(fact)
+            case LoggedTable():
+                way.take_table(fact)
+            case StatementFact() if fact.statement.effect in _ABOUT_TABLES:
+                way.take_statement(fact)
     return way.ended(begin)
 
 
@@ -78,7 +86,7 @@ class _Way:
     candidates: list[Earlier]
     last: int | None = None
     is_maybe_made: bool = False
-    since: Stated | None = None
+    since: StatementFact | None = None
     """The statement that was inverted last."""
 
     @property
@@ -91,20 +99,20 @@ class _Way:
 class _Back:
     versions: Sequence[TableVersion]
     ways: dict[TableName, _Way] = field(default_factory=dict)
-    facts: list[Inverted] = field(default_factory=list)
+    facts: list[InvertedDefinition] = field(default_factory=list)
 
-    def asked(self, fact: Asked) -> None:
+    def take_answer(self, fact: ServerAnswer) -> None:
         for version in self.versions:
             is_it = version.at == fact.at and version.origin == fact.origin and version.holds
             if is_it and version.definition and not lacks(version.definition):
                 self.ways[version.name] = _Way([exact(version.definition)])
 
-    def logged(self, fact: Logged) -> None:
+    def take_table(self, fact: LoggedTable) -> None:
         name = fact.definition.name
         way = self.ways.get(name)
         if way is None:
             return
-        if fact.definition.named():
+        if fact.definition.has_names():
             del self.ways[name]  # the log tells it all by itself
             return
         way.is_maybe_made = False
@@ -113,7 +121,7 @@ class _Back:
         except DecodeError as error:
             self._end(name, _not_before(way.since, f"by its rows at {fact.at}, {error}") if way.since else None)
 
-    def stated(self, fact: Stated) -> None:
+    def take_statement(self, fact: StatementFact) -> None:
         try:
             touched = self._before_statement(fact)
         except (DecodeError, IndexError, StopIteration):
@@ -127,13 +135,13 @@ class _Back:
     def ended(self, begin: Position) -> Back:
         reached = [(name, way.definition) for name, way in self.ways.items() if way.last is not None]
         self.facts += [
-            Inverted(begin, definition)
+            InvertedDefinition(begin, definition)
             for name, definition in reached
             if definition and not self.ways[name].is_maybe_made
         ]
         return Back(tuple(self.facts), frozenset(name for name, way in self.ways.items() if not way.is_maybe_made))
 
-    def _before_statement(self, fact: Stated) -> list[TableName]:
+    def _before_statement(self, fact: StatementFact) -> list[TableName]:
         """The tables that a statement is about. Raises Unsupported where it cannot be read."""
         table_effects = effects(fact.statement, fact.database, fact.session)
         self._rename(fact, [effect for effect in table_effects if isinstance(effect, Rename | FreeName)])
@@ -162,7 +170,7 @@ class _Back:
             self.ways.pop(name, None)
         return names
 
-    def _created(self, fact: Stated, effect: CreateTable) -> None:
+    def _created(self, fact: StatementFact, effect: CreateTable) -> None:
         """One that is made if it is not there may have been as it is: rows before it tell."""
         if effect.table in self.ways:
             self._settle(effect.table, fact)
@@ -170,7 +178,7 @@ class _Back:
         if not effect.if_missing:
             self.ways.pop(effect.table, None)
 
-    def _altered(self, fact: Stated, effect: AlterTable | ChangeIndex | ChangeStorage | TruncateTable) -> None:
+    def _altered(self, fact: StatementFact, effect: AlterTable | ChangeIndex | ChangeStorage | TruncateTable) -> None:
         """A table by the name that it has before the statement."""
         name = effect.table
         if name in self.ways:
@@ -181,7 +189,7 @@ class _Back:
             except DecodeError as error:
                 self._end(name, _not_before(fact, str(error)))
 
-    def _rename(self, fact: Stated, changes: Sequence[Rename | FreeName]) -> None:
+    def _rename(self, fact: StatementFact, changes: Sequence[Rename | FreeName]) -> None:
         """Gives tables the names that they have before a statement."""
         renames = [effect for effect in changes if isinstance(effect, Rename) and effect.table in self.ways]
         for effect in renames:
@@ -192,25 +200,25 @@ class _Back:
             self.ways.pop(change.table, None)
         self.ways |= {was: _under_name(way, was) for was, way in ways.items()}
 
-    def _invert(self, name: TableName, fact: Stated, operations: Sequence[Operation]) -> None:
+    def _invert(self, name: TableName, fact: StatementFact, operations: Sequence[Operation]) -> None:
         """Raises DecodeError."""
         way = self.ways[name]
         way.candidates = inverted(way.candidates, operations)
         way.since = fact
 
-    def _settle(self, name: TableName, fact: Stated) -> None:
+    def _settle(self, name: TableName, fact: StatementFact) -> None:
         """What a table is behind a statement; where rows have yet to tell, there are none there."""
         definition = self.ways[name].definition
         if definition:
             self.ways[name].last = len(self.facts)
-            self.facts.append(Inverted(fact.behind, definition))
+            self.facts.append(InvertedDefinition(fact.behind, definition))
 
     def _end(self, name: TableName, reason: str | None) -> None:
         last = self.ways.pop(name).last
         if last is not None and reason:
             self.facts[last] = replace(self.facts[last], note=reason)
 
-    def _end_alike(self, fact: Stated, touched: Sequence[TableName]) -> None:
+    def _end_alike(self, fact: StatementFact, touched: Sequence[TableName]) -> None:
         """Tables that may be meant by other letters: some servers store small ones, and log what was typed."""
         typed = {str(name).casefold(): name for name in touched if not str(name).islower()}
         for name in [way for way in self.ways if typed and str(way) in typed and way not in touched]:
@@ -226,5 +234,5 @@ def _under_name(way: _Way, name: TableName) -> _Way:
     return way
 
 
-def _not_before(fact: Stated, reason: str) -> str:
+def _not_before(fact: StatementFact, reason: str) -> str:
     return f"what it was before {fact.statement.verb} at {fact.at} is not known: {reason} ({fact.statement.short})"

@@ -36,14 +36,22 @@ from spark_jobs.ddl.effects import (
 from spark_jobs.ddl.labels import with_labels
 from spark_jobs.errors import DecodeError, Unsupported
 from spark_jobs.log.position import Position
-from spark_jobs.schema.facts import Asked, Fact, Inverted, Logged, Stated, TableVersion, in_order
+from spark_jobs.schema.facts import (
+    Fact,
+    InvertedDefinition,
+    LoggedTable,
+    ServerAnswer,
+    StatementFact,
+    TableVersion,
+    in_order,
+)
 
 _ABOUT_TABLES = (Effect.CREATES, Effect.CHANGES, Effect.INDEXES)
 
 
 def lacks(definition: TableDefinition | None) -> bool:
     """Whether rows cannot be read by what is known of a table: a name, or the character set of a text, is missing."""
-    if definition is None or not definition.named():
+    if definition is None or not definition.has_names():
         return True
     return any(column.charset is None and column.type.is_character for column in definition.columns)
 
@@ -74,14 +82,14 @@ class Tracker:
         versions: list[TableVersion] = []
         for at, fact in enumerate(ordered):
             match fact:
-                case Stated():
+                case StatementFact():
                     added = self._by_statement(fact)
-                case Logged():
+                case LoggedTable():
                     added = self._by_log(fact)
-                case Inverted():
+                case InvertedDefinition():
                     added = self._inverted(fact)
                 case _:
-                    later = [statement.statement for statement in ordered[at:] if isinstance(statement, Stated)]
+                    later = [statement.statement for statement in ordered[at:] if isinstance(statement, StatementFact)]
                     about = [statement for statement in later if statement.effect in _ABOUT_TABLES]
                     added = self._by_server(fact, about if fact.origin == "server" else [])
             for version in sorted(added, key=lambda version: version.name):
@@ -102,7 +110,7 @@ class Tracker:
         now = self._now.get(name)
         return now is not None and not now.is_dropped
 
-    def _by_statement(self, fact: Stated) -> list[TableVersion]:
+    def _by_statement(self, fact: StatementFact) -> list[TableVersion]:
         if fact.statement.effect not in _ABOUT_TABLES:
             return []
         try:
@@ -113,7 +121,7 @@ class Tracker:
         names = {version.name for version in versions}
         return [*versions, *self._alike(fact, names)]
 
-    def _alike(self, fact: Stated, names: set[TableName]) -> Iterator[TableVersion]:
+    def _alike(self, fact: StatementFact, names: set[TableName]) -> Iterator[TableVersion]:
         """Tables that may be meant by other letters: some servers store small ones, and log what was typed."""
         typed = {str(name).casefold(): name for name in names if not str(name).islower()}
         for name in [
@@ -123,7 +131,7 @@ class Tracker:
                 fact, name, note=f"the statement names {typed[str(name)]}; whether it is {name} is not in the log"
             )
 
-    def _changed(self, fact: Stated) -> Iterator[TableVersion]:
+    def _changed(self, fact: StatementFact) -> Iterator[TableVersion]:
         """The tables after a statement. Raises Unsupported where it cannot be read."""
         versions: dict[TableName, TableVersion] = {}
         for effect in effects(fact.statement, fact.database, fact.session):
@@ -132,7 +140,7 @@ class Tracker:
         yield from versions.values()
 
     def _after(
-        self, fact: Stated, effect: TableEffect, versions: Mapping[TableName, TableVersion]
+        self, fact: StatementFact, effect: TableEffect, versions: Mapping[TableName, TableVersion]
     ) -> list[TableVersion]:
         """The tables after one effect of a statement. versions: those after the effects before it."""
         match effect:
@@ -153,14 +161,14 @@ class Tracker:
             case UnknownChange() | CreateTemporary():
                 raise Unsupported("it is not known what it does")
 
-    def _schema_dropped(self, fact: Stated, schema: str) -> Iterator[TableVersion]:
+    def _schema_dropped(self, fact: StatementFact, schema: str) -> Iterator[TableVersion]:
         for name in filter(self._is_there, list(self._now)):
             if name.schema == schema:
                 yield _of(fact, name, is_dropped=True)
             elif name.schema.casefold() == schema.casefold():
                 yield _of(fact, name, note=f"whether its schema is {name.schema} is not in the log")
 
-    def _created(self, fact: Stated, effect: CreateTable) -> list[TableVersion]:
+    def _created(self, fact: StatementFact, effect: CreateTable) -> list[TableVersion]:
         name, model = effect.table, effect.like
         if effect.if_missing and self._is_there(name):
             return []
@@ -176,7 +184,7 @@ class Tracker:
             return [_of(fact, name, note=f"not read: {error}")]
         return [_of(fact, name, definition=definition, note=note if definition else "its columns come from a query")]
 
-    def _renamed(self, fact: Stated, effect: Rename, changed: TableVersion | None) -> TableVersion:
+    def _renamed(self, fact: StatementFact, effect: Rename, changed: TableVersion | None) -> TableVersion:
         """A table under its new name. changed: the table after the other clauses of an ALTER."""
         name, was = effect.table, effect.was
         if changed:
@@ -187,7 +195,9 @@ class Tracker:
         definition = before and replace(before, name=name)
         return _of(fact, name, definition=definition, note=note, renamed_from=was, renamed_to=effect.displaced)
 
-    def _altered(self, fact: Stated, effect: AlterTable | ChangeIndex | ChangeStorage | TruncateTable) -> TableVersion:
+    def _altered(
+        self, fact: StatementFact, effect: AlterTable | ChangeIndex | ChangeStorage | TruncateTable
+    ) -> TableVersion:
         before = self._definition(effect.table)
         if before is None:
             return _of(fact, effect.table, note="its columns were not known before it")
@@ -196,14 +206,14 @@ class Tracker:
         except (DecodeError, IndexError, ValueError) as error:
             return _of(fact, effect.table, note=f"not followed: {error}")
 
-    def _by_log(self, fact: Logged) -> list[TableVersion]:
+    def _by_log(self, fact: LoggedTable) -> list[TableVersion]:
         try:
             return self._by_rows(fact)
         except DecodeError as error:  # a character set that is not known; whoever decodes the rows says so too
             name = fact.definition.name
             return [TableVersion(name, fact.at, "table_map", fact.definition, note=str(error))]
 
-    def _by_rows(self, fact: Logged) -> list[TableVersion]:
+    def _by_rows(self, fact: LoggedTable) -> list[TableVersion]:
         name = fact.definition.name
         stored = self._definition(name)
         logged = with_labels(fact.definition, stored)
@@ -212,7 +222,7 @@ class Tracker:
         definition = logged
         if now and now.is_dropped:
             differs = ["the log has rows of it behind the statement that dropped it"]
-        elif stored and logged.named() and stored.named():
+        elif stored and logged.has_names() and stored.has_names():
             differs = differences(with_timestamps_of(stored, logged), logged, "the log of its rows")
             definition = _complete_rows(logged, stored, is_same=not differs)
         elif stored and (with_known := with_names(logged, stored)):
@@ -225,19 +235,19 @@ class Tracker:
             TableVersion(name, fact.at, "table_map", definition, differs=tuple(differs), committed_at=fact.committed_at)
         ]
 
-    def _inverted(self, fact: Inverted) -> list[TableVersion]:
+    def _inverted(self, fact: InvertedDefinition) -> list[TableVersion]:
         """What was found going back counts where something lacks going forward, and does not contradict that."""
         name, definition = fact.definition.name, fact.definition
         now, stored = self._now.get(name), self._definition(name)
         if (now and now.is_dropped) or not lacks(stored):
             return []
-        if stored and stored.named():
+        if stored and stored.has_names():
             if differences(with_timestamps_of(stored, definition), definition):
                 return []
             definition = _complete_server(definition, stored)
         return [TableVersion(name, fact.at, "inverted", definition, note=fact.note)]
 
-    def _by_server(self, fact: Asked, later: Sequence[Statement]) -> list[TableVersion]:
+    def _by_server(self, fact: ServerAnswer, later: Sequence[Statement]) -> list[TableVersion]:
         versions = [self._declared(fact, definition, later) for definition in fact.definitions]
         declared = {definition.name for definition in fact.definitions}
         is_whole = fact.is_whole and declared  # to a user without rights a server shows no table
@@ -257,7 +267,7 @@ class Tracker:
             and (last.holds, last.differs, last.note) == (version.holds, version.differs, version.note)
         )
 
-    def _declared(self, fact: Asked, declared: TableDefinition, later: Sequence[Statement]) -> TableVersion:
+    def _declared(self, fact: ServerAnswer, declared: TableDefinition, later: Sequence[Statement]) -> TableVersion:
         name, definition = declared.name, self._definition(declared.name)
         version = TableVersion(name, fact.at, fact.origin, declared, variables=fact.variables)
         strange = unknown_types(declared)
@@ -271,7 +281,7 @@ class Tracker:
         if definition is None:
             return version
         declared = as_logged(definition, declared)
-        if not definition.named():
+        if not definition.has_names():
             fits = declared if fact.origin == "server" else fitted(definition, declared)
             with_known = with_names(definition, fits) if fits else None
             with_known = with_known and with_defaults(with_known, declared)
@@ -284,7 +294,7 @@ class Tracker:
         return replace(version, definition=_complete_server(declared, definition))
 
 
-def _of(fact: Stated, name: TableName, **fields: object) -> TableVersion:
+def _of(fact: StatementFact, name: TableName, **fields: object) -> TableVersion:
     version = TableVersion(
         name,
         fact.at,
@@ -298,7 +308,7 @@ def _of(fact: Stated, name: TableName, **fields: object) -> TableVersion:
     return replace(version, **fields)  # type: ignore[arg-type]
 
 
-def _missing(fact: Asked, name: TableName) -> TableVersion:
+def _missing(fact: ServerAnswer, name: TableName) -> TableVersion:
     return TableVersion(name, fact.at, "server", holds=False, differs=("the server does not have it",))
 
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.filters import Filters, TableFilters
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError, TableStopped
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
-from spark_jobs.schema.history import by_history, named
+from spark_jobs.schema.history import by_history, complete_names
 from spark_jobs.silver.quarantine import with_skips
 from spark_jobs.silver.timeline.inputs import ByHistory
 
@@ -24,7 +24,7 @@ class PlanningContext:
     """One source's bronze as it was read, and the choices of its configuration about tables."""
 
     lake: Lake
-    held: Held
+    held: BronzeSnapshot
     filters: Filters = field(default_factory=Filters)
     """The rules, and the events that are quarantined."""
     by_history: ByHistory = lambda _name, _start: None
@@ -41,7 +41,7 @@ class PlanningContext:
     """Whether rows are taken from silver only where the log does not have a table from its beginning on."""
 
     @classmethod
-    def of(cls, pipeline: Pipeline, lake: Lake, held: Held) -> "PlanningContext":
+    def of(cls, pipeline: Pipeline, lake: Lake, held: BronzeSnapshot) -> "PlanningContext":
         """By the configuration, and what the lake has of the source."""
         return cls(
             lake,
@@ -75,7 +75,7 @@ class PlanningContext:
 
     def complete(self, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
         """A logged definition with what the log lacks, from what a server told last. Raises TableStopped."""
-        return named(self.lake, self.source, logged, last_change)
+        return complete_names(self.lake, self.source, logged, last_change)
 
     def of_load(self) -> "PlanningContext":
         """For rows that were read as the server shows them: without rules, and by names that the server has."""

@@ -16,7 +16,7 @@ from functools import cached_property
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.index import SliceIndex, read_index
-from spark_jobs.bronze.scan import Said, Survey, look, survey
+from spark_jobs.bronze.scan import LoggedStatement, RangeScan, scan_effective, scan_metadata
 from spark_jobs.ddl.effects import CreateTable, DropSchema, DropTable, FreeName, Rename, effects, name_changes
 from spark_jobs.errors import DecodeError, NamesUnknown, TableStopped
 from spark_jobs.lake.commit import CommitKind
@@ -60,7 +60,9 @@ class RenameLineage:
         if made is not None:
             base, standing, since = None, None, made
         elif base is not None and since < oldest:
-            raise TableStopped(f"{context.source}: {name}: {bronze.gone(context.source, Range(since, oldest))}")
+            raise TableStopped(
+                f"{context.source}: {name}: {bronze.removal_message(context.source, Range(since, oldest))}"
+            )
         since = max(since, oldest)
         filters = context.filters.skips_alone
         rules = Rules(
@@ -74,17 +76,19 @@ class RenameLineage:
             base=lambda: base,
             numbers=context.numbers,
         )
-        scan = Survey({}, ())
+        scan = RangeScan({}, ())
         if since < until:
-            slices, scan = look(context.held.table, context.held.version, Range(since, until), oldest, {since})
+            slices, scan = scan_effective(
+                context.held.table, context.held.version, Range(since, until), oldest, {since}
+            )
             rules = replace(rules, first=first_rows(slices, filters.skipped), place=place_of_rows(slices))
         content = build(scan, name, Range(since, until), standing, rules)
         return replace(content, base=base, size=content.size + (sum(base.table.files()) if base else 0))
 
     @cached_property
-    def _statements(self) -> Survey:
+    def _statements(self) -> RangeScan:
         """All that bronze has: one question, however many tables are asked for."""
-        return survey(read_index(self.context.held.table, self.context.held.version, kind="statement"))
+        return scan_metadata(read_index(self.context.held.table, self.context.held.version, kind="statement"))
 
     def _base(self, name: TableName, until: Position) -> tuple[SilverSnapshot | None, TableState | None, Position]:
         """What silver had of a table before a place, how the table stood there, and where that is."""
@@ -115,7 +119,7 @@ class RenameLineage:
         """A server's definitions are of the names that tables have now; here they have those from before."""
 
         def complete(logged: TableDefinition, _: Position | None) -> TableDefinition:
-            if not logged.named():
+            if not logged.has_names():
                 raise NamesUnknown(
                     f"{logged.name}: neither the log (binlog_row_metadata is not FULL) nor a statement names the "
                     f"columns that it had before {until}, where it was given another name"
@@ -140,7 +144,7 @@ def _base(table: Table, version: int, standing: TableState) -> SilverSnapshot | 
     return SilverSnapshot(table, version, silver.columns(known), standing.emptied) if known else None
 
 
-def _makes(event: Said, name: TableName) -> bool:
+def _makes(event: LoggedStatement, name: TableName) -> bool:
     """Whether a statement makes a table, or gives it its name. Where it cannot be read, the table stops at it."""
     with suppress(DecodeError):
         for effect in effects(event.statement, event.database, event.session):
@@ -150,7 +154,7 @@ def _makes(event: Said, name: TableName) -> bool:
     return False
 
 
-def made_at(scan: Survey, name: TableName, since: Position) -> Position | None:
+def made_at(scan: RangeScan, name: TableName, since: Position) -> Position | None:
     """Where the table was made, or named, that has a name in the end; None where none has, or it is not in the log."""
     place = None
     for event in scan.about(name, since):
@@ -161,7 +165,7 @@ def made_at(scan: Survey, name: TableName, since: Position) -> Position | None:
     return place
 
 
-def _ends(event: Said, name: TableName) -> bool:
+def _ends(event: LoggedStatement, name: TableName) -> bool:
     """Whether no table has a name after a statement. Where it cannot be read, the table stops at it."""
     with suppress(DecodeError):
         for effect in effects(event.statement, event.database, event.session):
@@ -173,7 +177,7 @@ def _ends(event: Said, name: TableName) -> bool:
     return False
 
 
-def renamed_tables(scan: Survey) -> Iterator[TableName]:
+def renamed_tables(scan: RangeScan) -> Iterator[TableName]:
     """The names that statements give to tables, as far as they can be read."""
     for event in scan.statements:
         with suppress(DecodeError):  # its tables stop at it

@@ -171,7 +171,7 @@ def columns(
             f"{definition.name}: neither the log nor a statement tells whether the table has a key, and which; "
             "SET GLOBAL binlog_row_metadata = 'FULL'"
         )
-    if not definition.named():
+    if not definition.has_names():
         raise TableStopped(
             f"{definition.name}: the names of its columns are not known; SET GLOBAL binlog_row_metadata = 'FULL'"
         )

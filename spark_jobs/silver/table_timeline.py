@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.bronze.scan import Said
+from spark_jobs.bronze.scan import LoggedStatement
 from spark_jobs.bronze.xa import NO_XA, Xa
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.errors import DecodeError, TableStopped
@@ -104,7 +104,7 @@ class SchemaChange:
 
     range: Range
     standing: TableState
-    said: Said | None = None
+    said: LoggedStatement | None = None
     empties: bool = False
     origins: dict[str, str | None] | None = None
     fills: dict[str, Fill] = field(default_factory=dict)

@@ -94,7 +94,7 @@ def window_rows(spark: SparkSession, work: CompactionJob, window: Window, standi
     left_out = work.filters.skipped_in(window.ranges)
     unseen = frozenset(whole.types.keys() - seen.columns.types.keys())
     if work.filters.judges_rows:
-        asked = work.filters.asked
+        asked = work.filters.condition_columns
         unseen = frozenset(name for name in unseen if name.casefold() not in asked)
         task = passing_over(partial(as_rows_task, definition, unseen if work.has_partial else None), skips)
         judged = slices.mapInArrow(task, row_filters.ddl(definition))
@@ -168,11 +168,11 @@ def slices_of_window(spark: SparkSession, window: Window, work: CompactionJob) -
     name = work.name
     xa = window.xa.of(name, work.filters.skips)
     slices = cut(bronze.read_all(spark, window.table, window.version), window.cuts)
-    slices = effective(slices, window.whole, xa if len(xa.held) else NO_XA)
+    slices = effective(slices, window.whole, xa if len(xa.rows) else NO_XA)
     slices = slices.where((F.col("kind") == "rows") & bronze.holding(name.schema, name.table))
     slices = bronze.in_ranges(slices, window.ranges).withColumnRenamed("part", "window")
     names = ("stretch", "number", "start", "file", "transaction_start", "committed_at", "context", "payload", "window")
-    return by_bytes(slices).select(*names, EFFECT) if len(xa.held) else slices.select(*names)
+    return by_bytes(slices).select(*names, EFFECT) if len(xa.rows) else slices.select(*names)
 
 
 def _last_per_key(changes: DataFrame, columns: silver.Columns) -> DataFrame:

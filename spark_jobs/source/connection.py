@@ -102,14 +102,14 @@ class _Deadline:
         self._has_expired = False
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds; a little where none are left, since 0 would mean not to wait."""
         return max(self._end - time.monotonic(), 0.001)
 
     def watch(self, stream: socket.socket) -> None:
         """The connection is watched by a descriptor of its own: TLS takes the first one away."""
         self._stream = stream.dup()
-        self._timer = threading.Timer(self.left, self._expire)
+        self._timer = threading.Timer(self.remaining, self._expire)
         self._timer.daemon = True
         self._timer.start()
 
@@ -147,7 +147,7 @@ def _reach(settings: MySQL, deadline: _Deadline) -> socket.socket:
     for remaining, (family, kind, protocol, _, address) in zip(range(len(addresses), 0, -1), addresses, strict=True):
         stream = socket.socket(family, kind, protocol)
         try:
-            stream.settimeout(deadline.left / remaining)
+            stream.settimeout(deadline.remaining / remaining)
             stream.connect(address)
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -46,7 +46,7 @@ class Health:
     next_try: datetime
     reason: str
 
-    def again(self, now: datetime, reason: str) -> "Health":
+    def after_failure(self, now: datetime, reason: str) -> "Health":
         """After a further try."""
         wait = min(FIRST_WAIT * 2**self.tries, LONGEST_WAIT)
         return Health(self.since, self.tries + 1, now + wait, reason)
@@ -131,7 +131,7 @@ class Endpoints:
             return
         if reason is not None:
             now = self.clock()
-            states[source.endpoint] = (before or Health(now, 0, now, reason)).again(now, reason)
+            states[source.endpoint] = (before or Health(now, 0, now, reason)).after_failure(now, reason)
         _write(self.path, notes | {self.name: states})
 
 

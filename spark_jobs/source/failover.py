@@ -44,30 +44,30 @@ def take_over(source: Source, log: Log, executed: Gtids) -> Takeover:
 
     Raises DecodeError on a damaged log.
     """
-    return _Search(source, log, executed).taken()
+    return _Search(source, log, executed).takeover()
 
 
 def all_but(source: Source, log: Log, executed: Gtids) -> Takeover:
     """The whole of a log but for the transactions held, which it need not have. Raises SourceError, DecodeError."""
     search = _Search(source, log, executed)
     parts = [part for file in search.files for part in search.runs(file, is_first=False)] if executed else None
-    return _takeover(search, search.whole(search.files) if parts is None else parts)
+    return _takeover(search, search.complete_parts(search.files) if parts is None else parts)
 
 
 class _Search(Search):
     def __init__(self, source: Source, log: Log, executed: Gtids) -> None:
         super().__init__(source, log)
-        self.held = executed
+        self.executed = executed
         self.awaited: _Awaited | None = None
         """Those of ``held`` that are still to come by."""
 
-    def taken(self) -> Takeover:
+    def takeover(self) -> Takeover:
         first = self._first()
         files = self.files[self.files.index(first) :]
         parts: list[Part] = []
         for at, file in enumerate(files):
             if not self.awaited:
-                parts += self.whole(files[at:])
+                parts += self.complete_parts(files[at:])
                 break
             parts += self.runs(file, is_first=file is first)
         if self.awaited:
@@ -88,21 +88,21 @@ class _Search(Search):
                 raise SourceError(
                     f"{self.name}: {file.name} of {self._subject} does not say which GTIDs came before it"
                 )
-            if not self.held:
-                self.held = type(previous)()
-            if type(previous) is not type(self.held):
+            if not self.executed:
+                self.executed = type(previous)()
+            if type(previous) is not type(self.executed):
                 raise SourceError(
-                    f"{self.name}: {self._subject} has GTIDs of another kind: {previous}, and {self.held}"
+                    f"{self.name}: {self._subject} has GTIDs of another kind: {previous}, and {self.executed}"
                 )
-            missing = previous - self.held  # type: ignore[operator] # both are of one type
+            missing = previous - self.executed  # type: ignore[operator] # both are of one type
             if not missing:
                 self._require_all(purged)
-                self.awaited = _Awaited.after(self.held, previous, purged)
+                self.awaited = _Awaited.after(self.executed, previous, purged)
                 return file
         raise SourceError(self._purged(missing))
 
     def _require_all(self, purged: MysqlGtids) -> None:
-        missing = purged - self.held if isinstance(self.held, MysqlGtids) else None
+        missing = purged - self.executed if isinstance(self.executed, MysqlGtids) else None
         if missing:
             raise SourceError(self._purged(missing))
 
@@ -112,7 +112,7 @@ class _Search(Search):
             "before that, and bronze lacks them"
         )
 
-    def whole(self, files: list[LogFile]) -> list[Part]:
+    def complete_parts(self, files: list[LogFile]) -> list[Part]:
         return [Part(file.name, 0, self.size(file)) for file in files]
 
     def runs(self, file: LogFile, *, is_first: bool) -> Iterator[Part]:
@@ -125,7 +125,7 @@ class _Search(Search):
         is_behind = False
         for commits in self.commits(file):
             self._require_named(file, commits)
-            inside = commits.is_in(self.held)
+            inside = commits.is_in(self.executed)
             for row in np.flatnonzero(np.diff(inside, prepend=not inside[0])):
                 start = int(commits.start[row])
                 if inside[row] and begin is not None:
@@ -135,7 +135,7 @@ class _Search(Search):
                     begin = start if is_behind else 0
                 is_behind = True
             if self.awaited is not None:
-                self.awaited.passed(file, commits.where(inside))
+                self.awaited.take_out(file, commits.select(inside))
                 if not self.awaited:
                     begin = int(commits.stop[-1]) if begin is None else begin
                     break
@@ -165,7 +165,7 @@ class _Awaited:
         assert isinstance(previous, DomainGtids)
         return cls(executed, None, dict(previous.last))
 
-    def passed(self, file: LogFile, commits: Commits) -> None:
+    def take_out(self, file: LogFile, commits: Commits) -> None:
         """Takes note of held transactions that came by. Raises SourceError where their order tells nothing."""
         if self._awaited is not None:
             self._awaited -= commits.gtids()

@@ -117,7 +117,7 @@ class Switch:
     several: it is one of several endpoints. on_new_server: what to do about another server under the same name.
     """
 
-    several: bool = False
+    has_several: bool = False
     on_new_server: Literal["stop", "continue"] = "stop"
 
 

@@ -66,14 +66,14 @@ def _hours(source: Source, oldest: str, current: str) -> float | None:
         return 0.0
     reading = source.reading()
     try:
-        first, last = begun(reading, oldest), begun(reading, current)
+        first, last = file_started_at(reading, oldest), file_started_at(reading, current)
     except SourceError as error:  # purged since it was listed, for instance; what is to be read is read by others
         log.warning("%s; how old the log is stays unknown", error)
         return None
     return round((last - first) / 3600, 3) if first and last else None
 
 
-def begun(reading: Reading, file: str) -> int:
+def file_started_at(reading: Reading, file: str) -> int:
     """When a file was begun, in seconds since 1970: the time of its FORMAT_DESCRIPTION event; 0 where it has none."""
     _, chunks = reading(Part(file, 0, FIRST_EVENT + _HEADER))
     head = b"".join(chunks)

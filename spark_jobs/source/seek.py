@@ -111,18 +111,18 @@ class _Gtids(Search):
 
     def __init__(self, source: Source, log: Log, gtids: Gtids) -> None:
         super().__init__(source, log)
-        self.wanted = gtids
+        self.gtids = gtids
 
     def newest(self) -> tuple[LogFile, Gtids]:
         """The newest file before which all transactions are in the set, and these."""
         missing: Gtids = MysqlGtids()
         for file in reversed(self.files):
             previous = self.head(file).previous
-            if type(previous) is not type(self.wanted):
+            if type(previous) is not type(self.gtids):
                 hint = _OTHER[type(previous)]
                 raise SourceError(f"{self.name}: {file.name} {hint}; name a position or a time instead")
             assert previous is not None
-            missing = previous - self.wanted  # type: ignore[operator] # both are of one type
+            missing = previous - self.gtids  # type: ignore[operator] # both are of one type
             if not missing:
                 return file, previous
         raise SourceError(
@@ -134,7 +134,7 @@ class _Gtids(Search):
         """The file's transactions before the place; with the last of them the place, and what comes there."""
         is_open = False
         for commits in self.commits(file):
-            outside = np.flatnonzero(~commits.is_in(self.wanted))
+            outside = np.flatnonzero(~commits.is_in(self.gtids))
             if len(outside):
                 row = int(outside[0])
                 place = Position(file.name, int(commits.start[row]) if row or is_open else FIRST_EVENT)
@@ -148,11 +148,11 @@ class _MysqlSet(_Gtids):
     def find(self) -> Position:
         file, passed_gtids = self.newest()
         assert isinstance(passed_gtids, MysqlGtids)
-        assert isinstance(self.wanted, MysqlGtids)
+        assert isinstance(self.gtids, MysqlGtids)
         place, lacks = None, ""
         for commits, place, lacks in self.first_without(file):  # noqa: B007 - the last ones are used
             passed_gtids |= commits.gtids()
-        rest = self.wanted - passed_gtids
+        rest = self.gtids - passed_gtids
         rest = rest - self.source.purged() if rest else rest
         if rest:
             raise SourceError(self._not_before(rest, place, lacks))
@@ -180,7 +180,7 @@ class _Domains(_Gtids):
     def find(self) -> Position:
         file, previous = self.newest()
         assert isinstance(previous, DomainGtids)
-        assert isinstance(self.wanted, DomainGtids)
+        assert isinstance(self.gtids, DomainGtids)
         last = dict(previous.last)
         place, lacks = None, ""
         for commits, place, lacks in self.first_without(file):  # noqa: B007 - the last ones are used
@@ -189,7 +189,7 @@ class _Domains(_Gtids):
                     f"{self.name}: {file.name}: {gtid} came after a higher number of its domain, so that a set does "
                     "not tell what came before it; name a position or a time instead"
                 )
-        for domain, last_gtid in self.wanted.last.items():
+        for domain, last_gtid in self.gtids.last.items():
             if last.get(domain) != last_gtid:
                 in_log = DomainGtids({domain: last[domain]}) if domain in last else "nothing of that domain"
                 end = (
@@ -212,7 +212,7 @@ class _Time(Search):
 
     def __init__(self, source: Source, log: Log, moment: datetime) -> None:
         super().__init__(source, log)
-        self.wanted = moment
+        self.moment = moment
         self.micros = (moment - _EPOCH) // _MICROSECOND
 
     def find(self) -> Position:
@@ -246,21 +246,21 @@ class _Time(Search):
         if file_number(oldest.name) == 1:  # nothing came before it
             return heads or [(oldest, head)]
         raise SourceError(
-            f"{self.name}: {self.wanted.isoformat()} lies before the oldest file there is: {oldest.name} was begun at "
+            f"{self.name}: {self.moment.isoformat()} lies before the oldest file there is: {oldest.name} was begun at "
             f"{_text(head.created * 1_000_000)}; {self.source.earlier}"
         )
 
     def _require_past(self, latest: int) -> None:
         """Raises SourceError where a later transaction could still commit before the time."""
         now = self.source.now()
-        if now is not None and self.wanted > now:
+        if now is not None and self.moment > now:
             raise SourceError(
-                f"{self.name}: {self.wanted.isoformat()} is still to come by the server's clock, which says "
+                f"{self.name}: {self.moment.isoformat()} is still to come by the server's clock, which says "
                 f"{now.isoformat()}; name an earlier time, or latest"
             )
         if now is None:
             raise SourceError(
-                f"{self.name}: {self.wanted.isoformat()} lies behind the end of the log at {self.log.end}, whose last "
+                f"{self.name}: {self.moment.isoformat()} lies behind the end of the log at {self.log.end}, whose last "
                 f"transaction committed at {_text(latest)}; name an earlier time, or latest"
             )
 

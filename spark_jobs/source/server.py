@@ -93,7 +93,7 @@ class Server:
             problems = _logging_problems(variables)
             if _NO_LOG in problems:
                 return problems
-            if self.switch.several:
+            if self.switch.has_several:
                 problems += _moving_problems(variables)
             try:
                 end = self.end(connection)

@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from assets.keys import lineages
-from assets.steps import Chosen, chosen, failing
+from assets.steps import Selection, failing, selection_of
 from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline, Source
 from spark_jobs.errors import (
@@ -75,11 +75,11 @@ class Selecting:
     ],
 )
 def test_a_selection_of_tables(keys: list[dg.AssetKey], tables: tuple[object, ...], is_all: bool) -> None:
-    selection = chosen(cast(dg.OpExecutionContext, Selecting(*keys)), LINEAGE, LINEAGE.silver)
-    assert (selection.tables, selection.all) == (tables, is_all)
-    assert selection.any == (is_all or bool(tables))
+    selection = selection_of(cast(dg.OpExecutionContext, Selecting(*keys)), LINEAGE, LINEAGE.silver)
+    assert (selection.tables, selection.is_all) == (tables, is_all)
+    assert selection.is_any == (is_all or bool(tables))
 
 
 def test_the_names_of_a_selection() -> None:
-    assert Chosen((ORDERS,), all=False).names == frozenset({TableName("shop", "orders")})
-    assert Chosen((ORDERS,), all=True).names is None
+    assert Selection((ORDERS,), is_all=False).names == frozenset({TableName("shop", "orders")})
+    assert Selection((ORDERS,), is_all=True).names is None

@@ -164,7 +164,7 @@ def compare_rows(
     replica = Replica()
     names = [f"{table.schema}.{table.name}" for table in tables]
     replica.apply(changes_of_files(log.chunks(), wanted_tables(names), complete))
-    compared = Compared(tables=len(tables), changes=replica.changes, before_images=replica.found)
+    compared = Compared(tables=len(tables), changes=replica.changes, before_images=replica.count)
     for table in tables:
         expected = rows_held(connection, table, knows)
         rows_ = [_comparable(table, row) for row in replica.table(table.schema, table.name)]
@@ -178,8 +178,8 @@ def _comparable(table: RandomTable, row: Row) -> Row:
     """The log's row with values that are only comparable after some reading."""
     readers: dict[str, Callable[[Any], Any]] = {}
     for place, (name, column) in enumerate(table.columns.items(), 3):
-        if column.found:
-            readers[name] = readers[f"@{place}"] = column.found
+        if column.comparable:
+            readers[name] = readers[f"@{place}"] = column.comparable
     return {
         name: readers[name](value) if name in readers and value is not None else value for name, value in row.items()
     }

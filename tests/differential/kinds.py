@@ -56,11 +56,11 @@ class Column:
 
     declared: str
     value: Literal
-    shown: str
-    read: Callable[[str], Json]
+    expression: str
+    reader: Callable[[str], Json]
     odd: Literal | None = None
     without: tuple[tuple[str, Asked], ...] = ()
-    found: Callable[[Json], Json] | None = None
+    comparable: Callable[[Json], Json] | None = None
     edit: Literal | None = None
 
     @property
@@ -68,9 +68,9 @@ class Column:
         """Whether no log tells its type."""
         return any(need == "declared types" for need, _ in self.without)
 
-    def asked(self, knows: frozenset[str]) -> Asked:
+    def query_for(self, knows: frozenset[str]) -> Asked:
         """Expression and reader, for a log that tells some of EVERYTHING."""
-        return next((query for need, query in self.without if need not in knows), (self.shown, self.read))
+        return next((query for need, query in self.without if need not in knows), (self.expression, self.reader))
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +373,7 @@ def json_(random: Random, dialect: Dialect) -> Column:
         ])  # fmt: skip
 
     column = Column("JSON", value, "CAST({c} AS CHAR)", str, edit=edit)
-    return column if dialect.since((9,), None) else replace(column, read=same_json, found=same_json)
+    return column if dialect.since((9,), None) else replace(column, reader=same_json, comparable=same_json)
 
 
 def same_json(text: str) -> str:

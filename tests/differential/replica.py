@@ -27,7 +27,7 @@ class Replica:
 
     def __init__(self) -> None:
         self.rows: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-        self.found = 0
+        self.count = 0
         self.changes = 0
 
     def apply(self, pieces: Iterable[str]) -> None:
@@ -54,6 +54,6 @@ class Replica:
         rows[text] -= 1
         if not rows[text]:
             del rows[text]
-        self.found += 1
+        self.count += 1
         row: Row = json.loads(text)
         return row

@@ -278,7 +278,7 @@ def _transaction(random: Random, writers: Sequence[Writer], *, odd: bool) -> Ite
 
 def rows_held(connection: Connection, table: RandomTable, knows: frozenset[str]) -> list[dict[str, Json]]:
     """The table's rows as the server tells them, in the form of ``stratalog changes``, for a log that tells so much."""
-    queries = {name: column.asked(knows) for name, column in table.columns.items()}
+    queries = {name: column.query_for(knows) for name, column in table.columns.items()}
     plain: dict[str, tuple[str, Callable[[str], Json]]] = {"id": ("{c}", int), "k": ("{c}", str)}
     queries = {**plain, **queries, **({"g": plain["id"]} if table.generated else {})}
     expressions = ",".join(expression.format(c=f"`{name}`") for name, (expression, _) in queries.items())

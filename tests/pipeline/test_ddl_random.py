@@ -17,7 +17,7 @@ from tests.ddl_stream import stream_for
 from tests.fix_mysql import database_of
 from tests.fix_pipeline import Shop, require_same
 from tests.fix_servers import TELLING, Servers, telling
-from tests.schema_dumps import where
+from tests.schema_dumps import dump_position
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 
@@ -30,7 +30,7 @@ STEPS = int(os.environ.get("STRATALOG_STEPS", "30"))
 def shop(server: str, metadata: str | None, servers: Servers, spark: SparkSession, tmp_path: Path) -> Iterator[Shop]:
     running = servers.get(server)
     with telling(running, metadata), database_of(running) as database:
-        yield Shop(spark, database, tmp_path, Position.parse(where(running)))
+        yield Shop(spark, database, tmp_path, Position.parse(dump_position(running)))
 
 
 def require_same_rows(shop: Shop, pipeline: Pipeline, table: str) -> int:
@@ -55,7 +55,7 @@ def test_downstream_is_the_server_s_tables_at_every_pause(
     for statement in [*stream.statements(STEPS), *last]:
         shop.execute(statement)
         done += 1
-        if stream.some.random() < 0.08 or statement is last[-1]:
+        if stream.generator.random() < 0.08 or statement is last[-1]:
             _, outcome = shop.run(pipeline)
             runs += 1
             assert outcome.stopped == {}, f"seed {seed}, behind {statement}"

@@ -18,7 +18,7 @@ from tests.ddl_stream import stream_for
 from tests.fix_mysql import Database, database_of
 from tests.fix_pipeline import SOURCE, Shop
 from tests.fix_servers import Servers, telling
-from tests.schema_dumps import where
+from tests.schema_dumps import dump_position
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
@@ -71,7 +71,7 @@ def test_the_engine_and_spark_sql_leave_the_same_tables(
     taken: dict[str, int],
     summary: list[str],
 ) -> None:
-    start = Position.parse(where(database.server))
+    start = Position.parse(dump_position(database.server))
     shops: list[Shop] = []
     for name in ("engine", "sql"):
         (tmp_path / name).mkdir()
@@ -84,7 +84,7 @@ def test_the_engine_and_spark_sql_leave_the_same_tables(
     compared = rows = 0
     for statement in [*stream.statements(steps), last]:
         shops[0].execute(statement)
-        if not (stream.some.random() < 0.1 or statement is last):
+        if not (stream.generator.random() < 0.1 or statement is last):
             continue
         _, outcome = shops[0].run(pipelines[0])
         with by_spark_sql():

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.extract import land, plan
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.errors import ChecksumMismatch, DecodeError, LakeError, LostRace, SourceError
@@ -94,7 +94,7 @@ def test_a_late_compaction_and_a_late_merge_lose_too(shop: Shop) -> None:
     shop.execute("UPDATE orders SET state = 'sent'")
     extract_source(shop.spark, pipeline, SOURCE)
     lake = lake_of(pipeline)
-    held = Held.of(lake, SOURCE)
+    held = BronzeSnapshot.of(lake, SOURCE)
     planner = Planner(pipeline, lake, held)
     (late,) = planner.plan(publication.read(lake, SOURCE)).work
     run_source(shop.spark, pipeline, SOURCE)
@@ -121,7 +121,7 @@ def test_a_run_that_slept_while_another_went_on_sets_nothing_back(shop: Shop) ->
     written(shop)
     _, slept = shop.run(pipeline)
     lake = lake_of(pipeline)
-    held = Held.of(lake, SOURCE)
+    held = BronzeSnapshot.of(lake, SOURCE)
     entries = publication.read(lake, SOURCE)
     shop.execute("UPDATE orders SET state = 'sent'")
     shop.run(pipeline)

@@ -80,7 +80,7 @@ def test_every_kind_of_table_is_what_it_was_and_goes_on(shop: Shop) -> None:
     require_all(shop, pipeline)
     gc_source(shop.spark, pipeline, SOURCE, now=datetime.now(UTC) + timedelta(days=9))
     found = maintain_source(shop.spark, pipeline, SOURCE)
-    folds = {one.folded.name.table: one.folded for one in found.done if one.folded}
+    folds = {one.folded.name.table: one.folded for one in found.tables if one.folded}
     assert (found.stopped, found.unfolded) == ({}, {})
     assert folds.keys() >= {*ALONE, "named", "part_1", "part_2"}
     assert all(one.rows_after <= one.rows_before for one in folds.values()), folds
@@ -155,7 +155,7 @@ def test_killed_at_every_commit_and_run_again_the_tables_are_those_of_an_undistu
     undisturbed = shop.pipeline(lake=str(tmp_path / "undisturbed"), **said)
     shop.run(undisturbed)  # the lake learns where it is
     folded = maintain_source(shop.spark, undisturbed, SOURCE)
-    assert {one.folded.name.table for one in folded.done if one.folded} == set(PLAIN)
+    assert {one.folded.name.table for one in folded.tables if one.folded} == set(PLAIN)
 
     shaken = shop.pipeline(lake=str(tmp_path / "shaken"), **said)
     table = f"silver/{SOURCE}/{shop.database.name}/{PLAIN[1]}"
@@ -164,7 +164,7 @@ def test_killed_at_every_commit_and_run_again_the_tables_are_those_of_an_undistu
         head = lake_of(shaken).silver(SOURCE, shop.database.name, PLAIN[1]).head()
         assert (silver.folded(head) is None) == ((layer, moment) == (table, "before"))
     again = maintain_source(shop.spark, shaken, SOURCE)
-    assert (again.stopped, [one for one in again.done if one.folded]) == ({}, [])
+    assert (again.stopped, [one for one in again.tables if one.folded]) == ({}, [])
     assert everything(shaken, shop) == everything(undisturbed, shop)
     for pipeline in (shaken, undisturbed):
         require_newest_published(pipeline, shop)

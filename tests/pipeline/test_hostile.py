@@ -141,7 +141,7 @@ def test_everything_that_is_done_to_tables_of_such_names(hostile: Shop, caplog: 
     assert shop.run(pipeline)[1].stopped == {}
     require_equal(shop, pipeline)
     verdicts = list(verify_source(shop.spark, pipeline, SOURCE))
-    assert [(one.said, one.lines(values=True)) for one in verdicts if not one.is_right] == []
+    assert [(one.summary, one.lines(values=True)) for one in verdicts if not one.is_right] == []
     assert len(verdicts) == len(TABLES)
     assert files_with(shop.folder / "lake", SECRET) == []
     assert SECRET not in caplog.text

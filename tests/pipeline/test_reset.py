@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry, consistent
@@ -105,7 +105,7 @@ def test_a_damaged_table_is_done_over(shop: Shop) -> None:
     before, heads = entry(lake, "t"), (origin.head(), target.head())
 
     wanted = planned(spark, pipeline, name)
-    assert (wanted.begin, wanted.rows, wanted.lost) == (shop.start, 2, None)
+    assert (wanted.begin, wanted.rows, wanted.lost_rows) == (shop.start, 2, None)
     assert entry(lake, "t") == before, "planning changes nothing"
     with pytest.raises(ConfigError, match=f"{name} is not reset"):
         plan_unreset(pipeline, SOURCE, name)
@@ -234,10 +234,10 @@ def test_what_bronze_no_longer_has_is_not_dropped_in_silence(spark: SparkSession
     logs.write(4, Insert("shop.lines", (2, "y")), Commit())
     pipeline = logs.pipeline(retention={"bronze": "1d"})
     logs.run(pipeline)
-    assert planned(spark, pipeline, "shop.orders").lost is None
+    assert planned(spark, pipeline, "shop.orders").lost_rows is None
     gc_source(spark, pipeline, SOURCE, now=day(3.5))
     assert "1 of its rows in silver are from before mysql-bin.000003:4" in refused(spark, pipeline, "shop.orders")
-    assert planned(spark, pipeline, "shop.lines").lost is None
+    assert planned(spark, pipeline, "shop.lines").lost_rows is None
     was_reset(spark, pipeline, "shop.orders", drops_older=True)
     logs.run(pipeline)
     assert rows(logs.lake.downstream("shop", "orders").read(spark)) == [(2, "new")]
@@ -267,7 +267,7 @@ def test_a_run_that_began_before_the_reset_sets_nothing_back(
 
     logs.write(3, Insert("shop.orders", (3, "c")), Commit())
     extract_source(spark, pipeline, SOURCE)
-    held = Held.of(lake, SOURCE)
+    held = BronzeSnapshot.of(lake, SOURCE)
     planner = Planner(pipeline, lake, held)
     (late,) = [one for one in planner.plan(read).work if one.name == orders]
     killed_at(monkeypatch, "silver/shop/shop/orders", 2, "before", logs.run)

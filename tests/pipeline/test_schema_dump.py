@@ -17,7 +17,7 @@ from spark_jobs.schema import history as schema_history
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.fix_servers import build_or_skip
-from tests.schema_dumps import execute, schema_dump, where
+from tests.schema_dumps import dump_position, execute, schema_dump
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
@@ -105,7 +105,7 @@ def test_tables_that_only_a_dump_names_are_the_server_s(
         execute(server, *MADE)
         begin_log(server)
         execute(server, "USE shop", *BEFORE)
-        at = where(server)
+        at = dump_position(server)
         dump, program = schema_dump(name, server, "shop")
         assert at.rpartition(":")[2] in dump
         execute(server, "USE shop", *(BEHIND if name in LOG_CHARACTER_SETS else map(with_character_sets, BEHIND)))

@@ -140,7 +140,7 @@ def test_each_target_has_the_table_and_its_own_position_columns_and_commits(fan:
     assert (orders.downstream, returns.targets) == (end, None)
     json.dumps(shown.to_json())
     assert "into audit.orders" in report(pipeline, lake_of(pipeline), SOURCE).html()
-    verdicts = {one.said: one.state for one in verify_source(shop.spark, pipeline, SOURCE)}
+    verdicts = {one.summary: one.state for one in verify_source(shop.spark, pipeline, SOURCE)}
     assert verdicts == {
         **{f"{base}.orders into {'.'.join(one)}": "equal" for one in (PLAIN, AUDIT, ALL)},
         f"{base}.returns": "equal",
@@ -186,8 +186,8 @@ def test_a_target_that_is_added_is_made_whole_and_one_that_is_taken_off_stays(fa
     assert floor
     assert stood
     assert floor > stood
-    assert fan.table(AUDIT).path not in [one.path for one in kept.done]
-    assert {fan.table(PLAIN).path, fan.table(ALL).path} <= {one.path for one in kept.done}
+    assert fan.table(AUDIT).path not in [one.path for one in kept.tables]
+    assert {fan.table(PLAIN).path, fan.table(ALL).path} <= {one.path for one in kept.tables}
     assert [one.version for one in fan.entry().targets] == [fan.head(one).version for one in (PLAIN, ALL)]
     assert fan.run().stopped == {}
     fan.require_same()

@@ -17,5 +17,5 @@ def test_nothing_is_lost_and_nothing_doubled(tmp_path: Path, summary: list[str])
     account = soak(SECONDS, tmp_path, SEED, say=lambda line: None)
     assert account.rows
     assert account.bytes
-    assert (account.lost, account.doubled, account.different) == (0, 0, 0)
+    assert (account.missing, account.doubled, account.different) == (0, 0, 0)
     summary.append(f"soak, seed {SEED}\n{account}")

@@ -13,7 +13,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.boundaries import split
 from spark_jobs.bronze.index import read_index
-from spark_jobs.bronze.scan import look
+from spark_jobs.bronze.scan import scan_effective
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry
@@ -188,7 +188,7 @@ def statements(some: random.Random, steps: int) -> list[str]:
 
 def boundaries(shop: Shop, pipeline: Pipeline) -> list[Position]:
     """Where each transaction of the log ends, as bronze has it."""
-    held = bronze.Held.of(lake_of(pipeline), SOURCE)
+    held = bronze.BronzeSnapshot.of(lake_of(pipeline), SOURCE)
     slices = bronze.read_all(shop.spark, held.table, held.version).where("kind <> 'control'").toArrow().to_batches()
     each = (piece for one in slices for at in range(one.num_rows) for piece in split(one.slice(at, 1)))
     ends = (piece.select(["file", "stop"]).to_pylist()[0] for piece in each if piece.column("transactions")[0].as_py())
@@ -265,9 +265,9 @@ def test_tables_that_stand_inside_slices_unpublished_are_planned_at_once(
 
     def counted(*given: Any) -> Any:
         looked.append(len(given[-1]))
-        return look(*given)
+        return scan_effective(*given)
 
-    monkeypatch.setattr(planner, "look", counted)
+    monkeypatch.setattr(planner, "scan_effective", counted)
     again = compact_source(shop.spark, pipeline, SOURCE)
     assert len(looked) == 2
     assert again.stopped == first.stopped

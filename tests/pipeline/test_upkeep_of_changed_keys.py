@@ -68,7 +68,7 @@ def kept(shop: Shop, pipeline: Pipeline) -> dict[str, tuple[int, int]]:
     gc_source(shop.spark, pipeline, SOURCE)
     found = maintain_source(shop.spark, pipeline, SOURCE)
     assert (found.stopped, found.unfolded) == ({}, {})
-    folds = [one.folded for one in found.done if one.folded]
+    folds = [one.folded for one in found.tables if one.folded]
     return {one.name.table: (one.rows_before, one.rows_after) for one in folds}
 
 

@@ -44,7 +44,7 @@ class Feed:
             raise ValueError(f"{file}:{offset}: a start inside a file needs the file's FORMAT_DESCRIPTION")
         self.file = file
         self.maps = TableMaps()
-        self.fed = offset
+        self.fed_to = offset
         self.base = offset
         """File offset of the buffer's first byte."""
         self.buffer: NDArray[np.uint8] = np.empty(0, np.uint8)
@@ -79,7 +79,7 @@ class Feed:
     def format(self) -> FormatDescription:
         """The file's. Raises Truncated before it has been fed."""
         if self._format is None:
-            raise Truncated(f"{self.file}: it ends inside its FORMAT_DESCRIPTION event, at byte {self.fed}")
+            raise Truncated(f"{self.file}: it ends inside its FORMAT_DESCRIPTION event, at byte {self.fed_to}")
         return self._format
 
     @property
@@ -95,7 +95,7 @@ class Feed:
         array = view(chunk)
         for start in range(0, len(array), _PIECE):
             piece = array[start : start + _PIECE]
-            self.fed += len(piece)
+            self.fed_to += len(piece)
             self._gather(piece)
             self._missing_bytes -= len(piece)
             if self._missing_bytes <= 0:
@@ -115,7 +115,7 @@ class Feed:
             count = readinto(self._free(min(self._missing_bytes, self._minimum), self._missing_bytes).data)
             if not count:
                 return False
-            self.fed += count
+            self.fed_to += count
             self._filled += count
             self._missing_bytes -= count
         return True
@@ -134,7 +134,7 @@ class Feed:
         The next scan begins with the first of them.
         """
         if (base, filled) != (self.base, self._filled):
-            self.base, self._filled, self.fed = base, filled, base + filled
+            self.base, self._filled, self.fed_to = base, filled, base + filled
             self._missing_bytes = max(self._minimum - filled, 0)
 
     def _gather(self, piece: NDArray[np.uint8]) -> None:

@@ -340,7 +340,7 @@ class Scanner:
         if self.inside:
             self._transaction = scan.transactions[-1].copy()
 
-    def whole(self, payload: Bytes, base: int, start: int = 0) -> Scan:
+    def scan_all(self, payload: Bytes, base: int, start: int = 0) -> Scan:
         """As ``scan``; raises its error, and Truncated where the payload does not end with a whole event."""
         scan = self.scan(payload, base, start)
         if scan.error:
@@ -407,7 +407,7 @@ def open_slice(  # noqa: PLR0913 - a slice's columns
     if start == 0:
         check_magic(buffer[:4].tobytes(), file)
         scanner = Scanner(file, FormatDescription.parse(first_event(buffer, 4), f"{file}:4"), maps)
-        return scanner, scanner.whole(buffer, 0, 4)
+        return scanner, scanner.scan_all(buffer, 0, 4)
     if context is None:
         raise DecodeError(f"{file}:{start}: a slice that begins inside a file needs a context, and has none")
     head = first_event(view(context), 0)
@@ -415,5 +415,5 @@ def open_slice(  # noqa: PLR0913 - a slice's columns
     start_ = transaction_start if transaction_start is not None and transaction_start < start else None
     scanner = Scanner(file, description, maps, transaction_start=start_, committed_us=committed_us)
     if len(context) > len(head):
-        scanner.whole(context, start, len(head))
-    return scanner, scanner.whole(buffer, start)
+        scanner.scan_all(context, start, len(head))
+    return scanner, scanner.scan_all(buffer, start)

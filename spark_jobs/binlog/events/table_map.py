@@ -102,7 +102,7 @@ class TableDefinition:
     index: str | None = None
     numbered: bool = False
 
-    def named(self) -> bool:
+    def has_names(self) -> bool:
         """Whether the names of all columns are known."""
         return all(column.name is not None for column in self.columns)
 
@@ -222,7 +222,7 @@ class _Metadata:
     year_counts: tuple[bool, ...]
     key: tuple[int, ...] | None = None
     labels: list[tuple[int, bytes]] = field(default_factory=list)
-    named: bool = False
+    has_names: bool = False
 
     def read(self, wire: _Bytes) -> TableDefinition:
         while wire:
@@ -234,7 +234,7 @@ class _Metadata:
             self._set_labels(code, content)
         if self.key and max(self.key) >= len(self.columns):
             raise DecodeError(f"column {max(self.key) + 1} is in the key of {len(self.columns)} columns")
-        if self.named and self.key is None:
+        if self.has_names and self.key is None:
             self.key = ()  # a server that logs names logs the key too, where there is one
         return TableDefinition(self.name, tuple(self.columns), self.key)
 
@@ -290,7 +290,7 @@ class _Metadata:
         names = _Bytes(content)
         for ordinal, column in enumerate(self.columns):
             self.columns[ordinal] = replace(column, name=names.text().decode())
-        self.named = True
+        self.has_names = True
 
     def set_labels(self, content: bytes) -> None:
         self.labels.append((_SET, content))

@@ -29,7 +29,7 @@ _UNDECIDED = kernels.TX_XA | kernels.TX_ROLLED_BACK
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class PayloadContents:
     """What some payloads of a scan hold.
 
     inner: their events; offsets are in a buffer of inflated bytes, with PADDING readable bytes behind. outer: for each
@@ -38,7 +38,7 @@ class Opened:
 
     inner: Scan
     outer: NDArray[np.int64]
-    whole: bool = True
+    is_whole: bool = True
     begins: bool = True
 
 
@@ -74,7 +74,7 @@ class Payloads:
         self._format = description
         self._maps = maps
 
-    def open(self, scan: Scan) -> Iterator[Opened]:
+    def open(self, scan: Scan) -> Iterator[PayloadContents]:
         """What the payload events of a scan hold, at most AT_ONCE bytes at a time unless one event is longer.
 
         Completes ``found``: its transactions learn of XA and ROLLBACK inside, and a payload that holds a statement is
@@ -112,19 +112,19 @@ class Payloads:
     def _place(self, scan: Scan, event: int) -> str:
         return f"{self.file}:{scan.base + int(scan.offset[event])}: {_NAME}"
 
-    def _together(self, scan: Scan, events: NDArray[np.int64], heads: NDArray[np.int64]) -> Opened:
+    def _together(self, scan: Scan, events: NDArray[np.int64], heads: NDArray[np.int64]) -> PayloadContents:
         """Several payloads: inflated side by side into one buffer and scanned in one go."""
         contents = self._contents(scan, events, heads)
         buffer = _padded(b"".join([*contents, bytes(PADDING)]))
         stops = np.cumsum(heads[:, kernels.PH_CLAIMED])
         scanner = self._scanner(scan, events, np.concatenate([[0], stops[:-1]]))
-        inner = scanner.whole(buffer[: stops[-1]], 0)
+        inner = scanner.scan_all(buffer[: stops[-1]], 0)
         outer = events[np.searchsorted(scanner.starts, inner.offset, "right") - 1]
         self._check(scan, events, _edges(inner, kernels.MARK_BEGINS), scanner.starts)
         self._check(scan, events, _edges(inner, kernels.MARK_ENDS), stops)
         scan.transactions[scan.transaction[events], kernels.TX_FLAGS] |= inner.transactions[:, kernels.TX_FLAGS]
         self._note_statements(scan, inner, outer, in_parts=False)
-        return Opened(inner, outer)
+        return PayloadContents(inner, outer)
 
     def _scanner(self, scan: Scan, events: NDArray[np.int64], starts: NDArray[np.int64]) -> _Contents:
         scanner = _Contents(self.file, self._format, self._maps)
@@ -156,7 +156,7 @@ class Payloads:
                     raise DecodeError(f"{self._place(scan, event)}: {zstd_error}") from None
             raise AssertionError("frames inflate one by one, but not together") from error
 
-    def _in_parts(self, scan: Scan, event: int, head: NDArray[np.int64]) -> Iterator[Opened]:
+    def _in_parts(self, scan: Scan, event: int, head: NDArray[np.int64]) -> Iterator[PayloadContents]:
         """One payload that is large, or does not say how large: inflated and scanned piece by piece."""
         events = np.array([event])
         scanner = self._scanner(scan, events, np.zeros(1, np.int64))
@@ -175,7 +175,7 @@ class Payloads:
                 inner.transactions[:, kernels.TX_FLAGS], initial=0
             )
             self._note_statements(scan, inner, outer, in_parts=True)
-            yield Opened(inner, outer, whole=False, begins=base == 0)
+            yield PayloadContents(inner, outer, is_whole=False, begins=base == 0)
             rest, base = content[inner.end :], base + inner.end
         self._check(scan, events, np.array(begins), np.zeros(1, np.int64))
         self._check(scan, events, np.array(stop), np.array([base + len(rest)]))

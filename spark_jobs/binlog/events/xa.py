@@ -46,7 +46,7 @@ class XaStep:
 
     kind: Literal["part", "prepared", "at once", "committed", "rolled back", "undone"]
     xid: str | None
-    said: tuple[str, str] | None = None
+    statement: tuple[str, str] | None = None
 
 
 def xa_step(
@@ -64,8 +64,8 @@ def xa_step(
     if not inside and not flags & kernels.TX_XA:
         return XaStep("undone", None) if flags & kernels.TX_ROLLED_BACK and transaction_start < start else None
     steps.append(_step(scan, scanner.format.footer, file))
-    statement = next((step.said for step in steps if step.said), None)
-    return replace(next((step for step in steps if step.kind != "part"), steps[-1]), said=statement)
+    statement = next((step.statement for step in steps if step.statement), None)
+    return replace(next((step for step in steps if step.kind != "part"), steps[-1]), statement=statement)
 
 
 def _step(scan: Scan, footer: int, file: str) -> XaStep:
@@ -75,12 +75,12 @@ def _step(scan: Scan, footer: int, file: str) -> XaStep:
     for event in np.flatnonzero(marked).tolist():
         place = f"{file}:{scan.base + int(scan.offset[event])}"
         if scan.code[event] == _XA_PREPARE:
-            return replace(_prepared(scan.bytes_of(event), footer, place), said=statement)
+            return replace(_prepared(scan.bytes_of(event), footer, place), statement=statement)
         if EVENT_TYPES[int(scan.code[event])].meaning not in _QUERIES:
             continue
         database, text = read_query(scan.bytes_of(event), footer, place)
         if scan.mark[event] & kernels.MARK_ENDS:
-            return replace(_decision(text, place), said=statement)
+            return replace(_decision(text, place), statement=statement)
         if statement is None and not _BOUNDS.match(text):
             statement = database, text
     return XaStep("part", None, statement)

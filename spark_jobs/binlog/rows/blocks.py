@@ -51,7 +51,7 @@ RAW = pa.map_(pa.string(), pa.string())
 
 
 @dataclass(slots=True)
-class _Seen:
+class _RowStatistics:
     """What this process knows of a layout's rows."""
 
     expected: Numbers
@@ -77,7 +77,7 @@ class _Layout:
     room: int
     sizes: Numbers
     places: Numbers
-    own: list[int]
+    own_places: list[int]
 
     @classmethod
     def of(cls, rows: int, room: int, sizes: Numbers) -> "_Layout":
@@ -90,12 +90,12 @@ class _Layout:
         """That of the memory, of whose parts alone a kernel is told."""
         if not kernels.CHECKED:
             return kernels.address_of(memory)
-        own_places = np.array(self.own)
+        own_places = np.array(self.own_places)
         starts, lengths = np.append(self.places, own_places[:-1]), np.append(self.sizes, np.diff(own_places))
         return kernels.address_of_parts(memory, starts, lengths)
 
 
-_seen: dict[tuple[tuple[Step, ...], ...], _Seen] = {}
+_statistics: dict[tuple[tuple[Step, ...], ...], _RowStatistics] = {}
 
 
 class Plan:
@@ -108,10 +108,10 @@ class Plan:
         self.names = definition.column_names()
         self.readings = [_reading(definition, ordinal) for ordinal in range(len(definition.columns))]
         count = len(self.readings)
-        self.kept = (list(range(count)), list(range(count)) if before == "all" else sorted(definition.key or ()))
+        self.ordinals = (list(range(count)), list(range(count)) if before == "all" else sorted(definition.key or ()))
         self.schemas = tuple(
             pa.schema([(self.names[ordinal], self.readings[ordinal].arrow) for ordinal in ordinals])
-            for ordinals in self.kept
+            for ordinals in self.ordinals
         )
         self.words = (count + 63) // 64
         self.steps = np.zeros((2, count, kernels.STEP_CELLS), np.int64)
@@ -119,15 +119,15 @@ class Plan:
         for program, ordinal in product((ROW, BEFORE), range(count)):
             self._compile(program, ordinal, self.readings[ordinal])
         self.programs = tuple(_generated(self.steps[program], definition) for program in (ROW, BEFORE))
-        self.seen = _seen.setdefault(self.programs, _Seen(np.full((2, count), 32.0)))
+        self.statistics = _statistics.setdefault(self.programs, _RowStatistics(np.full((2, count), 32.0)))
         self._variable = np.flatnonzero((self.is_text == 1) & (self.bounded == 0))
-        self._kept_before = count + np.array(self.kept[BEFORE], np.int64)
+        self._kept_before = count + np.array(self.ordinals[BEFORE], np.int64)
         self.cells = self._cells()
         self._code: Code | None = None
         self._described: tuple[_Layout, Numbers, Numbers] | None = None
 
     def _compile(self, program: int, ordinal: int, reading: Reading) -> None:
-        is_read = ordinal in self.kept[program]
+        is_read = ordinal in self.ordinals[program]
         step = self.steps[program, ordinal]
         step[kernels.STEP_KIND] = reading.kind if is_read else reading.skip
         step[kernels.STEP_WIDTH] = reading.width
@@ -147,7 +147,7 @@ class Plan:
 
     def code_addresses(self) -> tuple[int, int]:
         """Of code generated for this table's rows and updates, once so many have come that it is worth it; else 0."""
-        if self.seen.rows < WORTH_CODE or kernels.CHECKED:
+        if self.statistics.rows < WORTH_CODE or kernels.CHECKED:
             return 0, 0
         if self._code is None:
             self._code = code_of(*self.programs)
@@ -155,32 +155,34 @@ class Plan:
 
     def rows(self, limit: int) -> int:
         """Rows that the next block is worth: about what comes of this table between two ends, as far as is known."""
-        size = float((self.widths + self.seen.expected * self.is_text).sum())
-        return min(limit, max(_LEAST, min(int(BLOCK_BYTES / size), self.seen.worth)))
+        size = float((self.widths + self.statistics.expected * self.is_text).sum())
+        return min(limit, max(_LEAST, min(int(BLOCK_BYTES / size), self.statistics.worth)))
 
     def filled(self, rows: int) -> None:
         """Notes a block that was taken."""
-        statistics = self.seen
+        statistics = self.statistics
         statistics.rows += rows
         statistics.window += rows
         statistics.worth = max(statistics.worth, 2 * statistics.window)
 
     def ended(self) -> None:
         """Notes that the reader wanted all that there was."""
-        if self.seen.window:
-            self.seen.worth = max(self.seen.window + self.seen.window // 4, self.seen.worth * 3 // 4)
-            self.seen.window = 0
+        if self.statistics.window:
+            self.statistics.worth = max(
+                self.statistics.window + self.statistics.window // 4, self.statistics.worth * 3 // 4
+            )
+            self.statistics.window = 0
 
     def layout(self, rows: int, room: int) -> "_Layout":
         """Of a block of so many rows; ``room``, at most twice as much, is added to text that nothing bounds."""
-        last = self.seen.layout
+        last = self.statistics.layout
         if last and last.rows == rows and room <= last.room <= 2 * room:
             return last
         slots = self.widths * (rows + self.is_text)
-        expected = np.minimum(self.seen.expected * rows * 1.25, _MOST_TEXT).astype(np.int64) + room
+        expected = np.minimum(self.statistics.expected * rows * 1.25, _MOST_TEXT).astype(np.int64) + room
         texts = np.where(self.bounded > 0, self.bounded * rows + PADDING, expected) * self.is_text
         layout = _Layout.of(rows, room, np.stack([slots, texts], axis=1))
-        self.seen.layout = layout  # for whoever asks next, in whatever thread
+        self.statistics.layout = layout  # for whoever asks next, in whatever thread
         return layout
 
     def described(self, layout: "_Layout") -> tuple[Numbers, Numbers]:
@@ -191,21 +193,21 @@ class Plan:
             steps[:, :, kernels.STEP_SLOT], steps[:, :, kernels.STEP_TEXT] = layout.places[:, 0], layout.places[:, 1]
             steps[:, :, kernels.STEP_CAPACITY] = layout.sizes[:, 1]
             cells[kernels.B_CAPACITY] = layout.rows
-            cells[[*_OWN_CELLS]] = layout.own[:-1]
+            cells[[*_OWN_CELLS]] = layout.own_places[:-1]
             self._described = last = layout, steps, cells
         return last[1:]
 
     def learn(self, sizes: Numbers, rows: int) -> None:
         """Notes bytes of text [program, column] that so many rows had."""
         sizes_per_row = [max(size / rows, 8.0) for size in sizes.ravel().tolist()]  # of a few numbers faster than numpy
-        expected = self.seen.expected[: len(sizes)].ravel().tolist()
+        expected = self.statistics.expected[: len(sizes)].ravel().tolist()
         if not all(before / 2 <= size <= before for size, before in zip(sizes_per_row, expected, strict=True)):
-            self.seen.expected[: len(sizes)] = np.reshape(sizes_per_row, sizes.shape) * 1.125
-            self.seen.layout = None
+            self.statistics.expected[: len(sizes)] = np.reshape(sizes_per_row, sizes.shape) * 1.125
+            self.statistics.layout = None
 
     def absent(self, rows: int) -> pa.RecordBatch:
         """The before images of rows that have none."""
-        arrays = [_nulls(self.readings[ordinal].arrow, rows) for ordinal in self.kept[BEFORE]]
+        arrays = [_nulls(self.readings[ordinal].arrow, rows) for ordinal in self.ordinals[BEFORE]]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schemas[BEFORE])
 
 
@@ -295,7 +297,7 @@ class Block:
         self.file = file
         self.cells = cells
         layout = self._layout = plan.layout(rows, room)
-        self.memory = pa.py_buffer(fresh(layout.own[-1] + PADDING))
+        self.memory = pa.py_buffer(fresh(layout.own_places[-1] + PADDING))
         address = layout.addresses(self.memory)
         steps, described = plan.described(layout)
         self.steps = steps.copy()
@@ -332,7 +334,7 @@ class Block:
 
     def own_arrays(self) -> list[pa.Array]:
         """Offset, commit time, ordinal and operation of the rows."""
-        rows, own_places = self.rows, self._layout.own
+        rows, own_places = self.rows, self._layout.own_places
         return [
             pa.Array.from_buffers(kind, rows, [None, self.memory.slice(place, rows * width)], 0)
             for (kind, width), place in zip(_OWN, own_places, strict=False)
@@ -353,7 +355,7 @@ class Block:
         """Bitmap and number of nulls of each column that has a null, whatever the definition says."""
         nulls = np.bitwise_or.reduce(self.nulls[program, :rows], axis=0).tobytes()
         bits = int.from_bytes(nulls, "little")
-        ordinals = [ordinal for ordinal in self.plan.kept[program] if bits >> ordinal & 1]
+        ordinals = [ordinal for ordinal in self.plan.ordinals[program] if bits >> ordinal & 1]
         if not ordinals:
             return {}
         size = (rows + 511) // 512 * 64
@@ -371,7 +373,7 @@ class Block:
         sizes = self.steps[program, :, kernels.STEP_USED].tolist()
         marked = self.marked[program].tolist()
         readings, memory = self.plan.readings, self.memory
-        for ordinal in self.plan.kept[program]:
+        for ordinal in self.plan.ordinals[program]:
             reading = readings[ordinal]
             is_text = reading.is_text
             text = memory.slice(texts[ordinal], sizes[ordinal]) if is_text else None

@@ -102,12 +102,12 @@ class _Function:
         b.cbranch(has_more, body, self.leave)
 
         b.position_at_end(body)
-        self.used: dict[tuple[int, int], Any] = dict(phis)
+        self.filled: dict[tuple[int, int], Any] = dict(phis)
         place: Any = q
         for program, steps in images:
             place = self._image(program, steps, place)
         for text in texts:
-            phis[text].add_incoming(self.used[text], b.block)
+            phis[text].add_incoming(self.filled[text], b.block)
         q.add_incoming(place, b.block)
         self.n.add_incoming(self.add(self.n, 1), b.block)
         b.branch(head)
@@ -157,7 +157,7 @@ class _Function:
     def _column(self, program: int, c: int, step: Step, q: Any, word: Any) -> Any:
         """Code of one column, for a value and for a NULL; returns where the next begins."""
         b = self.builder
-        before = self.used.get((program, c))
+        before = self.filled.get((program, c))
         slot = self.load(64, self._cell(program, c, kernels.STEP_SLOT))
         at = b.add(slot, b.mul(self.n, self.word(4 if step.is_text else step.width)))
         if step.kind != kernels.SKIP and step.kind < kernels.SKIP_1:
@@ -180,15 +180,15 @@ class _Function:
         b.position_at_end(after)
         if before is not None:
             filled_ = self._phi(absent, before)
-            filled_.add_incoming(self.used[program, c], filled)
-            self.used[program, c] = filled_
+            filled_.add_incoming(self.filled[program, c], filled)
+            self.filled[program, c] = filled_
         merged = self._phi(absent, q)
         merged.add_incoming(place, filled)
         return merged
 
     def _value(self, program: int, c: int, step: Step, q: Any, at: Any) -> Any:
         if step.is_text:
-            place, self.used[program, c] = self._text(step, q, at, self.used[program, c], (program, c))
+            place, self.filled[program, c] = self._text(step, q, at, self.filled[program, c], (program, c))
             return place
         return _VALUES[step.kind](self, q, at, *step.parameters)
 

@@ -15,7 +15,7 @@ from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.redaction import refuse_blanked
 from spark_jobs.binlog.events.scanner import Bytes, FormatDescription, Scan, TableMaps, empty_scan, open_slice
 from spark_jobs.binlog.events.table_map import Column, TableDefinition, parse_table_map, same_layout
-from spark_jobs.binlog.events.transaction_payload import Opened, Payloads
+from spark_jobs.binlog.events.transaction_payload import PayloadContents, Payloads
 from spark_jobs.binlog.kernels.memory import rounded
 from spark_jobs.binlog.rows.blocks import BEFORE, ROW, TEXT_SLACK, Block, Plan, Scratch, plan_of
 from spark_jobs.binlog.rows.changes import Changes, Presence
@@ -244,7 +244,7 @@ class Decoder:
             text = next(text for flag, text in _UNDECIDED.items() if flags[refused[0]] & flag)
             raise Unsupported(f"{events.place(refused[0])}: {self.definition.name}: {text}")
 
-    def _inside(self, file: str, scan: Scan, opened: Opened, head: FormatDescription) -> tuple[RowEvents, int]:
+    def _inside(self, file: str, scan: Scan, opened: PayloadContents, head: FormatDescription) -> tuple[RowEvents, int]:
         """This table's row events inside payloads, and the other tables' rows behind the last of them."""
         if not self._redacted:
             places = opened.outer
@@ -253,7 +253,7 @@ class Decoder:
         tables, outer = opened.inner.table[rows], opened.outer[rows]
         is_own = self._own_events(tables, head, lambda row: place_of(file, scan, outer[row]))
         events = inner_events(file, scan, opened, rows[is_own])
-        foreign = ~is_own & (np.isin(outer, outer[is_own]) | (not opened.whole))
+        foreign = ~is_own & (np.isin(outer, outer[is_own]) | (not opened.is_whole))
         if not foreign.any():
             return events, 0
         counts = np.zeros(len(rows), np.int64)
@@ -379,7 +379,7 @@ class Decoder:
             if block.is_partial:
                 presence = _presence(origin.events, source, len(self.definition.columns))
             if self._gtids:
-                gtids = _gtids(origin.found, origin.events.transactions[source], origin.gtid)
+                gtids = _gtids(origin.scan, origin.events.transactions[source], origin.gtid)
         after, raw = block.columns(ROW)
         before, before_raw = block.columns(BEFORE)
         offset, committed_at, row, op = block.own_arrays()

@@ -108,7 +108,7 @@ class FileDecoder:
     @property
     def pending(self) -> int:
         """Bytes fed beyond ``complete``."""
-        return self._feed.fed - self.complete
+        return self._feed.fed_to - self.complete
 
     def feed(self, chunk: bytes | memoryview) -> Iterator[tuple[TableDefinition, Changes]]:
         """Takes the next bytes, any number of them, and yields what they complete.

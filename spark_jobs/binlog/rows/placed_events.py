@@ -12,7 +12,7 @@ import numpy as np
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.compression import PADDING
 from spark_jobs.binlog.events.scanner import HEADER, Scan
-from spark_jobs.binlog.events.transaction_payload import Opened
+from spark_jobs.binlog.events.transaction_payload import PayloadContents
 from spark_jobs.binlog.rows.row_events import RowEvents
 from spark_jobs.binlog.types.base import Numbers
 
@@ -37,7 +37,7 @@ class Origin:
     """Where rows come from, while that is still in memory; of a block that is lasting only the last of them."""
 
     events: RowEvents
-    found: Scan
+    scan: Scan
     gtid: str | None
 
 
@@ -82,7 +82,7 @@ def _owners(scan: Scan, events: Numbers) -> tuple[Numbers, Numbers]:
     return scan.transactions[transactions, kernels.TX_COMMITTED], transactions
 
 
-def inner_events(file: str, scan: Scan, opened: Opened, events: Numbers) -> RowEvents:
+def inner_events(file: str, scan: Scan, opened: PayloadContents, events: Numbers) -> RowEvents:
     """Row events inside payloads; their offset, time and GTID are those of the payload event."""
     inner, outer = opened.inner, opened.outer[events]
     commits, transactions = _owners(scan, outer)

@@ -55,7 +55,7 @@ class RowEvents:
     transactions: Numbers
     leads: Numbers
     groups: Numbers
-    kept: list[object] = field(default_factory=list)
+    buffers: list[object] = field(default_factory=list)
     rows_after: int = 0
 
     def __len__(self) -> int:
@@ -81,7 +81,7 @@ class RowEvents:
             self.transactions[events],
             self.leads[events],
             self.groups[events],
-            list(self.kept),
+            list(self.buffers),
         )
 
 
@@ -97,7 +97,7 @@ def merged(first: RowEvents, second: RowEvents) -> RowEvents:
         np.concatenate([first.transactions, second.transactions]),
         np.concatenate([first.leads, second.leads]),
         np.concatenate([first.groups, second.groups]),
-        first.kept + second.kept,
+        first.buffers + second.buffers,
     )
     return joined.part(np.argsort(joined.offsets, kind="stable"))
 
@@ -248,7 +248,7 @@ def _replaced(events: RowEvents, within: slice, packed: _Packed, records: list[b
     run.codes[places] = buffer[starts + _TYPE] = PLAIN[run.codes[places]]
     run.addresses[places] = out + starts
     run.lengths[places] = lengths
-    run.kept.append(buffer)
+    run.buffers.append(buffer)
     return run
 
 
@@ -262,14 +262,14 @@ def _apply_partial(events: RowEvents, definition: TableDefinition) -> None:
     if not len(partial):
         return
     rewriting = _Rewriting(events, partial, definition)
-    buffer, starts = rewriting.written()
+    buffer, starts = rewriting.rewritten()
     events.addresses, events.lengths, events.codes = (
         array.copy() for array in (events.addresses, events.lengths, events.codes)
     )
     events.addresses[partial] = kernels.address_of(buffer) + starts[:-1]
     events.lengths[partial] = np.diff(starts)
     events.codes[partial] = 31
-    events.kept.append(buffer)
+    events.buffers.append(buffer)
 
 
 class _Rewriting:
@@ -280,7 +280,7 @@ class _Rewriting:
         self.sizes = _sizes_at(events.place(int(partial[0])), definition)
         self.documents = _documents(definition)
 
-    def written(self) -> tuple[Numbers, Numbers]:
+    def rewritten(self) -> tuple[Numbers, Numbers]:
         """The rewritten events, PADDING behind them, and where each begins; one start more than events."""
         starts = np.zeros(len(self.partial) + 1, np.int64)
         no_documents = np.zeros((0, 2), np.int64)

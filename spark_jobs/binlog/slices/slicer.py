@@ -26,7 +26,7 @@ from spark_jobs.binlog.events.format_description import FormatDescription
 from spark_jobs.binlog.events.query_event import read_query
 from spark_jobs.binlog.events.redaction import IGNORABLE, PiecewiseFrame, Redactor, Rule, frames_of, original
 from spark_jobs.binlog.events.scanner import Scan, empty_scan
-from spark_jobs.binlog.events.transaction_payload import Opened, Payloads
+from spark_jobs.binlog.events.transaction_payload import PayloadContents, Payloads
 
 LARGE = 64 << 20
 """Bytes of one transaction that are held back until its end is seen; beyond, its slices are handed out before."""
@@ -93,7 +93,7 @@ class Slicer:
         """Offset after the last complete transaction or control event, as of what was scanned; final after finish()."""
         self._feed = Feed(file, offset, format, minimum=target)
         self._index = _tail(empty_scan(np.empty(0, np.uint8), offset, 0, 0), 0)
-        self._carried: list[bytes] = []
+        self._open_map_events: list[bytes] = []
         self._news: list[tuple[int, bytes]] = []
         self._maps_noted = 0
         self._statement: tuple[int, str, str] = (-1, "", "")
@@ -116,7 +116,7 @@ class Slicer:
     @property
     def pending(self) -> int:
         """Bytes fed beyond ``complete``."""
-        return self._feed.fed - self.complete
+        return self._feed.fed_to - self.complete
 
     def feed(self, chunk: bytes | memoryview) -> Iterator[pa.RecordBatch]:
         """Takes the next bytes, any number of them, and yields slices (SLICE_SCHEMA) when there are enough for one.
@@ -166,7 +166,7 @@ class Slicer:
             packing.finish()
         return np.concatenate(pairs)
 
-    def _note_blanked(self, scan: Scan, opened: Opened) -> None:
+    def _note_blanked(self, scan: Scan, opened: PayloadContents) -> None:
         """Remembers which events inside payloads are blanked, until their slice is handed out."""
         inner = opened.inner
         for event in np.flatnonzero(inner.code == IGNORABLE).tolist():
@@ -202,7 +202,7 @@ class Slicer:
         )
         rows = [self._describe(index, *(int(cell) for cell in slices[k])) for k in range(count)]
         batch = _batch(self.file, rows, index)
-        self._carried = self._open_maps(index, rest)
+        self._open_map_events = self._open_maps(index, rest)
         self._index = _tail(index, rest)
         self._feed.keep(self._index.base - index.base)
         self._inside = self._inside[np.searchsorted(self._inside[:, 0], self._index.base) :]
@@ -294,7 +294,7 @@ class Slicer:
         closed = np.flatnonzero(index.mark[:first] & closing)
         since = int(closed[-1]) if len(closed) else 0
         maps = [index.bytes_of(since + int(k)) for k in np.flatnonzero(index.code[since:first] == _MAP_CODE)]
-        return maps if len(closed) else self._carried + maps
+        return maps if len(closed) else self._open_map_events + maps
 
     def _release(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Hands out what is complete; holds back an open transaction's slices until there are LARGE bytes of them."""
@@ -324,12 +324,12 @@ class _Packing:
         """That of the large payload which comes in pieces."""
         self._frame, self._changed = PiecewiseFrame(), False
 
-    def add(self, opened: Opened) -> None:
+    def add(self, opened: PayloadContents) -> None:
         """Blanks events in what was opened."""
         inner, outer = opened.inner, opened.outer
         inner.buffer = inner.buffer.copy()
         blanked = self._redactor.blank(inner, 0)
-        if opened.whole:
+        if opened.is_whole:
             for event in np.unique(outer[blanked]).tolist():
                 first, last = np.flatnonzero(outer == event)[[0, -1]].tolist()
                 begin, end = int(inner.offset[first]), int(inner.offset[last] + inner.length[last])

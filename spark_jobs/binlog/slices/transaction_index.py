@@ -71,7 +71,7 @@ class Commits:
     def first(self, count: int) -> "Commits":
         return Commits(self.columns[:count])
 
-    def where(self, rows: NDArray[np.bool_]) -> "Commits":
+    def select(self, rows: NDArray[np.bool_]) -> "Commits":
         return Commits(self.columns[rows])
 
     def gtid(self, row: int) -> str | None:

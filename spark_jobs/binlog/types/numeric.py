@@ -59,14 +59,14 @@ class EitherSign(ColumnType):
     is_numeric: ClassVar[bool] = True
 
     def __init__(self, integer: Integer) -> None:
-        self.one = integer
+        self.integer = integer
 
     def sql(self, column: Declared) -> str:
-        return f"{self.one.sql(column)} of unknown sign"
+        return f"{self.integer.sql(column)} of unknown sign"
 
     def reading(self, column: Declared) -> Reading:  # noqa: ARG002 - every type is asked alike
-        kind, arrow = self.one.signed
-        return fixed(kind, self.one.size, arrow, finish=_finish_either(8 * self.one.size, arrow))
+        kind, arrow = self.integer.signed
+        return fixed(kind, self.integer.size, arrow, finish=_finish_either(8 * self.integer.size, arrow))
 
 
 def _finish_either(bits: int, arrow: pa.DataType) -> Finish:

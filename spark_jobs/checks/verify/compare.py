@@ -79,7 +79,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TableComparison:
     """What comparing a table has found, in rows.
 
     source, lake: all rows of each side, each counted as it was read. missing, extra, different: keys that differ for
@@ -120,7 +120,7 @@ class Lag(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledKeys:
     """Keys that differ for sure, and those that changed in every round; where the log ended when the last one began."""
 
     sure: dict[bytes, Unlike]
@@ -133,7 +133,7 @@ def buckets_for(rows: int) -> int:
     return min(max(_FEWEST, rows // _BUCKET), _MOST)
 
 
-def compare(layout: Layout, source: Origin, lag: Lag, since: Position, buckets: int) -> Found:
+def compare(layout: Layout, source: Origin, lag: Lag, since: Position, buckets: int) -> TableComparison:
     """Compares a table. ``since``: where the log ended some time before now; the lake holds at least that."""
     lake = lag.caught_up(since)
     with ThreadPoolExecutor(1) as beside:  # each side has machines of its own, or at least a core
@@ -141,7 +141,7 @@ def compare(layout: Layout, source: Origin, lag: Lag, since: Position, buckets: 
         here = lake.buckets(buckets)
         source_buckets = walking.result()
     differing = source_buckets.unlike(here)
-    counts = Found(int(source_buckets.rows.sum()), int(here.rows.sum()))
+    counts = TableComparison(int(source_buckets.rows.sum()), int(here.rows.sum()))
     if not len(differing):
         return counts
     looked_at = _bounded(differing, source_buckets, here)
@@ -164,10 +164,10 @@ def _bounded(differing: np.ndarray, source_buckets: Buckets, here: Buckets) -> l
 
 
 def _judged(
-    layout: Layout, source: Origin, lag: Lag, since: Position, suspected: list[bytes], *, counts: Found
-) -> Found:
+    layout: Layout, source: Origin, lag: Lag, since: Position, suspected: list[bytes], *, counts: TableComparison
+) -> TableComparison:
     """Settles the suspected keys by their values; where they are many, first by their digests."""
-    by_digest = Settled({}, {}, since)
+    by_digest = SettledKeys({}, {}, since)
     if len(suspected) > _FEW:
         by_digest = settle(suspected, lag, since, lambda keys: _digests_looked_at(source, keys))
         suspected = sorted(by_digest.sure)
@@ -189,7 +189,7 @@ Look = Callable[[Collection[bytes]], Callable[[Side], dict[bytes, Unlike]]]
 """Reads the source's rows of some keys; what it returns tells which of them are unlike those of the lake's side."""
 
 
-def settle(suspected: Collection[bytes], lag: Lag, since: Position, look: Look) -> Settled:
+def settle(suspected: Collection[bytes], lag: Lag, since: Position, look: Look) -> SettledKeys:
     """Reads keys again, round by round, until each is equal, differs for sure, or has changed in every round."""
     keys, sure, unlike_now = set(suspected), dict[bytes, Unlike](), dict[bytes, Unlike]()
     for _ in range(_ROUNDS if keys else 0):
@@ -202,7 +202,7 @@ def settle(suspected: Collection[bytes], lag: Lag, since: Position, look: Look) 
         keys, since = set(unlike_now) & moved, position
         if not keys:
             break
-    return Settled(sure, {key: unlike_now[key] for key in keys}, since)
+    return SettledKeys(sure, {key: unlike_now[key] for key in keys}, since)
 
 
 def unlike(source: pa.Table, lake: pa.Table) -> dict[bytes, Unlike]:
@@ -271,7 +271,7 @@ class _Values:
             if (
                 in_source is None
                 or in_lake is None
-                or not form.same(in_source, in_lake, beside[at] if beside else None)
+                or not form.is_equal(in_source, in_lake, beside[at] if beside else None)
             ):
-                differences[column.name] = (column.shown(in_source), column.shown(in_lake))
+                differences[column.name] = (column.display(in_source), column.display(in_lake))
         return differences

@@ -48,7 +48,7 @@ class LakeRows:
         bucket, rows, digest = (
             answer.column(name).to_numpy().astype(np.int64) for name in ("bucket", "rows", "digest")
         )
-        buckets = Buckets.none(count)
+        buckets = Buckets.empty(count)
         buckets.add(bucket, rows, digest)
         return buckets
 
@@ -98,7 +98,7 @@ class SilverRows:
             return set(keys)
         return self._keys(rows, keys)
 
-    def known(self, keys: Collection[bytes]) -> set[bytes]:
+    def keys_in_silver(self, keys: Collection[bytes]) -> set[bytes]:
         """Those of the keys of which the log held any change."""
         return self._keys(self.table.read(self.spark), keys)
 

@@ -26,7 +26,7 @@ class Buckets:
     digests: NDArray[np.int64]
 
     @classmethod
-    def none(cls, count: int) -> "Buckets":
+    def empty(cls, count: int) -> "Buckets":
         return cls(np.zeros(count, np.int64), np.zeros(count, np.int64))
 
     def add(self, buckets: NDArray[np.int64], rows: NDArray[np.int64], digests: NDArray[np.int64]) -> None:

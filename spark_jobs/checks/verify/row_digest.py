@@ -66,11 +66,11 @@ class Column:
         brief = f"cast(concat(cast(octet_length({text}) AS STRING), '{_BRIEF}', md5({text})) AS BINARY)"
         return f"if(octet_length({text}) > {_LONG}, {brief}, {text})"
 
-    def shown(self, text: bytes | None) -> str | None:
+    def display(self, text: bytes | None) -> str | None:
         """A value for people."""
         if text is None:
             return None
-        return text.decode() if self.form.long and _BRIEFLY.fullmatch(text) else self.form.shown(text)
+        return text.decode() if self.form.long and _BRIEFLY.fullmatch(text) else self.form.display(text)
 
     def server_part(self, *, in_full: bool) -> str:
         """What CONCAT takes of it; ``whole``: a long value too, and not its MD5."""
@@ -142,9 +142,9 @@ class Layout:
     def shown_key(self, key: bytes) -> dict[str, str]:
         """A key for people: the values by column."""
         pairs = zip(self.key, self.key_values(key), strict=True)
-        return {column.name: column.form.shown(text) for column, text in pairs}
+        return {column.name: column.form.display(text) for column, text in pairs}
 
-    def where(self, keys: Sequence[bytes]) -> str:
+    def condition_for(self, keys: Sequence[bytes]) -> str:
         """MySQL's SQL that finds rows of keys by the index: as the collation compares, so it may find more."""
         conditions = []
         for key in keys:

@@ -121,7 +121,7 @@ class ServerRows:
         return self.session.count(self.layout.schema, self.layout.table)
 
     def buckets(self, count: int) -> Buckets:
-        buckets = Buckets.none(count)
+        buckets = Buckets.empty(count)
         listed = (
             f"{self.layout.server_bucket(count)}, COUNT(*), BIT_XOR({self.layout.server_digest}) "
             f"FROM {self.layout.server_name} WHERE {_RANGE} GROUP BY 1"
@@ -164,7 +164,7 @@ class ServerRows:
         ordered = sorted(keys)
         for at in range(0, len(ordered), _AT_ONCE):
             batch = ordered[at : at + _AT_ONCE]
-            asked_keys, condition = set(batch), self.layout.where(batch)
+            asked_keys, condition = set(batch), self.layout.condition_for(batch)
             rows = self.session.rows(f"SELECT {listed} FROM {self.layout.server_name} WHERE {condition}")
             yield [row for row in rows if row[0] in asked_keys]
 

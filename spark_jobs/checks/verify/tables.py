@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.index import read_index
-from spark_jobs.bronze.scan import Said, survey
+from spark_jobs.bronze.scan import LoggedStatement, scan_metadata
 from spark_jobs.checks.verify.compare import Difference, buckets_for, compare
 from spark_jobs.checks.verify.lake_rows import LakeRows, SilverRows
 from spark_jobs.checks.verify.row_digest import Layout, layout
@@ -95,7 +95,7 @@ class Verdict:
     """The downstream table that was compared, where the source table goes to several."""
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """What was compared."""
         return f"{self.table} into {self.into}" if self.into else str(self.table)
 
@@ -116,23 +116,24 @@ class Verdict:
             key = ", ".join(f"{name}={value}" for name, value in difference.key.items())
             unlike = (_unlike(name, *pair, values=values) for name, pair in difference.columns.items())
             columns = ", ".join(unlike)
-            yield f"{self.said} {difference.kind} {key}{': ' if columns else ''}{columns}"
+            yield f"{self.summary} {difference.kind} {key}{': ' if columns else ''}{columns}"
 
     def remarks(self) -> Iterator[str]:
         """What else there is to be said of the table."""
         if self.reason:
             yield self.reason
         if self.unread:
-            yield f"{self.said}: {self.unread} more rows differ by their hashes; they were not read again one by one"
+            yield f"{self.summary}: {self.unread} more rows differ by their hashes; they were not read again one by one"
         if self.older:
-            yield f"{self.said}: {self.older} rows are older than the log, which lacks the table's CREATE too"
+            yield f"{self.summary}: {self.older} rows are older than the log, which lacks the table's CREATE too"
         for column, rows in self.unknown.items():
             yield (
-                f"{self.said}: column {column} is not compared: it began anew when its type changed, and {rows} rows "
-                f"are from before; stratalog load --source {self.source} --table {self.table} reads them again"
+                f"{self.summary}: column {column} is not compared: it began anew when its type changed, and {rows} "
+                f"rows are from before; stratalog load --source {self.source} --table {self.table} reads them again"
             )
         if self.changing:
-            yield f"{self.said}: {self.changing} rows changed whenever they were read; verify again when it is quieter"
+            changing = f"{self.changing} rows changed whenever they were read"
+            yield f"{self.summary}: {changing}; verify again when it is quieter"
 
     def to_json(self) -> dict[str, Any]:
         fields = asdict(self) | {"table": str(self.table), "position": self.position and str(self.position)}
@@ -186,7 +187,7 @@ def verify_source(
         names = [name for name in checking.names() if wanted is None or wanted(name)]
         for verdict in (verdict for name in names for verdict in checking.verdicts(name, position, into)):
             rows = f"{verdict.source_rows:,}"
-            log.info("%s: %s: %s, %s rows in %.1f s", name, verdict.said, verdict.state, rows, verdict.seconds)
+            log.info("%s: %s: %s, %s rows in %.1f s", name, verdict.summary, verdict.state, rows, verdict.seconds)
             yield verdict
 
 
@@ -200,7 +201,7 @@ class _Source:
         self.name = name
         self.session = session
         self.entries: dict[TableName, Entry] = {}
-        self.held: Position | None = None
+        self.position: Position | None = None
         self.stretch: int | None = None
 
     def end(self) -> Position:
@@ -214,11 +215,11 @@ class _Source:
 
     def catch_up(self, position: Position) -> None:
         """Does what a run does, up to a position and no further where nobody else has gone further."""
-        if self.held and self.held >= position:
+        if self.position and self.position >= position:
             return
         outcome = patiently(lambda: self._run(position))  # another run may bring the same tables forward
         self.entries = {TableName(*entry.name): entry for entry in outcome.entries}
-        self.held = outcome.position
+        self.position = outcome.position
 
     def _run(self, position: Position) -> Outcome:
         head = self.lake.bronze(self.name).head()
@@ -244,7 +245,7 @@ class _Source:
         try:
             destinations = destinations_of(self.pipeline, self.name, name)
         except TableStopped as error:
-            yield Verdict(self.name, name, NOT_COMPARED, self.held, reason=str(error))
+            yield Verdict(self.name, name, NOT_COMPARED, self.position, reason=str(error))
             return
         for destination in destinations:
             if is_wanted is None or is_wanted(name, destination.name):
@@ -258,7 +259,7 @@ class _Source:
                 outcome = self._outcome(name, into, since)
         except TableStopped as error:
             outcome = {"state": NOT_COMPARED, "reason": str(error)}
-        return Verdict(self.name, name, position=self.held, seconds=time.monotonic() - began, **outcome)
+        return Verdict(self.name, name, position=self.position, seconds=time.monotonic() - began, **outcome)
 
     def _outcome(self, name: TableName, into: Destination, since: Position) -> dict[str, Any]:
         try:
@@ -280,11 +281,11 @@ class _Source:
         table = self.lake.bronze(self.name)
         head = table.head()
         assert head is not None
-        statements = survey(read_index(table, head.version, kind="statement")).statements
+        statements = scan_metadata(read_index(table, head.version, kind="statement")).statements
         return frozenset(name for statement in statements for name in _created_by(statement))
 
 
-def _created_by(statement: Said) -> Iterator[TableName]:
+def _created_by(statement: LoggedStatement) -> Iterator[TableName]:
     """The table that a statement creates; nothing where it cannot be read."""
     if statement.statement.verb.startswith("CREATE"):
         with suppress(DecodeError):
@@ -445,7 +446,7 @@ class _Table:
         if not keys or self.source.has_all(self.name):
             return set()
         self.source.catch_up(self.end())
-        return set(keys) - SilverRows(self.source.spark, self.silver, self.layout).known(keys)
+        return set(keys) - SilverRows(self.source.spark, self.silver, self.layout).keys_in_silver(keys)
 
     def _counted(self, start: Position) -> dict[str, Any]:
         """Rows without a key are counted, until the counts agree or the table stood still between two of them."""

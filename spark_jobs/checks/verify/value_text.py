@@ -54,9 +54,9 @@ class Form:
     counted: bool = False
     long: bool = False
     literal: Callable[[bytes], str] = lambda text: f"'{text.decode()}'"
-    shown: Callable[[bytes], str] = lambda text: text.decode(errors="replace")
+    display: Callable[[bytes], str] = lambda text: text.decode(errors="replace")
     beside: str | None = None
-    same: Same = lambda _first, _second, _beside: False
+    is_equal: Same = lambda _first, _second, _beside: False
 
 
 def form_of(column: Mapping[str, Any]) -> Form:
@@ -118,8 +118,8 @@ def _text(charset: str) -> Form:
         server=f"IF({is_text}, {as_utf8}, CONCAT({_hex(_NO_TEXT)}, {content}))",
         lake="coalesce(cast({c} AS BINARY), concat(X'ff', unhex({raw})))",
         beside=as_utf8,
-        same=_same_text,
-        shown=_shown_text,
+        is_equal=_same_text,
+        display=_shown_text,
     )
 
 
@@ -185,11 +185,11 @@ _FLOAT = Form(
     "AS BIGINT)), 16, '0'))",
     "FLOAT|DOUBLE",
     literal=lambda text: repr(_double(text)),
-    shown=_shown_float,
-    same=lambda first, second, _: _double(first) == _double(second),
+    display=_shown_float,
+    is_equal=lambda first, second, _: _double(first) == _double(second),
 )
 """MySQL lays a POINT out as SRID (4 bytes), byte order (1), type (4), x (8, little-endian) (sql/spatial.h)."""
-_BYTES = Form("{c}", "{c}", "BINARY", counted=True, literal=_hex, shown=_shown_bytes)
+_BYTES = Form("{c}", "{c}", "BINARY", counted=True, literal=_hex, display=_shown_bytes)
 _BLOB = replace(_BYTES, long=True)
 _GEOMETRY = Form(
     "CONCAT(REVERSE(SUBSTR({c}, 1, 4)), SUBSTR({c}, 5))",
@@ -197,7 +197,7 @@ _GEOMETRY = Form(
     r"STRUCT<srid: INT, wkb: BINARY>",
     counted=True,
     long=True,
-    shown=lambda text: f"srid {int.from_bytes(text[:4])} wkb 0x{text[4:].hex()}",
+    display=lambda text: f"srid {int.from_bytes(text[:4])} wkb 0x{text[4:].hex()}",
 )
 _VECTOR = Form(
     "REVERSE({c})",
@@ -206,7 +206,7 @@ _VECTOR = Form(
     "ARRAY<FLOAT>",
     counted=True,
     long=True,
-    shown=lambda text: str(np.frombuffer(text, ">f4")[::-1].tolist()),
+    display=lambda text: str(np.frombuffer(text, ">f4")[::-1].tolist()),
 )
 _JSON = Form(
     "CAST(CAST({c} AS CHAR) AS BINARY)",
@@ -214,7 +214,7 @@ _JSON = Form(
     "STRING",
     counted=True,
     long=True,
-    same=_same_json,
+    is_equal=_same_json,
 )
 _PLAIN = Form("CAST({c} AS CHAR)", "{c}", "STRING")
 _DATE = Form("CAST({c} AS CHAR)", "coalesce({raw}, cast({c} AS STRING))", "DATE")

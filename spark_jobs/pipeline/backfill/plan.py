@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import stretches
-from spark_jobs.bronze.scan import look
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.scan import scan_effective
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import LakeError, TableStopped, about
 from spark_jobs.lake.commit import CommitKind, Head
@@ -54,7 +54,7 @@ class NeedsEarlierLog(LakeError):
 
 
 def plan_table(
-    spark: SparkSession, pipeline: Pipeline, held: Held, name: TableName, head: Head | None, *, wanted: Range
+    spark: SparkSession, pipeline: Pipeline, held: BronzeSnapshot, name: TableName, head: Head | None, *, wanted: Range
 ) -> CompactionJob | None:
     """What is to be done again of a table whose silver is at ``head``; None where the range has none of its rows."""
     lake = lake_of(pipeline)
@@ -75,7 +75,7 @@ def plan_table(
         raise NeedsEarlierLog(begin)
     onward = Range(begin, head.position)
     # Silver may have stopped inside a slice: what comes after that is no part of the range.
-    slices, seen = look(held.table, held.version, onward, context.oldest, {begin, head.position})
+    slices, seen = scan_effective(held.table, held.version, onward, context.oldest, {begin, head.position})
     with about(f"{held.source}: {name}"):
         context = replace(context, numbers=context.numbers or silver.is_numbered(head))
         rules = replace(

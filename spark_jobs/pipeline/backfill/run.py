@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import stretches
-from spark_jobs.bronze.scan import look
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.scan import scan_effective
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.errors import JvmEnded, LakeError, StratalogError, about
@@ -80,7 +80,7 @@ def backfill_source(
     replaces = SILVER in options.layers
     names = sorted(filter(chosen, tables_in_scope(pipeline, name)))
     if replaces:
-        held = Held.of(lake, name)
+        held = BronzeSnapshot.of(lake, name)
         _require_end(held, wanted)
         if wanted.start < bronze.complete_from(held.checkpoint) and not _are_folded(lake, name, names, wanted):
             _bring(spark, pipeline, name, wanted.start, options)
@@ -119,11 +119,11 @@ def _first_seen(
     spark: SparkSession, pipeline: Pipeline, name: str, wanted: Range, chosen: Callable[[TableName], bool]
 ) -> Outcome | None:
     """Compacts the tables that only log from before the first extraction shows, as a run does that sees one first."""
-    held = Held.of(lake_of(pipeline), name)
+    held = BronzeSnapshot.of(lake_of(pipeline), name)
     begin, oldest = bronze.begin(held.checkpoint), bronze.oldest(held.checkpoint)
     if wanted.start >= begin or oldest >= begin:
         return None
-    _, found = look(held.table, held.version, Range(oldest, begin), oldest)
+    _, found = scan_effective(held.table, held.version, Range(oldest, begin), oldest)
     known = {one.name for one in publication.read(lake_of(pipeline), name)}
     new = [table for table in found.tables if (table.schema, table.table) not in known]
     mine = sorted(one for one in new if pipeline.scope.holds(one.schema, one.table) and chosen(one))
@@ -151,7 +151,8 @@ def _one(
     lake = lake_of(pipeline)
     table = lake.silver(source, name.schema, name.table)
     head = table.head()
-    held = Held.of(lake, source)  # behind silver's head: a run may go on meanwhile, and this has all that silver has
+    # behind silver's head: a run may go on meanwhile, and this has all that silver has
+    held = BronzeSnapshot.of(lake, source)
     if SILVER not in options.layers:
         return ReplayedTable(name, windows(spark, table, head, wanted, stretches(held.checkpoint)) if head else ())
     try:
@@ -163,7 +164,7 @@ def _one(
     return replay(spark, work) if work else ReplayedTable(name)
 
 
-def _require_end(held: Held, wanted: Range) -> None:
+def _require_end(held: BronzeSnapshot, wanted: Range) -> None:
     """Raises LakeError where the range ends behind bronze."""
     if held.checkpoint.position < wanted.stop:
         raise LakeError(

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.log_index import Stretch
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
@@ -76,7 +76,7 @@ class TouchedWindows:
 
 
 def touched_windows(
-    spark: SparkSession, held: Held, table: Table, head: Head | None, wanted: Range, *, is_ruled: bool
+    spark: SparkSession, held: BronzeSnapshot, table: Table, head: Head | None, wanted: Range, *, is_ruled: bool
 ) -> TouchedWindows | None:
     """None where the range touches nothing."""
     if head is None or head.position is None:

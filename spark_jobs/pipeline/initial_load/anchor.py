@@ -74,7 +74,7 @@ class Anchor:
 
     def _covered(self, log: Log) -> Gtids | None:
         switch = self.server.switch
-        if not switch.several and switch.on_new_server != "continue":
+        if not switch.has_several and switch.on_new_server != "continue":
             return None
         with self.server.connect() as connection:
             mode = self.server.variables(connection).get("gtid_mode", "ON")  # MariaDB always has them

@@ -22,8 +22,8 @@ from pyspark.sql import functions as F
 
 from spark_jobs.binlog import Changes, TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.scan import look
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.scan import scan_effective
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config import known_tables
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Pattern
@@ -446,7 +446,7 @@ class _Work:
         """before: the place before which the log has all that the rows may show."""
         name, found = stage.name, stage.progress
         table = self.lake.silver(self.source, name.schema, name.table)
-        head, held = table.head(), Held.of(self.lake, self.source)
+        head, held = table.head(), BronzeSnapshot.of(self.lake, self.source)
         assert after.position is not None
         if head and head.checkpoint and head.checkpoint.kind == CommitKind.ALTERING:
             raise TableStopped(f"{table.path} is between two sets of columns, where a run ended; run again first")
@@ -476,10 +476,10 @@ class _Work:
             head = table.new(wanted, silver.properties(table), head)
         return table.append(rows, head, commit)
 
-    def _turns(self, stage: "_Stage", whole: Range, held: Held, before: Position) -> list[SchemaChange]:
+    def _turns(self, stage: "_Stage", whole: Range, held: BronzeSnapshot, before: Position) -> list[SchemaChange]:
         """What statements did to the table since its load began. Ends it where one changed it ``before`` a place."""
         context = PlanningContext.of(self.pipeline, self.lake, held).of_load()
-        slices, found = look(held.table, held.version, whole, context.oldest)
+        slices, found = scan_effective(held.table, held.version, whole, context.oldest)
         ancestry = RenameLineage(context)
         rules = replace(ancestry.rules(slices), beginning=Beginning(ancestry.made, is_needed=True))
         definition = stage.progress.definition

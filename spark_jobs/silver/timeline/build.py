@@ -7,7 +7,7 @@ Put here: the order in which a range is gone through, and where it ends. Not her
 from dataclasses import replace
 
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.bronze.scan import Survey, key_names, same_key
+from spark_jobs.bronze.scan import RangeScan, key_names, same_key
 from spark_jobs.ddl.alter import drops_key
 from spark_jobs.ddl.definitions import PRIMARY, defaults, listed, with_defaults
 from spark_jobs.errors import DecodeError, TableStopped
@@ -21,7 +21,7 @@ from spark_jobs.silver.timeline.progress import Progress
 
 
 def steps_of(
-    scan: Survey, name: TableName, whole: Range, standing: TableState | None, rules: Rules
+    scan: RangeScan, name: TableName, whole: Range, standing: TableState | None, rules: Rules
 ) -> list[TimelineStep]:
     """The table's steps through a range, in order. ``standing``: at the range's start; None: silver has no row of it.
 
@@ -30,7 +30,7 @@ def steps_of(
     return list(build(scan, name, whole, standing, rules).steps)
 
 
-def build(scan: Survey, name: TableName, whole: Range, standing: TableState | None, rules: Rules) -> TableContents:
+def build(scan: RangeScan, name: TableName, whole: Range, standing: TableState | None, rules: Rules) -> TableContents:
     """What a table holds at the end of a range, of what it has got in it. Raises TableStopped, DecodeError."""
     content, ended = build_until_stopped(scan, name, whole, standing, rules)
     if ended:
@@ -39,7 +39,7 @@ def build(scan: Survey, name: TableName, whole: Range, standing: TableState | No
 
 
 def build_until_stopped(
-    scan: Survey, name: TableName, whole: Range, standing: TableState | None, rules: Rules
+    scan: RangeScan, name: TableName, whole: Range, standing: TableState | None, rules: Rules
 ) -> tuple[TableContents, Ended | None]:
     """What a table holds where its timeline ends: at the end of the range, or where it stops before that.
 
@@ -69,7 +69,9 @@ def _go_through(progress: Progress) -> Ended | None:
         definitions.require_still_unnamed(progress, parts[0])
         definitions.label_standing(progress)
         for at, (part, pieces) in enumerate(zip(parts, logged, strict=True)):
-            progress.history = history if history and (history.why or part.start <= history.at <= part.stop) else None
+            progress.history = (
+                history if history and (history.reason or part.start <= history.at <= part.stop) else None
+            )
             progress.later_history = history if history and history.at > part.stop else None
             # The statement before the part, then its rows.
             if at:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.bronze.scan import Said
+from spark_jobs.bronze.scan import LoggedStatement
 from spark_jobs.config.filters import skip_name
 from spark_jobs.ddl.effects import (
     AlterTable,
@@ -37,7 +37,7 @@ _LEAVING_KEYS = tuple(kind for kind in LEAVING_ROWS if kind is not DropIndex)
 """Operations that leave every row as it is, and what it is told apart by."""
 
 
-def apply(progress: Progress, event: Said, logged: TableDefinition | None) -> None:
+def apply(progress: Progress, event: LoggedStatement, logged: TableDefinition | None) -> None:
     """Takes the table over a statement. logged: what the log has for the rows after it. Raises TableStopped."""
     if event.position in progress.skips:
         _pass_over(progress, event)
@@ -47,7 +47,7 @@ def apply(progress: Progress, event: Said, logged: TableDefinition | None) -> No
         _apply(progress, event, logged)
 
 
-def _apply(progress: Progress, event: Said, logged: TableDefinition | None) -> None:
+def _apply(progress: Progress, event: LoggedStatement, logged: TableDefinition | None) -> None:
     # Another table's rows come with the name.
     every = progress.read(event)
     rename = _rename_to(progress.name, every)
@@ -77,7 +77,7 @@ def _apply(progress: Progress, event: Said, logged: TableDefinition | None) -> N
         columns.alter(progress, event, effect, logged, progress.standing.definition)
 
 
-def _place(event: Said) -> Range:
+def _place(event: LoggedStatement) -> Range:
     return Range(event.position, event.stop)
 
 
@@ -86,20 +86,20 @@ def _rename_to(name: TableName, every: Sequence[TableEffect]) -> Rename | None:
     return next((effect for effect in every if isinstance(effect, Rename) and effect.table == name), None)
 
 
-def _pass_over(progress: Progress, event: Said) -> None:
+def _pass_over(progress: Progress, event: LoggedStatement) -> None:
     """The table stays as it is; rows after the statement that have other columns stop it."""
     turn = SchemaChange(_place(event), progress.standing, event, left_out_by=skip_name(event.position))
     progress.steps.append(turn)
 
 
-def _leave_out(progress: Progress, event: Said, effect: TableEffect, rule: str) -> None:
+def _leave_out(progress: Progress, event: LoggedStatement, effect: TableEffect, rule: str) -> None:
     """The rows stay; of a table that is dropped no definition does."""
     if isinstance(effect, DropTable | DropSchema):
         progress.standing = replace(progress.standing, definition=None, is_dropped=True, is_kept=True)
     progress.steps.append(SchemaChange(_place(event), progress.standing, event, left_out_by=rule))
 
 
-def _drop(progress: Progress, event: Said) -> None:
+def _drop(progress: Progress, event: LoggedStatement) -> None:
     before, empties = progress.standing, progress.rules.on_drop_empties
     progress.standing = TableState(
         None,
@@ -112,7 +112,7 @@ def _drop(progress: Progress, event: Said) -> None:
 
 
 def _create(
-    progress: Progress, event: Said, effect: CreateTable, logged: TableDefinition | None, rule: str | None
+    progress: Progress, event: LoggedStatement, effect: CreateTable, logged: TableDefinition | None, rule: str | None
 ) -> None:
     before = progress.standing
     exists = not before.is_dropped and (not progress.is_new or before.definition is not None)
@@ -121,7 +121,7 @@ def _create(
     # The columns: what rows after the statement have, else what it declares.
     stated = _declared(progress, event, effect)
     definition = stated
-    if logged and (logged.named() or stated):
+    if logged and (logged.has_names() or stated):
         definition = definitions.settle(progress, logged, stated, event.stop, is_last=True, is_new=True)
     if progress.is_first():
         progress.standing = TableState(definition, is_complete=before.is_complete or not effect.if_missing)
@@ -137,7 +137,7 @@ def _create(
     progress.steps.append(SchemaChange(_place(event), progress.standing, event, empties=True))
 
 
-def _declared(progress: Progress, event: Said, effect: CreateTable) -> TableDefinition | None:
+def _declared(progress: Progress, event: LoggedStatement, effect: CreateTable) -> TableDefinition | None:
     """What a CREATE declares; None where its first row tells."""
     try:
         return effect.definition or _like(progress, event, effect.like)
@@ -145,10 +145,10 @@ def _declared(progress: Progress, event: Said, effect: CreateTable) -> TableDefi
         return None
 
 
-def _like(progress: Progress, event: Said, model: TableName | None) -> TableDefinition | None:
+def _like(progress: Progress, event: LoggedStatement, model: TableName | None) -> TableDefinition | None:
     """The definition that a table made like another one begins with, where its rows will not tell."""
     logged = progress.rows.definitions if progress.rows else ()
-    is_named = bool(logged) and all(definition.named() for _, definition in logged)
+    is_named = bool(logged) and all(definition.has_names() for _, definition in logged)
     if model is None or progress.rules.contents is None or is_named:
         return None
     try:
@@ -159,7 +159,11 @@ def _like(progress: Progress, event: Said, model: TableName | None) -> TableDefi
 
 
 def _inherit(
-    progress: Progress, event: Said, rename: Rename, every: Sequence[TableEffect], logged: TableDefinition | None
+    progress: Progress,
+    event: LoggedStatement,
+    rename: Rename,
+    every: Sequence[TableEffect],
+    logged: TableDefinition | None,
 ) -> None:
     """Takes the place of what the name meant: the table that a statement gives it, with all that it holds."""
     # What the other table holds after the statement.
@@ -192,7 +196,11 @@ def _inherit(
 
 
 def _altered(
-    progress: Progress, content: TableContents, event: Said, effect: AlterTable, logged: TableDefinition | None
+    progress: Progress,
+    content: TableContents,
+    event: LoggedStatement,
+    effect: AlterTable,
+    logged: TableDefinition | None,
 ) -> TableContents:
     """What a table holds after the other operations of the ALTER that gives it its new name."""
     before = content.standing.definition
@@ -207,7 +215,7 @@ def _altered(
     return replace(content, steps=[*content.steps, *other.steps], standing=other.standing)
 
 
-def _apply_early(progress: Progress, event: Said, logged: TableDefinition | None) -> None:
+def _apply_early(progress: Progress, event: LoggedStatement, logged: TableDefinition | None) -> None:
     """What the table's first rows will have for columns, as far as statements tell; nothing is refused here.
 
     But a name that may come with another table's rows: that is not before the first row any more.
@@ -231,7 +239,7 @@ def _apply_early(progress: Progress, event: Said, logged: TableDefinition | None
         progress.standing = replace(progress.standing, definition=None)
 
 
-def _follow_early(progress: Progress, event: Said, effect: TableEffect) -> None:
+def _follow_early(progress: Progress, event: LoggedStatement, effect: TableEffect) -> None:
     """The definition after a statement before the first row. Raises TableStopped, DecodeError."""
     before = progress.standing
     match effect:

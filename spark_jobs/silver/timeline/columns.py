@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from spark_jobs.binlog import Column, TableDefinition
-from spark_jobs.bronze.scan import Said
+from spark_jobs.bronze.scan import LoggedStatement
 from spark_jobs.ddl import session_time
-from spark_jobs.ddl.alter import Moved, moved
+from spark_jobs.ddl.alter import AlteredDefinition, moved
 from spark_jobs.ddl.definitions import listed
 from spark_jobs.ddl.effects import AlterTable, ChangeIndex
 from spark_jobs.ddl.operations import LEAVING_ROWS, Add
@@ -29,7 +29,7 @@ Alter = AlterTable | ChangeIndex
 
 
 def alter(
-    progress: Progress, event: Said, effect: Alter, logged: TableDefinition | None, before: TableDefinition
+    progress: Progress, event: LoggedStatement, effect: Alter, logged: TableDefinition | None, before: TableDefinition
 ) -> None:
     """Changes columns and key. logged: what the log has for the rows after it. Raises TableStopped."""
     if before.numbered and not _adds_alone(progress, event, effect):
@@ -65,7 +65,7 @@ def alter(
     progress.steps.append(turn)
 
 
-def move(progress: Progress, event: Said, effect: Alter, before: TableDefinition) -> Moved:
+def move(progress: Progress, event: LoggedStatement, effect: Alter, before: TableDefinition) -> AlteredDefinition:
     """The definition after the operations of a statement. Raises TableStopped, Unsupported."""
     moment = session_time.with_zone(event.session.moment, progress.rules.system_zone)
     return moved(before, operations_of(progress, event, effect), moment)
@@ -85,7 +85,11 @@ def shape(definition: TableDefinition) -> list[tuple[str, str]]:
 
 
 def _turn(
-    progress: Progress, event: Said, before: TableDefinition, after: TableDefinition, stated: Moved
+    progress: Progress,
+    event: LoggedStatement,
+    before: TableDefinition,
+    after: TableDefinition,
+    stated: AlteredDefinition,
 ) -> SchemaChange:
     """The turn of a statement that changes columns: where each one comes from. Raises TableStopped."""
     # Which column each one comes from, and which are kept aside.
@@ -116,7 +120,7 @@ def _turn(
 
 
 def _kept(
-    progress: Progress, event: Said, sources: Mapping[str, str | None], retired: Mapping[str, Column]
+    progress: Progress, event: LoggedStatement, sources: Mapping[str, str | None], retired: Mapping[str, Column]
 ) -> tuple[Kept, ...]:
     """The columns that are kept after a statement.
 
@@ -144,7 +148,7 @@ def _kept(
     )
 
 
-def _adds_alone(progress: Progress, event: Said, effect: Alter) -> bool:
+def _adds_alone(progress: Progress, event: LoggedStatement, effect: Alter) -> bool:
     """Whether a statement adds columns to numbered ones; otherwise it leaves the table as it is.
 
     A column added is another one than all that are there; IF NOT EXISTS asks for one that may be. Raises
@@ -164,7 +168,7 @@ def _adds_alone(progress: Progress, event: Said, effect: Alter) -> bool:
     )
 
 
-def _rekeyed(progress: Progress, event: Said, turn: SchemaChange) -> SchemaChange:
+def _rekeyed(progress: Progress, event: LoggedStatement, turn: SchemaChange) -> SchemaChange:
     """The turn of a statement after which rows are told apart otherwise: it takes over all that the table held.
 
     The rows before are net by the old key, those after it by the new one: no fold over both is right.
@@ -176,7 +180,7 @@ def _rekeyed(progress: Progress, event: Said, turn: SchemaChange) -> SchemaChang
     return replace(turn, standing=replace(turn.standing, emptied=event.position), empties=True, carried=carried)
 
 
-def _contents_before(progress: Progress, event: Said) -> TableContents | None:
+def _contents_before(progress: Progress, event: LoggedStatement) -> TableContents | None:
     """What the table held before a statement; None where that counts no more, and is not asked for."""
     rules = progress.rules
     if progress.before is not None:
@@ -193,7 +197,11 @@ def _contents_before(progress: Progress, event: Said) -> TableContents | None:
 
 
 def _restarted(
-    progress: Progress, event: Said, before: TableDefinition, after: TableDefinition, stated: Moved
+    progress: Progress,
+    event: LoggedStatement,
+    before: TableDefinition,
+    after: TableDefinition,
+    stated: AlteredDefinition,
 ) -> dict[int, int]:
     """The columns that begin anew at a statement, and which they were before: by their places.
 
@@ -216,7 +224,7 @@ def _restarted(
     return restarted
 
 
-def _require_null_told(progress: Progress, event: Said, column: Column, stated: Moved) -> None:
+def _require_null_told(progress: Progress, event: LoggedStatement, column: Column, stated: AlteredDefinition) -> None:
     """Raises TableStopped where a new column may hold something else than NULL in the rows that are there."""
     declared = next(declared for declared in stated.definition.columns if declared.name == column.name)
     is_certain = declared is not column or event.session.explicit_timestamps or column.name not in stated.is_open
@@ -230,7 +238,7 @@ def _require_null_told(progress: Progress, event: Said, column: Column, stated: 
 
 
 def _values_may_change(
-    event: Said, before: TableDefinition, after: TableDefinition, origin: int, at: int
+    event: LoggedStatement, before: TableDefinition, after: TableDefinition, origin: int, at: int
 ) -> str | None:
     """Why a column's values may be others after a statement; None where they are not."""
     old, new = before.columns[origin], after.columns[at]

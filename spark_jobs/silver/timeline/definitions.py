@@ -11,7 +11,7 @@ from spark_jobs.binlog import TableDefinition
 from spark_jobs.ddl.classify import Effect
 from spark_jobs.ddl.definitions import (
     PRIMARY,
-    Told,
+    HistoryAnswer,
     completed_by_history,
     listed,
     numbered,
@@ -94,7 +94,7 @@ def require_still_unnamed(progress: Progress, first: Range) -> None:
         return
     _require_no_filters(progress)
     history = progress.rules.by_history(progress.name, progress.whole.start)
-    if history and history.definition and not history.why and history.at <= first.stop:
+    if history and history.definition and not history.reason and history.at <= first.stop:
         raise _named_by_now(progress, history.by)
 
 
@@ -104,22 +104,22 @@ def label_standing(progress: Progress) -> None:
     if previous is None or previous.numbered or not without_labels(previous):
         return
     history = progress.rules.by_history(progress.name, progress.whole.start)
-    if history is None or history.definition is None or history.why:
+    if history is None or history.definition is None or history.reason:
         return
     progress.standing = replace(progress.standing, definition=with_known_labels(previous, history.definition))
 
 
-def history_of(progress: Progress, logged: Sequence[TableDefinition | None]) -> Told | None:
+def history_of(progress: Progress, logged: Sequence[TableDefinition | None]) -> HistoryAnswer | None:
     """What the history tells of the table, where nothing else does. logged: what the log has for its rows."""
     is_named = progress.standing.definition is not None or any(
-        definition and definition.named() for definition in logged
+        definition and definition.has_names() for definition in logged
     )
     return None if is_named else progress.rules.by_history(progress.name, progress.whole.start)
 
 
 def begin_with_history(progress: Progress) -> None:
     """Takes what the history tells for the table's definition, rows or not: the next statement may change it."""
-    definition = progress.history and not progress.history.why and progress.history.definition
+    definition = progress.history and not progress.history.reason and progress.history.definition
     if definition and progress.standing.definition is None and not progress.standing.is_dropped:
         progress.standing = replace(progress.standing, definition=definition)
 
@@ -146,7 +146,7 @@ def _labelled(progress: Progress, named: TableDefinition, until: Position) -> Ta
     if not any(column.label_bytes for column in named.columns):
         return named
     history = progress.rules.by_history(progress.name, until)
-    if history and not history.why:
+    if history and not history.reason:
         named = with_labels(named, history.definition)
     rule = progress.rules.filters.of(progress.name.schema, progress.name.table).columns
     lacking = [name for name in without_labels(named) if rule is None or not rule.is_left_out(name)]
@@ -188,14 +188,14 @@ def _by_number(
 
     What a column was numbered as, it stays; columns added since have their names.
     """
-    if logged.named():
+    if logged.has_names():
         raise _named_by_now(progress, "the log")
     events = progress.about()
     try:
         from_server = progress.rules.complete(logged, events[-1].position if events else None) if is_last else None
     except TableStopped:
         from_server = None
-    if from_server is not None and from_server.named():
+    if from_server is not None and from_server.has_names():
         raise _named_by_now(progress, "the server")
     named = with_names(logged, previous)
     if named is None:
@@ -209,25 +209,25 @@ def _by_number(
 def _by_name(
     progress: Progress, logged: TableDefinition, previous: TableDefinition | None, until: Position, *, is_last: bool
 ) -> TableDefinition:
-    if not logged.named() and previous is not None and previous.named():
+    if not logged.has_names() and previous is not None and previous.has_names():
         return _with_names(logged, _with_charsets(progress, previous, until))
     events, later_history = progress.about(), progress.later_history
-    if not logged.named() and progress.history:
+    if not logged.has_names() and progress.history:
         named = completed_by_history(logged, progress.history)
-    elif not logged.named() and later_history and later_history.not_before:
+    elif not logged.has_names() and later_history and later_history.not_before:
         raise NamesUnknown(
             f"{progress.name}: the log does not name its columns (binlog_row_metadata is not FULL), and "
             f"{later_history.not_before}; begin behind it (start: {later_history.at}, and load the table), or name a "
             "schema dump of before it (schema_dump: of a source of files)"
         )
-    elif not logged.named() and not is_last:
+    elif not logged.has_names() and not is_last:
         raise NamesUnknown(
             f"{progress.name}: the log does not name its columns (binlog_row_metadata is not FULL), and "
             f"{events[-1].statement.verb} at {events[-1].position} changed them since"
         )
     else:
         named = progress.rules.complete(logged, events[-1].position if events else None)
-    is_by_unique = not logged.named() and named.index not in (None, PRIMARY)
+    is_by_unique = not logged.has_names() and named.index not in (None, PRIMARY)
     if is_by_unique and (events or progress.indexes()):
         return replace(named, key=(), index=None)  # whether the index was there before is not known
     return named
@@ -236,7 +236,7 @@ def _by_name(
 def _with_charsets(progress: Progress, previous: TableDefinition, until: Position) -> TableDefinition:
     """With the character sets that statements leave to the table's default, as the history has them at a place."""
     history = progress.rules.by_history(progress.name, until) if lacks(previous) else None
-    definition = history.definition if history and history.at == until and not history.why else None
+    definition = history.definition if history and history.at == until and not history.reason else None
     if definition is None or definition.column_names() != previous.column_names():
         return previous
     pairs = zip(previous.columns, definition.columns, strict=True)

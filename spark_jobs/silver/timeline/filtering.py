@@ -5,7 +5,7 @@ Put here: what a rule does to a statement. Not here: rules as values (config/fil
 """
 
 from spark_jobs.binlog import TableName
-from spark_jobs.bronze.scan import Said
+from spark_jobs.bronze.scan import LoggedStatement
 from spark_jobs.config.filters import (
     ALTER_TABLE,
     CREATE_TABLE,
@@ -29,7 +29,7 @@ _EVENTS = {
 """Statements as rules name them, by their verb."""
 
 
-def filtered_by(progress: Progress, event: Said) -> str | None:
+def filtered_by(progress: Progress, event: LoggedStatement) -> str | None:
     """The rule that leaves a statement out. Raises TableStopped where one stops the table."""
     judged = None if leaves_rows(progress, event) else _judged(progress, event)
     if judged is None:
@@ -42,13 +42,13 @@ def filtered_by(progress: Progress, event: Said) -> str | None:
     return name
 
 
-def is_ignored(progress: Progress, event: Said) -> bool:
+def is_ignored(progress: Progress, event: LoggedStatement) -> bool:
     """Whether a rule leaves a statement out, before the first row of the table: none is refused there."""
     judged = _judged(progress, event)
     return judged is not None and judged[1] == "ignore"
 
 
-def require_no_filters(progress: Progress, event: Said, does: str, was: TableName) -> None:
+def require_no_filters(progress: Progress, event: LoggedStatement, does: str, was: TableName) -> None:
     """Raises TableStopped where rules are about rows that are taken over, or that the name had."""
     of = progress.rules.filters.of
     rules = sorted({rule for table in (was, progress.name) for rule in of(table.schema, table.table).names()})
@@ -56,12 +56,12 @@ def require_no_filters(progress: Progress, event: Said, does: str, was: TableNam
         raise progress.refusal(event, f"{does}, and {', '.join(rules)} would have to judge them: not done yet")
 
 
-def _judged(progress: Progress, event: Said) -> tuple[str, Action] | None:
+def _judged(progress: Progress, event: LoggedStatement) -> tuple[str, Action] | None:
     """The rule that is about a statement, and what it wants."""
     filters = progress.rules.filters.of(progress.name.schema, progress.name.table)
     return filters.statement(_kind(event), event.statement.text)
 
 
-def _kind(event: Said) -> str:
+def _kind(event: LoggedStatement) -> str:
     """A statement's kind, as rules name it."""
     return DROP_DATABASE if event.statement.schemas else _EVENTS[event.statement.verb.split()[0]]

@@ -13,13 +13,13 @@ from spark_jobs.bronze.boundaries import first_transaction
 from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.bronze.scan import agreed
 from spark_jobs.config.filters import Filters
-from spark_jobs.ddl.definitions import Told
+from spark_jobs.ddl.definitions import HistoryAnswer
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.table_timeline import SilverSnapshot, TableContents
 
 Complete = Callable[[TableDefinition, Position | None], TableDefinition]
 """Adds to a logged definition what a server told: (definition, the last change before the range's end)."""
-ByHistory = Callable[[TableName, Position], Told | None]
+ByHistory = Callable[[TableName, Position], HistoryAnswer | None]
 """What the schema history tells of a table that nothing else is known of at a place: there, or from where on it does;
 None where it does not."""
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from spark_jobs.binlog import TableName
-from spark_jobs.bronze.scan import Said, Seen, Survey
+from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
 from spark_jobs.ddl.classify import Effect
-from spark_jobs.ddl.definitions import Told
+from spark_jobs.ddl.definitions import HistoryAnswer
 from spark_jobs.ddl.effects import ChangeIndex, DropSchema, TableEffect, UnknownChange, effects
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.log.position import Position, Range
@@ -38,7 +38,7 @@ class Progress:
         later: what it tells from a place after the part on.
     """
 
-    scan: Survey
+    scan: RangeScan
     name: TableName
     whole: Range
     rules: Rules
@@ -46,17 +46,17 @@ class Progress:
     standing: TableState
     steps: list[TimelineStep] = field(default_factory=list)
     before: TableContents | None = None
-    history: Told | None = None
-    later_history: Told | None = None
+    history: HistoryAnswer | None = None
+    later_history: HistoryAnswer | None = None
 
     @classmethod
     def begin(
-        cls, scan: Survey, name: TableName, whole: Range, rules: Rules, standing: TableState | None
+        cls, scan: RangeScan, name: TableName, whole: Range, rules: Rules, standing: TableState | None
     ) -> "Progress":
         return cls(scan, name, whole, rules, standing is None, standing or TableState(None))
 
     @property
-    def rows(self) -> Seen | None:
+    def rows(self) -> TableOccurrence | None:
         """Where the range has rows of the table; None where it has none."""
         return self.scan.tables.get(self.name)
 
@@ -69,34 +69,34 @@ class Progress:
         """Whether silver has no row of the table yet."""
         return self.is_new and not any(isinstance(step, DataRange) or step.carried for step in self.steps)
 
-    def is_before_rows(self, event: Said) -> bool:
+    def is_before_rows(self, event: LoggedStatement) -> bool:
         """Whether a statement stands before the first row that the lake has of the table."""
         return self.is_first() and (self.rows is None or event.position < self.rows.first)
 
-    def is_early(self, event: Said) -> bool:
+    def is_early(self, event: LoggedStatement) -> bool:
         """Whether DDL changes a table that the lake has no row of yet: then there is nothing to change but names."""
         return event.statement.effect in DDL and self.is_before_rows(event)
 
-    def about(self) -> list[Said]:
+    def about(self) -> list[LoggedStatement]:
         """The statements of the range that name the table, without those about indexes alone."""
         return self.scan.about(self.name, self.whole.start)
 
-    def indexes(self) -> list[Said]:
+    def indexes(self) -> list[LoggedStatement]:
         """The statements of the range that make or drop one of the table's indexes."""
         return self.scan.indexes(self.name, self.whole.start)
 
-    def effects(self, event: Said) -> list[TableEffect]:
+    def effects(self, event: LoggedStatement) -> list[TableEffect]:
         """What a statement does to the table. Raises TableStopped where that is not certain."""
         return self.own_effects(event, self.read(event))
 
-    def read(self, event: Said) -> tuple[TableEffect, ...]:
+    def read(self, event: LoggedStatement) -> tuple[TableEffect, ...]:
         """What a statement does to any table. Raises TableStopped where it cannot be read."""
         try:
             return effects(event.statement, event.database, event.session)
         except DecodeError as error:
             raise self.refusal(event, "changes the table, which is not applied: it cannot be read") from error
 
-    def own_effects(self, event: Said, every: Sequence[TableEffect]) -> list[TableEffect]:
+    def own_effects(self, event: LoggedStatement, every: Sequence[TableEffect]) -> list[TableEffect]:
         """The effects on the table, of all that a statement has.
 
         Some servers store names in small letters and log statements as they were typed; which do is not in the log.
@@ -109,7 +109,7 @@ class Progress:
             raise self.refusal(event, f"names {alike[0]}; whether that is {self.name} is not in the log")
         return own_effects
 
-    def _is_own(self, event: Said, effect: TableEffect) -> bool:
+    def _is_own(self, event: LoggedStatement, effect: TableEffect) -> bool:
         match effect:
             case UnknownChange():
                 raise self.refusal(event, "changes the table, which is not applied yet")
@@ -124,7 +124,7 @@ class Progress:
             case _:
                 return self.name in effect.tables
 
-    def refusal(self, event: Said, why: str) -> TableStopped:
+    def refusal(self, event: LoggedStatement, why: str) -> TableStopped:
         """The error of a statement that stops the table, with its place."""
         return TableStopped(
             f"{event.statement.verb} at {event.position} {why}: {event.statement.short}", event.boundary

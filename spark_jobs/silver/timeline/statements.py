@@ -6,7 +6,7 @@ Put here: telling these apart. Not here: what a statement changes (changes.py), 
 from collections.abc import Iterator
 from itertools import product
 
-from spark_jobs.bronze.scan import Said
+from spark_jobs.bronze.scan import LoggedStatement
 from spark_jobs.ddl.classify import Effect
 from spark_jobs.ddl.definitions import PRIMARY
 from spark_jobs.ddl.effects import AlterTable, ChangeIndex, ChangeStorage, CreateTable, TableEffect, effects
@@ -17,9 +17,9 @@ from spark_jobs.silver.table_timeline import Ended
 from spark_jobs.silver.timeline.progress import DDL, Progress
 
 
-def changing(progress: Progress) -> tuple[list[Said], Ended | None]:
+def changing(progress: Progress) -> tuple[list[LoggedStatement], Ended | None]:
     """The statements that change the table, in order, up to the first one, or XA COMMIT, that stops it."""
-    limit, events = _undecidable(progress), list[Said]()
+    limit, events = _undecidable(progress), list[LoggedStatement]()
     for event in sorted((*progress.about(), *progress.indexes()), key=lambda said: said.position):
         if limit and event.position >= limit.at:
             break
@@ -31,7 +31,7 @@ def changing(progress: Progress) -> tuple[list[Said], Ended | None]:
     return events, limit
 
 
-def changes_table(progress: Progress, event: Said) -> bool:
+def changes_table(progress: Progress, event: LoggedStatement) -> bool:
     """Whether a statement changes the table, or is passed over. Raises TableStopped for what is not handled."""
     if event.position in progress.skips:
         return not progress.is_before_rows(event)
@@ -48,7 +48,7 @@ def changes_table(progress: Progress, event: Said) -> bool:
     return any(_is_change(progress, event, effect) for effect in progress.effects(event))
 
 
-def _rows_unknown(progress: Progress, event: Said) -> TableStopped:
+def _rows_unknown(progress: Progress, event: LoggedStatement) -> TableStopped:
     """The error of a statement that changes rows, or what becomes of them, and has no row events."""
     match event.statement.effect:
         case Effect.ROWS:
@@ -66,7 +66,7 @@ def _rows_unknown(progress: Progress, event: Said) -> TableStopped:
             )
 
 
-def _is_change(progress: Progress, event: Said, effect: TableEffect) -> bool:
+def _is_change(progress: Progress, event: LoggedStatement, effect: TableEffect) -> bool:
     match effect:
         case AlterTable():
             operations = operations_of(progress, event, effect)
@@ -76,12 +76,14 @@ def _is_change(progress: Progress, event: Said, effect: TableEffect) -> bool:
         case ChangeStorage(table):
             if table != progress.name:
                 raise progress.refusal(event, "changes the table, which is not applied yet")
-            raise progress.refusal(event, f"changes the table, which is not applied: {effect.why}")
+            raise progress.refusal(event, f"changes the table, which is not applied: {effect.reason}")
         case _:
             return True
 
 
-def operations_of(progress: Progress, event: Said, effect: AlterTable | ChangeIndex) -> tuple[Operation, ...]:
+def operations_of(
+    progress: Progress, event: LoggedStatement, effect: AlterTable | ChangeIndex
+) -> tuple[Operation, ...]:
     """What a statement does to columns and keys. Raises TableStopped where that cannot be read."""
     try:
         return effect.operations
@@ -89,13 +91,13 @@ def operations_of(progress: Progress, event: Said, effect: AlterTable | ChangeIn
         raise progress.refusal(event, f"changes the table, which is not applied: {error}") from error
 
 
-def leaves_rows(progress: Progress, event: Said) -> bool:
+def leaves_rows(progress: Progress, event: LoggedStatement) -> bool:
     """Whether a statement is about the table, and leaves every row and column as they are."""
     own_effects = progress.effects(event)
     return bool(own_effects) and all(_leaves_rows(progress, event, effect) for effect in own_effects)
 
 
-def _leaves_rows(progress: Progress, event: Said, effect: TableEffect) -> bool:
+def _leaves_rows(progress: Progress, event: LoggedStatement, effect: TableEffect) -> bool:
     if isinstance(effect, ChangeIndex):
         return True
     if not isinstance(effect, AlterTable):
@@ -103,18 +105,18 @@ def _leaves_rows(progress: Progress, event: Said, effect: TableEffect) -> bool:
     return all(isinstance(operation, LEAVING_ROWS) for operation in operations_of(progress, event, effect))
 
 
-def dropped_indexes(progress: Progress, event: Said) -> list[DropIndex]:
+def dropped_indexes(progress: Progress, event: LoggedStatement) -> list[DropIndex]:
     """The indexes that a statement drops, of the table by its very name. Raises Unsupported."""
     return [operation for operation in _index_operations(progress, event) if isinstance(operation, DropIndex)]
 
 
-def _index_operations(progress: Progress, event: Said) -> Iterator[Operation]:
+def _index_operations(progress: Progress, event: LoggedStatement) -> Iterator[Operation]:
     for effect in effects(event.statement, event.database, event.session):
         if isinstance(effect, ChangeIndex) or (isinstance(effect, AlterTable) and effect.table == progress.name):
             yield from effect.operations
 
 
-def _may_drop_key(progress: Progress, event: Said) -> bool:
+def _may_drop_key(progress: Progress, event: LoggedStatement) -> bool:
     """Whether rows may be told apart otherwise after a statement about indexes alone.
 
     Of a table that only a server names, the key is not taken for known where statements are about its indexes.
@@ -127,10 +129,10 @@ def _may_drop_key(progress: Progress, event: Said) -> bool:
         raise progress.refusal(event, f"is not followed: {error}") from error
 
 
-def _may_have_key(progress: Progress, event: Said) -> bool:
+def _may_have_key(progress: Progress, event: LoggedStatement) -> bool:
     """Whether the table may be told apart, before a statement, by an index that is known."""
     definition, definitions = progress.standing.definition, progress.rows.definitions if progress.rows else ()
-    if definition is not None or any(definition.named() for _, definition in definitions):
+    if definition is not None or any(definition.has_names() for _, definition in definitions):
         return definition is None or definition.index != PRIMARY
     before = (earlier for earlier in progress.about() if earlier.position < event.position)
     return any(earlier.statement.effect is Effect.CREATES for earlier in before)
@@ -141,7 +143,7 @@ def _undecidable(progress: Progress) -> Ended | None:
     xa = progress.scan.xa.of(progress.name, progress.skips)
     ends = [Ended(at, TableStopped(why, at)) for xid, at in xa.unknown if (why := _why_rows_lack(progress, xid, at))]
     events = (event for event in (*progress.scan.before, *progress.scan.statements) if _may_change(progress, event))
-    spans = xa.spans() if len(xa.held) else []
+    spans = xa.spans() if len(xa.rows) else []
     for event, span in product(events, spans) if spans else ():
         if span.start < event.position < span.stop and span.stop >= progress.whole.start:
             error = progress.refusal(
@@ -166,7 +168,7 @@ def _why_rows_lack(progress: Progress, xid: str, at: Position) -> str | None:
     )
 
 
-def _may_change(progress: Progress, event: Said) -> bool:
+def _may_change(progress: Progress, event: LoggedStatement) -> bool:
     """Whether a statement changes the table, also one that is not followed: the table stops at that itself."""
     name = progress.name
     is_about = event.statement.effect is Effect.CHANGES and event.statement.names(name.schema, name.table)

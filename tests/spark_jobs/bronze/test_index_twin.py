@@ -14,7 +14,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.boundaries import cut
 from spark_jobs.bronze.index import read_index
-from spark_jobs.bronze.scan import look
+from spark_jobs.bronze.scan import scan_effective
 from spark_jobs.bronze.xa import EFFECT, effective
 from spark_jobs.config.filters import TableFilters
 from spark_jobs.lake.commit import Checkpoint, Head, new_batch
@@ -136,7 +136,7 @@ def _same_slices(every: Any, held: Bronze) -> None:
 
 
 def _same_look(spark: SparkSession, held: Bronze, whole: Range, cuts: set[Position]) -> None:
-    index, found = look(held.table, held.version, whole, held.bounds[0], cuts)
+    index, found = scan_effective(held.table, held.version, whole, held.bounds[0], cuts)
     every = cut(bronze.read_all(spark, held.table, held.version), cuts | {whole.stop})
     own = every.where(bronze.inside(whole))
     uncut = read_index(held.table, held.version, whole).cut(cuts | {whole.stop}).within(whole)
@@ -147,7 +147,7 @@ def _same_look(spark: SparkSession, held: Bronze, whole: Range, cuts: set[Positi
     before = bronze.read(spark, held.table, held.version, Range(held.bounds[0], whole.stop))
     told = slices_by_spark.committed(before, whole)
     is_known = told["begun"].is_valid()
-    assert _rows(found.xa.held) == _rows(told.filter(is_known).drop_columns(["xid"]))
+    assert _rows(found.xa.rows) == _rows(told.filter(is_known).drop_columns(["xid"]))
     unknown = told.filter(pa.compute.invert(is_known)).to_pylist()
     assert {(xid, at.order) for xid, at in found.xa.unknown} == {
         (row["xid"], (row["at_stretch"], row["at_number"], row["at_start"])) for row in unknown

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.bronze.prepared_xa import undecided
+from spark_jobs.bronze.prepared_xa import prepared_transactions
 from spark_jobs.pipeline.run import extract_source
 from tests.logs import SOURCE, Logs
 from tests.segment_spec import Commit, Insert, Statement
@@ -22,7 +22,7 @@ def test_a_prepared_transaction_is_open_until_the_log_decides_in_whichever_file(
     def open_transactions() -> list[tuple[str, str, int]]:
         extract_source(spark, logs.pipeline(), SOURCE)
         table = logs.lake.bronze(SOURCE)
-        opened = undecided(table, logs.bronze().version)
+        opened = prepared_transactions(table, logs.bronze().version)
         starts = {row["start"] for row in table.read(spark).where("statement LIKE 'XA START%'").collect()}
         assert {transaction.position.offset for transaction in opened} <= starts
         return [(transaction.xid, transaction.position.file, len(opened)) for transaction in opened]

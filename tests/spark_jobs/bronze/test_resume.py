@@ -104,7 +104,7 @@ def test_an_endpoint_with_nothing_new_is_moved_to_all_the_same(tmp_path: Path, b
 
 def test_a_source_that_began_inside_a_file_knows_what_came_before(tmp_path: Path, bronze: Table) -> None:
     standing = server(tmp_path, "one", [("a:1-7", ["a:8", "a:9"])], first=3)
-    standing.lost = gtids("b:1-5")
+    standing.purged_gtids = gtids("b:1-5")
     land(bronze, standing, "latest")
     assert gtids_of(bronze) == gtids("a:1-9 b:1-5")
     files: Files = [("", [*(f"b:{n}" for n in range(1, 6)), *(f"a:{n}" for n in range(1, 11))])]
@@ -134,7 +134,7 @@ ALONE = Switch()
 
 @pytest.mark.parametrize("is_listed", [False, True])
 def test_another_server_under_the_same_name_is_an_error(tmp_path: Path, bronze: Table, is_listed: bool) -> None:
-    switch = Switch(several=is_listed)
+    switch = Switch(has_several=is_listed)
     land(bronze, server(tmp_path, "one", PRIMARY, switch=switch))
     standing = server(tmp_path, "one", REPLICA, uuid=B, switch=switch)
     with pytest.raises(

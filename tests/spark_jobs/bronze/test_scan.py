@@ -4,7 +4,7 @@ import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.bronze.index import read_index
-from spark_jobs.bronze.scan import Said, Seen, Survey, agreed, survey
+from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence, agreed, scan_metadata
 from spark_jobs.ddl.classify import Effect, judge
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position, Range
@@ -19,16 +19,18 @@ def at(offset: int) -> Position:
     return Position("b.000001", offset)
 
 
-def surveyed(*statements: tuple[int, str], first: int | None = 100) -> Survey:
-    tables = {} if first is None else {NAME: Seen(at(first), at(900), ())}
-    logged = tuple(Said(at(offset), judge(text, "shop"), at(offset + 10), "shop") for offset, text in statements)
-    return Survey(tables, logged)
+def surveyed(*statements: tuple[int, str], first: int | None = 100) -> RangeScan:
+    tables = {} if first is None else {NAME: TableOccurrence(at(first), at(900), ())}
+    logged = tuple(
+        LoggedStatement(at(offset), judge(text, "shop"), at(offset + 10), "shop") for offset, text in statements
+    )
+    return RangeScan(tables, logged)
 
 
 def test_the_last_change_is_the_last_statement_that_names_the_table() -> None:
-    survey = surveyed((50, "CREATE TABLE t (a INT)"), (70, "ALTER TABLE t ADD b INT"), (90, "DROP TABLE other"))
-    assert survey.last_change(NAME) == at(70)
-    assert survey.last_change(TableName("crm", "t")) is None
+    range_scan = surveyed((50, "CREATE TABLE t (a INT)"), (70, "ALTER TABLE t ADD b INT"), (90, "DROP TABLE other"))
+    assert range_scan.last_change(NAME) == at(70)
+    assert range_scan.last_change(TableName("crm", "t")) is None
 
 
 TEXTS = [
@@ -46,16 +48,18 @@ TEXTS = [
 
 @pytest.mark.parametrize("name", [NAME, TableName("SHOP", "T"), TableName("crm", "t"), TableName("shop", "u")], ids=str)
 def test_statements_about_a_table_are_those_that_name_it_in_order(name: TableName) -> None:
-    survey = surveyed(*((50 + 10 * nth, text) for nth, text in enumerate(TEXTS)))
-    named_in = [statement for statement in survey.statements if statement.statement.names(name.schema, name.table)]
-    about, indexes = survey.about(name, at(70)), survey.indexes(name, at(4))
+    range_scan = surveyed(*((50 + 10 * nth, text) for nth, text in enumerate(TEXTS)))
+    named_in = [statement for statement in range_scan.statements if statement.statement.names(name.schema, name.table)]
+    about, indexes = range_scan.about(name, at(70)), range_scan.indexes(name, at(4))
     assert about == [
         statement_
         for statement_ in named_in
         if statement_.position >= at(70) and statement_.statement.effect is not Effect.INDEXES
     ]
     assert indexes == [statement_ for statement_ in named_in if statement_.statement.effect is Effect.INDEXES]
-    assert survey.last_change(name) == max(statement_.position for statement_ in named_in if statement_ not in indexes)
+    assert range_scan.last_change(name) == max(
+        statement_.position for statement_ in named_in if statement_ not in indexes
+    )
 
 
 def definition(*columns: Column) -> TableDefinition:
@@ -98,7 +102,7 @@ def test_bronze_tells_tables_definitions_and_statements(tmp_path: Path) -> None:
         ],
     )
     table, version = bronze_of(tmp_path / "bronze", [bronze_rows("b.000001", spec.to_bytes(), target=1)])
-    survey_ = survey(read_index(table, version, Range(at(0), Position("b.000002", 4))))
+    survey_ = scan_metadata(read_index(table, version, Range(at(0), Position("b.000002", 4))))
     assert set(survey_.tables) == {NAME, TableName("shop", "u")}
     assert [(statement.statement.text, statement.statement.names("shop", "u")) for statement in survey_.statements] == [
         ("TRUNCATE u", True)

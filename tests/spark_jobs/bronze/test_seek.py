@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.bronze.extract import extract
-from spark_jobs.bronze.seek import Landed, range_in
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.seek import BronzeLog, range_in
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.changes.feed import changes_of_bronze, wanted_tables
 from spark_jobs.errors import ConfigError, LakeError, SourceError
 from spark_jobs.lake.layout import Lake
@@ -60,7 +60,7 @@ def places() -> list[str]:
 
 
 def test_places_are_those_in_the_files(spark: SparkSession, files: Files, filled: Lake) -> None:
-    landed: Source = Landed(spark, Held.of(filled, "shop"))
+    landed: Source = BronzeLog(spark, BronzeSnapshot.of(filled, "shop"))
     assert landed.log() == files.log()
     from spark_jobs.log.location import parse_place
 
@@ -72,7 +72,7 @@ def test_places_are_those_in_the_files(spark: SparkSession, files: Files, filled
 def test_a_beginning_beyond_bronze_is_refused_as_such(spark: SparkSession, filled: Lake) -> None:
     with pytest.raises(ConfigError) as refused:
         range_in(spark, filled, "shop", "b.000009:4", None)
-    end = Held.of(filled, "shop").checkpoint.position
+    end = BronzeSnapshot.of(filled, "shop").checkpoint.position
     assert str(refused.value) == (
         f"shop: b.000009:4 lies beyond the end of the log that bronze holds, {end}; name an earlier place, or let "
         "stratalog run read on first"

@@ -82,7 +82,7 @@ def test_the_last_gtid_of_a_range(tmp_path: Path, start: str, stop: str, last: s
     schema = pa.schema([bronze.ARROW.field(name) for name in ("stretch", "number", "start", "gtid")])
     for row in rows[::-1]:
         deltalake.write_deltalake(table.path, pa.Table.from_pylist([row], schema=schema), mode="append")
-    snapshot = bronze.Held("shop", table, Head(len(rows) - 1, 1, checkpoint), checkpoint)
+    snapshot = bronze.BronzeSnapshot("shop", table, Head(len(rows) - 1, 1, checkpoint), checkpoint)
     assert bronze.last_gtid(snapshot, Range(Position.parse(start), Position.parse(stop))) == last
 
 

@@ -61,7 +61,7 @@ def test_a_transaction_is_passed_over_by_its_beginning_or_its_commit(
     position: Position, rows_left: int, unknown: int
 ) -> None:
     table_xa = FOUND.of(ORDERS, [position])
-    assert (len(table_xa.held), len(table_xa.unknown)) == (rows_left, unknown)
+    assert (len(table_xa.rows), len(table_xa.unknown)) == (rows_left, unknown)
 
 
 @pytest.mark.parametrize("since, spans", [(at(40), 1), (at(10), 0), (at(50), 0), (at(3, 9), 1), (at(60), 0)])

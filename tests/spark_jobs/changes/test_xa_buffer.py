@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.changes import xa_buffer as module
-from spark_jobs.changes.xa_buffer import Prepared
+from spark_jobs.changes.xa_buffer import PreparedBuffer
 
 
 def part(text: str) -> pa.RecordBatch:
@@ -12,7 +12,7 @@ def part(text: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"payload": ["before", text, "behind"]}).slice(1, 1)
 
 
-def texts(buffer: Prepared, xid: str) -> list[str] | None:
+def texts(buffer: PreparedBuffer, xid: str) -> list[str] | None:
     batches = buffer.take(xid)
     return None if batches is None else [batch.column(0)[0].as_py() for batch in batches]
 
@@ -20,7 +20,7 @@ def texts(buffer: Prepared, xid: str) -> list[str] | None:
 @pytest.mark.parametrize("in_memory", [1, 1 << 20])
 def test_parts_come_back_in_order_by_their_xid(monkeypatch: pytest.MonkeyPatch, in_memory: int) -> None:
     monkeypatch.setattr(module, "_IN_MEMORY", in_memory)
-    with Prepared() as buffer:
+    with PreparedBuffer() as buffer:
         for xid in ("a", "b", "c"):
             for number in range(3):
                 buffer.add(part(f"{xid}{number}"), f"f:{xid}")
@@ -35,7 +35,7 @@ def test_parts_come_back_in_order_by_their_xid(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_room_is_given_back_when_nothing_waits() -> None:
-    with Prepared() as buffer:
+    with PreparedBuffer() as buffer:
         for number in range(100):
             buffer.add(part("x" * 1000), "f:4")
             buffer.prepare("a")
@@ -44,7 +44,7 @@ def test_room_is_given_back_when_nothing_waits() -> None:
 
 
 def test_room_is_not_given_back_while_one_is_being_read() -> None:
-    with Prepared() as buffer:
+    with PreparedBuffer() as buffer:
         buffer.add(part("a0"), "f:4")
         buffer.prepare("a")
         buffer.add(part("b0"), "f:9")
@@ -55,7 +55,7 @@ def test_room_is_not_given_back_while_one_is_being_read() -> None:
 
 
 def test_one_xid_after_the_other() -> None:
-    with Prepared() as buffer:
+    with PreparedBuffer() as buffer:
         buffer.add(part("old"), "f:4")
         buffer.prepare("a")
         buffer.add(part("new"), "f:9")

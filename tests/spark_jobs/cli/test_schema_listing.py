@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
-from spark_jobs.cli.schema_listing import Shown
+from spark_jobs.cli.schema_listing import SchemaListing
 from spark_jobs.log.position import Position
 from spark_jobs.schema.facts import TableVersion
 
@@ -25,7 +25,7 @@ VERSIONS = [
     TableVersion(replace(U, table="v"), at(500), "ddl", note="not followed: why", statement="ALTER TABLE v …"),
 ]
 CURRENT = {T: VERSIONS[2], U: VERSIONS[3], VERSIONS[4].name: VERSIONS[4]}
-SHOWN = Shown(VERSIONS, CURRENT, dict.fromkeys(CURRENT, at(900)))
+SHOWN = SchemaListing(VERSIONS, CURRENT, dict.fromkeys(CURRENT, at(900)))
 
 
 def test_a_definition_is_a_row_a_column() -> None:

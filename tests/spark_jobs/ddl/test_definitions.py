@@ -4,7 +4,15 @@ import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.ddl import definitions
-from spark_jobs.ddl.definitions import Told, completed, completed_by_history, fitted, from_json, numbered, to_json
+from spark_jobs.ddl.definitions import (
+    HistoryAnswer,
+    completed,
+    completed_by_history,
+    fitted,
+    from_json,
+    numbered,
+    to_json,
+)
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position
 
@@ -190,7 +198,7 @@ def test_text_of_unknown_character_set_stops_a_table() -> None:
     definition = TableDefinition(TableName("shop", "t"), (Column("v", 252, 2),))
     bare = replace(definition, columns=(replace(definition.columns[0], name=None),))
     with pytest.raises(TableStopped, match="neither the log nor the schema dump tells the character set of v"):
-        completed_by_history(bare, Told(READ_AT, definition))
+        completed_by_history(bare, HistoryAnswer(READ_AT, definition))
 
 
 def test_columns_without_names_have_their_numbers_and_nothing_that_is_not_told() -> None:
@@ -199,7 +207,7 @@ def test_columns_without_names_have_their_numbers_and_nothing_that_is_not_told()
     definition = numbered(logged)
     assert [column.name for column in definition.columns] == ["@1", "@2", "@3", "@4"]
     assert [column.declared for column in definition.columns] == ["either sign", None, None, None]
-    assert (definition.key, definition.numbered, definition.named()) == ((), True, True)
+    assert (definition.key, definition.numbered, definition.has_names()) == ((), True, True)
     assert [str(column.arrow) for column in definition.columns] == ["int32", "int32", "decimal128(7, 2)", "string"]
     assert from_json(to_json(definition)) == definition
     assert "numbered" not in to_json(logged)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.binlog import Column, Session, TableDefinition, TableName
-from spark_jobs.bronze.scan import Said, Seen, Survey
+from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
 from spark_jobs.ddl.classify import judge
 from spark_jobs.ddl.effects import (
     AlterTable,
@@ -33,7 +33,7 @@ from spark_jobs.ddl.effects import (
 )
 from spark_jobs.errors import TableStopped, Unsupported
 from spark_jobs.log.position import Position, Range
-from spark_jobs.schema.facts import Asked, Fact, Stated, TableVersion
+from spark_jobs.schema.facts import Fact, ServerAnswer, StatementFact, TableVersion
 from spark_jobs.schema.reverse_replay import back
 from spark_jobs.schema.tracker import Tracker, as_of
 from spark_jobs.silver.rename_lineage import made_at
@@ -209,14 +209,14 @@ def shown_create(effect: CreateTable) -> str:
     words = ["or replace"] * effect.replaces + ["if missing"] * effect.if_missing + ["filled"] * effect.is_filled
     text = " ".join(["create", *words, name_of(effect.table)])
     if isinstance(effect.declared, Unread):
-        return f"{text}, unread: {effect.declared.why}"
+        return f"{text}, unread: {effect.declared.reason}"
     columns = f"({','.join(effect.declared.column_names())})" if effect.declared else ""
     return text + (f" like {name_of(effect.like)}" if effect.like else columns)
 
 
 def shown_alter(effect: AlterTable) -> str:
     if isinstance(effect.clauses, Unread):
-        return f"alter {name_of(effect.table)}, unread: {effect.clauses.why}"
+        return f"alter {name_of(effect.table)}, unread: {effect.clauses.reason}"
     return f"alter {name_of(effect.table)}:{kinds(effect.operations)}"
 
 
@@ -230,7 +230,7 @@ SHOWN: dict[type, Callable[[Any], str]] = {
         + (f" (now {name_of(effect.displaced)})" if effect.displaced else "")
     ),
     FreeName: lambda effect: (
-        f"{name_of(effect.table)} freed" + (f" for {name_of(effect.became)}" if effect.became else "")
+        f"{name_of(effect.table)} freed" + (f" for {name_of(effect.new_name)}" if effect.new_name else "")
     ),
     DropSchema: lambda effect: f"drop schema {effect.schema}",
     UnknownChange: lambda effect: f"unknown {effect.verb}",
@@ -258,16 +258,16 @@ def at(offset: int) -> Position:
     return Position("b.000001", offset)
 
 
-def fact_of(case: Case, offset: int = 500) -> Stated:
-    return Stated(at(offset), judge(case.text, "shop", case.session), "shop", case.session, stop=at(offset + 10))
+def fact_of(case: Case, offset: int = 500) -> StatementFact:
+    return StatementFact(at(offset), judge(case.text, "shop", case.session), "shop", case.session, stop=at(offset + 10))
 
 
-def scanned(case: Case) -> Survey:
+def scanned(case: Case) -> RangeScan:
     """The statement, and rows of t before it."""
-    occurrence = Seen(at(100), at(400), ((at(100), TABLES[T]),))
+    occurrence = TableOccurrence(at(100), at(400), ((at(100), TABLES[T]),))
     statement = judge(case.text, "shop", case.session)
-    logged = Said(at(500), statement, at(510), "shop", session=case.session)
-    return Survey({T: occurrence}, (logged,) if statement.effect.value != "none" else ())
+    logged = LoggedStatement(at(500), statement, at(510), "shop", session=case.session)
+    return RangeScan({T: occurrence}, (logged,) if statement.effect.value != "none" else ())
 
 
 def columns(definition: TableDefinition | None) -> str:
@@ -277,7 +277,7 @@ def columns(definition: TableDefinition | None) -> str:
 def history(case: Case) -> dict[TableName, TableVersion]:
     """All tables after the statement, which came after a server was asked."""
     tracker = Tracker()
-    versions = tracker.follow([Asked(at(10), tuple(TABLES.values()))])
+    versions = tracker.follow([ServerAnswer(at(10), tuple(TABLES.values()))])
     return as_of([*versions, *tracker.follow([fact_of(case)])])
 
 
@@ -313,7 +313,7 @@ def test_what_the_timeline_makes_of_it(case: Case) -> None:
 def test_what_it_leads_back_to(case: Case) -> None:
     after = [version.definition for version in history(case).values() if version.definition]
     lacking = fact_of(replace(case, text="ALTER TABLE lacking ADD x INT"), 300)
-    facts: list[Fact] = [lacking, fact_of(case), Asked(at(900), tuple(after))]
+    facts: list[Fact] = [lacking, fact_of(case), ServerAnswer(at(900), tuple(after))]
     way = back(facts, Tracker().follow(facts), at(4))
     definitions = {fact.definition.name: fact.definition for fact in way.facts if fact.at == at(4)}
     before = {name: definitions.get(name) or definition for name, definition in TABLES.items() if name in way.reached}

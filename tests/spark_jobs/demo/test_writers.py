@@ -33,10 +33,10 @@ def test_a_round_may_be_done_again(shop: Database) -> None:
 
 def test_every_tenth_transaction_is_rolled_back(shop: Database) -> None:
     traffic, before = Traffic(shop.connection, first=10), checksums(shop)
-    traffic.some(1)
-    assert (traffic.done, checksums(shop)) == (10, before)
-    traffic.some(20)
-    assert (traffic.done, checksums(shop) == before) == (30, False)
+    traffic.write(1)
+    assert (traffic.last, checksums(shop)) == (10, before)
+    traffic.write(20)
+    assert (traffic.last, checksums(shop) == before) == (30, False)
 
 
 def test_writers_go_on_until_the_block_ends(shop: Database, mysql: MySQLServer) -> None:
@@ -44,10 +44,10 @@ def test_writers_go_on_until_the_block_ends(shop: Database, mysql: MySQLServer) 
         traffic = Traffic(connection, first=1_001)
         with Writers(traffic, pause=0):
             change(shop.connection)
-        count = traffic.done
+        count = traffic.last
         assert count > 1_001
         rotate(shop.connection)
-        assert traffic.done == count
+        assert traffic.last == count
 
 
 def test_what_stops_a_writer_is_raised(mysql: MySQLServer) -> None:

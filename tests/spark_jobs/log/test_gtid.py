@@ -17,7 +17,7 @@ Plain = frozenset[tuple[Origin, int]]
 
 origins = st.tuples(st.sampled_from([A, B]), st.sampled_from(["", "blue", "_x9"]))
 spans = st.tuples(origins, st.integers(1, 20), st.integers(1, 6))
-some = st.lists(spans, max_size=12)
+span_lists = st.lists(spans, max_size=12)
 
 
 def plain(given_spans: Spans) -> Plain:
@@ -34,7 +34,7 @@ def members(gtid_set: MysqlGtids) -> Plain:
     )
 
 
-@given(left=some, right=some)
+@given(left=span_lists, right=span_lists)
 def test_algebra_is_that_of_plain_sets(left: Spans, right: Spans) -> None:
     a, b = gtids(left), gtids(right)
     assert members(a) == plain(left)
@@ -45,7 +45,7 @@ def test_algebra_is_that_of_plain_sets(left: Spans, right: Spans) -> None:
     assert bool(a) == bool(plain(left))
 
 
-@given(given_spans=some)
+@given(given_spans=span_lists)
 def test_sets_are_equal_where_their_members_are(given_spans: Spans) -> None:
     gtid_set = gtids(given_spans)
     assert MysqlGtids.of((origin, (n, n + 1)) for origin, n in plain(given_spans)) == gtid_set
@@ -54,7 +54,7 @@ def test_sets_are_equal_where_their_members_are(given_spans: Spans) -> None:
         assert all(after < later for (_, after), (later, _) in pairwise(spans)), "apart, in order"
 
 
-@given(given_spans=some)
+@given(given_spans=span_lists)
 def test_text_reads_back(given_spans: Spans) -> None:
     gtid_set = gtids(given_spans)
     assert MysqlGtids.parse(str(gtid_set)) == gtid_set
@@ -71,7 +71,7 @@ def encoded(gtid_set: MysqlGtids) -> bytes:
     return body
 
 
-@given(given_spans=some)
+@given(given_spans=span_lists)
 def test_bytes_read_back(given_spans: Spans) -> None:
     body = encoded(gtids(given_spans))
     assert MysqlGtids.decode(body) == gtids(given_spans)

@@ -201,7 +201,7 @@ def maintained(logs: Logs, *, fold: bool = True) -> Upkeep:
 
 
 def folds(upkeep: Upkeep) -> dict[str, tuple[str, int, int]]:
-    folded_ = [maintained_.folded for maintained_ in upkeep.done if maintained_.folded]
+    folded_ = [maintained_.folded for maintained_ in upkeep.tables if maintained_.folded]
     return {fold.name.table: (str(fold.floor), fold.rows_before, fold.rows_after) for fold in folded_}
 
 

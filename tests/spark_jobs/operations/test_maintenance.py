@@ -52,7 +52,7 @@ def tables(logs: Logs) -> dict[str, Table]:
 
 
 def done_to(upkeep: Upkeep, table: Table) -> Maintained:
-    return next(table_ for table_ in upkeep.done if table_.path == table.path)
+    return next(table_ for table_ in upkeep.tables if table_.path == table.path)
 
 
 def all_contents(logs: Logs) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def test_files_are_written_together_and_nothing_else_changes(logs: Logs, tmp_pat
     assert [entry.silver_version, entry.downstream_version] == [head.version for head in heads if head]
 
     second = maintain_source(logs.spark, logs.pipeline(), SOURCE)
-    assert [table_.version_before == table_.version_after for table_ in second.done] == [True] * len(second.done)
+    assert [table_.version_before == table_.version_after for table_ in second.tables] == [True] * len(second.tables)
     from spark_jobs.operations.backlog import settled
 
     assert settled(logs.pipeline(), SOURCE), "the next run has nothing to do"

@@ -46,7 +46,7 @@ def test_an_event_is_passed_over_once() -> None:
         (_Event(HERE, "DROP", statement=judge("DROP TABLE carts", "shop")), {CARTS}),
         (_Event(HERE, "GRANT", statement=judge("GRANT SELECT ON carts TO me", "shop")), set()),
     ],
-    ids=lambda value: value.said if isinstance(value, _Event) else "",
+    ids=lambda value: value.summary if isinstance(value, _Event) else "",
 )
 def test_whom_an_event_is_about(event: _Event, tables: set[TableName]) -> None:
     assert {name for name in (ORDERS, CARTS) if event.is_about(name)} == tables

@@ -86,9 +86,9 @@ def test_tables_of_one_run_are_one_bar() -> None:
 def test_bars_are_as_high_as_their_values() -> None:
     chart = Chart.of("Log", [(NOON, 500), (NOON, 2_000), (NOON, 0)], "bytes")
     assert [bar.height for bar in chart.bars] == [25, 100, 0]
-    assert chart.bars[0].said == "2026-11-22 12:00:00 UTC: 500 bytes"
-    assert chart.most == "2.0 kB"
-    assert Chart.of("Rows", [(NOON, 1_234_567)], "rows").most == "1,234,567 rows"
+    assert chart.bars[0].label == "2026-11-22 12:00:00 UTC: 500 bytes"
+    assert chart.highest == "2.0 kB"
+    assert Chart.of("Rows", [(NOON, 1_234_567)], "rows").highest == "1,234,567 rows"
     assert Chart.of("None", [], "rows") == Chart("None", "", [])
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.commit import BronzeCommit
-from spark_jobs.bronze.scan import Survey
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.scan import RangeScan
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream.publication import Entry
@@ -36,7 +36,7 @@ FIRST = BronzeCommit(END, "batch", begin=BEGIN)
 
 def planner(folder: Path, tables: frozenset[TableName] | None = None, commit: BronzeCommit = FIRST) -> Planner:
     lake = lake_of(pipeline(folder))
-    return Planner(pipeline(folder), lake, Held("s", lake.bronze("s"), Head(7, 3, commit), commit), tables)
+    return Planner(pipeline(folder), lake, BronzeSnapshot("s", lake.bronze("s"), Head(7, 3, commit), commit), tables)
 
 
 def entry(name: TableName, **values: Any) -> Entry:
@@ -95,9 +95,9 @@ def test_a_table_stops_where_gc_removed_what_it_needs(
     known = entry(ORDERS, position=position and str(position), surveyed=str(P3) if published else None)
     if since is None:
         with pytest.raises(TableStopped, match=r"^s: shop\.orders: bronze no longer holds \[.*, b\.000003:4\);"):
-            made._work(Survey({}, ()), known, RULES)
+            made._work(RangeScan({}, ()), known, RULES)
     else:
-        assert made._work(Survey({}, ()), known, RULES) is None
+        assert made._work(RangeScan({}, ()), known, RULES) is None
         assert made._since(known) == since
 
 

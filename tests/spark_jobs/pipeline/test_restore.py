@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.bronze.commit import BronzeCommit, stretches
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.errors import LakeError, SourceError
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.log.location import parse_place
@@ -104,7 +104,7 @@ def bronze_from(oldest: str, *origins: Origin, payload: bytes | None = None, **n
     end = f"b.000006:{len(content(6))}"
     said = BronzeCommit.from_members({"position": end, "batch": "x", **told})
     table: Any = Bronze(held)  # what is not asked is not there
-    return Earlier(Held("shop", table, Head(3, 3, said), said), origins)
+    return Earlier(BronzeSnapshot("shop", table, Head(3, 3, said), said), origins)
 
 
 def brought(earlier: Earlier, to: str) -> list[tuple[str, str, str]]:

@@ -18,8 +18,16 @@ from spark_jobs.log.position import Position
 from spark_jobs.schema import dump, history_rows
 from spark_jobs.schema import history as schema_history
 from spark_jobs.schema.commit import HistoryCommit
-from spark_jobs.schema.facts import Asked, Fact, Logged, Stated, TableVersion
-from spark_jobs.schema.history import ask_server, by_history, declared_facts, named, new_facts, read, reading_of
+from spark_jobs.schema.facts import Fact, LoggedTable, ServerAnswer, StatementFact, TableVersion
+from spark_jobs.schema.history import (
+    ask_server,
+    by_history,
+    complete_names,
+    declared_facts,
+    new_facts,
+    read,
+    reading_of,
+)
 from spark_jobs.source.files import Files
 from spark_jobs.source.information_schema import ask
 from spark_jobs.source.server import Server
@@ -92,9 +100,9 @@ def test_names_come_from_what_a_server_told_last(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     older = replace(KNOWN, columns=(replace(KNOWN.columns[0], name="old"), KNOWN.columns[1]))
     store(lake, replace(TOLD, definition=older, at=at(100)), TOLD, asked_at=at(700), completes_log=True)
-    assert named(lake, "shop", UNNAMED, at(700)) == KNOWN
+    assert complete_names(lake, "shop", UNNAMED, at(700)) == KNOWN
     with pytest.raises(TableStopped, match=r"was read at 2/mysql-bin\.000003:700, before a change at .*:701"):
-        named(lake, "shop", UNNAMED, at(701))
+        complete_names(lake, "shop", UNNAMED, at(701))
 
 
 @pytest.mark.parametrize(
@@ -111,7 +119,7 @@ def test_what_no_server_told_names_nothing(tmp_path: Path, version: TableVersion
     lake = Lake(str(tmp_path))
     store(lake, version, **notes)
     with pytest.raises(TableStopped, match="no definition was read from a server"):
-        named(lake, "shop", UNNAMED, None)
+        complete_names(lake, "shop", UNNAMED, None)
 
 
 class Later(Server):
@@ -131,9 +139,9 @@ def test_a_server_is_asked_once_or_whenever_its_log_does_not_tell_all(database: 
     reading = ask_server(lake, source)
     assert reading is not None
     assert not reading.completes
-    assert TableName(database.name, "t") in {definition.name for definition in reading.asked.definitions}
-    assert reading.asked.variables["version"].startswith("8.0")
-    store(lake, TOLD, asked_at=reading.asked.at, completes_log=False)
+    assert TableName(database.name, "t") in {definition.name for definition in reading.answer.definitions}
+    assert reading.answer.variables["version"].startswith("8.0")
+    store(lake, TOLD, asked_at=reading.answer.at, completes_log=False)
     assert ask_server(lake, source) is None
     assert ask_server(lake, Files("shop", tmp_path)) is None
     without_charsets = ask_server(lake, Server("shop", settings))
@@ -146,7 +154,7 @@ def test_a_server_is_asked_once_or_whenever_its_log_does_not_tell_all(database: 
         database.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
     assert second is not None
     assert second.completes
-    assert second.asked.at <= source.log().end
+    assert second.answer.at <= source.log().end
 
 
 @pytest.mark.mysql
@@ -166,7 +174,7 @@ def test_a_server_is_asked_behind_the_position_that_its_word_is_of(
     monkeypatch.setattr(schema_history, "ask", altered_meanwhile)
     reading = ask_server(Lake(str(tmp_path)), source)
     assert reading is not None
-    assert reading.asked.at < source.log().end
+    assert reading.answer.at < source.log().end
 
 
 DUMPED = TableVersion(NAME, at(300), "dump", KNOWN)
@@ -190,20 +198,20 @@ def test_what_a_dump_tells_is_moved_on_by_statements(tmp_path: Path) -> None:
     for place in (4, 300):
         answer = lookup(NAME, at(place))
         assert answer is not None
-        assert (answer.at, answer.definition, answer.why) == (at(300), KNOWN, None)
+        assert (answer.at, answer.definition, answer.reason) == (at(300), KNOWN, None)
     for name, place in ((NAME, 450), (new, 550)):
         answer = lookup(name, at(place))
         assert answer is not None
-        assert (answer.at, answer.definition, answer.why) == (at(place), replace(WIDER, name=name), None)
+        assert (answer.at, answer.definition, answer.reason) == (at(place), replace(WIDER, name=name), None)
     assert lookup(new, at(4)) is None
     for table, reason in (("unread", "line 9: why"), ("other", "column a: b, and the dump, at 2/mysql-bin.000003:300")):
         answer = lookup(TableName("shop", table), at(4))
         assert answer is not None
-        assert answer.why is not None
-        assert answer.why.startswith(reason)
+        assert answer.reason is not None
+        assert answer.reason.startswith(reason)
     answer_after_gap = lookup(NAME, at(600))
     assert answer_after_gap is not None
-    assert answer_after_gap.why == "what followed from it up to 2/mysql-bin.000003:600 is not known"
+    assert answer_after_gap.reason == "what followed from it up to 2/mysql-bin.000003:600 is not known"
 
 
 def test_a_server_s_word_alone_is_not_told(tmp_path: Path) -> None:
@@ -251,9 +259,9 @@ def test_a_dump_that_the_history_has_is_not_read_again(tmp_path: Path) -> None:
         reading_of(lake, source, schema_dump.model_copy(update={"at": "bin.000001:5"}))
 
 
-def ddl_at(offset: int, text: str) -> Stated:
+def ddl_at(offset: int, text: str) -> StatementFact:
     session = Session(1 << 22, 33, explicit_timestamps=True)
-    return Stated(at(offset), judge(text, "shop"), "shop", session, stop=at(offset + 50))
+    return StatementFact(at(offset), judge(text, "shop"), "shop", session, stop=at(offset + 50))
 
 
 def test_what_a_run_could_not_know_is_known_further_back_when_the_server_tells() -> None:
@@ -264,18 +272,18 @@ def test_what_a_run_could_not_know_is_known_further_back_when_the_server_tells()
     )
     bare = replace(v, columns=tuple(replace(column, name=None) for column in v.columns), key=None, index=None)
     facts: list[Fact] = [
-        Logged(at(100), bare),
+        LoggedTable(at(100), bare),
         ddl_at(200, "ALTER TABLE t RENAME COLUMN v TO w"),
-        Asked(at(300), (w,)),
+        ServerAnswer(at(300), (w,)),
     ]
-    later: list[Fact] = [ddl_at(350, "ALTER TABLE t RENAME COLUMN w TO x"), Logged(at(420), bare)]
+    later: list[Fact] = [ddl_at(350, "ALTER TABLE t RENAME COLUMN w TO x"), LoggedTable(at(420), bare)]
     first, lacking = schema_history._followed([], [*facts, *later], at(4))
     assert lacking == []
     assert [
-        version.origin for version in first if version.holds and version.definition and version.definition.named()
+        version.origin for version in first if version.holds and version.definition and version.definition.has_names()
     ] == []
 
-    answer = Asked(at(600), (x,))
+    answer = ServerAnswer(at(600), (x,))
     second, lacking = schema_history._followed(first, [answer], at(500))
     assert lacking == [str(name)]
     assert [version.origin for version in second] == ["server"]
@@ -288,7 +296,10 @@ def test_what_a_run_could_not_know_is_known_further_back_when_the_server_tells()
     assert named_versions[0] == (4, ["id", "v"])
     assert (200, ["id", "w"]) in named_versions
     assert named_versions[-1] == (600, ["id", "x"])
-    assert schema_history._followed(rebuilt, [Logged(at(700), bare), Asked(at(800), (x,))], at(650)) == ([], [])
+    assert schema_history._followed(rebuilt, [LoggedTable(at(700), bare), ServerAnswer(at(800), (x,))], at(650)) == (
+        [],
+        [],
+    )
 
 
 def test_a_later_run_leads_back_what_it_is_told_as_far_as_the_one_before() -> None:
@@ -296,11 +307,11 @@ def test_a_later_run_leads_back_what_it_is_told_as_far_as_the_one_before() -> No
     definition = TableDefinition(name, (Column("id", 3, nullable=False),), (0,), "PRIMARY")
     two = replace(definition, columns=(*definition.columns, Column("h", 15, 9, charset=8)))
     bare = replace(two, columns=tuple(replace(c, name=None, charset=None) for c in two.columns), key=None, index=None)
-    stored, _ = schema_history._followed([], [Asked(at(100), (definition,))], at(4))
+    stored, _ = schema_history._followed([], [ServerAnswer(at(100), (definition,))], at(4))
     facts: list[Fact] = [
         ddl_at(200, "ALTER TABLE t ADD h VARCHAR(9)"),
-        Logged(at(300), bare),
-        Asked(at(400), (two,)),
+        LoggedTable(at(300), bare),
+        ServerAnswer(at(400), (two,)),
     ]
     versions, lacking = schema_history._followed(stored, facts, at(150))
     assert lacking == []

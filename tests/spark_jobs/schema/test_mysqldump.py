@@ -6,7 +6,7 @@ import pytest
 
 from spark_jobs.binlog import Slicer, TableName, definitions_of, same_layout
 from spark_jobs.binlog.types.charsets import charset_of
-from spark_jobs.ddl.definitions import Told, completed_by_history
+from spark_jobs.ddl.definitions import HistoryAnswer, completed_by_history
 from spark_jobs.errors import SourceError, TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.schema.mysqldump import read_dump
@@ -167,7 +167,7 @@ def test_a_table_that_cannot_be_read_is_named_with_its_line() -> None:
     assert [str(definition.name) for definition in dump.definitions] == ["d.t"]
     (unread,) = dump.unread
     assert (unread.line, str(unread.name)) == (3, "d.u")
-    assert "made_up" in unread.why.casefold()
+    assert "made_up" in unread.reason.casefold()
 
 
 def slices(log: bytes) -> list[dict[str, Any]]:
@@ -193,10 +193,10 @@ def test_rows_that_servers_logged_without_names_are_of_the_dump_s_tables(name: s
     logged = {table.name: table for map_ in maps for table in map_}
     assert len(logged) == tables
     for table in logged.values():
-        assert not table.named()
-        completed = completed_by_history(table, Told(Position("log.000001", 4), dumped[table.name]))
+        assert not table.has_names()
+        completed = completed_by_history(table, HistoryAnswer(Position("log.000001", 4), dumped[table.name]))
         assert completed.column_names() == dumped[table.name].column_names()
         assert same_layout(completed, table)
         narrower = replace(dumped[table.name], columns=dumped[table.name].columns[1:])
         with pytest.raises(TableStopped, match="does not fit"):
-            completed_by_history(table, Told(Position("log.000001", 4), narrower))
+            completed_by_history(table, HistoryAnswer(Position("log.000001", 4), narrower))

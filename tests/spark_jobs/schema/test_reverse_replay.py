@@ -19,7 +19,7 @@ from spark_jobs.ddl.diff import differences
 from spark_jobs.ddl.parse_alter import operations
 from spark_jobs.errors import Unsupported
 from spark_jobs.log.position import Position
-from spark_jobs.schema.facts import Asked, Fact, Logged, Stated
+from spark_jobs.schema.facts import Fact, LoggedTable, ServerAnswer, StatementFact
 from spark_jobs.schema.reverse_replay import Back, back
 from spark_jobs.schema.tracker import Tracker, as_of
 from spark_jobs.source.information_schema import on_server
@@ -48,8 +48,8 @@ def at(offset: int) -> Position:
     return Position("b.000001", offset)
 
 
-def ddl_at(offset: int, text: str) -> Stated:
-    return Stated(at(offset), judge(text, "d"), "d", STRICT, stop=at(offset + 50))
+def ddl_at(offset: int, text: str) -> StatementFact:
+    return StatementFact(at(offset), judge(text, "d"), "d", STRICT, stop=at(offset + 50))
 
 
 def led_back(facts: Iterable[Fact]) -> Back:
@@ -84,11 +84,14 @@ def test_what_is_found_is_what_was_there(seed: int, says_all: bool) -> None:
         if after.key is None:
             return
         if generator.random() < 0.7:
-            facts.append(Logged(at(1000 * nth + 500), rows_of(definitions[-1], says_all=says_all)))
+            facts.append(LoggedTable(at(1000 * nth + 500), rows_of(definitions[-1], says_all=says_all)))
         is_certain = is_certain and must_be_inverted(clauses, definitions[-1])
         facts.append(ddl_at(1000 * (nth + 1), alter))
         definitions.append(after)
-    facts += [Logged(at(END - 1000), rows_of(definitions[-1], says_all=says_all)), Asked(at(END), (definitions[-1],))]
+    facts += [
+        LoggedTable(at(END - 1000), rows_of(definitions[-1], says_all=says_all)),
+        ServerAnswer(at(END), (definitions[-1],)),
+    ]
     way = led_back(facts)
     for fact in way.facts:
         assert fact.definition == definitions[fact.at.offset // 1000]
@@ -97,10 +100,10 @@ def test_what_is_found_is_what_was_there(seed: int, says_all: bool) -> None:
     versions = Tracker().follow([*facts, *way.facts])
     last = as_of(versions)[NAME]
     assert last.definition == definitions[-1]
-    rows = [fact for fact in facts if isinstance(fact, Logged)]
+    rows = [fact for fact in facts if isinstance(fact, LoggedTable)]
     for row in rows:
         definition = as_of(versions, row.at)[NAME].definition
-        if definition and definition.named():
+        if definition and definition.has_names():
             assert definition == definitions[min(row.at.offset // 1000, len(definitions) - 1)]
 
 
@@ -130,7 +133,7 @@ def bare(definition: TableDefinition, table: str = "t") -> TableDefinition:
         ([ddl_at(100, "DROP TABLE t"), ddl_at(200, "CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY, a INT)")],
          {"t 250": "id,a"}),
         ([ddl_at(200, "CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY, a INT)")], {"t 250": "id,a"}),
-        ([Logged(at(50), bare(ONE)), ddl_at(200, "CREATE TABLE IF NOT EXISTS t (z INT)")],
+        ([LoggedTable(at(50), bare(ONE)), ddl_at(200, "CREATE TABLE IF NOT EXISTS t (z INT)")],
          {"t 250": "id,a", "t 4": "id,a"}),
         ([ddl_at(100, "DROP DATABASE d")], {}),
         ([ddl_at(100, "ALTER TABLE t DROP COLUMN z"), ddl_at(200, "ALTER TABLE t ADD a INT")],
@@ -142,19 +145,19 @@ def bare(definition: TableDefinition, table: str = "t") -> TableDefinition:
         ([ddl_at(100, "ALTER TABLE t ADD SYSTEM VERSIONING")],
          {"t 150": "id,a ? what it was before ALTER TABLE at b.000001:100 is not known: rows of system-versioned "
           "tables are not merged (ALTER TABLE t ADD SYSTEM VERSIONING)"}),
-        ([Logged(at(50), bare(THREE)), ddl_at(100, "ALTER TABLE t RENAME COLUMN z TO a")],
+        ([LoggedTable(at(50), bare(THREE)), ddl_at(100, "ALTER TABLE t RENAME COLUMN z TO a")],
          {"t 150": "id,a ? what it was before ALTER TABLE at b.000001:100 is not known: by its rows at b.000001:50, "
           "its rows have (@1 int, @2 int, @3 int), which (id int, z int) is not (ALTER TABLE t RENAME COLUMN z TO a)"}),
-        ([ddl_at(100, "ALTER TABLE t CHANGE z a INT"), Logged(at(500), bare(ONE))], {"t 150": "id,a"}),
+        ([ddl_at(100, "ALTER TABLE t CHANGE z a INT"), LoggedTable(at(500), bare(ONE))], {"t 150": "id,a"}),
     ],
 )  # fmt: skip
 def test_what_statements_and_rows_say_going_back(facts: list[Fact], expected: dict[str, str]) -> None:
     unrelated = ddl_at(60, "ALTER TABLE other ADD x INT")  # of which something lacks
-    assert columns_by_fact([unrelated, *facts, Asked(at(END), (ONE, TWO))]) == expected
+    assert columns_by_fact([unrelated, *facts, ServerAnswer(at(END), (ONE, TWO))]) == expected
 
 
 def test_nothing_is_looked_for_where_nothing_lacks() -> None:
-    facts: list[Fact] = [ddl_at(100, "CREATE TABLE t (id INT PRIMARY KEY, a INT)"), Asked(at(END), (ONE,))]
+    facts: list[Fact] = [ddl_at(100, "CREATE TABLE t (id INT PRIMARY KEY, a INT)"), ServerAnswer(at(END), (ONE,))]
     assert led_back(facts) == Back()
 
 
@@ -163,8 +166,8 @@ def test_a_character_set_that_a_statement_leaves_to_the_table_is_led_back() -> N
     facts: list[Fact] = [
         ddl_at(100, "CREATE TABLE t (id INT PRIMARY KEY)"),
         ddl_at(200, "ALTER TABLE t ADD a VARCHAR(9)"),
-        Logged(at(300), bare(definition)),
-        Asked(at(END), (definition,)),
+        LoggedTable(at(300), bare(definition)),
+        ServerAnswer(at(END), (definition,)),
     ]
     versions = Tracker().follow([*facts, *led_back(facts).facts])
     assert [version.origin for version in versions][:3] == ["ddl", "ddl", "inverted"]
@@ -176,10 +179,10 @@ def test_a_log_that_names_its_columns_tells_them_itself() -> None:
     after = altered(ONE, operations("ALTER TABLE t ADD z INT"))
     unrelated = ddl_at(60, "ALTER TABLE other ADD x INT")  # of which something lacks
     facts: list[Fact] = [
-        Logged(at(50), ONE),
+        LoggedTable(at(50), ONE),
         unrelated,
         ddl_at(100, "ALTER TABLE t ADD z INT"),
-        Asked(at(END), (after,)),
+        ServerAnswer(at(END), (after,)),
     ]
     assert columns_by_fact(facts) == {"t 150": "id,a,z"}
 
@@ -215,7 +218,7 @@ def require_as_it_was(database: Database, seed: int, metadata: str) -> str:
             file, begin = database.execute("SHOW MASTER STATUS")[0][:2]
             had = {0: on_server(source).get(name)}  # by a place before the statement that made it so
             for _ in range(8):
-                for statement in stream.some.choice([stream.rows, stream.add, stream.alter, stream.alter])():
+                for statement in stream.generator.choice([stream.rows, stream.add, stream.alter, stream.alter])():
                     # behind it MariaDB may have written a checkpoint of its own already
                     before = database.execute("SHOW MASTER STATUS")[0][1]
                     try:
@@ -228,7 +231,7 @@ def require_as_it_was(database: Database, seed: int, metadata: str) -> str:
             definitions = tuple(
                 definition for at, definition in [(log.stop, on_server(source).get(name))] if definition
             )
-            facts = [*facts_of(log), Asked(log.at(log.stop), definitions)]
+            facts = [*facts_of(log), ServerAnswer(log.at(log.stop), definitions)]
             way = back(facts, Tracker().follow(facts), log.at(begin))
             for fact in way.facts:
                 expected = had[max(place for place in had if place < fact.at.offset)]

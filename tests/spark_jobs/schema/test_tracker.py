@@ -15,7 +15,7 @@ from spark_jobs.config.model import MySQL
 from spark_jobs.ddl.classify import judge
 from spark_jobs.ddl.diff import differences
 from spark_jobs.log.position import Position
-from spark_jobs.schema.facts import Asked, Fact, Inverted, Logged, Stated, TableVersion
+from spark_jobs.schema.facts import Fact, InvertedDefinition, LoggedTable, ServerAnswer, StatementFact, TableVersion
 from spark_jobs.schema.tracker import Tracker, as_of, changes, key_of, listed_with_key
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.server import Server
@@ -36,23 +36,27 @@ def at(offset: int) -> Position:
 
 def statements_at(*statements: str, start: int = 100) -> list[Fact]:
     return [
-        Stated(at(start + 10 * nth), judge(text, "d"), "d", STRICT, {"sql_mode": "STRICT_ALL_TABLES"}, f"g:{nth}")
+        StatementFact(
+            at(start + 10 * nth), judge(text, "d"), "d", STRICT, {"sql_mode": "STRICT_ALL_TABLES"}, f"g:{nth}"
+        )
         for nth, text in enumerate(statements)
     ]
 
 
-def rows(offset: int, definition: TableDefinition = LOGGED) -> Logged:
-    return Logged(at(offset), definition)
+def rows(offset: int, definition: TableDefinition = LOGGED) -> LoggedTable:
+    return LoggedTable(at(offset), definition)
 
 
-def declared_at(offset: int, *definitions: TableDefinition) -> Asked:
-    return Asked(at(offset), definitions)
+def declared_at(offset: int, *definitions: TableDefinition) -> ServerAnswer:
+    return ServerAnswer(at(offset), definitions)
 
 
 def follow(*facts: Fact | Iterable[Fact]) -> list[TableVersion]:
     ordered: list[Fact] = []
     for fact in facts:
-        ordered += [fact] if isinstance(fact, Stated | Logged | Asked | Inverted) else list(fact)
+        ordered += (
+            [fact] if isinstance(fact, StatementFact | LoggedTable | ServerAnswer | InvertedDefinition) else list(fact)
+        )
     return Tracker().follow(ordered)
 
 
@@ -280,8 +284,8 @@ def with_keys(stream: Stream, count: int) -> Iterator[str]:
     """Random statements with changes of the key between them; a server refuses those that cannot be."""
     for nth, statement in enumerate(stream.statements(count)):
         yield statement
-        if stream.some.random() < 0.15:
-            yield from stream.some.choice(KEYS).format(nth).split("; ")
+        if stream.generator.random() < 0.15:
+            yield from stream.generator.choice(KEYS).format(nth).split("; ")
 
 
 def facts_of(log: Log) -> list[Fact]:
@@ -290,11 +294,11 @@ def facts_of(log: Log) -> list[Fact]:
     facts: list[Fact] = []
     for row in log.slices:
         place = log.at(row["start"])
-        facts += [Logged(place, parse_table_map(event, format_, log.file)) for event in row["maps"]]
+        facts += [LoggedTable(place, parse_table_map(event, format_, log.file)) for event in row["maps"]]
         if row["kind"] == "statement":
             judged = judge(row["statement"], row["database"])
             session, stop = read_session(row["payload"]), log.at(row["stop"])
-            facts.append(Stated(place, judged, row["database"], session, stop=stop))
+            facts.append(StatementFact(place, judged, row["database"], session, stop=stop))
     return facts
 
 
@@ -375,8 +379,8 @@ BARE = TableDefinition(
 WHOLE = "(id int not null, a varchar(9), b int not null), key: id"
 
 
-def dumped(offset: int, *definitions: TableDefinition, **fields: Any) -> Asked:
-    return Asked(at(offset), definitions, is_whole=False, origin="dump", **fields)
+def dumped(offset: int, *definitions: TableDefinition, **fields: Any) -> ServerAnswer:
+    return ServerAnswer(at(offset), definitions, is_whole=False, origin="dump", **fields)
 
 
 @pytest.mark.parametrize(
@@ -421,18 +425,20 @@ def test_a_dump_that_contradicts_rows_or_statements_does_not_hold() -> None:
 
 
 def test_what_was_led_back_counts_where_something_lacks_and_contradicts_nothing() -> None:
-    versions = follow(rows(10, BARE), [Inverted(at(20), LOGGED, "not before")])
+    versions = follow(rows(10, BARE), [InvertedDefinition(at(20), LOGGED, "not before")])
     assert [(version.origin, version.note) for version in versions] == [("table_map", None), ("inverted", "not before")]
     assert listing(versions) == WHOLE
-    assert [version.origin for version in follow(statements_at(T), [Inverted(at(120), LOGGED)])] == ["ddl"]
-    assert [version.origin for version in follow(statements_at("DROP TABLE t"), [Inverted(at(120), LOGGED)])] == ["ddl"]
+    assert [version.origin for version in follow(statements_at(T), [InvertedDefinition(at(120), LOGGED)])] == ["ddl"]
+    assert [
+        version.origin for version in follow(statements_at("DROP TABLE t"), [InvertedDefinition(at(120), LOGGED)])
+    ] == ["ddl"]
     without_charset = "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(9), b INT NOT NULL)"
-    followed = follow(statements_at(without_charset), [Inverted(at(120), LOGGED)])
+    followed = follow(statements_at(without_charset), [InvertedDefinition(at(120), LOGGED)])
     assert followed[-1].definition == LOGGED
     definition = replace(LOGGED, columns=(ID, B))
-    assert [version.origin for version in follow(statements_at(without_charset), [Inverted(at(120), definition)])] == [
-        "ddl"
-    ]
+    assert [
+        version.origin for version in follow(statements_at(without_charset), [InvertedDefinition(at(120), definition)])
+    ] == ["ddl"]
 
 
 def test_columns_without_names_stay_so_behind_statements() -> None:

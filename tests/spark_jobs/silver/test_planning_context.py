@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.bronze.commit import BronzeCommit
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.loader import from_keys
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import lake_of
@@ -19,7 +19,7 @@ def context(folder: Path, keys: dict[str, Any], oldest: Position | None = None) 
     pipeline = from_keys({"lake": "./lake", "sources": {"shop": source}} | keys, folder / "pipeline.yaml")
     lake = lake_of(pipeline)
     commit = BronzeCommit(END, "b", begin=BEGIN, oldest=oldest)
-    return PlanningContext.of(pipeline, lake, Held("shop", lake.bronze("shop"), Head(3, 3, commit), commit))
+    return PlanningContext.of(pipeline, lake, BronzeSnapshot("shop", lake.bronze("shop"), Head(3, 3, commit), commit))
 
 
 RULE = {"filters": {"r": {"tables": ["shop.t"], "events": ["delete"]}}}

@@ -5,8 +5,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
-from spark_jobs.bronze.scan import Said, Survey
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.scan import LoggedStatement, RangeScan
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.ddl.classify import judge
 from spark_jobs.downstream import publication
 from spark_jobs.log.position import Position, Range
@@ -27,10 +27,12 @@ def at(offset: int) -> Position:
     return Position("b.000001", offset)
 
 
-def said(*statements: str) -> Survey:
+def said(*statements: str) -> RangeScan:
     """Statements at 100, 200, …"""
     places = enumerate(statements, start=1)
-    return Survey({}, tuple(Said(at(n * 100), judge(text, "shop"), at(n * 100 + 9), "shop") for n, text in places))
+    return RangeScan(
+        {}, tuple(LoggedStatement(at(n * 100), judge(text, "shop"), at(n * 100 + 9), "shop") for n, text in places)
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def test_rows_lie_under_the_old_name_in_silver_as_it_was_and_in_the_log(spark: S
 
     head = logs.bronze()
     assert head.checkpoint
-    context = PlanningContext(logs.lake, Held.of(logs.lake, SOURCE))
+    context = PlanningContext(logs.lake, BronzeSnapshot.of(logs.lake, SOURCE))
     named = SilverCommit.of_head(logs.lake.silver(SOURCE, "shop", "lines").head())
     assert named
     until = named.emptied_at

@@ -27,7 +27,7 @@ from spark_jobs.binlog import (
     parse_table_map,
     read_session,
 )
-from spark_jobs.bronze.scan import Said, Seen, Survey
+from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
 from spark_jobs.ddl.classify import Effect, judge
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.log.position import Position, Range
@@ -39,7 +39,7 @@ from spark_jobs.silver.timeline.inputs import Rules
 from tests.ddl_stream import stream_for
 from tests.fix_mysql import Database, database_of
 from tests.fix_servers import TELLING, Servers, telling
-from tests.schema_dumps import where
+from tests.schema_dumps import dump_position
 
 pytestmark = [pytest.mark.mysql]
 
@@ -65,11 +65,11 @@ class Log:
     def at(self, offset: int) -> Position:
         return Position(self.file, offset)
 
-    def survey(self, until: Position) -> Survey:
+    def survey(self, until: Position) -> RangeScan:
         """Of what is before a place."""
         length = int.from_bytes(self.head[9:13], "little")
         format_ = FormatDescription.parse(self.head[:length], self.file)
-        tables: dict[TableName, Seen] = {}
+        tables: dict[TableName, TableOccurrence] = {}
         said = []
         for row in self.slices:
             here = self.at(row["start"])
@@ -77,7 +77,7 @@ class Log:
                 break
             for one in row["tables"]:
                 name = TableName(one["schema"], one["table"])
-                seen = tables.get(name, Seen(here, here, ()))
+                seen = tables.get(name, TableOccurrence(here, here, ()))
                 tables[name] = replace(seen, last=here)
             for event in row["maps"]:
                 definition = parse_table_map(event, format_, self.file)
@@ -85,8 +85,8 @@ class Log:
                 tables[definition.name] = replace(seen, definitions=(*seen.definitions, (here, definition)))
             if row["kind"] == "statement":
                 judged, session = judge(row["statement"], row["database"]), read_session(row["payload"])
-                said.append(Said(here, judged, self.at(row["stop"]), row["database"], None, session))
-        return Survey(tables, tuple(one for one in said if one.statement.effect is not Effect.NONE))
+                said.append(LoggedStatement(here, judged, self.at(row["stop"]), row["database"], None, session))
+        return RangeScan(tables, tuple(one for one in said if one.statement.effect is not Effect.NONE))
 
     def within(self, name: TableName, part: Range) -> list[dict[str, Any]]:
         wanted = {"schema": name.schema, "table": name.table}
@@ -258,7 +258,7 @@ def test_courses_lead_to_the_server_s_tables(
     with telling(running, metadata), database_of(running) as database:
         database.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES'")
         database.execute("FLUSH BINARY LOGS")
-        file, _ = where(running).split(":")
+        file, _ = dump_position(running).split(":")
         counts: list[int] = []
         last = [f"REPLACE INTO {table} (id) VALUES (1)" for table in tables]
         statements = [*stream_for(server, metadata, seed, tables).statements(STEPS), *last]

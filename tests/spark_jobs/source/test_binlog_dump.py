@@ -40,7 +40,7 @@ class Scripted:
 
     def __init__(self, wire: bytes) -> None:
         self._rfile = io.BufferedReader(io.BytesIO(wire))
-        self.asked: tuple[int, bytes] | None = None
+        self.request: tuple[int, bytes] | None = None
         self.closed = False
 
     def cursor(self) -> "Scripted":
@@ -60,7 +60,7 @@ class Scripted:
         return "8.0.12"
 
     def _execute_command(self, command: int, arguments: bytes) -> None:
-        self.asked = command, arguments
+        self.request = command, arguments
 
     def close(self) -> None:
         self.closed = True
@@ -112,7 +112,7 @@ def test_the_command_asks_for_the_part_and_replaces_no_other_dump(connections: l
     connection = Scripted(packets([b"\0" + fake_rotate("bin.000001", 500), HEAD, *ok(event(2, b"x", 520))]))
     connections.append(connection)
     assert read(READING, Part("bin.000001", 500, 520)) == event(2, b"x", 520)
-    assert connection.asked == (0x12, struct.pack("<IHI", 500, 1, 0) + b"bin.000001")
+    assert connection.request == (0x12, struct.pack("<IHI", 500, 1, 0) + b"bin.000001")
     assert connection.closed
 
 
@@ -185,7 +185,7 @@ def test_a_lost_connection_goes_on_at_the_last_whole_event(connections: list[Any
     connections += [Scripted(wire[:-10]), pymysql.OperationalError(2003, "not now"), reconnected]
     content = read(READING, Part("bin.000001", 0, AFTER + len(first + two + three)))
     assert content == b"\xfebin" + FORMAT + first + two + three
-    assert reconnected.asked == (0x12, struct.pack("<IHI", AFTER + len(first), 1, 0) + b"bin.000001")
+    assert reconnected.request == (0x12, struct.pack("<IHI", AFTER + len(first), 1, 0) + b"bin.000001")
 
 
 @pytest.mark.parametrize("byte", [30, 5 << 20, 14 << 20])

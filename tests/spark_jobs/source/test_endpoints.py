@@ -36,11 +36,11 @@ class Work:
     """Says which endpoint it was done on; those that are down fail."""
 
     def __init__(self, *down: str) -> None:
-        self.down, self.tried = down, list[str]()
+        self.down, self.attempts = down, list[str]()
 
     def __call__(self, source: Source) -> str:
         assert source.endpoint is not None
-        self.tried.append(source.endpoint)
+        self.attempts.append(source.endpoint)
         if source.endpoint in self.down:
             raise SourceError(f"shop: {source.endpoint} is down")
         return source.endpoint
@@ -85,7 +85,7 @@ def test_one_that_failed_is_left_alone_for_longer_and_longer(tmp_path: Path) -> 
         assert (health.since, health.reason) == (NOW, "is down")
         early = Work()
         assert endpoints_of(path, lambda: now[0] + timedelta(seconds=waits[-1] - 1)).first(early) == "two"
-        assert early.tried == ["two"]
+        assert early.attempts == ["two"]
         now[0] = health.next_try
     assert waits == [30, 60, 120, 240, 480, 960, *[LONGEST_WAIT.total_seconds()] * 3]
     assert endpoints_of(path, lambda: now[0]).first(Work()) == "one", "its wait is over"
@@ -191,5 +191,5 @@ def test_a_configured_source() -> None:
     listed = (config.Endpoint(host="db1"), config.Endpoint(host="db2", port=1, user="other"))
     endpoints = open_endpoints("shop", config.Source(mysql=shared, endpoints=listed, choose="hash"), None)
     assert {source.endpoint for source in endpoints.sources} == {"db1:3307", "db2:1"}
-    assert all(source.switch.several for source in endpoints.sources)
+    assert all(source.switch.has_several for source in endpoints.sources)
     assert [source.settings.user for source in endpoints.sources if isinstance(source, Server)] == ["repl", "other"]

@@ -108,7 +108,7 @@ def test_what_was_purged_and_is_not_held_is_named(tmp_path: Path) -> None:
 
 def test_what_only_gtid_purged_names_counts_as_there_and_must_be_held(tmp_path: Path) -> None:
     replica = source(tmp_path, [("", ["a:6", "a:7"])])
-    replica.lost = gtids("a:1-5")
+    replica.purged_gtids = gtids("a:1-5")
     assert gtids_of(take_over(replica, replica.log(), gtids("a:1-6")), replica) == gtids("a:7")
     with pytest.raises(SourceError, match=r":5 came before that, and bronze lacks them"):
         take_over(replica, replica.log(), gtids("a:1-4"))

@@ -286,7 +286,7 @@ def answers(server: MySQLServer) -> dict[str, TableDefinition]:
 def test_a_server_names_the_logs_columns(server: MySQLServer, cursor: Cursor) -> None:
     filled(cursor, "t", "`größe` ENUM('klein', 'groß'), n BIGINT UNSIGNED DEFAULT 7")
     log = logged(server, cursor)["t"]
-    assert not log.named()
+    assert not log.has_names()
     definition = completed("shop", log, (READ_AT, answers(server)["t"]), None)
     assert definition.column_names() == ["id", "größe", "n"]
     assert definition.key == (0,)

@@ -16,7 +16,7 @@ from spark_jobs.log.position import Position
 from spark_jobs.operations.status import require_readable, status
 from spark_jobs.source.files import Files
 from spark_jobs.source.open import open_sources
-from spark_jobs.source.retention_margin import Margin, begun, margin
+from spark_jobs.source.retention_margin import Margin, file_started_at, margin
 from spark_jobs.source.server import Server
 from tests.gtid_logs import land
 from tests.segment_spec import Commit, Insert, SegmentSpec, Table
@@ -64,7 +64,7 @@ def test_a_live_server_tells_when_its_files_werebegun(tmp_path: Path) -> None:
         cursor.execute(f"PURGE BINARY LOGS TO '{oldest}'")
         listed = server.log()
         margin_ = margin(server, listed, listed.end)
-        times = [begun(server.reading(), file.name) for file in listed.files]
+        times = [file_started_at(server.reading(), file.name) for file in listed.files]
     assert (margin_.oldest, margin_.bytes) == (oldest, sum(file.size for file in listed.files) - 4)
     assert margin_.hours is not None
     assert 0 <= margin_.hours < 0.1

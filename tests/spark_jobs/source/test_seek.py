@@ -32,7 +32,7 @@ class Written:
 
     server: MySQLServer
     sources: tuple[Source, Source]
-    begun: list[tuple[Position, str]]
+    transactions: list[tuple[Position, str]]
     between: datetime
     """A time by the server's clock, more than a second before ``later`` and more than one after what comes before."""
     later: Position
@@ -120,32 +120,32 @@ def transactions(path: Path) -> Iterator[tuple[Position, str]]:
 
 def test_whether_a_file_has_transactions_before_a_place(log: Written) -> None:
     first, second = next(
-        (first, second) for (first, _), (second, _) in itertools.pairwise(log.begun) if first.file == second.file
+        (first, second) for (first, _), (second, _) in itertools.pairwise(log.transactions) if first.file == second.file
     )
-    first = min(place for place, _ in log.begun if place.file == first.file)
+    first = min(place for place, _ in log.transactions if place.file == first.file)
     for source in log.sources:
         assert has_no_transaction_before(source, first)
         assert not has_no_transaction_before(source, second)
 
 
 def test_a_set_leads_to_the_first_transaction_that_is_not_in_it(log: Written) -> None:
-    gtids = [gtid for _, gtid in log.begun]
-    assert len({place.file for place, _ in log.begun}) == 4
+    gtids = [gtid for _, gtid in log.transactions]
+    assert len({place.file for place, _ in log.transactions}) == 4
     for count in range(1, len(gtids)):
-        if log.begun[count][0].offset != 4:
-            assert log.find(log.set_of(gtids[:count])) == log.begun[count][0]
+        if log.transactions[count][0].offset != 4:
+            assert log.find(log.set_of(gtids[:count])) == log.transactions[count][0]
     assert log.find(log.set_of(gtids)) == log.end
 
 
 def test_a_set_of_whole_files_leads_to_the_next_ones_beginning(log: Written) -> None:
-    gtids = [gtid for _, gtid in log.begun]
-    heads = [count for count, (place, _) in enumerate(log.begun) if place.offset == 4 and count]
+    gtids = [gtid for _, gtid in log.transactions]
+    heads = [count for count, (place, _) in enumerate(log.transactions) if place.offset == 4 and count]
     for count in heads:
-        assert log.find(log.set_of(gtids[:count])) == log.begun[count][0]
+        assert log.find(log.set_of(gtids[:count])) == log.transactions[count][0]
 
 
 def test_a_set_with_a_gap_is_refused_by_what_lies_behind_it(log: Written) -> None:
-    gtids = [gtid for _, gtid in log.begun]
+    gtids = [gtid for _, gtid in log.transactions]
     count = 6
     if isinstance(log.set_of(gtids), DomainGtids):
         gtids_: Gtids = DomainGtids.parse(",".join(gtids[4:6]))  # two of three domains
@@ -153,7 +153,7 @@ def test_a_set_with_a_gap_is_refused_by_what_lies_behind_it(log: Written) -> Non
         return
     gtids_ = log.set_of([*gtids[:count], *gtids[count + 1 : count + 3]])
     behind = log.set_of(gtids[count + 1 : count + 3])
-    place, lacks = log.begun[count]
+    place, lacks = log.transactions[count]
     assert log.refused(gtids_) == (
         f"shop: the set holds {behind}, but not {lacks}, which came before that, at {place}; name a set without "
         "gaps, or the position"
@@ -161,7 +161,7 @@ def test_a_set_with_a_gap_is_refused_by_what_lies_behind_it(log: Written) -> Non
 
 
 def test_a_set_of_more_than_the_log_holds_is_refused(log: Written) -> None:
-    gtids = [gtid for _, gtid in log.begun]
+    gtids = [gtid for _, gtid in log.transactions]
     all_gtids = log.set_of(gtids)
     if isinstance(all_gtids, DomainGtids):
         domain, (server, number) = next(iter(all_gtids.last.items()))
@@ -183,21 +183,21 @@ def test_a_set_of_more_than_the_log_holds_is_refused(log: Written) -> None:
 
 
 def test_a_set_of_the_other_kind_of_server_is_refused(log: Written) -> None:
-    own_gtids = log.set_of([gtid for _, gtid in log.begun])
+    own_gtids = log.set_of([gtid for _, gtid in log.transactions])
     text = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1" if isinstance(own_gtids, DomainGtids) else "0-1-100"
     assert "whose sets are like" in log.refused(parse_gtids(text))
 
 
 def test_a_time_leads_behind_the_last_transaction_before_it(log: Written) -> None:
     position = log.find(log.between)
-    before = log.begun[-4][0]
+    before = log.transactions[-4][0]
     assert before < position <= log.later, "MariaDB writes checkpoints between the two transactions"
     zone = datetime.fromisoformat("2020-01-01T00:00:00+05:30").tzinfo
     assert log.find(log.between.astimezone(zone)) == position
 
 
 def test_a_time_before_the_log_is_its_beginning_where_nothing_was_purged(log: Written) -> None:
-    assert log.find(datetime(2001, 1, 1, tzinfo=UTC)) == Position(log.begun[0][0].file, 4)
+    assert log.find(datetime(2001, 1, 1, tzinfo=UTC)) == Position(log.transactions[0][0].file, 4)
 
 
 def test_a_time_to_come_is_refused(log: Written) -> None:
@@ -224,8 +224,8 @@ def test_names_and_positions(log: Written) -> None:
 
 def test_what_was_purged_names_the_oldest_file_and_two_ways_on(log: Written, tmp_path: Path) -> None:
     """The last test of the module: it purges."""
-    gtids = [gtid for _, gtid in log.begun]
-    files = sorted({place.file for place, _ in log.begun})
+    gtids = [gtid for _, gtid in log.transactions]
+    files = sorted({place.file for place, _ in log.transactions})
     with log.server.connect() as connection, connection.cursor() as cursor:
         cursor.execute(f"PURGE BINARY LOGS TO '{files[2]}'")
     copied = log.sources[1]

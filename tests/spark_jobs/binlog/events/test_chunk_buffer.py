@@ -32,7 +32,7 @@ def test_any_chunks(cuts: list[int], minimum: int) -> None:
         offsets += (scan.base + scan.offset).tolist()
         assert scan.end == len(feed.buffer)
     assert offsets == SPEC.offsets()[:-1]
-    assert feed.fed == len(CONTENT)
+    assert feed.fed_to == len(CONTENT)
 
 
 def _scanned(feed: Feed, chunk: bytes) -> list[int]:

@@ -221,4 +221,4 @@ def test_what_stands_before_damage_is_scanned() -> None:
     assert (len(scan), scan.end) == (6, SPEC.offsets()[6])
     assert isinstance(scan.error, ChecksumMismatch)
     with pytest.raises(ChecksumMismatch):
-        Scanner(FILE, FormatDescription.parse(SPEC.events()[0], FILE)).whole(bytes(content), 0, 4)
+        Scanner(FILE, FormatDescription.parse(SPEC.events()[0], FILE)).scan_all(bytes(content), 0, 4)

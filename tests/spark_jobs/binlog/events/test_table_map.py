@@ -62,7 +62,7 @@ def test_all_that_full_metadata_tells() -> None:
     definition = parsed(ORDERS)
     assert definition.name == TableName("shop", "orders")
     assert str(definition.name) == "shop.orders"
-    assert definition.named()
+    assert definition.has_names()
     assert definition.key == (0, 4)
     assert str(definition) == (
         "shop.orders (id bigint unsigned, title varchar(32), old varchar(300), code binary(4), kind enum('new','ü'), "
@@ -86,7 +86,7 @@ def test_all_that_full_metadata_tells() -> None:
 def test_what_no_metadata_tells_is_unknown() -> None:
     bare = Table("shop.t", metadata=False, id=INT, title=VARCHAR(9), kind=ENUM("a"))
     definition = parsed(bare)
-    assert not definition.named()
+    assert not definition.has_names()
     assert definition.key is None
     assert definition.columns[0] == Column(None, 3, unsigned=None)
     assert [column.charset for column in definition.columns] == [None] * 3
@@ -201,7 +201,7 @@ def test_a_table_map_cut_between_its_fields_tells_less() -> None:
     plain = Table(ORDERS.name, metadata=False, **ORDERS.columns).body(100)  # type: ignore[arg-type]  # columns by name
     bare = parse_table_map(event[: 19 + len(plain)] + event[-4:], head, "log.000001:200")
     assert same_layout(bare, definition)
-    assert not bare.named()
+    assert not bare.has_names()
     with pytest.raises(Truncated, match=r"^log.000001:200: TABLE_MAP of shop.orders: \d+ bytes wanted, \d+ left"):
         parse_table_map(event[: 19 + len(plain) + 2] + event[-4:], head, "log.000001:200")
 

@@ -64,7 +64,7 @@ def test_a_compressed_transaction(one_phase: bool) -> None:
 @pytest.mark.parametrize("target", [1, 1 << 20])
 def test_a_statement_among_the_rows_is_told(statement: tuple[str, str], target: int) -> None:
     xa_steps = steps([START, ROW, ROW, Query(*statement), ROW, END, prepare(), ROW, Commit()], target=target)
-    assert [step.said for step in xa_steps if step and step.said] == [statement]
+    assert [step.statement for step in xa_steps if step and step.statement] == [statement]
     assert [step.kind for step in xa_steps if step][-1] == "prepared"
 
 

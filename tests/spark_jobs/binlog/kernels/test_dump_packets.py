@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.kernels import dump_packets
-from tests.dump_stream import ARTIFICIAL, LONGEST, Taken, event, fake_rotate, packets, take
+from tests.dump_stream import ARTIFICIAL, LONGEST, DumpResult, event, fake_rotate, packets, take
 from tests.fix_hypothesis import examples
 
 WHY = "more full stopped end idle rotated format refused sequence hole again strange".split()  # noqa: SIM905 - shorter
 WHOLE = ("end", "idle", "rotated", "format", "refused")
 
 
-def unpacked(wire: bytes, position: int, stop: int, cuts: Sequence[int] = (), room: int = 1 << 12) -> Taken:
+def unpacked(wire: bytes, position: int, stop: int, cuts: Sequence[int] = (), room: int = 1 << 12) -> DumpResult:
     """What the kernel makes of the bytes, given piece by piece, into a target that is emptied when it is full."""
     state = np.zeros(dump_packets.D_CELLS, np.int64)
     state[dump_packets.D_POSITION], state[dump_packets.D_STOP], state[dump_packets.D_SEQUENCE] = position, stop, 1
-    taken, rest = Taken(position=position), b""
+    taken, rest = DumpResult(position=position), b""
     for piece in [*_pieces(wire, cuts), b""]:
         rest += piece
         while True:
@@ -30,19 +30,19 @@ def unpacked(wire: bytes, position: int, stop: int, cuts: Sequence[int] = (), ro
             why, used, written = dump_packets.unpack_dump(
                 kernels.address_of(source), len(rest), kernels.address_of(target), room, state
             )
-            taken.kept += target[:written].tobytes()
+            taken.content += target[:written].tobytes()
             behind, rest = rest[:used], rest[used:]
-            taken.why = WHY[why]
-            if taken.why in WHOLE:
-                taken.whole.append((taken.why, behind[len(behind) - state[dump_packets.D_BEHIND] :]))
-            if taken.why not in {"full", "rotated", "format"} or state[dump_packets.D_POSITION] >= stop:
+            taken.outcome = WHY[why]
+            if taken.outcome in WHOLE:
+                taken.packets.append((taken.outcome, behind[len(behind) - state[dump_packets.D_BEHIND] :]))
+            if taken.outcome not in {"full", "rotated", "format"} or state[dump_packets.D_POSITION] >= stop:
                 break
-        if taken.why != "more":
+        if taken.outcome != "more":
             break
     taken.position, taken.boundary = int(state[dump_packets.D_POSITION]), int(state[dump_packets.D_BOUNDARY])
     taken.events = int(state[dump_packets.D_EVENTS])
     if taken.position >= stop:
-        taken.why = "stopped"
+        taken.outcome = "stopped"
     return taken
 
 
@@ -134,8 +134,8 @@ def test_events_of_several_packets(length: int) -> None:
     wire = packets([b"\0" + one for one in (fake_rotate("bin.000001"), FORMAT, big, later)])
     wire += packets([b"\xfe\0\0\2\0"], 9 if length == 2 * LONGEST + 5 else 99)
     found = unpacked(wire, 4, length + 143, [1000, LONGEST + 3, LONGEST + 900], 1 << 22)
-    assert (found.why, found.position, found.boundary, found.events) == ("stopped", length + 143, length + 143, 3)
-    assert found.kept == FORMAT + big + later
+    assert (found.outcome, found.position, found.boundary, found.events) == ("stopped", length + 143, length + 143, 3)
+    assert found.content == FORMAT + big + later
 
 
 @pytest.mark.parametrize(
@@ -153,4 +153,4 @@ def test_further_packets_follow_and_are_as_long_as_their_event(size: int, sequen
     big = event(2, bytes(LONGEST + 500), 0)
     wire = packets([b"\0" + fake_rotate("bin.000001"), b"\0" + FORMAT, (b"\0" + big)[:LONGEST]])
     wire = wire[:-4] + packets([bytes(size)], sequence)  # in place of the empty one
-    assert unpacked(wire, 4, 1 << 30, [], 1 << 25).why == why
+    assert unpacked(wire, 4, 1 << 30, [], 1 << 25).outcome == why

@@ -117,5 +117,5 @@ def test_a_layout_is_reckoned_once() -> None:
     assert Plan(replace(definition()), "all").layout(2000, 128) is not first
     ends = [*(first.places + first.sizes).ravel()[:-1]]
     assert all(end <= start for end, start in zip(ends, first.places.ravel()[1:], strict=True))
-    assert first.own[0] >= (first.places + first.sizes).max()
+    assert first.own_places[0] >= (first.places + first.sizes).max()
     assert first.places[BEFORE].min() > 0

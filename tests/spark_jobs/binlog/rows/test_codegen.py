@@ -163,7 +163,7 @@ def test_code_is_made_once_for_a_layout() -> None:
 def test_code_waits_until_rows_are_many() -> None:
     content = SegmentSpec([TABLE], [Rows("shop.random", Insert, USUAL)]).to_bytes()
     codegen.code_of.cache_clear()
-    blocks._seen.clear()
+    blocks._statistics.clear()
     blocks.plan_of.cache_clear()
     with worth_code(120):
         for expected in (0, 0, 0, 1, 1):

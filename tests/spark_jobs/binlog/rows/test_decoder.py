@@ -129,7 +129,7 @@ def test_recorded_rows_are_what_the_server_selected(file: Path, table: str, rows
     expected = json.loads(file.read_text())[table]
     file = file.with_name(file.name.replace(".rows.json", ".000001"))
     definition = definitions(file)[table]
-    if definition.named():
+    if definition.has_names():
         assert definition.column_names() == expected["columns"]
     rows_ = replayed(definition, decoded(file, definition, rows))
     for column, place in zip(definition.columns, range(len(definition.columns)), strict=True):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify import compare as module
-from spark_jobs.checks.verify.compare import Found, buckets_for, compare
+from spark_jobs.checks.verify.compare import TableComparison, buckets_for, compare
 from spark_jobs.checks.verify.protocol import DIGESTS, Buckets, Values
 from spark_jobs.checks.verify.row_digest import DIGITS, layout
 from spark_jobs.log.position import Position
@@ -51,7 +51,7 @@ class Kept:
         return once + [pair for pair in once if int(pair[0][:-1]) in self.twice]
 
     def buckets(self, count: int) -> Buckets:
-        result = Buckets.none(count)
+        result = Buckets.empty(count)
         for text, digest in self._digests():
             result.add(*(np.array([number], np.int64) for number in (zlib.crc32(text) % count, 1, digest)))
         return result
@@ -82,11 +82,11 @@ class World:
     ) -> None:
         self.source = Kept(dict(rows))
         self.log: list[tuple[int, int | None]] = list(rows.items())
-        self.wrong, self.lost, self.busy = wrong or {}, set(missing), busy
+        self.wrong, self.missing, self.busy = wrong or {}, set(missing), busy
         self.twice: set[int] = set()
         self.quiet_after = 10**9
         self.lately: set[int] = set()
-        self.held = 0
+        self.position = 0
 
     def write(self, id_: int, n: int | None) -> None:
         self.log.append((id_, n))
@@ -101,22 +101,22 @@ class World:
         return Position("bin.000001", 4 + len(self.log))
 
     def caught_up(self, position: Position) -> Kept:
-        self.held = max(self.held, position.offset - 4)
+        self.position = max(self.position, position.offset - 4)
         rows: Rows = {}
-        for id_, n in self.log[: self.held]:
+        for id_, n in self.log[: self.position]:
             rows |= {id_: n} if n is not None else {}
             if n is None:
                 rows.pop(id_, None)
-        right = {id_: n for id_, n in rows.items() if id_ not in self.lost}
+        right = {id_: n for id_, n in rows.items() if id_ not in self.missing}
         return Kept(right | self.wrong, self.twice)
 
     def changed_since(self, keys: Collection[bytes], since: Position) -> set[bytes]:
-        return {key(id_) for id_, _ in self.log[since.offset - 4 : self.held]} & set(keys)
+        return {key(id_) for id_, _ in self.log[since.offset - 4 : self.position]} & set(keys)
 
     def older(self, keys: Collection[bytes]) -> set[bytes]:
         return set()
 
-    def compared(self, buckets: int = 64) -> Found:
+    def compared(self, buckets: int = 64) -> TableComparison:
         return compare(LAYOUT, self.source, self, self.end(), buckets)
 
 
@@ -124,7 +124,7 @@ ROWS = {n: n * n for n in range(300)}
 
 
 def test_equal_tables_are_equal_and_no_row_is_read() -> None:
-    assert World(ROWS).compared() == Found(300, 300)
+    assert World(ROWS).compared() == TableComparison(300, 300)
 
 
 def test_every_kind_of_difference_is_found_by_its_key() -> None:
@@ -143,7 +143,7 @@ def test_every_kind_of_difference_is_found_by_its_key() -> None:
 def test_what_is_only_on_its_way_is_no_difference() -> None:
     world = World(ROWS, busy=(5, 6))
     world.quiet_after = 310
-    assert world.compared() == Found(300, 300)
+    assert world.compared() == TableComparison(300, 300)
 
 
 def test_a_difference_is_found_beside_rows_that_never_rest() -> None:
@@ -171,8 +171,8 @@ def test_a_commit_that_others_see_late_is_no_difference() -> None:
         return Position("bin.000001", 4 + len(world.log))
 
     world.end = end  # type: ignore[method-assign]
-    world.held = len(world.log)
-    assert compare(LAYOUT, world.source, world, since, 64) == Found(300, 300)
+    world.position = len(world.log)
+    assert compare(LAYOUT, world.source, world, since, 64) == TableComparison(300, 300)
 
 
 def test_many_suspects_are_read_again_by_their_digests_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ def test_what_silver_remembers(spark: SparkSession, tmp_path: Path) -> None:
     table = written_table(spark, tmp_path / "t", " UNION ALL ".join(parts))
     silver = SilverRows(spark, table, layout(TableName("s", "t"), LISTED, {"__key": "STRING", "n": "INT"}, ("__key",)))
     keys = [text_of(word) for word in "abc"]
-    assert silver.known(keys) == {text_of("a"), text_of("b")}
+    assert silver.keys_in_silver(keys) == {text_of("a"), text_of("b")}
     assert silver.changed_since(keys, Position("bin.000001", 100)) == {text_of("a"), text_of("b")}
     assert silver.changed_since(keys, Position("bin.000001", 101)) == {text_of("b")}
     assert silver.any_since(Position("bin.000001", 200))

@@ -6,7 +6,7 @@ from spark_jobs.checks.verify.protocol import Buckets
 
 
 def filled(*parts: tuple[list[int], list[int], list[int]]) -> Buckets:
-    buckets_ = Buckets.none(4)
+    buckets_ = Buckets.empty(4)
     for buckets, rows, digests in parts:
         buckets_.add(*(np.array(column, np.int64) for column in (buckets, rows, digests)))
     return buckets_

@@ -28,7 +28,7 @@ def test_a_keys_text_is_taken_apart_as_it_was_put_together(number: int, text: by
 
 
 def test_a_key_is_looked_up_by_literals_of_its_columns() -> None:
-    assert layout_of().where([b"1,1:a", b"2,0:"]) == (
+    assert layout_of().condition_for([b"1,1:a", b"2,0:"]) == (
         "(`id` = 1 AND `co``de` = _utf8mb4 x'61') OR (`id` = 2 AND `co``de` = _utf8mb4 x'')"
     )
     assert layout_of().shown_key(b"1,3:a,b") == {"id": "1", "co`de": "a,b"}

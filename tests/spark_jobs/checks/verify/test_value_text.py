@@ -32,7 +32,7 @@ def column(kind: str, declared: str = "", charset: str = "utf8mb4", fraction: in
 )
 def test_a_text_as_a_literal_and_for_people(facts: dict[str, object], text: bytes, literal: str, expected: str) -> None:
     form = form_of(facts)
-    assert form.shown(text) == expected
+    assert form.display(text) == expected
     assert not literal or form.literal(text) == literal
 
 
@@ -56,7 +56,7 @@ def test_a_text_as_a_literal_and_for_people(facts: dict[str, object], text: byte
 def test_texts_that_differ_may_be_one_value(
     facts: dict[str, object], first: bytes, second: bytes, beside: bytes | None, is_same: bool
 ) -> None:
-    assert form_of(facts).same(first, second, beside) == is_same
+    assert form_of(facts).is_equal(first, second, beside) == is_same
 
 
 def test_zerofill_is_no_part_of_a_number() -> None:
@@ -70,7 +70,7 @@ def test_a_type_that_nobody_knows_is_refused() -> None:
 
 
 def test_base64_is_equal_whatever_its_line_ends_are_written_like() -> None:
-    is_same = form_of(column("json")).same
+    is_same = form_of(column("json")).is_equal
     printed, escaped = b'{"b": "base64:type15:YWJj\nZGVm"}', b'{"b": "base64:type15:YWJj\\nZGVm"}'
     assert is_same(printed, escaped, None)
     assert not is_same(printed, b'{"b": "base64:type15:YWJjZGVn"}', None)

@@ -4,7 +4,7 @@ import pytest
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.commit import BronzeCommit
-from spark_jobs.bronze.table import Held
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake
@@ -15,7 +15,7 @@ from tests.timelines import at
 
 def test_a_range_ends_where_bronze_does_or_before(tmp_path: Path) -> None:
     commit = BronzeCommit(at(500), "batch", begin=at(4))
-    bronze = Held("shop", Lake(str(tmp_path)).bronze("shop"), Head(7, 3, commit), commit)
+    bronze = BronzeSnapshot("shop", Lake(str(tmp_path)).bronze("shop"), Head(7, 3, commit), commit)
     _require_end(bronze, Range(at(10), at(500)))
     with pytest.raises(LakeError, match=r"the range ends at b\.000001:501, and bronze at b\.000001:500: what comes"):
         _require_end(bronze, Range(at(10), at(501)))

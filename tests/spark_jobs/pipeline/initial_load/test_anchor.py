@@ -104,7 +104,7 @@ class Asked:
     """A server by its answers."""
 
     endpoint = "two:3306"
-    switch = Switch(several=True)
+    switch = Switch(has_several=True)
 
     def __init__(self, settled: Position, *, has_committed: bool) -> None:
         self._settled, self._has = settled, has_committed

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import Changes, Column, TableDefinition, TableName
-from spark_jobs.bronze.scan import Said
+from spark_jobs.bronze.scan import LoggedStatement
 from spark_jobs.config.loader import load
 from spark_jobs.ddl.classify import judge
 from spark_jobs.errors import ConfigError, Unsupported
@@ -69,7 +69,7 @@ def test_what_a_statement_means_to_rows_that_were_read(
     statement: str, after: TableDefinition | None, changes: bool
 ) -> None:
     place = Range(Position("b.000001", 5), Position("b.000001", 9))
-    said = Said(place.start, judge(statement, "shop"), place.stop)
+    said = LoggedStatement(place.start, judge(statement, "shop"), place.stop)
     assert _changes(SchemaChange(place, TableState(after), said), KEYED_BY_DAY) is changes
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from spark_jobs.binlog import TableDefinition
-from spark_jobs.bronze.scan import Said, Seen, Survey
+from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
 from spark_jobs.ddl.classify import judge
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Range
@@ -128,9 +128,11 @@ def test_a_table_goes_on_up_to_what_stops_it_wherever_the_range_begins(
     why: str | None,
 ) -> None:
     met = tuple((at(offset), one) for offset, one in maps)
-    seen = Seen(met[0][0], at(900), met)
-    said = tuple(Said(at(offset), judge(text, "shop"), at(offset + 10), "shop") for offset, text in statements)
-    found = Survey({NAME: seen}, said)
+    seen = TableOccurrence(met[0][0], at(900), met)
+    said = tuple(
+        LoggedStatement(at(offset), judge(text, "shop"), at(offset + 10), "shop") for offset, text in statements
+    )
+    found = RangeScan({NAME: seen}, said)
     if why is None:
         assert build_until_stopped(found, NAME, Range(at(10), at(1000)), None, RULES)[1] is None, (
             "there is nothing to change yet"
@@ -140,13 +142,13 @@ def test_a_table_goes_on_up_to_what_stops_it_wherever_the_range_begins(
     assert ended
     assert (listing(list(content.steps)), ended.at) == (wanted, at(place))
     assert why in ended.why
-    later = Survey({NAME: replace(seen, definitions=met[1:])}, said)
+    later = RangeScan({NAME: replace(seen, definitions=met[1:])}, said)
     again, still = build_until_stopped(later, NAME, Range(ended.at, at(1000)), content.standing, RULES)
     assert (list(again.steps), still and (still.at, still.why)) == ([], (ended.at, ended.why))
 
 
 def test_a_statement_inside_a_transaction_stops_the_table_before_the_transaction() -> None:
-    said = Said(at(500), judge("UPDATE t SET v = 1", "shop"), at(510), "shop", begun=at(450))
-    found = Survey({NAME: Seen(at(100), at(900), ((at(100), OLD),))}, (said,))
+    said = LoggedStatement(at(500), judge("UPDATE t SET v = 1", "shop"), at(510), "shop", begin=at(450))
+    found = RangeScan({NAME: TableOccurrence(at(100), at(900), ((at(100), OLD),))}, (said,))
     content, ended = build_until_stopped(found, NAME, Range(at(10), at(1000)), None, RULES)
     assert (listing(list(content.steps)), ended and ended.at) == (["10-450 id,v"], at(450))

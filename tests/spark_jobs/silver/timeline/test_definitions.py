@@ -4,11 +4,11 @@ from dataclasses import replace
 import pytest
 
 from spark_jobs.binlog import Column, Session, TableDefinition, TableName
-from spark_jobs.bronze.scan import Said, Seen, Survey
+from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
 from spark_jobs.config.filters import EventFilter, Filters
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.ddl.classify import judge
-from spark_jobs.ddl.definitions import Told
+from spark_jobs.ddl.definitions import HistoryAnswer
 from spark_jobs.errors import NamesUnknown, TableStopped
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableState
@@ -148,7 +148,7 @@ def by_history(offset: int, known: TableDefinition | None = OLD, why: str | None
     def complete(logged: TableDefinition, _: Position | None) -> TableDefinition:
         raise TableStopped("nothing names them")
 
-    told = Told(at(offset), known, why)
+    told = HistoryAnswer(at(offset), known, why)
     return Rules(complete, nowhere, contents=unknown, by_history=lambda name, _: told if name == NAME else None)
 
 
@@ -206,7 +206,7 @@ def test_a_table_that_a_dump_does_not_name_stops(
 
 
 def test_a_table_whose_definition_goes_back_to_a_statement_alone_stops_with_why() -> None:
-    told = Told(at(510), WIDER, not_before="what it was before ALTER TABLE at b.000001:500 is not known: why")
+    told = HistoryAnswer(at(510), WIDER, not_before="what it was before ALTER TABLE at b.000001:500 is not known: why")
     rules = replace(by_history(510), by_history=lambda *_: told)
     with pytest.raises(TableStopped, match=r"500 is not known: why; begin behind it \(start: b\.000001:510, and load"):
         steps(ADDED, maps=((100, UNNAMED), (600, BARE_WIDER)), rules=rules)
@@ -217,8 +217,8 @@ def test_a_character_set_that_a_statement_leaves_out_is_the_history_s() -> None:
     texts = replace(WIDER, columns=(ID, V, Column("x", 15, 9, charset=8)))
     bare = replace(texts, columns=tuple(replace(one, name=None, charset=None) for one in texts.columns))
 
-    def told(_: TableName, place: Position) -> Told:
-        return Told(place, texts if place > at(500) else OLD)
+    def told(_: TableName, place: Position) -> HistoryAnswer:
+        return HistoryAnswer(place, texts if place > at(500) else OLD)
 
     rules = replace(by_history(50), by_history=told)
     found = steps((500, "ALTER TABLE t ADD x VARCHAR(9)"), maps=((100, UNNAMED), (600, bare)), rules=rules)
@@ -280,8 +280,10 @@ def test_a_numbered_table_that_is_dropped_is_one_until_it_is_made_again() -> Non
 def test_a_numbered_table_goes_on_up_to_a_statement_that_needs_names(
     statement: str, behind: TableDefinition, why: str | None
 ) -> None:
-    seen = Seen(at(100), at(900), ((at(100), BARE), (at(600), behind)))
-    found = Survey({NAME: seen}, (Said(at(500), judge(statement, "shop"), at(510), "shop", session=Session()),))
+    seen = TableOccurrence(at(100), at(900), ((at(100), BARE), (at(600), behind)))
+    found = RangeScan(
+        {NAME: seen}, (LoggedStatement(at(500), judge(statement, "shop"), at(510), "shop", session=Session()),)
+    )
     content, ended = build_until_stopped(found, NAME, Range(at(10), at(1000)), None, NUMBERED)
     assert listing(list(content.steps)) == ["10-1000 @1,@2" if why is None else "10-500 @1,@2"]
     assert (ended is None) == (why is None)
@@ -297,8 +299,16 @@ def test_a_numbered_table_goes_on_up_to_a_statement_that_needs_names(
 @pytest.mark.parametrize(
     "rules, maps, why",
     [
-        (replace(NUMBERED, by_history=lambda _name, place: Told(place, OLD)), ((100, BARE),), "schema dump names them"),
-        (replace(NUMBERED, by_history=lambda *_: Told(at(500), OLD)), ((100, BARE),), "schema dump names them"),
+        (
+            replace(NUMBERED, by_history=lambda _name, place: HistoryAnswer(place, OLD)),
+            ((100, BARE),),
+            "schema dump names them",
+        ),
+        (
+            replace(NUMBERED, by_history=lambda *_: HistoryAnswer(at(500), OLD)),
+            ((100, BARE),),
+            "schema dump names them",
+        ),
         (replace(NUMBERED, complete=lambda *_: OLD), ((100, BARE),), "the server names them by now.*stratalog reset"),
         (NUMBERED, ((100, OLD),), "the log names them by now"),
         (NUMBERED, ((100, BARE_ADDED),), "which of them are the same is not known"),

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.bronze.scan import Seen, Survey
+from spark_jobs.bronze.scan import RangeScan, TableOccurrence
 from spark_jobs.errors import DecodeError
 from spark_jobs.log.position import Range
 from spark_jobs.silver.timeline.pieces import Piece, pieces_of
@@ -26,9 +26,13 @@ def shown_piece(piece: Piece) -> str:
 
 def listing(*maps: tuple[int, TableDefinition], last: int = 900) -> list[list[str]]:
     """The pieces of three parts: to which offset they go, and with how many columns."""
-    seen = {NAME: Seen(at(maps[0][0]), at(last), tuple((at(offset), one) for offset, one in maps))} if maps else {}
+    seen = (
+        {NAME: TableOccurrence(at(maps[0][0]), at(last), tuple((at(offset), one) for offset, one in maps))}
+        if maps
+        else {}
+    )
     rules = replace(RULES, first=first)
-    progress = Progress.begin(Survey(seen, ()), NAME, Range(at(10), at(1000)), rules, None)
+    progress = Progress.begin(RangeScan(seen, ()), NAME, Range(at(10), at(1000)), rules, None)
     parts = [Range(at(10), at(300)), Range(at(310), at(600)), Range(at(600), at(1000))]
     return [[shown_piece(piece) for piece in pieces] for pieces in pieces_of(progress, parts)]
 

@@ -1,6 +1,6 @@
 import pytest
 
-from spark_jobs.bronze.scan import Said, Seen, Survey
+from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
 from spark_jobs.ddl.classify import judge
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Range
@@ -10,12 +10,12 @@ from tests.timelines import NAME, OLD, RULES, at
 
 
 def progress(standing: TableState | None = None, *, has_rows: bool = True) -> Progress:
-    seen = {NAME: Seen(at(100), at(900), ((at(100), OLD),))} if has_rows else {}
-    return Progress.begin(Survey(seen, ()), NAME, Range(at(10), at(1000)), RULES, standing)
+    seen = {NAME: TableOccurrence(at(100), at(900), ((at(100), OLD),))} if has_rows else {}
+    return Progress.begin(RangeScan(seen, ()), NAME, Range(at(10), at(1000)), RULES, standing)
 
 
-def event(text: str, offset: int = 50) -> Said:
-    return Said(at(offset), judge(text, "shop"), at(offset + 10), "shop")
+def event(text: str, offset: int = 50) -> LoggedStatement:
+    return LoggedStatement(at(offset), judge(text, "shop"), at(offset + 10), "shop")
 
 
 @pytest.mark.parametrize(
