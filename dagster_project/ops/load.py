@@ -63,7 +63,7 @@ def load_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
 
         with failing():
             done = load_source(
-                spark.session(), pipeline, source, tables=config.tables, chunk_rows=config.chunk_rows, said=said
+                spark.session(), pipeline, source, tables=config.tables, chunk_rows=config.chunk_rows, on_progress=said
             )
         _report(context, pipeline, source, done)
         if done.stopped:

@@ -203,7 +203,7 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
     require_tables(pipeline, names[0], tables)  # before Spark is started, which takes half a minute
 
     def one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
-        done = load_source(spark, pipeline, name, tables=tables, chunk_rows=chunk_rows, said=_say_progress)
+        done = load_source(spark, pipeline, name, tables=tables, chunk_rows=chunk_rows, on_progress=_say_progress)
         rows = [[str(table), str(found.rows), str(found.since)] for table, found in sorted(done.tables.items())]
         print_grid(["loaded", "rows", "as of"], rows)
         for table in done.already:
