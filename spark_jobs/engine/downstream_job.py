@@ -18,9 +18,9 @@ from spark_jobs.delta import deletion_vectors, schema_changes
 from spark_jobs.delta.history import added_since
 from spark_jobs.delta.log_files import SparkOnly
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
-from spark_jobs.downstream import merge
+from spark_jobs.downstream import merge_job
 from spark_jobs.downstream.commit import DownstreamCommit
-from spark_jobs.downstream.merge import Merged, News, Work
+from spark_jobs.downstream.merge_job import Merged, MergeJob, SilverDelta
 from spark_jobs.engine import downstream_task, fills, routing, spark_job
 from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles
 from spark_jobs.engine.fills import Fill
@@ -43,9 +43,9 @@ _UNIT_BYTES = 64 << 10
 class Prepared:
     """A table's merge as a unit of a job, upon a snapshot of its target."""
 
-    work: Work
+    work: MergeJob
     head: Head
-    news: News
+    delta: SilverDelta
     taken: Range
     unit: DownstreamUnit
     snapshot: Snapshot
@@ -57,24 +57,24 @@ class Prepared:
         return sum(file.size for file in self.unit.pending)
 
 
-def prepared(number: int, work: Work) -> Prepared | str | None:
+def prepared(number: int, work: MergeJob) -> Prepared | str | None:
     """A table's merge as a unit; None where the target is up to date, and why Spark SQL takes it where it does."""
     with about(str(work)):
         why = routing.why_not_merged(work)
         if why:
             return why
-        head = merge.head_of(work)
-        news = merge.news_of(work, head)
-        taken = merge.range_of(work, head, news)
+        head = merge_job.head_of(work)
+        delta = merge_job.silver_delta(work, head)
+        taken = merge_job.range_of(work, head, delta)
         if taken is None:
             return None
-        why = routing.why_downstream_by_sql(head, news)
+        why = routing.why_downstream_by_sql(head, delta)
         if why:
             return why
-        return _prepared(number, work, head, news, taken)
+        return _prepared(number, work, head, delta, taken)
 
 
-def _prepared(number: int, work: Work, head: Head, news: News, taken: Range) -> Prepared | str:
+def _prepared(number: int, work: MergeJob, head: Head, delta: SilverDelta, taken: Range) -> Prepared | str:
     origin = snapshot_of(work.origin.path, work.pinned.version)
     assert origin is not None
     if head.design:
@@ -87,10 +87,10 @@ def _prepared(number: int, work: Work, head: Head, news: News, taken: Range) -> 
     if why:
         return why
     try:
-        design, filled = _reshaped(snapshot, [] if head.design else news.steps)
+        design, filled = _reshaped(snapshot, [] if head.design else delta.steps)
     except SparkOnly as error:
         return str(error)
-    if design.schema.spark_types != work.columns.types | merge.ADDED:
+    if design.schema.spark_types != work.columns.types | merge_job.ADDED:
         return "its columns are others than silver's"
     floor = work.floor
     last = DownstreamCommit.of_head(head)
@@ -107,7 +107,7 @@ def _prepared(number: int, work: Work, head: Head, news: News, taken: Range) -> 
         origin_schema=origin.schema,
         pending=tuple(file for file in origin.files if file.path in new),
         after=head.position,
-        windows=news.windows,
+        windows=delta.windows,
         target=work.target.path,
         schema=design.schema,
         configuration=design.configuration,
@@ -117,7 +117,7 @@ def _prepared(number: int, work: Work, head: Head, news: News, taken: Range) -> 
         floor=floor,
         empties=bool(floor and head.position and head.position <= floor),
     )
-    return Prepared(work, head, news, taken, unit, snapshot, design)
+    return Prepared(work, head, delta, taken, unit, snapshot, design)
 
 
 def _reshaped(snapshot: Snapshot, steps: Sequence[str]) -> tuple[Snapshot, tuple[Fill, ...]]:
@@ -180,7 +180,7 @@ def commit(unit: Prepared, results: Sequence[MergedFiles]) -> Merged:
     landed = work.target.land(
         snapshot,
         unit.head,
-        merge.commit_of(work, unit.taken),
+        merge_job.commit_of(work, unit.taken),
         metadata=unit.design.metadata if changes_design else None,
         protocol=unit.design.protocol if changes_design else None,
         adds=[file for one in results for file in one.added],

@@ -9,7 +9,6 @@ place where the log ended when the last range had been read. Until then nobody s
 table is whole: why, and what has to hold, is in docs/adr/0011-initial-load.md.
 """
 
-import logging
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,9 +42,6 @@ from spark_jobs.pipeline.tables_at_once import each_table
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.server import Server
-
-log = logging.getLogger(__name__)
-
 
 CHUNK_ROWS = 50_000
 
