@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.bronze.extract import Extracted
     from spark_jobs.bronze.log_index import Stretch
     from spark_jobs.checks.schema_drift import SchemaAudit
-    from spark_jobs.downstream.merge import Merged
+    from spark_jobs.downstream.merge_job import Merged
     from spark_jobs.lake.commit import Head
     from spark_jobs.lake.table import Table
     from spark_jobs.operations.backlog import Backlog

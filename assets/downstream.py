@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # these import pyspark
     from datetime import datetime
 
     from spark_jobs.config.routes import Destination
-    from spark_jobs.downstream.merge import Merged
+    from spark_jobs.downstream.merge_job import Merged
     from spark_jobs.lake.commit import Head
     from spark_jobs.pipeline.outcome import Outcome
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.bronze.extract import Extracted
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
-from spark_jobs.downstream import merge
+from spark_jobs.downstream import merge_job
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.outcome import Outcome
@@ -95,7 +95,7 @@ def require_same(shop: Shop, pipeline: Pipeline, table: str) -> int:
         "ORDER BY ordinal_position",
         (shop.database.name, table),
     )
-    names = [name for name in frame.columns if name not in merge.ADDED]
+    names = [name for name in frame.columns if name not in merge_job.ADDED]
     assert names == [name for name, _ in listed]
     expressions = ", ".join(_AS_IN_THE_LAKE.get(kind, "`{}`").format(name) for name, kind in listed)
     truth = shop.database.execute(f"SELECT {expressions} FROM `{table}`")

@@ -26,6 +26,7 @@ WITHOUT_TWIN = {
     "spark_jobs/cli/__main__.py",
     "stratalog/__main__.py",
     "spark_jobs/ddl/operations.py",
+    "spark_jobs/pipeline/initial_load/context.py",
     "spark_jobs/pipeline/outcome.py",
 }
 """Modules without a test of their own: two lines that every test of a process runs, and values without behaviour."""

@@ -68,7 +68,7 @@ def load_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
                 source,
                 tables=config.tables,
                 chunk_rows=config.chunk_rows,
-                said=report_progress,
+                on_progress=report_progress,
             )
         _report(context, pipeline, source, loaded)
         if loaded.stopped:

@@ -212,7 +212,7 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
     require_tables(pipeline, names[0], tables)  # before Spark is started, which takes half a minute
 
     def load_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
-        loaded = load_source(spark, pipeline, name, tables=tables, chunk_rows=chunk_rows, said=_say_progress)
+        loaded = load_source(spark, pipeline, name, tables=tables, chunk_rows=chunk_rows, on_progress=_say_progress)
         rows = [[str(table), str(commit.rows), str(commit.since)] for table, commit in sorted(loaded.tables.items())]
         print_grid(["loaded", "rows", "as of"], rows)
         for table in loaded.already:

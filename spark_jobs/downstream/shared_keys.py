@@ -24,7 +24,8 @@ from pyspark.sql import functions as F
 from spark_jobs.downstream import commit_clock as clock
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.commit_clock import LATE, ORDER, Clock
-from spark_jobs.downstream.merge import ADDED, Merged, News, Work, merge
+from spark_jobs.downstream.merge import merge
+from spark_jobs.downstream.merge_job import ADDED, Merged, MergeJob, SilverDelta
 from spark_jobs.downstream.multi_source import MARKS, Owner, Part, SharedPart, marked
 from spark_jobs.errors import LakeError, TableStopped, about
 from spark_jobs.lake.commit import Checkpoint, Head
@@ -174,7 +175,7 @@ class Fold:
         return silver.Columns(self.types, self.key)
 
 
-def merge_shared(spark: SparkSession, lake: Lake, work: Work) -> Merged | None:
+def merge_shared(spark: SparkSession, lake: Lake, work: MergeJob) -> Merged | None:
     """As ``merge`` does, for a table that has keys in common with others.
 
     Raises TableStopped where these cannot be told apart by it, LakeError, LostRace.
@@ -193,7 +194,7 @@ def merge_shared(spark: SparkSession, lake: Lake, work: Work) -> Merged | None:
     return merge(spark, work, _Way(lake, own).bring)
 
 
-def _require_one_key(work: Work, others: Sequence[Part]) -> None:
+def _require_one_key(work: MergeJob, others: Sequence[Part]) -> None:
     """Raises TableStopped where its rows cannot be told from the others', or from each other."""
     columns = work.columns
     if columns.is_bag:
@@ -231,20 +232,20 @@ class _Way:
     clock: Clock
 
     def bring(
-        self, spark: SparkSession, work: Work, head: Head, news: News, checkpoint: Checkpoint
+        self, spark: SparkSession, work: MergeJob, head: Head, delta: SilverDelta, checkpoint: Checkpoint
     ) -> tuple[Head, dict[str, int]]:
         target = work.target
         assert isinstance(target, SharedPart)
         types, key = target.all_columns() or work.columns.types, tuple(sorted(work.columns.key))
         own = Side(_owner(work), work.origin, work.pinned.version, work.columns.types, self.clock, bool(work.floor))
         sides = [own, *(_side(self.lake, one) for one in target.others(head))]
-        if head.design or news.is_renewed:
+        if head.design or delta.is_renewed:
             return _whole(Fold(spark, types, key), target, sides, head, checkpoint)
         counts: list[Row] = []
 
         def run(session: SparkSession) -> None:
             fold = Fold(session, types, key)
-            rows = _changed(fold, work, head, news, sides)
+            rows = _changed(fold, work, head, delta, sides)
             counts.extend(session.sql(fold.statement(target), source=rows).collect())
 
         landed = target.statement(spark, head, checkpoint, run)
@@ -262,12 +263,12 @@ def _whole(
     return landed, {"num_inserted_rows": counted.get["rows"], "num_updated_rows": 0, "num_deleted_rows": 0}
 
 
-def _changed(fold: Fold, work: Work, head: Head, news: News, sides: Sequence[Side]) -> DataFrame:
+def _changed(fold: Fold, work: MergeJob, head: Head, delta: SilverDelta, sides: Sequence[Side]) -> DataFrame:
     """The keys that a merge is about, and what is to be there of them. sides: its own first."""
     mine, *others = sides
     pending = f"_window_start >= {silver.place_sql(head.position)}" if head.position else "TRUE"
     is_emptied = bool(work.floor and head.position and work.floor >= head.position)
-    if not news.redone:
+    if not delta.redone:
         condition = "TRUE" if is_emptied else pending
         touched = fold.touched(mine.table.read(fold.session, mine.version).where(condition))
         own = fold.last(replace(mine, is_emptied=is_emptied or not head.position), None, condition)
@@ -275,7 +276,7 @@ def _changed(fold: Fold, work: Work, head: Head, news: News, sides: Sequence[Sid
         return found.where(marked(mine.marks))  # the others' are there already
     commit = DownstreamCommit.of_head(head)
     merged = commit.silver_version if commit else mine.version
-    ranges = f"({silver.within_any(news.redone)})"
+    ranges = f"({silver.within_any(delta.redone)})"
     old = mine.table.read(fold.session, merged).where(ranges)
     new = mine.table.read(fold.session, mine.version).where("TRUE" if is_emptied else f"{ranges} OR {pending}")
     touched = fold.touched(old).union(fold.touched(new)).distinct()
@@ -284,7 +285,7 @@ def _changed(fold: Fold, work: Work, head: Head, news: News, sides: Sequence[Sid
     return every.withColumn("_gone", F.coalesce("_gone", F.lit(True)))
 
 
-def _owner(work: Work) -> Owner:
+def _owner(work: MergeJob) -> Owner:
     return work.source, work.name.schema, work.name.table
 
 

@@ -19,9 +19,9 @@ from spark_jobs.delta import deletion_vectors, schema_changes
 from spark_jobs.delta.history import added_since
 from spark_jobs.delta.log_files import SparkOnly
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
-from spark_jobs.downstream import merge
+from spark_jobs.downstream import merge_job
 from spark_jobs.downstream.commit import DownstreamCommit
-from spark_jobs.downstream.merge import Merged, News, Work
+from spark_jobs.downstream.merge_job import Merged, MergeJob, SilverDelta
 from spark_jobs.engine import downstream_task, fills, routing, spark_job
 from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles
 from spark_jobs.engine.fills import Fill
@@ -47,9 +47,9 @@ _UNIT_BYTES = 64 << 10
 class Prepared:
     """A table's merge as a unit of a job, upon a snapshot of its target."""
 
-    work: Work
+    work: MergeJob
     head: Head
-    news: News
+    delta: SilverDelta
     taken: Range
     unit: DownstreamUnit
     snapshot: Snapshot
@@ -61,24 +61,24 @@ class Prepared:
         return sum(file.size for file in self.unit.pending)
 
 
-def prepared(number: int, work: Work) -> Prepared | str | None:
+def prepared(number: int, work: MergeJob) -> Prepared | str | None:
     """A table's merge as a unit; None where the target is up to date, and why Spark SQL takes it where it does."""
     with about(str(work)):
         why = routing.why_not_merged(work)
         if why:
             return why
-        head = merge.head_of(work)
-        news = merge.news_of(work, head)
-        taken = merge.range_of(work, head, news)
+        head = merge_job.head_of(work)
+        delta = merge_job.silver_delta(work, head)
+        taken = merge_job.range_of(work, head, delta)
         if taken is None:
             return None
-        why = routing.why_downstream_by_sql(head, news)
+        why = routing.why_downstream_by_sql(head, delta)
         if why:
             return why
-        return _prepared(number, work, head, news, taken)
+        return _prepared(number, work, head, delta, taken)
 
 
-def _prepared(number: int, work: Work, head: Head, news: News, taken: Range) -> Prepared | str:
+def _prepared(number: int, work: MergeJob, head: Head, delta: SilverDelta, taken: Range) -> Prepared | str:
     origin = snapshot_of(work.origin.path, work.pinned.version)
     assert origin is not None
     if head.design:
@@ -91,11 +91,11 @@ def _prepared(number: int, work: Work, head: Head, news: News, taken: Range) -> 
     if why:
         return why
     try:
-        design, filled = _reshaped(snapshot, [] if head.design else news.steps)
-        new, restatement = _new_files(work, head, news, origin)
+        design, filled = _reshaped(snapshot, [] if head.design else delta.steps)
+        new, restatement = _new_files(work, head, delta, origin)
     except SparkOnly as error:
         return str(error)
-    if design.schema.spark_types != work.columns.types | merge.ADDED:
+    if design.schema.spark_types != work.columns.types | merge_job.ADDED:
         return "its columns are others than silver's"
     floor = work.floor
     unit = DownstreamUnit(
@@ -106,7 +106,7 @@ def _prepared(number: int, work: Work, head: Head, news: News, taken: Range) -> 
         origin_schema=origin.schema,
         pending=tuple(file for file in origin.files if file.path in new),
         after=head.position,
-        windows=news.windows,
+        windows=delta.windows,
         target=work.target.path,
         schema=design.schema,
         configuration=design.configuration,
@@ -117,10 +117,10 @@ def _prepared(number: int, work: Work, head: Head, news: News, taken: Range) -> 
         empties=bool(floor and head.position and (restatement or head.position <= floor)),
         restatement=restatement,
     )
-    return Prepared(work, head, news, taken, unit, snapshot, design)
+    return Prepared(work, head, delta, taken, unit, snapshot, design)
 
 
-def _new_files(work: Work, head: Head, news: News, origin: Snapshot) -> tuple[set[str], Restatement | None]:
+def _new_files(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot) -> tuple[set[str], Restatement | None]:
     """Paths of silver's data files that the target has not got, and what changed other than by windows appended.
 
     Raises SparkOnly where that cannot be told without Spark, or is too much for a task.
@@ -129,16 +129,16 @@ def _new_files(work: Work, head: Head, news: News, origin: Snapshot) -> tuple[se
     if last is None or last.silver_version < 0:
         return {file.path for file in origin.files}, None
     new = added_since(work.origin.path, last.silver_version, work.pinned.version)
-    before = snapshot_of(origin.path, last.silver_version) if routing.is_restated(head, news) else origin
+    before = snapshot_of(origin.path, last.silver_version) if routing.is_restated(head, delta) else origin
     if new is None or before is None:
         raise SparkOnly("the log of silver does not have all commits any more that the target has not got")
-    if not routing.is_restated(head, news):
+    if not routing.is_restated(head, delta):
         return new, None
     present = {(file.path, _vector_of(file)) for file in origin.files}
     restatement = Restatement(
         removed=tuple(file for file in before.files if (file.path, _vector_of(file)) not in present),
-        windows=tuple(news.redone),
-        is_loaded=news.is_loaded and not head.design,
+        windows=tuple(delta.redone),
+        is_loaded=delta.is_loaded and not head.design,
         files=tuple(origin.files),
     )
     new |= {file.path for file in overlapping(origin.files, origin.schema, work.again)}
@@ -212,7 +212,7 @@ def commit(unit: Prepared, results: Sequence[MergedFiles]) -> Merged:
     landed = work.target.land(
         snapshot,
         unit.head,
-        merge.commit_of(work, unit.taken),
+        merge_job.commit_of(work, unit.taken),
         metadata=unit.design.metadata if changes_design else None,
         protocol=unit.design.protocol if changes_design else None,
         adds=[file for one in results for file in one.added],
@@ -234,7 +234,7 @@ def commit(unit: Prepared, results: Sequence[MergedFiles]) -> Merged:
         inserted=sum(one.inserted for one in results),
         updated=sum(one.updated for one in results),
         deleted=sum(one.deleted for one in results),
-        redone=len(unit.news.redone),
+        redone=len(unit.delta.redone),
         seconds=time.monotonic() - began + sum(one.seconds for one in results),
         way=routing.ENGINE,
     )

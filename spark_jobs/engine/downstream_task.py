@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
-from spark_jobs.downstream.merge import ADDED
+from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.engine.fills import Fill, with_fills
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
 from spark_jobs.engine.positions import FIELDS, at_or_after, bounds_of, newest

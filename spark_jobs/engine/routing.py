@@ -11,8 +11,7 @@ from collections.abc import Collection
 from spark_jobs.delta import features
 from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.downstream.commit import DownstreamCommit
-from spark_jobs.downstream.merge import News
-from spark_jobs.downstream.merge import Work as MergeWork
+from spark_jobs.downstream.merge_job import MergeJob, SilverDelta
 from spark_jobs.downstream.multi_source import PartTable
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.silver import table as silver
@@ -63,7 +62,7 @@ def why_not_written(snapshot: Snapshot) -> str | None:
     return features.why_not(snapshot)
 
 
-def why_not_merged(work: MergeWork) -> str | None:
+def why_not_merged(work: MergeJob) -> str | None:
     """Why a table is merged by Spark SQL, whatever is new of it; None where the engine may take it."""
     if isinstance(work.target, PartTable):
         return "several tables are merged into one"
@@ -74,11 +73,11 @@ def why_not_merged(work: MergeWork) -> str | None:
     return None
 
 
-def why_downstream_by_sql(head: Head, news: News) -> str | None:
+def why_downstream_by_sql(head: Head, delta: SilverDelta) -> str | None:
     """Why what is new of a table is merged by Spark SQL; None where the engine takes it."""
-    if news.is_renewed:
+    if delta.is_renewed:
         return "all of silver was replaced"
-    if is_restated(head, news) and news.steps:
+    if is_restated(head, delta) and delta.steps:
         return "windows were done again or rows loaded, and statements changed its columns"
     last = DownstreamCommit.of_head(head)
     if last and last.steps_left:
@@ -86,6 +85,6 @@ def why_downstream_by_sql(head: Head, news: News) -> str | None:
     return None
 
 
-def is_restated(head: Head, news: News) -> bool:
+def is_restated(head: Head, delta: SilverDelta) -> bool:
     """Whether keys are merged by all of silver, since not only windows were appended to it."""
-    return bool(news.redone) or (news.is_loaded and not head.design)
+    return bool(delta.redone) or (delta.is_loaded and not head.design)

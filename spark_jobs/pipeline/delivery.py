@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableName
 from spark_jobs.config.routes import Destination
 from spark_jobs.downstream.commit import DownstreamCommit
-from spark_jobs.downstream.merge import Merged, merge
-from spark_jobs.downstream.merge import Work as MergeWork
+from spark_jobs.downstream.merge import merge
+from spark_jobs.downstream.merge_job import Merged, MergeJob
 from spark_jobs.downstream.multi_source import PartTable, SharedPart
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.downstream.shared_keys import merge_shared
@@ -139,9 +139,9 @@ class Delivery:
         merged = replace(merged, into=str(self.into)) if self.is_one_of_several else merged
         return Brought(self.name, unit.work.target, unit.work.pinned, merged.head, merged)
 
-    def _work(self, origin: Table, pinned: Head, into: Table) -> MergeWork:
+    def _work(self, origin: Table, pinned: Head, into: Table) -> MergeJob:
         columns = silver.stored_columns(origin, pinned)
-        return MergeWork(self.source, self.origin, columns, origin, pinned, into, self.again)
+        return MergeJob(self.source, self.origin, columns, origin, pinned, into, self.again)
 
     def _merged(self, origin: Table, pinned: Head, into: Table) -> Merged | None:
         work = self._work(origin, pinned, into)

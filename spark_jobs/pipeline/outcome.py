@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from spark_jobs.binlog import TableName
 from spark_jobs.config import known_tables as seen
-from spark_jobs.downstream.merge import Merged
+from spark_jobs.downstream.merge_job import Merged
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.destinations import TableInto

@@ -28,7 +28,7 @@ TASK_MODULES = (
     "spark_jobs.silver.net_changes",
     "spark_jobs.engine.silver_task",
     "spark_jobs.engine.downstream_task",
-    "spark_jobs.pipeline.initial_load.load",
+    "spark_jobs.pipeline.initial_load.reading",
 )
 """Modules with the functions of tasks; what they import comes with them."""
 

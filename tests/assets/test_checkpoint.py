@@ -13,7 +13,7 @@ from assets.checkpoint import Comparison
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.extract import Extracted
 from spark_jobs.bronze.log_index import Stretch
-from spark_jobs.downstream.merge import Merged
+from spark_jobs.downstream.merge_job import Merged
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range

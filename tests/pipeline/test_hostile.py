@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.checks.verify import verify_source
 from spark_jobs.config.model import Pipeline
-from spark_jobs.downstream.merge import ADDED
+from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
 from spark_jobs.operations.mend import plan_reset, reset

@@ -123,7 +123,7 @@ def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
                 raise Killed
 
         with pytest.raises(Killed):
-            load_source(shop.spark, pipeline, SOURCE, tables=[str(big)], chunk_rows=20, said=killing)
+            load_source(shop.spark, pipeline, SOURCE, tables=[str(big)], chunk_rows=20, on_progress=killing)
         left = progress(lake, SOURCE, big)
         assert left is not None
         assert (left.state, left.chunks, left.is_walked) == (READING, 8, False)
@@ -137,7 +137,7 @@ def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
             if found.is_walked and found.state == READING:
                 shop.execute(*STATEMENTS.get(name.table, ()))
 
-        done = load_source(shop.spark, pipeline, SOURCE, chunk_rows=20, said=disturbing)
+        done = load_source(shop.spark, pipeline, SOURCE, chunk_rows=20, on_progress=disturbing)
     assert min(chunks for name, chunks in seen if name == "big") > 8, "what was read before is not read again"
     assert {name.table for name in done.tables} == {"big", "still", "emptied"}
     stopped = {name.table: why for name, why in done.stopped.items()}
@@ -172,7 +172,7 @@ def test_a_load_that_was_stopped_begins_anew(shop: Shop) -> None:
         if found.is_walked and found.state == READING:
             shop.execute(*STATEMENTS["altered"])
 
-    assert load_source(shop.spark, pipeline, SOURCE, chunk_rows=2, said=disturbing).stopped
+    assert load_source(shop.spark, pipeline, SOURCE, chunk_rows=2, on_progress=disturbing).stopped
     again = load_source(shop.spark, pipeline, SOURCE, chunk_rows=2)
     assert not again.stopped
     assert [found.rows for found in again.tables.values()] == [4]

@@ -35,7 +35,9 @@ def load(
 ) -> Loaded:
     (pair.folder / "pipeline.endpoints.json").unlink(missing_ok=True)  # no endpoint waits from before
     name = f"shop.{table}"
-    return load_source(pair.spark, pipeline, SOURCE, tables=[name], chunk_rows=4, said=lambda _name, found: said(found))
+    return load_source(
+        pair.spark, pipeline, SOURCE, tables=[name], chunk_rows=4, on_progress=lambda _name, found: said(found)
+    )
 
 
 def require_same(pair: Pair, pipeline: Pipeline, table: str, server: MySQLServer) -> None:

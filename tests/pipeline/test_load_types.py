@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config.model import Pipeline
-from spark_jobs.downstream import merge
+from spark_jobs.downstream import merge_job
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.load import load_source
@@ -80,5 +80,5 @@ def keyed(random: Random, dialect: Dialect, name: str, kinds: list[str]) -> Rand
 def downstream(shop: Shop, pipeline: Pipeline, table: str) -> list[str]:
     """Rows with their exact texts, bytes and signs of zero to be seen."""
     frame = lake_of(pipeline).downstream(shop.database.name, table).read(shop.spark)
-    names = [name for name in frame.columns if name not in merge.ADDED] + ["_raw"]
+    names = [name for name in frame.columns if name not in merge_job.ADDED] + ["_raw"]
     return sorted(repr(tuple(row)) for row in frame.select(*(f"`{name}`" for name in names)).collect())

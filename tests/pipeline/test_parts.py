@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
-from spark_jobs.downstream import merge
+from spark_jobs.downstream import merge_job
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.multi_source import MARKS, Owner, PartTable, parts_of
 from spark_jobs.errors import LostRace
@@ -56,7 +56,7 @@ class Two:
     def rows(self, table: str = "orders", schema: str = "world") -> list[tuple[Any, ...]]:
         """Source first, the columns of sources behind it."""
         found = lake_of(self.pipeline()).downstream(schema, table).read(self.spark)
-        names = [name for name in found.columns if name not in (*MARKS, *merge.ADDED)]
+        names = [name for name in found.columns if name not in (*MARKS, *merge_job.ADDED)]
         return sorted(map(tuple, found.select("_source", *names).collect()), key=repr)
 
 
@@ -179,11 +179,11 @@ def test_of_two_writers_on_one_head_the_later_one_lands_nothing(spark: SparkSess
 
     def rows(part: PartTable) -> Any:
         marks = [f"'{value}' AS {name}" for name, value in part.marks.items()]
-        beside = [f"CAST(NULL AS {kind}) AS {name}" for name, kind in merge.ADDED.items()]
+        beside = [f"CAST(NULL AS {kind}) AS {name}" for name, kind in merge_job.ADDED.items()]
         return spark.range(1).selectExpr("CAST(id AS INT) AS id", *marks, *beside)
 
     eu, us = (PartTable(Table(str(lake / "t"), plain=False), owner) for owner in (EU, US))
-    eu.append(rows(eu), eu.new(types | MARKS | merge.ADDED, {}), commit(eu, 10))
+    eu.append(rows(eu), eu.new(types | MARKS | merge_job.ADDED, {}), commit(eu, 10))
     stale, head = us.head(), eu.head()
     assert stale
     assert head

@@ -14,7 +14,7 @@ from spark_jobs.checks.verify import verify_source
 from spark_jobs.cli.verbs import cli
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.downstream import merge, publication
+from spark_jobs.downstream import merge_job, publication
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.mend import plan_reset, reset
@@ -108,7 +108,7 @@ def log(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> 
 def by_place(log: Log, pipeline: Pipeline, table: str) -> list[tuple[Any, ...]]:
     """The downstream rows, what only ``_raw`` tells in its place."""
     frame = lake_of(pipeline).downstream("shop", table).read(log.shop.spark)
-    names = [name for name in frame.columns if name not in merge.ADDED]
+    names = [name for name in frame.columns if name not in merge_job.ADDED]
     cells = frame.select(*(f"`{name}`" for name in names), "_raw").collect()
     return [
         tuple(_told(one, (raw or {}).get(name)) for name, one in zip(names, row, strict=True)) for *row, raw in cells

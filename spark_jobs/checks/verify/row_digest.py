@@ -15,7 +15,7 @@ from typing import Any
 
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify.value_text import Form, form_of
-from spark_jobs.downstream.merge import ADDED
+from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.errors import TableStopped, Unsupported
 from spark_jobs.text.sql import identifier, literal
 

@@ -1,61 +1,33 @@
-from spark_jobs.downstream.merge import ADDED, _differs, _statement
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import TableName
+from spark_jobs.downstream.merge import _LEAVES_ROWS, _stored
+from spark_jobs.downstream.merge_job import ADDED, MergeJob
 from spark_jobs.downstream.multi_source import PartTable
+from spark_jobs.lake.commit import Head
 from spark_jobs.lake.table import Table
-from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
 
-COLUMNS = silver.Columns({"id": "INT", "a `b": "STRING", "n": "DECIMAL(10,2)"}, ("id",))
 TARGET = Table("lake/downstream/s/t", plain=False)
+TYPES = "id INT, _position STRUCT<row: INT>, _committed_at TIMESTAMP, _raw MAP<STRING, STRING>, _gone BOOLEAN"
 
 
-def test_every_column_is_named_and_quoted() -> None:
-    text = _statement(TARGET, COLUMNS, None, again=False)
-    for name in ("`id`", "`a ``b`", "`n`", *(f"`{name}`" for name in ADDED)):
-        assert f"t.{name} = s.{name}" in text
-        assert f"s.{name}" in text.split("VALUES")[1]
-    assert "*" not in text, "MERGE would choose types by itself"
+@pytest.mark.spark
+@pytest.mark.parametrize("target, marks", [(TARGET, []), (PartTable(TARGET, ("eu", "shop", "t")), ["eu", "shop", "t"])])
+def test_an_empty_table_gets_the_rows_that_are_there_with_their_marks(
+    spark: SparkSession, target: Table, marks: list[str]
+) -> None:
+    rows = spark.createDataFrame([(1, (1,), None, None, False), (2, (2,), None, None, True)], TYPES)
+    columns = silver.Columns({"id": "INT"}, ("id",))
+    job = MergeJob("eu", TableName("shop", "t"), columns, TARGET, Head(1, 1, None), target)
+    stored = _stored(rows, job)
+    assert stored.columns[:4] == ["id", *ADDED]
+    assert [(row["id"], *row[4:]) for row in stored.collect()] == [(1, *marks)]
 
 
-def test_a_live_merge_takes_newer_rows_alone() -> None:
-    text = _statement(TARGET, COLUMNS, None, again=False)
-    assert text.count("s._position > t._position") == 2, "deletes and updates"
-    assert "WHEN NOT MATCHED AND NOT s._gone THEN INSERT" in text
-
-
-def test_a_merge_of_windows_done_again_goes_by_content() -> None:
-    text = _statement(TARGET, COLUMNS, None, again=True)
-    assert "s._position > t._position" not in text
-    assert _differs(COLUMNS) in text
-    assert "WHEN MATCHED AND s._gone THEN DELETE" in text
-
-
-def test_braces_in_names_are_no_fields() -> None:
-    text = _statement(TARGET, silver.Columns({"id": "INT", "{}": "INT"}, ("id",)), None, again=False)
-    assert "t.`{}` = s.`{}`" in text.format(source="rows")
-    assert "MERGE INTO delta.`lake/downstream/s/t` t USING rows s ON" in text.format(source="rows")
-
-
-def test_what_an_emptied_table_held_goes_in_the_same_statement() -> None:
-    text = _statement(TARGET, COLUMNS, Position("b.000007", 99, 2), again=False)
-    floor = "named_struct('stretch', 2, 'number', 7L, 'offset', 99L, 'row', -1)"
-    assert f"s ON t.`id` = s._identity_0 AND t._position > {floor} WHEN" in text, "it may have had another key"
-    assert text.endswith(f"WHEN NOT MATCHED BY SOURCE AND t._position < {floor} THEN DELETE")
-
-
-def test_a_part_is_merged_among_its_own_rows_alone() -> None:
-    mine = "t._source = 'eu' AND t._schema = 'shop' AND t._table = 'o\\'1'"
-    part = PartTable(TARGET, ("eu", "shop", "o'1"))
-    text = _statement(part, COLUMNS, Position("b.000007", 99, 2), again=False)
-    assert f"s ON t.`id` = s._identity_0 AND {mine} AND t._position > " in text
-    assert f"WHEN NOT MATCHED BY SOURCE AND {mine} AND t._position < " in text, "TRUNCATE empties no other shard"
-    assert "`_raw`, _source, _schema, _table) VALUES (" in text
-    assert "s.`_raw`, 'eu', 'shop', 'o\\'1')" in text
-    assert "t._source =" not in text.split("UPDATE SET")[1].split("WHEN")[0]
-
-
-def test_content_is_every_column_but_the_key() -> None:
-    text = _differs(COLUMNS)
-    assert "t.`id` <=> s.`id`" not in text
-    for name in ("`a ``b`", "`n`", "`_position`", "`_committed_at`"):
-        assert f"t.{name} <=> s.{name}" in text
-    assert "map_entries(t._raw) <=> map_entries(s._raw)" in text
+@pytest.mark.parametrize(
+    "step, leaves", [("ADD COLUMN (`v` INT)", True), ("UPDATE SET `v` = 1", False), ("DROP COLUMN `v`", False)]
+)
+def test_steps_that_change_rows_replace_a_part(step: str, leaves: bool) -> None:
+    assert step.startswith(_LEAVES_ROWS) is leaves

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.binlog import TableName
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.commit_clock import Clock
-from spark_jobs.downstream.merge import News, Work
+from spark_jobs.downstream.merge_job import MergeJob, SilverDelta
 from spark_jobs.downstream.multi_source import Owner, Part
 from spark_jobs.downstream.shared_keys import Fold, Side, _changed, _require_one_key
 from spark_jobs.errors import TableStopped
@@ -181,7 +181,7 @@ def hiding(sides: list[Merging]) -> Iterator[tuple[Merging, tuple[int, int], int
                     yield one, window, key
 
 
-def work_of(one: Merging) -> tuple[Work, Head]:
+def work_of(one: Merging) -> tuple[MergeJob, Head]:
     version = len(one.table.versions) - 1
     cuts = [change.offset for part in one.windows.values() for change in part if change.op == "truncate"]
     emptied_at = position(max(cuts)) if cuts else None
@@ -192,7 +192,7 @@ def work_of(one: Merging) -> tuple[Work, Head]:
     head = Head(1, 1, before)
     columns = silver.Columns(TYPES, ("id",))
     name = TableName(*one.owner[1:])
-    return Work(one.owner[0], name, columns, one.table, pinned, Table("t", plain=False)), head
+    return MergeJob(one.owner[0], name, columns, one.table, pinned, Table("t", plain=False)), head
 
 
 @pytest.mark.spark
@@ -231,10 +231,10 @@ def test_in_whatever_order_sources_are_merged_a_key_is_as_it_was_written_last(sp
             one.windows[start, stop] = [change for change in one.changes if start <= change.offset < stop]
         one.commit()
         work, head = work_of(one)
-        news = News(windows=1, steps=[], redone=again, size=0)
+        delta = SilverDelta(windows=1, steps=[], redone=again, size=0)
         version = work.pinned.version
         others = [other.side(other.merged) for other in sides if other is not one and other.merged is not None]
-        found = _changed(fold, work, head, news, [one.side(version), *others])
+        found = _changed(fold, work, head, delta, [one.side(version), *others])
         for changed in found.collect():
             key = changed["_identity_0"]
             table.pop(key, None)
@@ -286,7 +286,7 @@ def test_every_column_is_written_and_only_what_differs() -> None:
     ],
 )
 def test_tables_that_cannot_share_keys_are_told(own: silver.Columns, other: dict[str, str], why: str | None) -> None:
-    work = Work("eu", TableName("s", "t"), own, Table("o", plain=False), Head(1, 1, None), Table("t", plain=False))
+    work = MergeJob("eu", TableName("s", "t"), own, Table("o", plain=False), Head(1, 1, None), Table("t", plain=False))
     part = Part(OWNERS[2], position(4), 1, True, other, key=("id",))
     if why is None:
         _require_one_key(work, [part])

@@ -9,7 +9,7 @@ import pytest
 from spark_jobs.delta import commits, data_files, schema_changes
 from spark_jobs.delta.snapshot import DataFile, new_table, snapshot_of
 from spark_jobs.downstream.commit import DownstreamCommit
-from spark_jobs.downstream.merge import Merged, Work
+from spark_jobs.downstream.merge_job import Merged, MergeJob
 from spark_jobs.engine import downstream_job, downstream_task
 from spark_jobs.engine.downstream_job import Prepared
 from spark_jobs.errors import LostRace
@@ -55,10 +55,10 @@ class Lake:
         )
 
     @property
-    def work(self) -> Work:
+    def work(self) -> MergeJob:
         head = self.silver.head()
         assert head is not None
-        return Work("shop", NAME, self.columns, self.silver, head, self.target)
+        return MergeJob("shop", NAME, self.columns, self.silver, head, self.target)
 
     def prepared(self) -> Prepared:
         unit = downstream_job.prepared(0, self.work)

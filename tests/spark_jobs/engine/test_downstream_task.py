@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.delta import schema_changes
 from spark_jobs.delta.snapshot import Snapshot, new_table
-from spark_jobs.downstream.merge import ADDED
+from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles, merged, pending, work
 from spark_jobs.engine.fills import Fill
 from spark_jobs.engine.positions import newest

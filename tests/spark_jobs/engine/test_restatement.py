@@ -13,7 +13,7 @@ from pyroaring import BitMap64
 
 from spark_jobs.delta import commits, data_files, deletion_vectors
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
-from spark_jobs.downstream.merge import Merged, Work
+from spark_jobs.downstream.merge_job import Merged, MergeJob
 from spark_jobs.engine import downstream_job, downstream_task
 from spark_jobs.engine.downstream_job import Prepared
 from spark_jobs.engine.restatement import unchanged
@@ -118,10 +118,10 @@ class Silver:
     def _written(self, there: Snapshot, rows: pa.Table) -> DataFile:
         return data_files.write(there.path, rows, there.schema, there.configuration)
 
-    def work(self, again: tuple[Range, ...] = ()) -> Work:
+    def work(self, again: tuple[Range, ...] = ()) -> MergeJob:
         head = self.table.head()
         assert head is not None
-        return Work("shop", NAME, COLUMNS, self.table, head, self.target, again)
+        return MergeJob("shop", NAME, COLUMNS, self.table, head, self.target, again)
 
     def merge(self, again: tuple[Range, ...] = ()) -> Merged | None:
         unit = downstream_job.prepared(0, self.work(again))

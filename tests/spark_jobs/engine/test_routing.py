@@ -10,8 +10,7 @@ from spark_jobs.config.filters import ColumnRule, EventFilter, Mask, RowFilter, 
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.delta.snapshot import Protocol, new_table
 from spark_jobs.downstream.commit import DownstreamCommit
-from spark_jobs.downstream.merge import News
-from spark_jobs.downstream.merge import Work as MergeWork
+from spark_jobs.downstream.merge_job import MergeJob, SilverDelta
 from spark_jobs.downstream.multi_source import PartTable
 from spark_jobs.engine import routing
 from spark_jobs.lake.commit import CommitKind, Head
@@ -101,17 +100,17 @@ TARGET = Table("lake/downstream/shop/t", plain=False)
     ],
 )
 def test_why_a_table_is_merged_by_spark_sql(change: dict[str, Any], why: str | None) -> None:
-    whole = MergeWork("shop", NAME, COLUMNS, TARGET, head(CommitKind.LIVE), TARGET)
+    whole = MergeJob("shop", NAME, COLUMNS, TARGET, head(CommitKind.LIVE), TARGET)
     assert routing.why_not_merged(replace(whole, **change)) == why
 
 
-NEWS = News(windows=1, steps=[], redone=[], size=9)
+NEWS = SilverDelta(windows=1, steps=[], redone=[], size=9)
 MERGED = Head(3, 4, DownstreamCommit(at(10), "b", silver_version=2))
 NEW = Table("none", plain=False).new({"id": "INT"}, {})
 
 
 @pytest.mark.parametrize(
-    "upon, news, why",
+    "upon, delta, why",
     [
         (MERGED, NEWS, None),
         (NEW, NEWS, None),
@@ -134,5 +133,5 @@ NEW = Table("none", plain=False).new({"id": "INT"}, {})
         ),
     ],
 )
-def test_why_what_is_new_is_merged_by_spark_sql(upon: Head, news: News, why: str | None) -> None:
-    assert routing.why_downstream_by_sql(upon, news) == why
+def test_why_what_is_new_is_merged_by_spark_sql(upon: Head, delta: SilverDelta, why: str | None) -> None:
+    assert routing.why_downstream_by_sql(upon, delta) == why

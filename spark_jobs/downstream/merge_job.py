@@ -1,0 +1,177 @@
+"""What a silver table has for a downstream table, and what came of a merge.
+
+Put here: the job of one table, what silver has committed since the last merge, the target's head and the commit. Not
+here: the rows (silver_reader.py), the statement (merge_sql.py), or the order of the work (merge.py).
+"""
+
+from dataclasses import dataclass
+
+from spark_jobs.binlog import TableName
+from spark_jobs.downstream.commit import DownstreamCommit
+from spark_jobs.downstream.multi_source import is_own
+from spark_jobs.errors import TableStopped
+from spark_jobs.lake.commit import CommitKind, Head, new_batch
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position, Range
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.compaction_job import BY_SPARK_SQL
+
+ADDED = {"_position": silver.CHANGE_PLACE, "_committed_at": "TIMESTAMP", "_raw": "MAP<STRING, STRING>"}
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What one merge did to a downstream table, in rows; ``range`` is what it took from silver."""
+
+    source: str
+    name: TableName
+    target: str
+    head: Head
+    range: Range
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    redone: int = 0
+    seconds: float = 0.0
+    unseen: int = 0
+    """Keys that the table lacks because no row image of theirs was whole."""
+    into: str | None = None
+    """The downstream table's name, where the source table goes to several."""
+    way: str = BY_SPARK_SQL
+    """By the engine or by Spark SQL, and why by the latter."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeJob:
+    """A silver table at a pinned head, and the downstream table that it is merged into."""
+
+    source: str
+    name: TableName
+    columns: silver.Columns
+    origin: Table
+    pinned: Head
+    target: Table
+    again: tuple[Range, ...] = ()
+    """Windows whose keys are to be merged again although silver has not replaced them."""
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.name}"
+
+    @property
+    def floor(self) -> Position | None:
+        """Where the last statement stands that emptied the table."""
+        commit = SilverCommit.of_head(self.pinned)
+        return commit.emptied_at if commit else None
+
+    @property
+    def lacks_older(self) -> bool:
+        """Whether it is a bag for want of names alone, and its log begins amid what it had."""
+        commit = SilverCommit.of_head(self.pinned)
+        return commit is not None and commit.is_numbered and not commit.is_complete
+
+
+def range_of(work: MergeJob, head: Head, delta: "SilverDelta") -> Range | None:
+    """What a merge takes from silver; None where it has nothing that the target has not."""
+    start, stop = head.position or _first(work.origin), work.pinned.position
+    has_old = bool(delta.redone) or delta.is_loaded or delta.is_renewed
+    if stop is None or start is None or delta.waits or (start >= stop and not has_old):
+        return None
+    return Range(start, max(start, stop))
+
+
+def commit_of(work: MergeJob, taken: Range, keys_never_whole: int = 0) -> DownstreamCommit:
+    """What the commit of a merge says."""
+    pinned, is_part = SilverCommit.of_head(work.pinned), bool(work.target.marks)
+    return DownstreamCommit(
+        taken.stop,
+        new_batch(),
+        source=work.source,
+        table=str(work.name),
+        silver_version=work.pinned.version,
+        start=taken.start,
+        is_complete=bool(pinned and pinned.is_complete),
+        is_numbered=silver.is_numbered(work.pinned),
+        columns=work.columns.types if is_part else None,
+        key=work.columns.key if is_part else None,
+        keys_never_whole=keys_never_whole,
+    )
+
+
+def require_settled(work: MergeJob) -> None:
+    """Raises TableStopped where a run ended amid a change of silver's columns."""
+    if work.pinned.checkpoint and work.pinned.checkpoint.kind == CommitKind.ALTERING:
+        raise TableStopped(f"{work.origin.path} is between two sets of columns, where a run ended; compact it first")
+
+
+def head_of(work: MergeJob) -> Head:
+    """The head of a target that one table alone is merged into. Raises TableStopped where it is another's."""
+    require_settled(work)
+    head = work.target.head() or work.target.new(work.columns.types | ADDED, silver.properties(work.target))
+    merged = DownstreamCommit.of_head(head)
+    if merged and not is_own(merged, work.source, work.name):
+        owner = f"{merged.table or work.name} of source {merged.source or work.source}"
+        whose = owner if merged.parts is None else "several source tables"
+        raise TableStopped(
+            f"{work.target.path} is merged from {whose}, and by routes: it is of one. Route this one to a table of its "
+            "own, or several to that one by a pattern or by sources: (docs/routes.md), and move the table away: the "
+            "next run writes it anew from silver"
+        )
+    return head
+
+
+def _first(origin: Table) -> Position | None:
+    """Where silver's first window starts: its oldest checkpoint says it."""
+    known = origin.since(-1)
+    return SilverCommit.of(known[-1][1]).start if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class SilverDelta:
+    """What silver has committed since the version that was merged last."""
+
+    windows: int
+    """Windows appended."""
+    steps: list[str]
+    """What was done to its columns, and is still to be done downstream."""
+    redone: list[Range]
+    """Windows replaced, or to be merged again."""
+    size: int
+    """Bytes of log that all of them were decoded from."""
+    is_loaded: bool = False
+    """Whether rows were loaded since something was merged."""
+    is_renewed: bool = False
+    """Whether all rows and the columns were replaced."""
+    has_unseen: bool = False
+    """Whether keys were never seen whole, or may not have been."""
+    waits: bool = False
+    """Whether silver was begun anew and is not yet where the target is: the target keeps what it has until then."""
+
+
+def silver_delta(work: MergeJob, head: Head) -> SilverDelta:
+    """What silver has up to its pinned head, and the target at its own has not."""
+    last = DownstreamCommit.of_head(head)
+    merged = last.silver_version if last else -1
+    new = [(version, one) for version, one in work.origin.since(merged) if version <= work.pinned.version]
+    unmerged = [
+        (version, SilverCommit.of(one))
+        for version, one in new
+        if one.kind not in (CommitKind.ALTERING, CommitKind.MAINTENANCE)
+    ]
+    commits = [one for _, one in unmerged]
+    altered = work.pinned.version if last is None else merged if last.altered_version is None else last.altered_version
+    changes = [one for version, one in reversed(unmerged) if version > altered and one.kind == CommitKind.CHANGE]
+    redone = [] if merged < 0 else [windows for one in commits for windows in one.ranges]
+    again = () if merged < 0 else work.again
+    here, there, floor = head.position, work.pinned.position, silver.folded(work.pinned)
+    is_folded_since = here is not None and floor is not None and here < floor  # while no route led there
+    is_renewed = merged >= 0 and (is_folded_since or any(one.is_overwrite for one in commits))
+    return SilverDelta(
+        windows=sum(one.kind != CommitKind.CHANGE or one.inherited_from is not None for one in commits),
+        steps=[step for change in changes for step in change.steps or ()],
+        redone=[*redone, *again],
+        size=sum(one.log_bytes or 0 for one in commits),
+        is_loaded=any(one.kind == CommitKind.LOAD for one in commits),
+        is_renewed=is_renewed,
+        waits=is_renewed and here is not None and there is not None and there < here,
+    )

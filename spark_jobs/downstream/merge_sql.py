@@ -1,0 +1,48 @@
+"""The MERGE statement of a downstream table.
+
+Put here: its text. Not here: the rows that it merges (silver_reader.py), or running it (merge.py).
+"""
+
+from spark_jobs.downstream.merge_job import ADDED
+from spark_jobs.downstream.multi_source import marked
+from spark_jobs.downstream.silver_reader import identity_names, quoted
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position
+from spark_jobs.silver import partial_rows
+from spark_jobs.silver import table as silver
+from spark_jobs.text.sql import identifier, literal, with_rows
+
+
+def merge_statement(target: Table, columns: silver.Columns, floor: Position | None, *, again: bool) -> str:
+    """``floor``: rows of the target from before go, where it is given: none of them is matched.
+
+    They may be of a table with another key, and then several may have what is one key now.
+    """
+    names = [identifier(name) for name in (*columns.types, *ADDED)]
+    lays_over = columns.has_partial and not (again or columns.is_bag)
+    given = partial_rows.over(list(columns.types), "t.", "s.") if lays_over else {}
+    assigned = ", ".join(f"t.{identifier(n)} = {given.get(n, f's.{identifier(n)}')}" for n in (*columns.types, *ADDED))
+    whole = f" AND s.{silver.ABSENT} IS NULL" if lays_over else ""
+    mine = f" AND {marked(target.marks, 't.')}" if target.marks else ""
+    on = columns.same("t.", [f"s.{name}" for name in identity_names(columns)]) + mine
+    on += f" AND t._position > {silver.before_sql(floor)}" if floor else ""
+    again = again or columns.is_bag
+    newer = _differs(columns) if again else "s._position > t._position"
+    delete = "s._gone" if again else f"s._gone AND {newer}"
+    old = f" WHEN NOT MATCHED BY SOURCE{mine} AND t._position < {silver.before_sql(floor)} THEN DELETE" if floor else ""
+    values = [*(f"s.{name}" for name in names), *map(literal, target.marks.values())]
+    clauses = (
+        f" s ON {on} "
+        f"WHEN MATCHED AND {delete} THEN DELETE "
+        f"WHEN MATCHED AND NOT s._gone AND {newer} THEN UPDATE SET {assigned} "
+        f"WHEN NOT MATCHED AND NOT s._gone{whole} THEN INSERT ({', '.join([*names, *target.marks])}) "
+        f"VALUES ({', '.join(values)}){old}"
+    )
+    return with_rows(f"MERGE INTO {target.sql} t USING ", clauses)
+
+
+def _differs(columns: silver.Columns) -> str:
+    """Whether source and target rows differ; maps compare as arrays of their entries."""
+    plain = quoted([*columns.rest, "_position", "_committed_at"])
+    same = [f"t.{name} <=> s.{name}" for name in plain] + ["map_entries(t._raw) <=> map_entries(s._raw)"]
+    return f"NOT ({' AND '.join(same)})"

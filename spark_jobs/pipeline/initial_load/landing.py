@@ -1,0 +1,169 @@
+"""A table that was read, moved to silver in one commit.
+
+Put here: whether the log has passed the rows, what statements did to the table meanwhile, the commit. Not here: reading
+(reading.py), or what follows downstream (downstream/merge.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+
+from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.scan import scan_effective
+from spark_jobs.bronze.table import BronzeSnapshot
+from spark_jobs.errors import TableStopped, about, under
+from spark_jobs.lake.commit import CommitKind, Head
+from spark_jobs.lake.retry import patiently
+from spark_jobs.log.position import Position, Range
+from spark_jobs.pipeline.initial_load.anchor import Outrun, passed
+from spark_jobs.pipeline.initial_load.commit import LOADED, LoadCommit
+from spark_jobs.pipeline.initial_load.context import CONFLICT_WAIT, LoadContext
+from spark_jobs.pipeline.initial_load.reading import ReadTable
+from spark_jobs.pipeline.initial_load.staging import StagedTable
+from spark_jobs.pipeline.outcome import Outcome
+from spark_jobs.runtime.spark_session import session_over
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import LoadedRows, SilverCommit
+from spark_jobs.silver.compaction_job import CompactionJob, Window
+from spark_jobs.silver.planning_context import PlanningContext
+from spark_jobs.silver.projection import project_to_latest
+from spark_jobs.silver.rename_lineage import RenameLineage
+from spark_jobs.silver.table_timeline import SchemaChange, TableState
+from spark_jobs.silver.timeline.build import steps_of
+from spark_jobs.silver.timeline.inputs import Beginning
+from spark_jobs.text.sql import literal
+
+
+@dataclass(frozen=True, slots=True)
+class LandedTable:
+    """A table whose rows are in silver, at this head."""
+
+    name: TableName
+    progress: LoadCommit
+    head: Head
+
+
+def land(load: LoadContext, one: ReadTable, after: Outcome) -> LandedTable:
+    """Puts a table's rows into silver in one commit, and removes them from where they waited.
+
+    Raises TableStopped, LakeError, LostRace.
+    """
+    table = load.lake.load(load.source, one.name.schema, one.name.table)
+    with about(f"{load.source}: {one.name}"):
+        head = table.head()
+        assert head is not None
+        stage = StagedTable(session_over(load.spark, 0), one.name, table, head, one.progress)
+        before = _passed(load, stage, after)
+        landed = patiently(lambda: _landed(load, stage, after, before), wait=CONFLICT_WAIT)
+        stage.empty(replace(stage.progress, state=LOADED))
+        load.on_progress(one.name, stage.progress)
+        return LandedTable(one.name, stage.progress, landed)
+
+
+def _passed(load: LoadContext, stage: StagedTable, after: Outcome) -> Position:
+    """A place before which the log has all that the rows may show. Raises TableStopped where there is none yet."""
+    if stage.name in after.stopped:
+        why = under(after.stopped[stage.name], load.source, stage.name)
+        raise TableStopped(f"is read, and waits for its log, which stopped: {why}")
+    assert after.position is not None
+    try:
+        return passed(load.source, stage.progress, load.lake.bronze(load.source), after.position)
+    except Outrun as error:
+        raise stage.given_up(str(error)) from error
+
+
+def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Position) -> Head:
+    """before: the place before which the log has all that the rows may show."""
+    name, found = stage.name, stage.progress
+    table = load.lake.silver(load.source, name.schema, name.table)
+    head, held = table.head(), BronzeSnapshot.of(load.lake, load.source)
+    assert after.position is not None
+    if head and head.checkpoint and head.checkpoint.kind == CommitKind.ALTERING:
+        raise TableStopped(f"{table.path} is between two sets of columns, where a run ended; run again first")
+    newest = SilverCommit.of_head(head)
+    is_bare = bool(newest and newest.has_unknown_columns)
+    known = None if is_bare else newest
+    until = max([after.position, *([head.position] if head and head.position else [])])
+    bronze.require_held(load.source, held.checkpoint, found.read_from)
+    turns = _turns(load, stage, Range(found.read_from, until), held, before)
+    standing = TableState.of(known) if known else _last(turns, found.definition)
+    columns = silver.stored_columns(table, head) if head and known else silver.columns(_known(standing, found))
+    wanted = columns.stored
+    rows = _rows_for_silver(load, stage, turns, columns, before)
+    if not is_bare:
+        silver.require_same_columns(table, wanted, str(name))
+    size = sum(stage.table.files())
+    work = CompactionJob(
+        load.source, name, Window(held.table, held.version, (Range(found.since, until),)), (), table, head, size
+    )
+    commit = replace(
+        work.commit(work.window.whole, replace(standing, is_complete=True), columns),
+        kind=CommitKind.LOAD,
+        is_overwrite=is_bare,
+        loaded=LoadedRows(found.rows, found.read_from, found.read_to),
+    )
+    if head is None or is_bare:
+        head = table.new(wanted, silver.properties(table), head)
+    return table.append(rows, head, commit)
+
+
+def _turns(
+    load: LoadContext, stage: StagedTable, whole: Range, held: BronzeSnapshot, before: Position
+) -> list[SchemaChange]:
+    """What statements did to the table since its load began. Ends it where one changed it ``before`` a place."""
+    context = PlanningContext.of(load.pipeline, load.lake, held).of_load()
+    slices, found = scan_effective(held.table, held.version, whole, context.oldest)
+    ancestry = RenameLineage(context)
+    rules = replace(ancestry.rules(slices), beginning=Beginning(ancestry.made, is_needed=True))
+    definition = stage.progress.definition
+    try:
+        steps = steps_of(found, stage.name, whole, TableState(definition), rules)
+    except TableStopped as error:
+        raise stage.given_up(f"was changed while it was loaded, or since: {error}; load it again") from error
+    turns = [step for step in steps if isinstance(step, SchemaChange)]
+    early = [turn for turn in turns if turn.range.start < before and _changes(turn, definition)]
+    other = [turn for turn in turns if turn.empties and not turn.standing.is_complete]
+    for one in [*early, *other][:1]:
+        said = f"{one.said.statement.verb} at {one.said.position}" if one.said else str(one.range)
+        raise stage.given_up(f"was changed while it was loaded, by {said}; load it again")
+    return turns
+
+
+def _rows_for_silver(
+    load: LoadContext, stage: StagedTable, turns: list[SchemaChange], columns: silver.Columns, before: Position
+) -> DataFrame:
+    """The rows with the columns that silver has now, as older than all that the log says from their place on."""
+    since = stage.progress.since
+    later = [turn for turn in turns if turn.range.start >= before]
+    now = project_to_latest(silver.columns(stage.progress.definition).types, later)
+    given = now | {
+        "_op": literal(silver.Op.LOAD),
+        "_position": silver.before_sql(since),
+        "_window_start": silver.place_sql(since),
+        "_window_stop": silver.place_sql(since),
+        silver.ABSENT: "NULL",
+    }
+    session = session_over(load.spark, sum(stage.table.files()))
+    rows: DataFrame = stage.table.read(session, stage.head.version).selectExpr(*silver.cells_sql(columns.stored, given))
+    # What the table has since it was emptied, the log has; silver knows of that where it had rows of the table.
+    return rows.where("FALSE") if any(turn.empties for turn in turns) else rows
+
+
+def _changes(turn: SchemaChange, definition: TableDefinition) -> bool:
+    """Whether rows read before a statement are not those after it.
+
+    A TRUNCATE is told from them by its position, like any other change of rows, and an index changes none.
+    """
+    is_truncate = turn.said is not None and turn.said.statement.verb.startswith("TRUNCATE")
+    return not is_truncate and turn.standing.definition != definition
+
+
+def _last(turns: Sequence[SchemaChange], definition: TableDefinition) -> TableState:
+    """How a table stands that silver has no row of."""
+    return turns[-1].standing if turns else TableState(definition)
+
+
+def _known(standing: TableState, found: LoadCommit) -> TableDefinition:
+    return standing.definition or found.definition

@@ -1,0 +1,161 @@
+"""Which tables a load reads, and why it cannot read others.
+
+Put here: the tables that are not complete or were named, with the position that their rows count from. Not here:
+reading them (reading.py).
+"""
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import astuple, dataclass
+
+from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.bronze import table as bronze
+from spark_jobs.config.table_patterns import Pattern
+from spark_jobs.ddl.sequences import is_sequence
+from spark_jobs.errors import ConfigError, StratalogError, TableStopped, about, under
+from spark_jobs.lake.commit import Checkpoint, Head
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position
+from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit
+from spark_jobs.pipeline.initial_load.context import LoadContext
+from spark_jobs.pipeline.initial_load.row_encoder import as_selected
+from spark_jobs.pipeline.log_gaps import gaps_of
+from spark_jobs.pipeline.outcome import Outcome
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.planning_context import filters_of
+from spark_jobs.silver.retired_columns import begun
+from spark_jobs.source.information_schema import on_server
+from spark_jobs.text.remedies import advised
+
+log = logging.getLogger(__name__)
+
+
+def is_named(name: TableName, patterns: Sequence[Pattern]) -> bool:
+    return any(pattern.matches(name.schema, name.table) for pattern in patterns)
+
+
+def require_each(source: str, patterns: Sequence[Pattern], names: Collection[TableName]) -> None:
+    unknown = next(
+        (pattern for pattern in patterns if not any(pattern.matches(*astuple(name)) for name in names)), None
+    )
+    if unknown:
+        raise ConfigError(
+            f"{source}: the server has no table {unknown.schema}.{unknown.table}, or the user may not see it"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TableToRead:
+    """A table that is to be read: the place from which its rows count, its definition, and what was read before."""
+
+    name: TableName
+    since: Position
+    definition: TableDefinition
+    table: Table
+    head: Head | None
+    progress: LoadCommit | None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The tables that a load reads, and those that were named and lack nothing."""
+
+    reading: list[TableToRead]
+    already: list[TableName]
+
+
+def select_tables(
+    load: LoadContext, before: Outcome, patterns: Sequence[Pattern], stopped: dict[TableName, str]
+) -> Selection:
+    """The tables to read; ``stopped`` gets those that cannot be. Raises ConfigError, SourceError, LakeError."""
+    declared = {name: one for name, one in on_server(load.server).items() if not is_sequence(one)}
+    names = {name for name in declared if is_named(name, patterns)}
+    require_each(load.source, patterns, names)
+    entries = {TableName(*entry.name): entry for entry in before.entries}
+    scope = [name for name in declared if load.pipeline.scope.holds(name.schema, name.table)]
+    complete = {name for name, entry in entries.items() if entry.complete and not _lacks_values(load, name, names)}
+    wanted = sorted(names or set(scope) - complete)
+    since = _since(load) if set(wanted) - complete else None
+    reading = []
+    for name in wanted:
+        if name in complete:
+            continue
+        try:
+            with about(str(name)):
+                _require_loadable(load, declared[name], before)
+            assert since is not None
+            reading.append(_reading(load, name, since, declared[name]))
+        except StratalogError as error:
+            stopped[name] = f"{load.source}: {advised(error, load.source, name)}"
+            log.error("%s: %s", load.source, error)  # noqa: TRY400 - the message is the whole of it
+    return Selection(reading, sorted(complete & names))
+
+
+def _lacks_values(load: LoadContext, name: TableName, named: Collection[TableName]) -> bool:
+    """Whether a table that was asked for has columns that began anew: older rows have no value in them."""
+    head = load.lake.silver(load.source, name.schema, name.table).head() if name in named else None
+    commit = SilverCommit.of_head(head)
+    return bool(commit and begun(commit.retired_columns))
+
+
+def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outcome) -> None:
+    """Raises TableStopped, with what to do."""
+    name = declared.name
+    ruled = filters_of(load.pipeline.filters, load.source, name).names()
+    if ruled:
+        raise TableStopped(
+            f"cannot be loaded while {ruled[0]} is about it: what a filter would have left out before the log "
+            "began is not known, and rows that are loaded are not masked yet"
+        )
+    if not load.pipeline.scope.holds(name.schema, name.table):
+        why = load.pipeline.scope.why_helper(name.schema, name.table)
+        raise TableStopped(f"is {why or 'not in scope; add it to tables: in the configuration'}")
+    if silver.is_numbered(load.lake.silver(load.source, name.schema, name.table).head()):
+        raise TableStopped(
+            "cannot be loaded: its columns have no names in the lake (on_unnamed: number); begin it anew once they "
+            f"have (stratalog reset --source {load.source} --table {name}), or load it in a pipeline of its own"
+        )
+    gaps = gaps_of(load.pipeline, load.lake, load.source)
+    gap = next((one for one in gaps.of(name) if one.key is None and one.until is None), None)
+    if gap:
+        raise TableStopped(gaps.refusal(gap, name))
+    if name in before.stopped:
+        raise TableStopped(f"cannot be loaded while it is stopped: {under(before.stopped[name], load.source, name)}")
+    if any(into.is_shared for into in load.pipeline.routing.of(load.source, name.schema, name.table)):
+        raise TableStopped(
+            "cannot be loaded while it has keys in common with other sources' tables (keys: shared): nothing tells "
+            "when its rows were written, and so which of two is the newer one"
+        )
+    if declared.key == ():
+        raise TableStopped(
+            "has no primary key, so that a row that is read could not be told from the same row in the log; add "
+            "one, or leave the table out"
+        )
+    silver.columns(declared)
+    as_selected(declared)
+
+
+def _since(load: LoadContext) -> Position:
+    """The place that rows count from. Raises LakeError, SourceError where bronze begins later."""
+    table = load.lake.bronze(load.source)
+    head, held = table.head(), newest_checkpoint(table)
+    assert head is not None
+    return load.anchor.since(held, table, head.version, bronze.earliest(held))
+
+
+def _reading(load: LoadContext, name: TableName, since: Position, definition: TableDefinition) -> TableToRead:
+    table = load.lake.load(load.source, name.schema, name.table)
+    head = table.head()
+    found = LoadCommit.of_head(head)
+    if found and found.state == READING and found.since.stretch != since.stretch:
+        log.warning("%s: %s: was read from another server until now, and begins anew", load.source, name)
+        found = None
+    return TableToRead(name, since, definition, table, head, found if found and found.is_open else None)
+
+
+def newest_checkpoint(table: Table) -> Checkpoint:
+    head = table.head()
+    assert head is not None
+    assert head.checkpoint is not None
+    return head.checkpoint

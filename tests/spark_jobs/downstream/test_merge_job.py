@@ -1,0 +1,47 @@
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.binlog import TableName
+from spark_jobs.downstream.merge_job import MergeJob, SilverDelta, range_of, require_settled
+from spark_jobs.errors import TableStopped
+from spark_jobs.lake.commit import Checkpoint, CommitKind, Head
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position, Range
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import SilverCommit
+from tests.timelines import at
+
+NOTHING = SilverDelta(windows=0, steps=[], redone=[], size=0)
+
+
+def job(folder: Path, commit: SilverCommit) -> MergeJob:
+    columns = silver.Columns({"id": "INT"}, ("id",))
+    origin, target = (Table(str(folder / layer), plain=False) for layer in ("silver", "downstream"))
+    return MergeJob("shop", TableName("shop", "t"), columns, origin, Head(7, 3, commit), target)
+
+
+@pytest.mark.parametrize(
+    "merged, delta, taken",
+    [
+        (at(100), NOTHING, Range(at(100), at(500))),
+        (at(500), NOTHING, None),
+        (None, NOTHING, None),
+        (at(500), SilverDelta(0, [], [Range(at(10), at(20))], 0), Range(at(500), at(500))),
+        (at(500), SilverDelta(0, [], [], 0, is_loaded=True), Range(at(500), at(500))),
+        (at(500), SilverDelta(0, [], [], 0, is_renewed=True), Range(at(500), at(500))),
+        (at(600), SilverDelta(0, [], [], 0, is_renewed=True), Range(at(600), at(600))),
+        (at(100), SilverDelta(0, [], [], 0, is_renewed=True, waits=True), None),
+    ],
+)
+def test_a_merge_takes_what_the_target_has_not(
+    tmp_path: Path, merged: Position | None, delta: SilverDelta, taken: Range | None
+) -> None:
+    head = Head(2, 1, Checkpoint(merged, "batch") if merged else None)
+    assert range_of(job(tmp_path, SilverCommit(at(500), "batch")), head, delta) == taken
+
+
+def test_silver_between_two_sets_of_columns_is_not_merged(tmp_path: Path) -> None:
+    require_settled(job(tmp_path, SilverCommit(at(500), "batch")))
+    with pytest.raises(TableStopped, match="is between two sets of columns, where a run ended; compact it first"):
+        require_settled(job(tmp_path, SilverCommit(at(500), "batch", kind=CommitKind.ALTERING)))
