@@ -1,7 +1,7 @@
 """What a silver table has for a downstream table, and what came of a merge.
 
-Put here: the job of one table, what silver has committed since the last merge, the target's head and the commit. Not
-here: the rows (silver_reader.py), the statement (merge_sql.py), or the order of the work (merge.py).
+Put here: the job of one table, what silver has committed since the last merge, the target's head and the commit.
+Not here: the rows (silver_reader.py), the statement (merge_sql.py), or the order of the work (merge.py).
 """
 
 from dataclasses import dataclass

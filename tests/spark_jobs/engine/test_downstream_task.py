@@ -18,7 +18,6 @@ from spark_jobs.delta.snapshot import Snapshot, new_table
 from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles, merged, pending, work
 from spark_jobs.engine.fills import Fill
-from spark_jobs.engine.positions import newest
 from spark_jobs.silver.table import Columns, Op
 from tests.fix_hypothesis import examples
 from tests.spark_jobs.engine.lake_rows import MAPPED, Key, Row, alive, at, key_of, stored, table_of
@@ -228,16 +227,6 @@ def test_loaded_rows_are_taken_by_a_first_merge_alone(tmp_path: Path) -> None:
     unit = unit_of(tmp_path, replace(CASE, held=[], windows=[[load]]), ("id",))
     assert merged(unit).inserted == 1
     assert merged(replace(unit, after=at(400))).inserted == 0
-
-
-def test_the_newest_of_each_key_by_position(tmp_path: Path) -> None:
-    schema = new_table(str(tmp_path), Columns({"day": "DATE", "v": "INT"}, ("day",)).stored, {}).schema
-    rows = [Row((day,), place, place * 7 % 10) for place, day in enumerate([*DAYS, *DAYS[1:], *DAYS[2:]])]
-    last: dict[Any, int] = {}
-    for row in sorted(rows, key=lambda row: row.place):
-        last[row.key] = row.place
-    found = newest(table_of(rows, ("day",), schema), ("day",)).to_pylist()
-    assert {key_of(row, ("day",)): row["_position"]["offset"] for row in found} == last
 
 
 @pytest.mark.parametrize("layer", ["silver", "downstream"])
