@@ -43,6 +43,7 @@ CASES = [
 @pytest.mark.parametrize("declared, source, lake", CASES, ids=lambda value: value[:24])
 def test_a_row_of_the_page_is_what_silver_has(declared: str, source: str, lake: str) -> None:
     definition = created(TableName("shop", "t"), f"CREATE TABLE t (id INT PRIMARY KEY, c {declared})")
+    assert definition
     kind = columns(definition).types["c"]
     assert kind.replace(": INT", "").replace(": BINARY", "") == lake
     cell = next(right for left, right in ROWS if left.startswith(source))
