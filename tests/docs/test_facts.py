@@ -64,3 +64,24 @@ def test_every_listed_key_of_a_commit_exists() -> None:
     sources = [path.read_text(encoding="utf-8") for path in modules("spark_jobs") if path.name == "commit.py"]
     assert len(listed) > 15
     assert listed <= {key for source in sources for key in re.findall(r'\bmember\("(\w+)"', source)}
+
+
+BROKEN = re.findall(r"^\| `([^`|]+)` \|", page("howto/broken-table.md"), re.MULTILINE)
+FAILED_OVER = [
+    line
+    for line in re.findall(r"^\| \*([^*|]+)\* \|", page("failover.md"), re.MULTILINE)
+    if not line.startswith("the message")
+]
+ALL = texts("spark_jobs")
+
+
+@pytest.mark.parametrize("message", BROKEN + FAILED_OVER)
+def test_the_code_has_the_message(message: str) -> None:
+    """Names and positions, of which the pages have an example, are left out: shop, Table_map, and what is elided."""
+    parts = re.split(r" ?… ?|\bshop(?:\.orders)?\b|Table_map", message)
+    assert [part.strip(" ;") for part in parts if part.strip(" ;") not in ALL] == []
+
+
+def test_there_are_messages() -> None:
+    assert len(BROKEN) > 10
+    assert len(FAILED_OVER) == 5
