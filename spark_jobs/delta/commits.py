@@ -21,6 +21,7 @@ from spark_jobs.delta.deletion_vectors import Descriptor
 from spark_jobs.delta.log_files import create_commit, directory, log_directory
 from spark_jobs.delta.snapshot import CHECKPOINT_INTERVAL, DataFile, Metadata, Protocol, Snapshot
 from spark_jobs.errors import LakeError, LostRace
+from spark_jobs.storage.files import reason, why_not_exclusive
 from spark_jobs.storage.local import sync_directory, sync_file
 from spark_jobs.storage.reach import deltalake_options
 
@@ -93,6 +94,8 @@ def commit(  # noqa: PLR0913 -- a commit has as many parts, each of which most c
     if transaction is not None:
         actions.append({"txn": {"appId": transaction[0], "version": transaction[1], "lastUpdated": now}})
     actions += _file_actions(snapshot, adds, removes, dv_updates, now)
+    if version == 0:
+        _require_exclusive(snapshot.path)
     if not create_commit(snapshot.path, version, _lines(actions)):
         raise CommitConflict(
             f"{snapshot.path}: planned on version {snapshot.version}, but another writer committed first; "
@@ -101,6 +104,16 @@ def commit(  # noqa: PLR0913 -- a commit has as many parts, each of which most c
     if version and version % _interval(metadata or snapshot.metadata) == 0:
         write_checkpoint(snapshot.path, version)
     return version
+
+
+def _require_exclusive(path: str) -> None:
+    """Raises LakeError where the store of a new table would let a commit overwrite another."""
+    try:
+        why = why_not_exclusive(directory(path))
+    except OSError as error:
+        raise LakeError(f"{path}: cannot be written: {reason(error)}") from error
+    if why:
+        raise LakeError(f"{path}: cannot be written: {why}")
 
 
 def write_checkpoint(path: str, version: int) -> bool:

@@ -4,8 +4,10 @@ Put here: choosing between a file system (local.py) and an object store (objects
 """
 
 import re
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
@@ -16,6 +18,9 @@ from spark_jobs.storage import local, objects
 from spark_jobs.storage.objects import ObjectPath, StoreError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/.*)")
+
+PROBE = ".stratalog-probe-"
+"""How objects begin that show whether a store takes conditional puts."""
 
 StoredPath = Path | ObjectPath
 """A file, or a folder, of the lake."""
@@ -61,6 +66,24 @@ def durable(target: StoredPath) -> Iterator[BinaryIO]:
     except BaseException:
         target.unlink(missing_ok=True)
         raise
+
+
+@cache
+def _bucket_keeps_first(bucket: str, prefix: str) -> bool:
+    return objects.keeps_first(ObjectPath(bucket, prefix) / f"{PROBE}{uuid.uuid4().hex}")
+
+
+def why_not_exclusive(folder: StoredPath) -> str | None:
+    """Why commits in a folder could overwrite each other; None where they cannot. Asked once of a bucket and process.
+
+    Raises OSError.
+    """
+    if isinstance(folder, Path) or _bucket_keeps_first(folder.bucket, folder.key.partition("/")[0]):
+        return None
+    return (
+        "the store overwrites objects in spite of If-None-Match, so that two writers could lose each other's commits; "
+        "use a store with conditional writes"
+    )
 
 
 def names(folder: StoredPath) -> list[str] | None:

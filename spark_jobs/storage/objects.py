@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import BinaryIO, TypeVar, cast
@@ -133,6 +133,18 @@ def create(target: ObjectPath, content: bytes) -> bool:
         else:
             return True
     raise AssertionError
+
+
+def keeps_first(target: ObjectPath) -> bool:
+    """Whether the store refuses a conditional put where the object exists: two puts to an object of nobody's.
+
+    The object is removed, as far as that is allowed. Raises StoreError.
+    """
+    try:
+        return create(target, b"first") and not create(target, b"second")
+    finally:
+        with suppress(StoreError):
+            target.unlink(missing_ok=True)
 
 
 @contextmanager
