@@ -35,8 +35,14 @@ HADOOP_AWS = (
         "2.35.4",
         "db4b55f24ad1b4e70f17eb1717a4de76a8dadc5a27d764be7c44ff67b2c1c677",
     ),
+    Artifact(
+        "software.amazon.s3.analyticsaccelerator",
+        "analyticsaccelerator-s3",
+        "1.3.1",
+        "4959a9747cbb479c73c3ffbcd479bee5b014f8b2880994585a8693fb9d24675e",
+    ),
 )
-"""S3A of the Hadoop that pyspark has, and the SDK that this S3A was built with."""
+"""S3A of the Hadoop that pyspark has, the SDK that this S3A was built with, and what it does not load without."""
 _SOURCE = Path(__file__).with_name("ConditionalLogStore.scala")
 _JAR = "stratalog-s3.jar"
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
@@ -79,6 +85,8 @@ def s3_confs(store: LakeStore) -> dict[str, str]:
         f"{bucket}.aws.credentials.provider": "stratalog.EnvironmentKeys",
         f"{bucket}.endpoint.region": settings.region,
         f"{bucket}.path.style.access": str(settings.is_path_style).lower(),
+        # The other streams that S3A has are for AWS alone, or not settled yet.
+        f"{bucket}.input.stream.type": "classic",
         # What a store refuses, it refuses again; what it does not answer is tried for a minute, not for ten.
         f"{bucket}.attempts.maximum": "3",
         f"{bucket}.retry.limit": "4",
