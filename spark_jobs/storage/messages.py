@@ -75,7 +75,7 @@ _MEANINGS = {
     ("NoSuchBucket", "UnknownStoreException"): (
         "there is no bucket {bucket} at {where}; create it, or correct lake: and store.endpoint"
     ),
-    ("AuthorizationHeaderMalformed", "PermanentRedirect"): (
+    ("AuthorizationHeaderMalformed", "PermanentRedirect", "redirect without LOCATION"): (
         "the bucket is in another region than {region}; set store.region"
     ),
     ("SlowDown", "503 Service Unavailable"): "the store is overloaded; run again later",
