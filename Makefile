@@ -38,12 +38,12 @@ demo: java $(RUN) delta mysql ## the whole pipeline on an embedded MySQL server,
 .PHONY: test
 test: java lint delta classes mysql servers ## lint, then the tests: minutes
 	@$(STEP) 'The tests, in two processes'
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not long'
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not long and not stores'
 
 .PHONY: test-long
 test-long: java $(DEV) delta classes mysql servers ## the tests of random runs, kills and whole processes: most of an hour
 	@$(STEP) 'Long tests, in two processes'
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m long
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'long and not stores'
 
 # Those of the long tests that CI runs: what may break without a line of the code at fault being read.
 FAULTS = $(addprefix tests/pipeline/test_,soak.py recorded_lake.py faults.py server_faults.py cut_connections.py endpoints.py) tests/faults tests/browser tests/fuzz
@@ -51,17 +51,22 @@ FAULTS = $(addprefix tests/pipeline/test_,soak.py recorded_lake.py faults.py ser
 .PHONY: test-faults
 test-faults: java $(DEV) delta classes mysql servers ## the soak, a recorded lake, kills, lost servers and connections, the browser, the fuzzer: minutes
 	@$(STEP) 'Faults, browser, fuzzer, in two processes'
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m long $(FAULTS)
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'long and not stores' $(FAULTS)
+
+.PHONY: test-stores
+test-stores: java $(DEV) delta classes s3 ## the tests of lakes on S3, against a server that Go builds: minutes
+	@$(STEP) 'Lakes on S3, in two processes'
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m stores tests/stores tests/spark_jobs
 
 .PHONY: test-fast
 test-fast: $(DEV) ## the tests that need neither Spark nor a server: seconds
 	@$(STEP) 'Tests without Spark and server'
-	@STRATALOG_EXAMPLES=25 $(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not dagster and not slow and not long'
+	@STRATALOG_EXAMPLES=25 $(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not dagster and not slow and not long and not stores'
 
 .PHONY: test-checked
 test-checked: $(DEV) ## the decoder's tests with every load and store of its kernels checked: minutes
 	@$(STEP) 'Tests of the decoder, bounds checked'
-	@NUMBA_DISABLE_JIT=1 $(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not long' tests/spark_jobs/binlog tests/fuzz
+	@NUMBA_DISABLE_JIT=1 $(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not long and not stores' tests/spark_jobs/binlog tests/fuzz
 
 SOAK_SECONDS ?= 1800
 .PHONY: soak
@@ -124,7 +129,7 @@ clean: ## removes what was made in this tree: .venv, caches, demo; the user's ca
 
 # Set-up
 
-.PHONY: java delta classes mysql servers
+.PHONY: java delta classes mysql servers s3
 java:
 	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; said=$$("$$java" -version 2>&1) || { \
 	  echo "Java 17 or newer is needed and $$java does not start: install a JDK 17, and put it on the PATH or name it by JAVA_HOME." >&2; exit 1; }; \
@@ -135,6 +140,9 @@ java:
 
 delta classes mysql servers: $(RUN)
 	@$(PY) -m spark_jobs.runtime.provision $@
+
+s3: $(RUN)
+	@$(PY) -m spark_jobs.runtime.s3 >/dev/null
 
 $(VENV):
 	@set -e; for python in python3.11 python3.12 python3.13 python3; do \

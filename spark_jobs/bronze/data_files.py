@@ -15,7 +15,6 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
-import deltalake
 import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -23,11 +22,12 @@ import pyarrow.parquet as pq
 from deltalake.fs import DeltaStorageHandler
 from numpy.typing import NDArray
 
-from spark_jobs.errors import LakeError
-from spark_jobs.lake.layout import local_path
-from spark_jobs.lake.table import Table, object_store
+from spark_jobs.errors import LakeError, StratalogError
+from spark_jobs.lake.table import Table, opened_by_delta
 from spark_jobs.log.position import Range
 from spark_jobs.runtime.engine_errors import of_delta
+from spark_jobs.storage.files import is_stored, readable, stored_path
+from spark_jobs.storage.messages import meaning
 
 _PLACE = ("stretch", "number", "start", "stop")
 """The columns that Delta keeps minima and maxima of."""
@@ -57,10 +57,13 @@ class DataFiles:
         """Raises LakeError."""
         self.path = table.path
         try:
-            self._opened = deltalake.DeltaTable(object_store(table.path), version=version)
+            self._opened = opened_by_delta(table.path, version)
             added = pa.table(self._opened.get_add_actions(flatten=True))
+        except StratalogError:
+            raise
         except Exception as error:  # deltalake raises bare exceptions for permissions and broken logs alike
-            raise LakeError(f"{table.path}: cannot be read: {of_delta(str(error))}") from error
+            why = meaning(table.path, str(error)) or of_delta(str(error))
+            raise LakeError(f"{table.path}: cannot be read: {why}") from error
         self.paths: list[str] = added.column("path").to_pylist()
         """Relative to the table's folder."""
         self._least, self._most = ([*_bounds(added, which)] for which in ("min", "max"))
@@ -128,20 +131,18 @@ class DataFiles:
             found[path] = kept.values.to_numpy(zero_copy_only=False)
         return found
 
-    @cached_property
-    def _files(self) -> pa_fs.FileSystem:
-        folder = local_path(self.path)
-        if folder is not None:
-            return pa_fs.SubTreeFileSystem(str(folder), pa_fs.LocalFileSystem())
-        return pa_fs.PyFileSystem(DeltaStorageHandler.from_table(self._opened._table))  # noqa: SLF001 - as deltalake's own datasets
+    def _source(self, file: int) -> Any:
+        """A file as Arrow reads it. Raises OSError."""
+        if is_stored(self.path):
+            return readable(stored_path(self.path) / self.paths[file])
+        files = pa_fs.PyFileSystem(DeltaStorageHandler.from_table(self._opened._table))  # noqa: SLF001 - as deltalake's own datasets
+        return files.open_input_file(self.paths[file])
 
     def _footer(self, file: int) -> pq.ParquetFile:
         found = self._footers.get(file)
         if found is None:
-            is_remote = local_path(self.path) is None
             with self._reading(file):
-                opened = self._files.open_input_file(self.paths[file])
-                found = pq.ParquetFile(opened, pre_buffer=is_remote, coerce_int96_timestamp_unit="us")
+                found = pq.ParquetFile(self._source(file), coerce_int96_timestamp_unit="us")
             self._footers[file] = found
         self._footers.move_to_end(file)
         while len(self._footers) > _OPEN:

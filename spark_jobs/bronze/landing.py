@@ -17,6 +17,7 @@ from spark_jobs.delta import data_files
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.runtime.engine_errors import translated
+from spark_jobs.storage.reach import carried
 
 _GROUP_ROWS = 32
 """Slices of a row group at most; until it ends, they are in memory."""
@@ -87,7 +88,7 @@ def land_slices(
 ) -> Landed:
     """Writes what a task makes of the ids of parts below a count. Raises what a task raised, LakeError."""
     ids = spark.range(0, count, 1, tasks)
-    task = _writing(snapshot.path, snapshot.schema, dict(snapshot.configuration), slicing)
+    task = carried(_writing(snapshot.path, snapshot.schema, dict(snapshot.configuration), slicing))
     with translated(snapshot.path):
         found = ids.mapInArrow(task, "value BINARY").toArrow()
     done: list[Landed] = [pickle.loads(value) for value in found.column("value").to_pylist()]  # noqa: S301 - our own

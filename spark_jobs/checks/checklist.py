@@ -23,6 +23,7 @@ from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.open import open_sources
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.server import Server
+from spark_jobs.storage.reach import use
 
 
 @dataclass
@@ -36,6 +37,7 @@ class _Tables:
 def checklist(pipeline: Pipeline) -> Iterator[Section]:
     """The sections, each as soon as it is done: every source and endpoint, the lake, the tables."""
     tables = _Tables()
+    use(pipeline.spark.lake_store)
     for name in pipeline.sources:
         yield from _source(pipeline, name, tables)
     yield Section("lake", tuple(check_lake(pipeline.lake)))

@@ -7,14 +7,11 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from deltalake.fs import DeltaStorageHandler
-
 from spark_jobs.checks import Check, ok, problem, run_checks, warning
+from spark_jobs.errors import ConfigError
 from spark_jobs.lake.layout import local_path, no_folder
-from spark_jobs.lake.table import object_store
-
-_STORES = ("s3://", "abfss://", "abfs://", "az://", "gs://")
-"""Object stores that are written without Spark."""
+from spark_jobs.storage.files import is_stored, names, reason
+from spark_jobs.storage.objects import ObjectPath, create
 
 
 def check_lake(root: str) -> Iterator[Check]:
@@ -24,12 +21,11 @@ def check_lake(root: str) -> Iterator[Check]:
 
 def writable(root: str) -> Iterator[Check]:
     """Writes a small file where the lake is, or where its folder would be made, and removes it again."""
-    path = object_store(root.rstrip("/"))
     local = local_path(root)
     if local:
         yield _local(local)
-    elif path.startswith(_STORES):
-        yield _remote(path)
+    elif is_stored(root):
+        yield _remote(ObjectPath.parse(root))
     else:
         yield warning("writable", f"{root}: not tried", "only Spark can write there: the first run shows it")
 
@@ -56,21 +52,29 @@ def _local(path: Path) -> Check:
     return ok("writable", str(path) if existing == path else f"{path}, which a run makes")
 
 
-def _remote(path: str) -> Check:
-    name = _name()
+def _remote(lake: ObjectPath) -> Check:
+    """Creates an object twice, lists, reads and removes it: what a run, and maintenance, need of a store."""
+    trial = lake / _name()
     try:
-        store = DeltaStorageHandler(path)
-        with store.open_output_stream(name) as stream:
-            stream.write(b"stratalog")
-        store.delete_file(name)
-    except Exception as error:  # noqa: BLE001 - deltalake raises bare exceptions of many kinds for what a store answers
-        text = " ".join(str(error).split())
+        names(lake)
+        is_exclusive = create(trial, b"first") and not create(trial, b"second")
+        trial.read_bytes()
+        trial.unlink()
+        is_left = trial.exists()
+    except OSError as error:
+        what, _, remedy = reason(error).partition("; ")
+        return problem("writable", f"{lake}: {what}", remedy)
+    except ConfigError as error:
+        return problem("writable", f"{error}", "")
+    if not is_exclusive:
         return problem(
             "writable",
-            f"{path}: {text[:300]}",
-            "check the credentials and the endpoint that the environment gives (AWS_…, AZURE_…, GOOGLE_…)",
+            f"{lake}: the store overwrites objects in spite of If-None-Match",
+            "use a store with conditional writes: two writers could lose each other's commits",
         )
-    return ok("writable", f"{path}, by this process; Spark has credentials of its own")
+    if is_left:
+        return problem("writable", f"{lake}: an object is there after its removal", "use a store that is consistent")
+    return ok("writable", f"{lake}, by conditional puts")
 
 
 def _name() -> str:

@@ -12,8 +12,9 @@ from pydantic import (
     ValidationError,
 )
 
-from spark_jobs.config.model import DUMP_OF_FILES, ONE_ORIGIN, RouteRule, Source
+from spark_jobs.config.model import DUMP_OF_FILES, ONE_ORIGIN, Pipeline, RouteRule, Source
 from spark_jobs.config.routes import Route, problems_of_routes
+from spark_jobs.config.store import ObjectStore, is_s3
 from spark_jobs.config.table_patterns import Pattern, Scope
 from spark_jobs.config.values import SOURCE_NAME, VARIABLE, pattern_text
 
@@ -89,6 +90,23 @@ def problems_of_rules(raw: dict[str, Any], environment: Mapping[str, str]) -> It
                 yield key, "must be a variable of the environment, like ${MASK_SALT}: what stands in a file is no salt"
             elif variable and environment.get(variable[1]) == "":
                 yield key, f"the variable {variable[1]} of the environment is empty"
+
+
+def problems_of_store(pipeline: Pipeline | None, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What is wrong between the lake, its store and the environment. pipeline: None where a key is wrong by itself."""
+    if pipeline is None:
+        return
+    if not is_s3(pipeline.lake):
+        if pipeline.store != ObjectStore():
+            yield "store", f"is for a lake on an object store (s3a://bucket/prefix), and lake: is {pipeline.lake}"
+        return
+    for key in ("access_key_env", "secret_key_env"):
+        name = getattr(pipeline.store, key)
+        if not environment.get(name):
+            yield f"store.{key}", f"the environment has no variable {name}, which holds a key of the object store"
+    ca = pipeline.store.ca
+    if ca and not (pipeline.path.parent / ca).is_file():
+        yield "store.ca", f"{ca} is no file"
 
 
 def _meeting_rules(rules: Any) -> Iterator[tuple[str, str]]:

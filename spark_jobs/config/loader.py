@@ -16,8 +16,9 @@ from pydantic import (
     ValidationError,
 )
 
-from spark_jobs.config.cross_checks import problems_between_keys, problems_of_rules
+from spark_jobs.config.cross_checks import problems_between_keys, problems_of_rules, problems_of_store
 from spark_jobs.config.model import Pipeline, Source
+from spark_jobs.config.store import store_of
 from spark_jobs.config.values import ONE, SEVERAL, VARIABLE
 from spark_jobs.config.yaml_file import read
 from spark_jobs.errors import ConfigError
@@ -48,6 +49,7 @@ def from_keys(keys: Mapping[str, Any], path: Path, environment: Mapping[str, str
         problems = _joined([*_problems(error), *problems.items()])
     problems = _joined([*problems.items(), *problems_between_keys(values)])
     problems |= {key: text for key, text in problems_of_rules(dict(keys), environment) if key not in problems}
+    problems |= {key: text for key, text in problems_of_store(pipeline, environment) if key not in problems}
     if "path" in values:  # the model's own, not a key of the file
         problems["path"] = "no such key"
     if problems or pipeline is None:
@@ -160,4 +162,9 @@ def _anchored(pipeline: Pipeline, folder: Path) -> Pipeline:
     lake = pipeline.lake if _REMOTE.match(pipeline.lake) else str(folder / pipeline.lake)
     to = pipeline.reports.to
     reports = pipeline.reports.model_copy(update={"to": to and folder / to})
-    return pipeline.model_copy(update={"sources": sources, "lake": lake, "reports": reports})
+    ca = pipeline.store.ca
+    store = pipeline.store.model_copy(update={"ca": ca and folder / ca})
+    spark = pipeline.spark.reaching(store_of(lake, store))
+    return pipeline.model_copy(
+        update={"sources": sources, "lake": lake, "store": store, "spark": spark, "reports": reports}
+    )

@@ -17,6 +17,7 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    PrivateAttr,
     SecretStr,
     Tag,
     field_validator,
@@ -26,6 +27,7 @@ from pydantic import (
 from spark_jobs.config.conditions import Condition
 from spark_jobs.config.filters import Action, ColumnRule, EventFilter, Filters, Mask, RowFilter, problem_of_events
 from spark_jobs.config.routes import Route, Routes
+from spark_jobs.config.store import LakeStore, ObjectStore, lake_text
 from spark_jobs.config.table_patterns import Helpers, Pattern, Scope
 from spark_jobs.config.values import (
     ONE,
@@ -40,7 +42,6 @@ from spark_jobs.config.values import (
     dump_position,
     folded_name,
     form_of,
-    local_path,
     owner_text,
     pattern_text,
     regex_text,
@@ -350,6 +351,18 @@ class Spark(Model):
     """A Spark Connect address, like ``sc://spark.internal:15002``, in place of ``master``."""
     conf: dict[str, str] = {}
     """Further settings of Spark."""
+    _lake_store: LakeStore | None = PrivateAttr(None)
+
+    @property
+    def lake_store(self) -> LakeStore | None:
+        """The object store of the pipeline's lake, which the session has to reach."""
+        return self._lake_store
+
+    def reaching(self, store: LakeStore | None) -> "Spark":
+        """The same settings for a lake on an object store."""
+        settings = self.model_copy()
+        settings._lake_store = store  # noqa: SLF001 -- of the same class
+        return settings
 
 
 class Retention(Model):
@@ -399,8 +412,10 @@ class Pipeline(Model):
     """A whole pipeline.yaml. ``path`` is the file it was read from; relative paths count from its folder."""
 
     path: Path
-    lake: Annotated[str, AfterValidator(local_path)]
-    """Where the tables lie: a local path, or anything that Spark can write (``s3a://``, ``abfss://``, ``hdfs://``)."""
+    lake: Annotated[str, AfterValidator(lake_text)]
+    """Where the tables lie: a local path, a bucket of S3 (``s3a://bucket/prefix``), or ``hdfs://``, by Spark alone."""
+    store: ObjectStore = ObjectStore()
+    """How the object store of an ``s3a://`` lake is reached."""
     sources: dict[str, Source] = Field(min_length=1)
     """The logs, by name; the name is part of table paths."""
     tables: tuple[Annotated[str, AfterValidator(pattern_text)], ...] = ()

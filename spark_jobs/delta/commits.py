@@ -11,15 +11,19 @@ import logging
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import deltalake
 
 from spark_jobs.delta import statistics
 from spark_jobs.delta.deletion_vectors import Descriptor
-from spark_jobs.delta.log_files import create_commit, directory, log_directory, sync_directory, sync_file
+from spark_jobs.delta.log_files import create_commit, directory, log_directory
 from spark_jobs.delta.snapshot import CHECKPOINT_INTERVAL, DataFile, Metadata, Protocol, Snapshot
 from spark_jobs.errors import LakeError, LostRace
+from spark_jobs.storage.files import reason, why_not_exclusive
+from spark_jobs.storage.local import sync_directory, sync_file
+from spark_jobs.storage.reach import deltalake_options
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +94,8 @@ def commit(  # noqa: PLR0913 -- a commit has as many parts, each of which most c
     if transaction is not None:
         actions.append({"txn": {"appId": transaction[0], "version": transaction[1], "lastUpdated": now}})
     actions += _file_actions(snapshot, adds, removes, dv_updates, now)
+    if version == 0:
+        _require_exclusive(snapshot.path)
     if not create_commit(snapshot.path, version, _lines(actions)):
         raise CommitConflict(
             f"{snapshot.path}: planned on version {snapshot.version}, but another writer committed first; "
@@ -100,14 +106,26 @@ def commit(  # noqa: PLR0913 -- a commit has as many parts, each of which most c
     return version
 
 
+def _require_exclusive(path: str) -> None:
+    """Raises LakeError where the store of a new table would let a commit overwrite another."""
+    try:
+        why = why_not_exclusive(directory(path))
+    except OSError as error:
+        raise LakeError(f"{path}: cannot be written: {reason(error)}") from error
+    if why:
+        raise LakeError(f"{path}: cannot be written: {why}")
+
+
 def write_checkpoint(path: str, version: int) -> bool:
     """Writes a checkpoint of a version; False where that failed, which costs readers time and nothing else."""
     try:
-        deltalake.DeltaTable(str(directory(path)), version=version).create_checkpoint()
+        folder, options = str(directory(path)), deltalake_options(path)
+        deltalake.DeltaTable(folder, version=version, storage_options=options).create_checkpoint()
         log_folder = log_directory(path)
-        for file in (*log_folder.glob(f"{version:020}.checkpoint*"), log_folder / "_last_checkpoint"):
-            sync_file(file)  # deltalake does not; after a power cut readers would meet half of it
-        sync_directory(log_folder)
+        if isinstance(log_folder, Path):
+            for file in (*log_folder.glob(f"{version:020}.checkpoint*"), log_folder / "_last_checkpoint"):
+                sync_file(file)  # deltalake does not; after a power cut readers would meet half of it
+            sync_directory(log_folder)
     except Exception as error:  # noqa: BLE001 -- deltalake raises bare exceptions, and the version is committed
         log.warning("%s: version %d has no checkpoint: %s", path, version, error)
         return False

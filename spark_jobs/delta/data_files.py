@@ -8,18 +8,18 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_jobs.delta import statistics
-from spark_jobs.delta.log_files import directory, durable, random_prefix
+from spark_jobs.delta.log_files import directory, random_prefix
 from spark_jobs.delta.schema import ArrayType, Column, DeltaType, MapType, StructType, TableSchema, arrow_type
 from spark_jobs.delta.snapshot import COLUMN_MAPPING, DELETION_VECTORS, DataFile
 from spark_jobs.errors import LakeError
+from spark_jobs.storage.files import StoredPath, durable, readable, reason
 
 _ROW_GROUP_BYTES = 128 << 20
 _ROW_GROUP_ROWS = 1 << 20
@@ -90,7 +90,7 @@ def write_parts(
     kept_names = [column.physical_name for column in indexed.columns] or first.column_names[:1]  # one tells the rows
     bounded: list[pa.Table] = []
     try:
-        with _unless_raised(file), durable(file) as sink:
+        with durable(file) as sink:
             with pq.ParquetWriter(
                 sink,
                 first.schema,
@@ -108,7 +108,7 @@ def write_parts(
                 writer.add_key_value_metadata(_METADATA)
             size = sink.tell()
     except OSError as error:
-        raise LakeError(f"{table_path}: cannot be written: {error}") from error
+        raise LakeError(f"{table_path}: cannot be written: {reason(error)}") from error
     action = {
         "path": name,
         "partitionValues": {},
@@ -118,16 +118,6 @@ def write_parts(
         "stats": statistics.collect(pa.concat_tables(bounded), indexed, tight_bounds=_tight_bounds(configuration)),
     }
     return DataFile(action)
-
-
-@contextmanager
-def _unless_raised(file: Path) -> Iterator[None]:
-    """Removes a file that is being written where something is raised inside the ``with`` block."""
-    try:
-        yield
-    except BaseException:
-        file.unlink(missing_ok=True)
-        raise
 
 
 def read_columns(table_path: str, file: DataFile, columns: Sequence[str], schema: TableSchema) -> pa.Table:
@@ -157,7 +147,12 @@ def reading(table_path: str, file: DataFile) -> Iterator[None]:
 
 def open_file(table_path: str, file: DataFile) -> pq.ParquetFile:
     """A data file, for ``read_row_group``, inside ``reading``."""
-    return pq.ParquetFile(file.location(table_path), coerce_int96_timestamp_unit="us")
+    return parquet(file.location(table_path), coerce_int96_timestamp_unit="us")
+
+
+def parquet(file: StoredPath, **options: Any) -> pq.ParquetFile:
+    """A Parquet file wherever it is. Raises OSError, ArrowException."""
+    return pq.ParquetFile(readable(file), **options)
 
 
 def read_row_group(opened: pq.ParquetFile, number: int, columns: Sequence[str], schema: TableSchema) -> pa.Table:
@@ -316,5 +311,5 @@ def _file_name(configuration: Mapping[str, str]) -> str:
 
 def row_groups(table_path: str, file: DataFile) -> list[int]:
     """Rows of each row group, in order."""
-    metadata = pq.ParquetFile(Path(file.location(table_path))).metadata
+    metadata = parquet(file.location(table_path)).metadata
     return [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap, BitMap64
 
-from spark_jobs.delta.log_files import SparkOnly, directory, durable, random_prefix
+from spark_jobs.delta.log_files import SparkOnly, directory, random_prefix
 from spark_jobs.errors import LakeError
+from spark_jobs.storage.files import StoredPath, content, durable, reason
 
 _MAGIC = 1681511377
 _VERSION = b"\x01"
@@ -62,7 +63,7 @@ class Descriptor:
             action["offset"] = self.offset
         return action | {"sizeInBytes": self.size, "cardinality": self.cardinality}
 
-    def location(self, table_path: str) -> Path:
+    def location(self, table_path: str) -> StoredPath:
         """The file of a vector that is not inline. Raises SparkOnly, LakeError."""
         folder = directory(table_path)
         if self.storage_type == "u":
@@ -73,7 +74,7 @@ class Descriptor:
                 f"{table_path}: a deletion vector is stored in a way that is not known, {self.storage_type}"
             )
         file = Path(unquote(self.path_or_inline.removeprefix("file:")))
-        if not file.is_absolute():
+        if not isinstance(folder, Path) or not file.is_absolute():
             raise SparkOnly(f"{table_path}: has a deletion vector outside of its folder, {self.path_or_inline}")
         return file
 
@@ -83,10 +84,10 @@ def read(table_path: str, descriptor: Descriptor) -> BitMap64:
     where = f"{table_path}: deletion vector {descriptor.unique_id}"
     try:
         if descriptor.storage_type == "i":
-            content = z85_decode(descriptor.path_or_inline)[: descriptor.size]
+            vector = z85_decode(descriptor.path_or_inline)[: descriptor.size]
         else:
-            content = _stored(descriptor.location(table_path), descriptor, where)
-        rows = _from_bytes(content)
+            vector = _stored(descriptor.location(table_path), descriptor, where)
+        rows = _from_bytes(vector)
     except (OSError, ValueError, struct.error) as error:
         raise LakeError(f"{where}: cannot be read: {error}") from error
     if len(rows) != descriptor.cardinality:
@@ -123,18 +124,18 @@ def write(
         return []
     name = uuid.uuid4()
     prefix = random_prefix(configuration or {})
-    content, descriptors = bytearray(_VERSION), []
+    vectors_content, descriptors = bytearray(_VERSION), []
     for vector in vectors:
         data = to_bytes(vector)
         encoded = prefix + z85_encode(name.bytes)
-        descriptors.append(Descriptor("u", encoded, len(content), len(data), len(vector)))
-        content += struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
+        descriptors.append(Descriptor("u", encoded, len(vectors_content), len(data), len(vector)))
+        vectors_content += struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
     file = descriptors[0].location(table_path)
     try:
         with durable(file) as sink:
-            sink.write(content)
+            sink.write(vectors_content)
     except OSError as error:
-        raise LakeError(f"{table_path}: cannot be written: {error}") from error
+        raise LakeError(f"{table_path}: cannot be written: {reason(error)}") from error
     return descriptors
 
 
@@ -173,15 +174,14 @@ def z85_decode(text: str) -> bytes:
     return bytes(data)
 
 
-def _stored(file: Path, descriptor: Descriptor, where: str) -> bytes:
-    with file.open("rb") as stored:
-        version = stored.read(1)
-        if version != _VERSION:
-            raise LakeError(f"{where}: its file has version {version!r}, and only 1 is known")
-        stored.seek(descriptor.offset if descriptor.offset is not None else 1)
-        size = struct.unpack(">i", stored.read(4))[0]
-        data = stored.read(descriptor.size)
-        checksum = struct.unpack(">I", stored.read(4))[0]
+def _stored(file: StoredPath, descriptor: Descriptor, where: str) -> bytes:
+    offset = descriptor.offset if descriptor.offset is not None else 1
+    version = content(file, 0, 1)
+    if version != _VERSION:
+        raise LakeError(f"{where}: its file has version {version!r}, and only 1 is known")
+    entry = content(file, offset, descriptor.size + 8)
+    size, data = struct.unpack(">i", entry[:4])[0], entry[4 : 4 + descriptor.size]
+    checksum = struct.unpack(">I", entry[4 + descriptor.size :])[0]
     if size != descriptor.size or len(data) != size or zlib.crc32(data) != checksum:
         raise LakeError(f"{where}: its bytes in {file} are damaged")
     return data

@@ -1,33 +1,27 @@
-"""The files of a table's ``_delta_log`` on a local file system: names, listing, exclusive creation.
+"""The files of a table's ``_delta_log``: names, listing, exclusive creation.
 
-Put here: what differs between stores. Not here: what the files say (snapshot.py, commits.py).
+Put here: which files make up a version. Not here: what the files say (snapshot.py, commits.py), or how files are
+created on a file system and on an object store (spark_jobs/storage).
 """
 
 import errno
 import json
-import os
 import re
-import time
-import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from random import SystemRandom
-from typing import Any, BinaryIO
-from urllib.parse import unquote
+from typing import Any
 
 from spark_jobs.errors import LakeError
+from spark_jobs.storage import files
+from spark_jobs.storage.files import StoredPath, is_stored, reason, scheme_of, stored_path
 
 RANDOM_PREFIXES = "delta.randomizeFilePrefixes"
 _PREFIX_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/.*)")
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 _V2_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.[0-9a-f-]{36}\.(?:json|parquet)")
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-_NO_DIRECTORY_SYNC = {errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
-"""What file systems answer that sync no directories, and need it for none."""
 _TRUST_HINT_SECONDS = 86_400
 """How old ``_last_checkpoint`` may be for the commits after it to be looked for by name.
 
@@ -45,7 +39,7 @@ class LogListing:
 
     checkpoint_version: int
     """-1 without a checkpoint."""
-    checkpoint: tuple[Path, ...]
+    checkpoint: tuple[StoredPath, ...]
     commits: tuple[tuple[int, bytes], ...]
     """Version and content."""
 
@@ -56,22 +50,20 @@ class LogListing:
 
 def why_not_store(path: str) -> str | None:
     """Why a table at a path is read and written by Spark alone; None where this package does it."""
-    match = _SCHEME.fullmatch(path)
-    if match and match[1].lower() != "file":
-        return f"{path}: commits on {match[1]}: are made by Spark alone; file systems are supported"
-    return None
+    if is_stored(path):
+        return None
+    return f"{path}: commits on {scheme_of(path)}: are made by Spark alone; file systems and s3a:// are supported"
 
 
-def directory(path: str) -> Path:
-    """The local directory of a table. Raises SparkOnly."""
-    reason = why_not_store(path)
-    if reason:
-        raise SparkOnly(reason)
-    match = _SCHEME.fullmatch(path)
-    return Path(unquote(re.sub(r"^/+", "/", match[2]))) if match else Path(path)
+def directory(path: str) -> StoredPath:
+    """The folder of a table. Raises SparkOnly."""
+    why = why_not_store(path)
+    if why:
+        raise SparkOnly(why)
+    return stored_path(path)
 
 
-def log_directory(path: str) -> Path:
+def log_directory(path: str) -> StoredPath:
     return directory(path) / "_delta_log"
 
 
@@ -102,58 +94,23 @@ def read_commit(path: str, version: int) -> bytes | None:
 
 
 def _unreadable(path: str, error: OSError) -> LakeError:
-    return LakeError(f"{path}: cannot be read: {error.strerror}: {error.filename}")
+    return LakeError(f"{path}: cannot be read: {reason(error)}")
 
 
 def create_commit(path: str, version: int, content: bytes) -> bool:
-    """Creates a version's commit file with its content, durably; False where the version exists.
+    """Creates a version's commit file with its content, durably; False where another writer has created it.
 
     The file appears under its name complete or not at all. Raises SparkOnly, LakeError.
     """
-    log = log_directory(path)
-    target = _commit_file(log, version)
-    part = log / f".{target.name}.{uuid.uuid4().hex}.tmp"
+    target = _commit_file(log_directory(path), version)
     try:
-        make_directory(log)
-        with part.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(part, target)
-        except FileExistsError:
-            # NFS sends a request again whose answer was lost: then the version is this commit's own.
-            if not target.samefile(part):
-                return False
-        finally:
-            part.unlink()
-        sync_directory(log)
+        return files.create(target, content)
     except OSError as error:
         if error.errno in _NO_HARD_LINKS:
             raise SparkOnly(
                 f"{path}: its file system has no hard links ({error.strerror}), so commits are made by Spark alone"
             ) from error
-        raise LakeError(f"{path}: cannot be written: {error.strerror}: {error.filename}") from error
-    return True
-
-
-def make_directory(folder: Path) -> None:
-    """Makes a directory with those above it, durably."""
-    absent = [one for one in (folder, *folder.parents) if not one.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for one in reversed(absent):
-        sync_directory(one.parent)
-
-
-@contextmanager
-def durable(file: Path) -> Iterator[BinaryIO]:
-    """A new file, whose content and names are durable behind the ``with`` block. Raises FileExistsError, OSError."""
-    make_directory(file.parent)
-    with file.open("xb") as sink:
-        yield sink
-        sink.flush()
-        os.fsync(sink.fileno())
-    sync_directory(file.parent)
+        raise LakeError(f"{path}: cannot be written: {reason(error)}") from error
 
 
 def random_prefix(configuration: Mapping[str, str], *, is_always: bool = False) -> str:
@@ -163,33 +120,15 @@ def random_prefix(configuration: Mapping[str, str], *, is_always: bool = False) 
     return "".join(SystemRandom().choices(_PREFIX_LETTERS, k=int(configuration.get("delta.randomPrefixLength", "2"))))
 
 
-def sync_file(file: Path) -> None:
-    """Makes what a file holds durable."""
-    with file.open("rb") as opened:
-        os.fsync(opened.fileno())
-
-
-def sync_directory(folder: Path) -> None:
-    """Makes the names of a directory durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno not in _NO_DIRECTORY_SYNC:
-            raise
-    finally:
-        os.close(handle)
-
-
-def _commit_file(log: Path, version: int) -> Path:
+def _commit_file(log: StoredPath, version: int) -> StoredPath:
     return log / f"{version:020}.json"
 
 
-def _hint(log: Path) -> tuple[int, tuple[Path, ...]] | None:
+def _hint(log: StoredPath) -> tuple[int, tuple[StoredPath, ...]] | None:
     """Version and files of the checkpoint that ``_last_checkpoint`` names; None where it cannot be relied on."""
     file = log / "_last_checkpoint"
     try:
-        if time.time() - file.stat().st_mtime > _TRUST_HINT_SECONDS:
+        if files.age(file) > _TRUST_HINT_SECONDS:
             return None
         value: dict[str, Any] = json.loads(file.read_bytes())
         version, count = int(value["version"]), value.get("parts")
@@ -200,11 +139,11 @@ def _hint(log: Path) -> tuple[int, tuple[Path, ...]] | None:
         if count
         else [f"{version:020}.checkpoint.parquet"]
     )
-    files = tuple(log / name for name in names)
-    return (version, files) if all(file.exists() for file in files) else None
+    parts = tuple(log / name for name in names)
+    return (version, parts) if all(part.exists() for part in parts) else None
 
 
-def _commits_after(log: Path, version: int) -> list[tuple[int, bytes]]:
+def _commits_after(log: StoredPath, version: int) -> list[tuple[int, bytes]]:
     commits: list[tuple[int, bytes]] = []
     while True:
         try:
@@ -215,10 +154,9 @@ def _commits_after(log: Path, version: int) -> list[tuple[int, bytes]]:
         commits.append((version, content))
 
 
-def _listed(path: str, log: Path, version: int | None) -> LogListing | None:
-    try:
-        names = [entry.name for entry in os.scandir(log)]
-    except (FileNotFoundError, NotADirectoryError):
+def _listed(path: str, log: StoredPath, version: int | None) -> LogListing | None:
+    names = files.names(log)
+    if names is None:
         return None
     commits = sorted(int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)))
     checkpoints, unsupported = _checkpoints(log, names)
@@ -241,7 +179,7 @@ def _listed(path: str, log: Path, version: int | None) -> LogListing | None:
     )
 
 
-def _checkpoints(log: Path, names: list[str]) -> tuple[dict[int, tuple[Path, ...]], set[int]]:
+def _checkpoints(log: StoredPath, names: list[str]) -> tuple[dict[int, tuple[StoredPath, ...]], set[int]]:
     """Files of each complete checkpoint by version, and versions of those of an unsupported kind."""
     parts: dict[tuple[int, int], list[str]] = {}
     unsupported = set()

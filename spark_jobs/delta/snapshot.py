@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -26,6 +25,7 @@ from spark_jobs.delta.log_files import LogListing, SparkOnly, directory, read_co
 from spark_jobs.delta.schema import TableSchema, from_spark_types
 from spark_jobs.delta.statistics import Bounds
 from spark_jobs.errors import LakeError
+from spark_jobs.storage.files import StoredPath, readable
 
 COLUMN_MAPPING = "delta.columnMapping.mode"
 MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
@@ -171,8 +171,8 @@ class DataFile:
         """The bounds of a top-level column, by its logical name."""
         return statistics.bounds(self.stats, schema.column(column))
 
-    def location(self, table_path: str) -> Path:
-        """The file on the local file system. Raises SparkOnly."""
+    def location(self, table_path: str) -> StoredPath:
+        """The file. Raises SparkOnly."""
         name = unquote(self.path)
         if name.startswith("/") or ":" in name.split("/", 1)[0]:
             raise SparkOnly(f"{table_path}: has a data file outside of its folder, {name}, as clones do")
@@ -404,9 +404,9 @@ def _checkpoint_actions(path: str, listing: LogListing) -> Iterator[dict[str, An
                 yield {kind: value}
 
 
-def _checkpoint_rows(file: Path) -> pa.Table:
+def _checkpoint_rows(file: StoredPath) -> pa.Table:
     """The actions of a checkpoint that make up a version, a column a kind."""
-    parquet = pq.ParquetFile(file)
+    parquet = pq.ParquetFile(readable(file))
     kinds = {item.name: item for item in parquet.schema_arrow}
     columns = []
     for kind in (*_CHECKPOINT_ACTIONS, "domainMetadata"):

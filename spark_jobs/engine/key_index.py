@@ -2,8 +2,9 @@
 
 Put here: its format, building it, looking keys up. Not here: which files are worth one, or scanning files (locate.py).
 
-It is a cache: written beside the table's data when it is first needed, built again where it is missing, damaged or of
-another file, and removed with the data file by maintenance. Delta's VACUUM leaves folders with an underscore alone.
+It is a cache, of tables on a file system alone: written beside the table's data when it is first needed, built again
+where it is missing, damaged or of another file, and removed with the data file by maintenance. Delta's VACUUM leaves
+folders with an underscore alone.
 
 The file, little-endian: a header of 64 bytes; the hashes in order, 8 bytes each; for each the row number and a check, 4
 bytes each; the first hash of every block of 512; CRC-32s of the blocks of hashes, then of the blocks behind them. The
@@ -142,7 +143,7 @@ def remove_stale(table_path: Path) -> int:
 
 
 def _path(table_path: Path, file: DataFile) -> Path:
-    return table_path / FOLDER / f"{Path(file.location(str(table_path))).name}{_SUFFIX}"
+    return table_path / FOLDER / f"{file.location(str(table_path)).name}{_SUFFIX}"
 
 
 def _identity(file: DataFile, key: Sequence[str]) -> bytes:

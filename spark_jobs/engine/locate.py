@@ -9,6 +9,7 @@ compared by the hash and then by the values.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -155,12 +156,12 @@ def hits(path: str, files: Sequence[DataFile], schema: TableSchema, keys: Keys) 
 
 def _by_index(path: str, file: DataFile, schema: TableSchema, keys: Keys) -> tuple[Numbers, Numbers]:
     """By the file's index where it is large and the keys are few, else by reading its key columns."""
-    few = keys.between(file.bounds(schema, keys.key[0]))
-    if (file.num_records or 0) < max(_INDEXED_ROWS, _ROWS_A_KEY * len(few)):
+    few, folder = keys.between(file.bounds(schema, keys.key[0])), directory(path)
+    is_small = (file.num_records or 0) < max(_INDEXED_ROWS, _ROWS_A_KEY * len(few))
+    if is_small or not isinstance(folder, Path):  # an index is mapped into memory, which no object can be
         return _in_file(path, file, schema, keys)
     # a key of another type has other hashes
     physical = [f"{column.physical_name} {column.ddl}" for column in map(schema.column, keys.key)]
-    folder = directory(path)
     index = key_index.opened(folder, file, physical)
     if index is None:
         key_index.build(folder, file, physical, key_index.key_hashes(_key_rows(path, file, schema, keys), keys.key))

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.bronze.xa import EFFECT
@@ -33,6 +32,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.decode_task import decoding_task, passing_over
 from spark_jobs.silver.net_changes import settle
+from spark_jobs.storage.files import stored_path
 
 _CELLS = ("stretch", "number", "start", "file", "transaction_start", "committed_at", "window")
 _ROW_GROUPS = 3
@@ -189,7 +189,7 @@ def _cells(slices: pa.Table) -> pa.RecordBatch:
 def _row_group(path: str, number: int) -> pa.RecordBatch:
     """Raises LakeError."""
     try:
-        table = pq.ParquetFile(path).read_row_group(number, columns=["context", "payload"])
+        table = data_files.parquet(stored_path(path)).read_row_group(number, columns=["context", "payload"])
     except (OSError, pa.ArrowException) as error:
         why = str(error).partition("\n")[0]
         raise LakeError(f"{path}: a data file of bronze cannot be read: {why}; restore bronze from a backup") from error

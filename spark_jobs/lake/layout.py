@@ -7,8 +7,10 @@ import re
 from pathlib import Path
 
 from spark_jobs.config.model import Pipeline
+from spark_jobs.config.store import store_of
 from spark_jobs.errors import ConfigError, TableStopped, about
 from spark_jobs.lake.table import Table, object_store
+from spark_jobs.storage.reach import use
 
 _NO_FOLDER = re.compile(r"[/\\%#?\x00-\x1f]")
 
@@ -82,6 +84,7 @@ def lake_of(pipeline: Pipeline) -> Lake:
     file = no_folder(pipeline.lake)
     if file:
         raise ConfigError({"lake": f"{file} is no folder; name a folder that {pipeline.lake} can be made in"})
+    use(store_of(pipeline.lake, pipeline.store))
     return Lake(pipeline.lake, plain=pipeline.compat == "plain")
 
 

@@ -15,7 +15,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, cast
 
 import deltalake
@@ -27,11 +26,15 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from spark_jobs.delta import commits
 from spark_jobs.delta.snapshot import DataFile, Snapshot
-from spark_jobs.errors import LakeError, LostRace
+from spark_jobs.errors import LakeError, LostRace, StratalogError
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import APPLICATION, Checkpoint, CommitKind, Design, Head, new_batch
+from spark_jobs.lake.rows import all_of, rows_of
 from spark_jobs.runtime.engine_errors import of_delta, translated
 from spark_jobs.runtime.spark_session import own_session
+from spark_jobs.storage.files import is_stored, reason, stored_path
+from spark_jobs.storage.messages import meaning
+from spark_jobs.storage.reach import deltalake_options
 from spark_jobs.text.sql import delta, identifier, literal
 
 log = logging.getLogger(__name__)
@@ -40,6 +43,8 @@ _REARRANGING = ("OPTIMIZE", "REORG")
 """Operations of Delta that move rows between files, and let others commit meanwhile."""
 _REARRANGED = 3
 """Of one table so many commits at a time, with what goes before them, are made by its maintenance."""
+_AT_ONCE = 1 << 16
+"""Rows of a small table that are read at once."""
 
 
 class Table:
@@ -73,16 +78,18 @@ class Table:
         return Head(opened.version(), counter, checkpoint)
 
     def is_newest(self, version: int) -> bool:
-        """Whether no commit came after a version. A table on a file system is not opened for it. Raises LakeError.
+        """Whether no commit came after a version. Most tables are not opened for it. Raises LakeError.
 
         Commits are removed from the oldest on: where the version's own is there, so would be the next one.
         """
-        folder = _local(self.path)
-        if folder is None:
+        if not is_stored(self.path):
             opened = self._open()
             return opened is not None and opened.version() == version
-        log = folder / "_delta_log"
-        return (log / f"{version:020}.json").exists() and not (log / f"{version + 1:020}.json").exists()
+        log = stored_path(self.path) / "_delta_log"
+        try:
+            return (log / f"{version:020}.json").exists() and not (log / f"{version + 1:020}.json").exists()
+        except OSError as error:
+            raise LakeError(f"{self.path}: cannot be read: {reason(error)}") from error
 
     def since(self, version: int) -> list[tuple[int, Checkpoint]]:
         """Our commits after a Delta version, newest first."""
@@ -136,7 +143,10 @@ class Table:
         self, version: int, columns: Sequence[str], condition: pc.Expression, *, rows: int
     ) -> Iterator[pa.RecordBatch]:
         """Rows of one version that satisfy a condition, so many at once, in no order, without a JVM."""
-        dataset = deltalake.DeltaTable(object_store(self.path), version=version).to_pyarrow_dataset(
+        if not is_local(self.path):
+            yield from rows_of(self.path, version, columns, condition, rows=rows)
+            return
+        dataset = deltalake.DeltaTable(self.path, version=version).to_pyarrow_dataset(
             filesystem=_local_files(self.path)
         )
         scanner = dataset.scanner(
@@ -156,6 +166,11 @@ class Table:
         opened = self._open()
         if opened is None:
             return []
+        if not is_local(self.path):
+            condition = all_of(wanted or [])
+            names = columns or [field.name for field in opened.schema().fields]
+            parts = rows_of(self.path, opened.version(), names, condition, rows=_AT_ONCE)
+            return [row for part in parts for row in part.to_pylist()]
         found: pa.Table = opened.to_pyarrow_table(columns=columns, filters=wanted, filesystem=_local_files(self.path))
         return list(found.to_pylist())
 
@@ -324,11 +339,19 @@ class Table:
 
     def _open(self) -> deltalake.DeltaTable | None:
         try:
-            return deltalake.DeltaTable(object_store(self.path))
+            return opened_by_delta(self.path)
         except TableNotFoundError:
             return None
+        except StratalogError:
+            raise
         except Exception as error:  # deltalake raises bare exceptions for permissions and broken logs alike
-            raise LakeError(f"{self.path}: cannot be read: {of_delta(str(error))}") from error
+            why = meaning(self.path, str(error)) or of_delta(str(error))
+            raise LakeError(f"{self.path}: cannot be read: {why}") from error
+
+
+def opened_by_delta(path: str, version: int | None = None) -> deltalake.DeltaTable:
+    """A table as deltalake reads it. Raises what deltalake raises."""
+    return deltalake.DeltaTable(object_store(path), version=version, storage_options=deltalake_options(path))
 
 
 def spark_type(kind: Any) -> str:
@@ -377,22 +400,20 @@ def _upkept(kind: str) -> str:
     return CommitKind.ALTERING if kind == CommitKind.ALTERING else CommitKind.MAINTENANCE
 
 
-def _local(path: str) -> Path | None:
-    """The folder of a table on a file system; None in an object store."""
-    plain = path.removeprefix("file://")
-    return None if "://" in plain else Path(plain)
-
-
 def object_store(path: str) -> str:
     """Spark writes s3a://, deltalake reads s3://."""
     return re.sub(r"^s3[an]://", "s3://", path)
 
 
-def _local_files(path: str) -> SubTreeFileSystem | None:
-    """A local table's files as Arrow reads them itself; None for an object store, by deltalake's default.
+def is_local(path: str) -> bool:
+    """Whether a table is on a file system."""
+    return "://" not in path.removeprefix("file://")
 
-    That one is Python, called by Arrow's threads. A process that ends while one of them closes a file is aborted
-    (exit status 134): one in seven that read a small table and nothing else.
+
+def _local_files(path: str) -> SubTreeFileSystem:
+    """A local table's files as Arrow reads them itself.
+
+    deltalake's default is Python, called by Arrow's threads. A process that ends while one of them closes a file is
+    aborted (exit status 134): one in seven that read a small table and nothing else.
     """
-    local = path.removeprefix("file://")
-    return None if re.match(r"[a-z0-9]+://", local) else SubTreeFileSystem(local, LocalFileSystem())
+    return SubTreeFileSystem(path.removeprefix("file://"), LocalFileSystem())

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -169,8 +170,9 @@ def _maintained(
         _rewrite(spark, table, purge=purge)
     hours = _hours(table, needed_version, retention_)
     table.run(spark, _VACUUM, f"VACUUM {table.sql} RETAIN {hours} HOURS")
-    if why_not_store(table.path) is None:
-        key_index.remove_stale(directory(table.path))
+    folder = None if why_not_store(table.path) else directory(table.path)
+    if isinstance(folder, Path):
+        key_index.remove_stale(folder)
     return Maintained(table.path, len(before), len(table.files()), head.version, _after(table, head.version), hours)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from spark_jobs.errors import LakeError, LostRace, StratalogError
 from spark_jobs.runtime import jvm
+from spark_jobs.storage.messages import meaning as of_store
 from spark_jobs.text.disclosure import foreign
 
 _CONFLICT = re.compile(r"Concurrent\w*Exception|DELTA_CONCURRENT_\w+|DELTA_PROTOCOL_CHANGED|METADATA_CHANGED")
@@ -30,6 +31,7 @@ _REMEDIES = {
     "input/output error": "look at the disk, and run again",
 }
 _ELSEWHERE = "let the user that runs this write there, or set lake: in the configuration to another place"
+_S3_PATH = re.compile(r"s3a://[^\s:`'\"]+")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _GAP = re.compile(r'found gap: .*?filename: "(\d+)\.\w+".*?filename: "(\d+)\.\w+"', re.DOTALL)
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\w.*)")
@@ -79,6 +81,10 @@ def explained(path: str, text: str) -> StratalogError:
     ours = from_task(text)
     if ours:
         return ours
+    stored = path if path.startswith("s3a://") else next(iter(_S3_PATH.findall(text)), "")
+    why = of_store(stored, text)
+    if why:
+        return LakeError(f"{path or stored}: {why}")
     found = _NO_WRITE.search(text)
     if found or _NO_FOLDER.search(text):
         why = found[1].lower() if found else _why_not_made(path)

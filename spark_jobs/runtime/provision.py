@@ -129,22 +129,26 @@ def require_java() -> None:
     """Raises ConfigError unless there is a Java that Spark can run on."""
     found = _java_version()
     if found is None:
-        raise ConfigError(f"Java {JAVA} or newer is needed and {_java()} does not start: install a JDK {JAVA}{_WHERE}")
+        raise ConfigError(
+            f"Java {JAVA} or newer is needed and {java_program()} does not start: install a JDK {JAVA}{_WHERE}"
+        )
     if _major(found) < JAVA:
-        raise ConfigError(f"Java {JAVA} or newer is needed, and {_java()} is {found}: install a JDK {JAVA}{_WHERE}")
+        raise ConfigError(
+            f"Java {JAVA} or newer is needed, and {java_program()} is {found}: install a JDK {JAVA}{_WHERE}"
+        )
 
 
 _WHERE = ", and put it on the PATH or name it by JAVA_HOME"
 
 
-def _java() -> str:
+def java_program() -> str:
     """The java that Spark would start: JAVA_HOME's before the PATH's."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home, "bin", "java")) if home else "java"
 
 
 def _java_version() -> str | None:
-    program = shutil.which(_java())
+    program = shutil.which(java_program())
     return _version_of(program) if program else None
 
 
@@ -206,7 +210,7 @@ _CLASSES, _CLASSES_OF = "spark.jsa", "pyspark"
 def _classes_name() -> str:
     import pyspark
 
-    told = f"{_java()} {_java_version()} {pyspark.__version__} {_pyspark()} {DELTA[0].version}"
+    told = f"{java_program()} {_java_version()} {pyspark.__version__} {_pyspark()} {DELTA[0].version}"
     return f"classes-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
 
@@ -365,7 +369,7 @@ def _ivy_command(artifact: Artifact, scratch: Path) -> list[str]:
     ivy = next(_pyspark().glob("jars/ivy-*.jar"))
     own = os.environ.get(IVY_SETTINGS)
     return [
-        *(_java(), *_proxies(), "-jar", str(ivy), *(["-settings", own] if own else [])),
+        *(java_program(), *_proxies(), "-jar", str(ivy), *(["-settings", own] if own else [])),
         *("-cache", str(scratch / "ivy"), "-notransitive", "-confs", "default"),
         *("-dependency", artifact.organisation, artifact.name, artifact.version),
         *("-retrieve", f"{scratch}/[artifact]-[revision].[ext]"),

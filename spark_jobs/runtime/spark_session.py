@@ -22,6 +22,8 @@ from spark_jobs.runtime.jvm import attached, require_alive
 from spark_jobs.runtime.jvm_output import errors_copied
 from spark_jobs.runtime.lazy_session import lazy_session, session_if_started, start_session
 from spark_jobs.runtime.provision import cache_dir, class_archive, delta_jars, require_java
+from spark_jobs.runtime.s3 import s3_confs, s3_jars, trust_options
+from spark_jobs.storage.reach import use
 
 _EVERYWHERE = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -91,6 +93,7 @@ def spark_session(settings: Spark) -> SparkSession:
 
     Raises ConfigError where Java or the cluster's address is missing, JvmEnded where the JVM is gone.
     """
+    use(settings.lake_store)
     if settings.remote:
         return _configured(SparkSession.builder.remote(settings.remote), settings.conf | AS_WRITTEN).getOrCreate()
     require_alive()
@@ -100,10 +103,14 @@ def spark_session(settings: Spark) -> SparkSession:
         require_java()
         os.environ.setdefault(*_LOOPBACK)
     confs = _EVERYWHERE | _RUNTIME | (_LOCAL | _progress() if local else {})
-    confs["spark.jars"] = ",".join(map(str, delta_jars()))
+    store = settings.lake_store
+    confs["spark.jars"] = ",".join(map(str, [*delta_jars(), *(s3_jars() if store else [])]))
+    confs |= s3_confs(store) if store else {}
     confs |= {"spark.master": settings.master, "spark.app.name": "stratalog"} | settings.conf | AS_WRITTEN
     if local:
         confs[_JAVA_OPTIONS] = f"{_archived()} {_LATE_OPTIMISER} {confs[_JAVA_OPTIONS]}"
+        if store:
+            confs[_JAVA_OPTIONS] += f" {trust_options(store.settings)}"
     try:
         with errors_copied() if local else nullcontext(), _output_is_errors(), attached(confs):
             return _configured(SparkSession.builder, confs).getOrCreate()

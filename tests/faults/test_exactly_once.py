@@ -12,8 +12,9 @@ from types import ModuleType
 
 import pytest
 
-from spark_jobs.delta import commits, data_files, log_files
+from spark_jobs.delta import commits
 from spark_jobs.delta.log_files import create_commit
+from spark_jobs.storage import local
 from tests.faults.campaign import play
 
 pytestmark = [
@@ -66,8 +67,9 @@ def test_ten_thousand_faults_lose_and_double_nothing(tmp_path: Path, summary: li
 
 def _not_exclusive(path: str, version: int, content: bytes) -> bool:
     """A commit in the place of whatever has its version."""
-    log_files.make_directory(log_files.log_directory(path))
-    target = log_files.log_directory(path) / f"{version:020}.json"
+    folder = Path(path, "_delta_log")
+    local.make_directory(folder)
+    target = folder / f"{version:020}.json"
     target.unlink(missing_ok=True)
     return create_commit(path, version, content)
 
@@ -85,7 +87,7 @@ def _at_the_next_version(path: str, version: int, content: bytes) -> bool:
     [
         (commits, "create_commit", _not_exclusive),
         (commits, "create_commit", _at_the_next_version),
-        (data_files, "sync_directory", lambda _: None),
+        (local, "sync_directory", lambda _: None),
     ],
     ids=["not exclusive", "at the next version", "names not durable"],
 )

@@ -188,11 +188,11 @@ def deltalake_rows(table: Table, path: str) -> list[dict[str, Any]]:
     return rows
 
 
-def test_files_of_an_object_store_are_read_by_deltalake_s_own_means(
+def test_files_of_another_store_are_read_by_deltalake_s_own_means(
     held: tuple[Table, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = read_index(*held).slices
-    monkeypatch.setattr("spark_jobs.bronze.data_files.local_path", lambda _: None)
+    monkeypatch.setattr("spark_jobs.bronze.data_files.is_stored", lambda _: False)
     index = read_index(*held)
     assert index.slices.equals(before)
     assert all(len(one["payload"]) == one["stop"] - one["start"] for one in index.cells(range(len(index))))

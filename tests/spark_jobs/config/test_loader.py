@@ -255,7 +255,7 @@ def test_relative_paths_count_from_the_files_folder(tmp_path: Path, monkeypatch:
     assert pipeline.tables_file == folder / "pipeline.tables.json"
 
 
-@pytest.mark.parametrize("lake", ["/data/lake", "s3a://bucket/lake", "hdfs://name:8020/lake", "abfss://c@a.net/lake"])
+@pytest.mark.parametrize("lake", ["/data/lake", "hdfs://name:8020/lake"])
 def test_absolute_and_remote_lakes_stay_as_they_are(tmp_path: Path, lake: str) -> None:
     assert load(write(tmp_path, f"lake: {lake}\nsources: {{shop: {{files: x}}}}\n"), {}).lake == lake
 

@@ -34,7 +34,7 @@ def test_rows_of_all_types_come_back(tmp_path: Path, configuration: dict[str, st
     assert back.schema.equals(schema.arrow(physical=False), check_metadata=True)
     assert back.to_pylist() == table.to_pylist()
     assert file.num_records == 200
-    assert file.size == file.location(str(tmp_path)).stat().st_size
+    assert file.size == Path(str(file.location(str(tmp_path)))).stat().st_size
     assert read(tmp_path, file, schema, "text", "key").to_pylist() == table.select(["text", "key"]).to_pylist()
 
 

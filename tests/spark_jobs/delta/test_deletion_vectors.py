@@ -122,7 +122,7 @@ def test_vectors_that_cannot_be_read(descriptor: Descriptor, error: type[LakeErr
 @pytest.mark.parametrize("at", [0, 3, 6, 20, -1])
 def test_damaged_bytes(tmp_path: Path, at: int) -> None:
     (descriptor,) = write(str(tmp_path), [BitMap(range(0, 100, 3))])
-    file = descriptor.location(str(tmp_path))
+    file = Path(str(descriptor.location(str(tmp_path))))
     content = bytearray(file.read_bytes())
     content[at] ^= 4
     file.write_bytes(content)
@@ -133,7 +133,7 @@ def test_damaged_bytes(tmp_path: Path, at: int) -> None:
 @pytest.mark.parametrize("size", [0, 1, 10])
 def test_a_file_that_is_cut(tmp_path: Path, size: int) -> None:
     (descriptor,) = write(str(tmp_path), [BitMap([1])])
-    file = descriptor.location(str(tmp_path))
+    file = Path(str(descriptor.location(str(tmp_path))))
     file.write_bytes(file.read_bytes()[:size])
     with pytest.raises(LakeError, match="deletion vector u"):
         read(str(tmp_path), descriptor)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.delta import log_files
 from spark_jobs.delta.log_files import SparkOnly, create_commit, directory, read_commit, read_log, why_not_store
 from spark_jobs.errors import LakeError
 
@@ -132,7 +131,7 @@ def test_folders(path: str, folder: str) -> None:
     assert directory(path) == Path(folder)
 
 
-@pytest.mark.parametrize("path", ["s3a://bucket/t", "s3://b/t", "abfss://c@a/t", "gs://b/t", "hdfs://n/t"])
+@pytest.mark.parametrize("path", ["abfss://c@a/t", "gs://b/t", "hdfs://n/t"])
 def test_other_stores_are_sparks(path: str) -> None:
     assert why_not_store(path)
     with pytest.raises(SparkOnly, match=r"made by Spark alone"):
@@ -178,15 +177,6 @@ def test_a_commit_whose_request_was_sent_again_is_made(tmp_path: Path, monkeypat
     assert not create_commit(str(tmp_path), 0, b"other\n")
     assert read_commit(str(tmp_path), 0) == b"{}\n"
     assert [one.name for one in (tmp_path / "_delta_log").iterdir()] == [f"{0:020}.json"]
-
-
-def test_directories_are_durable_with_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[Path] = []
-    monkeypatch.setattr(log_files, "sync_directory", synced.append)
-    log_files.make_directory(tmp_path / "a" / "b")
-    assert synced == [tmp_path, tmp_path / "a"]
-    log_files.make_directory(tmp_path / "a" / "b")
-    assert len(synced) == 2
 
 
 def test_a_commit_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:

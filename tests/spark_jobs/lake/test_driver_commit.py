@@ -120,7 +120,7 @@ def test_a_column_that_the_rows_lack_is_null(table: LazyTable) -> None:
 @pytest.mark.parametrize(
     "path, head",
     [
-        ("s3a://bucket/table", Head(0, 1, None)),
+        ("hdfs://name/table", Head(0, 1, None)),
         ("", Head(0, 1, None, widens=True)),
         ("", Head(0, 1, None, Table("x", plain=False).new(COLUMNS, {}).design)),
         ("", Head(0, 1, None)),  # of a table with a feature that delta/ does not write

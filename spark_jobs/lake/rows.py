@@ -1,0 +1,45 @@
+"""Rows of a Delta table on an object store, read in this process.
+
+Put here: reading data files that satisfy a condition. Not here: tables on a file system, which Arrow's datasets read
+faster (table.py).
+
+Arrow would call Python from threads of its own there, and abort the process where it ends meanwhile.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from operator import and_
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.delta import data_files, deletion_vectors
+from spark_jobs.delta.snapshot import snapshot_of
+from spark_jobs.errors import LakeError
+
+
+def rows_of(
+    path: str, version: int, columns: Sequence[str], condition: pc.Expression | None, *, rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Rows of one version that satisfy a condition, at most so many in a batch. Raises LakeError.
+
+    The condition may use all columns.
+    """
+    snapshot = snapshot_of(path, version)
+    if snapshot is None:
+        raise LakeError(f"{path}: has no version {version} any more")
+    names = list(columns) if condition is None else snapshot.schema.names
+    for file in snapshot.files:
+        table = data_files.read_columns(path, file, names, snapshot.schema)
+        if file.deletion_vector:
+            table = table.filter(pa.array(deletion_vectors.living(path, file.deletion_vector, table.num_rows)))
+        if condition is not None:
+            table = table.filter(condition)
+        yield from table.select(list(columns)).to_batches(rows)
+
+
+def all_of(cells: Sequence[tuple[str, str, Any]]) -> pc.Expression | None:
+    """The condition that columns have values, each as (column, "=", value); None without any."""
+    conditions = [pc.field(name) == value for name, _, value in cells]
+    return reduce(and_, conditions) if conditions else None

@@ -1,0 +1,115 @@
+"""Files of the lake by path, wherever it is: the one interface of what runs without Spark.
+
+Put here: choosing between a file system (local.py) and an object store (objects.py). Not here: either.
+"""
+
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from spark_jobs.storage import local, objects
+from spark_jobs.storage.objects import ObjectPath, StoreError
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/.*)")
+
+PROBE = ".stratalog-probe-"
+"""How objects begin that show whether a store takes conditional puts."""
+
+StoredPath = Path | ObjectPath
+"""A file, or a folder, of the lake."""
+
+
+def scheme_of(path: str) -> str:
+    """The scheme of a path; ``file`` for one without."""
+    match = _SCHEME.fullmatch(path)
+    return match[1].lower() if match else "file"
+
+
+def is_stored(path: str) -> bool:
+    """Whether a path is on a file system or on a store that is read and written here; Spark alone does others."""
+    return scheme_of(path) in ("file", "s3a")
+
+
+def stored_path(path: str) -> StoredPath:
+    """The file or folder that a path names; ``is_stored`` holds."""
+    match = _SCHEME.fullmatch(path)
+    if match is None:
+        return Path(path)
+    return ObjectPath.parse(path) if match[1].lower() == "s3a" else Path(unquote(re.sub(r"^/+", "/", match[2])))
+
+
+def create(target: StoredPath, content: bytes) -> bool:
+    """Creates a file with its content, durably; False where another writer has created it. Raises OSError.
+
+    It appears complete or not at all.
+    """
+    return local.create(target, content) if isinstance(target, Path) else objects.create(target, content)
+
+
+@contextmanager
+def durable(target: StoredPath) -> Iterator[BinaryIO]:
+    """A new file, durable after the ``with`` block; what is raised inside leaves none. Raises OSError."""
+    if isinstance(target, ObjectPath):
+        with objects.durable(target) as sink:
+            yield sink
+        return
+    try:
+        with local.durable(target) as sink:
+            yield sink
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+
+
+@cache
+def _bucket_keeps_first(bucket: str, prefix: str) -> bool:
+    return objects.keeps_first(ObjectPath(bucket, prefix) / f"{PROBE}{uuid.uuid4().hex}")
+
+
+def why_not_exclusive(folder: StoredPath) -> str | None:
+    """Why commits in a folder could overwrite each other; None where they cannot. Asked once of a bucket and process.
+
+    Raises OSError.
+    """
+    if isinstance(folder, Path) or _bucket_keeps_first(folder.bucket, folder.key.partition("/")[0]):
+        return None
+    return (
+        "the store overwrites objects in spite of If-None-Match, so that two writers could lose each other's commits; "
+        "use a store with conditional writes"
+    )
+
+
+def names(folder: StoredPath) -> list[str] | None:
+    """The names in a folder, as a store has them those of objects; None where there is none. Raises OSError."""
+    return local.names(folder) if isinstance(folder, Path) else objects.names(folder)
+
+
+def age(file: StoredPath) -> float:
+    """Seconds since a file was written. Raises OSError."""
+    return local.age(file) if isinstance(file, Path) else objects.age(file)
+
+
+def readable(file: StoredPath) -> Path | pa.NativeFile:
+    """A file as Arrow reads it. Raises OSError."""
+    return file if isinstance(file, Path) else objects.opened(file)
+
+
+def content(file: StoredPath, start: int, length: int) -> bytes:
+    """Bytes of a file, fewer at its end. Raises OSError."""
+    if isinstance(file, ObjectPath):
+        return file.read_range(start, length)
+    with file.open("rb") as opened:
+        opened.seek(start)
+        return opened.read(length)
+
+
+def reason(error: OSError) -> str:
+    """Why a file could not be read or written: with its name, or with what to do about its store."""
+    return str(error) if isinstance(error, StoreError) else f"{error.strerror}: {error.filename}"

@@ -1,0 +1,89 @@
+"""Files of a file system: durable by fsync, created exclusively by a hard link.
+
+Put here: what a power cut or a second writer must not break. Not here: object stores (objects.py).
+"""
+
+import errno
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+_NO_DIRECTORY_SYNC = {errno.EBADF, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+"""What file systems answer that sync no directories, and need it for none."""
+
+
+def create(target: Path, content: bytes) -> bool:
+    """Creates a file with its content, durably; False where it exists. Raises OSError.
+
+    The file appears under its name complete or not at all.
+    """
+    part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    make_directory(target.parent)
+    with part.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(part, target)
+    except FileExistsError:
+        # NFS sends a request again whose answer was lost: then the file is this writer's own.
+        if not target.samefile(part):
+            return False
+    finally:
+        part.unlink()
+    sync_directory(target.parent)
+    return True
+
+
+def make_directory(folder: Path) -> None:
+    """Makes a directory with those above it, durably."""
+    absent = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in reversed(absent):
+        sync_directory(one.parent)
+
+
+@contextmanager
+def durable(file: Path) -> Iterator[BinaryIO]:
+    """A new file, whose content and names are durable after the ``with`` block. Raises FileExistsError, OSError."""
+    make_directory(file.parent)
+    with file.open("xb") as sink:
+        yield sink
+        sink.flush()
+        os.fsync(sink.fileno())
+    sync_directory(file.parent)
+
+
+def names(folder: Path) -> list[str] | None:
+    """The names in a folder; None where there is no folder. Raises OSError."""
+    try:
+        return [entry.name for entry in os.scandir(folder)]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def age(file: Path) -> float:
+    """Seconds since a file was written. Raises OSError."""
+    return time.time() - file.stat().st_mtime
+
+
+def sync_file(file: Path) -> None:
+    """Makes what a file holds durable."""
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+
+
+def sync_directory(folder: Path) -> None:
+    """Makes the names of a directory durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _NO_DIRECTORY_SYNC:
+            raise
+    finally:
+        os.close(handle)

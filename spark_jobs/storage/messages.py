@@ -1,0 +1,87 @@
+"""What a refusal of an object store means, and what to do.
+
+Put here: codes of S3 as clients and Spark pass them on, in words. Not here: requests (objects.py).
+"""
+
+import re
+from urllib.parse import urlsplit
+
+from spark_jobs.storage.reach import settings_of
+
+_REFUSED = re.compile(r"status code: 4(?!09|29)\d\d ")
+"""409 and 429 are answers of a store that is asked again."""
+_UNREACHABLE = re.compile(
+    r"error sending request|[Cc]onnection refused|Connect to \S+ .{0,80}failed|UnknownHostException"
+    r"|dns error|Connection reset|operation timed out|request or response body error"
+)
+_CERTIFICATE = re.compile(r"invalid peer certificate|UnknownIssuer|PKIX path building failed|certificate verify failed")
+_ANSWER_CODE = re.compile(r"<Code>(\w+)</Code>")
+
+
+def code_of(text: str) -> str | None:
+    """The code of S3 in the text of an error; None without one."""
+    found = _ANSWER_CODE.search(text)
+    return found[1] if found else None
+
+
+def is_refusal(text: str) -> bool:
+    """Whether a store answered that it does not do what was asked, whoever asks again."""
+    return _REFUSED.search(text) is not None
+
+
+def meaning(path: str, text: str) -> str | None:
+    """What is wrong, and what to do, by the text of a client or of Spark; None where no store refused.
+
+    Nothing of the text is passed on: it has the access key and the request's signature.
+    """
+    if not path.startswith("s3a://"):
+        return None
+    bucket = urlsplit(path).netloc
+    settings = settings_of(bucket)
+    template = _template(text)
+    return template and template.format(
+        where=settings.endpoint or f"AWS ({settings.region})",
+        keys=f"{settings.access_key_env} and {settings.secret_key_env}",
+        token=settings.session_token_env,
+        bucket=bucket,
+        region=settings.region,
+    )
+
+
+def _template(text: str) -> str | None:
+    if _CERTIFICATE.search(text):
+        return "the certificate of {where} is not trusted; name the file of its issuer as store.ca"
+    code = code_of(text)
+    for codes, template in _MEANINGS.items():
+        if code in codes or (code is None and any(one in text for one in codes)):
+            return template
+    if _UNREACHABLE.search(text):
+        return "the store does not answer at {where}; check store.endpoint and the network"
+    return None
+
+
+_MEANINGS = {
+    ("InvalidAccessKeyId", "XAdminUserNotFound"): (
+        "the store does not know the access key; set {keys} to keys of {where}"
+    ),
+    ("SignatureDoesNotMatch",): "the secret key is not that of the access key; set {keys} to keys of {where}",
+    ("ExpiredToken", "TokenRefreshRequired"): (
+        "the session token has expired; set {keys} and {token} to new ones, and run again"
+    ),
+    ("InvalidToken",): "the session token is not valid; set {token}, or remove it",
+    ("RequestTimeTooSkewed",): (
+        "the clocks of this machine and of the store differ too much; set the clock (NTP), and run again"
+    ),
+    ("NoSuchBucket", "UnknownStoreException"): (
+        "there is no bucket {bucket} at {where}; create it, or correct lake: and store.endpoint"
+    ),
+    ("AuthorizationHeaderMalformed", "PermanentRedirect", "redirect without LOCATION"): (
+        "the bucket is in another region than {region}; set store.region"
+    ),
+    ("SlowDown", "503 Service Unavailable"): "the store is overloaded; run again later",
+    ("AccessDenied", "403 Forbidden", "Status Code: 403"): (
+        "the keys have no permission for it; allow them to list the bucket (s3:ListBucket), and to read, write and "
+        "delete its objects (s3:GetObject, s3:PutObject, s3:DeleteObject)"
+    ),
+}
+"""By codes of S3, or words of clients for them; what is less specific comes last."""

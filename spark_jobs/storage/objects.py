@@ -1,0 +1,242 @@
+"""Objects of a store: created by conditional puts, read whole or in ranges.
+
+Put here: requests to a store. Not here: how it is reached (reach.py), or what its refusals mean (messages.py).
+
+A put is durable when it is answered, and its object appears complete or not at all. ``create`` puts with
+``If-None-Match: *``: of several writers one succeeds, and the store answers the others that the object exists.
+"""
+
+import errno
+import io
+import logging
+import tempfile
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import BinaryIO, TypeVar, cast
+from urllib.parse import urlsplit
+
+import obstore
+import pyarrow as pa
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+
+from spark_jobs.storage.messages import code_of, is_refusal, meaning
+from spark_jobs.storage.reach import client
+
+log = logging.getLogger(__name__)
+
+_WHOLE = 8 << 20
+"""Bytes of an object up to which it is read by one request."""
+_BLOCK = 1 << 20
+"""Bytes that are read of a larger one at least."""
+_BLOCKS = 8
+_SPOOLED = 32 << 20
+"""Bytes of an object that is written which stay in memory; what is longer waits in a temporary file."""
+_TRIES = 5
+_WAIT_SECONDS = 0.2
+Result = TypeVar("Result")
+
+
+class StoreError(OSError):
+    """A request to an object store that failed; ``strerror`` says what is wrong and what to do."""
+
+    def __init__(self, path: str, text: str) -> None:
+        super().__init__(errno.EIO, meaning(path, text) or _short(text), path)
+
+    def __str__(self) -> str:
+        return f"{self.strerror}"
+
+    def __reduce__(self) -> tuple[type["StoreError"], tuple[str, str]]:
+        return type(self), (str(self.filename), str(self.strerror))
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPath:
+    """An object, or the prefix of several, with as much of a ``Path`` as the lake needs."""
+
+    bucket: str
+    key: str
+    """Without a slash at its ends."""
+
+    @classmethod
+    def parse(cls, path: str) -> "ObjectPath":
+        """Of ``s3a://bucket/key``."""
+        parts = urlsplit(path, allow_fragments=False)
+        rest = path[path.index("://") + 3 + len(parts.netloc) :]
+        return cls(parts.netloc, "/".join(part for part in rest.split("/") if part))
+
+    def __truediv__(self, name: str) -> "ObjectPath":
+        return ObjectPath(self.bucket, "/".join(part for part in (self.key, *name.split("/")) if part))
+
+    def __str__(self) -> str:
+        return f"s3a://{self.bucket}/{self.key}"
+
+    @property
+    def name(self) -> str:
+        return self.key.rpartition("/")[2]
+
+    @property
+    def parent(self) -> "ObjectPath":
+        return ObjectPath(self.bucket, self.key.rpartition("/")[0])
+
+    def read_bytes(self) -> bytes:
+        """Raises FileNotFoundError, StoreError."""
+        return bytes(self._asked(lambda: obstore.get(client(self.bucket), self.key).bytes()))
+
+    def read_range(self, start: int, length: int) -> bytes:
+        """Raises FileNotFoundError, StoreError."""
+        return bytes(self._asked(lambda: obstore.get_range(client(self.bucket), self.key, start=start, length=length)))
+
+    def exists(self) -> bool:
+        """Raises StoreError."""
+        try:
+            self._asked(lambda: obstore.head(client(self.bucket), self.key))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def unlink(self, *, missing_ok: bool = False) -> None:
+        """Removes the object; one that does not exist is no error to a store. Raises StoreError."""
+        try:
+            self._asked(lambda: obstore.delete(client(self.bucket), self.key))
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    def _asked(self, request: Callable[[], Result]) -> Result:
+        """The answer to a request. Raises FileNotFoundError, StoreError."""
+        try:
+            return request()
+        except (BaseError, FileNotFoundError) as error:
+            raise _error(self, error) from error
+
+
+def create(target: ObjectPath, content: bytes) -> bool:
+    """Creates an object with its content; False where it exists with another. Raises StoreError.
+
+    A put without an answer may have been carried out, and is sent again: the content of the object that exists then
+    shows whose it is. So no two writers may put the same content; commits have an id each.
+    """
+    for tries in range(1, _TRIES + 1):
+        try:
+            obstore.put(client(target.bucket), target.key, content, mode="create")
+        except (AlreadyExistsError, PreconditionError):
+            return target.read_bytes() == content
+        except (BaseError, FileNotFoundError) as error:
+            if is_refusal(str(error)) or tries == _TRIES:
+                raise _error(target, error) from error
+            log.info("%s: no answer to a put, which is sent again", target)
+            time.sleep(tries * _WAIT_SECONDS)
+        else:
+            return True
+    raise AssertionError
+
+
+def keeps_first(target: ObjectPath) -> bool:
+    """Whether the store refuses a conditional put where the object exists: two puts to an object of nobody's.
+
+    The object is removed, as far as that is allowed. Raises StoreError.
+    """
+    try:
+        return create(target, b"first") and not create(target, b"second")
+    finally:
+        with suppress(StoreError):
+            target.unlink(missing_ok=True)
+
+
+@contextmanager
+def durable(target: ObjectPath) -> Iterator[BinaryIO]:
+    """A new object, which exists after the ``with`` block, and does not where something is raised inside."""
+    with tempfile.SpooledTemporaryFile(_SPOOLED) as sink:
+        yield cast(BinaryIO, sink)
+        sink.seek(0)
+        try:
+            obstore.put(client(target.bucket), target.key, cast(BinaryIO, sink))
+        except (BaseError, FileNotFoundError) as error:
+            raise _error(target, error) from error
+
+
+def names(folder: ObjectPath) -> list[str] | None:
+    """The names of the objects directly under a prefix; None where there is none. Raises StoreError."""
+    prefix = f"{folder.key}/" if folder.key else ""
+    found: list[str] = []
+    try:
+        for chunk in obstore.list(client(folder.bucket), prefix or None, chunk_size=1000):
+            rest = (one["path"].removeprefix(prefix) for one in chunk)
+            found += [name for name in rest if "/" not in name]
+    except (BaseError, FileNotFoundError) as error:
+        raise _error(folder, error) from error
+    return found or None
+
+
+def age(target: ObjectPath) -> float:
+    """Seconds since an object was written, by this machine's clock. Raises FileNotFoundError, StoreError."""
+    written: datetime = target._asked(lambda: obstore.head(client(target.bucket), target.key))["last_modified"]  # noqa: SLF001 -- this module's own
+    return (datetime.now(UTC) - written).total_seconds()
+
+
+def opened(target: ObjectPath) -> pa.NativeFile:
+    """An object for Arrow to read; a small one by one request. Raises FileNotFoundError, StoreError."""
+    answer = target._asked(lambda: obstore.get(client(target.bucket), target.key))  # noqa: SLF001 -- this module's own
+    size = answer.meta["size"]
+    if size <= _WHOLE:
+        return pa.BufferReader(target._asked(lambda: bytes(answer.bytes())))  # noqa: SLF001 -- this module's own
+    return pa.PythonFile(_Ranges(target, size), "r")
+
+
+class _Ranges(io.RawIOBase):
+    """A large object as a file: blocks of it are requested as they are read, and the last ones are kept."""
+
+    def __init__(self, target: ObjectPath, size: int) -> None:
+        self._target, self._size, self._at = target, size, 0
+        self._kept: OrderedDict[int, bytes] = OrderedDict()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = start + offset
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self._size - self._at)
+        size = left if size < 0 else min(size, left)
+        content = self._content(self._at, size) if size else b""
+        self._at += len(content)
+        return content
+
+    def _content(self, start: int, size: int) -> bytes:
+        for at, block in self._kept.items():
+            if at <= start and start + size <= at + len(block):
+                self._kept.move_to_end(at)
+                return block[start - at : start - at + size]
+        at = min(start, max(0, self._size - _BLOCK))  # the end has the footer, which is read first
+        length = min(max(start + size - at, _BLOCK), self._size - at)
+        block = self._target.read_range(at, length)
+        self._kept[at] = block
+        while len(self._kept) > _BLOCKS:
+            self._kept.popitem(last=False)
+        return block[start - at : start - at + size]
+
+
+def _error(target: ObjectPath, error: Exception) -> OSError:
+    """The error of ours for one of obstore's; NotFoundError is about the object where nothing else is missing."""
+    text = str(error)
+    if isinstance(error, FileNotFoundError) and code_of(text) in (None, "NoSuchKey", "NotFound"):
+        return FileNotFoundError(errno.ENOENT, "no such object", str(target))
+    return StoreError(str(target), text)
+
+
+def _short(text: str) -> str:
+    """The first line of a client's text, without the request and its address."""
+    return " ".join(text.partition("\n")[0].partition(": Error performing")[0].split())[:200]

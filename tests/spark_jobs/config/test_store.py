@@ -1,0 +1,79 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_jobs.config.loader import from_keys
+from spark_jobs.config.store import LakeStore
+from spark_jobs.errors import ConfigError
+
+KEYS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+SOURCES = {"sources": {"shop": {"files": "x"}}}
+
+
+@pytest.mark.parametrize("lake", ["s3a://bucket/lake", "s3://bucket/lake", "s3n://bucket/lake", "S3://bucket/lake"])
+def test_a_lake_on_s3_has_one_spelling(tmp_path: Path, lake: str) -> None:
+    pipeline = from_keys({"lake": lake, **SOURCES}, tmp_path / "pipeline.yaml", KEYS)
+    assert pipeline.lake == "s3a://bucket/lake"
+    assert pipeline.spark.lake_store == LakeStore("bucket", pipeline.store)
+    assert "_lake_store" not in pipeline.model_dump()["spark"]
+
+
+@pytest.mark.parametrize("lake", ["./lake", "/lake", "hdfs://name/lake"])
+def test_other_lakes_need_no_store(tmp_path: Path, lake: str) -> None:
+    assert from_keys({"lake": lake, **SOURCES}, tmp_path / "pipeline.yaml", {}).spark.lake_store is None
+
+
+@pytest.mark.parametrize(
+    "keys, environment, problem",
+    [
+        (
+            {"lake": "gs://bucket/lake"},
+            {},
+            "lake: a lake on Google Cloud Storage (gs://) is not supported",
+        ),
+        ({"lake": "abfss://c@a.net/lake"}, {}, "lake: a lake on Azure (abfss://) is not supported"),
+        ({"lake": "s3a:///lake"}, KEYS, "must name a bucket"),
+        (
+            {"lake": "s3a://key:secret@bucket/lake"},
+            KEYS,
+            "must name a bucket",
+        ),
+        ({"lake": "s3a://bucket"}, {}, "store.access_key_env: the environment has no variable AWS_ACC"),
+        (
+            {"lake": "s3a://bucket", "store": {"secret_key_env": "S"}},
+            KEYS,
+            "store.secret_key_env: the environment",
+        ),
+        (
+            {"lake": "s3a://bucket", "store": {"access_key_env": "$A"}},
+            KEYS,
+            "store.access_key_env: must be the name",
+        ),
+        (
+            {"lake": "s3a://bucket", "store": {"endpoint": "s3.internal"}},
+            KEYS,
+            "store.endpoint: must be an address",
+        ),
+        ({"lake": "s3a://bucket", "store": {"endpoint": "https://u:p@h"}}, KEYS, "must hold no user"),
+        ({"lake": "s3a://bucket", "store": {"endpont": "https://h"}}, KEYS, "did you mean endpoint?"),
+        ({"lake": "s3a://bucket", "store": {"ca": "none.pem"}}, KEYS, "store.ca: none.pem is no file"),
+        ({"lake": "./lake", "store": {"region": "eu-west-1"}}, {}, "store: is for a lake on an object store"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    tmp_path: Path, keys: dict[str, Any], environment: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        from_keys(keys | SOURCES, tmp_path / "pipeline.yaml", environment)
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "store, path_style", [({}, False), ({"endpoint": "http://h"}, True), ({"path_style": True}, True)]
+)
+def test_an_endpoint_of_ones_own_has_the_bucket_in_the_path(
+    tmp_path: Path, store: dict[str, Any], path_style: bool
+) -> None:
+    keys = {"lake": "s3a://bucket", "store": store, **SOURCES}
+    assert from_keys(keys, tmp_path / "pipeline.yaml", KEYS).store.is_path_style is path_style

@@ -1,0 +1,60 @@
+import pytest
+
+from spark_jobs.config.store import LakeStore, ObjectStore
+from spark_jobs.storage import reach
+from spark_jobs.storage.messages import code_of, is_refusal, meaning
+
+PATH = "s3a://bucket/lake/silver/shop/shop/orders"
+
+
+@pytest.fixture(autouse=True)
+def store(store_keys: None) -> None:
+    reach.use(LakeStore("bucket", ObjectStore(endpoint="https://s3.internal", access_key_env="KEY")))
+
+
+@pytest.mark.parametrize(
+    "text, match",
+    [
+        ("403 Forbidden <Error><Code>InvalidAccessKeyId</Code>", "the store does not know the access key; set KEY and"),
+        ("404 Not Found <Code>XAdminUserNotFound</Code>", "the store does not know the access key"),
+        ("403 Forbidden <Error><Code>SignatureDoesNotMatch</Code>", "the secret key is not that of the access key"),
+        ("<Code>ExpiredToken</Code>", "the session token has expired"),
+        ("<Code>RequestTimeTooSkewed</Code>", "the clocks of this machine and of the store"),
+        (
+            "404 <Code>NoSuchBucket</Code>",
+            "there is no bucket bucket at https://s3.internal; create it",
+        ),
+        ("403 Forbidden <Code>AccessDenied</Code>", "no permission"),
+        ("HTTP error: error sending request", "does not answer at https://s3.internal; check store.endpoint"),
+        ("invalid peer certificate: UnknownIssuer", "not trusted; name the file of its issuer as store.ca"),
+        # Spark's
+        ("org.apache.hadoop.fs.s3a.UnknownStoreException: `s3a://bucket/lake': Bucket does not exist", "no bucket"),
+        (
+            "java.nio.file.AccessDeniedException: s3a://b/x: (Service: S3, Status Code: 403",
+            "no perm",
+        ),
+        (
+            "java.nio.file.AccessDeniedException: s3a://b: (Service: S3, Status Code: 403):SignatureDoesNotMatch",
+            "the secret key is not that",
+        ),
+    ],
+)
+def test_what_a_refusal_means(text: str, match: str) -> None:
+    said = meaning(PATH, text)
+    assert said is not None
+    assert match in said
+    assert ";" in said, "what to do"
+
+
+@pytest.mark.parametrize("path, text", [("/lake", "<Code>AccessDenied</Code>"), (PATH, "DELTA_TABLE_NOT_FOUND")])
+def test_other_texts_are_none_of_a_store(path: str, text: str) -> None:
+    assert meaning(path, text) is None
+
+
+def test_an_answer_has_a_code() -> None:
+    assert code_of("x <Code>NoSuchKey</Code>") == "NoSuchKey"
+    assert code_of("connection reset") is None
+    assert is_refusal("Server returned non-2xx status code: 403 Forbidden: <Code>AccessDenied</Code>")
+    assert not is_refusal("status code: 503 Service Unavailable")
+    assert not is_refusal("status code: 409 Conflict: <Code>ConditionalRequestConflict</Code>")
+    assert not is_refusal("connection reset")

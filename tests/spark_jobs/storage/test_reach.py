@@ -1,0 +1,63 @@
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark import cloudpickle
+
+from spark_jobs.config.store import LakeStore, ObjectStore
+from spark_jobs.errors import ConfigError
+from spark_jobs.storage import reach
+from tests.gateway import ACCESS, SECRET
+
+SETTINGS = ObjectStore(endpoint="http://127.0.0.1:1", access_key_env=ACCESS, secret_key_env=SECRET)
+
+
+def test_settings_travel_with_tasks_and_keys_do_not(store_keys: None) -> None:
+    reach.use(LakeStore("bucket", SETTINGS))
+    task = cloudpickle.dumps(reach.carried(_settings))  # type: ignore[no-untyped-call]
+    assert os.environ[SECRET].encode() not in task
+    assert os.environ[ACCESS].encode() not in task
+    reach._in_use.clear()  # as in another process
+    assert list(cloudpickle.loads(task)(iter(["bucket"]))) == [SETTINGS]
+    assert reach.settings_of("bucket") == SETTINGS
+
+
+def _settings(buckets: Iterator[str]) -> Iterator[ObjectStore]:
+    return map(reach.settings_of, buckets)
+
+
+def test_a_task_without_a_store_is_as_it_was(store_keys: None) -> None:
+    assert reach.carried(_settings) is _settings
+
+
+def test_a_missing_key_is_named(store_keys: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    reach.use(LakeStore("bucket", SETTINGS))
+    monkeypatch.delenv(SECRET)
+    with pytest.raises(ConfigError, match=r"s3a://bucket: the environment .* no variable TEST_STORE_SECRET"):
+        reach.client("bucket")
+
+
+def test_keys_that_change_make_a_new_client(store_keys: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    reach.use(LakeStore("bucket", SETTINGS))
+    before = reach.client("bucket")
+    assert reach.client("bucket") is before
+    monkeypatch.setenv(SECRET, "another")
+    assert reach.client("bucket") is not before
+
+
+def test_options_of_deltalake(store_keys: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "token")
+    reach.use(LakeStore("bucket", SETTINGS))
+    options = reach.deltalake_options("s3a://bucket/t")
+    assert options is not None
+    assert options["aws_endpoint_url"] == "http://127.0.0.1:1"
+    assert options["allow_http"] == "true"
+    assert options["aws_session_token"] == "token"
+    assert reach.deltalake_options(str(tmp_path)) is None
+
+
+def test_a_file_of_certificates_that_is_missing_is_named(store_keys: None, tmp_path: Path) -> None:
+    reach.use(LakeStore("bucket", SETTINGS.model_copy(update={"ca": tmp_path / "ca.pem"})))
+    with pytest.raises(ConfigError, match=r"store\.ca: .*ca\.pem: No such file"):
+        reach.client("bucket")
