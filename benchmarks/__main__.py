@@ -10,15 +10,18 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import catchup, decoding, folding, hot, readers, start, tables
+from pyspark.sql import SparkSession
+
+from benchmarks import catchup, decoding, folding, hot, keys, readers, replay, start, tables
 from benchmarks.logs import Log, write
+from benchmarks.readers import Reading
 from benchmarks.told import say
 from spark_jobs.config.model import Spark
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.runtime.spark_session import spark_session
 
-Reader = Callable[[Log], tuple[int, float]]
-PARTS = ("decode", "start", "whole", "catchup", "hot", "fold", "tables")
+Reader = Callable[[Log], Reading]
+PARTS = ("decode", "start", "whole", "catchup", "hot", "fold", "tables", "keys", "replay")
 
 
 def main() -> None:
@@ -29,30 +32,41 @@ def main() -> None:
     arguments.add_argument("--transactions", type=int, default=60_000, help="whole: of the OLTP log (default 60000)")
     arguments.add_argument("--megabytes", type=int, default=100, help="catchup: of each of ten files (default 100)")
     arguments.add_argument("--changes", type=int, default=1_000_000, help="hot: of one table (default 1000000)")
-    arguments.add_argument("--folded", type=int, default=5_120_000, help="fold: rows of silver (default 5120000)")
+    arguments.add_argument("--folded", type=int, default=5_120_000, help="fold, replay: silver rows (default 5120000)")
     arguments.add_argument("--tables", type=int, default=100, help="tables: in the log (default 100)")
+    arguments.add_argument(
+        "--key-rows", default="1000000,10000000", help="keys: rows of each target (default 1000000,10000000)"
+    )
     options = arguments.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         arguments.error(f"{', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
     folder = Path(tempfile.mkdtemp(prefix="stratalog-bench-"))
     try:
         for part in options.parts or PARTS:
-            if part == "decode":
-                decoding.compare(folder, options.logs)
-            elif part == "start":
-                start.measure()
-            elif part == "hot":
-                hot.measure(spark_session(Spark(master="local[*]")), folder / "hot", options.changes)
-            elif part == "fold":
-                folding.measure(spark_session(Spark(master="local[*]")), folder / "fold", options.folded)
-            elif part == "tables":
-                tables.measure(spark_session(Spark(master="local[*]")), folder / "tables", options.tables)
-            elif part == "catchup":
-                catchup.measure(folder / "catchup", options.megabytes * 1_000_000)
-            else:
-                whole_lake(folder / "whole", options.rows, options.transactions)
+            run(part, folder / part, options)
     finally:
         shutil.rmtree(folder)
+
+
+def run(part: str, folder: Path, options: argparse.Namespace) -> None:
+    """Measures one part, and prints its table."""
+
+    def session() -> SparkSession:
+        return spark_session(Spark(master="local[*]"))
+
+    measures: dict[str, Callable[[], None]] = {
+        "decode": lambda: decoding.compare(folder, options.logs),
+        "start": start.measure,
+        "whole": lambda: whole_lake(folder, options.rows, options.transactions),
+        "catchup": lambda: catchup.measure(folder, options.megabytes * 1_000_000),
+        "hot": lambda: hot.measure(session(), folder, options.changes),
+        "fold": lambda: folding.measure(session(), folder, options.folded),
+        "tables": lambda: tables.measure(session(), folder, options.tables),
+        "keys": lambda: keys.measure(folder, [int(rows) for rows in options.key_rows.split(",")]),
+        "replay": lambda: replay.measure(session(), folder, options.folded),
+    }
+    folder.mkdir()
+    measures[part]()
 
 
 def whole_lake(folder: Path, count: int, transactions: int) -> None:
@@ -71,29 +85,43 @@ def measure(server: MySQLServer, logs: list[Log], folder: Path) -> None:
         say(f"the whole path of the {log.shape} log")
         rows += compared(log, lambda log: readers.whole_path(spark, log, folder / "measured"), server)
     spark.stop()
-    print("| log | the whole path of | changes/s | MB/s | ratio |\n| --- | --- | --- | --- | --- |")
+    print(
+        "| log | the whole path of | changes/s | MB/s | ratio | processor seconds a million changes "
+        "| MiB of Python, JVM | bytes written a byte of log |\n| --- | --- | --- | --- | --- | --- | --- | --- |"
+    )
     print("\n".join(rows))
 
 
-def compared(log: Log, reader: Reader, server: MySQLServer) -> list[str]:
+def compared(log: Log, ours: Reader, server: MySQLServer) -> list[str]:
     """Two lines of the table: tables in a lake, and the peer's rows in a dict in memory."""
-    own_seconds, peer_seconds = run(reader, log), run(lambda log: readers.peer(server, log), log)
+    mine, theirs = read(ours, log), read(lambda log: readers.peer(server, log), log)
+    ratio = theirs.usage.seconds / mine.usage.seconds
     return [
-        line(log, "stratalog: bronze, silver and downstream tables", own_seconds, f"{peer_seconds / own_seconds:.1f}"),
-        line(log, "python-mysql-replication: the last row of each key, in a dict", peer_seconds, "1"),
+        line(log, "stratalog: bronze, silver and downstream tables", mine, f"{ratio:.1f}"),
+        line(log, "python-mysql-replication: the last row of each key, in a dict", theirs, "1"),
     ]
 
 
-def run(reader: Reader, log: Log) -> float:
-    changes, seconds = reader(log)
-    if changes != log.changes:
-        sys.exit(f"{log.shape}: {changes} changes were read, {log.changes} were written")
-    return seconds
+def read(reader: Reader, log: Log) -> Reading:
+    reading = reader(log)
+    if reading.changes != log.changes:
+        sys.exit(f"{log.shape}: {reading.changes} changes were read, {log.changes} were written")
+    return reading
 
 
-def line(log: Log, reader: str, seconds: float, ratio: str) -> str:
-    name = f"{log.shape}, {log.changes:,} changes"
-    return f"| {name} | {reader} | {log.changes / seconds:,.0f} | {log.size / seconds / 1e6:.1f} | {ratio} |"
+def line(log: Log, reader: str, reading: Reading, ratio: str) -> str:
+    usage = reading.usage
+    cells = [
+        f"{log.shape}, {log.changes:,} changes",
+        reader,
+        f"{log.changes / usage.seconds:,.0f}",
+        f"{log.size / usage.seconds / 1e6:.1f}",
+        ratio,
+        f"{usage.processor / log.changes * 1e6:.1f}",
+        f"{usage.python:,}, {usage.jvm:,}",
+        f"{reading.written / log.size:.2f}" if reading.written else "-",
+    ]
+    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

@@ -50,10 +50,10 @@ _DELETED = 0.1
 
 def measure(spark: SparkSession, folder: Path, rows: int) -> None:
     """Prints a table of what silver is, and what a fresh downstream table from it costs, before and after a fold."""
-    pipeline = _pipeline(folder)
+    pipeline = pipeline_of(folder)
     run_source(spark, pipeline, SOURCE)
     say(f"writing {WINDOWS} windows, {rows:,} rows")
-    _write(pipeline, rows)
+    append_windows(pipeline, rows)
     _forget(spark, pipeline)
     silver = lake_of(pipeline).silver(SOURCE, NAME.schema, NAME.table)
     lines = [_line("as runs left it", spark, pipeline, silver)]
@@ -69,7 +69,7 @@ def measure(spark: SparkSession, folder: Path, rows: int) -> None:
     print(f"\nThe fold of {fold_.rows_before:,} rows to {fold_.rows_after:,}: {seconds:.1f} s")
 
 
-def _pipeline(folder: Path) -> Pipeline:
+def pipeline_of(folder: Path) -> Pipeline:
     """Over one file that inserts a row; plain, so that windows can be written without Spark."""
     table = SpecTable(str(NAME), key=["id"], id=INT.NOT_NULL, a=INT, b=INT, c=INT, note=VARCHAR(40))
     spec = SegmentSpec([table], [Insert(str(NAME), (0, 1, 2, 3, "x")), Commit()])
@@ -80,7 +80,7 @@ def _pipeline(folder: Path) -> Pipeline:
     return load(folder / "pipeline.yaml")
 
 
-def _write(pipeline: Pipeline, rows: int) -> None:
+def append_windows(pipeline: Pipeline, rows: int) -> None:
     """Appends windows to silver: each of a file of the log, each with its keys once."""
     table = lake_of(pipeline).silver(SOURCE, NAME.schema, NAME.table)
     head = table.head()
@@ -93,7 +93,7 @@ def _write(pipeline: Pipeline, rows: int) -> None:
         keys = np.sort(chance.choice(len(is_there), rows // WINDOWS, replace=False)).astype(np.int32)
         number = 2 + window
         commit = SilverCommit.of(head.checkpoint)
-        next_commit = replace(commit, position=_begin(number + 1), batch=new_batch(), start=_begin(number))
+        next_commit = replace(commit, position=begin_of(number + 1), batch=new_batch(), start=begin_of(number))
         deltalake.write_deltalake(
             table.path,
             _window(schema, keys, is_there, number, chance),
@@ -105,7 +105,7 @@ def _write(pipeline: Pipeline, rows: int) -> None:
         )
 
 
-def _begin(number: int) -> Position:
+def begin_of(number: int) -> Position:
     return Position(f"b.{number:06d}", FIRST_EVENT)
 
 
@@ -147,12 +147,12 @@ def _window(
 def _forget(spark: SparkSession, pipeline: Pipeline) -> None:
     """Bronze and ``published`` as they are once all of it was read, and gc has removed nine tenths of the log."""
     lake = lake_of(pipeline)
-    table, end = lake.bronze(SOURCE), _begin(2 + WINDOWS)
+    table, end = lake.bronze(SOURCE), begin_of(2 + WINDOWS)
     head = table.head()
     assert head is not None
     assert head.checkpoint is not None
     commit = BronzeCommit.of(head.checkpoint)
-    next_commit = replace(commit, position=end, batch=new_batch(), oldest=_begin(2 + WINDOWS * 9 // 10))
+    next_commit = replace(commit, position=end, batch=new_batch(), oldest=begin_of(2 + WINDOWS * 9 // 10))
     table.append(table.read(spark).where("false"), head, next_commit)
     entries = publication.read(lake, SOURCE)
     silver = lake.silver(SOURCE, NAME.schema, NAME.table).head()

@@ -4,7 +4,7 @@ Put here: one function a reader. Not here: the logs, or the table that is printe
 Ours verifies every checksum; the peer does not.
 """
 
-import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -13,27 +13,29 @@ from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, Write
 from pyspark.sql import SparkSession
 
 from benchmarks.logs import SCHEMA, Log
+from benchmarks.usage import Usage, used
 from spark_jobs.config.loader import load
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.pipeline.run import run_source
 
 
-def peer(server: MySQLServer, log: Log) -> tuple[int, float]:
-    """Changes and seconds for python-mysql-replication, with the last row of every key in a dict."""
-    began, changes = time.perf_counter(), 0
+def peer(server: MySQLServer, log: Log) -> "Reading":
+    """python-mysql-replication, with the last row of every key in a dict."""
+    changes = 0
     state: dict[tuple[str, object], object] = {}
-    stream = _stream(server, log)
-    try:
-        for event in stream:
-            for row in event.rows:
-                changes += 1
-                values = row.get("values") or row["after_values"]
-                state[event.table, values["id"]] = None if isinstance(event, DeleteRowsEvent) else values
-            if changes >= log.changes:
-                break
-    finally:
-        stream.close()
-    return changes, time.perf_counter() - began
+    with used() as usage:
+        stream = _stream(server, log)
+        try:
+            for event in stream:
+                for row in event.rows:
+                    changes += 1
+                    values = row.get("values") or row["after_values"]
+                    state[event.table, values["id"]] = None if isinstance(event, DeleteRowsEvent) else values
+                if changes >= log.changes:
+                    break
+        finally:
+            stream.close()
+    return Reading(changes, usage)
 
 
 def _stream(server: MySQLServer, log: Log) -> BinLogStreamReader:
@@ -48,8 +50,17 @@ def _stream(server: MySQLServer, log: Log) -> BinLogStreamReader:
     )
 
 
-def whole_path(spark: SparkSession, log: Log, folder: Path) -> tuple[int, float]:
-    """Changes and seconds: the file through bronze, silver and downstream, in a session that is up already."""
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a reader did with a log. written: bytes of the lake that came of it; 0 where there is none."""
+
+    changes: int
+    usage: Usage
+    written: int = 0
+
+
+def whole_path(spark: SparkSession, log: Log, folder: Path) -> Reading:
+    """The file through bronze, silver and downstream, in a session that is up already."""
     files = folder / f"{log.shape}-files"
     files.mkdir(parents=True)
     (files / log.path.name).write_bytes(log.path.read_bytes())
@@ -57,8 +68,8 @@ def whole_path(spark: SparkSession, log: Log, folder: Path) -> tuple[int, float]
     document = {"lake": f"./{log.shape}-lake", "sources": {"log": {"files": str(files)}}, "tables": [f"{SCHEMA}.*"]}
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
     pipeline = load(path)
-    began = time.perf_counter()
-    _, outcome = run_source(spark, pipeline, "log")
-    seconds = time.perf_counter() - began
+    with used() as usage:
+        _, outcome = run_source(spark, pipeline, "log")
     assert not outcome.stopped, outcome.stopped
-    return sum(table.changes for table in outcome.compacted), seconds
+    written = sum(file.stat().st_size for file in (folder / f"{log.shape}-lake").rglob("*") if file.is_file())
+    return Reading(sum(table.changes for table in outcome.compacted), usage, written)

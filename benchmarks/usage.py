@@ -1,0 +1,70 @@
+"""What a measured piece of work took: seconds by the clock, processor seconds of all processes, and memory at most.
+
+Put here: counting over this process, Spark's JVM and its Python workers, by /proc. Not here: what is measured.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(slots=True)
+class Usage:
+    """Filled in when the ``with`` block ends. Memory is in MiB, at most, of each process by itself."""
+
+    seconds: float = 0.0
+    processor: float = 0.0
+    python: int = 0
+    jvm: int = 0
+
+
+@contextmanager
+def used() -> Iterator[Usage]:
+    """Measures what is done inside the ``with`` block; memory is the most since each process began."""
+    usage, began, before = Usage(), time.perf_counter(), _processor_seconds()
+    yield usage
+    usage.seconds = time.perf_counter() - began
+    usage.processor = _processor_seconds() - before
+    usage.python, usage.jvm = memory()
+
+
+def memory() -> tuple[int, int]:
+    """MiB at most of the largest Python process and of the JVM; 0 where none runs."""
+    peaks: dict[bool, int] = {True: 0, False: 0}
+    for pid in _tree(os.getpid()):
+        is_jvm = _read(pid, "comm").strip() == "java"
+        status = dict(line.split(":", 1) for line in _read(pid, "status").splitlines() if ":" in line)
+        peaks[is_jvm] = max(peaks[is_jvm], int(status.get("VmHWM", "0 kB").split()[0]) >> 10)
+    return peaks[False], peaks[True]
+
+
+def _processor_seconds() -> float:
+    """Of this process and all below it, those that ended among them."""
+    ticks = 0
+    for pid in _tree(os.getpid()):
+        fields = _read(pid, "stat").rpartition(")")[2].split()
+        ticks += sum(map(int, fields[11:15]))  # utime, stime, cutime, cstime: proc(5)
+    return ticks / _TICK
+
+
+def _tree(pid: int) -> Iterator[int]:
+    yield pid
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = task.read_text(encoding="ascii").split()
+        except OSError:  # it ended since
+            continue
+        for child in children:
+            yield from _tree(int(child))
+
+
+def _read(pid: int, name: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # it ended since
+        return ""
