@@ -72,10 +72,15 @@ FAILED_OVER = [
     for line in re.findall(r"^\| \*([^*|]+)\* \|", page("failover.md"), re.MULTILINE)
     if not line.startswith("the message")
 ]
+TROUBLE = [
+    message
+    for cell in re.findall(r"^\| (`.*?`) (?:in `run/engine` |with .*? )?\| ", page("troubleshooting.md"), re.MULTILINE)
+    for message in re.findall(r"`([^`]+)`", cell)
+]
 ALL = texts("spark_jobs")
 
 
-@pytest.mark.parametrize("message", BROKEN + FAILED_OVER)
+@pytest.mark.parametrize("message", BROKEN + FAILED_OVER + TROUBLE)
 def test_the_code_has_the_message(message: str) -> None:
     """Names and positions, of which the pages have an example, are left out: shop, Table_map, and what is elided."""
     parts = re.split(r" ?… ?|\bshop(?:\.orders)?\b|Table_map", message)
@@ -85,3 +90,4 @@ def test_the_code_has_the_message(message: str) -> None:
 def test_there_are_messages() -> None:
     assert len(BROKEN) > 10
     assert len(FAILED_OVER) == 5
+    assert len(TROUBLE) > 25
