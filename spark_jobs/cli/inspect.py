@@ -185,7 +185,7 @@ def _bronze_changes(
     if tables and is_listed and not any(map(in_scope, published)):
         raise ConfigError({"--table": _no_table(tables, f"the log of {names[0]} has rows of", map(str, published))})
     with spark_of(pipeline) as spark:
-        yield from reader(spark, lake, names[0], start, stop, wanted=in_scope)
+        yield from reader(spark, lake, names[0], start, stop, is_wanted=in_scope)
 
 
 @cli.command()
