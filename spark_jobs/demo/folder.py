@@ -23,7 +23,7 @@ _PIPELINE = """\
 {mark}, which writes it anew each time: copy it to another folder and change it there.
 # `stratalog check -c pipeline.yaml --connect` lists whatever is wrong with it.
 
-# Where the tables are kept: any path that Spark can write (a folder, hdfs://, s3a://, abfss://).
+# Where the tables are kept: a folder, s3a://bucket/prefix (docs/object-stores.md), or hdfs://.
 lake: ./lake
 
 sources:

@@ -3,7 +3,7 @@
 Put here: which tables take such commits, rows appended, and rows that replace those of some values. Not here: Delta's
 log format (delta/), committing (table.py), or what silver and downstream commit (engine/).
 
-A table that delta/ does not write goes by Spark: on an object store, or with features that are none of ours.
+A table that delta/ does not write goes by Spark: on a store that is none of ours, or with such features.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,0 +1,138 @@
+"""The same verbs over a lake in a folder and over one on S3 leave equal rows in every layer."""
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from spark_jobs.config.loader import load
+from spark_jobs.config.store import LakeStore
+from spark_jobs.delta.snapshot import snapshot_of
+from spark_jobs.demo.recorded import recorded_files
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.lake.rows import rows_of
+from spark_jobs.storage import reach
+from tests.fix_cli import Ran, Stratalog
+from tests.fix_mysql import Database
+from tests.gateway import Gateway
+
+pytestmark = [pytest.mark.stores, pytest.mark.spark]
+
+BUCKET = "verbs"
+"""One for all tests of a process, since its JVM reads its settings once."""
+TABLES = ("audit_log", "carts", "customers", "order_lines", "orders", "products")
+LIGHT = {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false"}
+
+
+@pytest.fixture
+def lakes(gateway: Gateway, store_keys: None, tmp_path: Path) -> dict[str, dict[str, Any]]:
+    """Keys of pipeline.yaml for the lake on S3, which has to come first, and for the one in a folder."""
+    if not (gateway.data / BUCKET).exists():
+        gateway.make_bucket(BUCKET)
+    reach.use(LakeStore(BUCKET, gateway.settings()))
+    return {
+        "s3": {"lake": f"s3a://{BUCKET}/{tmp_path.name} ä", "store": gateway.keys()},
+        "folder": {"lake": str(tmp_path / "lake")},
+    }
+
+
+def written(folder: Path, **keys: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / "pipeline.yaml"
+    path.write_text(yaml.safe_dump({"spark": {"master": "local[2]", "conf": LIGHT}, **keys}))
+    return path
+
+
+def done(ran: Ran) -> Ran:
+    assert ran.status == 0, ran.err + ran.out
+    return ran
+
+
+def contents(path: str, leaving: tuple[str, ...] = ()) -> Counter[str]:
+    """The rows of a table's newest version, each with how often it is there."""
+    snapshot = snapshot_of(path)
+    assert snapshot, path
+    names = [name for name in snapshot.schema.names if name not in leaving]
+    return Counter(
+        repr(sorted((name, _plain(cell)) for name, cell in row.items()))
+        for batch in rows_of(path, snapshot.version, names, None, rows=1000)
+        for row in batch.to_pylist(maps_as_pydicts="lossy")
+    )
+
+
+def _plain(cell: Any) -> Any:
+    return sorted(cell.items()) if isinstance(cell, dict) else cell
+
+
+def test_recorded_logs_give_equal_rows_in_every_layer(
+    lakes: dict[str, dict[str, Any]], stratalog: Stratalog, tmp_path: Path, summary: list[str]
+) -> None:
+    statuses, rows = {}, {}
+    *first, last = recorded_files()
+    for name, keys in lakes.items():
+        folder = tmp_path / f"of-{name}"
+        path = written(folder, **keys, sources={"shop": {"files": "./binlogs"}}, tables=["shop.*"])
+        (folder / "binlogs").mkdir()
+        for file in first:
+            shutil.copy(file, folder / "binlogs")
+        done(stratalog("run", "-c", path))
+        shutil.copy(last, folder / "binlogs")
+        done(stratalog("run", "-c", path))
+        place = ("--source", "shop", "--from", "mysql-bin.000002:4", "--to", "mysql-bin.000003:4")
+        done(stratalog("backfill", "-c", path, *place))
+        done(stratalog("reset", "-c", path, "--source", "shop", "--table", "shop.orders", "--yes"))
+        done(stratalog("run", "-c", path))
+        done(stratalog("maintain", "-c", path))
+        done(stratalog("gc", "-c", path, "--dry-run"))
+        done(stratalog("export", "-c", path, "--source", "shop", "--to", folder / "exported"))
+        for file in recorded_files():
+            assert (folder / "exported" / file.name).read_bytes() == file.read_bytes()
+        status = json.loads(done(stratalog("status", "-c", path, "--json")).out)
+        statuses[name] = {one["table"]: one["downstream"] for one in status["sources"][0]["tables"]}
+        lake = lake_of(load(path))
+        tables = {f"downstream {table}": lake.downstream("shop", table).path for table in TABLES}
+        tables |= {f"silver {table}": lake.silver("shop", "shop", table).path for table in TABLES}
+        tables |= {"bronze": lake.bronze("shop").path, "schema": lake.schema("shop").path}
+        rows[name] = {table: contents(where) for table, where in tables.items()}
+    assert statuses["s3"] == statuses["folder"]
+    for table, there in rows["folder"].items():
+        assert rows["s3"][table] == there, table
+        assert there, table
+    summary.append(
+        f"{sum(map(Counter.total, rows['s3'].values()))} rows in {len(rows['s3'])} tables of all layers, equal on S3 "
+        "and in a folder, after run, run, backfill, reset, run, maintain, gc, export, status"
+    )
+
+
+@pytest.mark.mysql
+def test_a_server_is_loaded_and_verified(
+    lakes: dict[str, dict[str, Any]],
+    stratalog: Stratalog,
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    database.execute("CREATE TABLE older (id INT PRIMARY KEY, note VARCHAR(20))")
+    database.execute("INSERT INTO older VALUES (1, 'a'), (2, 'b'), (3, NULL)")
+    file, offset = database.execute("SHOW MASTER STATUS")[0][:2]
+    database.execute("UPDATE older SET note = 'changed' WHERE id = 2")
+    monkeypatch.setenv("SHOP_PASSWORD", database.server.password)
+    server = database.server
+    mysql = {"host": server.host, "port": server.port, "user": server.user, "password": "${SHOP_PASSWORD}"}
+    sources = {"shop": {"mysql": mysql, "start": f"{file}:{offset}"}}
+    path = written(tmp_path / "live", **lakes["s3"], sources=sources, tables=[f"{database.name}.*"])
+    checked = done(stratalog("check", "-c", path, "--connect"))
+    assert "by conditional puts" in checked.out
+    done(stratalog("run", "-c", path))
+    done(stratalog("load", "-c", path, "--source", "shop"))
+    database.execute("DELETE FROM older WHERE id = 1")
+    verified = done(stratalog("verify", "-c", path))
+    assert "older" in verified.out
+    found = contents(
+        lake_of(load(path)).downstream(database.name, "older").path, ("_position", "_committed_at", "_raw")
+    )
+    assert found == Counter(["[('id', 2), ('note', 'changed')]", "[('id', 3), ('note', None)]"])
