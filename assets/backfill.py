@@ -66,7 +66,7 @@ _CHOICE = {
     "tables": dg.Field(
         [str], default_value=[], description="Tables as DB.TABLE, patterns too; none means all in scope."
     ),
-    "layers": dg.Field([_LAYER], default_value=["silver", "downstream"], description="What is done again."),
+    "layers": dg.Field([_LAYER], default_value=["silver", "downstream"], description="The layers to replay."),
     "archive": dg.Field(
         str,
         default_value="",
@@ -231,7 +231,9 @@ def _chosen_range(context: dg.AssetExecutionContext, pipeline: Pipeline, source:
         require_whole(files, existing)
     except ConfigError as error:
         register_again(context.instance, source, existing)
-        raise ConfigError(f"{source}: {error}. The files are listed anew now: load the page again and choose") from None
+        raise ConfigError(
+            f"{source}: {error}. The list of files is up to date now: reload the page and choose"
+        ) from None
     if files[-1] < oldest:
         behind = existing[existing.index(files[-1]) + 1]
         stop = Position(behind.name, FIRST_EVENT, behind.stretch)
@@ -410,7 +412,7 @@ class _Backfill:
         stopped = self._outcome.stopped if self._outcome else {}
         if stopped:
             listed = "\n".join(stopped.values())
-            raise dg.Failure(f"{len(stopped)} tables were not done again:\n{listed}", allow_retries=False)
+            raise dg.Failure(f"{len(stopped)} tables were not replayed:\n{listed}", allow_retries=False)
 
     def _publish(self, outcome: "Outcome") -> None:
         """The materializations of tables whose rows changed; their positions are what they were."""

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 TIMES = {
-    "sync_every_5_minutes": ("*/5 * * * *", "Every five minutes, all sources; passes over a run that is not done yet."),
+    "sync_every_5_minutes": ("*/5 * * * *", "Every five minutes, all sources; not while a run is unfinished."),
     "sync_daily": ("0 3 * * *", "At three in the morning, UTC, all sources."),
 }
-MAINTENANCE_TIME = ("30 4 * * *", "At half past four in the morning, UTC; passes over a run that is not done yet.")
-AUDIT_TIME = ("0 * * * *", "Every hour, the cheap checks of all sources; passes over a run that is not done yet.")
+MAINTENANCE_TIME = ("30 4 * * *", "At half past four in the morning, UTC; not while a run is unfinished.")
+AUDIT_TIME = ("0 * * * *", "Every hour, the cheap checks of all sources; not while a run is unfinished.")
 VERIFY_TIME = (
     "30 5 * * 0",
-    "On Sundays at half past five in the morning, UTC; passes over a run that is not done yet.",
+    "On Sundays at half past five in the morning, UTC; not while a run is unfinished.",
 )
 
 

@@ -90,7 +90,7 @@ def listing(timeline: list[TimelineStep]) -> list[str]:
             texts.append(f"{step.range.start.offset}-{step.range.stop.offset} {names}")
         else:
             effect = "empties " * step.empties + "dropped " * step.standing.is_dropped
-            origin = f" from {step.carried.name.table}" if step.carried else ""
+            origin = f" from {step.inherited.name.table}" if step.inherited else ""
             texts.append(f"at {step.range.start.offset} {effect}{names}{origin}")
     return texts
 

@@ -33,7 +33,7 @@ _SAID = {
     POSITIONS_TOUCH: "Whether the log in bronze has no gap and no overlap, from its beginning to its position.",
     LAG: "Whether bronze is no further behind the source than max_lag in pipeline.yaml allows.",
     MARGIN: "Whether the source has as much log left before bronze's position as retention.margin wants.",
-    QUARANTINE: "Whether every event counts: none is passed over for a table (stratalog skip).",
+    QUARANTINE: "Whether no event is quarantined for a table (stratalog skip).",
     NAMED: "Whether the columns of every table have names: none is read by number (on_unnamed in pipeline.yaml).",
     LOGGED: "Whether the log has all changes of the tables: no foreign key changes rows unlogged (on_cascade).",
 }
@@ -147,7 +147,7 @@ def _quarantine(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
     from spark_jobs.silver import quarantine
 
     events = [str(skip) for skip in quarantine.read(lake_of(pipeline), lineage.source)]
-    text = f"{len(events)} events are passed over\n{_listed(events)}" if events else ""
+    text = f"{len(events)} events are quarantined\n{_listed(events)}" if events else ""
     return _result(lineage, QUARANTINE, text, checkpoint.of_quarantined(len(events)), warns=True)
 
 

@@ -64,7 +64,7 @@ def _say_gone(source: str, checkpoint: Checkpoint) -> None:
     removed = bronze.removed(checkpoint)
     if removed:
         log.warning(
-            "%s: the files before %s are left out: %s", source, removed.stop, bronze.removal_message(source, removed)
+            "%s: the files before %s are missing: %s", source, removed.stop, bronze.removal_message(source, removed)
         )
 
 

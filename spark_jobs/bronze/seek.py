@@ -45,7 +45,7 @@ def range_in(spark: SparkSession, lake: Lake, source: str, start: Where, stop: W
         bronze.require_held(source, snapshot.checkpoint, max(begin, bronze.earliest(snapshot.checkpoint)))
     elif removed:
         log.warning(
-            "%s: what lies before %s is left out: %s", source, removed.stop, bronze.removal_message(source, removed)
+            "%s: what lies before %s is missing: %s", source, removed.stop, bronze.removal_message(source, removed)
         )
     end = snapshot.checkpoint.position
     if stop is None and begin > end:

@@ -176,10 +176,10 @@ def changes_of_files(
             yield from reader.read(chunks)
             redacted |= {file: reader.redacted} if reader.redacted else {}
         for file, count in redacted.items():
-            logger.warning("%s: %d events were redacted when the log was extracted, and are left out", file, count)
+            logger.warning("%s: %d events were redacted when the log was extracted, and are missing here", file, count)
         for xid, place in prepared.waiting():
             logger.warning(
-                "%s: rows of XA transaction %s are left out: it is prepared, and no file given says whether it was "
+                "%s: rows of XA transaction %s are missing: it is prepared, and no file given says whether it was "
                 "committed; give the files behind it too", place, xid,
             )  # fmt: skip
 
@@ -248,7 +248,7 @@ class _File:
         if step.kind in ("prepared", "at once"):
             earlier = self._prepared.prepare(step.xid)
             if earlier:
-                logger.warning("%s: rows of XA transaction %s are left out: no file given ends it", earlier, step.xid)
+                logger.warning("%s: rows of XA transaction %s are missing: no file given ends it", earlier, step.xid)
         if step.kind in ("committed", "at once"):
             yield from self._release(step.xid, place, part.column("committed_at")[0].as_py())
         if step.kind == "rolled back":

@@ -240,7 +240,7 @@ def _say_progress(table: "TableName", commit: "LoadCommit") -> None:
 
 @cli.command()
 @config_option
-@click.option("--source", required=True, metavar="NAME", help="The source whose range is done again.")
+@click.option("--source", required=True, metavar="NAME", help="The source whose range is replayed.")
 @click.option(
     "--from", "start", required=True, metavar="P", help="Position, GTID set or time; snapped outward to windows."
 )

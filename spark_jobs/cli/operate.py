@@ -128,7 +128,7 @@ def _take_back_reset(pipeline: Pipeline, source: str, table: str, *, yes: bool) 
 
 def _say_reset(source: str, planned: "Reset", *, yes: bool) -> None:
     entry, table = planned.entry, planned.name
-    begins = "is done over by the next run" if yes else "would be done over by the next run"
+    begins = "is rebuilt by the next run" if yes else "would be rebuilt by the next run"
     echo(f"{source}: {table} {begins}, from {planned.begin}, where bronze begins")
     at = f", as of {entry.merged}" if entry.merged else ""
     echo(f"{source}: {table} has {planned.rows:,} rows downstream{at}; they stay until that run is done with it")

@@ -43,7 +43,7 @@ def say_outcome(source: str, outcome: "Outcome") -> None:
         for table in outcome.compacted
         for rule, count in sorted(table.left_out.items())
     ]
-    print_grid(["silver", "left out by", "events"], filtered)
+    print_grid(["silver", "filtered by", "events"], filtered)
     merged = [
         [
             f"{table.name} into {table.into}" if table.into else str(table.name),

@@ -95,7 +95,7 @@ def say_status(status: "SourceStatus", *, everything: bool) -> None:
     )
     print_grid(["keys shared", "settled up to"], [[t.table, t.watermark] for t in status.tables if t.watermark])
     print_grid(
-        ["passed over for", "at", "event", "since"],
+        ["quarantined for", "at", "event", "since"],
         [[skip["table"], skip["position"], skip["event"], skip["skipped_at"]] for skip in status.skips],
     )
     print_grid(

@@ -10,7 +10,7 @@ Put here: telling a sequence by its columns. Not here: what a run does about it 
 
 from spark_jobs.binlog import TableDefinition
 
-REASON = "a sequence, and no table of rows: it is left out"
+REASON = "a sequence, not a table of rows: it is ignored"
 OPEN = (
     "its columns have the types of a sequence's, and nothing names them: whether it is one is not known; name a schema "
     "dump (schema_dump: of a source of files), or leave it out (tables:)"

@@ -91,12 +91,12 @@ class Clock:
             f"_position.stretch = {LATE}stretch AND _position.number = {LATE}number AND "
             f"_position.offset >= {LATE}start AND _position.offset < {LATE}stop"
         )
-        found = rows.join(F.broadcast(late), here, "left")
+        joined = rows.join(F.broadcast(late), here, "left")
         order = F.greatest("_committed_at", f"{LATE}order_at")
-        return found.withColumn(ORDER, order).drop(*(f"{LATE}{name}" for name in COLUMNS))
+        return joined.withColumn(ORDER, order).drop(*(f"{LATE}{name}" for name in COLUMNS))
 
 
-def known(lake: Lake, source: str) -> Clock | None:
+def clock_of(lake: Lake, source: str) -> Clock | None:
     """A source's order times as far as they are known, without a JVM."""
     table = lake.clock(source)
     head = table.head()
@@ -109,7 +109,7 @@ def reached(lake: Lake, source: str, position: Position) -> datetime | None:
     It is the greatest that a commit says; None where none is left that tells of the log up to there alone.
     """
     table = lake.clock(source)
-    commits = (ClockCommit.of(one) for _, one in table.since(-1) if one.position <= position)
+    commits = (ClockCommit.of(checkpoint) for _, checkpoint in table.since(-1) if checkpoint.position <= position)
     newest = next(commits, None)
     return None if newest is None or newest.reached is None else _instant(newest.reached)
 
@@ -125,14 +125,14 @@ def advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None =
 
 
 def _advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None) -> Clock | None:
-    held, table = BronzeSnapshot.find(lake, source), lake.clock(source)
-    if held is None:
+    snapshot, table = BronzeSnapshot.find(lake, source), lake.clock(source)
+    if snapshot is None:
         return None
     head = table.head()
-    end, oldest = held.checkpoint.position, bronze.oldest(held.checkpoint)
+    end, oldest = snapshot.checkpoint.position, bronze.oldest(snapshot.checkpoint)
     before = ClockCommit.of_head(head) or ClockCommit(oldest, new_batch(), begin=oldest)
     since = before.position
-    if since < bronze.complete_from(held.checkpoint) and since < end:
+    if since < bronze.complete_from(snapshot.checkpoint) and since < end:
         raise TableStopped(
             f"{source}: its order times are known up to {since}, and "
             f"{bronze.removal_message(source, Range(since, oldest))}"
@@ -140,8 +140,8 @@ def _advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None)
     idle = _micros(now) if now and not _is_soon(now, before.reached) else None
     if head and since >= end and idle is None:
         return Clock.of(source, table, head)
-    late, reached, is_late = _looked_through(spark, held, Range(since, max(since, end)), before.reached)
-    reached = max((one for one in (reached, idle) if one is not None), default=None)
+    late, reached, is_late = _looked_through(spark, snapshot, Range(since, max(since, end)), before.reached)
+    reached = max((reached_time for reached_time in (reached, idle) if reached_time is not None), default=None)
     commit = ClockCommit(
         max(since, end), new_batch(), begin=before.begin, reached=reached, has_late=before.has_late or is_late
     )
@@ -154,25 +154,25 @@ def _is_soon(now: datetime, reached: int | None) -> bool:
 
 
 def _looked_through(
-    spark: SparkSession, held: BronzeSnapshot, within: Range, before: int | None
+    spark: SparkSession, snapshot: BronzeSnapshot, within: Range, before: int | None
 ) -> tuple[DataFrame, int | None, bool]:
     """Late transactions of a part of bronze, the order time reached behind it, and whether there may be any."""
-    slices = bronze.read(spark, held.table, held.version, within).where("kind <> 'control'")
+    slices = bronze.read(spark, snapshot.table, snapshot.version, within).where("kind <> 'control'")
     session = slices.sparkSession
-    spans = _in_order(held.table.collect_arrow(_spans(slices)))
+    spans = _in_order(snapshot.table.collect_arrow(_spans(slices)))
     greatest = spans.column("greatest").to_numpy()
     floor = floors(greatest, before)
-    whole, mixed = late_slices(spans, floor)
+    is_late, mixed = late_slices(spans, floor)
     places = spans.select(["stretch", "number", "start", "stop"]).append_column("order_at", pa.array(floor))
-    found = session.createDataFrame(places.filter(pa.array(whole)).cast(_LATE_SCHEMA))
+    late_rows = session.createDataFrame(places.filter(pa.array(is_late)).cast(_LATE_SCHEMA))
     if mixed.any():
-        asked = places.filter(pa.array(mixed)).rename_columns(["stretch", "number", "start", "_stop", "_floor"])
-        chosen = slices.join(F.broadcast(session.createDataFrame(asked)), ["stretch", "number", "start"])
+        mixed_places = places.filter(pa.array(mixed)).rename_columns(["stretch", "number", "start", "_stop", "_floor"])
+        mixed_slices = slices.join(F.broadcast(session.createDataFrame(mixed_places)), ["stretch", "number", "start"])
         names = ("stretch", "number", "file", "start", "context", "payload", "_floor")
-        found = found.union(chosen.select(*names).mapInArrow(_late_task, _ddl(_LATE_SCHEMA)))
-    found = found.withColumn("order_at", F.timestamp_micros("order_at"))
-    reached = max((int(one) for one in (*greatest[-1:], *floor[-1:]) if one > _NEVER), default=before)
-    return found, reached, bool(whole.any() or mixed.any())
+        late_rows = late_rows.union(mixed_slices.select(*names).mapInArrow(_late_task, _ddl(_LATE_SCHEMA)))
+    late_rows = late_rows.withColumn("order_at", F.timestamp_micros("order_at"))
+    reached = max((int(time_) for time_ in (*greatest[-1:], *floor[-1:]) if time_ > _NEVER), default=before)
+    return late_rows, reached, bool(is_late.any() or mixed.any())
 
 
 def _spans(slices: DataFrame) -> DataFrame:
@@ -185,8 +185,8 @@ def _spans(slices: DataFrame) -> DataFrame:
         "stretch", "number", "start", "stop", f"{micros} AS least", f"{micros} AS greatest", "true AS rises"
     )
     names = ("stretch", "number", "file", "start", "stop", "context", "payload")
-    several = slices.where("transactions > 1").select(*names)
-    return alone.union(several.mapInArrow(_span_task, _SPAN))
+    grouped = slices.where("transactions > 1").select(*names)
+    return alone.union(grouped.mapInArrow(_span_task, _SPAN))
 
 
 def _in_order(spans: pa.Table) -> pa.Table:
@@ -205,11 +205,11 @@ def floors(greatest: Micros, before: int | None) -> Micros:
 
 def late_slices(spans: pa.Table, floor: Micros) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Of slices in order, those that are late as a whole, and those in which some transactions may be."""
-    least, greatest = (spans.column(name).to_numpy() for name in ("least", "greatest"))
+    minimum, greatest = (spans.column(name).to_numpy() for name in ("least", "greatest"))
     rises = spans.column("rises").to_numpy(zero_copy_only=False).astype(np.bool_)
-    is_late = ~(rises & (least >= floor))
-    whole = is_late & (greatest <= floor)
-    return whole, is_late & ~whole
+    is_late = ~(rises & (minimum >= floor))
+    all_late = is_late & (greatest <= floor)
+    return all_late, is_late & ~all_late
 
 
 def late_transactions(committed: Micros, floor: int) -> tuple[NDArray[np.intp], Micros]:
@@ -224,8 +224,8 @@ def _span_task(slices: Batches) -> Batches:
         times = _transactions(row)[2]
         rises = bool((np.diff(times) >= 0).all())
         place = {name: row[name] for name in ("stretch", "number", "start", "stop")}
-        said = place | {"least": int(times.min()), "greatest": int(times.max()), "rises": rises}
-        yield pa.RecordBatch.from_pylist([said], schema=_SPAN_SCHEMA)
+        fields = place | {"least": int(times.min()), "greatest": int(times.max()), "rises": rises}
+        yield pa.RecordBatch.from_pylist([fields], schema=_SPAN_SCHEMA)
 
 
 def _late_task(slices: Batches) -> Batches:
@@ -248,12 +248,12 @@ def _rows(slices: Batches) -> Iterator[dict[str, Any]]:
             yield {name: cell.as_buffer() if name == "payload" else cell.as_py() for name, cell in cells.items()}
 
 
-def _transactions(one: dict[str, Any]) -> tuple[Micros, Micros, Micros]:
+def _transactions(slice_: dict[str, Any]) -> tuple[Micros, Micros, Micros]:
     """Start, stop and commit time (µs) of each transaction of a slice. Raises DecodeError."""
-    head = one["context"][: int.from_bytes(one["context"][9:13], "little")]
-    format_ = FormatDescription.parse(head, f"{one['file']}:{one['start']}: context")
-    found = list(read_commits([memoryview(one["payload"])], one["file"], one["start"], format_))
-    start, stop, times = (np.concatenate([getattr(part, name) for part in found]) for name in _TOLD)
+    head = slice_["context"][: int.from_bytes(slice_["context"][9:13], "little")]
+    format_ = FormatDescription.parse(head, f"{slice_['file']}:{slice_['start']}: context")
+    commits = list(read_commits([memoryview(slice_["payload"])], slice_["file"], slice_["start"], format_))
+    start, stop, times = (np.concatenate([getattr(part, name) for part in commits]) for name in _TOLD)
     return start, stop, times
 
 

@@ -109,7 +109,7 @@ def _has_unseen(spark: SparkSession, work: MergeJob, head: Head, delta: "SilverD
     silver_rows = SilverReader(spark, work)
     lacking = silver_rows.pending(head.position, delta).where(f"{silver.ABSENT} IS NOT NULL")
     lacking = lacking.select(*identity_names(work.columns), partial_rows.ENDED)
-    there = identities_of(silver_rows.held(), work.columns)
+    there = identities_of(silver_rows.silver_rows(), work.columns)
     matched = same_identity(there)
     unmatched = lacking.alias("one").join(there.withColumn("there", F.lit(True)).alias("other"), matched, how="left")
     found = unmatched.where(f"there IS NULL OR {partial_rows.ENDED}").select(F.lit(1)).limit(1)
@@ -131,7 +131,7 @@ def _renewed(
 ) -> tuple[Head, dict[str, int]]:
     """Replaces the table by what all of silver folds to."""
     counted = Observation()
-    rows = _stored(SilverReader(spark, work).whole(), work)
+    rows = _stored(SilverReader(spark, work).all_rows(), work)
     rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
     landed = work.target.renew(rows, head, checkpoint)
     return landed, {"num_inserted_rows": counted.get["rows"], "num_updated_rows": 0, "num_deleted_rows": 0}
@@ -143,12 +143,12 @@ def _merged(
     """Runs the statement; returns the new head and Delta's counts of rows."""
     again = bool(delta.redone) or (delta.is_loaded and head.checkpoint is not None) or delta.has_unseen
     floor = work.floor if again or (work.floor and head.position and head.position <= work.floor) else None
-    statement = merge_statement(work.target, work.columns, floor, again=again)
+    statement = merge_statement(work.target, work.columns, floor, is_complete=again)
     counts: list[Row] = []
 
     def run(session: SparkSession) -> None:
         silver_rows = SilverReader(session, work)
-        rows = silver_rows.again(head, delta) if again else silver_rows.pending(head.position, delta)
+        rows = silver_rows.touched_rows(head, delta) if again else silver_rows.pending(head.position, delta)
         counts.extend(session.sql(statement, source=rows).collect())
 
     landed = work.target.statement(spark, head, checkpoint, run)

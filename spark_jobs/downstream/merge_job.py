@@ -52,7 +52,7 @@ class MergeJob:
     origin: Table
     pinned: Head
     target: Table
-    again: tuple[Range, ...] = ()
+    replays: tuple[Range, ...] = ()
     """Windows whose keys are to be merged again although silver has not replaced them."""
 
     def __str__(self) -> str:
@@ -162,7 +162,7 @@ def silver_delta(work: MergeJob, head: Head) -> SilverDelta:
     altered = work.pinned.version if last is None else merged if last.altered_version is None else last.altered_version
     changes = [one for version, one in reversed(unmerged) if version > altered and one.kind == CommitKind.CHANGE]
     redone = [] if merged < 0 else [windows for one in commits for windows in one.ranges]
-    again = () if merged < 0 else work.again
+    again = () if merged < 0 else work.replays
     here, there, floor = head.position, work.pinned.position, silver.folded(work.pinned)
     is_folded_since = here is not None and floor is not None and here < floor  # while no route led there
     is_renewed = merged >= 0 and (is_folded_since or any(one.is_overwrite for one in commits))

@@ -13,22 +13,22 @@ from spark_jobs.silver import table as silver
 from spark_jobs.text.sql import identifier, literal, with_rows
 
 
-def merge_statement(target: Table, columns: silver.Columns, floor: Position | None, *, again: bool) -> str:
+def merge_statement(target: Table, columns: silver.Columns, floor: Position | None, *, is_complete: bool) -> str:
     """``floor``: rows of the target from before go, where it is given: none of them is matched.
 
     They may be of a table with another key, and then several may have what is one key now.
     """
     names = [identifier(name) for name in (*columns.types, *ADDED)]
-    lays_over = columns.has_partial and not (again or columns.is_bag)
+    lays_over = columns.has_partial and not (is_complete or columns.is_bag)
     given = partial_rows.over(list(columns.types), "t.", "s.") if lays_over else {}
     assigned = ", ".join(f"t.{identifier(n)} = {given.get(n, f's.{identifier(n)}')}" for n in (*columns.types, *ADDED))
     whole = f" AND s.{silver.ABSENT} IS NULL" if lays_over else ""
     mine = f" AND {marked(target.marks, 't.')}" if target.marks else ""
-    on = columns.same("t.", [f"s.{name}" for name in identity_names(columns)]) + mine
+    on = columns.is_same_row("t.", [f"s.{name}" for name in identity_names(columns)]) + mine
     on += f" AND t._position > {silver.before_sql(floor)}" if floor else ""
-    again = again or columns.is_bag
-    newer = _differs(columns) if again else "s._position > t._position"
-    delete = "s._gone" if again else f"s._gone AND {newer}"
+    is_complete = is_complete or columns.is_bag
+    newer = _differs(columns) if is_complete else "s._position > t._position"
+    delete = "s._gone" if is_complete else f"s._gone AND {newer}"
     old = f" WHEN NOT MATCHED BY SOURCE{mine} AND t._position < {silver.before_sql(floor)} THEN DELETE" if floor else ""
     values = [*(f"s.{name}" for name in names), *map(literal, target.marks.values())]
     clauses = (

@@ -80,15 +80,15 @@ def parts_of(checkpoint: Checkpoint | None) -> list[Part]:
     shapes = commit.shapes or ()
     return [
         Part(
-            (one.source, one.schema, one.table),
-            one.position,
-            one.silver_version,
-            one.is_complete,
-            dict(shapes[one.shape]),
-            one.keys_never_whole,
-            one.key,
+            (part.source, part.schema, part.table),
+            part.position,
+            part.silver_version,
+            part.is_complete,
+            dict(shapes[part.shape]),
+            part.keys_never_whole,
+            part.key,
         )
-        for one in commit.parts
+        for part in commit.parts
     ]
 
 
@@ -96,20 +96,20 @@ def with_parts(commit: DownstreamCommit, parts: Iterable[Part]) -> DownstreamCom
     """The commit that names these parts; columns that several have alike stand there once."""
     shapes: list[list[tuple[str, str]]] = []
     entries = []
-    for one in sorted(parts, key=lambda part: part.owner):
-        shape = list(one.columns.items())
+    for part in sorted(parts, key=lambda part: part.owner):
+        shape = list(part.columns.items())
         shapes += [] if shape in shapes else [shape]
-        source, schema, table = one.owner
+        source, schema, table = part.owner
         entry = PartEntry(
             source=source,
             schema=schema,
             table=table,
-            position=one.position,
-            silver_version=one.silver_version,
-            is_complete=one.is_complete,
+            position=part.position,
+            silver_version=part.silver_version,
+            is_complete=part.is_complete,
             shape=shapes.index(shape),
-            keys_never_whole=one.unseen,
-            key=one.key,
+            keys_never_whole=part.unseen,
+            key=part.key,
         )
         entries.append(entry)
     return replace(commit, parts=tuple(entries), shapes=tuple(dict(shape) for shape in shapes))
@@ -139,8 +139,8 @@ class PartTable(Table):
 
         Raises TableStopped where the table is one source table's, without marks.
         """
-        found = super().head()
-        return None if found is None else self._own(found)
+        table_head = super().head()
+        return None if table_head is None else self._own_head(table_head)
 
     def empty(self) -> bool:
         head = self.head()
@@ -149,15 +149,15 @@ class PartTable(Table):
     def columns(self) -> dict[str, str]:
         """Those of the part, with the types that it has by itself."""
         part = self._part(self.head())
-        there = super().columns()
-        return {} if part is None else part.columns | {name: there[name] for name in _BESIDE}
+        stored = super().columns()
+        return {} if part is None else part.columns | {name: stored[name] for name in _BESIDE}
 
     def read(self, spark: SparkSession, version: int | None = None) -> DataFrame:
         """The part's rows, with its columns."""
         types, rows = self.columns(), super().read(spark, version).where(marked(self.marks))
         return rows.selectExpr(*(f"CAST({identifier(n)} AS {kind}) AS {identifier(n)}" for n, kind in types.items()))
 
-    def held(self, spark: SparkSession) -> DataFrame:
+    def own_rows(self, spark: SparkSession) -> DataFrame:
         return super().read(spark).where(marked(self.marks))
 
     def append(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
@@ -173,9 +173,11 @@ class PartTable(Table):
         Each step is a commit, and what is left to do is told by the columns that are there; so a run may die between
         two. Raises TableStopped where the columns contradict others, LostRace, LakeError.
         """
-        there = {name: kind for name, kind in super().columns().items() if name not in (*MARKS, *_BESIDE)}
-        others = [one for one in parts_of(head.whole) if one.owner != self.owner]
-        for action in union(there, columns, others, f"{self.path}, {'.'.join(self.owner[1:])} of {self.owner[0]}"):
+        stored = {name: kind for name, kind in super().columns().items() if name not in (*MARKS, *_BESIDE)}
+        other_parts = [part for part in parts_of(head.whole) if part.owner != self.owner]
+        for action in union(
+            stored, columns, other_parts, f"{self.path}, {'.'.join(self.owner[1:])} of {self.owner[0]}"
+        ):
             if self.plain and action.startswith("DROP"):
                 continue  # it stays, without a value
             if self.plain and action.startswith(("ALTER", _WIDENING)):
@@ -184,23 +186,23 @@ class PartTable(Table):
                 )
             if head.whole is None:
                 raise TableStopped(f"{self.path} is a table that no run has made; move it away")
-            said = replace(head.whole, batch=new_batch(), kind=CommitKind.WIDENED)
-            head = self.alter(spark, head, said, action)
+            checkpoint_ = replace(head.whole, batch=new_batch(), kind=CommitKind.WIDENED)
+            head = self.alter(spark, head, checkpoint_, action)
         return head
 
     def _fitted(self, rows: DataFrame) -> DataFrame:
         """The rows with all columns of the table."""
-        given = {name.casefold(): identifier(name) for name in rows.columns}
+        by_name = {name.casefold(): identifier(name) for name in rows.columns}
         types = super().columns()
         return rows.selectExpr(
-            *(f"CAST({given.get(n.casefold(), 'NULL')} AS {kind}) AS {identifier(n)}" for n, kind in types.items())
+            *(f"CAST({by_name.get(n.casefold(), 'NULL')} AS {kind}) AS {identifier(n)}" for n, kind in types.items())
         )
 
-    def _said(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
+    def _with_parts(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
         if checkpoint.kind == CommitKind.WIDENED:
             return checkpoint
         commit = DownstreamCommit.of(checkpoint)
-        own = Part(
+        own_part = Part(
             self.owner,
             commit.position,
             commit.silver_version,
@@ -209,8 +211,8 @@ class PartTable(Table):
             commit.keys_never_whole,
             (commit.key or ()) if self.is_shared else (),
         )
-        parts = [*(one for one in parts_of(head.whole) if one.owner != self.owner), own]
-        whole = DownstreamCommit(
+        parts = [*(part for part in parts_of(head.whole) if part.owner != self.owner), own_part]
+        all_parts = DownstreamCommit(
             commit.position,
             commit.batch,
             commit.kind,
@@ -221,30 +223,30 @@ class PartTable(Table):
             is_complete=all(part.is_complete for part in parts),
             key_sharing=SHARED if self.is_shared else None,
         )
-        return with_parts(whole, parts)
+        return with_parts(all_parts, parts)
 
     def _landed(self, head: Head, checkpoint: Checkpoint) -> Head:
-        return self._own(super()._landed(head, checkpoint))
+        return self._own_head(super()._landed(head, checkpoint))
 
-    def _own(self, found: Head) -> Head:
-        whole = DownstreamCommit.of_head(found)
-        if whole is not None and whole.parts is None:
+    def _own_head(self, table_head: Head) -> Head:
+        commit = DownstreamCommit.of_head(table_head)
+        if commit is not None and commit.parts is None:
             raise TableStopped(
-                f"{self.path} has the rows of {whole.table or 'one table'} alone, without "
+                f"{self.path} has the rows of {commit.table or 'one table'} alone, without "
                 f"{', '.join(MARKS)}; by routes: it is now of several source tables. Route them to another table, or "
-                "move this one away: the next run writes it anew from silver"
+                "move this one away: the next run rebuilds it from silver"
             )
-        if whole is not None and (whole.key_sharing == SHARED) != self.is_shared:
+        if commit is not None and (commit.key_sharing == SHARED) != self.is_shared:
             was, now = ("apart", SHARED) if self.is_shared else (SHARED, "apart")
             raise TableStopped(
                 f"{self.path} was made with the keys of its source tables {was}, and by routes: they are {now} now "
-                "(keys:). Route them to another table, or move this one away: the next run writes it anew from silver"
+                "(keys:). Route them to another table, or move this one away: the next run rebuilds it from silver"
             )
-        part = self._part(replace(found, whole=whole))
-        return replace(found, checkpoint=part.commit(whole) if part and whole else None, whole=whole)
+        part = self._part(replace(table_head, whole=commit))
+        return replace(table_head, checkpoint=part.commit(commit) if part and commit else None, whole=commit)
 
     def _part(self, head: Head | None) -> Part | None:
-        return next((one for one in parts_of(head.whole if head else None) if one.owner == self.owner), None)
+        return next((part for part in parts_of(head.whole if head else None) if part.owner == self.owner), None)
 
 
 class SharedPart(PartTable):
@@ -254,12 +256,12 @@ class SharedPart(PartTable):
 
     def all_columns(self) -> dict[str, str]:
         """Those that source tables have, with the types that hold the values of all."""
-        there = Table.columns(self)
-        return {name: kind for name, kind in there.items() if name not in (*MARKS, *_BESIDE)}
+        stored = Table.columns(self)
+        return {name: kind for name, kind in stored.items() if name not in (*MARKS, *_BESIDE)}
 
-    def others(self, head: Head) -> list[Part]:
+    def other_parts(self, head: Head) -> list[Part]:
         """The parts of other source tables."""
-        return [one for one in parts_of(head.whole) if one.owner != self.owner]
+        return [part for part in parts_of(head.whole) if part.owner != self.owner]
 
     def renew(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
         """Replaces all rows, of all parts, in one commit upon ``head``. Raises LostRace."""
@@ -274,13 +276,15 @@ class SourceTable(Table):
         self.source = source
 
     def head(self) -> Head | None:
-        found = super().head()
-        parts = parts_of(found.checkpoint) if found else []
-        if found is None or not parts:
-            return found
-        own = [part for part in parts if part.owner[0] == self.source]
-        last = max(own, key=lambda one: one.position, default=None)
-        return replace(found, checkpoint=last.commit(found.checkpoint) if last and found.checkpoint else None)
+        table_head = super().head()
+        parts = parts_of(table_head.checkpoint) if table_head else []
+        if table_head is None or not parts:
+            return table_head
+        own_parts = [part for part in parts if part.owner[0] == self.source]
+        last = max(own_parts, key=lambda part: part.position, default=None)
+        return replace(
+            table_head, checkpoint=last.commit(table_head.checkpoint) if last and table_head.checkpoint else None
+        )
 
 
 def view(table: Table, owner: Owner) -> Table:
@@ -296,31 +300,31 @@ def marked(marks: Mapping[str, str], of: str = "") -> str:
     return " AND ".join(f"{of}{name} = {literal(value)}" for name, value in marks.items())
 
 
-def union(there: Mapping[str, str], own: Mapping[str, str], others: Sequence[Part], name: str) -> list[str]:
+def union(target: Mapping[str, str], columns_: Mapping[str, str], parts: Sequence[Part], name: str) -> list[str]:
     """What is behind ALTER TABLE, one after the other, that gives a table columns which fit a part and the others.
 
     there: the table's columns of sources, by name and type. Raises TableStopped, with both definitions.
     """
-    known = {column.casefold(): column for column in there}
-    kept = {column.casefold() for columns in (own, *(one.columns for one in others)) for column in columns}
-    drops = [f"DROP COLUMN {identifier(column)}" for column in there if column.casefold() not in kept]
+    by_name = {column.casefold(): column for column in target}
+    names = {column.casefold() for columns in (columns_, *(part.columns for part in parts)) for column in columns}
+    drops = [f"DROP COLUMN {identifier(column)}" for column in target if column.casefold() not in names]
     adds, widened, before = [], [], "FIRST"
-    for column, kind in own.items():
-        as_there = known.get(column.casefold())
+    for column, kind in columns_.items():
+        as_there = by_name.get(column.casefold())
         if as_there is None:
             adds.append(f"ADD COLUMN ({identifier(column)} {kind} {before})")
-        elif there[as_there] != kind:
-            fitting = _holding_both(there[as_there], kind)
-            holder = next((one for one in others if _has(one.columns, column)), None)
+        elif target[as_there] != kind:
+            fitting = _holding_both(target[as_there], kind)
+            holder = next((part for part in parts if _has(part.columns, column)), None)
             if fitting is None and holder:
-                raise TableStopped(_contradiction(name, own, column, holder))
+                raise TableStopped(_contradiction(name, columns_, column, holder))
             if fitting is None:  # it is nobody else's
                 drops.append(f"DROP COLUMN {identifier(as_there)}")
                 adds.append(f"ADD COLUMN ({identifier(column)} {kind} {before})")
-            elif fitting != there[as_there]:
+            elif fitting != target[as_there]:
                 widened.append(f"ALTER COLUMN {identifier(as_there)} TYPE {fitting}")
         before = f"AFTER {identifier(as_there or column)}"
-    without_zone = "TIMESTAMP_NTZ" in own.values() and "TIMESTAMP_NTZ" not in there.values()
+    without_zone = "TIMESTAMP_NTZ" in columns_.values() and "TIMESTAMP_NTZ" not in target.values()
     return [
         *drops,
         *([_WITHOUT_ZONE] if without_zone else []),
@@ -331,38 +335,38 @@ def union(there: Mapping[str, str], own: Mapping[str, str], others: Sequence[Par
 
 
 def _has(columns: Mapping[str, str], column: str) -> bool:
-    return column.casefold() in {one.casefold() for one in columns}
+    return column.casefold() in {name.casefold() for name in columns}
 
 
-def _contradiction(name: str, own: Mapping[str, str], column: str, holder: Part) -> str:
+def _contradiction(name: str, columns_: Mapping[str, str], column: str, holder: Part) -> str:
     def listed(columns: Mapping[str, str]) -> str:
-        return ", ".join(f"{one} {kind}" for one, kind in columns.items())
+        return ", ".join(f"{name_} {kind}" for name_, kind in columns.items())
 
     return (
         f"{name}: no type holds both what its column {column} is, and what it is in {holder}, which is merged into "
-        f"the same table. Its columns are ({listed(own)}), the other's ({listed(holder.columns)}); alter one of them "
-        "to fit, or route it to a table of its own"
+        f"the same table. Its columns are ({listed(columns_)}), the other's ({listed(holder.columns)}); alter one of "
+        "them to fit, or route it to a table of its own"
     )
 
 
-def _holding_both(one: str, other: str) -> str | None:
+def _holding_both(first: str, second: str) -> str | None:
     """The narrowest type that holds every value of both, and that Delta can widen both to."""
-    if one == other:
-        return one
-    if {one, other} == {"FLOAT", "DOUBLE"}:
+    if first == second:
+        return first
+    if {first, second} == {"FLOAT", "DOUBLE"}:
         return "DOUBLE"
-    if one in _INTEGERS and other in _INTEGERS:
-        return max(one, other, key=list(_INTEGERS).index)
-    digits = [_digits(one), _digits(other)]
+    if first in _INTEGERS and second in _INTEGERS:
+        return max(first, second, key=list(_INTEGERS).index)
+    digits = [_digits(first), _digits(second)]
     if None in digits:
         return None
-    whole, scale = (max(found[at] for found in digits if found) for at in (0, 1))
-    return f"DECIMAL({whole + scale},{scale})" if whole + scale <= _MOST_DIGITS else None
+    integer_digits, scale = (max(digit_counts[at] for digit_counts in digits if digit_counts) for at in (0, 1))
+    return f"DECIMAL({integer_digits + scale},{scale})" if integer_digits + scale <= _MOST_DIGITS else None
 
 
 def _digits(kind: str) -> tuple[int, int] | None:
     """Digits before and behind the point."""
     if kind in _INTEGERS:
         return _INTEGERS[kind], 0
-    found = _DECIMAL.fullmatch(kind)
-    return (int(found[1]) - int(found[2]), int(found[2])) if found else None
+    match = _DECIMAL.fullmatch(kind)
+    return (int(match[1]) - int(match[2]), int(match[2])) if match else None

@@ -160,17 +160,17 @@ def read(lake: Lake, source: str) -> list[Entry]:
 
 def versions(lake: Lake) -> dict[str, int]:
     """By path of a downstream table, the oldest version of it that is published, of whatever source."""
-    found: dict[str, int] = {}
-    for one in (target for row in lake.published().rows() for target in _entry(row).into):
-        if one.version is not None:
-            found[one.path] = min(one.version, found.get(one.path, one.version))
-    return found
+    lowest: dict[str, int] = {}
+    for target in (target for row in lake.published().rows() for target in _entry(row).into):
+        if target.version is not None:
+            lowest[target.path] = min(target.version, lowest.get(target.path, target.version))
+    return lowest
 
 
 def surveyed(lake: Lake, source: str) -> Position | None:
     """Up to where the source's bronze has been looked at; None where nothing was published yet."""
-    found = [Position.parse(entry.surveyed) for entry in _stored(lake, source) if entry.surveyed]
-    return max(found) if found else None
+    positions = [Position.parse(entry.surveyed) for entry in _stored(lake, source) if entry.surveyed]
+    return max(positions) if positions else None
 
 
 def _stored(lake: Lake, source: str) -> list[Entry]:
@@ -178,7 +178,7 @@ def _stored(lake: Lake, source: str) -> list[Entry]:
 
 
 def _entry(row: dict[str, Any]) -> Entry:
-    return Entry(**row | {"targets": tuple(Target(**one) for one in row.get("targets") or ())})
+    return Entry(**row | {"targets": tuple(Target(**fields) for fields in row.get("targets") or ())})
 
 
 def _row(entry: Entry) -> dict[str, object]:
@@ -194,15 +194,15 @@ def write(spark: SparkSession, lake: Lake, source: str, entries: list[Entry], po
 
     def rows() -> list[dict[str, object]]:
         _require_no_further(lake, source, position)
-        reset = {one.name: one for one in read(lake, source) if one.resets}
-        kept = [reset[entry.name] if _is_reset_since(entry, reset.get(entry.name)) else entry for entry in entries]
-        return [*map(_row, kept), _row_of_source(lake, source, position)]
+        reset = {entry.name: entry for entry in read(lake, source) if entry.resets}
+        entries_ = [reset[entry.name] if _is_reset_since(entry, reset.get(entry.name)) else entry for entry in entries]
+        return [*map(_row, entries_), _row_of_source(lake, source, position)]
 
     _put(spark, lake, {"source": source}, rows, PublishedCommit(position, new_batch(), source=source))
 
 
-def _is_reset_since(entry: Entry, there: Entry | None) -> bool:
-    return there is not None and (there.resets or 0) > (entry.resets or 0)
+def _is_reset_since(entry: Entry, stored: Entry | None) -> bool:
+    return stored is not None and (stored.resets or 0) > (entry.resets or 0)
 
 
 def renew(spark: SparkSession, lake: Lake, source: str, change: Callable[[Entry], Entry]) -> None:
@@ -216,7 +216,7 @@ def renew(spark: SparkSession, lake: Lake, source: str, change: Callable[[Entry]
 
     def rows() -> list[dict[str, object]]:
         now = surveyed(lake, source) or position
-        return [*(asdict(change(one)) for one in read(lake, source)), _row_of_source(lake, source, now)]
+        return [*(asdict(change(entry)) for entry in read(lake, source)), _row_of_source(lake, source, now)]
 
     _put(spark, lake, {"source": source}, rows, PublishedCommit(position, new_batch(), source=source))
 
@@ -226,18 +226,20 @@ def amend(spark: SparkSession, lake: Lake, entry: Entry, change: Callable[[Entry
 
     Raises LostRace where other writers keep winning, and what ``change`` raises.
     """
-    found: list[Entry] = []
+    entries: list[Entry] = []
 
     def rows() -> list[dict[str, object]]:
-        now = next((one for one in read(lake, entry.source) if one.name == entry.name), entry)
-        found.append(replace(change(now), published_at=datetime.now(UTC)))
-        return [_row(found[-1])]
+        now = next(
+            (stored_entry for stored_entry in read(lake, entry.source) if stored_entry.name == entry.name), entry
+        )
+        entries.append(replace(change(now), published_at=datetime.now(UTC)))
+        return [_row(entries[-1])]
 
     position = surveyed(lake, entry.source)
     assert position is not None
     cells = {"source": entry.source, "schema": entry.schema, "table": entry.table}
     _put(spark, lake, cells, rows, PublishedCommit(position, new_batch(), source=entry.source))
-    return found[-1]
+    return entries[-1]
 
 
 def _put(
@@ -255,28 +257,36 @@ def _put(
 
 def _require_no_further(lake: Lake, source: str, position: Position) -> None:
     """A run that slept while another went on must not set back what is published."""
-    there, held = surveyed(lake, source), lake.bronze(source).head()
-    if there and there > position and held and held.position and held.position >= there:
-        raise LostRace(f"{source}: this run has done the log up to {position}, and another writer up to {there} by now")
+    published_to, bronze_head = surveyed(lake, source), lake.bronze(source).head()
+    if (
+        published_to
+        and published_to > position
+        and bronze_head
+        and bronze_head.position
+        and bronze_head.position >= published_to
+    ):
+        raise LostRace(
+            f"{source}: this run has done the log up to {position}, and another writer up to {published_to} by now"
+        )
 
 
 def _with_all_columns(spark: SparkSession, table: Table) -> Head | None:
     """The table's head, after the columns were added that it does not have from an earlier version of this."""
-    there = table.columns()
-    missing = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items() if there and name not in there)
+    columns_ = table.columns()
+    missing = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items() if columns_ and name not in columns_)
     if missing:
         table.run(spark, {}, f"ALTER TABLE {table.sql} ADD COLUMNS ({missing})")
     return table.head()
 
 
 def _row_of_source(lake: Lake, source: str, position: Position) -> dict[str, object]:
-    said = {"source": source, "state": "current", "position": str(position), "surveyed": str(position)}
+    fields = {"source": source, "state": "current", "position": str(position), "surveyed": str(position)}
     bronze = lake.bronze(source)
     head = bronze.head()
     newest = (head.version - 1, -1) if head else ()  # most often it is the last commit; each one is a file that is read
-    commits = (one for since in newest for one in bronze.since(since))
-    holding = (version for version, found in commits if found.position == position)
-    return said | {"bronze_version": next(holding, None), "published_at": datetime.now(UTC)}
+    commits = (pair for since in newest for pair in bronze.since(since))
+    holding = (version for version, checkpoint in commits if checkpoint.position == position)
+    return fields | {"bronze_version": next(holding, None), "published_at": datetime.now(UTC)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +314,7 @@ class Consistent:
     @property
     def behind(self) -> dict[tuple[str, str], Entry]:
         """The tables that hold less: ``merged`` says how far they are, and ``reason`` why those stopped that did."""
-        return {name: one.entry for name, one in self.tables.items() if not one.entry.holds(str(self.position))}
+        return {name: table.entry for name, table in self.tables.items() if not table.entry.holds(str(self.position))}
 
 
 def consistent(spark: SparkSession, lake: Lake, source: str) -> Consistent:
@@ -314,7 +324,7 @@ def consistent(spark: SparkSession, lake: Lake, source: str) -> Consistent:
     (``retention.versions``). Raises LakeError where nothing was published yet.
     """
     stored = _stored(lake, source)
-    position = max((Position.parse(one.surveyed) for one in stored if one.surveyed), default=None)
+    position = max((Position.parse(entry.surveyed) for entry in stored if entry.surveyed), default=None)
     if position is None:
         raise LakeError(f"{source}: nothing was published yet; stratalog run publishes what it leaves")
     tables = {entry.name: _opened(spark, entry) for entry in stored if _is_kept(entry)}
@@ -327,10 +337,10 @@ def _is_kept(entry: Entry) -> bool:
 
 def _opened(spark: SparkSession, entry: Entry) -> PublishedTable:
     owner = (entry.source, entry.schema, entry.table)
-    found = {
-        one.name: view(Table(one.path, plain=False), owner).read(spark, one.version)
-        for one in entry.into
-        if one.version is not None
+    frames = {
+        target.name: view(Table(target.path, plain=False), owner).read(spark, target.version)
+        for target in entry.into
+        if target.version is not None
     }
-    first = next((one.name for one in entry.into if one.path == entry.downstream), None)
-    return PublishedTable(entry, found.get(first) if first else None, found)
+    first = next((target.name for target in entry.into if target.path == entry.downstream), None)
+    return PublishedTable(entry, frames.get(first) if first else None, frames)

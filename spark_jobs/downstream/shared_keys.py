@@ -134,7 +134,7 @@ class Fold:
     def statement(self, target: Table) -> str:
         """MERGE of rows with the identities and _gone into a table; what is there already is left alone."""
         names = [identifier(name) for name in self.cells]
-        on = self._keyed.same("t.", [f"s.{name}" for name in self.identities])
+        on = self._keyed.is_same_row("t.", [f"s.{name}" for name in self.identities])
         same = [f"t.{name} <=> s.{name}" for name in names if name != identifier("_raw")]
         same.append("map_entries(t._raw) <=> map_entries(s._raw)")
         clauses = (
@@ -185,8 +185,8 @@ def merge_shared(spark: SparkSession, lake: Lake, work: MergeJob) -> Merged | No
     assert work.pinned.position
     with about(str(work)):
         head = target.head()
-        _require_one_key(work, target.others(head) if head else [])
-        own = clock.known(lake, work.source)
+        _require_one_key(work, target.other_parts(head) if head else [])
+        own = clock.clock_of(lake, work.source)
         if own is None or own.position < work.pinned.position:
             own = clock.advance(spark, lake, work.source)
         if own is None:
@@ -238,7 +238,7 @@ class _Way:
         assert isinstance(target, SharedPart)
         types, key = target.all_columns() or work.columns.types, tuple(sorted(work.columns.key))
         own = Side(_owner(work), work.origin, work.pinned.version, work.columns.types, self.clock, bool(work.floor))
-        sides = [own, *(_side(self.lake, one) for one in target.others(head))]
+        sides = [own, *(_side(self.lake, one) for one in target.other_parts(head))]
         if head.design or delta.is_renewed:
             return _whole(Fold(spark, types, key), target, sides, head, checkpoint)
         counts: list[Row] = []
@@ -292,7 +292,7 @@ def _owner(work: MergeJob) -> Owner:
 def _side(lake: Lake, part: Part) -> Side:
     """A part as it was merged last. Raises LakeError."""
     table = lake.silver(*part.owner)
-    own = clock.known(lake, part.owner[0])
+    own = clock.clock_of(lake, part.owner[0])
     if own is None:
         raise LakeError(f"{lake.clock(part.owner[0]).path} is gone, by which it is told when {part} was written")
     return Side(part.owner, table, part.silver_version, part.columns, own, is_emptied=True)

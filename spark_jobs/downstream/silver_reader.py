@@ -44,17 +44,17 @@ class SilverReader:
         rows = _with_gone(rows, self.columns)
         return rows if delta.windows == 1 else _newest(rows, self.columns)
 
-    def whole(self) -> DataFrame:
+    def all_rows(self) -> DataFrame:
         """The state of every key by all of silver; of a bag every copy."""
         rows = self._alive("TRUE")
         if self.columns.is_bag:
             return self._copies(identities_of(rows, self.columns).distinct(), self._rows("FALSE"))
         return self._state(rows)
 
-    def again(self, head: Head, delta: SilverDelta) -> DataFrame:
+    def touched_rows(self, head: Head, delta: SilverDelta) -> DataFrame:
         """The state, by all of silver, of every key that replaced windows had or have, of loaded and pending ones."""
         if delta.steps:  # the old rows' columns may have had other names
-            old, new = self.work.target.held(self.session), self._rows("TRUE")
+            old, new = self.work.target.own_rows(self.session), self._rows("TRUE")
         else:
             commit = DownstreamCommit.of_head(head)
             merged = commit.silver_version if commit else self.work.pinned.version
@@ -104,7 +104,7 @@ class SilverReader:
             .groupBy(image)
             .agg(F.max_by(last, "_position").alias("last"), F.sum(silver.COPIES).alias("wanted"))
         )
-        held = self.held() if held is None else held
+        held = self.silver_rows() if held is None else held
         there = _among(identities_of(held, self.columns), touched).groupBy(image).agg(F.count("*").alias("there"))
         counts = touched.join(wanted, on=image, how="left").join(there, on=image, how="left")
         counts = counts.selectExpr(image, "last", self._sum("wanted"), "coalesce(there, 0) AS there")
@@ -112,11 +112,11 @@ class SilverReader:
         each = counts.where("there <> wanted").selectExpr(image, "last", f"explode({nths}) AS nth")
         return each.selectExpr(f"IF(nth = 0, {image}, NULL) AS {image}", "last.*", "nth = 0 AS _gone")
 
-    def held(self) -> DataFrame:
+    def silver_rows(self) -> DataFrame:
         """The target's rows, without what stands before the last statement that emptied the table."""
         if self.work.target.head() is None:
             return self._rows("FALSE")
-        return self._since_emptied(self.work.target.held(self.session))
+        return self._since_emptied(self.work.target.own_rows(self.session))
 
     def _sum(self, name: str) -> str:
         return f"{silver.copies_sql(name, str(self.work), lacks_older=self.work.lacks_older)} AS {name}"

@@ -23,28 +23,30 @@ def watermark(
     entries: of sources that a run is about to publish. None where a source has not been read yet, or nothing tells how
     far it is. Without a JVM.
     """
-    found = [
+    watermarks = [
         _of_source(pipeline, lake, source, into, (entries or {}).get(source))
         for source in pipeline.sources
         if pipeline.routing.is_shared_by(source, into)
     ]
-    times = [one for one in found if one is not None]
-    return min(times) if times and len(times) == len(found) else None
+    times = [moment for moment in watermarks if moment is not None]
+    return min(times) if times and len(times) == len(watermarks) else None
 
 
 def _of_source(
     pipeline: Pipeline, lake: Lake, source: str, into: Name, entries: Collection[Entry] | None
 ) -> datetime | None:
     """What the source's order times had reached where its tables that go there are merged up to."""
-    own = entries if entries is not None else publication.read(lake, source)
-    there = [one for one in own if pipeline.scope.holds(*one.name) and _goes(pipeline, source, one, into)]
-    reached = [one.position if one.silver_version is None else one.reached(into) for one in there]
+    source_entries = entries if entries is not None else publication.read(lake, source)
+    routed = [
+        entry for entry in source_entries if pipeline.scope.holds(*entry.name) and _goes(pipeline, source, entry, into)
+    ]
+    reached = [entry.position if entry.silver_version is None else entry.reached(into) for entry in routed]
     surveyed = publication.surveyed(lake, source) if entries is None else None
-    places = [Position.parse(one) for one in reached if one is not None] + ([surveyed] if surveyed else [])
-    if len(reached) != sum(one is not None for one in reached) or not places:
+    places = [Position.parse(place) for place in reached if place is not None] + ([surveyed] if surveyed else [])
+    if len(reached) != sum(place is not None for place in reached) or not places:
         return None
     return commit_clock.reached(lake, source, min(places))
 
 
-def _goes(pipeline: Pipeline, source: str, one: Entry, into: Name) -> bool:
-    return any(to.name == into for to in pipeline.routing.of(source, *one.name))
+def _goes(pipeline: Pipeline, source: str, entry: Entry, into: Name) -> bool:
+    return any(to.name == into for to in pipeline.routing.of(source, *entry.name))

@@ -35,7 +35,7 @@ def why_silver_by_sql(work: CompactionJob, stored: Collection[str]) -> str | Non
     """
     kind = work.head.checkpoint.kind if work.head and work.head.checkpoint else ""
     reasons = {
-        "the table is begun anew": work.reset or work.again or work.carried or not work.steps,
+        "the table is begun anew": work.reset or work.replay or work.inherited_bytes or not work.steps,
         "it begins with a statement": work.head is None and work.steps and not isinstance(work.steps[0], DataRange),
         "a run ended amid a statement that changes it": kind == CommitKind.ALTERING,
         "row images leave columns out": work.has_partial or silver.ABSENT in stored,
@@ -49,10 +49,12 @@ def _why_its_columns(work: CompactionJob) -> str | None:
     for step in work.steps:
         if step.standing.definition is None:
             return "nothing tells its columns"
-        shape = work.shape(step.standing.definition, step.standing.kept)
+        shape = work.shape(step.standing.definition, step.standing.retired)
         if shape.columns.is_bag:
             return "it has no key"
-        if shape.salt or any(cell != identifier(name) for name, cell in shape.cells.items() if name in work.known):
+        if shape.salt or any(
+            cell != identifier(name) for name, cell in shape.cells.items() if name in work.known_columns
+        ):
             return "its columns are masked"
     return None
 

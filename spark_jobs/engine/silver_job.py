@@ -148,17 +148,17 @@ def _definition(stage: Stage) -> TableDefinition:
 
 def _new(work: CompactionJob) -> Snapshot:
     """The table that the first commit makes."""
-    first = work.seen(work.steps[0].standing)
+    first = work.columns_of(work.steps[0].standing)
     return new_table(work.table.path, first.stored, silver.properties(work.table))
 
 
 def _stages(work: CompactionJob, snapshot: Snapshot) -> Iterator[Stage]:
     """The commits of a table's steps. Raises TableStopped, BySparkSql."""
     design, windows = snapshot, 0
-    key = work.before.key_columns if work.before else work.seen(work.steps[0].standing).key
+    key = work.before.key_columns if work.before else work.columns_of(work.steps[0].standing).key
     for step in work.steps:
         if isinstance(step, DataRange):
-            columns = work.seen(step.standing)
+            columns = work.columns_of(step.standing)
             if columns.stored != design.schema.spark_types:
                 raise BySparkSql("its columns are others than the log says")  # where the table stops, with its message
             yield Stage(step, columns, design, window=windows)
@@ -167,7 +167,7 @@ def _stages(work: CompactionJob, snapshot: Snapshot) -> Iterator[Stage]:
             names = [name for name in design.schema.names if name not in silver.ADDED]
             types = design.schema.spark_types
             done = reshaping(work, silver.Columns({name: types[name] for name in names}, key), step)
-            left = [one for one in done.left if not one.endswith(schema_evolution.OF_EXACT)]
+            left = [one for one in done.remaining if not one.endswith(schema_evolution.OF_EXACT)]
             rest, filled = fills.split(left)
             behind = schema_changes.apply(design, rest) if rest else design
             columns = done.after
@@ -178,7 +178,7 @@ def _stages(work: CompactionJob, snapshot: Snapshot) -> Iterator[Stage]:
                 changes_design=bool(rest),
                 steps=tuple(done.steps),
                 fills=fills.fills_of(behind, filled),
-                needs_no_exact=len(left) < len(done.left),
+                needs_no_exact=len(left) < len(done.remaining),
             )
             design = behind
         key = columns.key
@@ -372,7 +372,7 @@ def _markers(stage: Stage, work: CompactionJob) -> list[DataFile]:
     given: dict[str, Any] = {
         "_op": silver.Op.TRUNCATE,
         "_position": dict(zip(place, start, strict=True)) | {"row": -1},
-        "_committed_at": turn.said.committed_at if turn.said else None,
+        "_committed_at": turn.statement.committed_at if turn.statement else None,
         "_window_start": dict(zip(place, start, strict=True)),
         "_window_stop": dict(zip(place, stop, strict=True)),
     }

@@ -120,7 +120,7 @@ class Table:
         reader = spark.read.format("delta")
         return (reader if version is None else reader.option("versionAsOf", version)).load(self.path)
 
-    def held(self, spark: SparkSession) -> DataFrame:
+    def own_rows(self, spark: SparkSession) -> DataFrame:
         """The rows meant, with the columns that stand there now."""
         return self.read(spark)
 

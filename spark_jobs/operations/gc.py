@@ -177,7 +177,7 @@ class _Work:
         surveyed = publication.surveyed(self.lake, self.source)
         yield Reader(SILVER, surveyed or begin, "no run has looked for tables in bronze beyond it")
         if self.pipeline.routing.shares(self.source):
-            clock = commit_clock.known(self.lake, self.source)
+            clock = commit_clock.clock_of(self.lake, self.source)
             clock_reason = "order times, for keys: shared, are not known beyond it"
             yield Reader(CLOCK, clock.position if clock else begin, clock_reason)
         for entry in publication.read(self.lake, self.source):

@@ -87,7 +87,7 @@ def plan_undo(pipeline: Pipeline, source: str, position: str, table: str | None 
     if not matching:
         listed = "; ".join(map(str, skips)) or "none"
         of = f" for {table}" if table else ""
-        raise ConfigError({"--at": f"no event is passed over at {place}{of}; there are: {listed}"})
+        raise ConfigError({"--at": f"no event is quarantined at {place}{of}; there are: {listed}"})
     return matching
 
 
@@ -161,7 +161,7 @@ def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str,
     planner = Planner(pipeline, lake, snapshot, only, surveyed)
     planned = planner.plan([new if entry_.name == entry.name else entry_ for entry_ in entries])
     if name in planned.stopped:
-        raise TableStopped(f"{planned.stopped[name]}; done over, the table would stop there: nothing is reset")
+        raise TableStopped(f"{planned.stopped[name]}; rebuilt, the table would stop there: nothing is reset")
     (work,) = planned.work
     lost_rows = _lost_rows(spark, work, head, planner.oldest)
     if lost_rows and not drops_older:
@@ -174,7 +174,7 @@ def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str,
             }
         )
     into = [downstream_of(lake, source, name, destination) for destination in destinations_of(pipeline, source, name)]
-    rows = sum(target.held(spark).count() for target in into if target.head())
+    rows = sum(target.own_rows(spark).count() for target in into if target.head())
     return Reset(entry, planner.oldest, rows, lost_rows)
 
 
@@ -213,7 +213,7 @@ def _require_untouched(entry: Entry, head: Head | None) -> None:
         raise ConfigError({"--table": f"{_name(entry)} is not reset"})
     if head is None or (entry.resets or 0) <= silver.resets(head):
         at = head.position if head else None
-        raise ConfigError({"--table": f"{_name(entry)} is being done over, and is at {at}: it cannot be taken back"})
+        raise ConfigError({"--table": f"{_name(entry)} is being rebuilt, and is at {at}: it cannot be taken back"})
 
 
 def _reset(entry: Entry, resets: int) -> Entry:
@@ -248,12 +248,12 @@ def _lost_rows(spark: SparkSession, work: CompactionJob, head: Head, oldest: Pos
 
 def _bases(work: CompactionJob) -> Iterator[TableContents]:
     """What came with the table's name and is in another table's silver alone."""
-    pending = [step.carried.alive for step in work.steps if isinstance(step, SchemaChange) and step.carried]
+    pending = [step.inherited.alive for step in work.steps if isinstance(step, SchemaChange) and step.inherited]
     while pending:
         content = pending.pop()
         if content.base:
             yield content
-        pending += [step.carried.alive for step in content.steps if isinstance(step, SchemaChange) and step.carried]
+        pending += [step.inherited.alive for step in content.steps if isinstance(step, SchemaChange) and step.inherited]
 
 
 def _entries(pipeline: Pipeline, lake: Lake, source: str) -> list[Entry]:
@@ -284,12 +284,12 @@ def _why_not(entry: Entry, event: _Event, skips: Sequence[Skip]) -> str | None:
         about = ", ".join(map(str, sorted(event.tables or ()))) or "others"
         return f"the event at {event.place} ({event.summary}) is not about it, but about {about}"
     if any(skip.name == name and skip.place == event.place for skip in skips):
-        return f"{event.place} is passed over already"
+        return f"{event.place} is quarantined already"
     at = entry.checkpoint
     if at and at > event.place:
         return f"has passed {event.place} already, and is at {at}"
     if entry.state != "stopped":
-        return f"has not stopped (it is {entry.state}); only what stops a table is passed over"
+        return f"has not stopped (it is {entry.state}); only what stops a table is quarantined"
     return None
 
 

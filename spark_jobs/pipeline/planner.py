@@ -61,7 +61,7 @@ class Plan:
 
     def stop(self, name: TableName, where: str, ended: Ended) -> None:
         """Notes that a table has stopped. where: what the reason begins with."""
-        why = ended.why.removeprefix(f"{where}: ").removeprefix(f"{name}: ")
+        why = ended.reason.removeprefix(f"{where}: ").removeprefix(f"{name}: ")
         self.stopped[name] = advised(f"{where}: {why}", table=name)
         self.places[name] = ended.at
 
@@ -273,15 +273,17 @@ class Planner:
             ended = Ended(whole.stop, TableStopped(refusal, whole.stop))
         if ended and not content.steps:
             with about(f"{self.source}: {name}"):
-                raise TableStopped(ended.why.removeprefix(f"{name}: "), ended.at)
+                raise TableStopped(ended.reason.removeprefix(f"{name}: "), ended.at)
         whole = Range(since, max(since, ended.at)) if ended else whole
         bounds = (cuts & {since}) | ({whole.stop} if ended else set())
         if not content.steps and not is_anew:
             return None
         window = Window(self.held.table, self.held.version, (whole,), self.oldest, found.xa, bounds)
-        carried = sum(step.carried.size for step in content.steps if isinstance(step, SchemaChange) and step.carried)
+        carried = sum(
+            step.inherited.size for step in content.steps if isinstance(step, SchemaChange) and step.inherited
+        )
         work = CompactionJob(
-            self.source, name, window, content.steps, table, head, content.size, filters, carried=carried
+            self.source, name, window, content.steps, table, head, content.size, filters, inherited_bytes=carried
         )
         return replace(work, reset=resets if is_anew else 0, standing=content.standing, ended=ended)
 

@@ -201,7 +201,7 @@ def follow(
         commit = replace(commit, asked_at=answer.at, completes_log=reading.completes)
     versions, lacking = ([], []) if is_anew else _followed(stored, [*facts, *answers], start)
     if lacking and start > oldest:
-        log.info("%s: the schema history is written anew: %s was not known before", source, ", ".join(lacking))
+        log.info("%s: the schema history is rebuilt: %s was not known before", source, ", ".join(lacking))
         is_anew, start = True, oldest
         facts = list(_facts(snapshot, Range(start, end)))
     if is_anew:
@@ -292,7 +292,7 @@ def _warn(source: str, stored: Iterable[TableVersion], reading: Reading | None) 
     for name in sorted(lost_names):
         log.warning(
             "%s: the schema dump has changed, and tells otherwise of %s: rows in the lake have the names of the one "
-            "before; begin it anew where these were wrong (stratalog reset --source %s --table %s)",
+            "before; rebuild it where these were wrong (stratalog reset --source %s --table %s)",
             *(source, name, source, name),
         )
 
@@ -371,7 +371,7 @@ def _facts(snapshot: BronzeSnapshot, within: Range) -> Iterator[Fact]:
             try:
                 definitions = definitions_in(row["context"], row["maps"], at)
             except DecodeError as error:
-                log.warning("%s: the schema history passes over %s: %s", snapshot.source, at, error)
+                log.warning("%s: the schema history ignores %s: %s", snapshot.source, at, error)
                 definitions = []
             yield from (LoggedTable(at, definition, row["committed_at"]) for definition in definitions)
         if row["kind"] == "statement" and row["statement"] is not None:

@@ -13,11 +13,11 @@ from spark_jobs.binlog import TableDefinition
 from spark_jobs.ddl.definitions import from_json, to_json
 from spark_jobs.lake.commit import LIST, POSITION, RANGES, Checkpoint, Head, JsonForm, list_of, member, object_of
 from spark_jobs.log.position import Position, Range
-from spark_jobs.silver.retired_columns import Kept
+from spark_jobs.silver.retired_columns import RetiredColumn
 
 _DEFINITION = JsonForm(to_json, lru_cache(maxsize=4096)(from_json))
 """A run reads the same definition many times: commits of a table repeat it."""
-_RETIRED = list_of(JsonForm(Kept.to_note, Kept.from_note))
+_RETIRED = list_of(JsonForm(RetiredColumn.to_note, RetiredColumn.from_note))
 NOT_FOLDED: Literal[""] = ""
 """Where windows were folded, but are not any more: the table was rebuilt."""
 _FLOOR = JsonForm(str, lambda text: Position.parse(text) if text else NOT_FOLDED)
@@ -69,7 +69,7 @@ class SilverCommit(TableCommit):
     """The last statement that emptied the table: what was written before counts no more."""
     keeps_dropped_rows: bool = field(default=False, metadata=member("kept"))
     """Whether a rule kept the table's DROP out, so that its rows stay when it is created again."""
-    retired_columns: tuple[Kept, ...] = field(default=(), metadata=member("kept_columns", _RETIRED))
+    retired_columns: tuple[RetiredColumn, ...] = field(default=(), metadata=member("kept_columns", _RETIRED))
     is_overwrite: bool = field(default=False, metadata=member("renewed"))
     """Whether it replaced all rows and the columns."""
     has_unknown_columns: bool = field(default=False, metadata=member("bare"))

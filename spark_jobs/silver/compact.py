@@ -57,14 +57,14 @@ def compact(spark: SparkSession, work: CompactionJob) -> Compacted:
         work.require_same_shape()
         run = _Compacting(spark, told_of_partial(work))
         stopped = run.steps() or work.ended
-        if stopped and not run.done:
-            raise TableStopped(stopped.why, stopped.at) from stopped.error
+        if stopped and not run.compacted:
+            raise TableStopped(stopped.reason, stopped.at) from stopped.error
     assert run.head is not None
-    whole = total(work, run.head, run.done, time.monotonic() - began)
+    result = total(work, run.head, run.compacted, time.monotonic() - began)
     if stopped is None:
-        return whole
-    start = work.window.whole.start
-    return replace(whole, range=Range(start, max(start, stopped.at)), stopped=stopped)
+        return result
+    start = work.window.extent.start
+    return replace(result, range=Range(start, max(start, stopped.at)), stopped=stopped)
 
 
 _TRIES = 50
@@ -78,7 +78,7 @@ class _Compacting:
         self.spark = spark
         self.work = work
         self.head = work.head
-        self.done: list[Compacted] = []
+        self.compacted: list[Compacted] = []
 
     def steps(self) -> Ended | None:
         """Takes all steps; returns where one stops the table, and takes the rows before that."""
@@ -92,7 +92,7 @@ class _Compacting:
         return None
 
     def _add(self, landed: Compacted) -> None:
-        self.done.append(landed)
+        self.compacted.append(landed)
         self.head = landed.head
 
     def _take(self, step: TimelineStep) -> None:
@@ -101,7 +101,7 @@ class _Compacting:
         except PartialImage:
             taking, self.head = taking_partial(self.spark, self.work)
             # what a reset replaces is replaced by now
-            self.work = replace(taking, head=self.work.head) if self.done else taking
+            self.work = replace(taking, head=self.work.head) if self.compacted else taking
             landed = _step(self.spark, self.work, self.head, step)
         self._add(landed)
 
@@ -149,15 +149,15 @@ class _Compacting:
         Rows of an XA transaction count where that is committed.
         """
         text = str(error).removeprefix(f"{self.work}: ")
-        named = [*_COMMITTED.finditer(text), *_PLACE.finditer(text)]
-        for found in named:
+        positions = [*_COMMITTED.finditer(text), *_PLACE.finditer(text)]
+        for match in positions:
             stretches = range(within.stop.stretch, within.start.stretch - 1, -1)
-            for stretch in [int(found["stretch"])] if found["stretch"] else stretches:
-                place = Position(found["file"], int(found["offset"]), stretch)
+            for stretch in [int(match["stretch"])] if match["stretch"] else stretches:
+                place = Position(match["file"], int(match["offset"]), stretch)
                 if within.start <= place < within.stop:
                     window = self.work.window
-                    begun = transaction_at(window.table, window.version, place)
-                    return max(within.start, begun) if begun else None
+                    start = transaction_at(window.table, window.version, place)
+                    return max(within.start, start) if start else None
         return None
 
 
@@ -171,7 +171,7 @@ _COMMITTED = re.compile(rf"of the XA transaction that {_PLACE.pattern} commits")
 def _step(spark: SparkSession, work: CompactionJob, head: Head | None, step: TimelineStep) -> Compacted:
     if isinstance(step, DataRange):
         return _window(spark, work, head, step)
-    if step.carried:
+    if step.inherited:
         return _renamed(spark, work, head, step)
     assert head is not None
     return Compacted(work.source, work.name, step.range, _turn(spark, work, head, step), left_out=by_rule(step))
@@ -192,8 +192,8 @@ def taking_partial(spark: SparkSession, work: CompactionJob) -> tuple[Compaction
     head = work.table.head()
     if head is not None and head.checkpoint is not None:
         kind = CommitKind.ALTERING if head.checkpoint.kind == CommitKind.ALTERING else CommitKind.MAINTENANCE
-        said = replace(head.checkpoint, batch=new_batch(), kind=kind)
-        head = work.table.alter(spark, head, said, f"ADD COLUMN ({silver.ABSENT} {ABSENT_TYPE})")
+        checkpoint = replace(head.checkpoint, batch=new_batch(), kind=kind)
+        head = work.table.alter(spark, head, checkpoint, f"ADD COLUMN ({silver.ABSENT} {ABSENT_TYPE})")
     return replace(work, head=head if work.head else None, has_partial=True), head
 
 
@@ -201,22 +201,22 @@ def _empty(spark: SparkSession, work: CompactionJob) -> Compacted:
     """Takes all rows out of a table that is begun anew, where its log has none."""
     assert work.head
     assert work.standing
-    known = work.standing.definition
-    there = silver.stored_columns(work.table, work.head)
-    columns = work.seen(work.standing) if known else there
+    definition = work.standing.definition
+    columns_ = silver.stored_columns(work.table, work.head)
+    columns = work.columns_of(work.standing) if definition else columns_
     commit = replace(
-        work.commit(work.window.whole, work.standing, columns),
+        work.commit(work.window.extent, work.standing, columns),
         kind=CommitKind.RESET,
         is_overwrite=True,
-        has_unknown_columns=not known,
+        has_unknown_columns=not definition,
         folded_to=NOT_FOLDED,
     )
     rows = spark.createDataFrame([], sql.columns(columns.stored))
     landed = work.table.renew(rows, work.head, commit)
-    return Compacted(work.source, work.name, work.window.whole, landed)
+    return Compacted(work.source, work.name, work.window.extent, landed)
 
 
-def _anew(work: CompactionJob, head: Head | None, stored: dict[str, str]) -> tuple[Head, bool]:
+def _overwritten(work: CompactionJob, head: Head | None, stored: dict[str, str]) -> tuple[Head, bool]:
     """The head to append to: a table's that is made or rebuilt, or as it is; and whether its rows are overwritten."""
     if head is not None and not (work.reset and head is work.head):
         return head, False
@@ -225,8 +225,8 @@ def _anew(work: CompactionJob, head: Head | None, stored: dict[str, str]) -> tup
 
 def _window(spark: SparkSession, work: CompactionJob, head: Head | None, rows: DataRange) -> Compacted:
     """Appends what is left of the changes between two statements."""
-    columns = work.seen(rows.standing)
-    head, is_overwrite = _anew(work, head, columns.stored)
+    columns = work.columns_of(rows.standing)
+    head, is_overwrite = _overwritten(work, head, columns.stored)
     if not head.design:
         silver.require_same_columns(work.table, columns.stored, str(work.name))
     net = window_rows(spark, work, work.part(rows.range), rows.standing)
@@ -240,8 +240,8 @@ def _turn(spark: SparkSession, work: CompactionJob, head: Head, turn: SchemaChan
 
     The commit that moves it holds all steps; from it the merge learns what to do downstream.
     """
-    if turn.anew:
-        log.warning("%s: at %s columns begin anew: %s", work, turn.range.start, turn.anew)
+    if turn.restart_reason:
+        log.warning("%s: at %s columns are retired and restart: %s", work, turn.range.start, turn.restart_reason)
     head, commit = _reshaped(spark, work, head, turn)
     return work.table.append(markers(spark, work.table.columns(), [turn]), head, commit)
 
@@ -249,7 +249,7 @@ def _turn(spark: SparkSession, work: CompactionJob, head: Head, turn: SchemaChan
 def _renamed(spark: SparkSession, work: CompactionJob, head: Head | None, turn: SchemaChange) -> Compacted:
     """Puts what another table held in the place of what the table held, in the commit that moves it on."""
     stored = silver.columns(definition_after(turn), has_partial=work.has_partial).stored
-    head, is_overwrite = _anew(work, head, stored)
+    head, is_overwrite = _overwritten(work, head, stored)
     head, commit = _reshaped(spark, work, head, turn)
     commit = replace(commit, is_overwrite=is_overwrite)
     counted = Observation()
@@ -257,25 +257,25 @@ def _renamed(spark: SparkSession, work: CompactionJob, head: Head | None, turn: 
     inserts, newest = F.count(F.lit(1)).alias("inserts"), F.max(F.unix_micros("_committed_at")).alias("micros")
     rows = rows.observe(counted, inserts, newest).unionByName(markers(spark, stored, [turn]))
     landed = work.table.append(rows.select(*map(identifier, stored)), head, commit)
-    found = counted.get
-    at = None if found["micros"] is None else datetime.fromtimestamp(found["micros"] / 1e6, UTC)
-    return Compacted(work.source, work.name, turn.range, landed, inserts=found["inserts"], committed_at=at)
+    counts = counted.get
+    at = None if counts["micros"] is None else datetime.fromtimestamp(counts["micros"] / 1e6, UTC)
+    return Compacted(work.source, work.name, turn.range, landed, inserts=counts["inserts"], committed_at=at)
 
 
 def _reshaped(spark: SparkSession, work: CompactionJob, head: Head, turn: SchemaChange) -> tuple[Head, SilverCommit]:
     """The table with the columns that a statement left, and the commit that moves it over the statement."""
     newest = SilverCommit.of_head(head)
     if newest is None:
-        return head, turn_commit(work, turn, work.seen(turn.standing), ())
+        return head, turn_commit(work, turn, work.columns_of(turn.standing), ())
     before = silver.stored_columns(work.table, head)
     if newest.statement_at == turn.range.start:
-        after = work.seen(turn.standing) if turn.standing.definition else before
+        after = work.columns_of(turn.standing) if turn.standing.definition else before
         require_key_kept(before, after, turn)
-        done = Reshaping(after, newest.steps or (), newest.steps_left or ())
+        reshaped = Reshaping(after, newest.steps or (), newest.steps_left or ())
     else:
-        done = reshaping(work, before, turn)
+        reshaped = reshaping(work, before, turn)
     # The newest commit says already what rules kept out until here.
     filtered: dict[str, int] | None = None if newest.filtered is None else {}
-    altering = replace(newest, statement_at=turn.range.start, steps=tuple(done.steps), filtered=filtered)
-    head = schema_evolution.carry_out(spark, work.table, head, done.left, altering)
-    return head, turn_commit(work, turn, done.after, done.steps)
+    altering = replace(newest, statement_at=turn.range.start, steps=tuple(reshaped.steps), filtered=filtered)
+    head = schema_evolution.carry_out(spark, work.table, head, reshaped.remaining, altering)
+    return head, turn_commit(work, turn, reshaped.after, reshaped.steps)

@@ -19,7 +19,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import masking
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.retired_columns import Kept, names_of, types_of
+from spark_jobs.silver.retired_columns import RetiredColumn, names_of, types_of
 from spark_jobs.silver.table_timeline import (
     Ended,
     SchemaChange,
@@ -72,7 +72,7 @@ class Window:
     """Where ranges begin or end that may lie inside a slice."""
 
     @property
-    def whole(self) -> Range:
+    def extent(self) -> Range:
         return Range(self.ranges[0].start, self.ranges[-1].stop)
 
 
@@ -91,9 +91,9 @@ class CompactionJob:
     filters: TableFilters = field(default_factory=TableFilters)
     is_whole: bool = False
     """Whether it is all that the table has of the log, done again."""
-    carried: int = 0
+    inherited_bytes: int = 0
     """Bytes that rows are made of which come with other tables' names."""
-    again: Range | None = None
+    replay: Range | None = None
     """The statement by which the table has its name, where the rows that came with it are done again."""
     has_partial: bool = False
     """Whether silver takes rows that lack columns; row images that leave some out raise PartialImage otherwise."""
@@ -106,7 +106,7 @@ class CompactionJob:
 
     @property
     def bytes(self) -> int:
-        return self.size + self.carried
+        return self.size + self.inherited_bytes
 
     def __str__(self) -> str:
         return f"{self.source}: {self.name}"
@@ -146,7 +146,7 @@ class CompactionJob:
             commit,
             rules=tuple(self.filters.names()),
             rule_digests=self.filters.prints(),
-            known_columns=tuple(sorted(self.known)),
+            known_columns=tuple(sorted(self.known_columns)),
             filtered=dict(filtered) if filtered else None,
         )
 
@@ -157,13 +157,13 @@ class CompactionJob:
         return bool(self.filters) or (before is not None and before.rule_digests is not None)
 
     @property
-    def known(self) -> frozenset[str]:
+    def known_columns(self) -> frozenset[str]:
         """Names, in small letters, of the columns that the table has or had, as far as silver was told of rules."""
         before = self.before
-        found = set(before.known_columns or ()) if before else set()
+        names = set(before.known_columns or ()) if before else set()
         for definition in (*(step.standing.definition for step in self.steps), before and before.definition):
-            found |= {str(column.name).casefold() for column in definition.columns} if definition else set()
-        return frozenset(found)
+            names |= {str(column.name).casefold() for column in definition.columns} if definition else set()
+        return frozenset(names)
 
     @property
     def is_reshaped(self) -> bool:
@@ -172,23 +172,23 @@ class CompactionJob:
         had = (before.rule_digests if before else None) or {}
         return bool(had.get("columns") != has.get("columns"))
 
-    def shape(self, definition: TableDefinition, kept: Sequence[Kept] = ()) -> masking.Shape:
+    def shape(self, definition: TableDefinition, retired: Sequence[RetiredColumn] = ()) -> masking.Shape:
         """What is seen of the table's columns, and behind them what is kept of others. Raises TableStopped."""
-        wrong = masking.missing(self.filters.columns, self.known)
+        wrong = masking.missing(self.filters.columns, self.known_columns)
         if wrong:
             raise TableStopped(f"{wrong}: {definition}")
-        if kept:
-            self._require_keeping(kept)
-        return masking.shape(definition, self.filters.columns, has_partial=self.has_partial).beside(types_of(kept))
+        if retired:
+            self._require_keeping(retired)
+        return masking.shape(definition, self.filters.columns, has_partial=self.has_partial).beside(types_of(retired))
 
-    def seen(self, standing: TableState) -> silver.Columns:
+    def columns_of(self, standing: TableState) -> silver.Columns:
         """The columns that silver has where the table stands so. Raises TableStopped."""
         assert standing.definition
-        return self.shape(standing.definition, standing.kept).columns
+        return self.shape(standing.definition, standing.retired).columns
 
-    def _require_keeping(self, kept: Sequence[Kept]) -> None:
+    def _require_keeping(self, retired: Sequence[RetiredColumn]) -> None:
         """Raises TableStopped where columns that are kept would say something wrong, or what is to be hidden."""
-        names, rule = names_of(kept), self.filters.columns
+        names, rule = names_of(retired), self.filters.columns
         if rule:
             raise TableStopped(
                 f"columns.{rule.name} is about it, and columns of it are kept ({names}): not done together"
@@ -202,18 +202,18 @@ class CompactionJob:
     def require_same_shape(self) -> None:
         """Raises TableStopped where silver's rows were made by other rules about the columns."""
         if self.before and self.is_reshaped:
-            again = (
+            remedy = (
                 f"do all of it again: stratalog backfill --source {self.source} --from {self.window.oldest} "
-                f"--to {self.window.whole.stop} --table {self.name}"
+                f"--to {self.window.extent.stop} --table {self.name}"
             )
             if self.before.floor:
-                again = (
+                remedy = (
                     f"its windows before {self.before.floor} are folded into one, so that it can only begin "
                     f"anew: stratalog reset --source {self.source} --table {self.name}, once copies of the older log "
                     "are brought back (stratalog extract --archive DIR)"
                 )
             raise TableStopped(
-                f"the rules about its columns are others than those that {self.table.path} was made by; {again}"
+                f"the rules about its columns are others than those that {self.table.path} was made by; {remedy}"
             )
 
 
@@ -221,15 +221,18 @@ def by_rule(turn: SchemaChange) -> dict[str, int]:
     return {turn.left_out_by: 1} if turn.left_out_by else {}
 
 
-def total(work: CompactionJob, head: Head, done: Sequence[Compacted], seconds: float) -> Compacted:
+def total(work: CompactionJob, head: Head, compacted: Sequence[Compacted], seconds: float) -> Compacted:
     """What was done to a table in all."""
-    counts = {name: sum(getattr(one, name) for one in done) for name in ("changes", "inserts", "updates", "deletes")}
-    newest = max((one.committed_at for one in done if one.committed_at), default=None)
-    left_out = sum((Counter(one.left_out) for one in done), Counter())
+    counts = {
+        name: sum(getattr(window, name) for window in compacted)
+        for name in ("changes", "inserts", "updates", "deletes")
+    }
+    newest = max((window.committed_at for window in compacted if window.committed_at), default=None)
+    left_out = sum((Counter(window.left_out) for window in compacted), Counter())
     return Compacted(
         source=work.source,
         name=work.name,
-        range=work.window.whole,
+        range=work.window.extent,
         head=head,
         committed_at=newest,
         seconds=seconds,

@@ -74,7 +74,7 @@ def decoding_task(
         return _net_task(lambda slices: _partial(definition, unseen, slices), columns, alone=alone)
     before: Literal["key", "all"] = "all" if columns.is_bag else "key"
     return _net_task(
-        lambda slices: _whole(Decoder(definition, before=before, prepared=True), slices), columns, alone=alone
+        lambda slices: _complete(Decoder(definition, before=before, prepared=True), slices), columns, alone=alone
     )
 
 
@@ -82,40 +82,43 @@ def judged_task(definition: TableDefinition, columns: silver.Columns, *, alone: 
     """The same from changes as rows, those that rules have left."""
     names = definition.column_names()
 
-    def read(rows: Batches) -> Iterator[tuple[Changes, Place, pa.Array | None]]:
+    def read_changes(rows: Batches) -> Iterator[tuple[Changes, Place, pa.Array | None]]:
         for row in rows:
             for changes, place, absent in row_filters.as_changes(row, names):
                 yield changes, place, absent if columns.has_partial else None
 
-    return _net_task(read, columns, alone=alone)
+    return _net_task(read_changes, columns, alone=alone)
 
 
 def _net_task(
-    read: Callable[[Batches], Iterator[tuple[Changes, Place, pa.Array | None]]], columns: silver.Columns, *, alone: bool
+    read_changes: Callable[[Batches], Iterator[tuple[Changes, Place, pa.Array | None]]],
+    columns: silver.Columns,
+    *,
+    alone: bool,
 ) -> Callable[[Batches], Batches]:
     names, finish = list(columns.types), settle if alone else reduce
 
-    def each(batches: Batches) -> Batches:
-        for changes, place, absent in read(batches):
-            found = image_rows(changes, place, names, absent) if columns.is_bag else None
-            for rows in found or net_rows(changes, place, names, columns.key, absent):
+    def each_row(batches: Batches) -> Batches:
+        for changes, place, absent in read_changes(batches):
+            row_batches = image_rows(changes, place, names, absent) if columns.is_bag else None
+            for rows in row_batches or net_rows(changes, place, names, columns.key, absent):
                 yield from rows.to_batches(_BATCH)
 
     def run(batches: Batches) -> Batches:
         gathered: list[pa.Table] = []
-        most = _REDUCE_AT
-        found = (net_rows(changes, place, names, columns.key) for changes, place, _ in read(batches))
-        for rows in chain.from_iterable(found):
+        limit = _REDUCE_AT
+        nets = (net_rows(changes, place, names, columns.key) for changes, place, _ in read_changes(batches))
+        for rows in chain.from_iterable(nets):
             gathered.append(rows)
-            if sum(map(len, gathered)) >= most or len(gathered) >= _PIECES:
+            if sum(map(len, gathered)) >= limit or len(gathered) >= _PIECES:
                 gathered = [reduce(pa.concat_tables(gathered), columns.key)]
-                most = max(_REDUCE_AT, 2 * len(gathered[0]))
+                limit = max(_REDUCE_AT, 2 * len(gathered[0]))
                 if len(gathered[0]) >= _REDUCE_AT // 2 and not alone:  # few keys repeat; holding them gains nothing
                     yield from gathered.pop().combine_chunks().to_batches(_BATCH)
         if gathered:
             yield from finish(pa.concat_tables(gathered), columns.key).combine_chunks().to_batches(_BATCH)
 
-    return each if columns.is_bag or columns.has_partial else run
+    return each_row if columns.is_bag or columns.has_partial else run
 
 
 def salted(task: Callable[[Batches], Batches], salt: str | None) -> Callable[[Batches], Batches]:
@@ -137,9 +140,9 @@ def passing_over(task: Callable[[Batches], Batches], skips: frozenset[Position])
 
     def plain(slices: Batches) -> Batches:
         for batch in slices:
-            places = zip(*(batch.column(one).to_pylist() for one in ("file", "start", "stretch")), strict=True)
-            held = batch.column("payload").to_pylist()
-            payloads = [without(skips, Position(*at), one) for at, one in zip(places, held, strict=True)]
+            places = zip(*(batch.column(column).to_pylist() for column in ("file", "start", "stretch")), strict=True)
+            contents = batch.column("payload").to_pylist()
+            payloads = [without(skips, Position(*at), content) for at, content in zip(places, contents, strict=True)]
             at = batch.schema.get_field_index("payload")
             yield batch.set_column(at, "payload", pa.array(payloads, pa.binary()))
 
@@ -152,11 +155,11 @@ def as_rows_task(definition: TableDefinition, unseen: frozenset[str] | None, sli
         for changes, place in _decoded(Decoder(definition, before="all", prepared=True), slices):
             yield row_filters.as_rows(changes, place)
         return
-    for whole, place, absent, absent_before in _completed(definition, unseen, slices):
-        yield row_filters.as_rows(whole, place, absent, absent_before)
+    for completed_changes, place, absent, absent_before in _completed(definition, unseen, slices):
+        yield row_filters.as_rows(completed_changes, place, absent, absent_before)
 
 
-def _whole(decoder: Decoder, slices: Batches) -> Iterator[tuple[Changes, Place, None]]:
+def _complete(decoder: Decoder, slices: Batches) -> Iterator[tuple[Changes, Place, None]]:
     for changes, place in _decoded(decoder, slices):
         yield changes, place, None
 
@@ -164,8 +167,8 @@ def _whole(decoder: Decoder, slices: Batches) -> Iterator[tuple[Changes, Place, 
 def _partial(
     definition: TableDefinition, unseen: frozenset[str], slices: Batches
 ) -> Iterator[tuple[Changes, Place, pa.Array]]:
-    for whole, place, absent, _ in _completed(definition, unseen, slices):
-        yield whole, place, absent
+    for completed_changes, place, absent, _ in _completed(definition, unseen, slices):
+        yield completed_changes, place, absent
 
 
 def _completed(
@@ -175,28 +178,28 @@ def _completed(
     decoder = Decoder(definition, before="all", partial=True, prepared=True)
     for changes, place in _decoded(decoder, slices):
         origin = partial_images.Origin(definition, place.file, decoder.is_mariadb, unseen)
-        whole, absent, absent_before = partial_images.completed(changes, origin)
-        yield whole, place, absent, absent_before
+        completed_changes, absent, absent_before = partial_images.completed(changes, origin)
+        yield completed_changes, place, absent, absent_before
 
 
 def _decoded(decoder: Decoder, slices: Batches) -> Iterator[tuple[Changes, Place]]:
     numbered = _Numbered()
     for batch in slices:
         for cells in ({name: batch.column(name)[at] for name in batch.schema.names} for at in range(batch.num_rows)):
-            given = {name: cells[name].as_py() for name in ("file", "stretch", "number", "window")}
+            place_ = {name: cells[name].as_py() for name in ("file", "stretch", "number", "window")}
             start, context = cells["start"].as_py(), cells["context"].as_py()
-            begun = {
+            transaction = {
                 "transaction_start": cells["transaction_start"].as_py(),
                 "committed_us": cells["committed_at"].value,
             }
-            found = decoder.decode(given["file"], start, context, cells["payload"].as_buffer(), **begun)
+            decoded = decoder.decode(place_["file"], start, context, cells["payload"].as_buffer(), **transaction)
             effect = cells[EFFECT].as_py() if EFFECT in cells else None
             if effect is None:
-                yield from ((changes, Place(**given)) for changes in found)
+                yield from ((changes, Place(**place_)) for changes in decoded)
                 continue
-            place = Place(effect["file"], effect["stretch"], effect["number"], given["window"])
+            place = Place(effect["file"], effect["stretch"], effect["number"], place_["window"])
             at = Position(effect["file"], effect["start"], effect["stretch"])
-            yield from ((changes, place) for changes in numbered.at(at, found, cells["committed_at"]))
+            yield from ((changes, place) for changes in numbered.at(at, decoded, cells["committed_at"]))
 
 
 class _Numbered:
@@ -209,11 +212,11 @@ class _Numbered:
         self._place: Position | None = None
         self._rows = 0
 
-    def at(self, place: Position, found: Iterator[Changes], committed: pa.Scalar) -> Iterator[Changes]:
+    def at(self, place: Position, decoded: Iterator[Changes], committed: pa.Scalar) -> Iterator[Changes]:
         """Raises as the decoder does, naming the commit too; Unsupported for more rows than a position counts."""
         self._place, self._rows = place, self._rows if place == self._place else 0
         try:
-            for changes in found:
+            for changes in decoded:
                 numbers = np.arange(self._rows, self._rows + len(changes))
                 self._rows += len(changes)
                 if self._rows > _MOST_ROWS:

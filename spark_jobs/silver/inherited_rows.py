@@ -29,68 +29,72 @@ from spark_jobs.text.sql import identifier, literal
 
 def inherited_rows(spark: SparkSession, work: CompactionJob, turn: SchemaChange) -> DataFrame:
     """What a table held that took the name of the work's, as silver rows of the statement that gave it the name."""
-    assert turn.carried
+    assert turn.inherited
     columns = silver.columns(definition_after(turn), has_partial=work.has_partial)
-    held = _held(spark, work, turn.carried)
-    held = held if turn.origins is None else _rekeyed(held, str(work), turn)
-    given = {
+    inherited = _inherited(spark, work, turn.inherited)
+    inherited = inherited if turn.origins is None else _rekeyed(inherited, str(work), turn)
+    cells_ = {
         "_op": literal(silver.Op.RENAME),
         "_existed": "NULL" if columns.is_bag else "false",
         "_position": silver.at_sql(turn.range.start),
         "_window_start": silver.place_sql(turn.range.start),
         "_window_stop": silver.place_sql(turn.range.stop),
     }
-    return held.selectExpr(*silver.cells_sql(columns.stored, {name: identifier(name) for name in held.columns} | given))
+    return inherited.selectExpr(
+        *silver.cells_sql(columns.stored, {name: identifier(name) for name in inherited.columns} | cells_)
+    )
 
 
-def _rekeyed(held: DataFrame, name: str, turn: SchemaChange) -> DataFrame:
+def _rekeyed(inherited: DataFrame, name: str, turn: SchemaChange) -> DataFrame:
     """The rows that a table held, a row each, as it has them behind a statement that changed what tells them apart."""
-    assert turn.carried
-    assert turn.carried.standing.definition
-    before, after = silver.columns(turn.carried.standing.definition), silver.columns(definition_after(turn))
+    assert turn.inherited
+    assert turn.inherited.standing.definition
+    before, after = silver.columns(turn.inherited.standing.definition), silver.columns(definition_after(turn))
     if before.is_bag:
-        why = (
+        reason = (
             f"spark_jobs.errors.TableStopped: {name}: its rows are counted, and get a key at {turn.range.start}, by "
             "which two would be one; what the lake has of it is not what the server had (stratalog verify)\n\n"
         )
-        alone = f"IF({silver.COPIES} = 1, true, CAST(raise_error({literal(why)}) AS BOOLEAN))"
-        held = held.where(alone).drop(silver.COPIES)
+        alone = f"IF({silver.COPIES} = 1, true, CAST(raise_error({literal(reason)}) AS BOOLEAN))"
+        inherited = inherited.where(alone).drop(silver.COPIES)
     now = project_to_latest(before.types, [turn])
     names = [*after.types, "_raw", "_committed_at"]
     cells = [f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names]
-    return held.selectExpr(*cells, *([f"1L AS {silver.COPIES}"] if after.is_bag else []))
+    return inherited.selectExpr(*cells, *([f"1L AS {silver.COPIES}"] if after.is_bag else []))
 
 
-def _held(spark: SparkSession, work: CompactionJob, content: TableContents) -> DataFrame:
+def _inherited(spark: SparkSession, work: CompactionJob, content: TableContents) -> DataFrame:
     """What a table held: a row a key, or an image with its copies, and ``_committed_at`` and ``_raw``."""
     definition = content.standing.definition
     assert definition
     content = content.alive
     bases = [] if content.base is None else [content.base.table.columns()]
-    has_partial = work.has_partial or any(silver.ABSENT in there for there in bases)
+    has_partial = work.has_partial or any(silver.ABSENT in base for base in bases)
     columns = silver.columns(definition, has_partial=has_partial)
-    own = replace(work, name=content.name, size=content.size, filters=TableFilters(skips=content.skips))
+    source_job = replace(work, name=content.name, size=content.size, filters=TableFilters(skips=content.skips))
     parts = []
     if content.base:
         parts.append((_alive(spark, content.base), content.base.columns, 0))
     for at, step in enumerate(content.steps):
         if isinstance(step, DataRange):
-            window = replace(own.part(step.range), xa=content.xa, cuts=frozenset([step.range.start]))
-            net = window_rows(spark, own, window, step.standing)
+            window = replace(source_job.part(step.range), xa=content.xa, cuts=frozenset([step.range.start]))
+            net = window_rows(spark, source_job, window, step.standing)
             parts.append((net.rows, step.standing.columns, at + 1))
-        elif step.carried:
-            parts.append((inherited_rows(spark, own, step), silver.columns(definition_after(step)), at + 1))
+        elif step.inherited:
+            parts.append((inherited_rows(spark, source_job, step), silver.columns(definition_after(step)), at + 1))
     names = [*columns.types, "_op", "_position", "_committed_at", "_raw", *([silver.COPIES] if columns.is_bag else [])]
     names += [silver.ABSENT] if has_partial else []
-    led = []
+    projections = []
     for part, before, at in parts:
         rows = part if silver.ABSENT in part.columns else part.withColumn(silver.ABSENT, F.lit(None).cast(ABSENT_TYPE))
-        now = project_to_latest(before.types, [one for one in content.steps[at:] if isinstance(one, SchemaChange)])
-        led.append(rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names)))
+        now = project_to_latest(before.types, [step for step in content.steps[at:] if isinstance(step, SchemaChange)])
+        projections.append(
+            rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names))
+        )
     standing = content.standing
     lacks_older = standing.is_numbered and not standing.is_complete
     name = f"{work.source}: {content.name}"
-    return _settled(union(led), columns, name, lacks_older=lacks_older)
+    return _settled(union(projections), columns, name, lacks_older=lacks_older)
 
 
 def _alive(spark: SparkSession, base: SilverSnapshot) -> DataFrame:
@@ -106,16 +110,20 @@ def _settled(rows: DataFrame, columns: silver.Columns, name: str, *, lacks_older
     """
     rows = rows.withColumn("_window", F.lit(0))
     if columns.has_partial and not columns.is_bag:
-        found = overlaid(rows.withColumn("_gone", F.expr(f"_op = '{silver.Op.DELETE}'")), columns)
-        why = (
+        overlaid_rows = overlaid(rows.withColumn("_gone", F.expr(f"_op = '{silver.Op.DELETE}'")), columns)
+        reason = (
             f"spark_jobs.errors.TableStopped: {name}: it was renamed, or its key changed, and its row images left "
             "columns out of rows that the log never held whole; load it first\n\n"
         )
-        checked = F.expr(f"IF({silver.ABSENT} IS NULL, _gone, CAST(raise_error({literal(why)}) AS BOOLEAN))")
-        return found.withColumn("_gone", checked).where("NOT _gone").drop("_gone", silver.ABSENT, partial_rows.ENDED)
+        checked = F.expr(f"IF({silver.ABSENT} IS NULL, _gone, CAST(raise_error({literal(reason)}) AS BOOLEAN))")
+        return (
+            overlaid_rows.withColumn("_gone", checked)
+            .where("NOT _gone")
+            .drop("_gone", silver.ABSENT, partial_rows.ENDED)
+        )
     if not columns.is_bag:
         names = [*columns.types, "_op", "_position", "_committed_at", "_raw"]
         return last_of_each(rows, columns, names, F.count("*").alias("_changes")).where(f"_op <> '{silver.Op.DELETE}'")
-    found = counted_images(rows, columns)
+    overlaid_rows = counted_images(rows, columns)
     copies = silver.copies_sql(silver.COPIES, name, lacks_older=lacks_older)
-    return found.withColumn(silver.COPIES, F.expr(copies)).where(f"{silver.COPIES} > 0")
+    return overlaid_rows.withColumn(silver.COPIES, F.expr(copies)).where(f"{silver.COPIES} > 0")

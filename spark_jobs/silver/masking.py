@@ -34,43 +34,43 @@ class Shape:
     cells: Mapping[str, str]
     salt: str | None = None
 
-    def beside(self, kept: Mapping[str, str]) -> "Shape":
+    def beside(self, retired: Mapping[str, str]) -> "Shape":
         """The same with columns behind, by name and type, of which rows have NULL."""
-        if not kept:
+        if not retired:
             return self
-        cells = {name: f"CAST(NULL AS {kind})" for name, kind in kept.items()}
+        cells = {name: f"CAST(NULL AS {kind})" for name, kind in retired.items()}
         return replace(
-            self, columns=replace(self.columns, types={**self.columns.types, **kept}), cells={**self.cells, **cells}
+            self, columns=replace(self.columns, types={**self.columns.types, **retired}), cells={**self.cells, **cells}
         )
 
 
 def shape(definition: TableDefinition, rule: ColumnRule | None, *, has_partial: bool = False) -> Shape:
     """Raises TableStopped where the rule can not be applied to such a table. has_partial: as in silver.Columns."""
-    whole = silver.columns(definition, has_partial=has_partial)
+    columns = silver.columns(definition, has_partial=has_partial)
     if rule is None:
-        return Shape(whole, {name: identifier(name) for name in (*whole.types, "_raw")})
+        return Shape(columns, {name: identifier(name) for name in (*columns.types, "_raw")})
     key = f"columns.{rule.name}"
     types, cells = {}, {}
-    for name, kind in whole.types.items():
+    for name, kind in columns.types.items():
         mask = rule.mask(name)
         if rule.is_left_out(name):
-            if name in whole.key:
+            if name in columns.key:
                 raise TableStopped(f"{key} leaves out {name}, which rows are told apart by; mask it by a hash")
             continue
-        if mask and name in whole.key and mask.kind != "hash":
+        if mask and name in columns.key and mask.kind != "hash":
             raise TableStopped(
                 f"{key}.mask.{name}: {mask.kind} makes one key of several, and {name} is of the key; mask it by a hash"
             )
         types[name], cells[name] = _masked(f"{key}.mask.{name}", mask, name, kind) if mask else (kind, identifier(name))
     if not types:
         raise TableStopped(f"{key} leaves out all columns of {definition}")
-    hidden = {name: None for name in whole.types if name not in types or rule.mask(name)}
+    hidden = {name: None for name in columns.types if name not in types or rule.mask(name)}
     cells["_raw"] = silver.raw_sql("_raw", hidden) if hidden else identifier("_raw")
     salts = {mask.salt for name in types if (mask := rule.mask(name)) and mask.kind == "hash"}
-    return Shape(replace(whole, types=types), cells, _one(key, salts))
+    return Shape(replace(columns, types=types), cells, _salt(key, salts))
 
 
-def _one(key: str, salts: set[str]) -> str | None:
+def _salt(key: str, salts: set[str]) -> str | None:
     if len(salts) > 1:
         raise TableStopped(f"{key}: columns of one table are hashed with one salt")
     return next(iter(salts), None)
@@ -116,9 +116,9 @@ def _constant(key: str, value: str | int | None, kind: str) -> str:
     raise TableStopped(f"{key}: the constant {value!r} does not fit the column, which is {kind}; null fits every one")
 
 
-def missing(rule: ColumnRule | None, known: frozenset[str]) -> str | None:
+def missing(rule: ColumnRule | None, known_columns: frozenset[str]) -> str | None:
     """What is wrong with a rule about a table that has, or had at some time, these columns; None where nothing is."""
-    unknown = sorted(rule.names() - known) if rule else []
+    unknown = sorted(rule.names() - known_columns) if rule else []
     return f"columns.{rule.name} names column {unknown[0]}, which the table does not have" if rule and unknown else None
 
 
@@ -141,14 +141,14 @@ def origins_seen(
 
 def fills_seen(rule: ColumnRule | None, fills: Mapping[str, Fill], after: silver.Columns) -> dict[str, Fill]:
     """What rows that are there have in new columns that are seen. Raises TableStopped for one that is masked."""
-    found = {name: fill for name, fill in fills.items() if name in after.types}
-    masked = next((name for name in found if rule and rule.mask(name)), None)
+    fills_ = {name: fill for name, fill in fills.items() if name in after.types}
+    masked = next((name for name in fills_ if rule and rule.mask(name)), None)
     if rule and masked:
         raise TableStopped(
             f"columns.{rule.name}.mask.{masked}: the column was added with a default, and what rows that are there "
             "have in it is not masked yet; leave it out"
         )
-    return found
+    return fills_
 
 
 def _treated(rule: ColumnRule, name: str) -> tuple[bool, Mask | None]:

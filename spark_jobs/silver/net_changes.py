@@ -64,10 +64,10 @@ def net_rows(
     if absent is not None:
         effects[_ABSENT] = pc.if_else(pc.equal(changes.op, DELETE), pa.scalar(None, absent.type), absent)
     yield _table(image, changes, place, effects, counted=1)
-    where = pc.indices_nonzero(moved)
-    if len(where):
-        whole = {} if absent is None else {_ABSENT: pa.nulls(len(where), absent.type)}
-        yield _old_keys(changes, place, names, key, where, others=whole)
+    indexes = pc.indices_nonzero(moved)
+    if len(indexes):
+        absent_columns = {} if absent is None else {_ABSENT: pa.nulls(len(indexes), absent.type)}
+        yield _old_keys(changes, place, names, key, indexes, more_columns=absent_columns)
 
 
 def image_rows(
@@ -80,10 +80,10 @@ def image_rows(
     copies = pc.if_else(pc.equal(changes.op, DELETE), pa.scalar(-1, pa.int64()), pa.scalar(1, pa.int64()))
     effects = {"_copies": copies} if absent is None else {"_copies": copies, _ABSENT: absent}
     yield _table({name: changes.after.column(name) for name in names}, changes, place, effects, counted=1)
-    where = pc.indices_nonzero(pc.equal(changes.op, UPDATE))
-    if len(where):
-        image = {name: changes.before.column(name).take(where) for name in names}
-        old = _taken(changes, where)
+    indexes = pc.indices_nonzero(pc.equal(changes.op, UPDATE))
+    if len(indexes):
+        image = {name: changes.before.column(name).take(indexes) for name in names}
+        old = _select(changes, indexes)
         effects = {"_copies": _constant(-1, pa.int64(), len(old))}
         effects |= {} if absent is None else {_ABSENT: pa.nulls(len(old), absent.type)}
         yield _table(image, old, place, effects, counted=0)
@@ -109,10 +109,10 @@ def _ends(rows: pa.Table, key: Sequence[str], *, always: bool = False) -> tuple[
     """First and last rows of each window and key; ``always``: row by row, also where one is both."""
     rows = by_position(rows).append_column(_AT, pa.array(np.arange(len(rows))))
     grouped = _grouped(rows, key).group_by(["_window", *key, _EXACT], use_threads=False)
-    found = grouped.aggregate([(_AT, "min"), (_AT, "max"), ("_changes", "sum"), ("_micros", "max")])
-    last = rows.take(found.column(f"{_AT}_max"))
-    last = _with(last, {"_changes": found.column("_changes_sum"), "_micros": found.column("_micros_max")})
-    before = found if always else found.filter(pc.less(found.column(f"{_AT}_min"), found.column(f"{_AT}_max")))
+    ends = grouped.aggregate([(_AT, "min"), (_AT, "max"), ("_changes", "sum"), ("_micros", "max")])
+    last = rows.take(ends.column(f"{_AT}_max"))
+    last = _with(last, {"_changes": ends.column("_changes_sum"), "_micros": ends.column("_micros_max")})
+    before = ends if always else ends.filter(pc.less(ends.column(f"{_AT}_min"), ends.column(f"{_AT}_max")))
     first = _with(rows.take(before.column(f"{_AT}_min")), {"_changes": _constant(0, pa.int64(), len(before))})
     return first.drop_columns([_AT]), last.drop_columns([_AT])
 
@@ -151,11 +151,11 @@ def _exact(raw: pa.MapArray, names: Sequence[str]) -> pa.Array:
     if raw.null_count == len(raw):
         return pa.nulls(len(raw), pa.string())
     keys, items = (pa.ListArray.from_arrays(raw.offsets, values) for values in (raw.keys, raw.items))
-    own = pc.is_in(pc.list_flatten(keys), pa.array(names, pa.string()))
-    found = pc.binary_join_element_wise(pc.list_flatten(keys), pc.list_flatten(items), "\0").filter(own)
-    counts = np.bincount(pc.list_parent_indices(keys).filter(own).to_numpy(), minlength=len(raw))
+    is_own = pc.is_in(pc.list_flatten(keys), pa.array(names, pa.string()))
+    pairs_ = pc.binary_join_element_wise(pc.list_flatten(keys), pc.list_flatten(items), "\0").filter(is_own)
+    counts = np.bincount(pc.list_parent_indices(keys).filter(is_own).to_numpy(), minlength=len(raw))
     offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-    texts = pc.binary_join(pa.ListArray.from_arrays(offsets, found), "\1")
+    texts = pc.binary_join(pa.ListArray.from_arrays(offsets, pairs_), "\1")
     return pc.if_else(pa.array(counts > 0), texts, None)
 
 
@@ -171,15 +171,15 @@ def _moved(changes: Changes, key: Sequence[str]) -> pa.Array:
     for name in key:
         differs = pc.or_(differs, _differs(changes.after.column(name), changes.before.column(name)))
     if changes.raw is not None or changes.before_raw is not None:
-        exact = (_exact(_raw(one, len(changes)), key) for one in (changes.raw, changes.before_raw))
+        exact = (_exact(_raw(raw, len(changes)), key) for raw in (changes.raw, changes.before_raw))
         differs = pc.or_(differs, _differs(*exact))
     return pc.and_(pc.equal(changes.op, UPDATE), differs)  # only updates have a row before
 
 
-def _differs(one: pa.Array, other: pa.Array) -> pa.Array:
+def _differs(left: pa.Array, right: pa.Array) -> pa.Array:
     """Value by value, where NULL is a value too."""
-    one_sided = pc.not_equal(pc.is_null(one), pc.is_null(other))
-    return pc.or_(one_sided, pc.fill_null(pc.not_equal(one, other), False))
+    one_sided = pc.not_equal(pc.is_null(left), pc.is_null(right))
+    return pc.or_(one_sided, pc.fill_null(pc.not_equal(left, right), False))
 
 
 def _old_keys(
@@ -187,33 +187,33 @@ def _old_keys(
     place: Place,
     names: Sequence[str],
     key: Sequence[str],
-    where: pa.Array,
+    indexes: pa.Array,
     *,
-    others: dict[str, pa.Array],
+    more_columns: dict[str, pa.Array],
 ) -> pa.Table:
     """Deletes of the keys that updates left, with other columns; a deleted row's other columns say nothing."""
     image = {
-        name: changes.before.column(name).take(where)
+        name: changes.before.column(name).take(indexes)
         if name in key
-        else pa.nulls(len(where), changes.after.schema.field(name).type)
+        else pa.nulls(len(indexes), changes.after.schema.field(name).type)
         for name in names
     }
-    old = _taken(changes, where)
+    old = _select(changes, indexes)
     effects = {name: _constant(value, pa.bool_(), len(old)) for name, value in (("_existed", True), ("_exists", False))}
-    return _table(image, old, place, effects | others, counted=0)
+    return _table(image, old, place, effects | more_columns, counted=0)
 
 
-def _taken(changes: Changes, where: pa.Array) -> Changes:
+def _select(changes: Changes, indexes: pa.Array) -> Changes:
     """Some of the changes, with the exact texts of their before images; the images themselves are the caller's."""
     return Changes(
-        op=changes.op.take(where),
-        offset=changes.offset.take(where),
-        row=changes.row.take(where),
-        committed_at=changes.committed_at.take(where),
+        op=changes.op.take(indexes),
+        offset=changes.offset.take(indexes),
+        row=changes.row.take(indexes),
+        committed_at=changes.committed_at.take(indexes),
         gtid=None,
         after=changes.after,
         before=changes.before,
-        raw=None if changes.before_raw is None else changes.before_raw.take(where),
+        raw=None if changes.before_raw is None else changes.before_raw.take(indexes),
         before_raw=None,
     )
 
@@ -262,9 +262,12 @@ def _require_keys(changes: Changes, place: Place, key: Sequence[str]) -> None:
     """Raises Unsupported where a column of the key is NULL: neither a value nor the exact text of one."""
     updates = pc.equal(changes.op, UPDATE)
     for name in key:
-        for image, raw, wanted in ((changes.after, changes.raw, None), (changes.before, changes.before_raw, updates)):
+        for image, raw, is_needed in (
+            (changes.after, changes.raw, None),
+            (changes.before, changes.before_raw, updates),
+        ):
             missing = pc.is_null(image.column(name))
-            missing = missing if wanted is None else pc.and_(missing, wanted)
+            missing = missing if is_needed is None else pc.and_(missing, is_needed)
             if raw is not None and missing.true_count:
                 missing = pc.and_(missing, pc.is_null(_exact(raw, [name])))
             if missing.true_count:

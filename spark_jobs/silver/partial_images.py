@@ -55,24 +55,24 @@ def completed(changes: Changes, origin: Origin) -> tuple[Changes, pa.Array, pa.A
     column of the key, a default that nothing tells, anything of a table without a key, and what MariaDB does not log.
     """
     if changes.present is None or changes.before_present is None:
-        none = pa.nulls(len(changes), ABSENT)
-        return changes, none, none
+        nulls = pa.nulls(len(changes), ABSENT)
+        return changes, nulls, nulls
     op = changes.op.to_numpy()
     is_update = (op == _UPDATE)[:, None]
-    held, held_before = (_mask(one) for one in (changes.present, changes.before_present))
-    taken = ~held & held_before & is_update
-    absent = ~held & ~taken
-    seen = np.array([name not in origin.unseen for name in origin.definition.column_names()])
-    refusing = _Refusing(changes, origin, held, absent & seen)
-    refusing.key(held_before | ~seen)
+    present, held_before = (_mask(presence) for presence in (changes.present, changes.before_present))
+    copied = ~present & held_before & is_update
+    absent = ~present & ~copied
+    is_stored = np.array([name not in origin.unseen for name in origin.definition.column_names()])
+    refusing = _Refusing(changes, origin, present, absent & is_stored)
+    refusing.key(held_before | ~is_stored)
     refusing.defaults()
     if origin.is_mariadb:
-        refusing.computed(~held & seen)
+        refusing.computed(~present & is_stored)
         refusing.replaced()
     names = origin.definition.column_names()
-    whole = _filled(changes, taken, names)
-    lists = [_listed(mask & seen, names) for mask in (absent, ~held_before & is_update)]
-    return replace(whole, present=None, before_present=None), lists[0], lists[1]
+    full = _filled(changes, copied, names)
+    lists = [_listed(mask & is_stored, names) for mask in (absent, ~held_before & is_update)]
+    return replace(full, present=None, before_present=None), lists[0], lists[1]
 
 
 def _mask(presence: Presence) -> Mask:
@@ -86,7 +86,7 @@ class _Refusing:
 
     changes: Changes
     origin: Origin
-    held: Mask
+    present_mask: Mask
     absent: Mask
 
     @property
@@ -94,13 +94,13 @@ class _Refusing:
         op: NDArray[np.uint8] = self.changes.op.to_numpy()
         return op
 
-    def _require(self, wrong: Mask, why: str) -> None:
+    def _require(self, wrong: Mask, reason: str) -> None:
         """Raises Unsupported for the first row and column that is wrong."""
         if wrong.any():
-            row, column = (int(one[0]) for one in np.nonzero(wrong))
+            row, column = (int(indexes[0]) for indexes in np.nonzero(wrong))
             place = f"{self.origin.file}:{self.changes.offset[row].as_py()}: row {self.changes.row[row].as_py()} of "
             name = self.origin.definition.column_names()[column]
-            raise Unsupported(f"{place}{self.origin.definition.name}: column {name} is not in its row image: {why}")
+            raise Unsupported(f"{place}{self.origin.definition.name}: column {name} is not in its row image: {reason}")
 
     def key(self, held_before: Mask) -> None:
         key = self.origin.definition.key
@@ -110,65 +110,67 @@ class _Refusing:
                 wrong[:, list(key)] |= image[:, list(key)] & rows[:, None]
             self._require(wrong, "rows are told apart by it; SET GLOBAL binlog_row_image = 'FULL'")
         else:
-            why = (
+            reason = (
                 "the table has no key, and its rows are told apart by all columns; SET GLOBAL binlog_row_image = 'FULL'"
             )
             lacking = self.absent & (self._op != _INSERT)[:, None]
-            self._require(lacking | (~held_before & (self._op == _UPDATE)[:, None]), why)
+            self._require(lacking | (~held_before & (self._op == _UPDATE)[:, None]), reason)
 
     def defaults(self) -> None:
         unknown = np.array([column.default is None for column in self.origin.definition.columns])
-        why = (
+        reason = (
             "the row was inserted with the column's default, and neither a CREATE TABLE in the log nor the server's "
             "definition tells that as a constant; name it in each INSERT, or SET GLOBAL binlog_row_image = 'FULL'"
         )
-        self._require(self.absent & unknown & (self._op == _INSERT)[:, None], why)
+        self._require(self.absent & unknown & (self._op == _INSERT)[:, None], reason)
 
     def computed(self, lacking: Mask) -> None:
         may_be = np.array([column.computed is not False for column in self.origin.definition.columns])
-        why = (
+        reason = (
             "MariaDB leaves generated columns out of updates, and this is one, or may be; what it holds now is not in "
             "the log. Leave it out of the lake by a rule (columns: … exclude:)"
         )
-        self._require(lacking & may_be & (self._op == _UPDATE)[:, None], why)
+        self._require(lacking & may_be & (self._op == _UPDATE)[:, None], reason)
 
     def replaced(self) -> None:
         key = list(self.origin.definition.key or ())
         if key:
-            holds_key = self.held[:, key].any(axis=1) & (self._op == _UPDATE)
-            why = (
+            holds_key = self.present_mask[:, key].any(axis=1) & (self._op == _UPDATE)
+            reason = (
                 "the image holds the key, as that of a REPLACE does, of which MariaDB does not log the columns that it "
                 "sets to their defaults; SET GLOBAL binlog_row_image = 'FULL' (or 'FULL_NODUP')"
             )
-            self._require(self.absent & holds_key[:, None], why)
+            self._require(self.absent & holds_key[:, None], reason)
 
 
-def _filled(changes: Changes, taken: Mask, names: Sequence[str]) -> Changes:
+def _filled(changes: Changes, copied: Mask, names: Sequence[str]) -> Changes:
     """With the values of before images, and their exact texts, where they are to be taken."""
-    if not taken.any():
+    if not copied.any():
         return changes
-    pairs = zip(changes.after.columns, changes.before.columns, taken.T, strict=True)
-    columns = [one if not mask.any() else _chosen(mask, other, one) for one, other, mask in pairs]
+    pairs = zip(changes.after.columns, changes.before.columns, copied.T, strict=True)
+    columns = [
+        column if not mask.any() else _merged(mask, before_column, column) for column, before_column, mask in pairs
+    ]
     after = pa.RecordBatch.from_arrays(columns, names)
-    return replace(changes, after=after, raw=_with_texts(changes.raw, changes.before_raw, taken, names))
+    return replace(changes, after=after, raw=_with_texts(changes.raw, changes.before_raw, copied, names))
 
 
-def _chosen(mask: NDArray[np.bool_], one: pa.Array, other: pa.Array) -> pa.Array:
+def _merged(mask: NDArray[np.bool_], after_column: pa.Array, before_column: pa.Array) -> pa.Array:
     """Row by row of one array where the mask is set, else of the other; of any type."""
     places = np.arange(len(mask)) + np.where(mask, 0, len(mask))
-    return pa.concat_arrays([one, other]).take(pa.array(places))
+    return pa.concat_arrays([after_column, before_column]).take(pa.array(places))
 
 
-def _with_texts(raw: pa.Array | None, before: pa.Array | None, taken: Mask, names: Sequence[str]) -> pa.Array | None:
+def _with_texts(raw: pa.Array | None, before: pa.Array | None, copied: Mask, names: Sequence[str]) -> pa.Array | None:
     """The exact texts of rows, with those of before images where these were taken; in the order of the columns."""
     if before is None or before.null_count == len(before):
         return raw
     ordinals = {name: at for at, name in enumerate(names)}
-    found: list[dict[str, str]] = [dict(one or ()) for one in (raw.to_pylist() if raw is not None else [])]
-    found = found or [{} for _ in range(len(before))]
+    texts_: list[dict[str, str]] = [dict(row_texts or ()) for row_texts in (raw.to_pylist() if raw is not None else [])]
+    texts_ = texts_ or [{} for _ in range(len(before))]
     for row, texts in enumerate(before.to_pylist()):  # values that no column holds are few
-        found[row] |= {name: text for name, text in texts or () if taken[row, ordinals[name]]}
-    listed = [sorted(one.items(), key=lambda pair: ordinals[pair[0]]) or None for one in found]
+        texts_[row] |= {name: text for name, text in texts or () if copied[row, ordinals[name]]}
+    listed = [sorted(row_texts.items(), key=lambda pair: ordinals[pair[0]]) or None for row_texts in texts_]
     return pa.array(listed, _RAW)
 
 

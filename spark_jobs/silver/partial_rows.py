@@ -28,7 +28,7 @@ def is_present(name: str, of: str = "") -> str:
     return f"NOT coalesce(array_contains({of}{ABSENT}, {literal(name)}), false)"
 
 
-def folded(rows: DataFrame, by: Sequence[str], types: Mapping[str, str], *others: Column) -> DataFrame:
+def folded(rows: DataFrame, by: Sequence[str], types: Mapping[str, str], *more_columns: Column) -> DataFrame:
     """One row for each of what is equal in ``by``: the columns, their exact texts, and what is absent after all.
 
     rows: with the columns, ABSENT, _gone, _position, _committed_at, _raw. The result has these and ``by``, ENDED, and
@@ -38,15 +38,17 @@ def folded(rows: DataFrame, by: Sequence[str], types: Mapping[str, str], *others
     cells = [_newest(name, f"_cell{at}") for at, name in enumerate(names)]
     last = F.expr("max_by(struct(_position, _committed_at, _gone), _position)").alias("_last")
     ended = F.expr("max(IF(_gone, _position, NULL))").alias("_end")
-    found = rows.groupBy(*by).agg(*cells, last, ended, *others)
+    grouped = rows.groupBy(*by).agg(*cells, last, ended, *more_columns)
     counts = [f"(_last._gone OR (_cell{at}.p IS NOT NULL AND coalesce(_cell{at}.p > _end, true)))" for at in _at(names)]
     values = [f"IF({counts[at]}, _cell{at}.v, NULL) AS {identifier(name)}" for at, name in enumerate(names)]
     lacking = ", ".join(f"IF({counts[at]}, NULL, {literal(name)})" for at, name in enumerate(names))
     texts = raw_of({name: f"IF({counts[at]}, _cell{at}.r, NULL)" for at, name in enumerate(names)})
     absent = _filled(f"filter(array({lacking}), name -> name IS NOT NULL)")
-    own = [name for name in found.columns if name not in {"_last", "_end", *(f"_cell{at}" for at in _at(names))}]
-    done = found.selectExpr(
-        *map(identifier, own),
+    group_columns = [
+        name for name in grouped.columns if name not in {"_last", "_end", *(f"_cell{at}" for at in _at(names))}
+    ]
+    merged = grouped.selectExpr(
+        *map(identifier, group_columns),
         *values,
         "_last._position AS _position",
         "_last._committed_at AS _committed_at",
@@ -55,7 +57,7 @@ def folded(rows: DataFrame, by: Sequence[str], types: Mapping[str, str], *others
         f"CAST({absent} AS {ABSENT_TYPE}) AS {ABSENT}",
         f"_end IS NOT NULL AND NOT _last._gone AS {ENDED}",
     )
-    return done.withColumn(ENDED, F.expr(f"{ENDED} AND {ABSENT} IS NOT NULL"))
+    return merged.withColumn(ENDED, F.expr(f"{ENDED} AND {ABSENT} IS NOT NULL"))
 
 
 def _at(names: Sequence[str]) -> range:
@@ -71,8 +73,8 @@ def _newest(name: str, alias: str) -> Column:
 def raw_of(texts: Mapping[str, str]) -> str:
     """SQL: ``_raw`` from the exact text of each column, NULL where there is none; NULL where no column has one."""
     pairs = ", ".join(f"struct({literal(name)} AS key, {text} AS value)" for name, text in texts.items())
-    found = f"filter(array({pairs}), pair -> pair.value IS NOT NULL)"
-    return f"CAST(map_from_entries({_filled(found)}) AS {_TEXTS})"
+    pairs_ = f"filter(array({pairs}), pair -> pair.value IS NOT NULL)"
+    return f"CAST(map_from_entries({_filled(pairs_)}) AS {_TEXTS})"
 
 
 def _filled(array: str) -> str:
@@ -83,28 +85,28 @@ def _filled(array: str) -> str:
 def over(names: Sequence[str], old: str, new: str) -> dict[str, str]:
     """SQL, by column and _raw, of a row laid over another. old, new: what their columns' names are preceded by."""
     lacks = {name: f"coalesce(array_contains({new}{ABSENT}, {literal(name)}), false)" for name in names}
-    found = {name: f"IF({lacks[name]}, {old}{identifier(name)}, {new}{identifier(name)})" for name in names}
+    cells_ = {name: f"IF({lacks[name]}, {old}{identifier(name)}, {new}{identifier(name)})" for name in names}
     texts = {name: f"try_element_at(IF({lacks[name]}, {old}_raw, {new}_raw), {literal(name)})" for name in names}
-    return found | {"_raw": f"IF({new}{ABSENT} IS NULL, {new}_raw, {raw_of(texts)})"}
+    return cells_ | {"_raw": f"IF({new}{ABSENT} IS NULL, {new}_raw, {raw_of(texts)})"}
 
 
 def renamed(names: Mapping[str, str | None], absent: str = ABSENT) -> str:
     """SQL: what is absent behind a change of columns; names: by the old one the new one, None where it went."""
-    gone = ", ".join(literal(old) for old, new in names.items() if new is None)
+    dropped = ", ".join(literal(old) for old, new in names.items() if new is None)
     cases = " ".join(f"WHEN {literal(old)} THEN {literal(new)}" for old, new in names.items() if new not in (None, old))
-    left = f"filter({absent}, name -> name NOT IN ({gone}))" if gone else absent
-    named = f"transform({left}, name -> CASE name {cases} ELSE name END)" if cases else left
-    return f"CAST({_filled(named)} AS {ABSENT_TYPE})" if gone else named
+    remaining = f"filter({absent}, name -> name NOT IN ({dropped}))" if dropped else absent
+    renamed_ = f"transform({remaining}, name -> CASE name {cases} ELSE name END)" if cases else remaining
+    return f"CAST({_filled(renamed_)} AS {ABSENT_TYPE})" if dropped else renamed_
 
 
 def with_defaults(
     defaults: Mapping[str, str], types: Mapping[str, str], cells: Mapping[str, str], condition: str
 ) -> dict[str, str]:
     """SQL: the cells of a row, and ABSENT, where those that satisfy a condition have defaults for what they lack."""
-    given = {
+    cells_ = {
         name: f"IF({condition} AND NOT ({is_present(name)}), CAST({default} AS {types[name]}), {cells[name]})"
         for name, default in defaults.items()
     }
-    left = _filled(f"array_except({ABSENT}, array({', '.join(map(literal, defaults))}))") if defaults else ABSENT
-    absent = f"IF({condition}, CAST({left} AS {ABSENT_TYPE}), {ABSENT})"
-    return dict(cells) | given | {ABSENT: absent}
+    absent_ = _filled(f"array_except({ABSENT}, array({', '.join(map(literal, defaults))}))") if defaults else ABSENT
+    absent = f"IF({condition}, CAST({absent_} AS {ABSENT_TYPE}), {ABSENT})"
+    return dict(cells) | cells_ | {ABSENT: absent}

@@ -24,7 +24,7 @@ class PlanningContext:
     """One source's bronze as it was read, and the choices of its configuration about tables."""
 
     lake: Lake
-    held: BronzeSnapshot
+    snapshot: BronzeSnapshot
     filters: Filters = field(default_factory=Filters)
     """The rules, and the events that are quarantined."""
     by_history: ByHistory = lambda _name, _start: None
@@ -41,14 +41,14 @@ class PlanningContext:
     """Whether rows are taken from silver only where the log does not have a table from its beginning on."""
 
     @classmethod
-    def of(cls, pipeline: Pipeline, lake: Lake, held: BronzeSnapshot) -> "PlanningContext":
+    def of(cls, pipeline: Pipeline, lake: Lake, snapshot: BronzeSnapshot) -> "PlanningContext":
         """By the configuration, and what the lake has of the source."""
         return cls(
             lake,
-            held,
-            filters=with_skips(pipeline.filters, lake, held.source),
-            by_history=by_history(lake, held.source),
-            system_zone=pipeline.sources[held.source].system_time_zone,
+            snapshot,
+            filters=with_skips(pipeline.filters, lake, snapshot.source),
+            by_history=by_history(lake, snapshot.source),
+            system_zone=pipeline.sources[snapshot.source].system_time_zone,
             numbers=pipeline.on_unnamed == "number",
             on_drop_empties=pipeline.on_drop == "drop",
             begins_anew=pipeline.on_incompatible == "new_column",
@@ -56,22 +56,22 @@ class PlanningContext:
 
     @property
     def source(self) -> str:
-        return self.held.source
+        return self.snapshot.source
 
     @property
     def oldest(self) -> Position:
         """Where the log begins that bronze holds."""
-        return bronze.oldest(self.held.checkpoint)
+        return bronze.oldest(self.snapshot.checkpoint)
 
     @property
     def complete_from(self) -> Position:
         """From where on bronze lacks nothing."""
-        return bronze.complete_from(self.held.checkpoint)
+        return bronze.complete_from(self.snapshot.checkpoint)
 
     @property
     def has_older_log(self) -> bool:
         """Whether bronze begins later than the first extraction did."""
-        return self.oldest > bronze.begin(self.held.checkpoint)
+        return self.oldest > bronze.begin(self.snapshot.checkpoint)
 
     def complete(self, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
         """A logged definition with what the log lacks, from what a server told last. Raises TableStopped."""

@@ -16,7 +16,7 @@ from spark_jobs.text.sql import identifier
 def project_to_latest(
     columns: Mapping[str, str],
     turns: Sequence[SchemaChange],
-    seen: Callable[[TableState], silver.Columns] = lambda one: one.columns,
+    columns_of: Callable[[TableState], silver.Columns] = lambda state: state.columns,
 ) -> dict[str, str]:
     """Rows of an older definition as the present one has them: by present column, SQL over the older ones.
 
@@ -33,14 +33,14 @@ def project_to_latest(
     for turn in turns:
         if turn.standing.definition is None:
             continue
-        after = seen(turn.standing).types
-        found = column_origins(turn, types, after)
-        origins = {name: origin if (origin := found[name]) in types else None for name in after}
-        kept = {origin: name for name, origin in origins.items() if origin is not None}
-        names = {old: kept.get(new) if new else None for old, new in names.items()}
-        texts = {kept[old]: text for old, text in texts.items() if old in kept}
-        texts |= {name: one.exact for name, one in turn.fills.items() if one.exact and name in after}
-        now = {name: _carried(now, types, origins, turn.fills, (name, kind)) for name, kind in after.items()}
+        after = columns_of(turn.standing).types
+        origins_ = column_origins(turn, types, after)
+        origins = {name: origin if (origin := origins_[name]) in types else None for name in after}
+        new_names = {origin: name for name, origin in origins.items() if origin is not None}
+        names = {old: new_names.get(new) if new else None for old, new in names.items()}
+        texts = {new_names[old]: text for old, text in texts.items() if old in new_names}
+        texts |= {name: fill.exact for name, fill in turn.fills.items() if fill.exact and name in after}
+        now = {name: _projected(now, types, origins, turn.fills, (name, kind)) for name, kind in after.items()}
         types = after
     raw = silver.raw_with(silver.raw_sql("_raw", names), texts)
     return now | {"_raw": raw, silver.ABSENT: partial_rows.renamed(names)}
@@ -53,7 +53,7 @@ def column_origins(turn: SchemaChange, before: Mapping[str, str], after: Mapping
     return {name: name if before.get(name) == kind else None for name, kind in after.items()}
 
 
-def _carried(
+def _projected(
     now: Mapping[str, str],
     types: Mapping[str, str],
     origins: Mapping[str, str | None],

@@ -51,7 +51,7 @@ class Skip:
 
 def read(lake: Lake, source: str) -> list[Skip]:
     """Those of a source, by table and place, without a JVM. Raises LakeError."""
-    return sorted((Skip(**row) for row in lake.skips(source).rows()), key=lambda one: (one.name, one.place))
+    return sorted((Skip(**row) for row in lake.skips(source).rows()), key=lambda skip: (skip.name, skip.place))
 
 
 def edit(spark: SparkSession, lake: Lake, source: str, change: Callable[[list[Skip]], list[Skip]]) -> None:
@@ -72,7 +72,7 @@ def edit(spark: SparkSession, lake: Lake, source: str, change: Callable[[list[Sk
 
 def with_skips(filters: Filters, lake: Lake, source: str) -> Filters:
     """The rules of the configuration, and the events of a source that are passed over."""
-    found: dict[tuple[str, str], frozenset[Position]] = {}
-    for one in read(lake, source):
-        found[one.schema, one.table] = found.get((one.schema, one.table), frozenset()) | {one.place}
-    return replace(filters, skips=found)
+    by_table: dict[tuple[str, str], frozenset[Position]] = {}
+    for skip in read(lake, source):
+        by_table[skip.schema, skip.table] = by_table.get((skip.schema, skip.table), frozenset()) | {skip.place}
+    return replace(filters, skips=by_table)

@@ -47,7 +47,7 @@ class RenameLineage:
             begins_anew=context.begins_anew,
             contents=self.contents,
             filters=context.filters,
-            beginning=Beginning(self.made, is_needed=context.has_older_log),
+            beginning=Beginning(self.created_at, is_needed=context.has_older_log),
             by_history=context.by_history,
             numbers=context.numbers,
         )
@@ -56,9 +56,9 @@ class RenameLineage:
         """What the table of this name held at a place. Raises TableStopped, DecodeError."""
         context, oldest = self.context, self.context.complete_from
         base, standing, since = self._base(name, until)
-        made = self._made(name, oldest if context.by_log else since, until)
-        if made is not None:
-            base, standing, since = None, None, made
+        created_at = self._created_at(name, oldest if context.by_log else since, until)
+        if created_at is not None:
+            base, standing, since = None, None, created_at
         elif base is not None and since < oldest:
             raise TableStopped(
                 f"{context.source}: {name}: {bronze.removal_message(context.source, Range(since, oldest))}"
@@ -70,7 +70,7 @@ class RenameLineage:
             lambda *_: {},
             contents=self.contents,
             filters=filters,
-            beginning=Beginning(self.made),
+            beginning=Beginning(self.created_at),
             by_history=context.by_history,
             system_zone=context.system_zone,
             base=lambda: base,
@@ -79,7 +79,7 @@ class RenameLineage:
         scan = RangeScan({}, ())
         if since < until:
             slices, scan = scan_effective(
-                context.held.table, context.held.version, Range(since, until), oldest, {since}
+                context.snapshot.table, context.snapshot.version, Range(since, until), oldest, {since}
             )
             rules = replace(rules, first=first_rows(slices, filters.skipped), place=place_of_rows(slices))
         content = build(scan, name, Range(since, until), standing, rules)
@@ -88,28 +88,28 @@ class RenameLineage:
     @cached_property
     def _statements(self) -> RangeScan:
         """All that bronze has: one question, however many tables are asked for."""
-        return scan_metadata(read_index(self.context.held.table, self.context.held.version, kind="statement"))
+        return scan_metadata(read_index(self.context.snapshot.table, self.context.snapshot.version, kind="statement"))
 
     def _base(self, name: TableName, until: Position) -> tuple[SilverSnapshot | None, TableState | None, Position]:
         """What silver had of a table before a place, how the table stood there, and where that is."""
         table = self.context.lake.silver(self.context.source, name.schema, name.table)
         commits = table.since(-1)
         resets = SilverCommit.of(commits[0][1]).resets if commits else 0
-        ours = ((at, SilverCommit.of(commit)) for at, commit in commits if commit.kind != CommitKind.ALTERING)
+        own_commits = ((at, SilverCommit.of(commit)) for at, commit in commits if commit.kind != CommitKind.ALTERING)
         current = (
-            (at, commit) for at, commit in ours if commit.resets == resets
+            (at, commit) for at, commit in own_commits if commit.resets == resets
         )  # what it had before a rebuild is no more
-        version, commit = next(((at, each) for at, each in current if each.position <= until), (None, None))
+        version, commit = next(((at, commit) for at, commit in current if commit.position <= until), (None, None))
         if version is None or commit is None:
             return None, None, self.context.complete_from
         standing = TableState.of(commit)
         return _base(table, version, standing), standing, commit.position
 
-    def made(self, name: TableName, until: Position) -> Position | None:
+    def created_at(self, name: TableName, until: Position) -> Position | None:
         """Where the log that bronze holds makes a table, or gives it its name; None where it does not."""
-        return self._made(name, self.context.complete_from, until)
+        return self._created_at(name, self.context.complete_from, until)
 
-    def _made(self, name: TableName, since: Position, until: Position) -> Position | None:
+    def _created_at(self, name: TableName, since: Position, until: Position) -> Position | None:
         """Where the last statement stands that made the table, or gave it its name: no row of it is older."""
         events = (event for event in self._statements.about(name, since) if event.position < until)
         return max((event.position for event in events if _makes(event, name)), default=None)
@@ -140,8 +140,8 @@ def own_base(table: Table, standing: TableState | None) -> SilverSnapshot | None
 
 
 def _base(table: Table, version: int, standing: TableState) -> SilverSnapshot | None:
-    known = standing.definition
-    return SilverSnapshot(table, version, silver.columns(known), standing.emptied) if known else None
+    definition = standing.definition
+    return SilverSnapshot(table, version, silver.columns(definition), standing.emptied) if definition else None
 
 
 def _makes(event: LoggedStatement, name: TableName) -> bool:

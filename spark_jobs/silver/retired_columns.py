@@ -16,7 +16,7 @@ from spark_jobs.log.position import Position
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RetiredColumn:
     """A column that is kept: its name and Spark type in the lake.
 
     of: the source's column that goes on where it ended, as it is called now; None where it was dropped since. at: the
@@ -33,39 +33,39 @@ class Kept:
         return {"name": self.name, "type": self.type, "of": self.of, "at": str(self.at)}
 
     @classmethod
-    def from_note(cls, note: Mapping[str, Any]) -> "Kept":
+    def from_note(cls, note: Mapping[str, Any]) -> "RetiredColumn":
         return cls(note["name"], note["type"], note["of"], Position.parse(note["at"]))
 
 
-def types_of(kept: Sequence[Kept]) -> dict[str, str]:
+def types_of(retired: Sequence[RetiredColumn]) -> dict[str, str]:
     """Names and Spark types."""
-    return {one.name: one.type for one in kept}
+    return {column.name: column.type for column in retired}
 
 
-def names_of(kept: Sequence[Kept]) -> str:
+def names_of(retired: Sequence[RetiredColumn]) -> str:
     """For people."""
-    return ", ".join(one.name for one in kept)
+    return ", ".join(column.name for column in retired)
 
 
-def name_of(column: str, at: Position, taken: Collection[str]) -> str:
+def name_of(column: str, at: Position, names: Collection[str]) -> str:
     """What a column is called that ended at a statement, where no other has the name. taken: in small letters."""
     stretch, number, offset = at.order
     name = f"_{column}_until_{f'{stretch}_' if stretch > 1 else ''}{number}_{offset}"
     nth = 1
-    while (found := name if nth == 1 else f"{name}_{nth}").casefold() in taken:
+    while (candidate := name if nth == 1 else f"{name}_{nth}").casefold() in names:
         nth += 1
-    return found
+    return candidate
 
 
-def led_on(kept: Sequence[Kept], names: Mapping[str, str]) -> tuple[Kept, ...]:
+def renamed_through(retired: Sequence[RetiredColumn], names: Mapping[str, str]) -> tuple[RetiredColumn, ...]:
     """Behind a statement. names: of the source's columns, by the old one the new one."""
-    return tuple(replace(one, of=names.get(one.of) if one.of else None) for one in kept)
+    return tuple(replace(column, of=names.get(column.of) if column.of else None) for column in retired)
 
 
-def begun(kept: Sequence[Kept]) -> dict[str, Position]:
+def restarts_of(retired: Sequence[RetiredColumn]) -> dict[str, Position]:
     """By the source's column, the last statement at which it began anew."""
-    found: dict[str, Position] = {}
-    for one in kept:
-        if one.of is not None:
-            found[one.of] = max(one.at, found.get(one.of, one.at))
-    return found
+    restarts: dict[str, Position] = {}
+    for column in retired:
+        if column.of is not None:
+            restarts[column.of] = max(column.at, restarts.get(column.of, column.at))
+    return restarts

@@ -57,15 +57,18 @@ def as_rows(
     absent, absent_before: which columns the images have no value of (partial_images.py); None: they are whole.
     """
     count = len(changes)
-    told = [place.file, place.stretch, place.number, place.window]
+    constants_ = [place.file, place.stretch, place.number, place.window]
     kinds = [pa.string(), pa.int32(), pa.int64(), pa.int32()]
-    constants = [pa.repeat(pa.scalar(value, kind), count) for value, kind in zip(told, kinds, strict=True)]
-    own = [changes.op.cast(pa.int32()), changes.offset, changes.row, changes.committed_at]
-    texts = [pa.nulls(count, _ARROW_TEXTS) if one is None else one for one in (changes.raw, changes.before_raw)]
-    lacking = [pa.nulls(count, _ARROW_LACKING) if one is None else one for one in (absent, absent_before)]
+    constants = [pa.repeat(pa.scalar(value, kind), count) for value, kind in zip(constants_, kinds, strict=True)]
+    arrays = [changes.op.cast(pa.int32()), changes.offset, changes.row, changes.committed_at]
+    texts = [pa.nulls(count, _ARROW_TEXTS) if raw is None else raw for raw in (changes.raw, changes.before_raw)]
+    lacking = [
+        pa.nulls(count, _ARROW_LACKING) if absent_names is None else absent_names
+        for absent_names in (absent, absent_before)
+    ]
     images = [*changes.after.columns, *changes.before.columns]
     names = [*_PLACE, *_OWN, *_RAW, *_LACKING, *(f"_{image}{at}" for image in "ab" for at in range(len(images) // 2))]
-    return pa.RecordBatch.from_arrays([*constants, *own, *texts, *lacking, *images], names)
+    return pa.RecordBatch.from_arrays([*constants, *arrays, *texts, *lacking, *images], names)
 
 
 _ARROW_TEXTS = pa.map_(pa.string(), pa.string())
@@ -77,9 +80,11 @@ def with_defaults(rows: DataFrame, definition: TableDefinition) -> DataFrame:
     kinds = {str(column.name): silver.spark_type(str(column.arrow)) for column in definition.columns}
     defaults = {str(column.name): column.default for column in definition.columns if column.default is not None}
     cells = {name: f"_a{at}" for at, name in enumerate(kinds)}
-    found = partial_rows.with_defaults(defaults, kinds, cells, "_kind = 1")
-    given = {cell: found[name] for name, cell in cells.items()} | {silver.ABSENT: found[silver.ABSENT]}
-    return rows.selectExpr(*(f"{given.get(name, name)} AS {name}" for name in rows.columns))
+    cells_with_defaults = partial_rows.with_defaults(defaults, kinds, cells, "_kind = 1")
+    cells_ = {cell: cells_with_defaults[name] for name, cell in cells.items()} | {
+        silver.ABSENT: cells_with_defaults[silver.ABSENT]
+    }
+    return rows.selectExpr(*(f"{cells_.get(name, name)} AS {name}" for name in rows.columns))
 
 
 def as_changes(batch: pa.RecordBatch, names: list[str]) -> Iterator[tuple[Changes, Place, pa.Array]]:
@@ -95,8 +100,8 @@ def as_changes(batch: pa.RecordBatch, names: list[str]) -> Iterator[tuple[Change
     for start, stop in pairwise([0, *(np.flatnonzero(moved) + 1).tolist(), len(batch)]):
         if start < stop:
             part = batch.slice(start, stop - start)
-            told = (part.column(name)[0].as_py() for name in ("_file", "_stretch", "_number", "_window"))
-            yield _changes(part, names), Place(*told), part.column(silver.ABSENT).cast(_ARROW_LACKING)
+            place_cells = (part.column(name)[0].as_py() for name in ("_file", "_stretch", "_number", "_window"))
+            yield _changes(part, names), Place(*place_cells), part.column(silver.ABSENT).cast(_ARROW_LACKING)
 
 
 def _changes(rows: pa.RecordBatch, names: list[str]) -> Changes:
@@ -109,7 +114,7 @@ def _changes(rows: pa.RecordBatch, names: list[str]) -> Changes:
 
 
 def left_out_by(
-    filters: TableFilters, definition: TableDefinition, known: frozenset[str], *, has_partial: bool = False
+    filters: TableFilters, definition: TableDefinition, known_columns: frozenset[str], *, has_partial: bool = False
 ) -> str:
     """SQL: the first rule that leaves a change out. Raises TableStopped where a rule is not about such a table.
 
@@ -118,42 +123,42 @@ def left_out_by(
     """
 
     def by_values(rule: RowFilter, event: str) -> str | None:
-        return _by_values(rule, event, definition, known, has_partial=has_partial)
+        return _by_values(rule, event, definition, known_columns, has_partial=has_partial)
 
     cases = []
     for kind, event in enumerate(ROW_EVENTS, 1):
         by_event = filters.left_out(event)
-        found = [literal(by_event)] if by_event else [by_values(row, event) for row in filters.rows]
-        found = [one for one in found if one]
-        if found:
-            cases.append(f"WHEN _kind = {kind} THEN coalesce({', '.join(found)}, NULL)")
+        verdicts = [literal(by_event)] if by_event else [by_values(row, event) for row in filters.rows]
+        verdicts = [verdict_ for verdict_ in verdicts if verdict_]
+        if verdicts:
+            cases.append(f"WHEN _kind = {kind} THEN coalesce({', '.join(verdicts)}, NULL)")
     return f"CASE {' '.join(cases)} END" if cases else "CAST(NULL AS STRING)"
 
 
 def _by_values(
-    rule: RowFilter, event: str, definition: TableDefinition, known: frozenset[str], *, has_partial: bool
+    rule: RowFilter, event: str, definition: TableDefinition, known_columns: frozenset[str], *, has_partial: bool
 ) -> str | None:
     """SQL: the rule's name where its conditions are TRUE for a change of this kind; None where it has none."""
-    asked: tuple[tuple[str, Condition | None, str], ...] = {
+    conditions: tuple[tuple[str, Condition | None, str], ...] = {
         "insert": (("insert-value-expr", rule.insert, "a"),),
         "update": (("update-old-value-expr", rule.update_old, "b"), ("update-new-value-expr", rule.update_new, "a")),
         "delete": (("delete-value-expr", rule.delete, "a"),),
     }[event]
     name = f"row_filters.{rule.name}"
-    said = [
-        _asked(f"{name}.{key}", one, image, definition, known, has_partial=has_partial)
-        for key, one, image in asked
-        if one
+    tests = [
+        _test(f"{name}.{key}", condition, image, definition, known_columns, has_partial=has_partial)
+        for key, condition, image in conditions
+        if condition
     ]
-    return f"IF({' AND '.join(said)}, {literal(name)}, NULL)" if said else None
+    return f"IF({' AND '.join(tests)}, {literal(name)}, NULL)" if tests else None
 
 
-def _asked(
+def _test(
     key: str,
     condition: Condition,
     image: str,
     definition: TableDefinition,
-    known: frozenset[str],
+    known_columns: frozenset[str],
     *,
     has_partial: bool,
 ) -> str:
@@ -164,15 +169,15 @@ def _asked(
     }
     if has_partial:
         columns = {name: _present(key, columns[name], column, image) for name, column in _by_name(definition).items()}
-    unknown = sorted(condition.columns - columns.keys() - known)
+    unknown = sorted(condition.columns - columns.keys() - known_columns)
     if unknown:
         raise TableStopped(f"{key} names column {unknown[0]}, which the table does not have: {definition}")
     if condition.columns - columns.keys():
         return "FALSE"  # of rows from a time when the table had no such column, it says nothing
-    return _written(key, condition, columns.__getitem__)
+    return _sql_of(key, condition, columns.__getitem__)
 
 
-def _written(key: str, condition: Condition, resolve: Callable[[str], Term]) -> str:
+def _sql_of(key: str, condition: Condition, resolve: Callable[[str], Term]) -> str:
     try:
         return condition.to_spark(resolve)
     except ConfigError as error:
@@ -215,10 +220,10 @@ def _present(key: str, term: Term, column: Column, image: str) -> Term:
     """The term, but an error where the row's image leaves the column out."""
     kind = silver.spark_type(str(column.arrow))
     lacking = silver.ABSENT if image == "a" else "_absent_before"
-    said = f": {key}: the row image leaves column {column.name} out, and the filter asks for it"
-    why = f"concat({literal('spark_jobs.errors.TableStopped: ')}, _file, ':', _offset, {literal(said + _END)})"
-    held = f"array_contains({lacking}, {literal(str(column.name))})"
-    return replace(term, sql=f"IF({held}, CAST(raise_error({why}) AS {kind}), {term.sql})")
+    message = f": {key}: the row image leaves column {column.name} out, and the filter asks for it"
+    error = f"concat({literal('spark_jobs.errors.TableStopped: ')}, _file, ':', _offset, {literal(message + _END)})"
+    is_absent = f"array_contains({lacking}, {literal(str(column.name))})"
+    return replace(term, sql=f"IF({is_absent}, CAST(raise_error({error}) AS {kind}), {term.sql})")
 
 
 def _guarded(key: str, term: Term, column: Column, image: str) -> Term:
@@ -227,13 +232,13 @@ def _guarded(key: str, term: Term, column: Column, image: str) -> Term:
     if kind not in _MAY_BE_EXACT:
         return term
     raw = "_raw" if image == "a" else "_before_raw"
-    why = (
+    reason = (
         f"concat({literal('spark_jobs.errors.TableStopped: ')}, _file, ':', _offset, "
         f"{literal(f': {key}: column {column.name}: {_NO_VALUE}' + _END)})"
     )
-    held = f"map_contains_key({raw}, {literal(str(column.name))})"
+    is_exact = f"map_contains_key({raw}, {literal(str(column.name))})"
     return Term(
-        f"IF({held}, CAST(raise_error({why}) AS {kind}), {term.sql})",
+        f"IF({is_exact}, CAST(raise_error({reason}) AS {kind}), {term.sql})",
         term.sort,
         term.digits,
         term.scale,

@@ -36,16 +36,18 @@ def steps(
     old: Mapping[str, str], new: Mapping[str, str], origins: Mapping[str, str | None], fills: Mapping[str, Fill]
 ) -> list[str]:
     """From columns (names and types, in order) to others. origins: by new name the old one, None where it is new."""
-    kept = {origin: name for name, origin in origins.items() if origin is not None}
-    drops = [f"DROP COLUMN {identifier(name)}" for name in old if name not in kept]
-    renames = _renames(kept)
+    new_names = {origin: name for name, origin in origins.items() if origin is not None}
+    drops = [f"DROP COLUMN {identifier(name)}" for name in old if name not in new_names]
+    renames = _renames(new_names)
     widened = [
-        f"ALTER COLUMN {identifier(name)} TYPE {new[name]}" for origin, name in kept.items() if old[origin] != new[name]
+        f"ALTER COLUMN {identifier(name)} TYPE {new[name]}"
+        for origin, name in new_names.items()
+        if old[origin] != new[name]
     ]
-    order = [kept[name] for name in old if name in kept]
+    order = [new_names[name] for name in old if name in new_names]
     set_ = [f"{identifier(name)} = CAST({fill.sql} AS {new[name]})" for name, fill in fills.items() if not fill.exact]
     exact = {name: fill.exact for name, fill in fills.items() if fill.exact}
-    names = {name: kept.get(name) for name in old}
+    names = {name: new_names.get(name) for name in old}
     texts = [f"{_UPDATE}SET _raw = {raw_sql('_raw', names)}{OF_EXACT}"] if drops or renames else []
     return [
         *drops,
@@ -63,11 +65,11 @@ def steps(
 def assignments(step: str) -> dict[str, str]:
     """The columns that a step fills, and the SQL of what each gets: the inverse of ``steps``' own text."""
     text = step.removeprefix(f"{_UPDATE}SET ")
-    found = [*_ASSIGNED.finditer(_without_texts(text))]
-    ends = [*(one.start() for one in found[1:]), len(text)]
+    matches = [*_ASSIGNED.finditer(_without_texts(text))]
+    ends = [*(match.start() for match in matches[1:]), len(text)]
     return {
-        one[1].replace("``", "`"): text[one.end() : end].removesuffix(", ")
-        for one, end in zip(found, ends, strict=True)
+        match[1].replace("``", "`"): text[match.end() : end].removesuffix(", ")
+        for match, end in zip(matches, ends, strict=True)
     }
 
 
@@ -77,14 +79,14 @@ _NAME_OR_TEXT = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'", re.DOTALL)
 
 def _without_texts(text: str) -> str:
     """The text with blanks in the place of what string literals hold."""
-    return _NAME_OR_TEXT.sub(lambda found: found[0] if found[0][0] == "`" else " " * len(found[0]), text)
+    return _NAME_OR_TEXT.sub(lambda match: match[0] if match[0][0] == "`" else " " * len(match[0]), text)
 
 
-def _renames(kept: Mapping[str, str]) -> list[str]:
+def _renames(new_names: Mapping[str, str]) -> list[str]:
     """Old names to new ones; where a new name is still another column's, by way of one that is nobody's."""
-    moving = {old: new for old, new in kept.items() if old != new}
-    taken = {old.casefold() for old in moving}
-    aside = {old: f"_renamed_{at}" for at, (old, new) in enumerate(moving.items()) if new.casefold() in taken}
+    moving = {old: new for old, new in new_names.items() if old != new}
+    colliding = {old.casefold() for old in moving}
+    aside = {old: f"_renamed_{at}" for at, (old, new) in enumerate(moving.items()) if new.casefold() in colliding}
     first = [
         f"RENAME COLUMN {identifier(old)} TO {identifier(aside.get(old, new))}"
         for old, new in _free_first(moving, aside)
@@ -98,47 +100,49 @@ def _free_first(moving: Mapping[str, str], aside: Mapping[str, str]) -> list[tup
 
 def _places(order: Sequence[str], new: Mapping[str, str], added: set[str]) -> list[str]:
     """Adds columns, and moves as few as will do to their places; ``order``: how those that are there stand."""
-    found, stays, behind = [], _staying(order, list(new)), "FIRST"
+    actions, stays, behind = [], _staying(order, list(new)), "FIRST"
     for name, kind in new.items():
         if name in added:
-            found.append(f"ADD COLUMN ({identifier(name)} {kind} {behind})")
+            actions.append(f"ADD COLUMN ({identifier(name)} {kind} {behind})")
         elif name not in stays:
-            found.append(f"ALTER COLUMN {identifier(name)} {behind}")
+            actions.append(f"ALTER COLUMN {identifier(name)} {behind}")
         behind = f"AFTER {identifier(name)}"
-    return found
+    return actions
 
 
-def _staying(order: Sequence[str], wanted: Sequence[str]) -> set[str]:
+def _staying(order: Sequence[str], new_order: Sequence[str]) -> set[str]:
     """The most columns that can stay where they are: those that stand behind one another as they are to."""
-    rank = {name: at for at, name in enumerate(wanted)}
+    rank = {name: at for at, name in enumerate(new_order)}
     longest: dict[str, list[str]] = {}
     for name in order:
-        before = [found for other, found in longest.items() if rank[other] < rank[name]]
+        before = [length for previous, length in longest.items() if rank[previous] < rank[name]]
         longest[name] = [*max(before, key=len, default=[]), name]
     best: list[str] = max(longest.values(), key=len, default=[])
     return set(best)
 
 
-def carry_out(spark: SparkSession, table: Table, head: Head, wanted: Sequence[str], commit: TableCommit | None) -> Head:
+def carry_out(
+    spark: SparkSession, table: Table, head: Head, statements: Sequence[str], commit: TableCommit | None
+) -> Head:
     """Runs the steps, a commit each, at the position where the table stands.
 
     commit: what each of them says besides the steps that are left; None where the table has no commit yet, and no
     columns to change. Raises TableStopped, LakeError, LostRace.
     """
-    if commit is None or not wanted:
+    if commit is None or not statements:
         return head
-    demanding = [one for one in wanted if one.startswith(_NEEDS_MAPPING)]
+    demanding = [statement_ for statement_ in statements if statement_.startswith(_NEEDS_MAPPING)]
     if table.plain and demanding:
         raise TableStopped(
             f"{table.path}: {demanding[0]} needs a feature of Delta that tables with compat: plain do not have"
         )
-    for at, step in enumerate(wanted):
-        left = tuple(wanted[at + 1 :])
+    for at, step in enumerate(statements):
+        remaining = tuple(statements[at + 1 :])
         head = _run(
             spark,
             table,
             head,
-            replace(commit, batch=new_batch(), kind=CommitKind.ALTERING, steps_left=left),
+            replace(commit, batch=new_batch(), kind=CommitKind.ALTERING, steps_left=remaining),
             step,
         )
     return head

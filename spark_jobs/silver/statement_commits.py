@@ -34,12 +34,12 @@ class Reshaping:
 
     after: silver.Columns
     steps: Sequence[str]
-    left: Sequence[str]
+    remaining: Sequence[str]
 
 
 def reshaping(work: CompactionJob, before: silver.Columns, turn: SchemaChange) -> Reshaping:
     """From the columns that silver has to those that a statement left. Raises TableStopped."""
-    after = work.seen(turn.standing) if turn.standing.definition else before
+    after = work.columns_of(turn.standing) if turn.standing.definition else before
     require_key_kept(before, after, turn)
     rule = work.filters.columns
     origins = masking.origins_seen(rule, column_origins(turn, before.types, after.types), before, after)
@@ -60,9 +60,9 @@ def turn_commit(work: CompactionJob, turn: SchemaChange, after: silver.Columns, 
     return replace(
         work.commit(turn.range, turn.standing, after, by_rule(turn)),
         kind=CommitKind.CHANGE,
-        log_bytes=turn.carried.size if turn.carried else 0,
+        log_bytes=turn.inherited.size if turn.inherited else 0,
         steps=tuple(steps),
-        inherited_from=str(turn.carried.name) if turn.carried else None,
+        inherited_from=str(turn.inherited.name) if turn.inherited else None,
     )
 
 
@@ -77,33 +77,33 @@ def _of_silver_alone(before: silver.Columns, after: silver.Columns, origins: Map
     Where a table that was a bag has a key from now on, or the other way round, and where columns that rows lack have
     other names. origins: by new name the old one.
     """
-    found = []
+    actions = []
     if before.is_bag != after.is_bag:
         name = identifier(silver.COPIES)
-        found.append(f"ADD COLUMN ({name} {after.added[silver.COPIES]})" if after.is_bag else f"DROP COLUMN {name}")
-    kept = {origin: name for name, origin in origins.items() if origin is not None}
-    if before.has_partial and kept != {name: name for name in before.types}:
-        names = {name: kept.get(name) for name in before.types}
+        actions.append(f"ADD COLUMN ({name} {after.added[silver.COPIES]})" if after.is_bag else f"DROP COLUMN {name}")
+    new_names = {origin: name for name, origin in origins.items() if origin is not None}
+    if before.has_partial and new_names != {name: name for name in before.types}:
+        names = {name: new_names.get(name) for name in before.types}
         absent = partial_rows.renamed(names)
-        found.append(f"UPDATE SET {silver.ABSENT} = {absent} WHERE {silver.ABSENT} IS NOT NULL")
-    return found
+        actions.append(f"UPDATE SET {silver.ABSENT} = {absent} WHERE {silver.ABSENT} IS NOT NULL")
+    return actions
 
 
 def markers(spark: SparkSession, types: Mapping[str, str], turns: Sequence[SchemaChange]) -> DataFrame:
     """The rows of the statements that empty the table; none for others. types: of silver's columns."""
     emptying = [turn for turn in turns if turn.empties]
-    times = [one.said.committed_at if one.said else None for one in emptying]
+    times = [change.statement.committed_at if change.statement else None for change in emptying]
     cells = [
-        {"start": cell(one.range.start), "stop": cell(one.range.stop), "at": at and int(at.timestamp() * 1e6)}
-        for one, at in zip(emptying, times, strict=True)
+        {"start": cell(change.range.start), "stop": cell(change.range.stop), "at": at and int(at.timestamp() * 1e6)}
+        for change, at in zip(emptying, times, strict=True)
     ]
-    each = f"inline({rows_sql(cells, f'STRUCT<start: {silver.PLACE}, stop: {silver.PLACE}, at: BIGINT>')})"
+    inlined = f"inline({rows_sql(cells, f'STRUCT<start: {silver.PLACE}, stop: {silver.PLACE}, at: BIGINT>')})"
     before = ", ".join(f"{literal(name)}, start.{identifier(name)}" for name in ("stretch", "number", "offset"))
-    given = {
+    cells_ = {
         "_op": literal(silver.Op.TRUNCATE),
         "_position": f"named_struct({before}, 'row', -1)",
         "_committed_at": "timestamp_micros(at)",
         "_window_start": "start",
         "_window_stop": "stop",
     }
-    return spark.range(1).selectExpr(each).selectExpr(*silver.cells_sql(types, given))
+    return spark.range(1).selectExpr(inlined).selectExpr(*silver.cells_sql(types, cells_))

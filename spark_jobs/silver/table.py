@@ -131,9 +131,9 @@ class Columns:
         """
         return [cell for cell, _ in self._identity(of)]
 
-    def same(self, of: str, other: Sequence[str]) -> str:
+    def is_same_row(self, of: str, stored_identity: Sequence[str]) -> str:
         """SQL: whether a row has these values of ``identity``."""
-        pairs = zip(self._identity(of), other, strict=True)
+        pairs = zip(self._identity(of), stored_identity, strict=True)
         return " AND ".join(f"{cell} {'<=>' if may_be_null else '='} {value}" for (cell, may_be_null), value in pairs)
 
     def _identity(self, of: str) -> list[tuple[str, bool]]:
@@ -142,15 +142,15 @@ class Columns:
             typed = ((f"CAST({of}{identifier(name)} AS {kind})", kind) for name, kind in self.types.items())
             cells = [_comparable(cell, kind) for cell, kind in typed]
             cells.append(f"array_sort(map_entries({of}_raw))")
-            named = ", ".join(f"'{at}', {cell}" for at, cell in enumerate(cells))
-            return [(f"named_struct({named})", False)]
-        found = []
+            pairs_ = ", ".join(f"'{at}', {cell}" for at, cell in enumerate(cells))
+            return [(f"named_struct({pairs_})", False)]
+        comparisons = []
         for name in self.key:
             may_be_exact = self.types[name] in _MAY_BE_EXACT
-            found.append((f"{of}{identifier(name)}", may_be_exact))
+            comparisons.append((f"{of}{identifier(name)}", may_be_exact))
             if may_be_exact:
-                found.append((f"try_element_at({of}_raw, {literal(name)})", True))
-        return found
+                comparisons.append((f"try_element_at({of}_raw, {literal(name)})", True))
+        return comparisons
 
 
 def _comparable(cell: str, kind: str) -> str:
@@ -159,7 +159,7 @@ def _comparable(cell: str, kind: str) -> str:
 
 
 def columns(
-    definition: TableDefinition, *, has_partial: bool = False, kept: Mapping[str, str] | None = None
+    definition: TableDefinition, *, has_partial: bool = False, retired: Mapping[str, str] | None = None
 ) -> Columns:
     """Those of a definition, and behind them kept ones (retired_columns.py), by name and type.
 
@@ -179,23 +179,27 @@ def columns(
     if refused:
         raise TableStopped(f"{definition.name}: {refused[0]}")
     types = {str(column.name): spark_type(str(column.arrow)) for column in definition.columns}
-    return Columns(types | (dict(kept) if kept else {}), tuple(str(names[at]) for at in definition.key), has_partial)
+    return Columns(
+        types | (dict(retired) if retired else {}), tuple(str(names[at]) for at in definition.key), has_partial
+    )
 
 
 def refused_names(definition: TableDefinition) -> list[str]:
     """Why a table's columns cannot be in the lake by their names, a sentence each; none where they can."""
-    taken = {*ADDED, *_ON_THE_WAY} if definition.key else {*ADDED, *_ON_THE_WAY, COPIES}
-    found, seen = [], dict[str, str]()
+    reserved = {*ADDED, *_ON_THE_WAY} if definition.key else {*ADDED, *_ON_THE_WAY, COPIES}
+    problems, first_names = [], dict[str, str]()
     for name in (str(column.name) for column in definition.columns if column.name):
         folded = _as_spark_compares(name)
-        if folded in taken or folded.startswith(IDENTITY):
-            found.append(f"its column {name} has the name of one that is added; rename it")
+        if folded in reserved or folded.startswith(IDENTITY):
+            problems.append(f"its column {name} has the name of one that is added; rename it")
         elif folded == _HIDDEN:
-            found.append(f"its column {name} has the name of a column that Spark adds to every table read; rename it")
-        elif folded in seen:
-            found.append(f"its columns {seen[folded]} and {name} have one name to Spark; rename one of them")
-        seen.setdefault(folded, name)
-    return found
+            problems.append(
+                f"its column {name} has the name of a column that Spark adds to every table read; rename it"
+            )
+        elif folded in first_names:
+            problems.append(f"its columns {first_names[folded]} and {name} have one name to Spark; rename one of them")
+        first_names.setdefault(folded, name)
+    return problems
 
 
 _HIDDEN = "_metadata"
@@ -229,9 +233,9 @@ def stored_columns(table: Table, head: Head) -> Columns:
     """The columns of a silver table at a head; its commits name the key."""
     commit = SilverCommit.of_head(head)
     key = commit.key_columns if commit else ()
-    taken = [*ADDED, ABSENT] if key else [*ADDED, ABSENT, COPIES]
-    there = table.columns_at(head.version)
-    return Columns({name: kind for name, kind in there.items() if name not in taken}, key, ABSENT in there)
+    added = [*ADDED, ABSENT] if key else [*ADDED, ABSENT, COPIES]
+    stored = table.columns_at(head.version)
+    return Columns({name: kind for name, kind in stored.items() if name not in added}, key, ABSENT in stored)
 
 
 def spark_type(arrow: str) -> str:
@@ -246,11 +250,11 @@ def raw_sql(raw: str, names: Mapping[str, str | None]) -> str:
 
     names: by the old one the new one, None where it went.
     """
-    gone = ", ".join(literal(old) for old, new in names.items() if new is None)
+    dropped = ", ".join(literal(old) for old, new in names.items() if new is None)
     cases = " ".join(f"WHEN {literal(old)} THEN {literal(new)}" for old, new in names.items() if new not in (None, old))
-    left = f"map_filter({raw}, (k, v) -> k NOT IN ({gone}))" if gone else raw
-    named = f"transform_keys({left}, (k, v) -> CASE k {cases} ELSE k END)" if cases else left
-    return f"IF(size({named}) = 0, NULL, {named})" if gone else named
+    remaining = f"map_filter({raw}, (k, v) -> k NOT IN ({dropped}))" if dropped else raw
+    renamed_ = f"transform_keys({remaining}, (k, v) -> CASE k {cases} ELSE k END)" if cases else remaining
+    return f"IF(size({renamed_}) = 0, NULL, {renamed_})" if dropped else renamed_
 
 
 def raw_with(raw: str, texts: Mapping[str, str]) -> str:
@@ -266,12 +270,12 @@ def properties(table: Table) -> dict[str, str]:
     return {} if table.plain else {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}
 
 
-def require_same_columns(table: Table, wanted: dict[str, str], name: str) -> None:
+def require_same_columns(table: Table, columns_: dict[str, str], name: str) -> None:
     """Raises TableStopped where the table exists with other columns."""
-    there = table.columns()
-    if there and there != wanted:
+    stored = table.columns()
+    if stored and stored != columns_:
         raise TableStopped(
-            f"{name}: its columns are now ({_listed(wanted)}), but {table.path} has ({_listed(there)}), "
+            f"{name}: its columns are now ({_listed(columns_)}), but {table.path} has ({_listed(stored)}), "
             "and no statement of the log says why"
         )
 
@@ -299,7 +303,7 @@ def within(windows: Range) -> str:
 
 def within_any(windows: Sequence[Range]) -> str:
     """SQL: the rows whose window lies in one of some ranges, each a union of windows; loaded ones lie in none."""
-    near = " OR ".join(f"({within(one)})" for one in ranges.covering(windows)) or "FALSE"
+    near = " OR ".join(f"({within(range_)})" for range_ in ranges.covering(windows)) or "FALSE"
     if len(ranges.joined(windows)) <= ranges.FEW:
         return near
     return f"({near}) AND {ranges.inside(windows, '_window_start')}"
@@ -334,17 +338,17 @@ def copies_sql(name: str, table: str, *, lacks_older: bool = False) -> str:
     """
     if lacks_older:
         return f"greatest(coalesce({name}, 0), 0)"
-    why = (
+    reason = (
         f"spark_jobs.errors.TableStopped: {table}: the table has no key, and more copies of a row were deleted "
         "than the lake has seen written; the log has to begin where the table was empty, and a filter that leaves out "
         "copies where they are written must leave them out where they are deleted\n\n"
     )
-    return f"IF({name} < 0, CAST(raise_error({literal(why)}) AS BIGINT), coalesce({name}, 0))"
+    return f"IF({name} < 0, CAST(raise_error({literal(reason)}) AS BIGINT), coalesce({name}, 0))"
 
 
-def cells_sql(types: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
+def cells_sql(types: Mapping[str, str], cells_: Mapping[str, str]) -> list[str]:
     """The columns of a row as SQL expressions: what is given of it, NULL for the rest."""
-    return [f"CAST({given.get(name, 'NULL')} AS {kind}) AS {identifier(name)}" for name, kind in types.items()]
+    return [f"CAST({cells_.get(name, 'NULL')} AS {kind}) AS {identifier(name)}" for name, kind in types.items()]
 
 
 def _listed(types: dict[str, str]) -> str:

@@ -16,7 +16,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.retired_columns import Kept, types_of
+from spark_jobs.silver.retired_columns import RetiredColumn, types_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class TableState:
     is_complete: bool = False
     is_kept: bool = False
     was_numbered: bool = False
-    kept: tuple[Kept, ...] = ()
+    retired: tuple[RetiredColumn, ...] = ()
 
     @property
     def is_numbered(self) -> bool:
@@ -54,7 +54,7 @@ class TableState:
             is_complete=self.is_complete,
             keeps_dropped_rows=self.is_kept,
             is_numbered=self.is_numbered,
-            retired_columns=self.kept,
+            retired_columns=self.retired,
         )
 
     @classmethod
@@ -74,7 +74,7 @@ class TableState:
     def columns(self) -> silver.Columns:
         """The columns that silver has, where no rule is about them. Raises TableStopped."""
         assert self.definition is not None
-        return silver.columns(self.definition, kept=types_of(self.kept))
+        return silver.columns(self.definition, retired=types_of(self.retired))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +104,14 @@ class SchemaChange:
 
     range: Range
     standing: TableState
-    said: LoggedStatement | None = None
+    statement: LoggedStatement | None = None
     empties: bool = False
     origins: dict[str, str | None] | None = None
     fills: dict[str, Fill] = field(default_factory=dict)
-    carried: "TableContents | None" = None
+    inherited: "TableContents | None" = None
     left_out_by: str | None = None
     keeps: bool = False
-    anew: str | None = None
+    restart_reason: str | None = None
 
 
 TimelineStep = DataRange | SchemaChange
@@ -150,7 +150,7 @@ class TableContents:
     def alive(self) -> "TableContents":
         """The same, without what was there before the table was emptied for the last time."""
         last = max(
-            (at for at, one in enumerate(self.steps) if isinstance(one, SchemaChange) and one.empties), default=None
+            (at for at, step in enumerate(self.steps) if isinstance(step, SchemaChange) and step.empties), default=None
         )
         return self if last is None else replace(self, base=None, steps=self.steps[last:])
 
@@ -158,7 +158,7 @@ class TableContents:
     def is_empty(self) -> bool:
         """Whether no row is known to be there."""
         rest = self.alive
-        return rest.base is None and not any(isinstance(step, DataRange) or step.carried for step in rest.steps)
+        return rest.base is None and not any(isinstance(step, DataRange) or step.inherited for step in rest.steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,5 +172,5 @@ class Ended:
     error: TableStopped | DecodeError
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         return str(self.error)

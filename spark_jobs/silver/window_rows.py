@@ -67,7 +67,7 @@ class WindowRows:
         return Compacted(
             source=work.source,
             name=work.name,
-            range=work.window.whole,
+            range=work.window.extent,
             head=head,
             changes=self.decoded.get["changes"] or 0,
             inserts=counts[silver.Op.INSERT],
@@ -87,33 +87,40 @@ def window_rows(spark: SparkSession, work: CompactionJob, window: Window, standi
     alone = work.size <= _ONE_TASK
     definition = standing.definition
     assert definition
-    whole, seen = silver.columns(definition, has_partial=work.has_partial), work.shape(definition, standing.kept)
+    all_columns, shape = (
+        silver.columns(definition, has_partial=work.has_partial),
+        work.shape(definition, standing.retired),
+    )
     slices = slices_of_window(spark, window, work)
     slices = slices.coalesce(1) if alone else slices
     skips = work.filters.skips
     left_out = work.filters.skipped_in(window.ranges)
-    unseen = frozenset(whole.types.keys() - seen.columns.types.keys())
+    unseen = frozenset(all_columns.types.keys() - shape.columns.types.keys())
     if work.filters.judges_rows:
-        asked = work.filters.condition_columns
-        unseen = frozenset(name for name in unseen if name.casefold() not in asked)
+        filter_columns = work.filters.condition_columns
+        unseen = frozenset(name for name in unseen if name.casefold() not in filter_columns)
         task = passing_over(partial(as_rows_task, definition, unseen if work.has_partial else None), skips)
         judged = slices.mapInArrow(task, row_filters.ddl(definition))
         judged = row_filters.with_defaults(judged, definition) if work.has_partial else judged
-        told = row_filters.left_out_by(work.filters, definition, work.known, has_partial=work.has_partial)
-        verdict = F.expr(told)
+        verdict_sql = row_filters.left_out_by(
+            work.filters, definition, work.known_columns, has_partial=work.has_partial
+        )
+        verdict = F.expr(verdict_sql)
         judged = judged.withColumn(row_filters.LEFT_OUT_BY, verdict)
-        found = judged.where(f"{row_filters.LEFT_OUT_BY} IS NOT NULL").groupBy(row_filters.LEFT_OUT_BY).count()
-        left_out |= {row[row_filters.LEFT_OUT_BY]: row["count"] for row in work.table.collect(found)}
+        filtered_counts = (
+            judged.where(f"{row_filters.LEFT_OUT_BY} IS NOT NULL").groupBy(row_filters.LEFT_OUT_BY).count()
+        )
+        left_out |= {row[row_filters.LEFT_OUT_BY]: row["count"] for row in work.table.collect(filtered_counts)}
         slices = judged.where(f"{row_filters.LEFT_OUT_BY} IS NULL").drop(row_filters.LEFT_OUT_BY)
-        task = judged_task(definition, whole, alone=alone)
+        task = judged_task(definition, all_columns, alone=alone)
     else:
-        task = passing_over(decoding_task(definition, whole, alone=alone, unseen=unseen), skips)
-    changes = slices.mapInArrow(salted(task, seen.salt), decoded_ddl(whole, seen.salt))
+        task = passing_over(decoding_task(definition, all_columns, alone=alone, unseen=unseen), skips)
+    changes = slices.mapInArrow(salted(task, shape.salt), decoded_ddl(all_columns, shape.salt))
     changes = changes.observe(decoded, F.sum("_changes").alias("changes"), F.max("_micros").alias("micros"))
-    changes = _with_defaults(changes, definition, whole) if whole.has_partial else changes
-    changes, columns = _seen(changes, whole, seen), seen.columns
+    changes = _with_defaults(changes, definition, all_columns) if all_columns.has_partial else changes
+    changes, columns = _shaped(changes, all_columns, shape), shape.columns
     settled = counted_images(changes, columns) if columns.is_bag else changes
-    if whole.has_partial and not columns.is_bag:
+    if all_columns.has_partial and not columns.is_bag:
         settled = _overlaid_per_key(changes, columns, str(work))
     elif not (columns.is_bag or alone):
         settled = _last_per_key(changes, columns)
@@ -122,14 +129,16 @@ def window_rows(spark: SparkSession, work: CompactionJob, window: Window, standi
     return WindowRows(rows.observe(counted, *by_operation), counted, decoded, left_out)
 
 
-def _seen(changes: DataFrame, whole: silver.Columns, seen: masking.Shape) -> DataFrame:
+def _shaped(changes: DataFrame, all_columns: silver.Columns, shape: masking.Shape) -> DataFrame:
     """The changes with the columns that are seen."""
-    if seen.columns == whole and all(cell == identifier(name) for name, cell in seen.cells.items()):
+    if shape.columns == all_columns and all(cell == identifier(name) for name, cell in shape.cells.items()):
         return changes
-    own = {name for name in changes.columns if name in {*DECODED, *OF_KEYS, *OF_BAGS, silver.ABSENT, "_window"}}
-    names = [*seen.columns.types, "_raw", *sorted(own - {"_raw"})]
-    hidden: dict[str, str | None] = {name: None for name in whole.types if name not in seen.columns.types}
-    cells = dict(seen.cells) | ({silver.ABSENT: partial_rows.renamed(hidden)} if whole.has_partial else {})
+    decoded_columns = {
+        name for name in changes.columns if name in {*DECODED, *OF_KEYS, *OF_BAGS, silver.ABSENT, "_window"}
+    }
+    names = [*shape.columns.types, "_raw", *sorted(decoded_columns - {"_raw"})]
+    hidden: dict[str, str | None] = {name: None for name in all_columns.types if name not in shape.columns.types}
+    cells = dict(shape.cells) | ({silver.ABSENT: partial_rows.renamed(hidden)} if all_columns.has_partial else {})
     return changes.selectExpr(*(f"{cells.get(name, identifier(name))} AS {identifier(name)}" for name in names))
 
 
@@ -140,27 +149,27 @@ def _with_defaults(changes: DataFrame, definition: TableDefinition, columns: sil
     inserted = (
         "true" if columns.is_bag else "NOT _existed AND _exists"
     )  # an update of the key is whole (net_changes.py)
-    found = partial_rows.with_defaults(defaults, columns.types, cells, inserted)
-    return changes.selectExpr(*(f"{found[name]} AS {identifier(name)}" for name in changes.columns))
+    cells_ = partial_rows.with_defaults(defaults, columns.types, cells, inserted)
+    return changes.selectExpr(*(f"{cells_[name]} AS {identifier(name)}" for name in changes.columns))
 
 
 def _overlaid_per_key(changes: DataFrame, columns: silver.Columns, name: str) -> DataFrame:
     """One row a key and window, as ``_last_per_key``, of rows that may lack columns; what all lack stays absent."""
     existed = F.min_by("_existed", "_position").alias("_existed")
-    found = overlaid(changes.withColumn("_gone", F.expr("NOT _exists")), columns, existed)
-    why = (
+    overlaid_rows = overlaid(changes.withColumn("_gone", F.expr("NOT _exists")), columns, existed)
+    reason = (
         f"spark_jobs.errors.TableStopped: {name}: a row image leaves columns out of a row that was deleted before "
         "it, and whose INSERT is passed over\n\n"
     )
-    exists = f"IF({partial_rows.ENDED}, CAST(raise_error({literal(why)}) AS BOOLEAN), NOT _gone)"
-    return found.withColumn("_exists", F.expr(exists)).drop("_gone", partial_rows.ENDED)
+    exists = f"IF({partial_rows.ENDED}, CAST(raise_error({literal(reason)}) AS BOOLEAN), NOT _gone)"
+    return overlaid_rows.withColumn("_exists", F.expr(exists)).drop("_gone", partial_rows.ENDED)
 
 
-def overlaid(rows: DataFrame, columns: silver.Columns, *others: Column) -> DataFrame:
+def overlaid(rows: DataFrame, columns: silver.Columns, *more_columns: Column) -> DataFrame:
     """Of what is one key in a window, its rows laid over each other."""
-    identity = {f"{silver.IDENTITY}{at}": F.expr(one) for at, one in enumerate(columns.identity())}
-    found = partial_rows.folded(rows.withColumns(identity), ["_window", *identity], columns.types, *others)
-    return found.drop(*identity)
+    identity = {f"{silver.IDENTITY}{at}": F.expr(cell) for at, cell in enumerate(columns.identity())}
+    merged = partial_rows.folded(rows.withColumns(identity), ["_window", *identity], columns.types, *more_columns)
+    return merged.drop(*identity)
 
 
 def slices_of_window(spark: SparkSession, window: Window, work: CompactionJob) -> DataFrame:
@@ -168,7 +177,7 @@ def slices_of_window(spark: SparkSession, window: Window, work: CompactionJob) -
     name = work.name
     xa = window.xa.of(name, work.filters.skips)
     slices = cut(bronze.read_all(spark, window.table, window.version), window.cuts)
-    slices = effective(slices, window.whole, xa if len(xa.rows) else NO_XA)
+    slices = effective(slices, window.extent, xa if len(xa.rows) else NO_XA)
     slices = slices.where((F.col("kind") == "rows") & bronze.holding(name.schema, name.table))
     slices = bronze.in_ranges(slices, window.ranges).withColumnRenamed("part", "window")
     names = ("stretch", "number", "start", "file", "transaction_start", "committed_at", "context", "payload", "window")
@@ -184,27 +193,29 @@ def _last_per_key(changes: DataFrame, columns: silver.Columns) -> DataFrame:
 def counted_images(changes: DataFrame, columns: silver.Columns) -> DataFrame:
     """Of a bag one row an image and window, with the copies that came less those that went."""
     names = [*columns.types, "_position", "_committed_at", "_raw"]
-    found = last_of_each(changes, columns, names, F.sum(silver.COPIES).alias(silver.COPIES))
-    found = found.withColumn("_existed", F.lit(None).cast("boolean"))  # how many there were before, no window knows
-    return found.withColumn(silver.ABSENT, F.lit(None).cast(ABSENT_TYPE)) if columns.has_partial else found
+    last_rows = last_of_each(changes, columns, names, F.sum(silver.COPIES).alias(silver.COPIES))
+    last_rows = last_rows.withColumn(
+        "_existed", F.lit(None).cast("boolean")
+    )  # how many there were before, no window knows
+    return last_rows.withColumn(silver.ABSENT, F.lit(None).cast(ABSENT_TYPE)) if columns.has_partial else last_rows
 
 
-def last_of_each(changes: DataFrame, columns: silver.Columns, names: Sequence[str], other: Column) -> DataFrame:
+def last_of_each(changes: DataFrame, columns: silver.Columns, names: Sequence[str], aggregate: Column) -> DataFrame:
     """Of what is one key or one image in a window, the last row's columns of these names, and an aggregate of all."""
-    identity = [F.expr(one).alias(f"{silver.IDENTITY}{at}") for at, one in enumerate(columns.identity())]
+    identity = [F.expr(cell).alias(f"{silver.IDENTITY}{at}") for at, cell in enumerate(columns.identity())]
     rest = F.struct(*(F.col(identifier(name)) for name in names))
-    grouped = changes.groupBy("_window", *identity).agg(F.max_by(rest, "_position").alias("last"), other)
-    own = [name for name in grouped.columns if name != "last" and not name.startswith(silver.IDENTITY)]
-    return grouped.select(*own, "last.*")
+    grouped = changes.groupBy("_window", *identity).agg(F.max_by(rest, "_position").alias("last"), aggregate)
+    group_columns = [name for name in grouped.columns if name != "last" and not name.startswith(silver.IDENTITY)]
+    return grouped.select(*group_columns, "last.*")
 
 
 def _silver_rows(settled: DataFrame, columns: silver.Columns, ranges: Sequence[Range]) -> DataFrame:
     """One row a key or image and window, with the columns of a silver table."""
     starts, stops = (F.expr(array([getattr(range_, end) for range_ in ranges])) for end in ("start", "stop"))
     if columns.is_bag:
-        went, stayed = F.col(silver.COPIES) < 0, F.col(silver.COPIES) == 0
+        is_removed, stayed = F.col(silver.COPIES) < 0, F.col(silver.COPIES) == 0
     else:
-        went, stayed = ~F.col("_exists"), F.col("_existed")
-    op = F.when(went, silver.Op.DELETE).when(stayed, silver.Op.UPDATE).otherwise(silver.Op.INSERT)
+        is_removed, stayed = ~F.col("_exists"), F.col("_existed")
+    op = F.when(is_removed, silver.Op.DELETE).when(stayed, silver.Op.UPDATE).otherwise(silver.Op.INSERT)
     computed = {"_op": op, "_window_start": F.get(starts, "_window"), "_window_stop": F.get(stops, "_window")}
     return settled.select(*(computed.get(name, F.col(identifier(name))).alias(name) for name in columns.stored))

@@ -86,7 +86,7 @@ class Endpoints:
                 reason = str(error).removeprefix(f"{self.name}: ").removeprefix(f"{source.endpoint} ")
                 self._note(source, reason)
                 failures.append(f"{source.endpoint}: {reason}")
-                log.warning("%s: endpoint %s is passed over: %s", self.name, source.endpoint, reason)
+                log.warning("%s: endpoint %s is skipped: %s", self.name, source.endpoint, reason)
             else:
                 if proves:
                     self._note(source, None)

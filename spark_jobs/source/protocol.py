@@ -91,7 +91,7 @@ class Log:
             return (
                 f"{self.source}: {start.file} is gone from the source, whose oldest file is {self.files[0].name}; "
                 f"either have archived copies read into the same bronze (stratalog extract --source {self.source} "
-                "--archive DIR), or begin anew under another source name with start: earliest"
+                "--archive DIR), or start under another source name with start: earliest"
             )
         return (
             f"{self.source}: has no file {start.file}; it holds {self.files[0].name} to {self.files[-1].name}. "

@@ -210,7 +210,7 @@ def _logging_problems(variables: dict[str, str]) -> list[str]:
     if variables.get("binlog_format", "ROW").upper() != "ROW":
         problems.append(
             f"binlog_format is {variables['binlog_format']}; SET GLOBAL binlog_format = 'ROW' "
-            "and let the applications connect anew"
+            "and let the applications reconnect"
         )
     return problems
 

@@ -56,7 +56,7 @@ KINDS: tuple[Kind, ...] = (
         "(docs/howto/broken-table.md#one-event-stops-the-table-and-can-be-done-without)",
     ),
     Kind(
-        r"is to stop the table, by|is left out by .* and cannot be|would have to judge",
+        r"is to stop the table, by|is filtered by .* and cannot be|would have to judge",
         "change that rule in pipeline.yaml and run again (docs/filters.md)",
     ),
     Kind(

@@ -19,7 +19,7 @@ from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compaction_job import Compacted
-from spark_jobs.silver.retired_columns import Kept
+from spark_jobs.silver.retired_columns import RetiredColumn
 from spark_jobs.source.retention_margin import Margin
 
 KEY = dg.AssetKey(["bronze", "shop"])
@@ -165,7 +165,7 @@ def test_what_silver_and_downstream_commits_say(tmp_path: Path) -> None:
 
 def test_kept_columns_are_named(tmp_path: Path) -> None:
     at, table = Position("b.000001", 4), Lake(str(tmp_path)).silver("shop", "shop", "t")
-    retired = [Kept("_v_until_1_4", "INT", "v", at), Kept("_d_until_1_4", "DATE", None, at)]
+    retired = [RetiredColumn("_v_until_1_4", "INT", "v", at), RetiredColumn("_d_until_1_4", "DATE", None, at)]
     commit = SilverCommit(at, "batch", retired_columns=tuple(retired))
     assert checkpoint.of_head(Head(7, 3, commit), table)["table/kept_columns"] == "_v_until_1_4, _d_until_1_4"
     assert "table/kept_columns" not in checkpoint.of_head(Head(7, 3, Checkpoint(at, "batch")), table)

@@ -74,7 +74,7 @@ def test_events_that_stop_a_table_are_passed_over_one_by_one_and_for_good(shop: 
     assert planned.reason == outcome.stopped[t]
     assert quarantine.read(lake_of(pipeline), SOURCE) == []
     add(shop.spark, pipeline, SOURCE, [planned])
-    assert "is passed over already" in refused(pipeline, first)
+    assert "is quarantined already" in refused(pipeline, first)
 
     shop.execute(AS_STATEMENT[0], "INSERT INTO t VALUES (4, 4)", AS_STATEMENT[1], "INSERT INTO t VALUES (5, 5)")
     _, outcome = shop.run(pipeline)
@@ -100,7 +100,7 @@ def test_events_that_stop_a_table_are_passed_over_one_by_one_and_for_good(shop: 
     assert backfill(shop.spark, pipeline, again).stopped == {}
     assert silver.head() == head, "a backfill passes over what the run has passed over"
 
-    with pytest.raises(ConfigError, match="no event is passed over at"):
+    with pytest.raises(ConfigError, match="no event is quarantined at"):
         plan_undo(pipeline, SOURCE, before)
     said = remove(shop.spark, pipeline, SOURCE, plan_undo(pipeline, SOURCE, first))
     advice = f"stratalog backfill --source {SOURCE} --from {first} --to {head.position} --table {t}"

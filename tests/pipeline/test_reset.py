@@ -182,7 +182,7 @@ def test_killed_at_any_commit_and_run_again_it_is_the_servers_table(
             merge_source(spark, pipeline, SOURCE)
             assert len(rows(target.read(spark))) == 1, "downstream waits for what silver has not again yet"
         if part == origin.path and (nth, moment) != (1, "before"):
-            with pytest.raises(ConfigError, match="is being done over, and is at"):
+            with pytest.raises(ConfigError, match="is being rebuilt, and is at"):
                 plan_unreset(pipeline, SOURCE, name)
         assert entry(lake, "t").state == "reset"
         assert shop.run(pipeline)[1].stopped == {}

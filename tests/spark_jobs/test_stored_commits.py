@@ -26,7 +26,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.initial_load.commit import LoadCommit
 from spark_jobs.schema.commit import HistoryCommit
 from spark_jobs.silver.commit import NOT_FOLDED, SilverCommit
-from spark_jobs.silver.retired_columns import Kept
+from spark_jobs.silver.retired_columns import RetiredColumn
 from spark_jobs.source.protocol import Part
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "commits.jsonl"
@@ -76,7 +76,7 @@ KNOWN_TYPES: dict[Any, st.SearchStrategy[Any]] = {
     Position: POSITIONS,
     Range: st.builds(Range, BEGINNINGS, st.just(Position("b.000002", 4))),
     TableDefinition: DEFINITIONS,
-    Kept: st.builds(Kept, NAMES, NAMES, st.none() | NAMES, POSITIONS),
+    RetiredColumn: st.builds(RetiredColumn, NAMES, NAMES, st.none() | NAMES, POSITIONS),
     Stretch: st.builds(
         Stretch, st.integers(1, 3), POSITIONS, st.none() | NAMES, st.none() | NAMES, st.none() | st.integers(0, 99),
         st.none() | st.just(MysqlGtids()), st.just(()) | st.tuples(st.builds(Part, NAMES, st.just(4), st.just(99))),

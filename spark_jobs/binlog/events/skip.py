@@ -59,7 +59,7 @@ def passed_over(file: str, start: int, payload: Bytes, offsets: Collection[int])
     places = list(_places(buffer, 0 if start else len(MAGIC)))
     for offset in offsets:
         if offset - start not in places:
-            raise DecodeError(f"{file}:{offset}: an event is to be passed over here, and none begins here")
+            raise DecodeError(f"{file}:{offset}: an event is quarantined here, and none begins here")
         at = places.index(offset - start)
         for place in places[_first(buffer, places, at) : at + 1]:
             _pass_over(buffer, place)

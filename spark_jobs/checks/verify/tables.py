@@ -43,7 +43,7 @@ from spark_jobs.pipeline.run import compact_source, endpoints_of, extract_source
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import filters_of
-from spark_jobs.silver.retired_columns import begun, types_of
+from spark_jobs.silver.retired_columns import restarts_of, types_of
 from spark_jobs.silver.table_timeline import TableState
 from spark_jobs.source.connection import error_number
 from spark_jobs.source.server import Server
@@ -128,7 +128,7 @@ class Verdict:
             yield f"{self.summary}: {self.older} rows are older than the log, which lacks the table's CREATE too"
         for column, rows in self.unknown.items():
             yield (
-                f"{self.summary}: column {column} is not compared: it began anew when its type changed, and {rows} "
+                f"{self.summary}: column {column} is not compared: it restarted when its type changed, and {rows} "
                 f"rows are from before; stratalog load --source {self.source} --table {self.table} reads them again"
             )
         if self.changing:
@@ -267,7 +267,7 @@ class _Source:
         except SourceError as error:
             if error_number(error.__cause__) not in _CHANGED:
                 raise
-        log.info("%s: %s was altered while it was compared; beginning anew", self.name, name)
+        log.info("%s: %s was altered while it was compared; comparing it again", self.name, name)
         return _Table(self, name, into).verdict(since)
 
     def has_all(self, name: TableName) -> bool:
@@ -331,9 +331,9 @@ class _Table:
             listed = self.source.session.columns(self.name.schema, self.name.table)
             try:
                 standing = self._standing()
-                retired = types_of(standing.kept)
+                retired = types_of(standing.retired)
                 columns = {column: kind for column, kind in self.downstream.columns().items() if column not in retired}
-                self.unknown = self._older(begun(standing.kept))
+                self.unknown = self._older(restarts_of(standing.retired))
                 return layout(self.name, listed, columns, self._key(), self.unknown)
             except TableStopped:
                 if not tries_left:

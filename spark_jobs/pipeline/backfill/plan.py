@@ -34,7 +34,7 @@ from spark_jobs.silver.planning_context import PlanningContext, filters_of
 from spark_jobs.silver.rename_lineage import RenameLineage
 from spark_jobs.silver.table_timeline import SchemaChange, TableContents
 from spark_jobs.silver.timeline.build import build as content_at_end
-from spark_jobs.silver.timeline.inputs import Again
+from spark_jobs.silver.timeline.inputs import ReplayState
 
 log = logging.getLogger(__name__)
 
@@ -82,8 +82,8 @@ def plan_table(
             RenameLineage(context).rules(slices),
             why_not=why_not_anew(pipeline, held.source, name),
             is_bag=silver.stored_columns(table, head).is_bag,
-            again=Again(SilverCommit.of(head.checkpoint).emptied_at if head.checkpoint else None),
-            begun=_begun(table, begin),
+            replay=ReplayState(SilverCommit.of(head.checkpoint).emptied_at if head.checkpoint else None),
+            first_definition=_begun(table, begin),
         )
         content = content_at_end(seen, name, onward, None, rules)
         if silver.is_numbered(head) and not content.standing.is_numbered:
@@ -92,7 +92,9 @@ def plan_table(
                 f"them (stratalog reset --source {held.source} --table {name})"
             )
         steps = content.steps
-        carried = next((step.carried for step in steps if isinstance(step, SchemaChange) and step.range == named), None)
+        carried = next(
+            (step.inherited for step in steps if isinstance(step, SchemaChange) and step.range == named), None
+        )
         again = named if carried and _since(name, carried, wanted) < wanted.stop else None
     ranges = sorted((*touched.windows, *ranges_of_gaps(touched.gaps, steps)), key=lambda one: one.start.order)
     if not ranges and again is None:
@@ -100,7 +102,7 @@ def plan_table(
         return None
     bounds = frozenset(place for range_ in ranges for place in (range_.start, range_.stop))
     window = Window(held.table, held.version, tuple(ranges), xa=seen.xa, cuts=bounds)
-    work = CompactionJob(held.source, name, window, steps, table, head, content.size, again=again, filters=own)
+    work = CompactionJob(held.source, name, window, steps, table, head, content.size, replay=again, filters=own)
     standing = content.standing if ranges and ranges[0].start < bronze.begin(held.checkpoint) else None
     return replace(work, is_whole=touched.is_whole, standing=standing)
 
@@ -130,7 +132,9 @@ def _since(name: TableName, carried: TableContents, wanted: Range) -> Position:
     content = carried.alive
     starts = [content.since]
     starts += [
-        _since(name, step.carried, wanted) for step in content.steps if isinstance(step, SchemaChange) and step.carried
+        _since(name, step.inherited, wanted)
+        for step in content.steps
+        if isinstance(step, SchemaChange) and step.inherited
     ]
     if content.base and wanted.start < content.since:
         whose = "it had when its key changed" if content.name == name else f"{content.name} had"

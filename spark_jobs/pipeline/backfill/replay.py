@@ -76,7 +76,7 @@ def _put(
     """These rows in the place of those that silver holds, where one differs: what differs, and the commit."""
     assert work.head is not None
     assert work.head.checkpoint is not None
-    within = Range(work.window.whole.start, work.head.checkpoint.position)
+    within = Range(work.window.extent.start, work.head.checkpoint.position)
     if work.is_ruled and (work.is_reshaped or _is_emptied_elsewhere(rows.sparkSession, work)):
         found = _all(rows, work)
         return found, _renewed(rows, work, _shape(work, columns), left_out)
@@ -86,7 +86,7 @@ def _put(
     commit = work.commit(within, _standing(work), columns, left_out)
     commit = replace(commit, kind=CommitKind.REDO, ranges=work.window.ranges)
     earlier = _emptied_earlier(rows.sparkSession, work)
-    condition = rows_of_windows([*work.window.ranges, *(turn.range for turn in earlier)], work.again)
+    condition = rows_of_windows([*work.window.ranges, *(turn.range for turn in earlier)], work.replay)
     rows = rows.unionByName(markers(rows.sparkSession, columns.stored, earlier)) if earlier else rows
     return found, work.table.replace(rows, condition, work.head, commit)
 
@@ -121,7 +121,7 @@ def _shape(work: CompactionJob, columns: silver.Columns) -> silver.Columns:
     if not work.is_whole:
         raise LakeError("the rules about its columns changed; do all of its log again, not a part")
     known = next((step.standing for step in reversed(work.steps) if step.standing.definition), None)
-    return work.seen(known) if known else columns
+    return work.columns_of(known) if known else columns
 
 
 def _is_emptied_elsewhere(spark: SparkSession, work: CompactionJob) -> bool:
@@ -154,7 +154,7 @@ def _renewed(rows: DataFrame, work: CompactionJob, columns: silver.Columns, filt
     stored = columns.stored
     whole = rows.unionByName(markers(rows.sparkSession, stored, _emptying(work)))
     standing = work.steps[-1].standing
-    within = Range(work.window.whole.start, work.head.checkpoint.position)
+    within = Range(work.window.extent.start, work.head.checkpoint.position)
     commit = replace(
         work.commit(within, standing, columns),
         kind=CommitKind.REDO,
@@ -179,7 +179,7 @@ def _counted(rows: DataFrame, work: CompactionJob, head: Head) -> Compacted:
     return Compacted(
         source=work.source,
         name=work.name,
-        range=work.window.whole,
+        range=work.window.extent,
         head=head,
         changes=sum(row["copies"] for row in found),
         inserts=counts.get(silver.Op.INSERT, 0) + counts.get(silver.Op.RENAME, 0),
@@ -212,11 +212,11 @@ def _parts(spark: SparkSession, work: CompactionJob, columns: silver.Columns) ->
 
 def _led_on(work: CompactionJob, standing: TableState, later: Sequence[SchemaChange]) -> dict[str, str]:
     """Rows of a table that stands so as silver has them behind all later statements. Raises TableStopped."""
-    columns = work.seen(standing)
-    found = project_to_latest(columns.types, later, work.seen)
+    columns = work.columns_of(standing)
+    found = project_to_latest(columns.types, later, work.columns_of)
     for turn in later:
         if turn.standing.definition and turn.origins is not None:
-            after = work.seen(turn.standing)
+            after = work.columns_of(turn.standing)
             masking.origins_seen(work.filters.columns, turn.origins, columns, after)
             masking.fills_seen(work.filters.columns, turn.fills, after)
     return found
@@ -233,7 +233,9 @@ def _require_keyed(work: CompactionJob, columns: silver.Columns, logged: TableDe
 
 def _renames(work: CompactionJob) -> list[SchemaChange]:
     """The statement by which the table has its name, where the rows that came with it are to be done again."""
-    return [step for step in work.steps if isinstance(step, SchemaChange) and step.carried and step.range == work.again]
+    return [
+        step for step in work.steps if isinstance(step, SchemaChange) and step.inherited and step.range == work.replay
+    ]
 
 
 def _carried(spark: SparkSession, work: CompactionJob, columns: silver.Columns, turn: SchemaChange) -> DataFrame:
@@ -263,7 +265,7 @@ def _all(rows: DataFrame, work: CompactionJob) -> Difference:
 
 def _difference(rows: DataFrame, work: CompactionJob, head: Head, columns: silver.Columns) -> Difference:
     """These rows beside those that silver holds already. Maps do not compare; their entries do."""
-    there = work.table.read(rows.sparkSession, head.version).where(rows_of_windows(work.window.ranges, work.again))
+    there = work.table.read(rows.sparkSession, head.version).where(rows_of_windows(work.window.ranges, work.replay))
     plain = [name for name in columns.stored if name != "_raw"]
     chosen = [*(F.col(identifier(name)) for name in plain), F.expr("map_entries(_raw)").alias("_raw")]
     ours, theirs = rows.select(*chosen, F.lit(1).alias(_SIDE)), there.select(*chosen, F.lit(-1).alias(_SIDE))

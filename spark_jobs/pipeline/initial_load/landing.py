@@ -99,7 +99,7 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
         load.source, name, Window(held.table, held.version, (Range(found.since, until),)), (), table, head, size
     )
     commit = replace(
-        work.commit(work.window.whole, replace(standing, is_complete=True), columns),
+        work.commit(work.window.extent, replace(standing, is_complete=True), columns),
         kind=CommitKind.LOAD,
         is_overwrite=is_bare,
         loaded=LoadedRows(found.rows, found.read_from, found.read_to),
@@ -116,7 +116,7 @@ def _turns(
     context = PlanningContext.of(load.pipeline, load.lake, held).of_load()
     slices, found = scan_effective(held.table, held.version, whole, context.oldest)
     ancestry = RenameLineage(context)
-    rules = replace(ancestry.rules(slices), beginning=Beginning(ancestry.made, is_needed=True))
+    rules = replace(ancestry.rules(slices), beginning=Beginning(ancestry.created_at, is_needed=True))
     definition = stage.progress.definition
     try:
         steps = steps_of(found, stage.name, whole, TableState(definition), rules)
@@ -126,7 +126,7 @@ def _turns(
     early = [turn for turn in turns if turn.range.start < before and _changes(turn, definition)]
     other = [turn for turn in turns if turn.empties and not turn.standing.is_complete]
     for one in [*early, *other][:1]:
-        said = f"{one.said.statement.verb} at {one.said.position}" if one.said else str(one.range)
+        said = f"{one.statement.statement.verb} at {one.statement.position}" if one.statement else str(one.range)
         raise stage.given_up(f"was changed while it was loaded, by {said}; load it again")
     return turns
 
@@ -156,7 +156,7 @@ def _changes(turn: SchemaChange, definition: TableDefinition) -> bool:
 
     A TRUNCATE is told from them by its position, like any other change of rows, and an index changes none.
     """
-    is_truncate = turn.said is not None and turn.said.statement.verb.startswith("TRUNCATE")
+    is_truncate = turn.statement is not None and turn.statement.statement.verb.startswith("TRUNCATE")
     return not is_truncate and turn.standing.definition != definition
 
 

@@ -24,7 +24,7 @@ from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import filters_of
-from spark_jobs.silver.retired_columns import begun
+from spark_jobs.silver.retired_columns import restarts_of
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.text.remedies import advised
 
@@ -96,7 +96,7 @@ def _lacks_values(load: LoadContext, name: TableName, named: Collection[TableNam
     """Whether a table that was asked for has columns that began anew: older rows have no value in them."""
     head = load.lake.silver(load.source, name.schema, name.table).head() if name in named else None
     commit = SilverCommit.of_head(head)
-    return bool(commit and begun(commit.retired_columns))
+    return bool(commit and restarts_of(commit.retired_columns))
 
 
 def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outcome) -> None:

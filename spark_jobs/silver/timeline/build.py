@@ -21,48 +21,48 @@ from spark_jobs.silver.timeline.progress import Progress
 
 
 def steps_of(
-    scan: RangeScan, name: TableName, whole: Range, standing: TableState | None, rules: Rules
+    scan: RangeScan, name: TableName, range_: Range, standing: TableState | None, rules: Rules
 ) -> list[TimelineStep]:
     """The table's steps through a range, in order. ``standing``: at the range's start; None: silver has no row of it.
 
     Raises TableStopped where a statement cannot be carried out, or says something else than the rows behind it.
     """
-    return list(build(scan, name, whole, standing, rules).steps)
+    return list(build(scan, name, range_, standing, rules).steps)
 
 
-def build(scan: RangeScan, name: TableName, whole: Range, standing: TableState | None, rules: Rules) -> TableContents:
+def build(scan: RangeScan, name: TableName, range_: Range, standing: TableState | None, rules: Rules) -> TableContents:
     """What a table holds at the end of a range, of what it has got in it. Raises TableStopped, DecodeError."""
-    content, ended = build_until_stopped(scan, name, whole, standing, rules)
+    content, ended = build_until_stopped(scan, name, range_, standing, rules)
     if ended:
         raise ended.error
     return content
 
 
 def build_until_stopped(
-    scan: RangeScan, name: TableName, whole: Range, standing: TableState | None, rules: Rules
+    scan: RangeScan, name: TableName, range_: Range, standing: TableState | None, rules: Rules
 ) -> tuple[TableContents, Ended | None]:
     """What a table holds where its timeline ends: at the end of the range, or where it stops before that.
 
     Where in a range a table stops, and with what rows, does not depend on where the range begins or ends.
     """
-    progress = Progress.begin(scan, name, whole, rules, standing)
+    progress = Progress.begin(scan, name, range_, rules, standing)
     ended = _go_through(progress)
     size = progress.rows.size if progress.rows else 0
     steps = progress.steps
-    return TableContents(name, None, steps, progress.standing, whole.start, size, progress.skips, scan.xa), ended
+    return TableContents(name, None, steps, progress.standing, range_.start, size, progress.skips, scan.xa), ended
 
 
 def _go_through(progress: Progress) -> Ended | None:
     """Builds the steps of the whole range, up to what stops the table."""
     # Statements cut the range into parts, and definitions in the log cut these into pieces.
-    whole = progress.whole
+    range_ = progress.extent
     events, ended = statements.changing(progress)
-    stop = max(ended.at, whole.start) if ended else whole.stop
-    starts = [whole.start, *(event.stop for event in events)]
+    stop = max(ended.at, range_.start) if ended else range_.stop
+    starts = [range_.start, *(event.stop for event in events)]
     stops = [*(event.position for event in events), stop]
     parts = [Range(start, max(start, stop)) for start, stop in zip(starts, stops, strict=True)]
     logged = pieces_of(progress, parts)
-    place = whole.start
+    place = range_.start
     try:
         # What the table is at the range's start.
         history = definitions.history_of(progress, [piece.definition for pieces in logged for piece in pieces])
@@ -83,7 +83,7 @@ def _go_through(progress: Progress) -> Ended | None:
             for piece in pieces:
                 is_last = ended is None and part is parts[-1] and piece is pieces[-1]
                 place = piece.range.start
-                _piece(progress, piece, is_last=is_last, defaults_from=None if at else progress.rules.begun)
+                _piece(progress, piece, is_last=is_last, defaults_from=None if at else progress.rules.first_definition)
     except (TableStopped, DecodeError) as error:
         stop_at = error.at if isinstance(error, TableStopped) else None
         return Ended(stop_at if isinstance(stop_at, Position) else place, error)
@@ -96,13 +96,13 @@ def _piece(progress: Progress, piece: Piece, *, is_last: bool, defaults_from: Ta
     try:
         if piece.failed:
             raise piece.failed
-        if piece.why:
+        if piece.reason:
             _require_following(progress, piece)
         _rows(progress, part, piece.definition, is_last=is_last, defaults_from=defaults_from)
     except (TableStopped, DecodeError) as error:
         place = error.at if isinstance(error, TableStopped) else None
         if not isinstance(place, Position):
-            is_at_start = piece.why or not piece.definition
+            is_at_start = piece.reason or not piece.definition
             row = None if is_at_start else first(progress.name, part, lambda _: True)
             raise _stopped(error, row or part.start) from error
         if part.start < place < part.stop and piece.definition:
@@ -154,7 +154,7 @@ def _require_following(progress: Progress, piece: Piece) -> None:
     assert logged is not None
     settled = definitions.settle(progress, logged, previous, piece.range.stop, is_last=False)
     _require_same(progress, previous, settled, piece.range)
-    raise TableStopped(str(piece.why), piece.range.start)
+    raise TableStopped(str(piece.reason), piece.range.start)
 
 
 def _require_index(progress: Progress, previous: TableDefinition | None, part: Range) -> None:

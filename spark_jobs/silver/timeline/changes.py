@@ -49,16 +49,16 @@ def apply(progress: Progress, event: LoggedStatement, logged: TableDefinition | 
 
 def _apply(progress: Progress, event: LoggedStatement, logged: TableDefinition | None) -> None:
     # Another table's rows come with the name.
-    every = progress.read(event)
-    rename = _rename_to(progress.name, every)
+    table_effects = progress.read(event)
+    rename = _rename_to(progress.name, table_effects)
     if rename:
         filtered_by(progress, event)
-        _inherit(progress, event, rename, every, logged)
+        _inherit(progress, event, rename, table_effects, logged)
         return
     # What becomes of the table that has the name.
     if not changes_table(progress, event):  # it was about a table without rows, until others' came into it
         return
-    effect = progress.own_effects(event, every)[
+    effect = progress.own_effects(event, table_effects)[
         -1
     ]  # an ALTER that gives the table another name takes it away from this one
     rule = filtered_by(progress, event)
@@ -81,9 +81,9 @@ def _place(event: LoggedStatement) -> Range:
     return Range(event.position, event.stop)
 
 
-def _rename_to(name: TableName, every: Sequence[TableEffect]) -> Rename | None:
+def _rename_to(name: TableName, table_effects: Sequence[TableEffect]) -> Rename | None:
     """What gives a table a name, among a statement's effects."""
-    return next((effect for effect in every if isinstance(effect, Rename) and effect.table == name), None)
+    return next((effect for effect in table_effects if isinstance(effect, Rename) and effect.table == name), None)
 
 
 def _pass_over(progress: Progress, event: LoggedStatement) -> None:
@@ -119,10 +119,10 @@ def _create(
     if exists and effect.if_missing:
         return
     # The columns: what rows after the statement have, else what it declares.
-    stated = _declared(progress, event, effect)
-    definition = stated
-    if logged and (logged.has_names() or stated):
-        definition = definitions.settle(progress, logged, stated, event.stop, is_last=True, is_new=True)
+    declared = _declared(progress, event, effect)
+    definition = declared
+    if logged and (logged.has_names() or declared):
+        definition = definitions.settle(progress, logged, declared, event.stop, is_last=True, is_new=True)
     if progress.is_first():
         progress.standing = TableState(definition, is_complete=before.is_complete or not effect.if_missing)
         return
@@ -162,7 +162,7 @@ def _inherit(
     progress: Progress,
     event: LoggedStatement,
     rename: Rename,
-    every: Sequence[TableEffect],
+    table_effects: Sequence[TableEffect],
     logged: TableDefinition | None,
 ) -> None:
     """Takes the place of what the name meant: the table that a statement gives it, with all that it holds."""
@@ -173,11 +173,11 @@ def _inherit(
     content = progress.rules.contents(was, event.position)
     if content.standing.is_dropped:
         raise progress.refusal(event, f"gives the table the rows of {was}, which the log has dropped before")
-    alter = next((effect for effect in every if isinstance(effect, AlterTable) and effect.table == was), None)
+    alter = next((effect for effect in table_effects if isinstance(effect, AlterTable) and effect.table == was), None)
     if alter:
         content = _altered(progress, content, event, alter, logged)
-    if content.standing.kept:
-        names = names_of(content.standing.kept)
+    if content.standing.retired:
+        names = names_of(content.standing.retired)
         raise progress.refusal(event, f"gives the table the rows of {was}, which has kept columns ({names}): not done")
     # How the table of this name stands with it.
     definition = content.standing.definition and replace(content.standing.definition, name=progress.name)
@@ -191,8 +191,8 @@ def _inherit(
     progress.standing = standing
     if not content.is_empty:
         require_no_filters(progress, event, f"gives the table the rows of {was}", was)
-    carried = None if content.is_empty else content
-    progress.steps.append(SchemaChange(_place(event), standing, event, empties=True, carried=carried))
+    inherited = None if content.is_empty else content
+    progress.steps.append(SchemaChange(_place(event), standing, event, empties=True, inherited=inherited))
 
 
 def _altered(
@@ -209,10 +209,10 @@ def _altered(
     ]
     if not operations or before is None:
         return content
-    other = Progress.begin(progress.scan, content.name, _place(event), progress.rules, content.standing)
-    other.before = content
-    columns.alter(other, event, effect, logged and replace(logged, name=content.name), before)
-    return replace(content, steps=[*content.steps, *other.steps], standing=other.standing)
+    source = Progress.begin(progress.scan, content.name, _place(event), progress.rules, content.standing)
+    source.before = content
+    columns.alter(source, event, effect, logged and replace(logged, name=content.name), before)
+    return replace(content, steps=[*content.steps, *source.steps], standing=source.standing)
 
 
 def _apply_early(progress: Progress, event: LoggedStatement, logged: TableDefinition | None) -> None:
@@ -221,19 +221,19 @@ def _apply_early(progress: Progress, event: LoggedStatement, logged: TableDefini
     But a name that may come with another table's rows: that is not before the first row any more.
     """
     try:
-        every = progress.read(event)
+        table_effects = progress.read(event)
     except TableStopped:
         if may_rename(event.statement):
             raise
-        every = ()
+        table_effects = ()
         progress.standing = replace(progress.standing, definition=None)
-    rename = _rename_to(progress.name, every)
+    rename = _rename_to(progress.name, table_effects)
     if rename:
         filtered_by(progress, event)
-        _inherit(progress, event, rename, every, logged)
+        _inherit(progress, event, rename, table_effects, logged)
         return
     try:
-        for effect in progress.own_effects(event, every)[-1:]:
+        for effect in progress.own_effects(event, table_effects)[-1:]:
             _follow_early(progress, event, effect)
     except (TableStopped, DecodeError):
         progress.standing = replace(progress.standing, definition=None)

@@ -18,7 +18,7 @@ from spark_jobs.ddl.widening import keeps_values
 from spark_jobs.errors import DecodeError
 from spark_jobs.log.position import Range
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.retired_columns import Kept, led_on, name_of, names_of, types_of
+from spark_jobs.silver.retired_columns import RetiredColumn, name_of, names_of, renamed_through, types_of
 from spark_jobs.silver.table_timeline import SchemaChange, TableContents
 from spark_jobs.silver.timeline import definitions
 from spark_jobs.silver.timeline.filtering import require_no_filters
@@ -36,28 +36,28 @@ def alter(
         return
     # What the statement leads to, and whether the rows after it agree.
     try:
-        stated = move(progress, event, effect, before)
+        altered = move(progress, event, effect, before)
     except DecodeError as error:
         raise progress.refusal(event, f"changes the table, which is not applied: {error}") from error
-    after = or_keyless(before, stated.definition)
+    after = or_keyless(before, altered.definition)
     if logged is not None:
-        after = or_keyless(before, definitions.settle(progress, logged, stated.definition, event.stop, is_last=True))
-        if shape(after) != shape(stated.definition):
+        after = or_keyless(before, definitions.settle(progress, logged, altered.definition, event.stop, is_last=True))
+        if shape(after) != shape(altered.definition):
             raise progress.refusal(
                 event,
-                f"leads to ({listed(stated.definition)}), but the rows behind it have ({listed(after)})",
+                f"leads to ({listed(altered.definition)}), but the rows behind it have ({listed(after)})",
             )
     elif definitions.is_kept_keyless(progress, event.stop):
         after = replace(after, key=(), index=None)
     # Indexes alone change no step.
-    is_key_kept = _keeps_key(before, after, stated.origins)
+    is_key_kept = _keeps_key(before, after, altered.origins)
     if is_key_kept and leaves_rows(progress, event):
         progress.standing = replace(progress.standing, definition=replace(before, index=after.index))
         return
     # Columns, and the rows anew where they are told apart otherwise.
-    turn = _turn(progress, event, before, after, stated)
-    if not is_key_kept and turn.standing.kept:
-        names = names_of(turn.standing.kept)
+    turn = _turn(progress, event, before, after, altered)
+    if not is_key_kept and turn.standing.retired:
+        names = names_of(turn.standing.retired)
         raise progress.refusal(event, f"changes the key of a table with kept columns ({names}): not done")
     if not is_key_kept:
         turn = _rekeyed(progress, event, turn)
@@ -89,39 +89,41 @@ def _turn(
     event: LoggedStatement,
     before: TableDefinition,
     after: TableDefinition,
-    stated: AlteredDefinition,
+    altered: AlteredDefinition,
 ) -> SchemaChange:
     """The turn of a statement that changes columns: where each one comes from. Raises TableStopped."""
     # Which column each one comes from, and which are kept aside.
-    restarted = _restarted(progress, event, before, after, stated)
+    restarted = _restarted(progress, event, before, after, altered)
     names, old = after.column_names(), before.column_names()
-    sources = {name: None if at is None else old[at] for name, at in zip(names, stated.origins, strict=True)}
+    sources = {name: None if at is None else old[at] for name, at in zip(names, altered.origins, strict=True)}
     retired = {names[at]: before.columns[origin] for at, origin in restarted.items()}
-    kept = _kept(progress, event, sources, retired)
+    retired_columns = _retired(progress, event, sources, retired)
     origins: dict[str, str | None] = {name: None if at in restarted else sources[name] for at, name in enumerate(names)}
     origins |= {
-        column.name: str(sources[str(column.of)]) if column.at == event.position else column.name for column in kept
+        column.name: str(sources[str(column.of)]) if column.at == event.position else column.name
+        for column in retired_columns
     }
     # What rows that are there have in new ones.
     fills = {
-        names[at]: stated.fills[str(column.name)]
-        for at, column in enumerate(stated.definition.columns)
-        if column.name in stated.fills
+        names[at]: altered.fills[str(column.name)]
+        for at, column in enumerate(altered.definition.columns)
+        if column.name in altered.fills
     }
-    standing = replace(progress.standing, definition=after, kept=kept)
+    standing = replace(progress.standing, definition=after, retired=retired_columns)
     turn = SchemaChange(Range(event.position, event.stop), standing, event, origins=origins, fills=fills)
     # What people are told of columns that begin anew.
     if not restarted:
         return turn
     columns = ", ".join(
-        f"{names[at]} (as it was: {column.name})" for at, column in zip(restarted, kept[-len(restarted) :], strict=True)
+        f"{names[at]} (as it was: {column.name})"
+        for at, column in zip(restarted, retired_columns[-len(restarted) :], strict=True)
     )
-    return replace(turn, anew=f"{columns}; it was ({listed(before)}) and is ({listed(after)})")
+    return replace(turn, restart_reason=f"{columns}; it was ({listed(before)}) and is ({listed(after)})")
 
 
-def _kept(
+def _retired(
     progress: Progress, event: LoggedStatement, sources: Mapping[str, str | None], retired: Mapping[str, Column]
-) -> tuple[Kept, ...]:
+) -> tuple[RetiredColumn, ...]:
     """The columns that are kept after a statement.
 
     Args:
@@ -131,14 +133,14 @@ def _kept(
         retired: those of them that begin anew, with what they were.
     """
     successors = {old: new for new, old in sources.items() if old is not None}
-    kept = led_on(progress.standing.kept, successors)
-    used_names = {name.casefold() for name in (*sources, *successors, *types_of(kept))}
+    retired_columns = renamed_through(progress.standing.retired, successors)
+    used_names = {name.casefold() for name in (*sources, *successors, *types_of(retired_columns))}
     names = {name.casefold() for name in sources}
-    clash = next((column for column in kept if column.name.casefold() in names), None)
+    clash = next((column for column in retired_columns if column.name.casefold() in names), None)
     if clash:
         raise progress.refusal(event, f"gives a column the name {clash.name}, under which the lake keeps another one")
-    return kept + tuple(
-        Kept(
+    return retired_columns + tuple(
+        RetiredColumn(
             name_of(str(sources[new]), event.position, used_names),
             silver.spark_type(str(was.arrow)),
             new,
@@ -163,7 +165,7 @@ def _adds_alone(progress: Progress, event: LoggedStatement, effect: Alter) -> bo
         event,
         "is about columns or keys by name, and nothing names the columns that the table had before it "
         "(on_unnamed: number); its rows up to there are in the lake. Name a schema dump of before it (schema_dump: "
-        f"of a source of files) and begin the table anew (stratalog reset --source SOURCE --table {progress.name}), or "
+        f"of a source of files) and rebuild the table (stratalog reset --source SOURCE --table {progress.name}), or "
         "begin behind it in a pipeline of its own (start:) and load it",
     )
 
@@ -176,8 +178,8 @@ def _rekeyed(progress: Progress, event: LoggedStatement, turn: SchemaChange) -> 
     content = _contents_before(progress, event)
     if content is not None and not content.is_empty:
         require_no_filters(progress, event, "changes what the table's rows are told apart by", content.name)
-    carried = None if content is None or content.is_empty else content
-    return replace(turn, standing=replace(turn.standing, emptied=event.position), empties=True, carried=carried)
+    inherited = None if content is None or content.is_empty else content
+    return replace(turn, standing=replace(turn.standing, emptied=event.position), empties=True, inherited=inherited)
 
 
 def _contents_before(progress: Progress, event: LoggedStatement) -> TableContents | None:
@@ -185,14 +187,14 @@ def _contents_before(progress: Progress, event: LoggedStatement) -> TableContent
     rules = progress.rules
     if progress.before is not None:
         return progress.before
-    if rules.again is None:
+    if rules.replay is None:
         base, size = rules.base(), progress.rows.size if progress.rows else 0
         size += sum(base.table.files()) if base else 0
-        steps, since = tuple(progress.steps), progress.whole.start
+        steps, since = tuple(progress.steps), progress.extent.start
         return TableContents(
             progress.name, base, steps, progress.standing, since, size, progress.skips, progress.scan.xa
         )
-    is_last = rules.again.emptied == event.position
+    is_last = rules.replay.emptied == event.position
     return rules.contents(progress.name, event.position) if is_last and rules.contents else None
 
 
@@ -201,34 +203,34 @@ def _restarted(
     event: LoggedStatement,
     before: TableDefinition,
     after: TableDefinition,
-    stated: AlteredDefinition,
+    altered: AlteredDefinition,
 ) -> dict[int, int]:
     """The columns that begin anew at a statement, and which they were before: by their places.
 
     Raises TableStopped for one whose values may be others after it, where none does, or this one cannot.
     """
     restarted = {}
-    for at, origin in enumerate(stated.origins):
+    for at, origin in enumerate(altered.origins):
         if origin is None:
-            _require_null_told(progress, event, after.columns[at], stated)
+            _require_null_told(progress, event, after.columns[at], altered)
             continue
-        why = _values_may_change(event, before, after, origin, at)
-        if why is None:
+        reason = _values_may_change(event, before, after, origin, at)
+        if reason is None:
             continue
         if not progress.rules.begins_anew:
-            raise progress.refusal(event, why)
+            raise progress.refusal(event, reason)
         why_not = progress.rules.why_not or _why_not_restarted(before, after, origin, at)
         if why_not:
-            raise progress.refusal(event, f"{why}; no new column begins, because {why_not}")
+            raise progress.refusal(event, f"{reason}; no new column begins, because {why_not}")
         restarted[at] = origin
     return restarted
 
 
-def _require_null_told(progress: Progress, event: LoggedStatement, column: Column, stated: AlteredDefinition) -> None:
+def _require_null_told(progress: Progress, event: LoggedStatement, column: Column, altered: AlteredDefinition) -> None:
     """Raises TableStopped where a new column may hold something else than NULL in the rows that are there."""
-    declared = next(declared for declared in stated.definition.columns if declared.name == column.name)
-    is_certain = declared is not column or event.session.explicit_timestamps or column.name not in stated.is_open
-    has_fill = column.name in stated.fills  # which older rows have whether or not NULL is a value too
+    declared = next(declared for declared in altered.definition.columns if declared.name == column.name)
+    is_certain = declared is not column or event.session.explicit_timestamps or column.name not in altered.is_open
+    has_fill = column.name in altered.fills  # which older rows have whether or not NULL is a value too
     if (declared.nullable != column.nullable and not has_fill) or not is_certain:
         raise progress.refusal(
             event,
@@ -248,8 +250,8 @@ def _values_may_change(
         return f"may have changed text of column {new.name}: its session was not strict"
     if keeps_values(old, new):
         return None
-    both = f"the table was ({listed(before)}) and is ({listed(after)})"
-    return f"does not keep every value of column {new.name}: {both}"
+    definitions_ = f"the table was ({listed(before)}) and is ({listed(after)})"
+    return f"does not keep every value of column {new.name}: {definitions_}"
 
 
 def _why_not_restarted(before: TableDefinition, after: TableDefinition, origin: int, at: int) -> str | None:

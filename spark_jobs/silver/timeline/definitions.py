@@ -46,16 +46,16 @@ def settle(
         is_last: no statement about the table stands after these rows.
         is_new: the lake has no row of the table as it is.
     """
-    named = _complete(progress, logged, previous, until, is_last=is_last)
-    return _keyed(progress, with_defaults(without_defaults(named), previous), previous, until, is_new=is_new)
+    complete = _complete(progress, logged, previous, until, is_last=is_last)
+    return _keyed(progress, with_defaults(without_defaults(complete), previous), previous, until, is_new=is_new)
 
 
 def settle_rows(progress: Progress, logged: TableDefinition, until: Position, *, is_last: bool) -> TableDefinition:
     """As ``settle``, of rows where the build is: a server tells the defaults of the last ones, which no log does."""
     previous = progress.standing.definition
-    named = _complete(progress, logged, previous, until, is_last=is_last)
-    settled = with_defaults(without_defaults(named), previous)
-    settled = with_defaults(settled, named) if is_last else settled
+    complete = _complete(progress, logged, previous, until, is_last=is_last)
+    settled = with_defaults(without_defaults(complete), previous)
+    settled = with_defaults(settled, complete) if is_last else settled
     return _keyed(progress, settled, previous, until, is_new=progress.is_first())
 
 
@@ -63,7 +63,9 @@ def _complete(
     progress: Progress, logged: TableDefinition, previous: TableDefinition | None, until: Position, *, is_last: bool
 ) -> TableDefinition:
     """With names and labels. Raises TableStopped where nothing tells them."""
-    return _labelled(progress, _named(progress, with_labels(logged, previous), previous, until, is_last=is_last), until)
+    return _labelled(
+        progress, _complete_names(progress, with_labels(logged, previous), previous, until, is_last=is_last), until
+    )
 
 
 def _keyed(
@@ -79,8 +81,8 @@ def _keyed(
 
 def is_kept_keyless(progress: Progress, until: Position) -> bool:
     """Whether silver has the rows up to a place, or the last of them, without a key, whatever the log says."""
-    again = progress.rules.again
-    is_since = again is None or again.emptied is None or again.emptied < until
+    replay = progress.rules.replay
+    is_since = replay is None or replay.emptied is None or replay.emptied < until
     return progress.rules.is_bag and is_since
 
 
@@ -93,7 +95,7 @@ def require_still_unnamed(progress: Progress, first: Range) -> None:
     if previous is None or not previous.numbered:
         return
     _require_no_filters(progress)
-    history = progress.rules.by_history(progress.name, progress.whole.start)
+    history = progress.rules.by_history(progress.name, progress.extent.start)
     if history and history.definition and not history.reason and history.at <= first.stop:
         raise _named_by_now(progress, history.by)
 
@@ -103,7 +105,7 @@ def label_standing(progress: Progress) -> None:
     previous = progress.standing.definition
     if previous is None or previous.numbered or not without_labels(previous):
         return
-    history = progress.rules.by_history(progress.name, progress.whole.start)
+    history = progress.rules.by_history(progress.name, progress.extent.start)
     if history is None or history.definition is None or history.reason:
         return
     progress.standing = replace(progress.standing, definition=with_known_labels(previous, history.definition))
@@ -114,7 +116,7 @@ def history_of(progress: Progress, logged: Sequence[TableDefinition | None]) -> 
     is_named = progress.standing.definition is not None or any(
         definition and definition.has_names() for definition in logged
     )
-    return None if is_named else progress.rules.by_history(progress.name, progress.whole.start)
+    return None if is_named else progress.rules.by_history(progress.name, progress.extent.start)
 
 
 def begin_with_history(progress: Progress) -> None:
@@ -134,33 +136,33 @@ def _require_no_filters(progress: Progress) -> None:
         )
 
 
-def _named_by_now(progress: Progress, who: str) -> TableStopped:
+def _named_by_now(progress: Progress, origin: str) -> TableStopped:
     return TableStopped(
-        f"{progress.name}: its columns are numbered in the lake (on_unnamed: number), and {who} names them by now; "
-        f"begin it anew with the names (stratalog reset --source SOURCE --table {progress.name})"
+        f"{progress.name}: its columns are numbered in the lake (on_unnamed: number), and {origin} names them by now; "
+        f"rebuild it with the names (stratalog reset --source SOURCE --table {progress.name})"
     )
 
 
-def _labelled(progress: Progress, named: TableDefinition, until: Position) -> TableDefinition:
+def _labelled(progress: Progress, definition: TableDefinition, until: Position) -> TableDefinition:
     """With labels whose character set the log does not name. Raises TableStopped where nothing tells them."""
-    if not any(column.label_bytes for column in named.columns):
-        return named
+    if not any(column.label_bytes for column in definition.columns):
+        return definition
     history = progress.rules.by_history(progress.name, until)
     if history and not history.reason:
-        named = with_labels(named, history.definition)
+        definition = with_labels(definition, history.definition)
     rule = progress.rules.filters.of(progress.name.schema, progress.name.table).columns
-    lacking = [name for name in without_labels(named) if rule is None or not rule.is_left_out(name)]
-    if lacking and not named.numbered:
+    lacking = [name for name in without_labels(definition) if rule is None or not rule.is_left_out(name)]
+    if lacking and not definition.numbered:
         raise TableStopped(
             f"{progress.name}: column {lacking[0]}: the log has its labels without a character set that is known "
             "(MySQL before 8.0.17 names none), and neither a statement nor a server tells them as they were up to "
             f"{until}; run again to ask the server, or name a schema dump (schema_dump: of a source of files), or "
             "leave the column out (columns:)"
         )
-    return named
+    return definition
 
 
-def _named(
+def _complete_names(
     progress: Progress, logged: TableDefinition, previous: TableDefinition | None, until: Position, *, is_last: bool
 ) -> TableDefinition:
     if previous is not None and previous.numbered:
@@ -197,13 +199,13 @@ def _by_number(
         from_server = None
     if from_server is not None and from_server.has_names():
         raise _named_by_now(progress, "the server")
-    named = with_names(logged, previous)
-    if named is None:
+    complete = with_names(logged, previous)
+    if complete is None:
         raise TableStopped(
             f"{progress.name}: its columns are numbered (on_unnamed: number), and were ({listed(previous)}), where "
             f"rows now have ({listed(logged)}): which of them are the same is not known"
         )
-    return named
+    return complete
 
 
 def _by_name(
@@ -213,7 +215,7 @@ def _by_name(
         return _with_names(logged, _with_charsets(progress, previous, until))
     events, later_history = progress.about(), progress.later_history
     if not logged.has_names() and progress.history:
-        named = completed_by_history(logged, progress.history)
+        complete = completed_by_history(logged, progress.history)
     elif not logged.has_names() and later_history and later_history.not_before:
         raise NamesUnknown(
             f"{progress.name}: the log does not name its columns (binlog_row_metadata is not FULL), and "
@@ -226,11 +228,11 @@ def _by_name(
             f"{events[-1].statement.verb} at {events[-1].position} changed them since"
         )
     else:
-        named = progress.rules.complete(logged, events[-1].position if events else None)
-    is_by_unique = not logged.has_names() and named.index not in (None, PRIMARY)
+        complete = progress.rules.complete(logged, events[-1].position if events else None)
+    is_by_unique = not logged.has_names() and complete.index not in (None, PRIMARY)
     if is_by_unique and (events or progress.indexes()):
-        return replace(named, key=(), index=None)  # whether the index was there before is not known
-    return named
+        return replace(complete, key=(), index=None)  # whether the index was there before is not known
+    return complete
 
 
 def _with_charsets(progress: Progress, previous: TableDefinition, until: Position) -> TableDefinition:
@@ -247,15 +249,15 @@ def _with_charsets(progress: Progress, previous: TableDefinition, until: Positio
 
 def _with_names(logged: TableDefinition, previous: TableDefinition) -> TableDefinition:
     """A definition of a log that tells types alone, with the names and whatever else is known otherwise."""
-    named = with_names(logged, previous)
-    if named is None:
+    complete = with_names(logged, previous)
+    if complete is None:
         raise TableStopped(
             f"{logged.name}: the log does not name its columns, and has types ({listed(logged)}) where the table is "
             f"known as ({listed(previous)})"
         )
-    for column in named.columns:
+    for column in complete.columns:
         if column.charset is None and column.type.is_character:
             raise TableStopped(
                 f"{logged.name}: neither the log nor a statement tells the character set of {column.name}"
             )
-    return named
+    return complete

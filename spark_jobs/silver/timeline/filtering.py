@@ -38,7 +38,7 @@ def filtered_by(progress: Progress, event: LoggedStatement) -> str | None:
     if action == "stop":
         raise progress.refusal(event, f"is to stop the table, by {name}")
     if _kind(event) in FOLLOWED:
-        raise progress.refusal(event, f"is left out by {name}, and cannot be: the rows behind it have its columns")
+        raise progress.refusal(event, f"is filtered by {name}, and cannot be: the rows after it have its columns")
     return name
 
 

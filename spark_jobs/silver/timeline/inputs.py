@@ -41,12 +41,12 @@ Place = Callable[[TableName, Range, Callable[[TableDefinition], bool]], Position
 def place_of_rows(slices: SliceIndex) -> Place:
     """Looks into the first slice that a table has in the range."""
 
-    def place(name: TableName, part: Range, wanted: Callable[[TableDefinition], bool]) -> Position:
+    def place(name: TableName, part: Range, matches: Callable[[TableDefinition], bool]) -> Position:
         row = slices.first(name, [part]).get(0)
         if row is None:
             return part.start
         at = slices.place(row)
-        return at if slices.is_moved(row) else first_transaction(slices.record(row), at, name, wanted)
+        return at if slices.is_moved(row) else first_transaction(slices.record(row), at, name, matches)
 
     return place
 
@@ -55,25 +55,25 @@ def first_rows(slices: SliceIndex, skipped: Skipped = lambda _schema, _table: fr
     """Reads the first slices that a table has in each part, until one has rows and not their TABLE_MAP alone."""
 
     def first(name: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:
-        found: dict[int, TableDefinition] = {}
-        left = list(enumerate(parts))
-        while left:
-            ranges, further = [part for _, part in left], []
+        first_definitions: dict[int, TableDefinition] = {}
+        pending = list(enumerate(parts))
+        while pending:
+            ranges, further = [part for _, part in pending], []
             rows = slices.first(name, ranges)
             for nth, cells in zip(rows, slices.cells(list(rows.values())), strict=True):
-                at, part = left[nth]
+                at, part = pending[nth]
                 place, here = slices.place(rows[nth]), slices.begin(rows[nth])
                 payload = without(skipped(name.schema, name.table), here, cells["payload"])
                 # the slices of one XA transaction have one place: the next one is not behind it
                 is_moved = slices.is_moved(rows[nth])
-                used = definitions_of(here.file, here.offset, cells["context"], payload, unused=is_moved)
-                own = [(place, one) for one in used if one.name == name]
-                if own:
-                    found[at] = agreed(name, own)
+                definitions = definitions_of(here.file, here.offset, cells["context"], payload, unused=is_moved)
+                of_table = [(place, definition) for definition in definitions if definition.name == name]
+                if of_table:
+                    first_definitions[at] = agreed(name, of_table)
                 else:
                     further.append((at, Range(replace(place, offset=place.offset + 1), part.stop)))
-            left = further
-        return found
+            pending = further
+        return first_definitions
 
     return first
 
@@ -81,8 +81,8 @@ def first_rows(slices: SliceIndex, skipped: Skipped = lambda _schema, _table: fr
 def without(skips: frozenset[Position], start: Position, payload: Bytes) -> Bytes:
     """A slice's bytes, those events of it passed over that are to be. Raises DecodeError where there is none."""
     size = len(view(payload))
-    same = (skip for skip in skips if (skip.stretch, skip.file) == (start.stretch, start.file))
-    offsets = [one.offset for one in same if start.offset <= one.offset < start.offset + size]
+    in_file = (skip for skip in skips if (skip.stretch, skip.file) == (start.stretch, start.file))
+    offsets = [skip.offset for skip in in_file if start.offset <= skip.offset < start.offset + size]
     return passed_over(start.file, start.offset, payload, offsets) if offsets else payload
 
 
@@ -94,12 +94,12 @@ class Beginning:
     needs what was logged before, also where it is not complete.
     """
 
-    made: Callable[[TableName, Position], Position | None]
+    created_at: Callable[[TableName, Position], Position | None]
     is_needed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class ReplayState:
     """What silver has behind a range that is done again. emptied: where the last statement stands that emptied it."""
 
     emptied: Position | None
@@ -131,10 +131,10 @@ class Rules:
     why_not: str | None = None
     contents: Contents | None = None
     filters: Filters = field(default_factory=Filters)
-    begun: TableDefinition | None = None
+    first_definition: TableDefinition | None = None
     beginning: Beginning | None = None
     by_history: ByHistory = lambda _name, _start: None
     base: Callable[[], SilverSnapshot | None] = lambda: None
-    again: Again | None = None
+    replay: ReplayState | None = None
     numbers: bool = False
-    place: Place = lambda _name, part, _wanted: part.start
+    place: Place = lambda _name, part, _matches: part.start

@@ -24,7 +24,7 @@ class Piece:
 
     range: Range
     definition: TableDefinition | None = None
-    why: str | None = None
+    reason: str | None = None
     failed: TableStopped | DecodeError | None = None
 
 
@@ -58,19 +58,21 @@ def _pieces(progress: Progress, part: Range) -> list[Piece]:
         if not differs(last.definition, definition, last.range.start, at):
             continue
         place = progress.rules.place(progress.name, Range(at, part.stop), partial(eq, definition))
-        why = differs(last.definition, definition, last.range.start, place)
+        reason = differs(last.definition, definition, last.range.start, place)
         pieces[-1:] = [replace(last, range=Range(last.range.start, place))]
-        pieces.append(Piece(Range(place, part.stop), definition, f"{progress.name}: {why}"))
+        pieces.append(Piece(Range(place, part.stop), definition, f"{progress.name}: {reason}"))
     return pieces
 
 
 def _met_before(progress: Progress, parts: Sequence[Range]) -> dict[int, Piece]:
     """The parts, by their ordinals, whose rows have a definition that was met before them."""
     try:
-        met = progress.rules.first(progress.name, parts) if parts else {}
+        first_definitions = progress.rules.first(progress.name, parts) if parts else {}
     except (TableStopped, DecodeError) as error:
         if len(parts) == 1:
             return {0: Piece(parts[0], failed=error)}
-        each = (_met_before(progress, [part]) for part in parts)  # those before the one that cannot be read are taken
-        return {at: piece[0] for at, piece in enumerate(each) if piece}
-    return {at: Piece(parts[at], definition) for at, definition in met.items()}
+        piece_maps = (
+            _met_before(progress, [part]) for part in parts
+        )  # those before the one that cannot be read are taken
+        return {at: piece[0] for at, piece in enumerate(piece_maps) if piece}
+    return {at: Piece(parts[at], definition) for at, definition in first_definitions.items()}

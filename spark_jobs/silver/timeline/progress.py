@@ -40,7 +40,7 @@ class Progress:
 
     scan: RangeScan
     name: TableName
-    whole: Range
+    extent: Range
     rules: Rules
     is_new: bool
     standing: TableState
@@ -51,9 +51,9 @@ class Progress:
 
     @classmethod
     def begin(
-        cls, scan: RangeScan, name: TableName, whole: Range, rules: Rules, standing: TableState | None
+        cls, scan: RangeScan, name: TableName, range_: Range, rules: Rules, standing: TableState | None
     ) -> "Progress":
-        return cls(scan, name, whole, rules, standing is None, standing or TableState(None))
+        return cls(scan, name, range_, rules, standing is None, standing or TableState(None))
 
     @property
     def rows(self) -> TableOccurrence | None:
@@ -67,7 +67,7 @@ class Progress:
 
     def is_first(self) -> bool:
         """Whether silver has no row of the table yet."""
-        return self.is_new and not any(isinstance(step, DataRange) or step.carried for step in self.steps)
+        return self.is_new and not any(isinstance(step, DataRange) or step.inherited for step in self.steps)
 
     def is_before_rows(self, event: LoggedStatement) -> bool:
         """Whether a statement stands before the first row that the lake has of the table."""
@@ -79,11 +79,11 @@ class Progress:
 
     def about(self) -> list[LoggedStatement]:
         """The statements of the range that name the table, without those about indexes alone."""
-        return self.scan.about(self.name, self.whole.start)
+        return self.scan.about(self.name, self.extent.start)
 
     def indexes(self) -> list[LoggedStatement]:
         """The statements of the range that make or drop one of the table's indexes."""
-        return self.scan.indexes(self.name, self.whole.start)
+        return self.scan.indexes(self.name, self.extent.start)
 
     def effects(self, event: LoggedStatement) -> list[TableEffect]:
         """What a statement does to the table. Raises TableStopped where that is not certain."""
@@ -96,15 +96,15 @@ class Progress:
         except DecodeError as error:
             raise self.refusal(event, "changes the table, which is not applied: it cannot be read") from error
 
-    def own_effects(self, event: LoggedStatement, every: Sequence[TableEffect]) -> list[TableEffect]:
+    def own_effects(self, event: LoggedStatement, table_effects: Sequence[TableEffect]) -> list[TableEffect]:
         """The effects on the table, of all that a statement has.
 
         Some servers store names in small letters and log statements as they were typed; which do is not in the log.
         Raises TableStopped for a name in other letters.
         """
-        own_effects = [effect for effect in every if self._is_own(event, effect)]
-        named = [table for effect in every for table in effect.tables]
-        alike = [table for table in named if str(table).casefold() == str(self.name).casefold()]
+        own_effects = [effect for effect in table_effects if self._is_own(event, effect)]
+        names = [table for effect in table_effects for table in effect.tables]
+        alike = [table for table in names if str(table).casefold() == str(self.name).casefold()]
         if not own_effects and alike and alike[0] not in self.scan.tables and str(self.name).islower():
             raise self.refusal(event, f"names {alike[0]}; whether that is {self.name} is not in the log")
         return own_effects
@@ -124,8 +124,8 @@ class Progress:
             case _:
                 return self.name in effect.tables
 
-    def refusal(self, event: LoggedStatement, why: str) -> TableStopped:
+    def refusal(self, event: LoggedStatement, reason: str) -> TableStopped:
         """The error of a statement that stops the table, with its place."""
         return TableStopped(
-            f"{event.statement.verb} at {event.position} {why}: {event.statement.short}", event.boundary
+            f"{event.statement.verb} at {event.position} {reason}: {event.statement.short}", event.boundary
         )

@@ -20,7 +20,7 @@ from spark_jobs.silver.timeline.progress import DDL, Progress
 def changing(progress: Progress) -> tuple[list[LoggedStatement], Ended | None]:
     """The statements that change the table, in order, up to the first one, or XA COMMIT, that stops it."""
     limit, events = _undecidable(progress), list[LoggedStatement]()
-    for event in sorted((*progress.about(), *progress.indexes()), key=lambda said: said.position):
+    for event in sorted((*progress.about(), *progress.indexes()), key=lambda statement: statement.position):
         if limit and event.position >= limit.at:
             break
         try:
@@ -141,11 +141,13 @@ def _may_have_key(progress: Progress, event: LoggedStatement) -> bool:
 def _undecidable(progress: Progress) -> Ended | None:
     """The first XA COMMIT whose rows are not there, or are not of the table as it is."""
     xa = progress.scan.xa.of(progress.name, progress.skips)
-    ends = [Ended(at, TableStopped(why, at)) for xid, at in xa.unknown if (why := _why_rows_lack(progress, xid, at))]
+    ends = [
+        Ended(at, TableStopped(reason, at)) for xid, at in xa.unknown if (reason := _why_rows_lack(progress, xid, at))
+    ]
     events = (event for event in (*progress.scan.before, *progress.scan.statements) if _may_change(progress, event))
     spans = xa.spans() if len(xa.rows) else []
     for event, span in product(events, spans) if spans else ():
-        if span.start < event.position < span.stop and span.stop >= progress.whole.start:
+        if span.start < event.position < span.stop and span.stop >= progress.extent.start:
             error = progress.refusal(
                 event,
                 f"changes the table between rows of an XA transaction, prepared at {span.start}, and their XA "
@@ -159,7 +161,7 @@ def _why_rows_lack(progress: Progress, xid: str, at: Position) -> str | None:
     """Why the table stops at an XA COMMIT whose rows bronze does not hold; None where none can be the table's."""
     beginning = progress.rules.beginning
     is_needed = progress.standing.is_complete or (beginning is not None and beginning.is_needed)
-    if at < progress.whole.start or not is_needed or (beginning and beginning.made(progress.name, at)):
+    if at < progress.extent.start or not is_needed or (beginning and beginning.created_at(progress.name, at)):
         return None
     return (
         f"the XA transaction {xid}, which XA COMMIT at {at} commits, was prepared before the log begins that "

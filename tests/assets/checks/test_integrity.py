@@ -114,7 +114,7 @@ def test_what_is_passed_over_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
         monkeypatch.setattr("spark_jobs.silver.quarantine.read", lambda *_: over)
         results = checked(code_location)
     lines = "shop.orders: mysql-bin.000001:4 (WRITE_ROWS)\nshop.lines: a.000002:9 (ALTER …)"
-    assert results["bronze/shop", "no_quarantine"] == (False, f"2 events are passed over\n{lines}")
+    assert results["bronze/shop", "no_quarantine"] == (False, f"2 events are quarantined\n{lines}")
 
 
 def test_tables_whose_columns_are_numbered_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,28 +41,32 @@ Late = tuple[int, int, int, int]
 
 def late_ones(slices: list[dict[str, Any]], before: int | None) -> tuple[list[Late], int]:
     """What is late, and what is reached behind these slices, as downstream/commit_clock.py finds them."""
-    several = [one for one in slices if one["transactions"] > 1]
-    spans = [row for one in several for part in commit_clock._span_task(batches([one])) for row in part.to_pylist()]
-    for one in slices:
-        if one["transactions"] <= 1:
-            at = round(one["committed_at"].timestamp() * 1e6)
-            place = {name: one[name] for name in ("stretch", "number", "start", "stop")}
+    grouped = [slice_ for slice_ in slices if slice_["transactions"] > 1]
+    spans = [
+        row for slice_ in grouped for part in commit_clock._span_task(batches([slice_])) for row in part.to_pylist()
+    ]
+    for slice_ in slices:
+        if slice_["transactions"] <= 1:
+            at = round(slice_["committed_at"].timestamp() * 1e6)
+            place = {name: slice_[name] for name in ("stretch", "number", "start", "stop")}
             spans.append(place | {"least": at, "greatest": at, "rises": True})
     table = commit_clock._in_order(pa.Table.from_pylist(spans, schema=commit_clock._SPAN_SCHEMA))
     floor = commit_clock.floors(table.column("greatest").to_numpy(), before)
-    whole, mixed = commit_clock.late_slices(table, floor)
-    found: list[Late] = []
-    by_place = {(one["number"], one["start"]): one for one in slices}
+    is_all_late, mixed = commit_clock.late_slices(table, floor)
+    late_rows: list[Late] = []
+    by_place = {(slice_["number"], slice_["start"]): slice_ for slice_ in slices}
     for at, row in enumerate(table.to_pylist()):
-        if whole[at]:
-            found.append((row["number"], row["start"], row["stop"], int(floor[at])))
+        if is_all_late[at]:
+            late_rows.append((row["number"], row["start"], row["stop"], int(floor[at])))
         elif mixed[at]:
-            one = by_place[row["number"], row["start"]]
-            for part in commit_clock._late_task(batches([one | {"_floor": int(floor[at])}])):
+            slice_ = by_place[row["number"], row["start"]]
+            for part in commit_clock._late_task(batches([slice_ | {"_floor": int(floor[at])}])):
                 names = ("number", "start", "stop", "order_at")
-                found += [tuple(late[name] for name in names) for late in part.to_pylist()]
-    reached = max(int(one) for one in (*table.column("greatest").to_pylist(), *floor) if one > commit_clock._NEVER)
-    return found, reached
+                late_rows += [tuple(late[name] for name in names) for late in part.to_pylist()]
+    reached = max(
+        int(time_) for time_ in (*table.column("greatest").to_pylist(), *floor) if time_ > commit_clock._NEVER
+    )
+    return late_rows, reached
 
 
 def batches(rows: list[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
@@ -76,24 +80,28 @@ TIMES = st.lists(st.integers(1_600_000_000_000_000, 1_600_000_000_000_006), min_
 def test_late_transactions_are_those_below_the_running_maximum(
     files: list[list[int]], target: int, data: st.DataObject
 ) -> None:
-    whole = [one for number, times in enumerate(files, 1) for one in slices_of(number, times, target)]
+    all_slices = [slice_ for number, times in enumerate(files, 1) for slice_ in slices_of(number, times, target)]
     # However the log is cut into runs, each of which goes on from what the one before has reached.
-    cut = data.draw(st.sampled_from([at for at, one in enumerate(whole) if one["transaction_start"] == one["start"]]))
+    cut = data.draw(
+        st.sampled_from([at for at, slice_ in enumerate(all_slices) if slice_["transaction_start"] == slice_["start"]])
+    )
     late: list[Late] = []
     before: int | None = None
-    for part in filter(None, (whole[:cut], whole[cut:])):
-        found, before = late_ones(part, before)
-        late += found
+    for part in filter(None, (all_slices[:cut], all_slices[cut:])):
+        late_rows, before = late_ones(part, before)
+        late += late_rows
     greatest = 0
     for number, times in enumerate(files, 1):
         commits = list(read_commits([file_of(number, times)], f"bin.{number:06d}"))
-        places = [(int(a), int(b)) for one in commits for a, b in zip(one.start, one.stop, strict=True)]
+        places = [(int(a), int(b)) for commit in commits for a, b in zip(commit.start, commit.stop, strict=True)]
         for (start, stop), at in zip(places, times, strict=True):
             greatest = max(greatest, at)
             for offset in (start, stop - 1):
-                said = [order for one, first, after, order in late if one == number and first <= offset < after]
-                assert len(said) <= 1, "a row would come twice"
-                assert max([at, *said]) == greatest
+                orders = [
+                    order for number_, first, after, order in late if number_ == number and first <= offset < after
+                ]
+                assert len(orders) <= 1, "a row would come twice"
+                assert max([at, *orders]) == greatest
     assert before == greatest
 
 

@@ -44,9 +44,9 @@ def commit(*parts: Part, batch: str = "b") -> DownstreamCommit:
 
 def test_the_parts_of_a_commit_are_read_back_and_like_columns_stand_there_once() -> None:
     parts = [part(ONE, 10, id="INT"), part(OTHER, 20, id="INT"), part(("us", "shop_2", "orders"), 5, b="INT", a="INT")]
-    said = commit(*parts)
-    assert parts_of(Checkpoint.from_json(said.to_json())) == parts
-    assert len(said.shapes or ()) == 2
+    commit_ = commit(*parts)
+    assert parts_of(Checkpoint.from_json(commit_.to_json())) == parts
+    assert len(commit_.shapes or ()) == 2
     alone = DownstreamCommit(Position("bin.000001", 4), "b", silver_version=7)
     assert parts_of(None) == parts_of(alone) == []
 
@@ -56,10 +56,10 @@ class Known(PartTable):
 
     def __init__(self, head: Head) -> None:
         super().__init__(Table("lake/downstream/shop/orders", plain=False), ONE)
-        self.found = head
+        self.table_head = head
 
     def head(self) -> Head | None:
-        return self._own(self.found)
+        return self._own_head(self.table_head)
 
     def said(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
         return self._said(head, checkpoint)
@@ -71,11 +71,11 @@ def test_a_commit_moves_its_own_part_and_repeats_the_others() -> None:
     assert head
     assert head.position == Position("bin.000001", 10)
     merged = replace(MERGED, is_complete=False, columns={"id": "BIGINT"})
-    said = DownstreamCommit.of(table.said(head, merged))
-    own, other = parts_of(said)
-    assert own == Part(ONE, Position("bin.000001", 99), 8, False, {"id": "BIGINT"})
-    assert other == part(OTHER, 20, id="INT")
-    assert said.is_complete is False, "of all parts"
+    commit_ = DownstreamCommit.of(table.said(head, merged))
+    own_part, second = parts_of(commit_)
+    assert own_part == Part(ONE, Position("bin.000001", 99), 8, False, {"id": "BIGINT"})
+    assert second == part(OTHER, 20, id="INT")
+    assert commit_.is_complete is False, "of all parts"
 
 
 def test_a_part_that_nothing_was_merged_of_has_no_position() -> None:
@@ -97,14 +97,14 @@ def test_keys_that_are_shared_stay_so_and_each_part_says_its_own() -> None:
 
     alone = Known(Head(3, 2, commit(part(ONE, 10, id="INT"))))
     merged = replace(MERGED, columns={"id": "INT"}, key=("id",))
-    found = DownstreamCommit.of(Shared(Head(-1, 0, None)).said(Head(-1, 0, None), merged))
-    assert (found.key_sharing, [one.key for one in parts_of(found)]) == ("shared", [("id",)])
-    shared = Shared(Head(3, 2, found))
+    commit_ = DownstreamCommit.of(Shared(Head(-1, 0, None)).said(Head(-1, 0, None), merged))
+    assert (commit_.key_sharing, [part.key for part in parts_of(commit_)]) == ("shared", [("id",)])
+    shared = Shared(Head(3, 2, commit_))
     head = shared.head()
     assert head
-    assert shared.others(head) == []
+    assert shared.other_parts(head) == []
     with pytest.raises(TableStopped, match=r"was made with the keys of its source tables shared, and .* are apart now"):
-        Known(Head(3, 2, found)).head()
+        Known(Head(3, 2, commit_)).head()
     alone_head = alone.head()
     assert alone_head
     with pytest.raises(TableStopped, match=r"was made with the keys of its source tables apart, and .* are shared now"):
@@ -119,7 +119,7 @@ INT, BIG, DEC = {"id": "INT"}, {"id": "BIGINT"}, {"id": "DECIMAL(10,2)"}
 
 
 @pytest.mark.parametrize(
-    "there, own, others, actions",
+    "target, columns, other_columns, actions",
     [
         (INT, INT, INT, []),
         (INT, {"ID": "INT"}, INT, []),
@@ -142,18 +142,20 @@ INT, BIG, DEC = {"id": "INT"}, {"id": "BIGINT"}, {"id": "DECIMAL(10,2)"}
     ],
 )  # fmt: skip
 def test_columns_are_the_union(
-    there: dict[str, str], own: dict[str, str], others: dict[str, str], actions: list[str]
+    target: dict[str, str], columns: dict[str, str], other_columns: dict[str, str], actions: list[str]
 ) -> None:
-    assert union(there, own, [part(OTHER, 1, **others)], "t") == actions
+    assert union(target, columns, [part(OTHER, 1, **other_columns)], "t") == actions
 
 
-@pytest.mark.parametrize("own", ["DATE", "STRING", "DOUBLE", "DECIMAL(38,20)"])
-def test_what_no_type_holds_is_shown_from_both_sides(own: str) -> None:
+@pytest.mark.parametrize("kind", ["DATE", "STRING", "DOUBLE", "DECIMAL(38,20)"])
+def test_what_no_type_holds_is_shown_from_both_sides(kind: str) -> None:
     with pytest.raises(TableStopped) as stopped:
-        union({"id": "INT", "v": "BIGINT"}, {"id": "INT", "v": own}, [part(OTHER, 1, id="INT", v="BIGINT")], "shop_1.t")
+        union(
+            {"id": "INT", "v": "BIGINT"}, {"id": "INT", "v": kind}, [part(OTHER, 1, id="INT", v="BIGINT")], "shop_1.t"
+        )
     assert str(stopped.value) == (
         "shop_1.t: no type holds both what its column v is, and what it is in shop_1.orders of source us, which is "
-        f"merged into the same table. Its columns are (id INT, v {own}), the other's (id INT, v BIGINT); alter one of "
+        f"merged into the same table. Its columns are (id INT, v {kind}), the other's (id INT, v BIGINT); alter one of "
         "them to fit, or route it to a table of its own"
     )
 
@@ -162,45 +164,45 @@ def test_a_source_s_position_is_that_of_its_furthest_part(monkeypatch: pytest.Mo
     parts = [part(ONE, 10, id="INT"), part(("eu", "shop_2", "orders"), 30, id="INT"), part(OTHER, 90, id="INT")]
     monkeypatch.setattr(Table, "head", lambda _: Head(3, 2, commit(*parts)))
     table = Table("lake/downstream/shop/orders", plain=False)
-    found = {source: SourceTable(table, source).head() for source in ("eu", "us", "none")}
-    assert [head and head.position and head.position.offset for head in found.values()] == [30, 90, None]
+    heads = {source: SourceTable(table, source).head() for source in ("eu", "us", "none")}
+    assert [head and head.position and head.position.offset for head in heads.values()] == [30, 90, None]
 
 
 KINDS = st.sampled_from(["TINYINT", "SMALLINT", "INT", "BIGINT", "DECIMAL(10,2)", "DECIMAL(12,6)", "FLOAT", "DOUBLE"])
 SHAPES = st.dictionaries(st.sampled_from("abcde"), KINDS, min_size=1)
 
 
-def altered(there: dict[str, str], actions: list[str]) -> dict[str, str]:
+def altered(columns: dict[str, str], actions: list[str]) -> dict[str, str]:
     """The columns behind what ``union`` says, in order."""
-    found = dict(there)
+    result = dict(columns)
     for action in actions:
         name = action.split("`")[1] if "`" in action else ""
         if action.startswith("DROP COLUMN"):
-            del found[name]
+            del result[name]
         elif action.startswith("ALTER COLUMN"):
-            found[name] = action.partition(" TYPE ")[2]
+            result[name] = action.partition(" TYPE ")[2]
         elif action.startswith("ADD COLUMN"):
-            assert name not in found
+            assert name not in result
             _, _, rest = action.partition(f"`{name}` ")
-            found[name] = rest.removesuffix(")").rpartition(" FIRST")[0] or rest.partition(" AFTER ")[0]
+            result[name] = rest.removesuffix(")").rpartition(" FIRST")[0] or rest.partition(" AFTER ")[0]
             if " AFTER " in rest:
-                assert rest.split("`")[1] in found, "it stands behind one that is there"
-    return found
+                assert rest.split("`")[1] in result, "it stands behind one that is there"
+    return result
 
 
 @given(st.lists(SHAPES, min_size=1, max_size=5), st.randoms())
 def test_the_union_is_the_same_in_whatever_order_parts_come(shapes: list[dict[str, str]], order: random.Random) -> None:
     def merged(parts: list[Part]) -> dict[str, str] | None:
-        there: dict[str, str] = {}
-        for at, one in enumerate(parts):
+        target: dict[str, str] = {}
+        for at, part_ in enumerate(parts):
             try:
-                there = altered(there, union(there, one.columns, parts[:at], "t"))
+                target = altered(target, union(target, part_.columns, parts[:at], "t"))
             except TableStopped:
                 return None
-            assert union(there, one.columns, parts[:at], "t") == [], "what is done is not done again"
-        return there
+            assert union(target, part_.columns, parts[:at], "t") == [], "what is done is not done again"
+        return target
 
     parts = [part(("s", "t", str(nth)), 1, **shape) for nth, shape in enumerate(shapes)]
     shuffled = order.sample(parts, len(parts))
-    one, other = merged(parts), merged(shuffled)
-    assert one == other
+    left, right = merged(parts), merged(shuffled)
+    assert left == right

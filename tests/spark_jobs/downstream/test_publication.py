@@ -51,13 +51,13 @@ def test_nothing_is_published_before_the_first_run(tmp_path: Path) -> None:
 def test_columns_have_types() -> None:
     assert COLUMNS["silver_version"] == COLUMNS["downstream_version"] == COLUMNS["resets"] == "BIGINT"
     assert COLUMNS["committed_at"] == COLUMNS["published_at"] == "TIMESTAMP"
-    others = {name: kind for name, kind in COLUMNS.items() if not name.endswith(("_version", "_at", "resets"))}
-    assert others.pop("complete") == others.pop("numbered") == "BOOLEAN"
-    assert others.pop("keys_never_whole") == "BIGINT"
-    assert others.pop("targets") == (
+    optional = {name: kind for name, kind in COLUMNS.items() if not name.endswith(("_version", "_at", "resets"))}
+    assert optional.pop("complete") == optional.pop("numbered") == "BOOLEAN"
+    assert optional.pop("keys_never_whole") == "BIGINT"
+    assert optional.pop("targets") == (
         "ARRAY<STRUCT<path: STRING, merged: STRING, version: BIGINT, reason: STRING, keys_never_whole: BIGINT>>"
     )
-    assert set(others.values()) == {"STRING"}
+    assert set(optional.values()) == {"STRING"}
 
 
 def test_an_entrys_checkpoint_is_its_position() -> None:
@@ -66,7 +66,7 @@ def test_an_entrys_checkpoint_is_its_position() -> None:
 
 
 @pytest.mark.parametrize(
-    "entry, whole",
+    "entry, is_whole",
     [
         (FULL, True),
         (replace(FULL, silver_version=None, merged=None), True),
@@ -77,8 +77,8 @@ def test_an_entrys_checkpoint_is_its_position() -> None:
         (BARE, False),
     ],
 )
-def test_a_table_holds_a_position_when_both_layers_do(entry: Entry, whole: bool) -> None:
-    assert entry.holds("b.000002:100") is whole
+def test_a_table_holds_a_position_when_both_layers_do(entry: Entry, is_whole: bool) -> None:
+    assert entry.holds("b.000002:100") is is_whole
 
 
 HERE, THERE = Target(FULL.downstream or "", str(AT), 7), Target("/lake/downstream/audit/orders", "b.000001:4", 2)
@@ -86,14 +86,14 @@ HERE, THERE = Target(FULL.downstream or "", str(AT), 7), Target("/lake/downstrea
 
 def test_of_several_downstream_tables_the_least_counts_and_the_first_is_named() -> None:
     assert (FULL.into, BARE.into) == ((HERE,), ())
-    assert [one.name for one in (HERE, THERE)] == [("shop", "orders"), ("audit", "orders")]
-    both = FULL.with_targets([HERE, replace(THERE, keys_never_whole=2)])
-    assert (both.merged, both.downstream, both.downstream_version) == ("b.000001:4", HERE.path, 7)
-    assert (both.keys_never_whole, both.holds(str(AT))) == (2, False)
-    assert [both.reached(one.name) for one in (HERE, THERE)] == [HERE.merged, THERE.merged]
-    assert (FULL.reached(HERE.name), both.reached(("no", "such"))) == (str(AT), None)
+    assert [target.name for target in (HERE, THERE)] == [("shop", "orders"), ("audit", "orders")]
+    entry = FULL.with_targets([HERE, replace(THERE, keys_never_whole=2)])
+    assert (entry.merged, entry.downstream, entry.downstream_version) == ("b.000001:4", HERE.path, 7)
+    assert (entry.keys_never_whole, entry.holds(str(AT))) == (2, False)
+    assert [entry.reached(target.name) for target in (HERE, THERE)] == [HERE.merged, THERE.merged]
+    assert (FULL.reached(HERE.name), entry.reached(("no", "such"))) == (str(AT), None)
     assert FULL.with_targets([HERE, replace(THERE, merged=None)]).merged is None
-    assert both.with_targets([HERE]) == FULL
+    assert entry.with_targets([HERE]) == FULL
 
 
 @pytest.mark.parametrize(
@@ -107,40 +107,40 @@ def test_of_several_downstream_tables_the_least_counts_and_the_first_is_named() 
 def test_a_stop_is_of_the_downstream_tables_that_it_names(
     state: str, reasons: tuple[str | None, ...], stopped: list[bool]
 ) -> None:
-    targets = [replace(one, reason=why) for one, why in zip((HERE, THERE), reasons, strict=True)]
+    targets = [replace(target, reason=reason) for target, reason in zip((HERE, THERE), reasons, strict=True)]
     entry = replace(FULL, state=state).with_targets(targets)
-    assert [entry.is_stopped_in(one.name) for one in targets] == stopped
+    assert [entry.is_stopped_in(target.name) for target in targets] == stopped
 
 
 @pytest.mark.spark
 def test_targets_are_read_as_they_were_written_beside_rows_from_before_there_were_any(
     spark: SparkSession, lake: Path
 ) -> None:
-    whole = Lake(str(lake))
+    filled = Lake(str(lake))
     old = {name: kind for name, kind in COLUMNS.items() if name != "targets"}
-    table = whole.published()
+    table = filled.published()
     row = spark.createDataFrame([tuple(getattr(FULL, name) for name in old)], ", ".join(map(" ".join, old.items())))
     table.append(row, table.new(old, {}), PublishedCommit(AT, new_batch(), source="shop"))
-    assert read(whole, "shop") == [FULL]
-    both = replace(FULL.with_targets([replace(HERE, keys_never_whole=1), replace(THERE, reason="why")]), source="crm")
-    write(spark, whole, "crm", [both, replace(BARE, source="crm")], AT)
-    assert read(whole, "crm") == [both, replace(BARE, source="crm")]
-    assert read(whole, "shop") == [FULL]
-    assert versions(whole) == {HERE.path: 7, THERE.path: 2}
+    assert read(filled, "shop") == [FULL]
+    entry = replace(FULL.with_targets([replace(HERE, keys_never_whole=1), replace(THERE, reason="why")]), source="crm")
+    write(spark, filled, "crm", [entry, replace(BARE, source="crm")], AT)
+    assert read(filled, "crm") == [entry, replace(BARE, source="crm")]
+    assert read(filled, "shop") == [FULL]
+    assert versions(filled) == {HERE.path: 7, THERE.path: 2}
 
 
 @pytest.mark.spark
 def test_a_source_without_tables_is_published_too(spark: SparkSession, lake: Path) -> None:
-    whole = Lake(str(lake))
-    assert surveyed(whole, "shop") is None
+    filled = Lake(str(lake))
+    assert surveyed(filled, "shop") is None
     with pytest.raises(LakeError, match="shop: nothing was published yet"):
-        consistent(spark, whole, "shop")
-    write(spark, whole, "shop", [], AT)
-    write(spark, whole, "crm", [replace(FULL, source="crm")], Position("b.1000000", 4))
-    assert (read(whole, "shop"), surveyed(whole, "shop")) == ([], AT)
-    assert surveyed(whole, "crm") == Position("b.1000000", 4)
-    found = consistent(spark, whole, "shop")
-    assert (found.position, found.tables, found.behind) == (AT, {}, {})
+        consistent(spark, filled, "shop")
+    write(spark, filled, "shop", [], AT)
+    write(spark, filled, "crm", [replace(FULL, source="crm")], Position("b.1000000", 4))
+    assert (read(filled, "shop"), surveyed(filled, "shop")) == ([], AT)
+    assert surveyed(filled, "crm") == Position("b.1000000", 4)
+    consistent_set = consistent(spark, filled, "shop")
+    assert (consistent_set.position, consistent_set.tables, consistent_set.behind) == (AT, {}, {})
 
 
 @pytest.mark.spark
@@ -149,8 +149,8 @@ def test_a_consistent_set_stays_as_it_was_published_while_later_runs_go_on(spark
     logs.write(1, Insert("shop.orders", (1, "a")), Insert("shop.lines", (1, "a")), Commit())
     logs.run()
     before = consistent(spark, logs.lake, SOURCE)
-    (own,) = spark.read.format("delta").load(logs.lake.published().path).where("table IS NULL").collect()
-    assert (own["position"], own["bronze_version"]) == (str(before.position), logs.bronze().version)
+    (row,) = spark.read.format("delta").load(logs.lake.published().path).where("table IS NULL").collect()
+    assert (row["position"], row["bronze_version"]) == (str(before.position), logs.bronze().version)
     logs.write(
         2,
         Statement("shop", "ALTER TABLE lines MODIFY id SMALLINT NOT NULL"),
@@ -160,8 +160,12 @@ def test_a_consistent_set_stays_as_it_was_published_while_later_runs_go_on(spark
     logs.run()
     after = consistent(spark, logs.lake, SOURCE)
 
-    def notes(found: Consistent) -> dict[str, str]:
-        return {name[1]: one.rows.collect()[0]["note"] for name, one in found.tables.items() if one.rows is not None}
+    def notes(consistent_set: Consistent) -> dict[str, str]:
+        return {
+            name[1]: table.rows.collect()[0]["note"]
+            for name, table in consistent_set.tables.items()
+            if table.rows is not None
+        }
 
     assert (notes(before), before.behind) == ({"orders": "a", "lines": "a"}, {})
     assert notes(after) == {"orders": "b", "lines": "a", "later": "c"}
@@ -173,29 +177,29 @@ def test_a_consistent_set_stays_as_it_was_published_while_later_runs_go_on(spark
 
 @pytest.mark.spark
 def test_a_table_that_was_reset_stays_so_whatever_a_run_of_before_publishes(spark: SparkSession, lake: Path) -> None:
-    whole = Lake(str(lake))
-    write(spark, whole, "shop", [FULL, BARE], AT)
-    write(spark, whole, "crm", [replace(FULL, source="crm")], AT)
-    amend(spark, whole, FULL, lambda now: replace(now, state="reset", position=None, resets=1))
+    filled = Lake(str(lake))
+    write(spark, filled, "shop", [FULL, BARE], AT)
+    write(spark, filled, "crm", [replace(FULL, source="crm")], AT)
+    amend(spark, filled, FULL, lambda now: replace(now, state="reset", position=None, resets=1))
     moved = replace(BARE, surveyed="b.000003:4")
-    write(spark, whole, "shop", [FULL, moved], Position("b.000003", 4))
-    found = {one.name: one for one in read(whole, "shop")}
-    assert (found[FULL.name].is_reset, found[FULL.name].merged, found[BARE.name]) == (True, FULL.merged, moved)
-    assert read(whole, "crm") == [replace(FULL, source="crm")]
-    write(spark, whole, "shop", [replace(FULL, resets=1), moved], Position("b.000003", 4))
-    assert {one.name: one.is_reset for one in read(whole, "shop")}[FULL.name] is False
+    write(spark, filled, "shop", [FULL, moved], Position("b.000003", 4))
+    by_name = {entry.name: entry for entry in read(filled, "shop")}
+    assert (by_name[FULL.name].is_reset, by_name[FULL.name].merged, by_name[BARE.name]) == (True, FULL.merged, moved)
+    assert read(filled, "crm") == [replace(FULL, source="crm")]
+    write(spark, filled, "shop", [replace(FULL, resets=1), moved], Position("b.000003", 4))
+    assert {entry.name: entry.is_reset for entry in read(filled, "shop")}[FULL.name] is False
 
 
 @pytest.mark.spark
 def test_a_source_replaces_its_own_rows_alone(spark: SparkSession, lake: Path) -> None:
-    whole = Lake(str(lake))
-    write(spark, whole, "shop", [FULL, BARE], AT)
-    other = replace(FULL, source="crm")
-    write(spark, whole, "crm", [other], Position("b.000009", 4))
-    assert sorted(read(whole, "shop"), key=lambda one: one.table) == [BARE, FULL]
-    write(spark, whole, "shop", [FULL], AT)
-    assert (read(whole, "shop"), read(whole, "crm")) == ([FULL], [other])
-    head = whole.published().head()
+    filled = Lake(str(lake))
+    write(spark, filled, "shop", [FULL, BARE], AT)
+    entry = replace(FULL, source="crm")
+    write(spark, filled, "crm", [entry], Position("b.000009", 4))
+    assert sorted(read(filled, "shop"), key=lambda entry_: entry_.table) == [BARE, FULL]
+    write(spark, filled, "shop", [FULL], AT)
+    assert (read(filled, "shop"), read(filled, "crm")) == ([FULL], [entry])
+    head = filled.published().head()
     assert head is not None
     assert head.checkpoint is not None
     assert (head.counter, head.position, PublishedCommit.of(head.checkpoint).source) == (3, AT, "shop")

@@ -24,9 +24,9 @@ def at(minute: int) -> datetime:
 
 
 def entry(source: str, table: str, merged: int | None, position: int = 90, silver: int | None = 1) -> Entry:
-    said = None if merged is None else f"bin.000001:{merged}"
+    merged_text = None if merged is None else f"bin.000001:{merged}"
     return Entry(
-        source, "shop", table, "current", position=f"bin.000001:{position}", merged=said, silver_version=silver
+        source, "shop", table, "current", position=f"bin.000001:{position}", merged=merged_text, silver_version=silver
     )
 
 
@@ -58,15 +58,15 @@ def test_a_table_is_settled_up_to_the_least_of_its_sources_times(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, entries: list[Entry], minute: int | None
 ) -> None:
     def of(source: str) -> list[Entry]:
-        return [one for one in entries if one.source == source]
+        return [entry for entry in entries if entry.source == source]
 
     monkeypatch.setattr(publication, "read", lambda lake, source: of(source))
     lake, into = Lake("lake"), ("world", "people")
     assert watermark(pipeline, lake, into) == (None if minute is None else at(minute))
     if of("eu"):
         monkeypatch.setattr(publication, "read", lambda lake, source: [] if source == "eu" else of(source))
-        found = watermark(pipeline, lake, into, {"eu": of("eu")})
-        assert found == (None if minute is None else at(minute)), "what a run is about to publish counts"
+        moment = watermark(pipeline, lake, into, {"eu": of("eu")})
+        assert moment == (None if minute is None else at(minute)), "what a run is about to publish counts"
 
 
 def test_gc_waits_for_order_times_where_keys_are_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,12 +76,12 @@ def test_gc_waits_for_order_times_where_keys_are_shared(tmp_path: Path, monkeypa
     def readers(routes: str) -> dict[str, Position]:
         path.write_text(f"lake: ./lake\nsources: {{eu: {{files: a}}, us: {{files: b}}}}\n{routes}\n")
         assert head.checkpoint
-        found = load(path, {})
-        work = _Work(None, found, lake_of(found), "eu", frozenset())  # type: ignore[arg-type]
-        return {one.name: one.position for one in work._readers(head, head.checkpoint)}
+        pipeline = load(path, {})
+        work = _Work(None, pipeline, lake_of(pipeline), "eu", frozenset())  # type: ignore[arg-type]
+        return {reader.name: reader.position for reader in work._readers(head, head.checkpoint)}
 
     assert readers("routes: []") == {"silver": begin}
     assert readers(ROUTE) == {"silver": begin, "clock": begin}
-    told = Clock("eu", Table("t", plain=False), 1, begin, Position("bin.000007", 9), None, has_late=False)
-    monkeypatch.setattr(commit_clock, "known", lambda lake, source: told)
-    assert readers(ROUTE)["clock"] == told.position
+    clock = Clock("eu", Table("t", plain=False), 1, begin, Position("bin.000007", 9), None, has_late=False)
+    monkeypatch.setattr(commit_clock, "known", lambda lake, source: clock)
+    assert readers(ROUTE)["clock"] == clock.position

@@ -181,7 +181,7 @@ def test_a_log_of_two_tables_is_committed(tmp_path: Path) -> None:
     results, _ = carried_out(works[0].window.table.path, units, 1)
     for unit in units:
         done = silver_job.commit(unit, results[unit.unit.number])
-        assert done.head.position == unit.work.window.whole.stop
+        assert done.head.position == unit.work.window.extent.stop
         assert done.rows == len(rows_of(newest(unit.unit.path)))
 
 

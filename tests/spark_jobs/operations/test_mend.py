@@ -35,7 +35,7 @@ def test_an_event_is_passed_over_for_a_table_that_stopped_before_it(entry_: Entr
 
 def test_an_event_is_passed_over_once() -> None:
     skips = [Skip("shop", "orders", str(HERE), "Write_rows event")]
-    assert _why_not(entry(ORDERS, HERE, "stopped"), ROWS, skips) == f"{HERE} is passed over already"
+    assert _why_not(entry(ORDERS, HERE, "stopped"), ROWS, skips) == f"{HERE} is quarantined already"
 
 
 @pytest.mark.parametrize(

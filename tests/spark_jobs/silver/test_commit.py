@@ -8,16 +8,16 @@ AT, FLOOR = Position("b.000009", 4), Position("b.000004", 4)
 
 
 @pytest.mark.parametrize(
-    "said, floor",
+    "commit, floor",
     [
         (SilverCommit(AT, "new"), FLOOR),
         (SilverCommit(AT, "new", folded_to=AT), AT),
         (SilverCommit(AT, "new", folded_to=NOT_FOLDED), None),
     ],
 )
-def test_what_was_folded_stays_so_until_the_table_is_rebuilt(said: SilverCommit, floor: Position | None) -> None:
+def test_what_was_folded_stays_so_until_the_table_is_rebuilt(commit: SilverCommit, floor: Position | None) -> None:
     head = Head(1, 1, SilverCommit(AT, "old", folded_to=FLOOR, resets=2))
-    after = SilverCommit.of(Checkpoint.from_members(said.upon(head).members()))
+    after = SilverCommit.of(Checkpoint.from_members(commit.upon(head).members()))
     assert (after.floor, after.resets) == (floor, 0)
 
 

@@ -9,13 +9,13 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.compaction_job import CompactionJob, Window
-from spark_jobs.silver.retired_columns import Kept
+from spark_jobs.silver.retired_columns import RetiredColumn
 from spark_jobs.silver.table_timeline import DataRange, TableState
 from tests.timelines import OLD
 
 
 @pytest.mark.parametrize(
-    "rule, has_partial, why",
+    "rule, has_partial, reason",
     [
         (
             ColumnRule("hide", Scope.parse(()), exclude=frozenset({"v"})),
@@ -25,12 +25,14 @@ from tests.timelines import OLD
         (None, True, "columns of it are kept (_v_until_1_4), and its row images leave columns out"),
     ],
 )
-def test_what_kept_columns_do_not_go_with(rule: ColumnRule | None, has_partial: bool, why: str, tmp_path: Path) -> None:
+def test_what_kept_columns_do_not_go_with(
+    rule: ColumnRule | None, has_partial: bool, reason: str, tmp_path: Path
+) -> None:
     at = Position("b.000001", 4)
     table = Table(str(tmp_path), plain=False)
-    whole = Window(table, 0, (Range(at, at),))
-    rows = DataRange(whole.whole, TableState(OLD))
-    work = CompactionJob("shop", OLD.name, whole, (rows,), table, None, 0, TableFilters(columns=rule))
+    window = Window(table, 0, (Range(at, at),))
+    rows = DataRange(window.extent, TableState(OLD))
+    work = CompactionJob("shop", OLD.name, window, (rows,), table, None, 0, TableFilters(columns=rule))
     with pytest.raises(TableStopped) as stopped:
-        replace(work, has_partial=has_partial).shape(OLD, (Kept("_v_until_1_4", "INT", "v", at),))
-    assert why in str(stopped.value)
+        replace(work, has_partial=has_partial).shape(OLD, (RetiredColumn("_v_until_1_4", "INT", "v", at),))
+    assert reason in str(stopped.value)

@@ -20,29 +20,29 @@ def slices(target: int) -> list[pa.RecordBatch]:
     cut = [*slicer.feed(RECORDED.read_bytes()), *slicer.finish()]
     rows = [row for batch in cut for row in batch.to_pylist() if row["kind"] == "rows"]
     added = {"stretch": 1, "number": 1, "window": 0}
-    whole = pa.Table.from_batches(cut)
-    schema = pa.schema([*whole.schema, ("stretch", pa.int32()), ("number", pa.int64()), ("window", pa.int32())])
+    all_slices = pa.Table.from_batches(cut)
+    schema = pa.schema([*all_slices.schema, ("stretch", pa.int32()), ("number", pa.int64()), ("window", pa.int32())])
     return [pa.RecordBatch.from_pylist([row | added], schema=schema) for row in rows]
 
 
 def definition() -> TableDefinition:
     first = slices(1 << 20)[0]
     cells = {name: first.column(name)[0] for name in first.schema.names}
-    found = definitions_of(
+    definitions = definitions_of(
         RECORDED.name, cells["start"].as_py(), cells["context"].as_py(), cells["payload"].as_buffer()
     )
-    return next(one for one in found if one.key)
+    return next(definition for definition in definitions if definition.key)
 
 
 def decoded(target: int, *, alone: bool = False) -> list[dict[str, Any]]:
-    known = definition()
-    task = decode_task.decoding_task(known, silver.columns(known), alone=alone)
+    definition_ = definition()
+    task = decode_task.decoding_task(definition_, silver.columns(definition_), alone=alone)
     return [row for batch in task(iter(slices(target))) for row in batch.to_pylist()]
 
 
 def key_names() -> list[str]:
-    known = definition()
-    return [known.column_names()[at] for at in known.key or ()]
+    definition_ = definition()
+    return [definition_.column_names()[at] for at in definition_.key or ()]
 
 
 def changes() -> list[dict[str, Any]]:
@@ -55,20 +55,25 @@ def changes() -> list[dict[str, Any]]:
 @pytest.mark.parametrize("target", [1, 1 << 20])
 def test_a_task_leaves_the_last_row_of_every_key_and_counts_every_change(target: int) -> None:
     names = key_names()
-    alive = {tuple((one["after"] or one["before"])[name] for name in names): one["op"] != "delete" for one in changes()}
+    alive = {
+        tuple((change["after"] or change["before"])[name] for name in names): change["op"] != "delete"
+        for change in changes()
+    }
     rows = sorted(decoded(target), key=lambda row: tuple(row["_position"].values()))
     assert {tuple(row[name] for name in names): row["_exists"] for row in rows} == alive
     assert len(alive) > 1
     assert sum(row["_changes"] for row in rows) == len(changes())
 
 
-@pytest.mark.parametrize("most", [1, 1 << 19])
-def test_a_task_with_all_slices_leaves_one_row_a_key(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode_task, "_REDUCE_AT", most)
+@pytest.mark.parametrize("limit", [1, 1 << 19])
+def test_a_task_with_all_slices_leaves_one_row_a_key(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode_task, "_REDUCE_AT", limit)
     names = key_names()
     existed: dict[tuple[Any, ...], bool] = {}
-    for one in changes():
-        existed.setdefault(tuple((one["after"] or one["before"])[name] for name in names), one["op"] != "insert")
+    for change in changes():
+        existed.setdefault(
+            tuple((change["after"] or change["before"])[name] for name in names), change["op"] != "insert"
+        )
     rows = decoded(1, alone=True)
     assert {tuple(row[name] for name in names): row["_existed"] for row in rows} == existed
     assert len(rows) == len(existed)
@@ -80,15 +85,17 @@ def test_slices_in_any_size_give_the_same_rows() -> None:
 
 
 def test_a_task_has_nothing_of_events_that_are_passed_over() -> None:
-    known, name = definition(), definition().name
-    held = slices(1 << 20)
-    cells = [row for one in held for row in one.select(["start", "context", "payload"]).to_pylist()]
-    events = [event for one in cells for event in events_of(RECORDED.name, **one) if event.table == name]
-    skips = frozenset(Position(RECORDED.name, one.offset) for one in events)
-    task = decode_task.decoding_task(known, silver.columns(known), alone=True)
-    assert [row for batch in decode_task.passing_over(task, skips)(iter(held)) for row in batch.to_pylist()] == []
-    one = frozenset(list(skips)[:1])
-    rows = [row for batch in decode_task.passing_over(task, one)(iter(slices(1 << 20))) for row in batch.to_pylist()]
-    gone = sum(Position(RECORDED.name, change["offset"]) in one for change in changes())
-    assert gone > 0
-    assert sum(row["_changes"] for row in rows) == len(changes()) - gone
+    definition_, name = definition(), definition().name
+    batches = slices(1 << 20)
+    cells = [row for batch in batches for row in batch.select(["start", "context", "payload"]).to_pylist()]
+    events = [event for cell in cells for event in events_of(RECORDED.name, **cell) if event.table == name]
+    skips = frozenset(Position(RECORDED.name, event.offset) for event in events)
+    task = decode_task.decoding_task(definition_, silver.columns(definition_), alone=True)
+    assert [row for batch in decode_task.passing_over(task, skips)(iter(batches)) for row in batch.to_pylist()] == []
+    skipped = frozenset(list(skips)[:1])
+    rows = [
+        row for batch in decode_task.passing_over(task, skipped)(iter(slices(1 << 20))) for row in batch.to_pylist()
+    ]
+    skipped_count = sum(Position(RECORDED.name, change["offset"]) in skipped for change in changes())
+    assert skipped_count > 0
+    assert sum(row["_changes"] for row in rows) == len(changes()) - skipped_count

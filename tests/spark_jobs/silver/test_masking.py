@@ -22,8 +22,8 @@ TABLE = TableDefinition(
 )
 
 
-def rule(**said: object) -> ColumnRule:
-    return ColumnRule("r", Scope(), **said)  # type: ignore[arg-type]
+def rule(**settings: object) -> ColumnRule:
+    return ColumnRule("r", Scope(), **settings)  # type: ignore[arg-type]
 
 
 def test_without_a_rule_columns_are_as_they_are() -> None:
@@ -32,23 +32,23 @@ def test_without_a_rule_columns_are_as_they_are() -> None:
 
 
 def test_what_is_left_out_or_masked_is_not_in_the_exact_texts_either() -> None:
-    found = shape(TABLE, rule(exclude=frozenset({"born"}), masks={"name": Mask("truncate", length=2)}))
-    assert list(found.columns.types) == ["id", "Name", "weight", "photo"]
-    assert found.cells["Name"] == "left(`Name`, 2)"
-    assert "('Name', 'born')" in found.cells["_raw"]
-    assert found.salt is None
+    shaped = shape(TABLE, rule(exclude=frozenset({"born"}), masks={"name": Mask("truncate", length=2)}))
+    assert list(shaped.columns.types) == ["id", "Name", "weight", "photo"]
+    assert shaped.cells["Name"] == "left(`Name`, 2)"
+    assert "('Name', 'born')" in shaped.cells["_raw"]
+    assert shaped.salt is None
 
 
 def test_a_hash_is_text_and_its_salt_stands_in_no_query() -> None:
-    found = shape(TABLE, rule(masks={"id": HASH, "name": HASH}))
-    assert found.columns.types["id"] == "STRING"
-    assert found.columns.key == ("id",)
-    assert found.salt == "pepper"
-    assert "pepper" not in "".join(found.cells.values())
+    shaped = shape(TABLE, rule(masks={"id": HASH, "name": HASH}))
+    assert shaped.columns.types["id"] == "STRING"
+    assert shaped.columns.key == ("id",)
+    assert shaped.salt == "pepper"
+    assert "pepper" not in "".join(shaped.cells.values())
 
 
 @pytest.mark.parametrize(
-    "wrong, said",
+    "wrong, message",
     [
         (rule(exclude=frozenset({"id"})), "columns.r leaves out id, which rows are told apart by; mask it by a hash"),
         (rule(include=frozenset({"name"})), "columns.r leaves out id, which rows are told apart by"),
@@ -59,10 +59,10 @@ def test_a_hash_is_text_and_its_salt_stands_in_no_query() -> None:
         (rule(masks={"id": HASH, "name": Mask("hash", salt="x")}), "columns of one table are hashed with one salt"),
     ],
 )
-def test_rules_that_such_a_table_cannot_have(wrong: ColumnRule, said: str) -> None:
+def test_rules_that_such_a_table_cannot_have(wrong: ColumnRule, message: str) -> None:
     with pytest.raises(TableStopped) as error:
         shape(TABLE, wrong)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_whole_number_must_fit() -> None:
@@ -86,8 +86,8 @@ def test_a_column_under_another_name() -> None:
     origins: dict[str, str | None] = {"id": "id", "mail": "email", "phone": "telephone"}
     with pytest.raises(TableStopped, match="column email is renamed to mail, and the rule does not say the same"):
         origins_seen(rule(masks={"email": HASH}), origins, before, after)
-    both = rule(masks={"email": HASH, "mail": HASH}, exclude=frozenset({"phone", "telephone"}))
-    assert origins_seen(both, origins, before, after) == {"id": "id", "mail": "email"}
+    masks = rule(masks={"email": HASH, "mail": HASH}, exclude=frozenset({"phone", "telephone"}))
+    assert origins_seen(masks, origins, before, after) == {"id": "id", "mail": "email"}
 
 
 def test_a_masked_column_is_not_added_with_a_default() -> None:
@@ -98,7 +98,7 @@ def test_a_masked_column_is_not_added_with_a_default() -> None:
 
 
 def test_columns_beside_are_null() -> None:
-    found = shape(TABLE, None).beside({"_v_until_1_4": "INT"})
-    assert list(found.columns.types)[-1] == "_v_until_1_4"
-    assert found.cells["_v_until_1_4"] == "CAST(NULL AS INT)"
-    assert found.columns.key == shape(TABLE, None).columns.key
+    shaped = shape(TABLE, None).beside({"_v_until_1_4": "INT"})
+    assert list(shaped.columns.types)[-1] == "_v_until_1_4"
+    assert shaped.cells["_v_until_1_4"] == "CAST(NULL AS INT)"
+    assert shaped.columns.key == shape(TABLE, None).columns.key

@@ -47,13 +47,13 @@ def image(rows: Iterable[Row | None], columns: dict[str, pa.DataType] = COLUMNS)
 def batch(changes: Sequence[Change], columns: dict[str, pa.DataType] = COLUMNS) -> Changes:
     """Changes as the decoder gives them: a delete's row stands in ``after``, ``before`` is for updates alone."""
     return Changes(
-        op=pa.array([one.op for one in changes], pa.uint8()),
-        offset=pa.array([one.place[2] for one in changes], pa.int64()),
-        row=pa.array([one.place[3] for one in changes], pa.int32()),
-        committed_at=pa.array([BEGAN + timedelta(seconds=one.at) for one in changes], pa.timestamp("us", "UTC")),
+        op=pa.array([change.op for change in changes], pa.uint8()),
+        offset=pa.array([change.place[2] for change in changes], pa.int64()),
+        row=pa.array([change.place[3] for change in changes], pa.int32()),
+        committed_at=pa.array([BEGAN + timedelta(seconds=change.at) for change in changes], pa.timestamp("us", "UTC")),
         gtid=None,
-        after=image([one.after or one.before for one in changes], columns),
-        before=image([one.before if one.op == UPDATE else None for one in changes], columns),
+        after=image([change.after or change.before for change in changes], columns),
+        before=image([change.before if change.op == UPDATE else None for change in changes], columns),
         raw=None,
         before_raw=None,
     )
@@ -66,26 +66,26 @@ def decoded(changes: Sequence[Change]) -> list[pa.Table]:
     return list(net_rows(batch(changes), place, list(COLUMNS), KEY))
 
 
-def told(rows: pa.Table) -> dict[Any, Any]:
+def state_of(rows: pa.Table) -> dict[Any, Any]:
     """What is left of rows by window and key, as window_rows.py has it; a deleted row's values say nothing."""
-    found: dict[Any, Any] = {}
+    by_key: dict[Any, Any] = {}
     for row in sorted(rows.to_pylist(), key=lambda row: tuple(row["_position"].values())):
         name = (row["_window"], row["id"], row["part"])
-        existed, *_, counted, micros = found.get(name, (row["_existed"], None, None, 0, 0))
+        existed, *_, counted, micros = by_key.get(name, (row["_existed"], None, None, 0, 0))
         note = row["note"] if row["_exists"] else None
-        found[name] = (existed, row["_exists"], note, counted + row["_changes"], max(micros, row["_micros"]))
-    return found
+        by_key[name] = (existed, row["_exists"], note, counted + row["_changes"], max(micros, row["_micros"]))
+    return by_key
 
 
 def simulated(changes: Sequence[Change]) -> dict[Any, Any]:
     """The slow twin: a dict that is kept up to date change by change, asked at both ends of every window."""
-    found: dict[Any, Any] = {}
+    by_key: dict[Any, Any] = {}
 
     def note(change: Change, row: Row, existed: bool, exists: bool, counted: int) -> None:
         micros = int((BEGAN + timedelta(seconds=change.at)).timestamp() * 1e6)
         name = (change.window, row["id"], row["part"])
-        first, *_, count, _ = found.get(name, (existed, None, None, 0, 0))
-        found[name] = (first, exists, row["note"] if exists else None, count + counted, micros)
+        first, *_, count, _ = by_key.get(name, (existed, None, None, 0, 0))
+        by_key[name] = (first, exists, row["note"] if exists else None, count + counted, micros)
 
     for change in changes:
         moved = change.op == UPDATE and key_of(change.before) != key_of(change.after)
@@ -94,7 +94,7 @@ def simulated(changes: Sequence[Change]) -> dict[Any, Any]:
         row = change.after or change.before
         assert row
         note(change, row, existed=change.op != INSERT and not moved, exists=change.op != DELETE, counted=1)
-    return found
+    return by_key
 
 
 def key_of(row: Row | None) -> tuple[Any, ...]:
@@ -106,22 +106,22 @@ def key_of(row: Row | None) -> tuple[Any, ...]:
 def histories(draw: st.DrawFn) -> list[Change]:
     """A log that could have been: inserts where no row is, updates and deletes where one is; few keys."""
     keys = [(number, part) for number in (1, 2) for part in ("a", "A")]
-    there: dict[tuple[Any, ...], Row] = {
+    rows_: dict[tuple[Any, ...], Row] = {
         key: {"id": key[0], "part": key[1], "note": "old"} for key in draw(st.sets(st.sampled_from(keys)))
     }
     changes = []
     for at in range(draw(st.integers(1, 40))):
         key, into = draw(st.sampled_from(keys)), draw(st.sampled_from(keys))
         row = {"id": key[0], "part": key[1], "note": draw(st.sampled_from(["x", "y", None]))}
-        before = there.pop(key, None)
+        before = rows_.pop(key, None)
         if before and draw(st.booleans()):
             after = None
-        elif before and into not in there:
+        elif before and into not in rows_:
             after = row | {"id": into[0], "part": into[1]}
         else:
             after = row
         if after:
-            there[key_of(after)] = after
+            rows_[key_of(after)] = after
         changes.append(Change(at, at // 15, before, after))
     return changes
 
@@ -142,9 +142,9 @@ def runs(changes: Sequence[Change], cuts: Sequence[bool]) -> Iterator[Sequence[C
 def test_net_rows_reduced_are_what_a_dict_remembers(changes: list[Change], cuts: list[bool], chance: Any) -> None:
     pieces = [table for run in runs(changes, cuts) for table in decoded(run)]
     chance.shuffle(pieces)
-    assert told(reduce(pa.concat_tables(pieces), KEY)) == simulated(changes)
+    assert state_of(reduce(pa.concat_tables(pieces), KEY)) == simulated(changes)
     settled = settle(pa.concat_tables(pieces), KEY)
-    assert told(settled) == simulated(changes)
+    assert state_of(settled) == simulated(changes)
     assert len(settled) == len(simulated(changes))
 
 
@@ -153,26 +153,26 @@ def test_net_rows_reduced_are_what_a_dict_remembers(changes: list[Change], cuts:
 def test_reducing_in_any_grouping_is_reducing_all(changes: list[Change], cuts: list[bool], chance: Any) -> None:
     """A task's slices need not be neighbours in the log: files are handed to tasks by size."""
     pieces = [table for run in runs(changes, cuts) for table in decoded(run)]
-    whole = reduce(pa.concat_tables(pieces), KEY)
+    all_rows = reduce(pa.concat_tables(pieces), KEY)
     while len(pieces) > 1:
         chance.shuffle(pieces)
         pieces = [reduce(pa.concat_tables(pieces[:2]), KEY), *pieces[2:]]
-    assert ordered(reduce(pieces[0], KEY)) == ordered(whole)
+    assert ordered(reduce(pieces[0], KEY)) == ordered(all_rows)
 
 
 @examples(20)
 @given(histories())
 def test_at_most_the_first_and_the_last_row_of_a_key_are_kept(changes: list[Change]) -> None:
     reduced = reduce(pa.concat_tables([table for run in runs(changes, [False]) for table in decoded(run)]), KEY)
-    kept = [(row["_window"], row["id"], row["part"]) for row in reduced.to_pylist()]
-    assert max(map(kept.count, kept)) <= 2
+    keys_ = [(row["_window"], row["id"], row["part"]) for row in reduced.to_pylist()]
+    assert max(map(keys_.count, keys_)) <= 2
 
 
 def ordered(rows: pa.Table) -> list[Row]:
     return sorted(rows.to_pylist(), key=lambda row: (row["_micros"], row["_exists"], row["_changes"]))
 
 
-def one(before: Row | None, after: Row | None) -> list[pa.Table]:
+def change_rows(before: Row | None, after: Row | None) -> list[pa.Table]:
     return decoded([Change(0, 0, before, after)])
 
 
@@ -191,8 +191,8 @@ A = {"id": 1, "part": "a", "note": "x"}
 )
 def test_one_change_is_one_row_and_a_moved_key_two(before: Row | None, after: Row | None, rows: list[Any]) -> None:
     names = ("id", "part", "note", "_existed", "_exists", "_changes")
-    found = [tuple(row[name] for name in names) for table in one(before, after) for row in table.to_pylist()]
-    assert found == rows
+    rows_ = [tuple(row[name] for name in names) for table in change_rows(before, after) for row in table.to_pylist()]
+    assert rows_ == rows
 
 
 def row_of(id_: int, note: str) -> Row:
@@ -200,7 +200,7 @@ def row_of(id_: int, note: str) -> Row:
 
 
 @pytest.mark.parametrize(
-    "changes, left",
+    "changes, expected",
     [
         ([(None, (1, "2")), ((1, "2"), (1, "4"))], {1: (False, "4")}),  # D01
         ([(None, (1, "2")), ((1, "2"), None)], {1: (False, None)}),  # D02
@@ -221,17 +221,17 @@ def row_of(id_: int, note: str) -> Row:
         ),
     ],
 )
-def test_what_a_window_leaves_of_a_key(changes: list[Any], left: dict[int, tuple[bool, str | None]]) -> None:
+def test_what_a_window_leaves_of_a_key(changes: list[Any], expected: dict[int, tuple[bool, str | None]]) -> None:
     """By key, whether it was there before the window, and its row behind it; None for a key that is gone."""
-    log = [Change(at, 0, *(one and row_of(*one) for one in pair)) for at, pair in enumerate(changes)]
-    found = told(reduce(pa.concat_tables(decoded(log)), KEY))
+    log = [Change(at, 0, *(image_ and row_of(*image_) for image_ in pair)) for at, pair in enumerate(changes)]
+    state = state_of(reduce(pa.concat_tables(decoded(log)), KEY))
     assert {
-        key: (existed, note if exists else None) for (_, key, _), (existed, exists, note, *_) in found.items()
-    } == left
+        key: (existed, note if exists else None) for (_, key, _), (existed, exists, note, *_) in state.items()
+    } == expected
 
 
 def test_the_position_orders_by_stretch_then_number_then_offset_then_row() -> None:
-    (table,) = one(None, A)
+    (table,) = change_rows(None, A)
     later = {"stretch": [1, 1, 1, 2], "number": [1_000_000, 9, 9, 9], "offset": [4, 99, 100, 4], "row": [0, 9, 0, 0]}
     rows = pa.concat_tables([table] * 4)
     place = pa.StructArray.from_arrays(
@@ -247,7 +247,7 @@ def test_the_position_orders_by_stretch_then_number_then_offset_then_row() -> No
 
 @pytest.mark.parametrize("name", ["_at", "_exact"])
 def test_a_column_may_have_the_name_that_a_reduction_uses(name: str) -> None:
-    rows = pa.concat_tables(one(None, row_of(1, "a")) + one(row_of(1, "a"), row_of(1, "b")))
+    rows = pa.concat_tables(change_rows(None, row_of(1, "a")) + change_rows(row_of(1, "a"), row_of(1, "b")))
     rows = rows.rename_columns([name if column == "note" else column for column in rows.column_names])
     assert settle(rows, KEY).column(name).to_pylist() == ["b"]
 
@@ -266,13 +266,13 @@ def keyed(
     """Updates of a table whose key is ``k``: key, exact text, and whether it existed and exists, by position."""
     changes = batch([Change(at, 0, {"k": old}, {"k": new}) for at, (old, new) in enumerate(moves)], {"k": kind})
     if exact:
-        raws = (pa.array([one and [("k", one)] for one in side], RAW) for side in zip(*exact, strict=True))
-        given = dict(zip(("before_raw", "raw"), raws, strict=True))
-        changes = Changes(**{name: getattr(changes, name) for name in Changes.__slots__} | given)
+        raws = (pa.array([text and [("k", text)] for text in side], RAW) for side in zip(*exact, strict=True))
+        raw_columns = dict(zip(("before_raw", "raw"), raws, strict=True))
+        changes = Changes(**{name: getattr(changes, name) for name in Changes.__slots__} | raw_columns)
     rows = pa.concat_tables(net_rows(changes, Place("b.000001", 1, 8, 0), ["k"], ["k"]))
     settled = settle(rows, ["k"]).to_pylist()
-    found = [(row["k"], dict(row["_raw"] or []).get("k"), row["_existed"], row["_exists"]) for row in settled]
-    return sorted(found, key=repr)
+    rows_ = [(row["k"], dict(row["_raw"] or []).get("k"), row["_existed"], row["_exists"]) for row in settled]
+    return sorted(rows_, key=repr)
 
 
 RAW = pa.map_(pa.string(), pa.string())
@@ -308,9 +308,11 @@ def test_a_column_of_a_composite_key_and_its_exact_text() -> None:
     kinds = {"a": pa.string(), "b": pa.string()}
     images = [(None, "x"), ("x", None), (None, None), (None, None)]
     raws = [[("a", "ff")], [("b", "ff")], [("a", "f"), ("b", "ff")], [("a", "ff"), ("b", "f")]]
-    changes = batch([Change(at, 0, None, dict(zip("ab", one, strict=True))) for at, one in enumerate(images)], kinds)
-    given = {"raw": pa.array(raws, RAW)}
-    changes = Changes(**{name: getattr(changes, name) for name in Changes.__slots__} | given)
+    changes = batch(
+        [Change(at, 0, None, dict(zip("ab", image_, strict=True))) for at, image_ in enumerate(images)], kinds
+    )
+    raw_columns = {"raw": pa.array(raws, RAW)}
+    changes = Changes(**{name: getattr(changes, name) for name in Changes.__slots__} | raw_columns)
     rows = pa.concat_tables(net_rows(changes, Place("b.000001", 1, 8, 0), ["a", "b"], ["a", "b"]))
     assert len(settle(rows, ["a", "b"])) == 4
     assert len(reduce(pa.concat_tables([rows.slice(1), rows.slice(1)]), ["a", "b"])) == 6, "slices of them, too"
@@ -321,8 +323,8 @@ def test_null_in_a_key_is_refused_with_its_place(before: Row | None, after: Row 
     changes = batch([Change(3, 0, before, after)], {"day": pa.date32()})
     with pytest.raises(Unsupported) as refused:
         list(net_rows(changes, Place("mysql-bin.000008", 1, 8, 0), ["day"], ["day"]))
-    said = "mysql-bin.000008:101: column day: NULL in the key that rows are told apart by"
-    assert str(refused.value) == said
+    message = "mysql-bin.000008:101: column day: NULL in the key that rows are told apart by"
+    assert str(refused.value) == message
 
 
 @examples(40)
@@ -333,12 +335,12 @@ def test_images_of_a_bag_add_up_to_what_a_dict_counts(changes: list[Change]) -> 
         for row, copies in ((change.before, -1), (change.after, 1)):
             if row:
                 counted[tuple(row.values())] = counted.get(tuple(row.values()), 0) + copies
-    found: dict[Any, int] = {}
+    counts: dict[Any, int] = {}
     for run in runs(changes, [False]):
         stretch, number, *_ = run[0].place
         place = Place("b.000001", stretch, number, run[0].window)
         for table in image_rows(batch(run), place, list(COLUMNS)):
             for row in table.to_pylist():
                 image = tuple(row[name] for name in COLUMNS)
-                found[image] = found.get(image, 0) + row["_copies"]
-    assert found == counted
+                counts[image] = counts.get(image, 0) + row["_copies"]
+    assert counts == counted

@@ -21,11 +21,11 @@ class Log:
     """Random operations: inserts where no row is, updates and deletes where one is; a tenth of all changes the key."""
 
     def __init__(self, seed: int, count: int) -> None:
-        some = random.Random(seed)
+        generator = random.Random(seed)
         self.rows: dict[int, int] = {}
         cells: list[tuple[int, int, int, int]] = []  # operation, key before, key after, value after
         for value in range(count):
-            key, chance = some.randrange(KEYS), some.random()
+            key, chance = generator.randrange(KEYS), generator.random()
             if key not in self.rows:
                 cells.append((INSERT, -1, key, value))
                 self.rows[key] = value
@@ -33,8 +33,12 @@ class Log:
                 cells.append((DELETE, -1, key, self.rows.pop(key)))
             else:
                 del self.rows[key]
-                tried = (some.randrange(KEYS) for _ in range(50))
-                into = next((one for one in tried if one not in self.rows), key) if chance < 0.6 else key
+                candidates = (generator.randrange(KEYS) for _ in range(50))
+                into = (
+                    next((candidate for candidate in candidates if candidate not in self.rows), key)
+                    if chance < 0.6
+                    else key
+                )
                 self.rows[into] = value
                 cells.append((UPDATE, key, into, value))
         self.cells = np.array(cells, np.int64)
@@ -46,7 +50,7 @@ class Log:
         """Some of the changes, as the decoder gives them; ten share an event."""
         op, old, new, value = self.cells[first:stop].T
         at = np.arange(first, stop)
-        kept = pa.array(op != UPDATE)
+        is_kept = pa.array(op != UPDATE)
         return Changes(
             op=pa.array(op.astype(np.uint8)),
             offset=pa.array(at // 10 * 100),
@@ -54,30 +58,32 @@ class Log:
             committed_at=pa.array(at, pa.timestamp("us", "UTC")),
             gtid=None,
             after=pa.RecordBatch.from_arrays([pa.array(new), pa.array(value)], names=["k", "v"]),
-            before=pa.RecordBatch.from_arrays([pa.array(old, mask=kept.to_numpy(zero_copy_only=False))], names=["k"]),
+            before=pa.RecordBatch.from_arrays(
+                [pa.array(old, mask=is_kept.to_numpy(zero_copy_only=False))], names=["k"]
+            ),
             raw=None,
             before_raw=None,
         )
 
 
-def compacted(log: Log, start: int, stop: int, window: int, some: random.Random) -> pa.Table:
+def compacted(log: Log, start: int, stop: int, window: int, generator: random.Random) -> pa.Table:
     """The net rows of one window, whose slices several tasks got in any order."""
     slices = [(at, min(at + _SLICE, stop)) for at in range(start, stop, _SLICE)]
-    some.shuffle(slices)
+    generator.shuffle(slices)
     place = Place("b.000001", 1, 1, window)
-    pieces = [pa.concat_tables(net_rows(log.changes(*one), place, ["k", "v"], ["k"])) for one in slices]
+    pieces = [pa.concat_tables(net_rows(log.changes(*slice_), place, ["k", "v"], ["k"])) for slice_ in slices]
     tasks = [pieces[at::3] for at in range(3) if pieces[at::3]]
     return settle(pa.concat_tables([reduce(pa.concat_tables(task), ["k"]) for task in tasks]), ["k"])
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_what_windows_leave_is_the_plain_state(seed: int, summary: list[str]) -> None:
-    log, some = Log(seed, OPERATIONS), random.Random(seed)
+    log, generator = Log(seed, OPERATIONS), random.Random(seed)
     assert log.moves() > OPERATIONS / 12
-    began, state, start, windows, kept = time.monotonic(), dict[int, int](), 0, 0, 0
+    began, state, start, windows, net_count = time.monotonic(), dict[int, int](), 0, 0, 0
     while start < OPERATIONS:
-        stop = min(start + some.choice([1, 30, 900, 5000, 20_000]), OPERATIONS)
-        rows = compacted(log, start, stop, windows, some)
+        stop = min(start + generator.choice([1, 30, 900, 5000, 20_000]), OPERATIONS)
+        rows = compacted(log, start, stop, windows, generator)
         assert len(rows) == len(rows.select(["k"]).group_by("k").aggregate([])), "one row a key"
         for row in rows.select(["k", "v", "_existed", "_exists"]).to_pylist():
             assert row["_existed"] == (row["k"] in state), "what silver says of the time before its window"
@@ -85,9 +91,9 @@ def test_what_windows_leave_is_the_plain_state(seed: int, summary: list[str]) ->
                 state[row["k"]] = row["v"]
             else:
                 state.pop(row["k"], None)
-        start, windows, kept = stop, windows + 1, kept + len(rows)
+        start, windows, net_count = stop, windows + 1, net_count + len(rows)
     assert state == log.rows
     summary.append(
-        f"{OPERATIONS} operations of {KEYS} keys, {log.moves()} changed their key: {windows} windows, {kept} net rows, "
-        f"no difference, {time.monotonic() - began:.1f} s"
+        f"{OPERATIONS} operations of {KEYS} keys, {log.moves()} changed their key: {windows} windows, {net_count} net "
+        f"rows, no difference, {time.monotonic() - began:.1f} s"
     )

@@ -34,10 +34,10 @@ def changes_of(rows: list[Row]) -> Changes:
 
     def image(of: str) -> tuple[pa.RecordBatch, Presence, pa.Array]:
         dicts: list[dict[str, Any]] = [getattr(row, of) for row in rows]
-        held = np.array([[name in one for name in NAMES] for one in dicts]).reshape(-1, len(NAMES))
-        arrays = [pa.array([one.get(name) for one in dicts], pa.int32()) for name in NAMES]
-        odd = [[(n, f"{of} {one[n]}") for n in NAMES if (one.get(n) or 0) % 2] or None for one in dicts]
-        presence = Presence(held, np.arange(len(rows), dtype=np.int32))
+        is_present = np.array([[name in dict_ for name in NAMES] for dict_ in dicts]).reshape(-1, len(NAMES))
+        arrays = [pa.array([dict_.get(name) for dict_ in dicts], pa.int32()) for name in NAMES]
+        odd = [[(n, f"{of} {dict_[n]}") for n in NAMES if (dict_.get(n) or 0) % 2] or None for dict_ in dicts]
+        presence = Presence(is_present, np.arange(len(rows), dtype=np.int32))
         return pa.RecordBatch.from_arrays(arrays, NAMES), presence, pa.array(odd, RAW)
 
     (after, present, raw), (before, present_before, raw_before) = image("after"), image("before")
@@ -69,17 +69,19 @@ ROWS = st.one_of(
 
 @given(st.lists(ROWS, min_size=1, max_size=9))
 def test_an_update_has_what_its_before_image_holds_and_the_rest_is_absent(rows: list[Row]) -> None:
-    found, absent, absent_before = completed(changes_of(rows), Origin(TABLE, "b.000001", is_mariadb=False))
-    assert found.present is None
-    whole = [{**row.before, **row.after} if row.op == UPDATE else row.after for row in rows]
-    assert found.after.to_pylist() == [{name: one.get(name) for name in NAMES} for one in whole]
+    changes, absent, absent_before = completed(changes_of(rows), Origin(TABLE, "b.000001", is_mariadb=False))
+    assert changes.present is None
+    full_rows = [{**row.before, **row.after} if row.op == UPDATE else row.after for row in rows]
+    assert changes.after.to_pylist() == [{name: row_.get(name) for name in NAMES} for row_ in full_rows]
     texts = []
-    for row, one in zip(rows, whole, strict=True):
-        said = {n: f"{'after' if n in row.after else 'before'} {one[n]}" for n in NAMES if (one.get(n) or 0) % 2}
-        texts.append(list(said.items()) or None)
-    assert found.raw is not None
-    assert found.raw.to_pylist() == texts
-    assert absent.to_pylist() == [[name for name in NAMES if name not in one] or None for one in whole]
+    for row, full_row in zip(rows, full_rows, strict=True):
+        texts_ = {
+            n: f"{'after' if n in row.after else 'before'} {full_row[n]}" for n in NAMES if (full_row.get(n) or 0) % 2
+        }
+        texts.append(list(texts_.items()) or None)
+    assert changes.raw is not None
+    assert changes.raw.to_pylist() == texts
+    assert absent.to_pylist() == [[name for name in NAMES if name not in row_] or None for row_ in full_rows]
     lacking = [[n for n in NAMES if n not in row.before] or None if row.op == UPDATE else None for row in rows]
     assert absent_before.to_pylist() == lacking
 
@@ -92,8 +94,8 @@ def refused(row: Row, table: TableDefinition = TABLE, *, is_mariadb: bool = Fals
     return None
 
 
-def with_column(name: str, **said: Any) -> TableDefinition:
-    columns = [replace(one, **said) if one.name == name else one for one in COLUMNS]
+def with_column(name: str, **fields: Any) -> TableDefinition:
+    columns = [replace(column, **fields) if column.name == name else column for column in COLUMNS]
     return replace(TABLE, columns=tuple(columns))
 
 
@@ -104,7 +106,7 @@ WHOLE = {"id": 1, "a": 1, "b": 1}
 
 
 @pytest.mark.parametrize(
-    "row, table, why",
+    "row, table, reason",
     [
         (Row(UPDATE, {"a": 1}, {"a": 2}), TABLE, "column id is not in its row image: rows are told apart by it"),
         (Row(UPDATE, WHOLE, {"a": 2}), TABLE, "column id is not in its row image: rows are told apart by it"),
@@ -121,19 +123,19 @@ WHOLE = {"id": 1, "a": 1, "b": 1}
     ],
 )
 def test_what_would_have_to_be_guessed_is_refused_with_its_place(
-    row: Row, table: TableDefinition, why: str | None
+    row: Row, table: TableDefinition, reason: str | None
 ) -> None:
-    found = refused(row, table)
-    if why is None:
-        assert found is None
+    error = refused(row, table)
+    if reason is None:
+        assert error is None
     else:
-        assert found is not None
-        assert found.startswith("b.000001:100: row 0 of shop.t: ")
-        assert why in found
+        assert error is not None
+        assert error.startswith("b.000001:100: row 0 of shop.t: ")
+        assert reason in error
 
 
 @pytest.mark.parametrize(
-    "row, table, unseen, why",
+    "row, table, unseen, reason",
     [
         (Row(UPDATE, {"a": 1}, {"id": 1}), TABLE, "", None),
         (Row(UPDATE, {"a": 1}, {"id": 1}), COMPUTED, "", "MariaDB leaves generated columns out"),
@@ -146,23 +148,25 @@ def test_what_would_have_to_be_guessed_is_refused_with_its_place(
         (Row(UPDATE, WHOLE, {"id": 1}), TABLE, "", None),
     ],
 )
-def test_what_mariadb_does_not_log_is_refused(row: Row, table: TableDefinition, unseen: str, why: str | None) -> None:
-    found = refused(row, table, is_mariadb=True, unseen=unseen)
-    assert (found is None) if why is None else (found is not None and why in found)
-    if table is COMPUTED or why is None or "REPLACE" in why:
+def test_what_mariadb_does_not_log_is_refused(
+    row: Row, table: TableDefinition, unseen: str, reason: str | None
+) -> None:
+    error = refused(row, table, is_mariadb=True, unseen=unseen)
+    assert (error is None) if reason is None else (error is not None and reason in error)
+    if table is COMPUTED or reason is None or "REPLACE" in reason:
         assert refused(row, table, unseen=unseen) is None, "MySQL logs what changed"
 
 
 def test_a_change_of_the_key_needs_a_whole_row_behind_it() -> None:
     changes = changes_of([Row(UPDATE, {"id": 2, "a": 1}, {"id": 1})])
-    found, absent, _ = completed(changes, Origin(TABLE, "b.000001", is_mariadb=False))
+    changes_, absent, _ = completed(changes, Origin(TABLE, "b.000001", is_mariadb=False))
     place = Place("b.000001", 1, 1, 0)
     with pytest.raises(Unsupported, match=r"b\.000001:100: an update of the key whose row image leaves out b"):
-        list(net_rows(found, place, NAMES, ["id"], absent))
-    whole, absent, _ = completed(
+        list(net_rows(changes_, place, NAMES, ["id"], absent))
+    full_changes, absent, _ = completed(
         changes_of([Row(UPDATE, {"id": 2}, WHOLE)]), Origin(TABLE, "b.000001", is_mariadb=False)
     )
-    new, old = net_rows(whole, place, NAMES, ["id"], absent)
+    new, old = net_rows(full_changes, place, NAMES, ["id"], absent)
     assert new.select([*NAMES, "_existed", "_absent"]).to_pylist() == [
         {"id": 2, "a": 1, "b": 1, "_existed": False, "_absent": None}
     ]

@@ -37,21 +37,25 @@ RULE = {"filters": {"r": {"tables": ["shop.t"], "events": ["delete"]}}}
 def test_it_has_what_the_configuration_chooses(
     tmp_path: Path, keys: dict[str, str], choices: tuple[bool, bool, bool]
 ) -> None:
-    found = context(tmp_path, keys)
-    assert (found.numbers, found.on_drop_empties, found.begins_anew) == choices
-    assert (found.source, found.system_zone, found.by_log) == ("shop", "Europe/Berlin", False)
+    planning = context(tmp_path, keys)
+    assert (planning.numbers, planning.on_drop_empties, planning.begins_anew) == choices
+    assert (planning.source, planning.system_zone, planning.by_log) == ("shop", "Europe/Berlin", False)
 
 
 @pytest.mark.parametrize("oldest, is_older", [(None, False), (BEGIN, False), (Position("b.000004", 4), True)])
 def test_it_knows_where_bronze_begins(tmp_path: Path, oldest: Position | None, is_older: bool) -> None:
-    found = context(tmp_path, {}, oldest)
-    assert (found.oldest, found.complete_from, found.has_older_log) == (oldest or BEGIN, oldest or BEGIN, is_older)
+    planning = context(tmp_path, {}, oldest)
+    assert (planning.oldest, planning.complete_from, planning.has_older_log) == (
+        oldest or BEGIN,
+        oldest or BEGIN,
+        is_older,
+    )
 
 
 def test_rows_of_a_load_know_no_rules(tmp_path: Path) -> None:
     keys = RULE | {"on_unnamed": "number", "on_incompatible": "new_column", "on_drop": "drop"}
-    found = context(tmp_path, keys)
-    assert found.filters.events
-    loaded = found.of_load()
+    planning = context(tmp_path, keys)
+    assert planning.filters.events
+    loaded = planning.of_load()
     assert (loaded.filters.events, loaded.numbers, loaded.begins_anew) == ((), False, False)
-    assert (loaded.on_drop_empties, loaded.system_zone, loaded.held) == (True, "Europe/Berlin", found.held)
+    assert (loaded.on_drop_empties, loaded.system_zone, loaded.snapshot) == (True, "Europe/Berlin", planning.snapshot)

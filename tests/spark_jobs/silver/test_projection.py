@@ -13,13 +13,13 @@ from tests.timelines import BEGINNING, ID, NAME, NOTE, at, definition, steps
 
 
 def test_old_rows_are_led_on_to_the_present_columns() -> None:
-    found = steps(
+    timeline = steps(
         (500, "ALTER TABLE t ADD note CHAR(3) NOT NULL DEFAULT 'abc', RENAME COLUMN v TO w"),
         (600, "ALTER TABLE t MODIFY w BIGINT FIRST"),
         (700, "TRUNCATE t"),
         last=400,
     )
-    turns = [step for step in found if isinstance(step, SchemaChange)]
+    turns = [step for step in timeline if isinstance(step, SchemaChange)]
     assert project_to_latest({"id": "INT", "v": "INT"}, turns) == {
         "w": "CAST(`v` AS BIGINT)",
         "id": "`id`",
@@ -43,13 +43,13 @@ def carried_step_by_step(row: dict[str, Any], turns: list[SchemaChange]) -> dict
     values, raw, absent = row["values"], row["raw"], row["absent"]
     for turn in turns:
         origins = turn.origins or {}
-        went = {old: new for new, old in origins.items() if old}
+        new_names = {old: new for new, old in origins.items() if old}
         values = {name: None if old is None else values[old] for name, old in origins.items()}
         if raw is not None:
-            raw = {went[name]: text for name, text in raw.items() if name in went} or None
+            raw = {new_names[name]: text for name, text in raw.items() if name in new_names} or None
         if absent is not None:
-            absent = [went[name] for name in absent if name in went] or None
-        texts = {name: one.exact for name, one in turn.fills.items() if one.exact}
+            absent = [new_names[name] for name in absent if name in new_names] or None
+        texts = {name: fill.exact for name, fill in turn.fills.items() if fill.exact}
         raw = (raw or {}) | texts if texts else raw
     return {"values": values, "raw": raw, "absent": absent}
 
@@ -73,20 +73,20 @@ def test_rows_are_led_on_over_many_statements_at_once(spark: SparkSession, numbe
         {"values": {"id": 2, "a": None, "b": 6, "c": 7}, "raw": None, "absent": None},
         {"values": {"id": 3, "a": 1, "b": None, "c": None}, "raw": {"b": "z"}, "absent": ["a", "b", "c"]},
     ]
-    led = project_to_latest(dict.fromkeys(["id", "a", "b", "c"], "INT"), turns)
-    assert sum(map(len, led.values())) < 5_000
+    projection = project_to_latest(dict.fromkeys(["id", "a", "b", "c"], "INT"), turns)
+    assert sum(map(len, projection.values())) < 5_000
     cells = [(*row["values"].values(), row["raw"], row["absent"]) for row in rows]
     frame = spark.createDataFrame(cells, "id INT, a INT, b INT, c INT, _raw MAP<STRING, STRING>, _absent ARRAY<STRING>")
-    found = frame.selectExpr(*(f"{text} AS `{name}`" for name, text in led.items())).collect()
-    for row, one in zip(rows, found, strict=True):
-        wanted = carried_step_by_step(row, turns)
-        assert {name: one[name] for name in names} == wanted["values"]
-        assert (one["_raw"], one["_absent"]) == (wanted["raw"], wanted["absent"])
+    projected = frame.selectExpr(*(f"{text} AS `{name}`" for name, text in projection.items())).collect()
+    for row, projected_row in zip(rows, projected, strict=True):
+        expected = carried_step_by_step(row, turns)
+        assert {name: projected_row[name] for name in names} == expected["values"]
+        assert (projected_row["_raw"], projected_row["_absent"]) == (expected["raw"], expected["absent"])
 
 
 def test_a_table_made_anew_keeps_columns_of_the_same_name_and_type() -> None:
-    anew = SchemaChange(Range(at(5), at(9)), TableState(definition(ID, NOTE)), empties=True)
-    assert column_origins(anew, {"id": "INT", "note": "INT"}, {"id": "INT", "note": "STRING"}) == {
+    change = SchemaChange(Range(at(5), at(9)), TableState(definition(ID, NOTE)), empties=True)
+    assert column_origins(change, {"id": "INT", "note": "INT"}, {"id": "INT", "note": "STRING"}) == {
         "id": "id",
         "note": None,
     }
@@ -96,9 +96,9 @@ def test_rows_are_led_through_a_beginning() -> None:
     _, first, second = steps(
         (500, "ALTER TABLE t MODIFY v SMALLINT"), (600, "ALTER TABLE t MODIFY v TINYINT"), last=400, rules=BEGINNING
     )
-    turns = [one for one in (first, second) if isinstance(one, SchemaChange)]
-    led = project_to_latest({"id": "INT", "v": "INT"}, turns)
-    assert (led["v"], led["_v_until_1_500"], led["_v_until_1_600"]) == (
+    turns = [step for step in (first, second) if isinstance(step, SchemaChange)]
+    projection = project_to_latest({"id": "INT", "v": "INT"}, turns)
+    assert (projection["v"], projection["_v_until_1_500"], projection["_v_until_1_600"]) == (
         "CAST(NULL AS TINYINT)",
         "`v`",
         "CAST(NULL AS SMALLINT)",

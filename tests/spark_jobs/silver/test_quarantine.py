@@ -27,7 +27,7 @@ def test_they_are_read_as_they_were_written_and_each_is_about_one_table(spark: S
     (first,) = quarantine.read(of, "shop")
     assert (first.name, first.place, first.reason) == (ORDERS.name, Position.parse(HERE), ORDERS.reason)
     assert first.skipped_at
-    quarantine.edit(spark, of, "shop", lambda known: [*known, CARTS])
+    quarantine.edit(spark, of, "shop", lambda skips: [*skips, CARTS])
     assert quarantine.read(of, "shop")[1] == first, "what was recorded keeps its time"
     filters = with_skips(Filters(), of, "shop")
     assert filters.skipped("shop", "orders") == {Position.parse(HERE)}
@@ -48,10 +48,10 @@ def test_the_last_one_that_is_taken_back_leaves_none(spark: SparkSession, lake: 
 def test_of_two_edits_at_once_none_is_lost_in_silence(spark: SparkSession, lake: Path) -> None:
     of = Lake(str(lake))
 
-    def while_another_adds(known: list[Skip]) -> list[Skip]:
-        quarantine.edit(spark, of, "shop", lambda there: [*there, ORDERS])
-        return [*known, CARTS]
+    def while_another_adds(skips: list[Skip]) -> list[Skip]:
+        quarantine.edit(spark, of, "shop", lambda skips_now: [*skips_now, ORDERS])
+        return [*skips, CARTS]
 
     with pytest.raises(LostRace):
         quarantine.edit(spark, of, "shop", while_another_adds)
-    assert [one.name for one in quarantine.read(of, "shop")] == [ORDERS.name]
+    assert [skip.name for skip in quarantine.read(of, "shop")] == [ORDERS.name]

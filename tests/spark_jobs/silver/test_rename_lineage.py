@@ -27,7 +27,7 @@ def at(offset: int) -> Position:
     return Position("b.000001", offset)
 
 
-def said(*statements: str) -> RangeScan:
+def scan_of(*statements: str) -> RangeScan:
     """Statements at 100, 200, …"""
     places = enumerate(statements, start=1)
     return RangeScan(
@@ -52,12 +52,14 @@ def said(*statements: str) -> RangeScan:
     ],
 )
 def test_where_a_table_was_made_that_is_there(statements: list[str], place: int | None) -> None:
-    assert made_at(said(*statements), NAME, at(4)) == (place and at(place))
+    assert made_at(scan_of(*statements), NAME, at(4)) == (place and at(place))
 
 
 def test_names_that_tables_are_given() -> None:
-    found = said("RENAME TABLE a TO tmp, b TO a, tmp TO b", "ALTER TABLE c RENAME s.d", "RENAME TABLE", "DROP TABLE e")
-    assert [str(name) for name in renamed_tables(found)] == ["shop.a", "shop.b", "s.d"]
+    scan = scan_of(
+        "RENAME TABLE a TO tmp, b TO a, tmp TO b", "ALTER TABLE c RENAME s.d", "RENAME TABLE", "DROP TABLE e"
+    )
+    assert [str(name) for name in renamed_tables(scan)] == ["shop.a", "shop.b", "s.d"]
 
 
 CREATE = "CREATE TABLE {} (id INT NOT NULL PRIMARY KEY, note VARCHAR(40))"
@@ -82,9 +84,9 @@ def test_rows_lie_under_the_old_name_in_silver_as_it_was_and_in_the_log(spark: S
     head = logs.bronze()
     assert head.checkpoint
     context = PlanningContext(logs.lake, BronzeSnapshot.of(logs.lake, SOURCE))
-    named = SilverCommit.of_head(logs.lake.silver(SOURCE, "shop", "lines").head())
-    assert named
-    until = named.emptied_at
+    commit = SilverCommit.of_head(logs.lake.silver(SOURCE, "shop", "lines").head())
+    assert commit
+    until = commit.emptied_at
     assert until
     by_silver, by_log = (
         RenameLineage(replace(context, by_log=by_log)).contents(orders, until) for by_log in (False, True)
@@ -93,9 +95,9 @@ def test_rows_lie_under_the_old_name_in_silver_as_it_was_and_in_the_log(spark: S
     assert by_log.base is None
     assert (by_silver.since.file, by_log.since.file) == (file(2), file(1))
     assert any(isinstance(step, DataRange) for step in by_log.steps)
-    whole = Range(Position(file(1), 4), head.checkpoint.position)
-    again = backfill_source(spark, logs.pipeline(), SOURCE, whole, lambda _: True)
-    assert (again.stopped, again.compacted) == ({}, [])
+    range_ = Range(Position(file(1), 4), head.checkpoint.position)
+    outcome = backfill_source(spark, logs.pipeline(), SOURCE, range_, lambda _: True)
+    assert (outcome.stopped, outcome.compacted) == ({}, [])
 
 
 @pytest.mark.spark
@@ -108,13 +110,13 @@ def test_the_log_is_kept_of_a_table_that_is_to_take_the_place_of_another(spark: 
     logs.write(4, Insert("shop.orders", (2, "b")), Commit(), Insert("shop._orders_gho", (2, "b")), Commit())
     logs.run()
     pipeline = logs.pipeline(retention={"bronze": "1d"})
-    done = gc_source(spark, pipeline, SOURCE, now=day(20))
-    assert [one.file for one in done.files] == [file(1)]
-    assert str(done.kept_for).startswith(f"shop._orders_gho, at {file(2)}:")
+    collected = gc_source(spark, pipeline, SOURCE, now=day(20))
+    assert [file.file for file in collected.files] == [file(1)]
+    assert str(collected.kept_for).startswith(f"shop._orders_gho, at {file(2)}:")
     logs.write(5, Statement("shop", "RENAME TABLE orders TO _orders_del, _orders_gho TO orders"))
     logs.write(6, Insert("shop.orders", (3, "c")), Commit())
     extract_source(spark, pipeline, SOURCE)
     assert logs.run().stopped == {}
     assert logs.rows("orders") == [(1, "a"), (2, "b"), (3, "c")]
-    done = gc_source(spark, pipeline, SOURCE, now=day(20))
-    assert [one.file for one in done.files] == [file(number) for number in range(2, 6)]
+    collected = gc_source(spark, pipeline, SOURCE, now=day(20))
+    assert [file.file for file in collected.files] == [file(number) for number in range(2, 6)]

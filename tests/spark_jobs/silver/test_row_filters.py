@@ -84,29 +84,34 @@ def test_conditions_are_what_the_server_says_of_every_row(shop: Shop) -> None:
         f"INSERT INTO t VALUES {ROWS}",
     )
     decoder, file = FileDecoder(shop.start.file, before="all"), shop.database.server.data / shop.start.file
-    wanted = TableName(shop.database.name, "t")
+    name = TableName(shop.database.name, "t")
     with file.open("rb", buffering=0) as opened:
-        found = [(table, changes) for table, changes in decoder.read(opened) if table.name == wanted]
-    definition = found[0][0]
-    rows = [as_rows(changes, Place(shop.start.file, 1, 1, 0)) for _, changes in found]
+        blocks = [(table, changes) for table, changes in decoder.read(opened) if table.name == name]
+    definition = blocks[0][0]
+    rows = [as_rows(changes, Place(shop.start.file, 1, 1, 0)) for _, changes in blocks]
     table = shop.spark.createDataFrame(pa.Table.from_batches(rows).to_pylist(), ddl(definition))
-    asked = [_sql(definition, one) for one in CONDITIONS]
-    ours = table.selectExpr("_a0", *(f"{sql} AS c{at}" for at, sql in enumerate(asked))).orderBy("_a0").collect()
+    expressions = [_sql(definition, condition) for condition in CONDITIONS]
+    spark_rows = (
+        table.selectExpr("_a0", *(f"{sql} AS c{at}" for at, sql in enumerate(expressions))).orderBy("_a0").collect()
+    )
     # The server's subtraction of unsigned integers is an error where ours is below zero.
     shop.execute("SET SESSION sql_mode = CONCAT(@@sql_mode, ',NO_UNSIGNED_SUBTRACTION')", "SET NAMES utf8mb4")
     # utf8mb4_0900_bin is there from 8.0.17 on; bytes of UTF-8 compare the same way.
-    told = [one.replace("name COLLATE utf8mb4_0900_bin", "BINARY name") for one in CONDITIONS]
-    theirs = shop.database.execute(f"SELECT id, {', '.join(f'({one}) IS TRUE' for one in told)} FROM t ORDER BY id")
-    assert len(ours) == 7
-    for mine, its in zip(ours, theirs, strict=True):
-        unlike = [text for text, a, b in zip(CONDITIONS, mine[1:], its[1:], strict=True) if bool(a) != bool(b)]
-        assert not unlike, f"row {mine[0]}"
+    server_conditions = [condition.replace("name COLLATE utf8mb4_0900_bin", "BINARY name") for condition in CONDITIONS]
+    server_rows = shop.database.execute(
+        f"SELECT id, {', '.join(f'({condition}) IS TRUE' for condition in server_conditions)} FROM t ORDER BY id"
+    )
+    assert len(spark_rows) == 7
+    for row, server_row in zip(spark_rows, server_rows, strict=True):
+        unlike = [text for text, a, b in zip(CONDITIONS, row[1:], server_row[1:], strict=True) if bool(a) != bool(b)]
+        assert not unlike, f"row {row[0]}"
 
 
 def _sql(definition: TableDefinition, text: str) -> str:
     """The condition about the row, NULL as it is."""
     columns = {
-        str(one.name).casefold(): row_filters.term_of(one, f"_a{at}") for at, one in enumerate(definition.columns)
+        str(column.name).casefold(): row_filters.term_of(column, f"_a{at}")
+        for at, column in enumerate(definition.columns)
     }
     return Condition.parse(text).to_spark(columns.__getitem__)
 
@@ -147,22 +152,22 @@ def test_changes_come_back_from_rows_whatever_batches_they_came_in(parts: list[l
     if not batches:
         return
     table = pa.Table.from_batches(batches).combine_chunks()
-    most = data.draw(st.integers(1, len(table)))
-    found = [pair for batch in table.to_batches(most) for pair in as_changes(batch, ["id", "c"])]
-    seen = [(place.number, value) for changes, place, _ in found for value in changes.after.column("c").to_pylist()]
-    assert seen == [(at, value) for at, values in enumerate(parts, 1) for value in values]
-    assert all(place.file == f"b.{place.number:06}" for _, place, _ in found)
+    size = data.draw(st.integers(1, len(table)))
+    pairs = [pair for batch in table.to_batches(size) for pair in as_changes(batch, ["id", "c"])]
+    values_ = [(place.number, value) for changes, place, _ in pairs for value in changes.after.column("c").to_pylist()]
+    assert values_ == [(at, value) for at, values in enumerate(parts, 1) for value in values]
+    assert all(place.file == f"b.{place.number:06}" for _, place, _ in pairs)
 
 
 def _changes(values: list[int]) -> Changes:
     count = len(values)
     image = pa.record_batch({"id": pa.array(values, pa.int32()), "c": pa.array(values, pa.int32())})
-    same: Callable[[pa.DataType], pa.Array] = partial(pa.repeat, size=count)
+    repeated: Callable[[pa.DataType], pa.Array] = partial(pa.repeat, size=count)
     return Changes(
         op=pa.array([1] * count, pa.uint8()),
-        offset=same(pa.scalar(4, pa.int64())),
+        offset=repeated(pa.scalar(4, pa.int64())),
         row=pa.array(range(count), pa.int32()),
-        committed_at=same(pa.scalar(0, pa.timestamp("us", "UTC"))),
+        committed_at=repeated(pa.scalar(0, pa.timestamp("us", "UTC"))),
         gtid=None,
         after=image,
         before=image,

@@ -27,7 +27,7 @@ def raw(names: dict[str, str | None]) -> str:
 
 
 @pytest.mark.parametrize(
-    "old, new, origins, fills, wanted",
+    "old, new, origins, fills, expected",
     [
         ({"a": "INT"}, {"a": "INT"}, {"a": "a"}, {}, []),
         ({"a": "INT", "b": "INT"}, {"b": "INT"}, {"b": "b"}, {}, ["DROP COLUMN `a`", raw({"a": None, "b": "b"})]),
@@ -90,9 +90,9 @@ def test_steps_lead_from_some_columns_to_others(
     new: dict[str, str],
     origins: dict[str, str | None],
     fills: dict[str, Fill],
-    wanted: list[str],
+    expected: list[str],
 ) -> None:
-    assert steps(old, new, origins, fills) == wanted
+    assert steps(old, new, origins, fills) == expected
 
 
 _STEP = re.compile(
@@ -102,31 +102,31 @@ _STEP = re.compile(
 )
 
 
-def carried(columns: list[tuple[str, str, str]], step: str) -> list[tuple[str, str, str]]:
+def applied(columns: list[tuple[str, str, str]], step: str) -> list[tuple[str, str, str]]:
     """What a step makes of columns (name, type, identity), as Delta does it: names are compared in small letters."""
-    found = _STEP.fullmatch(step)
-    assert found, step
-    part = found.groupdict()
+    match = _STEP.fullmatch(step)
+    assert match, step
+    part = match.groupdict()
     names = [name.lower() for name, _, _ in columns]
 
     def place(text: str) -> int:
-        left = [name for name, _, _ in columns]
-        return 0 if text == "FIRST" else left.index(text.removeprefix("AFTER ").strip("`")) + 1
+        names = [name for name, _, _ in columns]
+        return 0 if text == "FIRST" else names.index(text.removeprefix("AFTER ").strip("`")) + 1
 
     if part["drop"]:
-        return [one for one in columns if one[0] != part["drop"]]
+        return [column for column in columns if column[0] != part["drop"]]
     if part["old"]:
         assert part["new"].lower() not in names
-        return [(part["new"] if name == part["old"] else name, kind, own) for name, kind, own in columns]
+        return [(part["new"] if name == part["old"] else name, kind, fill) for name, kind, fill in columns]
     if part["typed"]:
-        return [(name, part["type"] if name == part["typed"] else kind, own) for name, kind, own in columns]
+        return [(name, part["type"] if name == part["typed"] else kind, fill) for name, kind, fill in columns]
     if part["add"]:
         assert part["add"].lower() not in names
         columns.insert(place(part["at"]), (part["add"], part["kind"], "new"))
     if part["move"]:
-        one = next(one for one in columns if one[0] == part["move"])
-        columns.remove(one)
-        columns.insert(place(part["to"]), one)
+        moved = next(column_ for column_ in columns if column_[0] == part["move"])
+        columns.remove(moved)
+        columns.insert(place(part["to"]), moved)
     return columns
 
 
@@ -134,14 +134,14 @@ NAMES = st.lists(st.sampled_from("abcdefABCDEF"), min_size=1, max_size=6, unique
 
 
 @given(NAMES, NAMES, st.randoms())
-def test_any_columns_become_any_others(before: list[str], behind: list[str], some: random.Random) -> None:
+def test_any_columns_become_any_others(before: list[str], behind: list[str], generator: random.Random) -> None:
     old = dict.fromkeys(before, "INT")
-    left = some.sample(before, len(before))
-    origins = {name: left.pop() if left and some.random() < 0.7 else None for name in behind}
-    new = {name: some.choice(["INT", "BIGINT"]) for name in behind}
+    pending = generator.sample(before, len(before))
+    origins = {name: pending.pop() if pending and generator.random() < 0.7 else None for name in behind}
+    new = {name: generator.choice(["INT", "BIGINT"]) for name in behind}
     columns = [(name, kind, name) for name, kind in old.items()]
     for step in steps(old, new, origins, {}):
-        columns = carried(columns, step)
+        columns = applied(columns, step)
     assert columns == [(name, kind, origins[name] or "new") for name, kind in new.items()]
 
 
@@ -155,10 +155,12 @@ def filled(spark: SparkSession, lake: Path) -> tuple[Table, Head]:
 @pytest.mark.spark
 def test_a_run_that_ended_between_two_steps_is_gone_on_with(spark: SparkSession, lake: Path) -> None:
     table, head = filled(spark, lake)
-    wanted = steps({"id": "INT", "v": "INT"}, {"n": "STRING", "w": "BIGINT"}, {"n": None, "w": "v"}, {"n": Fill("'x'")})
+    statements = steps(
+        {"id": "INT", "v": "INT"}, {"n": "STRING", "w": "BIGINT"}, {"n": None, "w": "v"}, {"n": Fill("'x'")}
+    )
     commit = SilverCommit.of_head(head)
     assert commit is not None
-    first = carry_out(spark, table, head, wanted[:2], replace(commit, statement_at=AT))
+    first = carry_out(spark, table, head, statements[:2], replace(commit, statement_at=AT))
     stopped = table.head()
     assert stopped == first
     assert stopped is not None
@@ -166,7 +168,7 @@ def test_a_run_that_ended_between_two_steps_is_gone_on_with(spark: SparkSession,
     assert (stopped.checkpoint.kind, stopped.position, stopped.counter) == (CommitKind.ALTERING, AT, head.counter)
     between = SilverCommit.of(stopped.checkpoint)
     assert (between.key, between.statement_at, between.steps_left) == (("id",), AT, ())
-    carry_out(spark, table, stopped, wanted[2:], between)
+    carry_out(spark, table, stopped, statements[2:], between)
     assert table.columns() == {"n": "STRING", "w": "BIGINT", "_raw": silver.ADDED["_raw"]}
     assert [tuple(row) for row in table.read(spark).collect()] == [("x", 2, None)]
     with pytest.raises(LostRace):
@@ -187,9 +189,9 @@ def test_plain_tables_take_new_columns_alone(spark: SparkSession, lake: Path) ->
 def test_of_many_columns_only_those_move_that_have_to() -> None:
     names = [f"c{at}" for at in range(50)]
     old = dict.fromkeys(names, "INT")
-    kept = {name: f"_{name}_until_1_4" for name in ("c3", "c7")}
-    new = old | dict.fromkeys(kept.values(), "INT")
-    origins = {name: None if name in kept else name for name in names} | {new: old for old, new in kept.items()}
+    retired = {name: f"_{name}_until_1_4" for name in ("c3", "c7")}
+    new = old | dict.fromkeys(retired.values(), "INT")
+    origins = {name: None if name in retired else name for name in names} | {new: old for old, new in retired.items()}
     assert [step for step in steps(old, new, origins, {}) if not step.startswith("UPDATE")] == [
         "RENAME COLUMN `c3` TO `_c3_until_1_4`",
         "RENAME COLUMN `c7` TO `_c7_until_1_4`",

@@ -15,15 +15,17 @@ KEYLESS = replace(KEYED, key=())
 
 
 @pytest.mark.parametrize(
-    "before, after, wanted",
+    "before, after, expected",
     [
         (KEYED, KEYED, []),
         (KEYED, KEYLESS, [f"ADD COLUMN (`{silver.COPIES}` BIGINT)"]),
         (KEYLESS, KEYED, [f"DROP COLUMN `{silver.COPIES}`"]),
     ],
 )
-def test_copies_are_a_column_of_silver_alone(before: silver.Columns, after: silver.Columns, wanted: list[str]) -> None:
-    assert _of_silver_alone(before, after, {name: name for name in after.types}) == wanted
+def test_copies_are_a_column_of_silver_alone(
+    before: silver.Columns, after: silver.Columns, expected: list[str]
+) -> None:
+    assert _of_silver_alone(before, after, {name: name for name in after.types}) == expected
 
 
 def test_absent_columns_follow_the_names_of_columns() -> None:

@@ -79,13 +79,13 @@ def test_columns_have_the_contracts_types(column: Column, kind: str) -> None:
 
 
 def test_names_and_key_are_in_their_order() -> None:
-    found = columns(TableDefinition(NAME, (NOTE, ID, Column("n", 3)), (2, 1)))
-    assert list(found.types) == ["note", "id", "n"]
-    assert (found.key, found.rest) == (("n", "id"), ("note",))
+    columns_ = columns(TableDefinition(NAME, (NOTE, ID, Column("n", 3)), (2, 1)))
+    assert list(columns_.types) == ["note", "id", "n"]
+    assert (columns_.key, columns_.rest) == (("n", "id"), ("note",))
 
 
 @pytest.mark.parametrize(
-    "definition, said",
+    "definition, message",
     [
         (
             TableDefinition(NAME, (ID,), None),
@@ -116,10 +116,10 @@ def test_names_and_key_are_in_their_order() -> None:
         ),
     ],
 )
-def test_a_table_that_cannot_be_merged_stops_with_a_reason(definition: TableDefinition, said: str) -> None:
+def test_a_table_that_cannot_be_merged_stops_with_a_reason(definition: TableDefinition, message: str) -> None:
     with pytest.raises(TableStopped) as stopped:
         columns(definition)
-    assert str(stopped.value) == said
+    assert str(stopped.value) == message
 
 
 @pytest.mark.parametrize("name", sorted(ADDED))
@@ -129,7 +129,7 @@ def test_each_added_column_is_refused_as_a_sources(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "names, said",
+    "names, message",
     [
         (("_metadata",), "_metadata has the name of a column that Spark adds to every table read"),
         (("_Metadata",), "_Metadata has the name of a column that Spark adds to every table read"),
@@ -141,9 +141,9 @@ def test_each_added_column_is_refused_as_a_sources(name: str) -> None:
         (("i", "İ"), "i and İ have one name to Spark"),
     ],
 )
-def test_names_that_spark_takes_for_others_are_refused(names: tuple[str, ...], said: str) -> None:
+def test_names_that_spark_takes_for_others_are_refused(names: tuple[str, ...], message: str) -> None:
     definition = TableDefinition(NAME, (ID, *(Column(name, 3) for name in names)), (0,))
-    with pytest.raises(TableStopped, match=said):
+    with pytest.raises(TableStopped, match=message):
         columns(definition)
 
 
@@ -153,17 +153,17 @@ def test_names_that_only_look_alike_are_taken() -> None:
 
 
 def test_a_table_without_a_key_is_a_bag_that_counts() -> None:
-    found = columns(TableDefinition(NAME, (ID, NOTE), ()))
-    assert (found.is_bag, found.key, found.rest) == (True, (), ("id", "note"))
-    assert found.added == ADDED | {"_copies": "BIGINT"}
+    columns_ = columns(TableDefinition(NAME, (ID, NOTE), ()))
+    assert (columns_.is_bag, columns_.key, columns_.rest) == (True, (), ("id", "note"))
+    assert columns_.added == ADDED | {"_copies": "BIGINT"}
     keyed = columns(TableDefinition(NAME, (ID, Column("_copies", 3)), (0,)))
     assert (keyed.is_bag, keyed.added) == (False, ADDED)
 
 
 def test_a_key_s_identity_is_its_columns_and_what_they_cannot_hold() -> None:
-    found = Columns({"id": "INT", "a`b": "STRING", "n": "DATE"}, ("a`b", "id"))
-    assert found.identity("t.") == ["t.`a``b`", "try_element_at(t._raw, 'a`b')", "t.`id`"]
-    assert found.same("t.", ["x", "y", "z"]) == (
+    columns = Columns({"id": "INT", "a`b": "STRING", "n": "DATE"}, ("a`b", "id"))
+    assert columns.identity("t.") == ["t.`a``b`", "try_element_at(t._raw, 'a`b')", "t.`id`"]
+    assert columns.is_same_row("t.", ["x", "y", "z"]) == (
         "t.`a``b` <=> x AND try_element_at(t._raw, 'a`b') <=> y AND t.`id` = z"
     )
 
@@ -211,16 +211,16 @@ def test_another_set_of_columns_stops_the_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "plain, wanted",
+    "plain, expected",
     [(True, {}), (False, {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"})],
 )
-def test_plain_tables_have_no_features(tmp_path: Path, plain: bool, wanted: dict[str, str]) -> None:
-    assert properties(Lake(str(tmp_path), plain=plain).bronze("shop")) == wanted
+def test_plain_tables_have_no_features(tmp_path: Path, plain: bool, expected: dict[str, str]) -> None:
+    assert properties(Lake(str(tmp_path), plain=plain).bronze("shop")) == expected
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "names, wanted",
+    "names, expected_sql",
     [
         ({"a": "a", "b": "b"}, {"a": "0", "b": "1"}),
         ({"a": "x", "b": "b"}, {"x": "0", "b": "1"}),
@@ -230,10 +230,10 @@ def test_plain_tables_have_no_features(tmp_path: Path, plain: bool, wanted: dict
     ],
 )
 def test_exact_texts_follow_their_columns(
-    spark: SparkSession, names: dict[str, str | None], wanted: dict[str, str] | None
+    spark: SparkSession, names: dict[str, str | None], expected_sql: dict[str, str] | None
 ) -> None:
-    for given, expected in (("map('a', '0', 'b', '1')", wanted), ("CAST(NULL AS MAP<STRING, STRING>)", None)):
-        (row,) = spark.sql(f"SELECT {raw_sql('_raw', names)} found FROM (SELECT {given} _raw)").collect()
+    for raw, expected in (("map('a', '0', 'b', '1')", expected_sql), ("CAST(NULL AS MAP<STRING, STRING>)", None)):
+        (row,) = spark.sql(f"SELECT {raw_sql('_raw', names)} found FROM (SELECT {raw} _raw)").collect()
         assert row["found"] == expected
 
 
@@ -242,7 +242,7 @@ def test_windows_are_compared_by_number_not_by_name(spark: SparkSession) -> None
     starts = [Position.parse(text) for text in ("b.999999:50", "b.1000000:4", "b.1000000:90", "2/b.000001:4")]
     rows = spark.sql(
         " UNION ALL ".join(
-            f"SELECT {at} n, 'insert' _op, {place_sql(one)} _window_start" for at, one in enumerate(starts)
+            f"SELECT {at} n, 'insert' _op, {place_sql(position)} _window_start" for at, position in enumerate(starts)
         )
     )
     inside = rows.where(within(Range(starts[0], starts[2])))
@@ -254,8 +254,8 @@ def test_windows_are_compared_by_number_not_by_name(spark: SparkSession) -> None
 def test_every_added_type_is_one_that_spark_reads_back_the_same(spark: SparkSession, lake: Path) -> None:
     table = Lake(str(lake)).silver("shop", "shop", "t")
     columns = {"id": "INT"} | ADDED
-    nothing = ", ".join(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in columns.items())
+    nulls = ", ".join(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in columns.items())
     at = Checkpoint(Position("b.000001", 4), new_batch())
-    table.append(spark.sql(f"SELECT {nothing} WHERE FALSE"), table.new(columns, {}), at)
+    table.append(spark.sql(f"SELECT {nulls} WHERE FALSE"), table.new(columns, {}), at)
     assert table.columns() == {"id": "INT"} | ADDED
     assert ADDED["_position"] == CHANGE_PLACE

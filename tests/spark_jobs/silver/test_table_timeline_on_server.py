@@ -70,36 +70,38 @@ class Log:
         length = int.from_bytes(self.head[9:13], "little")
         format_ = FormatDescription.parse(self.head[:length], self.file)
         tables: dict[TableName, TableOccurrence] = {}
-        said = []
+        statements = []
         for row in self.slices:
             here = self.at(row["start"])
             if here >= until:
                 break
-            for one in row["tables"]:
-                name = TableName(one["schema"], one["table"])
-                seen = tables.get(name, TableOccurrence(here, here, ()))
-                tables[name] = replace(seen, last=here)
+            for table_ in row["tables"]:
+                name = TableName(table_["schema"], table_["table"])
+                occurrence = tables.get(name, TableOccurrence(here, here, ()))
+                tables[name] = replace(occurrence, last=here)
             for event in row["maps"]:
                 definition = parse_table_map(event, format_, self.file)
-                seen = tables[definition.name]
-                tables[definition.name] = replace(seen, definitions=(*seen.definitions, (here, definition)))
+                occurrence = tables[definition.name]
+                tables[definition.name] = replace(occurrence, definitions=(*occurrence.definitions, (here, definition)))
             if row["kind"] == "statement":
                 judged, session = judge(row["statement"], row["database"]), read_session(row["payload"])
-                said.append(LoggedStatement(here, judged, self.at(row["stop"]), row["database"], None, session))
-        return RangeScan(tables, tuple(one for one in said if one.statement.effect is not Effect.NONE))
+                statements.append(LoggedStatement(here, judged, self.at(row["stop"]), row["database"], None, session))
+        return RangeScan(
+            tables, tuple(statement for statement in statements if statement.statement.effect is not Effect.NONE)
+        )
 
     def within(self, name: TableName, part: Range) -> list[dict[str, Any]]:
-        wanted = {"schema": name.schema, "table": name.table}
+        table_fields = {"schema": name.schema, "table": name.table}
         inside = [row for row in self.slices if part.start <= self.at(row["start"]) < part.stop]
-        return [row for row in inside if row["kind"] == "rows" and wanted in row["tables"]]
+        return [row for row in inside if row["kind"] == "rows" and table_fields in row["tables"]]
 
     def first(self, name: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:
-        found: dict[int, TableDefinition] = {}
+        first_definitions: dict[int, TableDefinition] = {}
         for at, part in enumerate(parts):
             for row in self.within(name, part)[:1]:
-                used = definitions_of(self.file, row["start"], row["context"], row["payload"])
-                found[at] = next(one for one in used if one.name == name)
-        return found
+                definitions = definitions_of(self.file, row["start"], row["context"], row["payload"])
+                first_definitions[at] = next(definition for definition in definitions if definition.name == name)
+        return first_definitions
 
 
 def filled(fill: Fill | None, kind: str) -> Any:
@@ -151,10 +153,10 @@ class Table:
         return self
 
     def turn(self, log: Log, turn: SchemaChange) -> None:
-        if turn.carried is not None and turn.origins is None:
-            given = Table().follow(log, turn.carried.name, turn.carried.steps)
-            self.types, self.rows = given.types, given.rows
-        elif turn.empties and turn.carried is None:
+        if turn.inherited is not None and turn.origins is None:
+            source = Table().follow(log, turn.inherited.name, turn.inherited.steps)
+            self.types, self.rows = source.types, source.rows
+        elif turn.empties and turn.inherited is None:
             self.rows = []
         if turn.standing.definition is None:
             return
@@ -178,21 +180,21 @@ class Table:
         self.types = columns.types
         decoder = Decoder(rows.definition, before="all")
         for part in log.within(name, rows.range):
-            begun = {"committed_us": 0, "transaction_start": part["transaction_start"]}
+            transaction = {"committed_us": 0, "transaction_start": part["transaction_start"]}
             payload = pa.py_buffer(part["payload"])
-            for changes in decoder.decode(log.file, part["start"], part["context"], payload, **begun):
+            for changes in decoder.decode(log.file, part["start"], part["context"], payload, **transaction):
                 before, after = exact(changes.before, changes.before_raw), exact(changes.after, changes.raw)
                 for op, old, new in zip(changes.op.to_pylist(), before, after, strict=True):
-                    for gone in [old] if op == 2 else [new] if op == 3 else []:
-                        self.remove(gone, columns.key or tuple(columns.types))
+                    for removed in [old] if op == 2 else [new] if op == 3 else []:
+                        self.remove(removed, columns.key or tuple(columns.types))
                     if op != 3:
                         if columns.key:
                             self.remove(new, columns.key)
                         self.rows.append(new)
 
-    def remove(self, gone: Row, key: Sequence[str]) -> None:
+    def remove(self, removed: Row, key: Sequence[str]) -> None:
         """One row that has the values of the key's columns, if any has."""
-        at = next((at for at, row in enumerate(self.rows) if all(row[name] == gone[name] for name in key)), None)
+        at = next((at for at, row in enumerate(self.rows) if all(row[name] == removed[name] for name in key)), None)
         if at is not None:
             del self.rows[at]
 
@@ -200,24 +202,24 @@ class Table:
 def exact(rows: pa.RecordBatch, raw: pa.MapArray | None) -> list[Row]:
     """Rows with the texts of what their columns' types do not hold."""
     texts = raw.to_pylist() if raw is not None else [None] * len(rows)
-    return [row | dict(one or ()) for row, one in zip(rows.to_pylist(), texts, strict=True)]
+    return [row | dict(row_texts or ()) for row, row_texts in zip(rows.to_pylist(), texts, strict=True)]
 
 
-def shown(row: tuple[Any, ...]) -> tuple[Any, ...]:
+def display_of(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """A row with whole numbers as integers: BIGINT UNSIGNED is a decimal in the lake."""
     return tuple(int(cell) if isinstance(cell, Decimal) and cell == cell.to_integral_value() else cell for cell in row)
 
 
 def of_server(database: Database, table: str, types: dict[str, str]) -> list[str]:
-    asked = database.execute(
+    described = database.execute(
         "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = %s AND table_name = %s "
         "ORDER BY ordinal_position",
         (database.name, table),
     )
-    assert [name for name, _ in asked] == list(types)
+    assert [name for name, _ in described] == list(types)
     forms = {"time": "CAST(`{}` AS CHAR)", "set": "CAST(`{}` AS CHAR)", "bit": "`{}` + 0"}
-    listed = ", ".join(forms.get(kind, "`{}`").format(name) for name, kind in asked)
-    return sorted(repr(shown(row)) for row in database.execute(f"SELECT {listed} FROM {table}"))
+    listed = ", ".join(forms.get(kind, "`{}`").format(name) for name, kind in described)
+    return sorted(repr(display_of(row)) for row in database.execute(f"SELECT {listed} FROM {table}"))
 
 
 def table_at_end(log: Log, name: TableName) -> Table:
@@ -228,9 +230,9 @@ def table_at_end(log: Log, name: TableName) -> Table:
     def contents(was: TableName, until: Position) -> TableContents:
         return build(log.survey(until), was, Range(log.at(0), until), None, replace(rules, contents=contents))
 
-    whole = Range(log.at(0), log.at(log.stop))
+    range_ = Range(log.at(0), log.at(log.stop))
     return Table().follow(
-        log, name, steps_of(log.survey(whole.stop), name, whole, None, replace(rules, contents=contents))
+        log, name, steps_of(log.survey(range_.stop), name, range_, None, replace(rules, contents=contents))
     )
 
 
@@ -238,13 +240,13 @@ def require_same(database: Database, log: Log) -> list[int]:
     """Every table that is there: how many rows each of them has."""
     counts = []
     for (table,) in database.execute("SHOW TABLES"):
-        found = table_at_end(log, TableName(database.name, table))
-        rows = sorted(repr(shown(tuple(row.values()))) for row in found.rows)
+        timeline_table = table_at_end(log, TableName(database.name, table))
+        rows = sorted(repr(display_of(tuple(row.values()))) for row in timeline_table.rows)
         if database.execute(f"SELECT * FROM {table}"):
-            assert rows == of_server(database, table, found.types), table
+            assert rows == of_server(database, table, timeline_table.types), table
         else:  # whose columns are known from the first row on
             assert not rows, table
-        counts.append(len(found.rows))
+        counts.append(len(timeline_table.rows))
     return counts
 
 
@@ -267,5 +269,5 @@ def test_courses_lead_to_the_server_s_tables(
             if at % 30 == 0 or statement is last[-1]:
                 log = Log(file, (running.data / file).read_bytes(), 4)
                 counts += require_same(database, log)
-    told = f"courses, {server}, {metadata or 'no metadata'}, {len(tables)} tables, seed {seed}"
-    summary.append(f"{told}: {len(statements)} statements, {len(counts)} tables compared, {sum(counts)} rows")
+    label = f"courses, {server}, {metadata or 'no metadata'}, {len(tables)} tables, seed {seed}"
+    summary.append(f"{label}: {len(statements)} statements, {len(counts)} tables compared, {sum(counts)} rows")

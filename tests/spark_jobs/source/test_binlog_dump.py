@@ -129,7 +129,7 @@ def test_beyond_4_gib_a_file_is_asked_for_from_its_beginning(
     ]
     made_connections = list(connections)
     assert read(READING, Part("bin.000001", start, start + len(two + three))) == two + three
-    assert {connection.asked for connection in made_connections} == {
+    assert {connection.request for connection in made_connections} == {
         (0x12, struct.pack("<IHI", 4, 1, 0) + b"bin.000001")
     }
 

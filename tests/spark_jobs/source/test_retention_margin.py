@@ -148,7 +148,7 @@ def test_a_server_whose_purge_comes_near_is_warned_of_and_what_it_purged_has_two
         _purge(cursor, now)
         ways = (
             f"is gone from the source, whose oldest file is {now}; either have archived copies read into the same "
-            "bronze (stratalog extract --source shop --archive DIR), or begin anew under another source name with "
+            "bronze (stratalog extract --source shop --archive DIR), or start under another source name with "
             "start: "
         )
         assert f"{file} {ways}" in str(_messages(pipeline)[1])

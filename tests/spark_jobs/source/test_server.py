@@ -157,7 +157,7 @@ def test_a_server_as_it_should_be_has_no_problems(database: Database) -> None:
 
 @pytest.mark.parametrize("value", ["STATEMENT", "MIXED"])
 def test_a_server_that_does_not_log_rows_is_refused(private_server: MySQLServer, value: str) -> None:
-    problem = f"binlog_format is {value}; SET GLOBAL binlog_format = 'ROW' and let the applications connect anew"
+    problem = f"binlog_format is {value}; SET GLOBAL binlog_format = 'ROW' and let the applications reconnect"
     set_global(private_server, "binlog_format", value)
     try:
         assert source_of(private_server).problems() == [problem]

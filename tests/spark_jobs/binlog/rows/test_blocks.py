@@ -27,7 +27,7 @@ TABLE = Table(
 
 @pytest.fixture(autouse=True)
 def _nothing_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "_seen", {})
+    monkeypatch.setattr(blocks, "_statistics", {})
     blocks.plan_of.cache_clear()
 
 

@@ -30,7 +30,7 @@ from tests.timelines import (
 
 
 @pytest.mark.parametrize(
-    "found, wanted",
+    "timeline, expected",
     [
         (steps(), ["10-1000 id,v"]),
         (steps((500, "ALTER TABLE other ADD x INT")), ["10-1000 id,v"]),
@@ -82,8 +82,8 @@ from tests.timelines import (
         ),
     ],
 )  # fmt: skip
-def test_a_range_is_cut_where_statements_change_the_table(found: list[TimelineStep], wanted: list[str]) -> None:
-    assert listing(found) == wanted
+def test_a_range_is_cut_where_statements_change_the_table(timeline: list[TimelineStep], expected: list[str]) -> None:
+    assert listing(timeline) == expected
 
 
 def test_rows_that_no_statement_explains_stop_the_table() -> None:
@@ -95,17 +95,17 @@ def test_rows_that_no_statement_explains_stop_the_table() -> None:
 
 
 def test_a_change_of_the_key_that_no_statement_explains_stops_the_table() -> None:
-    for other in (keyed(1), BAG):
+    for other_key in (keyed(1), BAG):
         with pytest.raises(
             TableStopped, match=r"told apart by \(id\) (up to b.000001:600|at b.000001:10), and .*by \("
         ):
-            steps(maps=((100, keyed(0)), (600, other)))
+            steps(maps=((100, keyed(0)), (600, other_key)))
     with pytest.raises(TableStopped, match=r"were told apart by \(id\) up to b.000001:10, and are by \(v\) behind it"):
         steps(maps=((100, keyed(1)),), standing=TableState(keyed(0)))
 
 
 @pytest.mark.parametrize(
-    "statements, maps, place, wanted, why",
+    "statements, maps, place, expected, reason",
     [
         (((500, "ALTER TABLE t MODIFY v TINYINT"),), ((100, OLD),), 500, ["10-500 id,v"], "does not keep every value"),
         (((500, "INSERT INTO t VALUES (1)"),), ((100, OLD),), 500, ["10-500 id,v"], "in statement format"),
@@ -124,31 +124,31 @@ def test_a_table_goes_on_up_to_what_stops_it_wherever_the_range_begins(
     statements: tuple[tuple[int, str], ...],
     maps: tuple[tuple[int, TableDefinition], ...],
     place: int,
-    wanted: list[str],
-    why: str | None,
+    expected: list[str],
+    reason: str | None,
 ) -> None:
-    met = tuple((at(offset), one) for offset, one in maps)
-    seen = TableOccurrence(met[0][0], at(900), met)
-    said = tuple(
+    maps_ = tuple((at(offset), definition) for offset, definition in maps)
+    occurrence = TableOccurrence(maps_[0][0], at(900), maps_)
+    statements_ = tuple(
         LoggedStatement(at(offset), judge(text, "shop"), at(offset + 10), "shop") for offset, text in statements
     )
-    found = RangeScan({NAME: seen}, said)
-    if why is None:
-        assert build_until_stopped(found, NAME, Range(at(10), at(1000)), None, RULES)[1] is None, (
+    scan = RangeScan({NAME: occurrence}, statements_)
+    if reason is None:
+        assert build_until_stopped(scan, NAME, Range(at(10), at(1000)), None, RULES)[1] is None, (
             "there is nothing to change yet"
         )
         return
-    content, ended = build_until_stopped(found, NAME, Range(at(10), at(1000)), None, RULES)
+    content, ended = build_until_stopped(scan, NAME, Range(at(10), at(1000)), None, RULES)
     assert ended
-    assert (listing(list(content.steps)), ended.at) == (wanted, at(place))
-    assert why in ended.why
-    later = RangeScan({NAME: replace(seen, definitions=met[1:])}, said)
-    again, still = build_until_stopped(later, NAME, Range(ended.at, at(1000)), content.standing, RULES)
-    assert (list(again.steps), still and (still.at, still.why)) == ([], (ended.at, ended.why))
+    assert (listing(list(content.steps)), ended.at) == (expected, at(place))
+    assert reason in ended.reason
+    later = RangeScan({NAME: replace(occurrence, definitions=maps_[1:])}, statements_)
+    contents, still = build_until_stopped(later, NAME, Range(ended.at, at(1000)), content.standing, RULES)
+    assert (list(contents.steps), still and (still.at, still.reason)) == ([], (ended.at, ended.reason))
 
 
 def test_a_statement_inside_a_transaction_stops_the_table_before_the_transaction() -> None:
-    said = LoggedStatement(at(500), judge("UPDATE t SET v = 1", "shop"), at(510), "shop", begin=at(450))
-    found = RangeScan({NAME: TableOccurrence(at(100), at(900), ((at(100), OLD),))}, (said,))
-    content, ended = build_until_stopped(found, NAME, Range(at(10), at(1000)), None, RULES)
+    statement = LoggedStatement(at(500), judge("UPDATE t SET v = 1", "shop"), at(510), "shop", begin=at(450))
+    scan = RangeScan({NAME: TableOccurrence(at(100), at(900), ((at(100), OLD),))}, (statement,))
+    content, ended = build_until_stopped(scan, NAME, Range(at(10), at(1000)), None, RULES)
     assert (listing(list(content.steps)), ended and ended.at) == (["10-450 id,v"], at(450))

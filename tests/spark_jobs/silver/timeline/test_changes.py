@@ -5,7 +5,7 @@ import pytest
 from spark_jobs.binlog import Column, TableName
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position
-from spark_jobs.silver.retired_columns import Kept
+from spark_jobs.silver.retired_columns import RetiredColumn
 from spark_jobs.silver.table_timeline import TableContents, TableState, TimelineStep
 from tests.timelines import (
     CUT_OVER,
@@ -26,7 +26,7 @@ from tests.timelines import (
 
 
 @pytest.mark.parametrize(
-    "found, wanted",
+    "timeline, expected",
     [
         (steps((500, "RENAME TABLE t TO u"), last=400), ["10-500 id,v", "at 500 dropped ?"]),
         (steps((500, "ALTER TABLE t RENAME u, ADD x INT"), last=400), ["10-500 id,v", "at 500 dropped ?"]),
@@ -59,8 +59,8 @@ from tests.timelines import (
         ),
     ],
 )  # fmt: skip
-def test_a_name_has_what_the_table_holds_that_is_given_it(found: list[TimelineStep], wanted: list[str]) -> None:
-    assert listing(found) == wanted
+def test_a_name_has_what_the_table_holds_that_is_given_it(timeline: list[TimelineStep], expected: list[str]) -> None:
+    assert listing(timeline) == expected
 
 
 def test_a_table_that_takes_a_name_is_as_complete_as_it_was() -> None:
@@ -75,28 +75,28 @@ def test_rows_behind_a_rename_must_be_of_the_table_that_has_the_name() -> None:
 
 
 def test_a_name_of_a_table_that_is_gone_is_refused() -> None:
-    def gone(name: TableName, until: Position) -> TableContents:
+    def refuse(name: TableName, until: Position) -> TableContents:
         return TableContents(name, None, (), TableState(None, is_dropped=True), until)
 
     with pytest.raises(
         TableStopped, match=r"gives the table the rows of shop\._t_gho, which the log has dropped before"
     ):
-        steps((500, CUT_OVER), last=400, rules=replace(RULES, contents=gone))
+        steps((500, CUT_OVER), last=400, rules=replace(RULES, contents=refuse))
     with pytest.raises(TableStopped, match="changes the table, which is not applied yet"):
         steps((500, CUT_OVER), last=400, rules=replace(RULES, contents=None))
 
 
 def test_a_table_made_like_another_has_its_names_where_the_log_has_none() -> None:
     unnamed = definition(Column(None, 3), Column(None, 3), Column(None, 15, 80))
-    made = (20, "CREATE TABLE t LIKE u")
-    assert listing(steps(made, maps=((500, unnamed),), rules=FILLED)) == ["30-1000 id,v,note"]
-    assert listing(steps(made, maps=((500, unnamed),))) == ["30-1000 @1,@2,@3"]
+    creation = (20, "CREATE TABLE t LIKE u")
+    assert listing(steps(creation, maps=((500, unnamed),), rules=FILLED)) == ["30-1000 id,v,note"]
+    assert listing(steps(creation, maps=((500, unnamed),))) == ["30-1000 @1,@2,@3"]
 
     def refused(name: TableName, until: Position) -> TableContents:
         raise AssertionError("the log tells it")
 
     rules = replace(RULES, contents=refused)
-    assert listing(steps(made, maps=((500, OLD),), rules=rules)) == ["30-1000 id,v"]
+    assert listing(steps(creation, maps=((500, OLD),), rules=rules)) == ["30-1000 id,v"]
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ def test_a_table_made_like_another_has_its_names_where_the_log_has_none() -> Non
     ],
 )
 def test_a_table_is_complete_whose_beginning_is_in_the_log(statements: list[str], complete: bool) -> None:
-    found = steps(*((20 + 10 * number, text) for number, text in enumerate(statements)))
-    assert [step.standing.is_complete for step in found] == [complete]
+    timeline = steps(*((20 + 10 * number, text) for number, text in enumerate(statements)))
+    assert [step.standing.is_complete for step in timeline] == [complete]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_an_index_that_goes_before_the_first_row_leaves_a_bag() -> None:
 
 
 def test_a_name_does_not_get_the_rows_of_a_table_with_kept_columns() -> None:
-    kept = TableState(OLD, kept=(Kept("_v_until_1_2", "INT", "v", at(2)),))
-    rules = replace(RULES, contents=lambda name, until: TableContents(name, None, (), kept, until))
+    state = TableState(OLD, retired=(RetiredColumn("_v_until_1_2", "INT", "v", at(2)),))
+    rules = replace(RULES, contents=lambda name, until: TableContents(name, None, (), state, until))
     with pytest.raises(TableStopped, match=r"the rows of shop\.u, which has kept columns \(_v_until_1_2\): not done"):
         steps((500, "RENAME TABLE u TO t"), last=400, rules=rules)

@@ -8,7 +8,7 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, SilverSnapshot, TableContents, TableState
-from spark_jobs.silver.timeline.inputs import Again
+from spark_jobs.silver.timeline.inputs import ReplayState
 from tests.timelines import (
     BAG,
     BARE,
@@ -73,7 +73,7 @@ def test_rows_are_taken_over_where_they_are_told_apart_otherwise(
 ) -> None:
     base = SilverSnapshot(Silver(), 7, silver.columns(before), None)
     maps = ((100, before), (600, behind)) if behind else ((100, before),)
-    found = steps(
+    timeline = steps(
         (500, statement),
         maps=maps,
         standing=TableState(before, is_complete=True),
@@ -81,15 +81,15 @@ def test_rows_are_taken_over_where_they_are_told_apart_otherwise(
         last=900 if behind else 400,
         session=STRICT,
     )
-    rows, turn, *later = found
+    rows, turn, *later = timeline
     assert isinstance(rows, DataRange)
     assert isinstance(turn, SchemaChange)
     assert (turn.empties, turn.standing.emptied, turn.standing.is_complete) == (True, at(500), True)
-    assert turn.carried == TableContents(
-        NAME, base, (rows,), rows.standing, at(10), turn.carried.size if turn.carried else 0
+    assert turn.inherited == TableContents(
+        NAME, base, (rows,), rows.standing, at(10), turn.inherited.size if turn.inherited else 0
     )
     assert turn.origins == {"id": "id", "v": "v"}
-    assert [one.standing.definition.key for one in (turn, *later) if one.standing.definition] == [key] * (
+    assert [step.standing.definition.key for step in (turn, *later) if step.standing.definition] == [key] * (
         1 + bool(behind)
     )
     rules = replace(ruled("truncate table"), base=lambda: base)
@@ -108,28 +108,30 @@ class Silver(Table):
 
 
 def test_a_range_done_again_takes_rows_over_where_silver_did() -> None:
-    said = (300, "ALTER TABLE t DROP PRIMARY KEY"), (500, "ALTER TABLE t ADD PRIMARY KEY (v)")
+    statements = (300, "ALTER TABLE t DROP PRIMARY KEY"), (500, "ALTER TABLE t ADD PRIMARY KEY (v)")
     maps = ((100, keyed(0)), (400, BAG), (600, keyed(1)))
     for is_bag in (False, True):
-        rules = replace(RULES, again=Again(at(500)), contents=unknown, is_bag=is_bag)
-        found = steps(*said, maps=maps, rules=rules)
-        told = [one.standing.definition.key for one in found if one.standing.definition]
-        assert told == ([(0,), (), (), (), ()] if is_bag else [(0,), (), (), (1,), (1,)])
-    behind = steps(*said, maps=maps, rules=replace(RULES, again=Again(None), is_bag=True))
+        rules = replace(RULES, replay=ReplayState(at(500)), contents=unknown, is_bag=is_bag)
+        timeline = steps(*statements, maps=maps, rules=rules)
+        key_changes = [step.standing.definition.key for step in timeline if step.standing.definition]
+        assert key_changes == ([(0,), (), (), (), ()] if is_bag else [(0,), (), (), (1,), (1,)])
+    behind = steps(*statements, maps=maps, rules=replace(RULES, replay=ReplayState(None), is_bag=True))
     assert keys(behind) == [(), (), ()]
-    assert [one for one in behind if isinstance(one, SchemaChange) and one.empties] == [], "silver has a bag all along"
+    assert [step for step in behind if isinstance(step, SchemaChange) and step.empties] == [], (
+        "silver has a bag all along"
+    )
 
 
 def kept_by(*statements: tuple[int, str], standing: TableState | None = None) -> tuple[list[str], list[str]]:
     """Where columns come from behind the last statement, and what the table keeps: which name is of which column."""
-    found = steps(*statements, last=400, rules=BEGINNING, standing=standing)[-1]
-    assert isinstance(found, SchemaChange)
-    came = [f"{name}<{origin}" for name, origin in (found.origins or {}).items()]
-    return came, [f"{one.name} {one.type} {one.of}" for one in found.standing.kept]
+    change = steps(*statements, last=400, rules=BEGINNING, standing=standing)[-1]
+    assert isinstance(change, SchemaChange)
+    origins = [f"{name}<{origin}" for name, origin in (change.origins or {}).items()]
+    return origins, [f"{column.name} {column.type} {column.of}" for column in change.standing.retired]
 
 
 @pytest.mark.parametrize(
-    "statements, came, kept",
+    "statements, origins, retired",
     [
         ([], ["id<id", "v<None", "_v_until_1_500<v"], ["_v_until_1_500 INT v"]),
         (["ADD x INT"], ["id<id", "v<v", "x<None", "_v_until_1_500<_v_until_1_500"], ["_v_until_1_500 INT v"]),
@@ -151,10 +153,12 @@ def kept_by(*statements: tuple[int, str], standing: TableState | None = None) ->
         ),
     ],
 )
-def test_a_column_begins_anew_and_the_old_one_is_kept(statements: list[str], came: list[str], kept: list[str]) -> None:
-    every = ["MODIFY v VARCHAR(9) CHARACTER SET utf8mb4", *statements]
-    found = kept_by(*((500 + 100 * at, f"ALTER TABLE t {one}") for at, one in enumerate(every)))
-    assert found == (came, kept)
+def test_a_column_begins_anew_and_the_old_one_is_kept(
+    statements: list[str], origins: list[str], retired: list[str]
+) -> None:
+    clauses = ["MODIFY v VARCHAR(9) CHARACTER SET utf8mb4", *statements]
+    result = kept_by(*((500 + 100 * at, f"ALTER TABLE t {clause}") for at, clause in enumerate(clauses)))
+    assert result == (origins, retired)
 
 
 @pytest.mark.parametrize("statement", ["MODIFY v INT NOT NULL", "CHANGE v v SMALLINT", "MODIFY V SMALLINT"])
@@ -165,12 +169,14 @@ def test_whatever_may_have_changed_values_begins_anew(statement: str) -> None:
 def test_what_is_made_anew_keeps_nothing_and_what_is_emptied_does() -> None:
     change = (500, "ALTER TABLE t MODIFY v SMALLINT")
     emptied = steps(change, (600, "TRUNCATE t"), last=400, rules=BEGINNING)[-1]
-    made = steps(change, (600, "DROP TABLE t"), (700, "CREATE TABLE t (id INT PRIMARY KEY)"), last=400, rules=BEGINNING)
-    assert (len(emptied.standing.kept), made[-1].standing.kept) == (1, ())
+    timeline = steps(
+        change, (600, "DROP TABLE t"), (700, "CREATE TABLE t (id INT PRIMARY KEY)"), last=400, rules=BEGINNING
+    )
+    assert (len(emptied.standing.retired), timeline[-1].standing.retired) == (1, ())
 
 
 @pytest.mark.parametrize(
-    "statements, old, rules, why",
+    "statements, old, rules, reason",
     [
         (
             [(500, "ALTER TABLE t MODIFY id SMALLINT")],
@@ -196,8 +202,8 @@ def test_what_is_made_anew_keeps_nothing_and_what_is_emptied_does() -> None:
     ],
 )
 def test_where_no_column_begins_anew_the_table_stops(
-    statements: list[tuple[int, str]], old: TableDefinition, rules: dict[str, object], why: str
+    statements: list[tuple[int, str]], old: TableDefinition, rules: dict[str, object], reason: str
 ) -> None:
     with pytest.raises(TableStopped) as stopped:
         steps(*statements, maps=((100, old),), last=400, rules=replace(BEGINNING, **rules))  # type: ignore[arg-type]
-    assert why in str(stopped.value)
+    assert reason in str(stopped.value)

@@ -40,32 +40,32 @@ from tests.timelines import (
 
 def test_names_that_the_log_leaves_out_are_carried_through_statements() -> None:
     unnamed = definition(Column(None, 3), Column(None, 3), Column(None, 8))
-    found = steps(
+    timeline = steps(
         (500, "ALTER TABLE t ADD n BIGINT FIRST, CHANGE v w INT"),
         maps=((600, definition(Column(None, 8), Column(None, 3), Column(None, 3))),),
         standing=TableState(OLD),
     )
-    assert listing(found) == ["at 500 n,id,w", "510-1000 n,id,w"]
-    assert isinstance(found[0], SchemaChange)
-    assert found[0].origins == {"n": None, "id": "id", "w": "v"}
+    assert listing(timeline) == ["at 500 n,id,w", "510-1000 n,id,w"]
+    assert isinstance(timeline[0], SchemaChange)
+    assert timeline[0].origins == {"n": None, "id": "id", "w": "v"}
     with pytest.raises(TableStopped, match="does not name its columns, and has types"):
         steps((500, "ALTER TABLE t ADD n BIGINT FIRST"), maps=((600, unnamed),), standing=TableState(OLD))
 
 
 def test_json_of_mariadb_is_a_longtext_in_its_log() -> None:
     unnamed = definition(Column(None, 3), Column(None, 3), Column(None, 252, 4, charset=46))
-    found = steps((500, "ALTER TABLE t ADD j JSON"), maps=((600, unnamed),), standing=TableState(OLD))
-    assert listing(found) == ["at 500 id,v,j", "510-1000 id,v,j"]
-    assert isinstance(found[-1], DataRange)
-    assert found[-1].definition.columns[2].sql_type == "longtext"
+    timeline = steps((500, "ALTER TABLE t ADD j JSON"), maps=((600, unnamed),), standing=TableState(OLD))
+    assert listing(timeline) == ["at 500 id,v,j", "510-1000 id,v,j"]
+    assert isinstance(timeline[-1], DataRange)
+    assert timeline[-1].definition.columns[2].sql_type == "longtext"
 
 
 def test_names_of_a_table_s_first_rows_come_from_statements_before_them() -> None:
     unnamed = definition(Column(None, 3), Column(None, 8))
 
     def names(*statements: str) -> list[str]:
-        said = [(20 + 10 * at, text) for at, text in enumerate(statements)]
-        return listing(steps(*said, maps=((500, unnamed),)))
+        statements_ = [(20 + 10 * at, text) for at, text in enumerate(statements)]
+        return listing(steps(*statements_, maps=((500, unnamed),)))
 
     create = "CREATE TABLE t (id INT PRIMARY KEY, v INT)"
     assert names(create, "ALTER TABLE t CHANGE v w BIGINT") == ["40-1000 id,w"]
@@ -86,28 +86,28 @@ def test_a_bag_stays_one_whatever_index_is_made() -> None:
 def test_a_table_made_anew_or_never_seen_has_the_key_that_its_log_tells() -> None:
     create, added = "CREATE TABLE t (id INT, v INT)", "ALTER TABLE t ADD PRIMARY KEY (id)"
     assert keys(steps((20, create), (40, added), maps=((100, keyed(0)),))) == [(0,)]
-    found = steps((500, "DROP TABLE t"), (600, create), maps=((100, BAG), (700, keyed(1))))
-    assert keys(found) == [(), (1,)]
+    timeline = steps((500, "DROP TABLE t"), (600, create), maps=((100, BAG), (700, keyed(1))))
+    assert keys(timeline) == [(), (1,)]
 
 
 def test_a_server_s_unique_index_is_believed_where_no_statement_may_have_made_it() -> None:
-    def told(logged: TableDefinition, _: Position | None) -> TableDefinition:
+    def complete(logged: TableDefinition, _: Position | None) -> TableDefinition:
         return keyed(0, index="u")
 
-    rules = Rules(told, nowhere)
+    rules = Rules(complete, nowhere)
     assert keys(steps(maps=((100, UNNAMED),), rules=rules)) == [(0,)]
     for statement in ("CREATE UNIQUE INDEX u ON t (id)", "ALTER TABLE t ADD UNIQUE u (id)", "DROP INDEX w ON t"):
         assert keys(steps((500, statement), maps=((100, UNNAMED),), rules=rules)) == [()]
 
 
 def test_a_default_that_changes_between_rows_is_that_of_its_own_rows() -> None:
-    found = steps(
+    timeline = steps(
         (50, "CREATE TABLE t (id INT PRIMARY KEY, v INT DEFAULT 1)"),
         (500, "ALTER TABLE t ALTER v SET DEFAULT 2"),
         rules=OFTEN,
     )
-    rows = [step for step in found if isinstance(step, DataRange)]
-    assert [(one.range.start, one.definition.columns[1].default) for one in rows] == [(at(60), "1"), (at(510), "2")]
+    rows = [step for step in timeline if isinstance(step, DataRange)]
+    assert [(row.range.start, row.definition.columns[1].default) for row in rows] == [(at(60), "1"), (at(510), "2")]
 
 
 def with_v(default: str | None) -> TableDefinition:
@@ -118,7 +118,7 @@ DROPS = ((500, "ALTER TABLE t ALTER v DROP DEFAULT"),)
 
 
 @pytest.mark.parametrize(
-    "statements, standing, begun, wanted",
+    "statements, standing, beginning, expected",
     [
         ((), None, None, ["7"]),
         (DROPS, None, None, [None, "7"]),
@@ -131,25 +131,25 @@ DROPS = ((500, "ALTER TABLE t ALTER v DROP DEFAULT"),)
 def test_a_server_tells_the_defaults_behind_the_last_statement(
     statements: tuple[tuple[int, str], ...],
     standing: TableState | None,
-    begun: TableDefinition | None,
-    wanted: list[str | None],
+    beginning: TableDefinition | None,
+    expected: list[str | None],
 ) -> None:
     def on_server(logged: TableDefinition, _: Position | None) -> TableDefinition:
         return replace(logged, columns=with_v("7").columns)
 
-    rules = replace(OFTEN, complete=on_server, begun=begun)
-    found = steps(*statements, standing=standing, rules=rules)
-    assert [step.definition.columns[1].default for step in found if isinstance(step, DataRange)] == wanted
+    rules = replace(OFTEN, complete=on_server, first_definition=beginning)
+    timeline = steps(*statements, standing=standing, rules=rules)
+    assert [step.definition.columns[1].default for step in timeline if isinstance(step, DataRange)] == expected
 
 
-def by_history(offset: int, known: TableDefinition | None = OLD, why: str | None = None) -> Rules:
+def by_history(offset: int, definition_: TableDefinition | None = OLD, reason: str | None = None) -> Rules:
     """Rules with a dump that was taken at an offset, and nothing else that names columns."""
 
     def complete(logged: TableDefinition, _: Position | None) -> TableDefinition:
         raise TableStopped("nothing names them")
 
-    told = HistoryAnswer(at(offset), known, why)
-    return Rules(complete, nowhere, contents=unknown, by_history=lambda name, _: told if name == NAME else None)
+    answer = HistoryAnswer(at(offset), definition_, reason)
+    return Rules(complete, nowhere, contents=unknown, by_history=lambda name, _: answer if name == NAME else None)
 
 
 WIDER = definition(ID, V, Column("x", 3))
@@ -158,11 +158,11 @@ WIDER = definition(ID, V, Column("x", 3))
 ADDED = (500, "ALTER TABLE t ADD x INT")
 
 
-BARE_WIDER = replace(WIDER, columns=tuple(replace(one, name=None) for one in WIDER.columns))
+BARE_WIDER = replace(WIDER, columns=tuple(replace(column, name=None) for column in WIDER.columns))
 
 
 @pytest.mark.parametrize(
-    "statements, maps, rules, wanted",
+    "statements, maps, rules, expected",
     [
         ((), ((100, UNNAMED),), by_history(50), ["10-1000 id,v"]),
         ((), ((100, UNNAMED),), by_history(900), ["10-1000 id,v"]),
@@ -181,15 +181,15 @@ def test_a_dump_names_columns_from_its_place_on_and_before_it_up_to_a_statement(
     statements: tuple[tuple[int, str], ...],
     maps: tuple[tuple[int, TableDefinition], ...],
     rules: Rules,
-    wanted: list[str],
+    expected: list[str],
 ) -> None:
     if rules.by_history(NAME, at(10)) and maps == ((100, OLD),):
         rules = replace(rules, complete=as_logged)
-    assert listing(steps(*statements, maps=maps, rules=rules)) == wanted
+    assert listing(steps(*statements, maps=maps, rules=rules)) == expected
 
 
 @pytest.mark.parametrize(
-    "statements, maps, rules, why",
+    "statements, maps, rules, reason",
     [
         ((ADDED,), ((100, UNNAMED), (600, BARE_WIDER)), by_history(600, WIDER), "ALTER TABLE at b.000001:500 chang"),
         ((), ((100, BARE_WIDER),), by_history(50), "dump, at b.000001:50, does not fit: .*@3.* it says .*id"),
@@ -199,15 +199,17 @@ def test_a_dump_names_columns_from_its_place_on_and_before_it_up_to_a_statement(
     ],
 )  # fmt: skip
 def test_a_table_that_a_dump_does_not_name_stops(
-    statements: tuple[tuple[int, str], ...], maps: tuple[tuple[int, TableDefinition], ...], rules: Rules, why: str
+    statements: tuple[tuple[int, str], ...], maps: tuple[tuple[int, TableDefinition], ...], rules: Rules, reason: str
 ) -> None:
-    with pytest.raises(TableStopped, match=why):
+    with pytest.raises(TableStopped, match=reason):
         steps(*statements, maps=maps, rules=rules)
 
 
 def test_a_table_whose_definition_goes_back_to_a_statement_alone_stops_with_why() -> None:
-    told = HistoryAnswer(at(510), WIDER, not_before="what it was before ALTER TABLE at b.000001:500 is not known: why")
-    rules = replace(by_history(510), by_history=lambda *_: told)
+    answer = HistoryAnswer(
+        at(510), WIDER, not_before="what it was before ALTER TABLE at b.000001:500 is not known: why"
+    )
+    rules = replace(by_history(510), by_history=lambda *_: answer)
     with pytest.raises(TableStopped, match=r"500 is not known: why; begin behind it \(start: b\.000001:510, and load"):
         steps(ADDED, maps=((100, UNNAMED), (600, BARE_WIDER)), rules=rules)
     assert listing(steps(ADDED, maps=((600, BARE_WIDER),), rules=rules)) == ["510-1000 id,v,x"]
@@ -215,22 +217,22 @@ def test_a_table_whose_definition_goes_back_to_a_statement_alone_stops_with_why(
 
 def test_a_character_set_that_a_statement_leaves_out_is_the_history_s() -> None:
     texts = replace(WIDER, columns=(ID, V, Column("x", 15, 9, charset=8)))
-    bare = replace(texts, columns=tuple(replace(one, name=None, charset=None) for one in texts.columns))
+    bare = replace(texts, columns=tuple(replace(column, name=None, charset=None) for column in texts.columns))
 
-    def told(_: TableName, place: Position) -> HistoryAnswer:
+    def answer_of(_: TableName, place: Position) -> HistoryAnswer:
         return HistoryAnswer(place, texts if place > at(500) else OLD)
 
-    rules = replace(by_history(50), by_history=told)
-    found = steps((500, "ALTER TABLE t ADD x VARCHAR(9)"), maps=((100, UNNAMED), (600, bare)), rules=rules)
-    assert isinstance(found[-1], DataRange)
-    assert found[-1].definition.columns[2].charset == 8
+    rules = replace(by_history(50), by_history=answer_of)
+    timeline = steps((500, "ALTER TABLE t ADD x VARCHAR(9)"), maps=((100, UNNAMED), (600, bare)), rules=rules)
+    assert isinstance(timeline[-1], DataRange)
+    assert timeline[-1].definition.columns[2].charset == 8
 
 
 BARE_ADDED = replace(BARE, columns=(*BARE.columns, Column(None, 3)))
 
 
 @pytest.mark.parametrize(
-    "statements, maps, wanted",
+    "statements, maps, expected",
     [
         ((), ((100, BARE),), ["10-1000 @1,@2"]),
         (((500, "TRUNCATE t"),), ((100, BARE), (600, BARE)),
@@ -246,26 +248,26 @@ BARE_ADDED = replace(BARE, columns=(*BARE.columns, Column(None, 3)))
     ],
 )  # fmt: skip
 def test_columns_that_nothing_names_are_numbered_where_that_is_chosen(
-    statements: tuple[tuple[int, str], ...], maps: tuple[tuple[int, TableDefinition], ...], wanted: list[str]
+    statements: tuple[tuple[int, str], ...], maps: tuple[tuple[int, TableDefinition], ...], expected: list[str]
 ) -> None:
-    found = steps(*statements, maps=maps, rules=NUMBERED)
-    assert listing(found) == wanted
-    assert keys(found)[0] == ()
-    assert found[0].standing.is_numbered
+    timeline = steps(*statements, maps=maps, rules=NUMBERED)
+    assert listing(timeline) == expected
+    assert keys(timeline)[0] == ()
+    assert timeline[0].standing.is_numbered
     with pytest.raises(NamesUnknown):
         steps(*statements, maps=maps, rules=replace(NUMBERED, numbers=False))
 
 
 def test_a_numbered_table_that_is_dropped_is_one_until_it_is_made_again() -> None:
-    (_, gone) = steps((500, "DROP TABLE t"), maps=((100, BARE),), rules=NUMBERED)
-    assert gone.standing.is_numbered
-    assert stored(gone.standing) == gone.standing
-    (made,) = steps((500, "CREATE TABLE t (id INT)"), maps=(), standing=gone.standing, rules=NUMBERED)
-    assert not made.standing.is_numbered
+    (_, dropped) = steps((500, "DROP TABLE t"), maps=((100, BARE),), rules=NUMBERED)
+    assert dropped.standing.is_numbered
+    assert stored(dropped.standing) == dropped.standing
+    (created,) = steps((500, "CREATE TABLE t (id INT)"), maps=(), standing=dropped.standing, rules=NUMBERED)
+    assert not created.standing.is_numbered
 
 
 @pytest.mark.parametrize(
-    "statement, behind, why",
+    "statement, behind, reason",
     [
         ("ALTER TABLE t DROP COLUMN v", BARE, "is about columns or keys by name.*stratalog reset"),
         ("ALTER TABLE t DROP COLUMN IF EXISTS x", BARE, "is about columns or keys by name"),
@@ -278,26 +280,26 @@ def test_a_numbered_table_that_is_dropped_is_one_until_it_is_made_again() -> Non
     ],
 )
 def test_a_numbered_table_goes_on_up_to_a_statement_that_needs_names(
-    statement: str, behind: TableDefinition, why: str | None
+    statement: str, behind: TableDefinition, reason: str | None
 ) -> None:
-    seen = TableOccurrence(at(100), at(900), ((at(100), BARE), (at(600), behind)))
-    found = RangeScan(
-        {NAME: seen}, (LoggedStatement(at(500), judge(statement, "shop"), at(510), "shop", session=Session()),)
+    occurrence = TableOccurrence(at(100), at(900), ((at(100), BARE), (at(600), behind)))
+    scan = RangeScan(
+        {NAME: occurrence}, (LoggedStatement(at(500), judge(statement, "shop"), at(510), "shop", session=Session()),)
     )
-    content, ended = build_until_stopped(found, NAME, Range(at(10), at(1000)), None, NUMBERED)
-    assert listing(list(content.steps)) == ["10-1000 @1,@2" if why is None else "10-500 @1,@2"]
-    assert (ended is None) == (why is None)
-    if ended and why:
+    content, ended = build_until_stopped(scan, NAME, Range(at(10), at(1000)), None, NUMBERED)
+    assert listing(list(content.steps)) == ["10-1000 @1,@2" if reason is None else "10-500 @1,@2"]
+    assert (ended is None) == (reason is None)
+    if ended and reason:
         assert ended.at == at(500)
-        assert re.search(why, ended.why)
-        again, still = build_until_stopped(found, NAME, Range(at(500), at(1000)), content.standing, NUMBERED)
-        assert (list(again.steps), still and (still.at, still.why)) == ([], (ended.at, ended.why))
-        with pytest.raises(TableStopped, match=why):
+        assert re.search(reason, ended.reason)
+        contents, still = build_until_stopped(scan, NAME, Range(at(500), at(1000)), content.standing, NUMBERED)
+        assert (list(contents.steps), still and (still.at, still.reason)) == ([], (ended.at, ended.reason))
+        with pytest.raises(TableStopped, match=reason):
             steps((500, statement), maps=((100, BARE), (600, behind)), rules=NUMBERED)
 
 
 @pytest.mark.parametrize(
-    "rules, maps, why",
+    "rules, maps, reason",
     [
         (
             replace(NUMBERED, by_history=lambda _name, place: HistoryAnswer(place, OLD)),
@@ -315,11 +317,11 @@ def test_a_numbered_table_goes_on_up_to_a_statement_that_needs_names(
     ],
 )
 def test_a_numbered_table_stops_where_its_columns_get_names_or_are_others(
-    rules: Rules, maps: tuple[tuple[int, TableDefinition], ...], why: str
+    rules: Rules, maps: tuple[tuple[int, TableDefinition], ...], reason: str
 ) -> None:
     standing = TableState(OF_NUMBERS)
     assert listing(steps(maps=((100, BARE),), standing=standing, rules=NUMBERED)) == ["10-1000 @1,@2"]
-    with pytest.raises(TableStopped, match=why):
+    with pytest.raises(TableStopped, match=reason):
         steps(maps=maps, standing=standing, rules=rules)
 
 

@@ -26,7 +26,7 @@ ANEW = (500, "DROP TABLE t"), (600, "CREATE TABLE t (id INT PRIMARY KEY)")
 
 
 @pytest.mark.parametrize(
-    "found, wanted, left_out",
+    "timeline, expected, left_out",
     [
         (steps((500, "TRUNCATE t"), rules=ruled("truncate table")), ["10-500 id,v", "at 500 id,v"], [500]),
         (steps((500, "TRUNCATE t -- nightly"), rules=ruled()), ["10-500 id,v", "at 500 id,v"], [500]),
@@ -51,24 +51,24 @@ ANEW = (500, "DROP TABLE t"), (600, "CREATE TABLE t (id INT PRIMARY KEY)")
     ],
 )
 def test_a_statement_that_is_left_out_takes_no_row_away(
-    found: list[TimelineStep], wanted: list[str], left_out: list[int]
+    timeline: list[TimelineStep], expected: list[str], left_out: list[int]
 ) -> None:
-    assert listing(found) == wanted
-    turns = [one for one in found if isinstance(one, SchemaChange)]
-    assert [one.range.start.offset for one in turns if one.left_out_by == "filters.r"] == left_out
-    assert all(one.standing.emptied is None for one in turns if one.range.start.offset in left_out)
+    assert listing(timeline) == expected
+    turns = [step for step in timeline if isinstance(step, SchemaChange)]
+    assert [turn.range.start.offset for turn in turns if turn.left_out_by == "filters.r"] == left_out
+    assert all(turn.standing.emptied is None for turn in turns if turn.range.start.offset in left_out)
 
 
 def test_a_table_made_anew_after_a_drop_that_was_left_out_keeps_its_rows_in_a_later_run() -> None:
     before = steps(ANEW[0], last=400, rules=ruled("drop table"))[-1].standing
-    again = stored(before)
-    (turn,) = steps(ANEW[1], maps=(), standing=again, rules=ruled("drop table"))
+    state = stored(before)
+    (turn,) = steps(ANEW[1], maps=(), standing=state, rules=ruled("drop table"))
     assert isinstance(turn, SchemaChange)
     assert (turn.keeps, turn.empties, turn.standing.is_kept) == (True, False, False)
 
 
 @pytest.mark.parametrize(
-    "statement, rules, why",
+    "statement, rules, reason",
     [
         ("TRUNCATE t", ruled("all ddl", action="stop"), "is to stop the table, by filters.r: TRUNCATE t"),
         ("ALTER TABLE t ADD x INT", ruled("alter table", action="stop"), "is to stop the table, by filters.r"),
@@ -81,10 +81,10 @@ def test_a_table_made_anew_after_a_drop_that_was_left_out_keeps_its_rows_in_a_la
         ),
     ],
 )
-def test_a_statement_that_a_rule_stops_or_must_not_leave_out(statement: str, rules: Rules, why: str) -> None:
+def test_a_statement_that_a_rule_stops_or_must_not_leave_out(statement: str, rules: Rules, reason: str) -> None:
     with pytest.raises(TableStopped) as error:
         steps((500, statement), rules=rules)
-    assert why in str(error.value)
+    assert reason in str(error.value)
 
 
 def test_a_truncate_before_the_first_row_that_is_left_out_makes_no_table_complete() -> None:
@@ -98,7 +98,7 @@ def passing_over(*offsets: int) -> Rules:
 
 
 @pytest.mark.parametrize(
-    "found, wanted, left_out",
+    "timeline, expected, left_out",
     [
         (steps((500, "INSERT INTO t VALUES (1)"), rules=passing_over(500)), ["10-500 id,v", "at 500 id,v"], [500]),
         (steps((500, "XA ROLLBACK 'x'"), rules=passing_over(500)), ["10-500 id,v", "at 500 id,v"], [500]),
@@ -113,10 +113,10 @@ def passing_over(*offsets: int) -> Rules:
     ],
 )
 def test_a_statement_that_is_passed_over_changes_nothing(
-    found: list[TimelineStep], wanted: list[str], left_out: list[int]
+    timeline: list[TimelineStep], expected: list[str], left_out: list[int]
 ) -> None:
-    assert listing(found) == wanted
-    turns = [step for step in found if isinstance(step, SchemaChange) and step.left_out_by]
+    assert listing(timeline) == expected
+    turns = [step for step in timeline if isinstance(step, SchemaChange) and step.left_out_by]
     assert [step.left_out_by for step in turns] == [f"skip b.000001:{offset}" for offset in left_out]
 
 

@@ -21,18 +21,22 @@ def first(_: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:
 
 def shown_piece(piece: Piece) -> str:
     names = ",".join(piece.definition.column_names()) if piece.definition else "-"
-    return f"{piece.range.stop.offset} {piece.failed or names}" + " differs" * bool(piece.why)
+    return f"{piece.range.stop.offset} {piece.failed or names}" + " differs" * bool(piece.reason)
 
 
 def listing(*maps: tuple[int, TableDefinition], last: int = 900) -> list[list[str]]:
     """The pieces of three parts: to which offset they go, and with how many columns."""
-    seen = (
-        {NAME: TableOccurrence(at(maps[0][0]), at(last), tuple((at(offset), one) for offset, one in maps))}
+    occurrences = (
+        {
+            NAME: TableOccurrence(
+                at(maps[0][0]), at(last), tuple((at(offset), definition) for offset, definition in maps)
+            )
+        }
         if maps
         else {}
     )
     rules = replace(RULES, first=first)
-    progress = Progress.begin(RangeScan(seen, ()), NAME, Range(at(10), at(1000)), rules, None)
+    progress = Progress.begin(RangeScan(occurrences, ()), NAME, Range(at(10), at(1000)), rules, None)
     parts = [Range(at(10), at(300)), Range(at(310), at(600)), Range(at(600), at(1000))]
     return [[shown_piece(piece) for piece in pieces] for pieces in pieces_of(progress, parts)]
 

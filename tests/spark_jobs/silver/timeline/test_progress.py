@@ -10,8 +10,8 @@ from tests.timelines import NAME, OLD, RULES, at
 
 
 def progress(standing: TableState | None = None, *, has_rows: bool = True) -> Progress:
-    seen = {NAME: TableOccurrence(at(100), at(900), ((at(100), OLD),))} if has_rows else {}
-    return Progress.begin(RangeScan(seen, ()), NAME, Range(at(10), at(1000)), RULES, standing)
+    occurrences = {NAME: TableOccurrence(at(100), at(900), ((at(100), OLD),))} if has_rows else {}
+    return Progress.begin(RangeScan(occurrences, ()), NAME, Range(at(10), at(1000)), RULES, standing)
 
 
 def event(text: str, offset: int = 50) -> LoggedStatement:
@@ -19,7 +19,7 @@ def event(text: str, offset: int = 50) -> LoggedStatement:
 
 
 @pytest.mark.parametrize(
-    "text, own",
+    "text, expected",
     [
         ("DROP TABLE u, t, v", "DropTable"),
         ("RENAME TABLE t TO tmp, u TO t", "Rename"),
@@ -30,12 +30,12 @@ def event(text: str, offset: int = 50) -> LoggedStatement:
         ("CREATE TABLE u LIKE t", ""),
     ],
 )
-def test_the_effects_on_one_table(text: str, own: str) -> None:
-    assert " ".join(type(effect).__name__ for effect in progress().effects(event(text))) == own
+def test_the_effects_on_one_table(text: str, expected: str) -> None:
+    assert " ".join(type(effect).__name__ for effect in progress().effects(event(text))) == expected
 
 
 @pytest.mark.parametrize(
-    "text, why",
+    "text, reason",
     [
         ("DROP TABLE T", "names shop.T; whether that is shop.t is not in the log"),
         ("ALTER TABLE u RENAME TO T", "names shop.T; whether that is shop.t is not in the log"),
@@ -44,8 +44,8 @@ def test_the_effects_on_one_table(text: str, own: str) -> None:
         ("REFILL t", "changes the table, which is not applied yet"),
     ],
 )
-def test_an_effect_that_is_not_certain_stops_the_table_at_its_place(text: str, why: str) -> None:
-    with pytest.raises(TableStopped, match=why) as stopped:
+def test_an_effect_that_is_not_certain_stops_the_table_at_its_place(text: str, reason: str) -> None:
+    with pytest.raises(TableStopped, match=reason) as stopped:
         progress().effects(event(text))
     assert stopped.value.at == at(50)
 

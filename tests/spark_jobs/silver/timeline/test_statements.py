@@ -7,7 +7,7 @@ from tests.timelines import BARE, NUMBERED, OFTEN_UNNAMED, UNNAMED, keyed, listi
 
 
 @pytest.mark.parametrize(
-    "statement, why",
+    "statement, reason",
     [
         ("RENAME TABLE T TO u", "names shop.T; whether that is shop.t is not in the log"),
         ("ALTER TABLE u EXCHANGE PARTITION p WITH TABLE t", "changes the table, which is not applied yet"),
@@ -50,11 +50,11 @@ from tests.timelines import BARE, NUMBERED, OFTEN_UNNAMED, UNNAMED, keyed, listi
         ),
     ],
 )
-def test_what_cannot_be_carried_out_is_said_with_its_place(statement: str, why: str) -> None:
+def test_what_cannot_be_carried_out_is_said_with_its_place(statement: str, reason: str) -> None:
     with pytest.raises(TableStopped) as stopped:
         steps((500, statement), last=400)
     verb = judge(statement, "shop").verb
-    assert str(stopped.value) == f"{verb} at b.000001:500 {why}: {judge(statement, 'shop').short}"
+    assert str(stopped.value) == f"{verb} at b.000001:500 {reason}: {judge(statement, 'shop').short}"
 
 
 @pytest.mark.parametrize(

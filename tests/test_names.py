@@ -1,0 +1,122 @@
+"""Names say what they hold. Put here: the rule that no name is a pronoun or a participle, over the whole tree.
+
+Not here: what a thing is called instead; ARCHITECTURE.md's glossary has the nouns.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("assets", "benchmarks", "dagster_project", "docs", "spark_jobs", "stratalog", "tests")
+
+FORBIDDEN = frozenset(
+    [
+        *("one", "ones", "other", "others", "another", "such", "same", "either", "neither", "both", "each", "every"),
+        *("all", "any", "some", "several", "many", "few", "more", "most", "less", "least", "none", "nothing"),
+        *("something", "anything", "everything", "nobody", "somebody", "anybody", "everybody", "someone", "anyone"),
+        *("this", "that", "these", "those", "it", "its", "they", "them", "their", "itself", "themselves", "mine"),
+        *("ours", "yours", "theirs", "own", "whose", "who", "whom", "what", "which", "where", "when", "why", "how"),
+        *("there", "again", "anew", "amid", "whole"),
+        *("asked", "begun", "brought", "came", "caught", "chosen", "done", "fed", "felt", "found", "given", "gone"),
+        *("got", "grown", "heard", "held", "kept", "known", "left", "lost", "made", "meant", "met", "needed", "read"),
+        *("said", "seen", "sent", "shown", "sought", "spent", "taken", "taught", "thought", "thrown", "told", "tried"),
+        *("used", "wanted", "went", "won", "written"),
+    ]
+)
+"""Pronouns, words that stand for a noun, and participles: none of them says what a value is."""
+
+VERBS = frozenset({"read"})
+"""Participles that are verbs as well, and so names of functions."""
+
+EXCEPTIONS = {
+    "spark_jobs/binlog/rows/file_decoder.py": {"wanted"},
+    "spark_jobs/bronze/index.py": {"where"},
+    "spark_jobs/checks/verify/tables.py": {"wanted"},
+    "spark_jobs/cli/status.py": {"everything"},
+    "tests/docs/test_reference.py": {"kept", "which", "one", "other", "wanted"},
+}
+"""Names with a reason: keywords of the public API, ``where`` as DataFrames have it, ``--all``, keys of a test model."""
+
+NOT_YET: tuple[str, ...] = (
+    "spark_jobs/binlog/kernels",
+    "spark_jobs/bronze/data_files.py",
+    "spark_jobs/bronze/landing.py",
+    "spark_jobs/delta",
+    "spark_jobs/engine",
+    "spark_jobs/lake",
+    "spark_jobs/pipeline",
+    "spark_jobs/runtime",
+    "tests/faults",
+    "tests/pipeline",
+    "tests/spark_jobs/binlog/kernels",
+    "tests/spark_jobs/bronze/test_index",
+    "tests/spark_jobs/delta",
+    "tests/spark_jobs/engine",
+    "tests/spark_jobs/lake",
+    "tests/spark_jobs/pipeline",
+    "tests/spark_jobs/runtime",
+)
+"""Folders, and files, whose names are still to be changed."""
+
+
+def parameters_of(signature: ast.arguments) -> Iterator[ast.arg]:
+    """The parameters of a function, without the right operand of a method, which Python calls ``other``."""
+    positional = [*signature.posonlyargs, *signature.args]
+    is_method = bool(positional) and positional[0].arg == "self"
+    for parameter in [*positional, *signature.kwonlyargs, signature.vararg, signature.kwarg]:
+        if parameter and not (is_method and parameter.arg == "other"):
+            yield parameter
+
+
+def names_in(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Each name that a module gives to something, with its line."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=str(name)) | ast.AsyncFunctionDef(name=str(name)) if name.strip("_") in VERBS:
+                continue
+            case ast.FunctionDef(name=str(name)) | ast.AsyncFunctionDef(name=str(name)) | ast.ClassDef(name=str(name)):
+                yield name, node.lineno
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.alias(asname=str(name)):
+                yield name, node.lineno
+            case ast.Name(id=str(name), ctx=ast.Store()) | ast.Attribute(attr=str(name), ctx=ast.Store()):
+                yield name, node.lineno
+            case ast.arguments():
+                yield from ((parameter.arg, parameter.lineno) for parameter in parameters_of(node))
+
+
+def bare(name: str) -> str:
+    """A name without its underscores; of a class in small letters. Constants stay as they are: MOST is a limit."""
+    name = name.strip("_")
+    return name if name.isupper() else name.casefold()
+
+
+def forbidden_in(path: Path) -> list[str]:
+    """The forbidden names of a file, each as ``file:line: name``."""
+    file = path.relative_to(ROOT).as_posix()
+    names = [(name, line) for name, line in names_in(ast.parse(path.read_text(encoding="utf-8")))]
+    # What stands left of something stands beside what is right of it.
+    allowed = EXCEPTIONS.get(file, set()) | ({"left"} if "right" in dict(names) else set())
+    return [
+        f"{file}:{line}: {name}"
+        for name, line in names
+        if bare(name) in FORBIDDEN - allowed and not name.startswith("__")
+    ]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_name_says_what_it_holds(folder: str) -> None:
+    files = sorted(ROOT.joinpath(folder).rglob("*.py"))
+    assert files
+    checked = [file for file in files if not file.relative_to(ROOT).as_posix().startswith(NOT_YET)]
+    assert [name for file in checked for name in forbidden_in(file)] == []
+
+
+def test_what_a_rule_does_not_find_is_no_rule() -> None:
+    text = "def told(one, *, kept): found = _said = one; [other for other in found]\nclass Held: its: int\n"
+    names = {name for name, _ in names_in(ast.parse(text))}
+    assert {bare(name) for name in names} & FORBIDDEN == {
+        *("told", "one", "kept", "found", "said", "other", "held", "its")
+    }
