@@ -21,7 +21,7 @@ from spark_jobs.demo.server import MySQLServer
 from spark_jobs.log.position import Position
 from spark_jobs.source.information_schema import read_definitions
 from spark_jobs.source.server import Server
-from tests.differential.kinds import EVERYTHING, Dialect
+from tests.differential.columns import EVERYTHING, Dialect
 from tests.differential.replica import Replica, Row, text_of
 from tests.differential.workload import Connection, RandomTable, rows_held
 

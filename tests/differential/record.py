@@ -18,8 +18,9 @@ from typing import Any
 from unittest import mock
 
 from spark_jobs.demo.server import MySQLServer
+from tests.differential.columns import Kind
 from tests.differential.comparison import connected, logged, unlogged, variables
-from tests.differential.kinds import KINDS, Kind
+from tests.differential.kinds import KINDS
 from tests.differential.test_differential import SETTINGS
 from tests.differential.workload import create, dialect_of, rows_held, write
 from tests.fix_servers import OPTIONS

@@ -21,6 +21,7 @@ import pytest
 from spark_jobs.changes.feed import changes_of_files, wanted_tables
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import DecodeError, Unsupported
+from tests.differential.columns import EVERYTHING, Dialect
 from tests.differential.comparison import (
     Compared,
     Log,
@@ -32,7 +33,6 @@ from tests.differential.comparison import (
     unlogged,
     variables,
 )
-from tests.differential.kinds import EVERYTHING, Dialect
 from tests.differential.replica import Replica
 from tests.differential.workload import Connection, create, dialect_of, some_kinds, write
 from tests.fix_servers import Servers

@@ -11,7 +11,8 @@ from typing import Any
 import pymysql
 from pymysql.cursors import Cursor
 
-from tests.differential.kinds import CHARSETS, KINDS, Column, Dialect, Json, candidates, quoted
+from tests.differential.columns import Column, Dialect, Json, quoted
+from tests.differential.kinds import CHARSETS, KINDS, candidates
 
 SQL_MODES = ("STRICT_TRANS_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE", "STRICT_ALL_TABLES", "", "ALLOW_INVALID_DATES")
 TIME_ZONES = ("+00:00", "-11:30", "+12:59", "+05:30", "-03:00")

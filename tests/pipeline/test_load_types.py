@@ -15,8 +15,9 @@ from spark_jobs.downstream import merge_job
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.load import load_source
+from tests.differential.columns import Dialect
 from tests.differential.comparison import connected
-from tests.differential.kinds import KINDS, Dialect
+from tests.differential.kinds import KINDS
 from tests.differential.workload import Numbers, RandomTable, Writer, dialect_of, table_of
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop

@@ -1,25 +1,16 @@
-import base64
 import json
-import struct
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from subprocess import PIPE
-from typing import IO, Any
 
 import pyarrow as pa
 import pytest
 
-from spark_jobs.binlog import Slicer, TableDefinition, TableName, list_events
+from spark_jobs.binlog import Slicer, TableName
 from spark_jobs.binlog.slices import slicer as transactions
 from spark_jobs.bronze.extract import _bronze_rows
 from spark_jobs.changes.feed import JsonChanges, _cut, changes_of_files, wanted_tables
 from spark_jobs.errors import ChecksumMismatch, ConfigError, DecodeError, Truncated, Unsupported
 from spark_jobs.log.position import Position, Range
-from tests import giants
 from tests import segment_types as t
 from tests.segment_spec import (
     UUID,
@@ -29,7 +20,6 @@ from tests.segment_spec import (
     Insert,
     Query,
     Raw,
-    RawEvent,
     Rollback,
     Rows,
     SegmentSpec,
@@ -38,150 +28,7 @@ from tests.segment_spec import (
     Update,
     chunked,
 )
-from tests.xa import XA, XA_END, XA_START, prepared
-
-ANY = wanted_tables([])
-RECORDED = Path(__file__).parents[2] / "recorded"
-
-
-def changes_of(spec: SegmentSpec, *tables: str, size: int = 1 << 20) -> list[dict[str, Any]]:
-    content = spec.to_bytes()
-    pieces = changes_of_files([("mysql-bin.000001", chunked(content, size))], wanted_tables(tables))
-    return [json.loads(line) for line in "".join(pieces).splitlines()]
-
-
-def after(kind: t.ColumnType, value: Any, *, metadata: bool = True) -> Any:
-    """What one value becomes: the second column of an inserted row."""
-    table = Table("s.t", ["id"], metadata, id=t.TINYINT, v=kind)
-    (change,) = changes_of(SegmentSpec(tables=[table], changes=[Insert("s.t", (1, value))]))
-    return change["after"]["v" if metadata else "@2"]
-
-
-@pytest.mark.parametrize(
-    "kind, value, expected",
-    [
-        (t.TINYINT, -128, -128),
-        (t.TINYINT.UNSIGNED, 255, 255),
-        (t.SMALLINT, -32768, -32768),
-        (t.MEDIUMINT.UNSIGNED, 16777215, 16777215),
-        (t.INT.UNSIGNED, 4294967295, 4294967295),
-        (t.BIGINT, -(2**63), -(2**63)),
-        (t.BIGINT.UNSIGNED, 2**64 - 1, 2**64 - 1),
-        (t.YEAR, 2026, 2026),
-        (t.YEAR, 0, 0),
-        (t.BIT(1), 1, 1),
-        (t.BIT(64), 2**64 - 1, 2**64 - 1),
-        (t.FLOAT, 0.1, 0.1),
-        (t.FLOAT, struct.unpack("<f", struct.pack("<f", 16777217.0))[0], 16777216.0),
-        (t.FLOAT, 3.4028234663852886e38, 3.4028235e38),
-        (t.FLOAT, -1.17549435e-38, -1.1754944e-38),
-        (t.DOUBLE, 0.1, 0.1),
-        (t.DOUBLE, 1.7976931348623157e308, 1.7976931348623157e308),
-        (t.DOUBLE, 5e-324, 5e-324),
-        (t.DECIMAL(10, 2), "-0.37", "-0.37"),
-        (t.DECIMAL(10, 2), "5", "5.00"),
-        (t.DECIMAL(20, 0), "12345678901234567890", "12345678901234567890"),
-        (t.DECIMAL(20, 10), "0", "0.0000000000"),
-        (t.DECIMAL(30, 20), "0.00000000000000000001", "0.00000000000000000001"),
-        (t.DECIMAL(65, 30), "1" * 35 + "." + "2" * 30, "1" * 35 + "." + "2" * 30),
-        (t.DATE, "2024-02-29", "2024-02-29"),
-        (t.DATE, "0099-01-02", "0099-01-02"),
-        (t.DATE, "0000-00-00", "0000-00-00"),
-        (t.DATE, "2024-00-28", "2024-00-28"),
-        (t.DATE, "2024-02-31", "2024-02-31"),
-        (t.DATETIME(), "2024-02-29 12:00:00", "2024-02-29 12:00:00"),
-        (t.DATETIME(1), "2024-02-29 12:00:00.5", "2024-02-29 12:00:00.5"),
-        (t.DATETIME(6), "0999-12-31 23:59:59.000001", "0999-12-31 23:59:59.000001"),
-        (t.DATETIME(3), "1969-12-31 23:59:59.999", "1969-12-31 23:59:59.999"),
-        (t.DATETIME(2), "0000-00-00 00:00:00.00", "0000-00-00 00:00:00.00"),
-        (t.TIMESTAMP(), "2038-01-19 03:14:07", "2038-01-19T03:14:07Z"),
-        (t.TIMESTAMP(4), "1970-01-01 00:00:01.1234", "1970-01-01T00:00:01.1234Z"),
-        (t.TIMESTAMP(), "0000-00-00 00:00:00", "0000-00-00 00:00:00"),
-        (t.TIME(), "-838:59:59", "-838:59:59"),
-        (t.TIME(2), "-00:00:01.50", "-00:00:01.50"),
-        (t.TIME(6), "00:00:00.000001", "00:00:00.000001"),
-        (t.CHAR(10), "ä€😀", "ä€😀"),
-        (t.CHAR(10, t.LATIN1, 1), "Größe €", "Größe €"),
-        (t.VARCHAR(300), 'quoted "text"\n', 'quoted "text"\n'),
-        (t.TEXT, "", ""),
-        (t.LONGTEXT, "x" * 70000, "x" * 70000),
-        (t.VARCHAR(10), Raw(b"\x02\xff\xfe"), {"base64": "//4="}),
-        (t.TEXT, Raw(b"\x01\x00\xc3"), {"base64": "ww=="}),
-        (t.BINARY(4), b"\x01\x00\x02\x00", {"base64": "AQACAA=="}),
-        (t.VARBINARY(10), b"", {"base64": ""}),
-        (t.BLOB, b"\x00\xff", {"base64": "AP8="}),
-        (t.ENUM("a", "b,c"), "b,c", "b,c"),
-        (t.ENUM("a", "b,c"), 0, ""),
-        (t.SET("a", "b", "c"), "a,c", "a,c"),
-        (t.SET("a", "b", "c"), "", ""),
-        (t.JSON_DOCUMENT, {"a": [1.0, None], "é": "\n"}, '{"a": [1.0, null], "é": "\\n"}'),
-        (t.JSON_DOCUMENT, b"", "null"),
-        (t.GEOMETRY, (4326, b"\x01\x02"), {"srid": 4326, "wkb": "AQI="}),
-        (t.GEOMETRY, Raw(b"\0\0\0\0"), {"base64": ""}),
-        (t.VECTOR, [1.5, 0.1], [1.5, 0.1]),
-        (t.OLD_TIME, -123456, "-12:34:56"),
-        (t.OLD_DATETIME, 20240229121314, "2024-02-29 12:13:14"),
-        (t.OLD_TIMESTAMP, 1, "1970-01-01T00:00:01Z"),
-        (t.INT, None, None),
-        (t.BLOB, None, None),
-        (t.TIMESTAMP(6), None, None),
-    ],
-)  # fmt: skip
-def test_values_are_written_as_the_contract_says(kind: t.ColumnType, value: Any, expected: Any) -> None:
-    value_ = after(kind, value)
-    assert value_ == expected
-    assert type(value_) is type(expected)
-
-
-@pytest.mark.parametrize(
-    "kind, value, expected",
-    [
-        (t.ENUM("a", "b"), "b", 2),
-        (t.SET("a", "b", "c"), "a,c", 5),
-        (t.VARCHAR(10), "größe", "größe"),
-        (t.VARCHAR(10), Raw(b"\x02\xff\xfe"), {"base64": "//4="}),
-        (t.BLOB, b"\xff\x00", {"base64": "/wA="}),
-        (t.DATE, "0000-00-00", "0000-00-00"),
-    ],
-)
-def test_values_whose_meaning_the_log_leaves_out(kind: t.ColumnType, value: Any, expected: Any) -> None:
-    """Without full metadata there are no names, no labels and no character sets."""
-    table = Table("s.t", metadata=False, v=kind)
-    (change,) = changes_of(SegmentSpec(tables=[table], changes=[Insert("s.t", (value,))]))
-    assert change["after"] == {"@1": expected}
-
-
-@pytest.mark.parametrize(
-    "code, declared, wire, expected",
-    [
-        (7, "timestamp(1)", "0000000105", "1970-01-01T00:00:01.5Z"),
-        (12, "datetime(6)", "01027abd25e0db10", "2024-02-29 12:13:14.250000"),
-        (7, "timestamp", "01000000", "1970-01-01T00:00:01Z"),
-    ],
-)
-def test_an_old_temporal_type_has_the_digits_of_its_definition(
-    code: int, declared: str, wire: str, expected: str
-) -> None:
-    def complete(logged: TableDefinition) -> TableDefinition:
-        return replace(logged, columns=(replace(logged.columns[0], declared=declared),))
-
-    table = Table("s.t", v=t.ColumnType(code, b"", bytes))
-    content = SegmentSpec(tables=[table], changes=[Insert("s.t", (Raw(bytes.fromhex(wire)),))]).to_bytes()
-    (line,) = changes_of_files([("mysql-bin.000001", iter([content]))], ANY, complete)
-    assert json.loads(line)["after"] == {"v": expected}
-
-
-ORDERS = Table("bench.orders", key=["id"], id=t.INT.NOT_NULL, price=t.DECIMAL(8, 2))
-OTHER = Table("bench.other", key=["id"], id=t.INT.NOT_NULL)
-CHANGES: Sequence[Change] = [
-    Insert("bench.orders", (1, "0.37")),
-    Rows("bench.orders", Update, [((1, "0.37"), (1, "0.42")), ((1, "0.42"), (2, None))]),
-    Commit(),
-    Insert("bench.other", (7,)),
-    Delete("bench.orders", (2, None)),
-    Commit(),
-]
-SPEC = SegmentSpec(tables=[ORDERS, OTHER], changes=CHANGES)
+from tests.spark_jobs.changes.feeds import ANY, CHANGES, ORDERS, OTHER, RECORDED, SPEC, changes_of, recorded
 
 
 def row_events(spec: SegmentSpec) -> list[int]:
@@ -267,12 +114,6 @@ def test_a_cut_file_gives_what_is_whole_and_then_its_place(cut: int) -> None:
     assert str(refused.value) == f"b.000001:{end}: {message}; copy the file again"
 
 
-def recorded(name: str, table: str) -> Iterator[dict[str, Any]]:
-    file = RECORDED / f"{name}.000001"
-    for line in changes_of_files([(file.name, iter([file.read_bytes()]))], wanted_tables([table])):
-        yield json.loads(line)
-
-
 def test_a_recorded_log_tells_what_its_statements_did() -> None:
     changes = [
         (change["offset"], change["op"], change["before"], change["after"])
@@ -285,113 +126,6 @@ def test_a_recorded_log_tells_what_its_statements_did() -> None:
         (1921, "update", {"id": 11, "a_id": 2}, {"id": 11, "a_id": 3}),
     ]
     assert [change["after"] for change in recorded("mysql-8.0-transactions", "*.m")] == [{"id": 1}]
-
-
-def xa_told(*files: Sequence[Change], payload: str | None = None) -> list[tuple[Any, ...]]:
-    """(file, offset, committed_at, gtid's number, after) of every change in files of these changes."""
-    specs = [
-        SegmentSpec(tables=[ORDERS, OTHER], changes=changes, first_number=10 * k, payload=lambda _: payload)
-        for k, changes in enumerate(files)
-    ]
-    log_files = [(f"b.{k:06}", chunked(spec.to_bytes(), 1 << 20)) for k, spec in enumerate(specs, 1)]
-    lines = [json.loads(line) for line in "".join(changes_of_files(log_files, ANY)).splitlines()]
-    return [(c["file"], c["committed_at"][17:19], c["gtid"].rpartition(":")[2], c["after"]) for c in lines]
-
-
-def test_rows_of_an_xa_transaction_come_with_its_commit() -> None:
-    """In a later file: its offset, row and GTID are the rows' own, its time is the commit's."""
-    first = [*prepared(Insert("bench.orders", (1, None))), Insert("bench.other", (7,)), Commit()]
-    second: list[Change] = [
-        Insert("bench.other", (8,)),
-        Commit(),
-        Statement("", f"XA COMMIT {XA}"),
-        Insert("bench.other", (9,)),
-    ]
-    assert xa_told(first, second) == [
-        ("b.000001", "21", "1", {"id": 7}),
-        ("b.000002", "20", "10", {"id": 8}),
-        ("b.000001", "21", "0", {"id": 1, "price": None}),
-        ("b.000002", "22", "12", {"id": 9}),
-    ]
-
-
-@pytest.mark.parametrize("payload", [None, "zstd"])
-def test_rows_of_an_xa_transaction_that_is_rolled_back_never_come(
-    payload: str | None, caplog: pytest.LogCaptureFixture
-) -> None:
-    rows = prepared(Insert("bench.orders", (1, None)))
-    changes = [*rows, Statement("", f"XA ROLLBACK {XA}"), Insert("bench.other", (9,))]
-    assert xa_told(changes, payload=payload) == [("b.000001", "22", "2", {"id": 9})]
-    assert not caplog.records
-
-
-def test_an_xa_transaction_committed_in_one_phase_is_like_any_other() -> None:
-    changes = xa_told([*prepared(Insert("bench.other", (1,)), one_phase=True), Insert("bench.other", (2,))])
-    assert [after for *_, after in changes] == [{"id": 1}, {"id": 2}]
-
-
-def test_an_xid_may_be_used_again() -> None:
-    commit = Statement("", f"XA COMMIT {XA}")
-    rows = [*prepared(Insert("bench.other", (1,))), commit, *prepared(Insert("bench.other", (2,))), commit]
-    assert [after for *_, after in xa_told(rows)] == [{"id": 1}, {"id": 2}]
-
-
-def test_what_is_still_prepared_at_the_end_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    assert xa_told([*prepared(Insert("bench.other", (1,))), *prepared(name=b"y"), Insert("bench.other", (2,))])
-    spec = SegmentSpec(tables=[OTHER], changes=prepared(Insert("bench.other", (1,))))
-    start = spec.offsets()[2]
-    assert caplog.messages[0].startswith(f"b.000001:{start}: rows of XA transaction {XA} are left out: it is prepared")
-    assert "XA transaction X'79',X'',1 are left out" in caplog.messages[1]
-
-
-def test_a_commit_of_an_xa_transaction_from_an_earlier_file_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    assert xa_told([Statement("", f"XA COMMIT {XA}")]) == []
-    [message] = caplog.messages
-    assert message.endswith(f"XA transaction {XA} is committed, but no file given has its rows")
-
-
-def test_an_xid_prepared_twice_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    changes = xa_told([*prepared(Insert("bench.other", (1,))), *prepared(Insert("bench.other", (2,)))], [
-        Statement("", f"XA COMMIT {XA}")
-    ])  # fmt: skip
-    assert [after for *_, after in changes] == [{"id": 2}]
-    assert "no file given ends it" in caplog.messages[0]
-
-
-@pytest.mark.slow
-def test_a_large_xa_transaction_is_held_in_a_file() -> None:
-    rows = [(number, "1.00") for number in range(20_000)]
-    parts: list[Change] = [Rows("bench.orders", Insert, rows) for _ in range(10)]
-    changes = xa_told([*prepared(*parts), Insert("bench.other", (7,)), Commit(), Statement("", f"XA COMMIT {XA}")])
-    assert changes[0][3] == {"id": 7}
-    assert [after["id"] for *_, after in changes[1:]] == [*range(20_000)] * 10
-
-
-def test_recorded_xa_transactions_of_mysql() -> None:
-    """x1 was committed, x2 rolled back."""
-    inserted = [change["after"] for change in recorded("mysql-8.0-transactions", "*.a") if change["op"] == "insert"]
-    assert [row["id"] for row in inserted] == [1, 2, 3, 4]
-
-
-def test_recorded_xa_transactions_of_mariadb(caplog: pytest.LogCaptureFixture) -> None:
-    """The GTID is marked, there is no XA START. Only the transaction of row 5 and its commit are left in the file."""
-    file = RECORDED / "mariadb-11.4-transactions.000001"
-    content = file.read_bytes()
-    events = [
-        event for event in list_events(iter([content]), file.name) if event.transaction in (None, "0-7-10", "0-7-11")
-    ]
-    pieces = [content[:4], *(content[event.offset : event.stop] for event in events)]
-    committed, prepared = b"".join(pieces), b"".join(pieces[:-3])
-    lines = list(changes_of_files([("b.000001", iter([committed]))], ANY))
-    assert [json.loads(line)["after"] for line in lines] == [{"id": 5, "note": "prepared"}]
-    assert list(changes_of_files([("b.000001", iter([prepared]))], ANY)) == []
-    assert [message.partition(" XA")[2].partition(" is")[0] for message in caplog.messages]
-
-
-@pytest.mark.parametrize("body", [b"", bytes(12), bytes(14), struct.pack("<BIII", 0, 1, 9, 9)])
-def test_an_xa_prepare_that_does_not_fit(body: bytes) -> None:
-    with pytest.raises(DecodeError, match=r"^b\.000001:\d+: XA_prepare event: its parts do not fit"):
-        xa_told([XA_START, Insert("bench.other", (1,)), XA_END, RawEvent(38, body, ends=True)])
 
 
 @pytest.mark.parametrize("undo", [Rollback(), Query("", "ROLLBACK TO `s`")])
@@ -488,31 +222,6 @@ def test_a_column_that_the_image_leaves_out_has_no_key() -> None:
         ({"id": 3}, None),
         (None, {"id": 4, "price": "1.00"}),
     ]
-
-
-@pytest.mark.parametrize(
-    "kind, value, expected",
-    [
-        (t.LONGTEXT, 'ä"\\\n€😀\x01' * 40_000, 'ä"\\\n€😀\x01' * 40_000),
-        (t.LONGBLOB, bytes(range(256)) * 1000, {"base64": base64.b64encode(bytes(range(256)) * 1000).decode()}),
-        (
-            t.LONGTEXT,
-            Raw(struct.pack("<I", 200_000) + b"\xff" * 200_000),
-            {"base64": base64.b64encode(b"\xff" * 200_000).decode()},
-        ),
-    ],
-)
-def test_long_values_are_written_in_pieces(kind: t.ColumnType, value: Any, expected: Any) -> None:
-    table = Table("s.t", ["id"], id=t.INT, v=kind, behind=t.VARCHAR(9))
-    spec = SegmentSpec(tables=[table], changes=[Insert("s.t", (1, value, "é"))])
-    pieces = list(changes_of_files([("b.000001", iter([spec.to_bytes()]))], ANY))
-    assert json.loads("".join(pieces))["after"] == {"id": 1, "v": expected, "behind": "é"}
-    assert max(map(len, pieces)) < 1 << 19 or isinstance(value, Raw)
-
-
-def test_bytes_are_base64_that_reads_back() -> None:
-    value = bytes(range(256))
-    assert base64.b64decode(after(t.BLOB, value)["base64"]) == value
 
 
 def _bronze_like(path: Path, target: int) -> list[pa.RecordBatch]:
@@ -618,62 +327,3 @@ def test_a_table_id_is_used_again_for_another_table() -> None:
         ("other", 3),
         ("orders", 4),
     ]
-
-
-@pytest.mark.parametrize("notes", [(None, "a", "b"), ("a", None, "b"), ("a", "b", None), (None, None, None)])
-def test_nulls_anywhere_in_an_event(notes: tuple[str | None, ...]) -> None:
-    table = Table("s.t", note=t.VARCHAR(9))
-    changes = [Rows("s.t", Insert, [(note,) for note in notes])]
-    assert (
-        tuple(change["after"]["note"] for change in changes_of(SegmentSpec(tables=[table], changes=changes))) == notes
-    )
-
-
-MEASURED = """
-import re, sys
-from pathlib import Path
-from spark_jobs.cli import main
-try:
-    main()
-finally:
-    print(int(re.search("VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1]) >> 10, file=sys.stderr)
-"""
-"""getrusage would tell of the process that this one was forked from."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("verb, lines, limit", [("changes", 2, 800), ("events", 9, 450)])
-def test_a_row_of_100_megabytes_in_bounded_memory(verb: str, lines: int, limit: int) -> None:
-    """most: MiB of resident memory, of which the program itself takes 270 and 150."""
-    output, resident = _piped(verb, giants.row(100_000_000))
-    assert (output.count(b"\n"), resident < limit) == (lines, True), resident
-    if verb == "changes":
-        assert len(json.loads(output.splitlines()[0])["after"]["body"].encode()) > 99_999_900
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [30_000_000, 90_000_000])
-def test_a_transaction_of_any_size_in_bounded_memory(size: int) -> None:
-    """Both are larger than what is held back of a transaction together with the program's own 270 MiB."""
-    output, resident = _piped("changes", giants.transaction(size), "--table", "shop.none")
-    assert (output, resident < 500) == (b"", True), resident
-
-
-def _piped(verb: str, chunks: Iterator[bytes], *options: str) -> tuple[bytes, int]:
-    """What a verb writes about a file on its standard input, and the MiB that it had in memory at most."""
-    command = [sys.executable, "-c", MEASURED, verb, "-", *options]
-    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
-        assert process.stdin is not None
-        feeder = threading.Thread(target=_feed, args=(process.stdin, chunks))
-        feeder.start()
-        assert process.stdout is not None
-        assert process.stderr is not None
-        out, errors = process.stdout.read(), process.stderr.read()
-        feeder.join()
-    assert process.returncode == 0, errors
-    return out, int(errors.splitlines()[-1])
-
-
-def _feed(pipe: IO[bytes], chunks: Iterator[bytes]) -> None:
-    with pipe:
-        pipe.writelines(chunks)
