@@ -39,15 +39,15 @@ def range_in(spark: SparkSession, lake: Lake, source: str, start: Where, stop: W
     """
     snapshot = BronzeSnapshot.of(lake, source)
     places = LogSeeker(spark, snapshot)
-    begin = places.position(start) if start else bronze.oldest(snapshot.checkpoint)
+    begin = places.position(start) if start else snapshot.oldest
     removed = bronze.removed(snapshot.checkpoint)
     if start:
-        bronze.require_held(source, snapshot.checkpoint, max(begin, bronze.earliest(snapshot.checkpoint)))
+        bronze.require_held(source, snapshot.checkpoint, max(begin, snapshot.earliest))
     elif removed:
         log.warning(
             "%s: what lies before %s is missing: %s", source, removed.stop, bronze.removal_message(source, removed)
         )
-    end = snapshot.checkpoint.position
+    end = snapshot.end
     if stop is None and begin > end:
         raise ConfigError(
             f"{source}: {begin} lies beyond the end of the log that bronze holds, {end}; name an earlier place, or let "
@@ -86,7 +86,7 @@ class LogSeeker:
 
     def _stretch_of_no_file(self, position: Position) -> int:
         """Of a file that bronze does not hold: the oldest stretch, where it lies before what is left of that."""
-        oldest = bronze.oldest(self._snapshot.checkpoint)
+        oldest = self._snapshot.oldest
         is_before = (
             position.file.rpartition(".")[0] == oldest.file.rpartition(".")[0] and position.number < oldest.number
         )
@@ -122,7 +122,7 @@ class BronzeLog:
     def __init__(self, spark: SparkSession, snapshot: BronzeSnapshot, stretch: Stretch | None = None) -> None:
         self.name = snapshot.source
         self._spark, self._table, self._version = spark, snapshot.table, snapshot.version
-        self._end = snapshot.checkpoint.position
+        self._end = snapshot.end
         self._stretch = stretch or stretches(snapshot.checkpoint)[-1]
         self._heads: dict[str, bytes] = {}
         """The first slice of each file: its head, or more."""

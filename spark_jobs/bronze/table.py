@@ -117,6 +117,31 @@ class BronzeSnapshot:
         """Delta's."""
         return self.head.version
 
+    @property
+    def begin(self) -> Position:
+        """Where the first extraction began."""
+        return begin(self.checkpoint)
+
+    @property
+    def earliest(self) -> Position:
+        """As ``earliest`` of this module."""
+        return earliest(self.checkpoint)
+
+    @property
+    def oldest(self) -> Position:
+        """Where the log that bronze holds begins now."""
+        return oldest(self.checkpoint)
+
+    @property
+    def complete_from(self) -> Position:
+        """From where on bronze lacks nothing."""
+        return complete_from(self.checkpoint)
+
+    @property
+    def end(self) -> Position:
+        """Where the log that bronze holds ends."""
+        return self.checkpoint.position
+
 
 def begin(checkpoint: Checkpoint) -> Position:
     """Where the first extraction began."""

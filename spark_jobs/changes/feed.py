@@ -379,7 +379,7 @@ class _Part:
         if self.slices.where(OF_XA).isEmpty():
             return committed_rows.withColumn(EFFECT, nowhere)
         range_ = Range(self.begin, self.within.stop)
-        oldest = bronze.oldest(self.snapshot.checkpoint)
+        oldest = self.snapshot.oldest
         xa = committed(DataFiles(self.snapshot.table, self.snapshot.version), range_, oldest)
         if not len(xa.rows):
             return committed_rows.withColumn(EFFECT, nowhere)

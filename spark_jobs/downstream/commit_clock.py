@@ -129,10 +129,10 @@ def _advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None)
     if snapshot is None:
         return None
     head = table.head()
-    end, oldest = snapshot.checkpoint.position, bronze.oldest(snapshot.checkpoint)
+    end, oldest = snapshot.end, snapshot.oldest
     before = ClockCommit.of_head(head) or ClockCommit(oldest, new_batch(), begin=oldest)
     since = before.position
-    if since < bronze.complete_from(snapshot.checkpoint) and since < end:
+    if since < snapshot.complete_from and since < end:
         raise TableStopped(
             f"{source}: its order times are known up to {since}, and "
             f"{bronze.removal_message(source, Range(since, oldest))}"

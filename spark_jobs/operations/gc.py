@@ -148,7 +148,7 @@ class _Work:
         old = [] if duration is None else list(takewhile(lambda file: now - file.newest > duration, files[:-1]))
         waiting = self._waited_for(snapshot.head, snapshot.checkpoint, is_needed=bool(old) or bool(self.ignored))
         slowest = min(waiting, key=lambda reader: reader.position.order, default=None)
-        limit = (slowest.position if slowest else snapshot.checkpoint.position).order[:2]
+        limit = (slowest.position if slowest else snapshot.end).order[:2]
         going = tuple(takewhile(lambda file: file.place < limit, old))
         kept_for = slowest if len(going) < len(old) else None
         return _Plan(snapshot.head, snapshot.checkpoint, going, tuple(files[len(going) :]), kept_for)

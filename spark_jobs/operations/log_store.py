@@ -68,7 +68,7 @@ class Store:
     @property
     def first(self) -> Position:
         """The position where the stored log begins: where extraction began, or up to where gc removed the log."""
-        return bronze.oldest(self._snapshot().checkpoint)
+        return self._snapshot().oldest
 
     @property
     def last(self) -> Position:

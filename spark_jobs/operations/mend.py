@@ -163,7 +163,7 @@ def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str,
     if name in planned.stopped:
         raise TableStopped(f"{planned.stopped[name]}; rebuilt, the table would stop there: nothing is reset")
     (work,) = planned.work
-    lost_rows = _lost_rows(spark, work, head, planner.oldest)
+    lost_rows = _lost_rows(spark, work, head, planner.snapshot.oldest)
     if lost_rows and not drops_older:
         raise ConfigError(
             {
@@ -175,7 +175,7 @@ def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str,
         )
     into = [downstream_of(lake, source, name, destination) for destination in destinations_of(pipeline, source, name)]
     rows = sum(target.own_rows(spark).count() for target in into if target.head())
-    return Reset(entry, planner.oldest, rows, lost_rows)
+    return Reset(entry, planner.snapshot.oldest, rows, lost_rows)
 
 
 def reset(spark: SparkSession, pipeline: Pipeline, source: str, planned: Reset) -> Entry:
@@ -316,14 +316,14 @@ def _event(lake: Lake, source: str, text: str) -> _Event:
     """What stands at a position of bronze. Raises ConfigError, LakeError, DecodeError."""
     place = _position(lake, source, text)
     snapshot = BronzeSnapshot.of(lake, source)
-    bronze.require_held(source, snapshot.checkpoint, max(place, bronze.earliest(snapshot.checkpoint)))
+    bronze.require_held(source, snapshot.checkpoint, max(place, snapshot.earliest))
     here = (pc.field("stretch") == place.stretch) & (pc.field("number") == place.number)
     inside = here & (pc.field("start") <= place.offset) & (pc.field("stop") > place.offset)
     rows = [
         row for batch in snapshot.table.scan(snapshot.version, _CELLS, inside, rows=16) for row in batch.to_pylist()
     ]
     if not rows or rows[0]["file"] != place.file:
-        range_ = f"[{bronze.oldest(snapshot.checkpoint)}, {snapshot.checkpoint.position})"
+        range_ = f"[{snapshot.oldest}, {snapshot.end})"
         raise ConfigError({"--at": f"{place} lies in no file that bronze holds of {source}: {range_}"})
     row = rows[0]
     events = events_of(row["file"], row["start"], row["context"], row["payload"])

@@ -45,38 +45,38 @@ def read_archive(spark: SparkSession, pipeline: Pipeline, name: str, folder: Pat
     lake, files, start = lake_of(pipeline), Files(name, folder), pipeline.sources[name].start
     redact = Redaction.of(pipeline.sources[name].redact)
     brief = session_over(spark, 0)
-    held = BronzeSnapshot.find(lake, name)
-    if held is None:
+    snapshot = BronzeSnapshot.find(lake, name)
+    if snapshot is None:
         found = Restored(name, None, 0, extract(brief, lake, files, start, redact=redact))
     else:
         with about(name):
-            found = _into(brief, lake, files, held, start, redact=redact)
+            found = _into(brief, lake, files, snapshot, start, redact=redact)
     follow(brief, lake, name)
     return found
 
 
 def _into(
-    spark: SparkSession, lake: Lake, files: Files, held: BronzeSnapshot, start: str, *, redact: Redaction | None
+    spark: SparkSession, lake: Lake, files: Files, snapshot: BronzeSnapshot, start: str, *, redact: Redaction | None
 ) -> Restored:
-    listed, end = files.log(), held.checkpoint.position
+    listed, end = files.log(), snapshot.end
     goes_on = end.file in [file.name for file in listed.files] and listed.end > end
-    pieces = Earlier(held, [Origin(files, str(files.directory))]).all_there_is()
+    pieces = Earlier(snapshot, [Origin(files, str(files.directory))]).all_there_is()
     if not pieces and not goes_on:
-        whole = Range(bronze.oldest(held.checkpoint), end)
+        whole = Range(snapshot.oldest, end)
         raise SourceError(
             f"{files.directory} holds {listed.files[0].name} to {listed.files[-1].name}, and bronze {whole}: no file "
             "in it continues bronze at either end"
         )
-    restored = land(spark, held, pieces, redact)
+    restored = land(spark, snapshot, pieces, redact)
     if goes_on:
-        _require_same_log(spark, held, files, end)
+        _require_same_log(spark, snapshot, files, end)
     extracted = extract(spark, lake, files, start, redact=redact) if goes_on else None
     return Restored(files.name, restored[0].range if restored else None, sum(one.bytes for one in restored), extracted)
 
 
-def _require_same_log(spark: SparkSession, held: BronzeSnapshot, files: Files, end: Position) -> None:
+def _require_same_log(spark: SparkSession, snapshot: BronzeSnapshot, files: Files, end: Position) -> None:
     """Raises SourceError where the file that bronze ends in is not the folder's, up to there."""
-    slices = bronze.read_all(spark, held.table, held.version)
+    slices = bronze.read_all(spark, snapshot.table, snapshot.version)
     # The head of a file is passed over: its flag for being in use may differ. A CRC32 would not do: events end with
     # theirs, and the CRC32 of what ends with its own depends on its length alone.
     mine = slices.where(f"stretch = {end.stretch} AND number = {end.number} AND start > 0")

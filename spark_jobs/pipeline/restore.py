@@ -93,13 +93,13 @@ def fetch(spark: SparkSession, pipeline: Pipeline, name: str, back_to: Position,
 
     Raises LakeError that names the files that nobody has, before anything is landed; LostRace.
     """
-    held = BronzeSnapshot.find(lake_of(pipeline), name)
-    if held is None or back_to >= bronze.complete_from(held.checkpoint):
+    snapshot = BronzeSnapshot.find(lake_of(pipeline), name)
+    if snapshot is None or back_to >= snapshot.complete_from:
         return []
     with about(name):
-        wanted = Earlier(held, origins_of(pipeline, name, archive))
+        wanted = Earlier(snapshot, origins_of(pipeline, name, archive))
         brief = session_over(spark, 0)
-        found = land(brief, held, wanted.back_to(back_to), Redaction.of(pipeline.sources[name].redact))
+        found = land(brief, snapshot, wanted.back_to(back_to), Redaction.of(pipeline.sources[name].redact))
         schema_history.follow(brief, lake_of(pipeline), name)
         return found
 
@@ -117,8 +117,8 @@ def place_range(
 
     Raises LakeError where bronze is empty, SourceError where a place is found nowhere, ConfigError for what is none.
     """
-    held = BronzeSnapshot.of(lake_of(pipeline), name)
-    places = LogSeeker(spark, held)
+    snapshot = BronzeSnapshot.of(lake_of(pipeline), name)
+    places = LogSeeker(spark, snapshot)
 
     def position(place: str | Position) -> Position:
         try:
@@ -127,7 +127,7 @@ def place_range(
             parsed = parse_place(str(place))
             if isinstance(parsed, Position):
                 raise
-            return Earlier(held, origins_of(pipeline, name, archive)).position(parsed, str(error))
+            return Earlier(snapshot, origins_of(pipeline, name, archive)).position(parsed, str(error))
 
     return Range(position(start), position(stop))
 
@@ -164,7 +164,7 @@ class _Seam:
 class Earlier:
     """What bronze holds, and the origins of what it lacks before its oldest byte."""
 
-    held: BronzeSnapshot
+    snapshot: BronzeSnapshot
     origins: Sequence[Origin]
     _logs: dict[str, Log] = field(default_factory=dict)
     _reasons: dict[str, str] = field(default_factory=dict)
@@ -172,12 +172,12 @@ class Earlier:
 
     @property
     def oldest(self) -> Position:
-        return bronze.oldest(self.held.checkpoint)
+        return self.snapshot.oldest
 
     @property
     def stretch(self) -> Stretch:
         """That of bronze's oldest byte."""
-        return next(stretch for stretch in stretches(self.held.checkpoint) if stretch.number == self.oldest.stretch)
+        return next(stretch for stretch in stretches(self.snapshot.checkpoint) if stretch.number == self.oldest.stretch)
 
     def back_to(self, wanted: Position) -> list[Piece]:
         """What is to be landed so that bronze holds the log from a place on. Raises LakeError where nobody has it."""
@@ -225,7 +225,7 @@ class Earlier:
         """
         listed, source = self._logs[piece.origin.called], piece.origin.source
         if upper == self.oldest and upper.file in [file.name for file in listed.files]:
-            here = listed.up_to(replace(self.held.checkpoint.position, stretch=1)) if self._is_last_stretch else listed
+            here = listed.up_to(replace(self.snapshot.end, stretch=1)) if self._is_last_stretch else listed
             return replace(find_place(source, here, place), stretch=upper.stretch)
         first, last = (file_number(part.file) for part in (piece.parts[0], piece.parts[-1]))
         files = tuple(file for file in listed.files if first <= file_number(file.name) <= last)
@@ -235,7 +235,7 @@ class Earlier:
 
     @property
     def _is_last_stretch(self) -> bool:
-        return self.oldest.stretch == self.held.checkpoint.position.stretch
+        return self.oldest.stretch == self.snapshot.end.stretch
 
     def _lowest(self, wanted: Position) -> Position:
         """From where on files are needed: whole ones, but for what a stretch never had, which an earlier one has."""
@@ -316,7 +316,9 @@ class Earlier:
         oldest = self.oldest
         start = oldest.offset if oldest.offset > FIRST_EVENT else 0
         here = (pc.field("stretch") == oldest.stretch) & (pc.field("number") == oldest.number)
-        batches = self.held.table.scan(self.held.version, ["payload"], here & (pc.field("start") == start), rows=1)
+        batches = self.snapshot.table.scan(
+            self.snapshot.version, ["payload"], here & (pc.field("start") == start), rows=1
+        )
         payloads = [payload for batch in batches for payload in batch.column("payload").to_pylist()]
         return _Seam(oldest.file, start, payloads[0][:_SEAM] if payloads else b"")
 
@@ -362,10 +364,10 @@ def parts_before(listed: Log, lowest: Position, oldest: Position, stretch: Stret
 
 
 def land(
-    spark: SparkSession, held: BronzeSnapshot, pieces: Sequence[Piece], redact: Redaction | None = None
+    spark: SparkSession, snapshot: BronzeSnapshot, pieces: Sequence[Piece], redact: Redaction | None = None
 ) -> list[Fetched]:
     """Lands pieces, each in one commit under the position that bronze has. Raises LostRace."""
-    done, head = [], held.head
+    done, head = [], snapshot.head
     for piece in pieces:
         assert head.checkpoint is not None
         name, oldest = piece.origin.source.name, bronze.oldest(head.checkpoint)
@@ -375,7 +377,7 @@ def land(
         slices = slices_of(spark, name, oldest.stretch, piece.parts, reading, uuid=piece.uuid, redact=redact)
         commit = BronzeCommit.of(head.checkpoint)
         commit = replace(commit, oldest=piece.first, stretches=_index(commit, piece))
-        head = append(held.table, slices, head, replace(commit, batch=new_batch(), kind=CommitKind.RESTORED))
+        head = append(snapshot.table, slices, head, replace(commit, batch=new_batch(), kind=CommitKind.RESTORED))
         files = len({part.file for part in piece.parts})
         done.append(Fetched(name, Range(piece.first, oldest), files, piece.bytes, piece.origin.called))
     return done

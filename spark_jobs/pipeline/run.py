@@ -116,23 +116,23 @@ def compact_source(
     appeared: tables that nothing is published of, and that only log has which was put before bronze's oldest.
     """
     lake = lake_of(pipeline)
-    held = BronzeSnapshot.find(lake, name)
+    snapshot = BronzeSnapshot.find(lake, name)
     entries = publication.read(lake, name) + [Entry(name, one.schema, one.table, "current") for one in appeared]
-    if held is None:
+    if snapshot is None:
         return Outcome(entries, None)
-    planner = Planner(pipeline, lake, held, tables, publication.surveyed(lake, name))
+    planner = Planner(pipeline, lake, snapshot, tables, publication.surveyed(lake, name))
     planned = planner.plan(entries)
     if planned.work:
-        log.info("%s: %d tables have changes up to %s", name, len(planned.work), planner.end)
+        log.info("%s: %d tables have changes up to %s", name, len(planned.work), snapshot.end)
         start_session(spark)  # by this thread, where it is a lazy one
-    units = _silver_units(spark, planned, held.table)
+    units = _silver_units(spark, planned, snapshot.table)
     done = each_table(planned.work, partial(_compact, spark, planned, units), planned.stopped, f"{name}: silver")
     for one in done:
         if one.stopped:
             planned.stop(one.name, f"{name}: {one.name}", one.stopped)
     new = seen.add(pipeline.tables_file, {(name, one.name.schema, one.name.table) for one in done})
     after = planner.after(planned, done)
-    return Outcome(after, planner.end, compacted=done, stopped=planned.stopped, new=new)
+    return Outcome(after, snapshot.end, compacted=done, stopped=planned.stopped, new=new)
 
 
 SilverUnits = Mapping[TableName, tuple[silver_job.Prepared, list[Written]]]

@@ -18,7 +18,6 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableDefinition, TableName, read_session, read_session_variables
-from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.index import read_index
 from spark_jobs.bronze.scan import definitions_in
@@ -174,7 +173,7 @@ def follow(
     table = lake.schema(source)
     head = table.head()
     before = HistoryCommit.of_head(head)
-    oldest, end = bronze.oldest(snapshot.checkpoint), snapshot.checkpoint.position
+    oldest, end = snapshot.oldest, snapshot.end
     begin = before.begin if before else oldest
     dump = _placed(reading.answer, snapshot.checkpoint, Range(oldest, end)) if reading and reading.dump else None
     is_anew = oldest < begin or bool(before and dump and not dump.note)

@@ -7,7 +7,6 @@ of a table (table_timeline.py), or what tables held under other names (rename_li
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.filters import Filters, TableFilters
 from spark_jobs.config.model import Pipeline
@@ -59,19 +58,9 @@ class PlanningContext:
         return self.snapshot.source
 
     @property
-    def oldest(self) -> Position:
-        """Where the log begins that bronze holds."""
-        return bronze.oldest(self.snapshot.checkpoint)
-
-    @property
-    def complete_from(self) -> Position:
-        """From where on bronze lacks nothing."""
-        return bronze.complete_from(self.snapshot.checkpoint)
-
-    @property
     def has_older_log(self) -> bool:
         """Whether bronze begins later than the first extraction did."""
-        return self.oldest > bronze.begin(self.snapshot.checkpoint)
+        return self.snapshot.oldest > self.snapshot.begin
 
     def complete(self, logged: TableDefinition, last_change: Position | None) -> TableDefinition:
         """A logged definition with what the log lacks, from what a server told last. Raises TableStopped."""

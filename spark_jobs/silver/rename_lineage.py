@@ -54,7 +54,7 @@ class RenameLineage:
 
     def contents(self, name: TableName, until: Position) -> TableContents:
         """What the table of this name held at a place. Raises TableStopped, DecodeError."""
-        context, oldest = self.context, self.context.complete_from
+        context, oldest = self.context, self.context.snapshot.complete_from
         base, standing, since = self._base(name, until)
         created_at = self._created_at(name, oldest if context.by_log else since, until)
         if created_at is not None:
@@ -101,13 +101,13 @@ class RenameLineage:
         )  # what it had before a rebuild is no more
         version, commit = next(((at, commit) for at, commit in current if commit.position <= until), (None, None))
         if version is None or commit is None:
-            return None, None, self.context.complete_from
+            return None, None, self.context.snapshot.complete_from
         standing = TableState.of(commit)
         return _base(table, version, standing), standing, commit.position
 
     def created_at(self, name: TableName, until: Position) -> Position | None:
         """Where the log that bronze holds makes a table, or gives it its name; None where it does not."""
-        return self._created_at(name, self.context.complete_from, until)
+        return self._created_at(name, self.context.snapshot.complete_from, until)
 
     def _created_at(self, name: TableName, since: Position, until: Position) -> Position | None:
         """Where the last statement stands that made the table, or gave it its name: no row of it is older."""

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.scan import scan_effective
 from spark_jobs.bronze.table import BronzeSnapshot
@@ -54,33 +53,39 @@ class NeedsEarlierLog(LakeError):
 
 
 def plan_table(
-    spark: SparkSession, pipeline: Pipeline, held: BronzeSnapshot, name: TableName, head: Head | None, *, wanted: Range
+    spark: SparkSession,
+    pipeline: Pipeline,
+    snapshot: BronzeSnapshot,
+    name: TableName,
+    head: Head | None,
+    *,
+    wanted: Range,
 ) -> CompactionJob | None:
     """What is to be done again of a table whose silver is at ``head``; None where the range has none of its rows."""
     lake = lake_of(pipeline)
-    context = replace(PlanningContext.of(pipeline, lake, held), by_log=True)
-    table = lake.silver(held.source, name.schema, name.table)
-    _require_unfolded(held.source, name, head, wanted)
-    own = filters_of(context.filters, held.source, name)
-    touched = touched_windows(spark, held, table, head, wanted, is_ruled=bool(own))
-    named = naming_statement(spark, table, head, wanted, stretches(held.checkpoint)) if head else None
+    context = replace(PlanningContext.of(pipeline, lake, snapshot), by_log=True)
+    table = lake.silver(snapshot.source, name.schema, name.table)
+    _require_unfolded(snapshot.source, name, head, wanted)
+    own = filters_of(context.filters, snapshot.source, name)
+    touched = touched_windows(spark, snapshot, table, head, wanted, is_ruled=bool(own))
+    named = naming_statement(spark, table, head, wanted, stretches(snapshot.checkpoint)) if head else None
     if head is None or (touched is None and named is None):
-        log.info("%s: %s: has no window in %s", held.source, name, wanted)
+        log.info("%s: %s: has no window in %s", snapshot.source, name, wanted)
         return None
     if head.position is None or (head.checkpoint and head.checkpoint.kind == CommitKind.ALTERING):
         raise LakeError(f"{table.path} is between two sets of columns, where a run ended; run again first")
     touched = touched or TouchedWindows(())
     begin = min(one.start for one in (*touched.windows, *touched.gaps, *([named] if named else [])))
-    if begin < context.complete_from:
+    if begin < snapshot.complete_from:
         raise NeedsEarlierLog(begin)
     onward = Range(begin, head.position)
     # Silver may have stopped inside a slice: what comes after that is no part of the range.
-    slices, seen = scan_effective(held.table, held.version, onward, context.oldest, {begin, head.position})
-    with about(f"{held.source}: {name}"):
+    slices, seen = scan_effective(snapshot.table, snapshot.version, onward, snapshot.oldest, {begin, head.position})
+    with about(f"{snapshot.source}: {name}"):
         context = replace(context, numbers=context.numbers or silver.is_numbered(head))
         rules = replace(
             RenameLineage(context).rules(slices),
-            why_not=why_not_anew(pipeline, held.source, name),
+            why_not=why_not_anew(pipeline, snapshot.source, name),
             is_bag=silver.stored_columns(table, head).is_bag,
             replay=ReplayState(SilverCommit.of(head.checkpoint).emptied_at if head.checkpoint else None),
             first_definition=_begun(table, begin),
@@ -89,7 +94,7 @@ def plan_table(
         if silver.is_numbered(head) and not content.standing.is_numbered:
             raise TableStopped(
                 "its columns are numbered in the lake (on_unnamed: number), and have names by now; begin it anew with "
-                f"them (stratalog reset --source {held.source} --table {name})"
+                f"them (stratalog reset --source {snapshot.source} --table {name})"
             )
         steps = content.steps
         carried = next(
@@ -98,12 +103,12 @@ def plan_table(
         again = named if carried and _since(name, carried, wanted) < wanted.stop else None
     ranges = sorted((*touched.windows, *ranges_of_gaps(touched.gaps, steps)), key=lambda one: one.start.order)
     if not ranges and again is None:
-        log.info("%s: %s: has no row in %s", held.source, name, wanted)
+        log.info("%s: %s: has no row in %s", snapshot.source, name, wanted)
         return None
     bounds = frozenset(place for range_ in ranges for place in (range_.start, range_.stop))
-    window = Window(held.table, held.version, tuple(ranges), xa=seen.xa, cuts=bounds)
-    work = CompactionJob(held.source, name, window, steps, table, head, content.size, replay=again, filters=own)
-    standing = content.standing if ranges and ranges[0].start < bronze.begin(held.checkpoint) else None
+    window = Window(snapshot.table, snapshot.version, tuple(ranges), xa=seen.xa, cuts=bounds)
+    work = CompactionJob(snapshot.source, name, window, steps, table, head, content.size, replay=again, filters=own)
+    standing = content.standing if ranges and ranges[0].start < snapshot.begin else None
     return replace(work, is_whole=touched.is_whole, standing=standing)
 
 

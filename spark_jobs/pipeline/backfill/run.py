@@ -18,7 +18,6 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
-from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.scan import scan_effective
 from spark_jobs.bronze.table import BronzeSnapshot
@@ -80,9 +79,9 @@ def backfill_source(
     replaces = SILVER in options.layers
     names = sorted(filter(chosen, tables_in_scope(pipeline, name)))
     if replaces:
-        held = BronzeSnapshot.of(lake, name)
-        _require_end(held, wanted)
-        if wanted.start < bronze.complete_from(held.checkpoint) and not _are_folded(lake, name, names, wanted):
+        snapshot = BronzeSnapshot.of(lake, name)
+        _require_end(snapshot, wanted)
+        if wanted.start < snapshot.complete_from and not _are_folded(lake, name, names, wanted):
             _bring(spark, pipeline, name, wanted.start, options)
     done: list[ReplayedTable] = []
     stopped: dict[TableName, str] = {}
@@ -119,11 +118,11 @@ def _first_seen(
     spark: SparkSession, pipeline: Pipeline, name: str, wanted: Range, chosen: Callable[[TableName], bool]
 ) -> Outcome | None:
     """Compacts the tables that only log from before the first extraction shows, as a run does that sees one first."""
-    held = BronzeSnapshot.of(lake_of(pipeline), name)
-    begin, oldest = bronze.begin(held.checkpoint), bronze.oldest(held.checkpoint)
+    snapshot = BronzeSnapshot.of(lake_of(pipeline), name)
+    begin, oldest = snapshot.begin, snapshot.oldest
     if wanted.start >= begin or oldest >= begin:
         return None
-    _, found = scan_effective(held.table, held.version, Range(oldest, begin), oldest)
+    _, found = scan_effective(snapshot.table, snapshot.version, Range(oldest, begin), oldest)
     known = {one.name for one in publication.read(lake_of(pipeline), name)}
     new = [table for table in found.tables if (table.schema, table.table) not in known]
     mine = sorted(one for one in new if pipeline.scope.holds(one.schema, one.table) and chosen(one))
@@ -152,11 +151,11 @@ def _one(
     table = lake.silver(source, name.schema, name.table)
     head = table.head()
     # behind silver's head: a run may go on meanwhile, and this has all that silver has
-    held = BronzeSnapshot.of(lake, source)
+    snapshot = BronzeSnapshot.of(lake, source)
     if SILVER not in options.layers:
-        return ReplayedTable(name, windows(spark, table, head, wanted, stretches(held.checkpoint)) if head else ())
+        return ReplayedTable(name, windows(spark, table, head, wanted, stretches(snapshot.checkpoint)) if head else ())
     try:
-        work = plan_table(spark, pipeline, held, name, head, wanted=wanted)
+        work = plan_table(spark, pipeline, snapshot, name, head, wanted=wanted)
     except NeedsEarlierLog as error:
         with about(f"{source}: {name}"):
             _bring(spark, pipeline, source, error.begin, options)
@@ -164,10 +163,10 @@ def _one(
     return replay(spark, work) if work else ReplayedTable(name)
 
 
-def _require_end(held: BronzeSnapshot, wanted: Range) -> None:
+def _require_end(snapshot: BronzeSnapshot, wanted: Range) -> None:
     """Raises LakeError where the range ends behind bronze."""
-    if held.checkpoint.position < wanted.stop:
+    if snapshot.end < wanted.stop:
         raise LakeError(
-            f"{held.source}: the range ends at {wanted.stop}, and bronze at {held.checkpoint.position}: what comes "
+            f"{snapshot.source}: the range ends at {wanted.stop}, and bronze at {snapshot.end}: what comes "
             "behind that is read by a run (stratalog run), not by a backfill; run first, or end the range there"
         )

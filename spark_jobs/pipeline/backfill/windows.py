@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.bronze.table import BronzeSnapshot
@@ -76,18 +75,18 @@ class TouchedWindows:
 
 
 def touched_windows(
-    spark: SparkSession, held: BronzeSnapshot, table: Table, head: Head | None, wanted: Range, *, is_ruled: bool
+    spark: SparkSession, snapshot: BronzeSnapshot, table: Table, head: Head | None, wanted: Range, *, is_ruled: bool
 ) -> TouchedWindows | None:
     """None where the range touches nothing."""
     if head is None or head.position is None:
         return TouchedWindows((wanted,)) if head else None
-    begin, oldest = bronze.earliest(held.checkpoint), bronze.oldest(held.checkpoint)
+    begin, oldest = snapshot.earliest, snapshot.oldest
     floor = silver.folded(head)
-    oldest, complete_from = max(oldest, floor or oldest), bronze.complete_from(held.checkpoint)
-    every = windows(spark, table, head, Range(begin, max(head.position, begin)), stretches(held.checkpoint))
+    oldest, complete_from = max(oldest, floor or oldest), snapshot.complete_from
+    every = windows(spark, table, head, Range(begin, max(head.position, begin)), stretches(snapshot.checkpoint))
     commit = SilverCommit.of_head(head)
     is_ruled = is_ruled or (commit is not None and commit.rule_digests is not None)
-    looked_for = head.position if is_ruled else bronze.begin(held.checkpoint)
+    looked_for = head.position if is_ruled else snapshot.begin
     gaps = _gaps_between(every, Range(oldest, max(looked_for, oldest)))
     touched = tuple(one for one in every if one.overlaps(wanted))
     between = tuple(gap for gap in gaps if gap.overlaps(wanted))

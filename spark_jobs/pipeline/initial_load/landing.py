@@ -78,7 +78,7 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
     """before: the place before which the log has all that the rows may show."""
     name, found = stage.name, stage.progress
     table = load.lake.silver(load.source, name.schema, name.table)
-    head, held = table.head(), BronzeSnapshot.of(load.lake, load.source)
+    head, snapshot = table.head(), BronzeSnapshot.of(load.lake, load.source)
     assert after.position is not None
     if head and head.checkpoint and head.checkpoint.kind == CommitKind.ALTERING:
         raise TableStopped(f"{table.path} is between two sets of columns, where a run ended; run again first")
@@ -86,8 +86,8 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
     is_bare = bool(newest and newest.has_unknown_columns)
     known = None if is_bare else newest
     until = max([after.position, *([head.position] if head and head.position else [])])
-    bronze.require_held(load.source, held.checkpoint, found.read_from)
-    turns = _turns(load, stage, Range(found.read_from, until), held, before)
+    bronze.require_held(load.source, snapshot.checkpoint, found.read_from)
+    turns = _turns(load, stage, Range(found.read_from, until), snapshot, before)
     standing = TableState.of(known) if known else _last(turns, found.definition)
     columns = silver.stored_columns(table, head) if head and known else silver.columns(_known(standing, found))
     wanted = columns.stored
@@ -96,7 +96,7 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
         silver.require_same_columns(table, wanted, str(name))
     size = sum(stage.table.files())
     work = CompactionJob(
-        load.source, name, Window(held.table, held.version, (Range(found.since, until),)), (), table, head, size
+        load.source, name, Window(snapshot.table, snapshot.version, (Range(found.since, until),)), (), table, head, size
     )
     commit = replace(
         work.commit(work.window.extent, replace(standing, is_complete=True), columns),
@@ -110,11 +110,11 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
 
 
 def _turns(
-    load: LoadContext, stage: StagedTable, whole: Range, held: BronzeSnapshot, before: Position
+    load: LoadContext, stage: StagedTable, whole: Range, snapshot: BronzeSnapshot, before: Position
 ) -> list[SchemaChange]:
     """What statements did to the table since its load began. Ends it where one changed it ``before`` a place."""
-    context = PlanningContext.of(load.pipeline, load.lake, held).of_load()
-    slices, found = scan_effective(held.table, held.version, whole, context.oldest)
+    context = PlanningContext.of(load.pipeline, load.lake, snapshot).of_load()
+    slices, found = scan_effective(snapshot.table, snapshot.version, whole, snapshot.oldest)
     ancestry = RenameLineage(context)
     rules = replace(ancestry.rules(slices), beginning=Beginning(ancestry.created_at, is_needed=True))
     definition = stage.progress.definition

@@ -6,18 +6,15 @@ import pytest
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.commit import BronzeCommit
-from spark_jobs.bronze.scan import RangeScan
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.errors import TableStopped
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.planner import Plan, Planner
 from spark_jobs.silver.compaction_job import Compacted
-from spark_jobs.silver.timeline.inputs import Rules
 
 ORDERS, LINES, AUDIT = (TableName("shop", table) for table in ("orders", "lines", "audit"))
 BEGIN, END = Position("b.000001", 4), Position("b.000003", 500)
@@ -66,39 +63,7 @@ def test_a_table_that_stopped_stands_where_it_stopped_once_silver_has_it(
     assert (one.state, one.reason, one.position) == ("stopped", "why", position)
 
 
-RULES = Rules(lambda logged, _: logged, lambda *_: {})
 P1, P2, P3 = (Position(f"b.{number:06d}", 4) for number in (1, 2, 3))
-
-
-@pytest.mark.parametrize(
-    "position, published, surveyed, oldest, since",
-    [
-        pytest.param(None, False, None, None, P1, id="the first run"),
-        pytest.param(None, False, P3, P3, P3, id="a table that comes after gc has nothing before it"),
-        pytest.param(None, False, P2, P3, None, id="it may have had something where nobody had looked"),
-        pytest.param(None, False, None, P3, None, id="nobody has looked anywhere"),
-        pytest.param(None, True, P3, P3, None, id="a table that was out of scope until now"),
-        pytest.param(P2, True, P3, P3, None, id="gc went past it"),
-        pytest.param(P3, True, P3, P3, P3, id="gc went up to it"),
-    ],
-)
-def test_a_table_stops_where_gc_removed_what_it_needs(
-    tmp_path: Path,
-    position: Position | None,
-    published: bool,
-    surveyed: Position | None,
-    oldest: Position | None,
-    since: Position | None,
-) -> None:
-    commit = BronzeCommit(END, "batch", begin=P1, oldest=oldest)
-    made = replace(planner(tmp_path, commit=commit), surveyed=surveyed)
-    known = entry(ORDERS, position=position and str(position), surveyed=str(P3) if published else None)
-    if since is None:
-        with pytest.raises(TableStopped, match=r"^s: shop\.orders: bronze no longer holds \[.*, b\.000003:4\);"):
-            made._work(RangeScan({}, ()), known, RULES)
-    else:
-        assert made._work(RangeScan({}, ()), known, RULES) is None
-        assert made._since(known) == since
 
 
 @pytest.mark.parametrize("oldest", [None, P3])

@@ -45,11 +45,7 @@ def test_it_has_what_the_configuration_chooses(
 @pytest.mark.parametrize("oldest, is_older", [(None, False), (BEGIN, False), (Position("b.000004", 4), True)])
 def test_it_knows_where_bronze_begins(tmp_path: Path, oldest: Position | None, is_older: bool) -> None:
     planning = context(tmp_path, {}, oldest)
-    assert (planning.oldest, planning.complete_from, planning.has_older_log) == (
-        oldest or BEGIN,
-        oldest or BEGIN,
-        is_older,
-    )
+    assert (planning.snapshot.oldest, planning.has_older_log) == (oldest or BEGIN, is_older)
 
 
 def test_rows_of_a_load_know_no_rules(tmp_path: Path) -> None:

@@ -1,0 +1,209 @@
+"""The compaction job of one table: where its window begins, the timeline in it, and where the table stops.
+
+Put here: what follows for a table from one scan of bronze. Not here: which tables are planned, and what is published of
+them (planner.py), or building a timeline (silver/timeline/).
+"""
+
+import logging
+from dataclasses import dataclass, replace
+from functools import partial
+
+from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.index import SliceIndex
+from spark_jobs.bronze.scan import RangeScan
+from spark_jobs.bronze.table import BronzeSnapshot
+from spark_jobs.config.model import Pipeline
+from spark_jobs.ddl.labels import without_labels
+from spark_jobs.downstream.publication import Entry
+from spark_jobs.errors import (
+    LakeError,
+    LostRace,
+    TableStopped,
+    about,
+)
+from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position, Range
+from spark_jobs.pipeline.destinations import why_not_anew
+from spark_jobs.pipeline.log_gaps import NO_GAPS, Gaps, before_gap
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.compaction_job import CompactionJob, Window
+from spark_jobs.silver.planning_context import filters_of
+from spark_jobs.silver.rename_lineage import own_base
+from spark_jobs.silver.table_timeline import Ended, SchemaChange, TableContents, TableState
+from spark_jobs.silver.timeline.build import build_until_stopped
+from spark_jobs.silver.timeline.inputs import Rules
+
+log = logging.getLogger(__name__)
+
+
+class InsideSlices(Exception):
+    """Tables stand inside slices, and the slices that the plan is made from were not cut there."""
+
+    def __init__(self, positions: frozenset[Position]) -> None:
+        super().__init__(", ".join(map(str, sorted(positions))))
+        self.positions = positions
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlanner:
+    """Plans the tables of a source, one after the other, by one scan of bronze."""
+
+    pipeline: Pipeline
+    lake: Lake
+    snapshot: BronzeSnapshot
+    scan: RangeScan
+    rules: Rules
+    cuts: frozenset[Position] = frozenset()
+    """Where slices are cut."""
+    gaps: Gaps = NO_GAPS
+    slices: SliceIndex | None = None
+    """Those that the scan is of."""
+
+    @property
+    def source(self) -> str:
+        return self.snapshot.source
+
+    def job(self, entry: Entry, since: Position) -> CompactionJob | None:
+        """What is to do for a table; None where there is nothing.
+
+        Args:
+            entry: what is published of the table.
+            since: from where on the table is compacted, as far as that is published.
+
+        Raises:
+            TableStopped: the table stops at once.
+            InsideSlices: silver ends inside a slice.
+            LostRace: another run moved the table or bronze.
+        """
+        name = TableName(*entry.name)
+        if not self._has_news(entry, name, since):
+            return None
+
+        # Where silver stands, and the window that begins there.
+        table = self.lake.silver(self.source, name.schema, name.table)
+        head = table.head()
+        resets, resets_done = entry.resets or 0, silver.resets(head)
+        is_rebuilt = head is not None and entry.is_reset and resets > resets_done
+        position = head.position if head and not is_rebuilt else None
+        start = self._start(entry, since, position, resets_done)
+        filters = filters_of(self.rules.filters, self.source, name)
+
+        # The timeline, up to where the table stops.
+        commit = None if is_rebuilt else SilverCommit.of_head(head)
+        state = TableState.of(commit) if commit else None
+        contents, ended = self._timeline(name, table, Range(start, self.snapshot.end), state)
+        if ended and not contents.steps:
+            with about(f"{self.source}: {name}"):
+                raise TableStopped(ended.reason.removeprefix(f"{name}: "), ended.at)
+        if not contents.steps and not is_rebuilt:
+            return None
+
+        stop = max(start, ended.at) if ended else self.snapshot.end
+        bounds = (self.cuts & {start}) | ({stop} if ended else set())
+        snapshot, xa = self.snapshot, self.scan.xa
+        window = Window(snapshot.table, snapshot.version, (Range(start, stop),), snapshot.oldest, xa, bounds)
+        inherited = (step.inherited for step in contents.steps if isinstance(step, SchemaChange))
+        return CompactionJob(
+            self.source,
+            name,
+            window,
+            contents.steps,
+            table,
+            head,
+            contents.size,
+            filters,
+            inherited_bytes=sum(rows.size for rows in inherited if rows),
+            reset=resets if is_rebuilt else 0,
+            standing=contents.standing,
+            ended=ended,
+        )
+
+    def _has_news(self, entry: Entry, name: TableName, since: Position) -> bool:
+        """Whether the scan has something about a table, or the table needs log that bronze lacks."""
+        if name in self.scan.tables or entry.is_reset or since < self.snapshot.complete_from:
+            return True
+        return bool(self.scan.about(name, since) or self.scan.indexes(name, since) or self.scan.xa.unknown)
+
+    def _start(self, entry: Entry, since: Position, position: Position | None, resets_done: int) -> Position:
+        """Where a table's window begins.
+
+        Args:
+            entry: what is published of the table.
+            since: as of ``job``.
+            position: up to where silver has the table.
+            resets_done: how many resets silver has carried out.
+        """
+        name = TableName(*entry.name)
+        if position and resets_done > (entry.resets or 0) and since > position:
+            raise LostRace(f"{self.source}: {name} was reset since this run began; run again")
+        start = max([since, *([position] if position else [])])
+        if position and entry.is_reset:
+            start = position
+        slices = self.slices if position not in self.cuts else None
+        if slices and start == position and slices.is_inside(position):
+            raise InsideSlices(frozenset([position]))  # a run ended before it published that the table stopped here
+        if start > self.snapshot.end:
+            raise self._overtaken(f"{name} is compacted up to {start}")
+        if start < self.snapshot.complete_from:
+            removed = Range(start, self.snapshot.oldest)
+            raise TableStopped(f"{self.source}: {name}: {bronze.removal_message(self.source, removed)}")
+        return start
+
+    def _timeline(
+        self, name: TableName, table: Table, window: Range, state: TableState | None
+    ) -> tuple[TableContents, Ended | None]:
+        """The timeline of a table in its window, and where the table stops in it: at a gap of the log at the latest."""
+        scan, rules = self.scan, self.rules
+        gap = self.gaps.first(name, window, rules.filters.skipped(name.schema, name.table))
+        refusal = self.gaps.refusal(gap, name) if gap else ""
+        if gap:
+            window, scan, rules = _up_to_gap(before_gap(window, gap), scan, rules, refusal)
+        with about(f"{self.source}: {name}"):
+            why_not = why_not_anew(self.pipeline, self.source, name)
+            rules = replace(rules, base=partial(own_base, table, state), why_not=why_not)
+            contents, ended = build_until_stopped(scan, name, window, state, rules)
+        self._warn_of_numbers(name, state, contents.standing)
+        if gap and not ended:
+            ended = Ended(window.stop, TableStopped(refusal, window.stop))
+        return contents, ended
+
+    def _warn_of_numbers(self, name: TableName, before: TableState | None, after: TableState) -> None:
+        """Of columns that have numbers in the lake: earlier versions took labels in the log alone."""
+        if before is None or before.definition is None or after.definition is None or after.is_numbered:
+            return
+        for column in set(without_labels(before.definition)) - set(without_labels(after.definition)):
+            log.warning(
+                "%s: %s: column %s has labels from here on, and their numbers in rows that are in the lake already; "
+                "replay these (stratalog backfill --source %s --table %s) or rebuild the table (stratalog reset)",
+                *(self.source, name, column, self.source, name),
+            )
+
+    def _overtaken(self, why: str) -> LakeError:
+        """The error of a run that finds tables ahead of the log that it took for bronze's end."""
+        head = self.snapshot.table.head()
+        if head and head.position and head.position > self.snapshot.end:
+            return LostRace(
+                f"{self.source}: {why}, and this run began at {self.snapshot.end}: another writer has gone on"
+            )
+        return LakeError(
+            f"{self.source}: {why}, and bronze ends at {self.snapshot.end}: it is not the bronze that the tables came "
+            "from; put that one back, or move silver, downstream and published away"
+        )
+
+
+def _up_to_gap(whole: Range, scan: RangeScan, rules: Rules, refusal: str) -> tuple[Range, RangeScan, Rules]:
+    """What a table's timeline is built from in a range that ends where a gap of its log begins.
+
+    A server's definition is of the log's end: it names no columns before the statements in between.
+    """
+    statements = tuple(statement for statement in scan.statements if statement.position < whole.stop)
+
+    def complete(logged: TableDefinition, last_change: Position | None) -> TableDefinition:
+        if not logged.has_names():
+            raise TableStopped(refusal)
+        return rules.complete(logged, last_change)
+
+    return whole, replace(scan, statements=statements), replace(rules, complete=complete)

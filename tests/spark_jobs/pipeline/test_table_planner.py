@@ -1,0 +1,79 @@
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_jobs.binlog import TableName
+from spark_jobs.bronze.commit import BronzeCommit
+from spark_jobs.bronze.scan import RangeScan
+from spark_jobs.bronze.table import BronzeSnapshot
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
+from spark_jobs.downstream.publication import Entry
+from spark_jobs.errors import TableStopped
+from spark_jobs.lake.commit import Head
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.log.position import Position
+from spark_jobs.pipeline.planner import Planner
+from spark_jobs.pipeline.table_planner import TablePlanner
+from spark_jobs.silver.timeline.inputs import Rules
+
+ORDERS, LINES, AUDIT = (TableName("shop", table) for table in ("orders", "lines", "audit"))
+BEGIN, END = Position("b.000001", 4), Position("b.000003", 500)
+
+
+def pipeline(folder: Path) -> Pipeline:
+    path = folder / "pipeline.yaml"
+    path.write_text(
+        "lake: ./lake\nsources: {s: {files: ./logs}}\ntables: ['shop.*', '!shop.audit']\n", encoding="utf-8"
+    )
+    return load(path)
+
+
+FIRST = BronzeCommit(END, "batch", begin=BEGIN)
+
+
+def planner(folder: Path, tables: frozenset[TableName] | None = None, commit: BronzeCommit = FIRST) -> Planner:
+    lake = lake_of(pipeline(folder))
+    return Planner(pipeline(folder), lake, BronzeSnapshot("s", lake.bronze("s"), Head(7, 3, commit), commit), tables)
+
+
+def entry(name: TableName, **values: Any) -> Entry:
+    return replace(Entry("s", name.schema, name.table, "current"), **values)
+
+
+RULES = Rules(lambda logged, _: logged, lambda *_: {})
+P1, P2, P3 = (Position(f"b.{number:06d}", 4) for number in (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    "position, published, surveyed, oldest, since",
+    [
+        pytest.param(None, False, None, None, P1, id="the first run"),
+        pytest.param(None, False, P3, P3, P3, id="a table that comes after gc has nothing before it"),
+        pytest.param(None, False, P2, P3, None, id="it may have had something where nobody had looked"),
+        pytest.param(None, False, None, P3, None, id="nobody has looked anywhere"),
+        pytest.param(None, True, P3, P3, None, id="a table that was out of scope until now"),
+        pytest.param(P2, True, P3, P3, None, id="gc went past it"),
+        pytest.param(P3, True, P3, P3, P3, id="gc went up to it"),
+    ],
+)
+def test_a_table_stops_where_gc_removed_what_it_needs(
+    tmp_path: Path,
+    position: Position | None,
+    published: bool,
+    surveyed: Position | None,
+    oldest: Position | None,
+    since: Position | None,
+) -> None:
+    commit = BronzeCommit(END, "batch", begin=P1, oldest=oldest)
+    made = replace(planner(tmp_path, commit=commit), surveyed=surveyed)
+    tables = TablePlanner(made.pipeline, made.lake, made.snapshot, RangeScan({}, ()), RULES)
+    known = entry(ORDERS, position=position and str(position), surveyed=str(P3) if published else None)
+    if since is None:
+        with pytest.raises(TableStopped, match=r"^s: shop\.orders: bronze no longer holds \[.*, b\.000003:4\);"):
+            tables.job(known, made._since(known))
+    else:
+        assert tables.job(known, made._since(known)) is None
+        assert made._since(known) == since
