@@ -23,7 +23,7 @@ from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config import known_tables as seen
 from spark_jobs.config.model import Pipeline
-from spark_jobs.config.routes import Name
+from spark_jobs.config.routes import Destination, Name
 from spark_jobs.ddl.default_values import on_server_default
 from spark_jobs.downstream import commit_clock, publication
 from spark_jobs.downstream.publication import Entry, Target
@@ -187,35 +187,22 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
     """
     lake = lake_of(pipeline)
     entries = before.entries if before else publication.read(lake, name)
-    scope = pipeline.scope
     stopped = dict(before.stopped) if before else {}
+
+    # Where each table goes, and what has nothing to merge.
+    scope = pipeline.scope
     chosen = [entry for entry in entries if scope.holds(*entry.name) and entry.position and is_chosen(tables, entry)]
-    names = [TableName(*one.name) for one in chosen]
-    legs = {one: destinations_or_stop(pipeline, name, one, stopped) for one in names}
-    turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
+    names = [TableName(*entry.name) for entry in chosen]
+    legs = {origin: destinations_or_stop(pipeline, name, origin, stopped) for origin in names}
     by_sql: dict[TableInto, str] = {}
-    deliveries = [
-        Delivery(
-            spark=spark,
-            lake=lake,
-            source=name,
-            origin=origin,
-            into=one,
-            is_one_of_several=len(found) > 1,
-            turns=turns,
-            again=(again or {}).get(origin, ()),
-            by_sql=by_sql,
-        )
-        for origin, found in legs.items()
-        for one in found
-        if into is None or one.name in into
-    ]
+    deliveries = _deliveries(spark, lake, name, legs, into=into, again=again or {}, by_sql=by_sql)
     unchanged = _settled(lake, name, deliveries=deliveries, entries=chosen, before=before, stopped=stopped)
     deliveries = [one for one in deliveries if one.name not in unchanged]
+
+    # The merges, and why which stopped.
     stopped_into: dict[TableInto, str] = {}
     units = _merge_units(spark, deliveries, by_sql)
-    bring = partial(_bring, units)
-    each = each_table(deliveries, bring, stopped_into, f"{name}: downstream")
+    each = each_table(deliveries, partial(_bring, units), stopped_into, f"{name}: downstream")
     brought = at_one_version({one.name: one for one in each})
     for one in brought.values():
         if one.stopped:
@@ -223,12 +210,43 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
             log.error("%s", stopped_into[one.name])
     for origin, why in by_table(stopped_into).items():
         stopped[origin] = f"{stopped[origin]}\n{why}" if origin in stopped else why
+
     arrivals = Arrivals(lake, legs, brought, stopped_into, stopped, unchanged)
     done = [one.merged for one in brought.values() if one.merged]
     position = before.position if before else publication.surveyed(lake, name)
     compacted, new = (before.compacted, before.new) if before else ([], set())
     after = [arrivals.after(entry) for entry in entries]
     return Outcome(after, position, compacted, done, stopped, stopped_into, new)
+
+
+def _deliveries(  # noqa: PLR0913 - what all of them have
+    spark: SparkSession,
+    lake: Lake,
+    source: str,
+    legs: Mapping[TableName, tuple[Destination, ...]],
+    *,
+    into: frozenset[Name] | None,
+    again: Mapping[TableName, tuple[Range, ...]],
+    by_sql: dict[TableInto, str],
+) -> list[Delivery]:
+    """The source tables on their way to the downstream tables that are chosen."""
+    turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
+    return [
+        Delivery(
+            spark=spark,
+            lake=lake,
+            source=source,
+            origin=origin,
+            into=destination,
+            is_one_of_several=len(destinations) > 1,
+            turns=turns,
+            again=again.get(origin, ()),
+            by_sql=by_sql,
+        )
+        for origin, destinations in legs.items()
+        for destination in destinations
+        if into is None or destination.name in into
+    ]
 
 
 def _settled(

@@ -76,7 +76,6 @@ class TablePlanner:
         Raises:
             TableStopped: the table stops at once.
             InsideSlices: silver ends inside a slice.
-            LostRace: another run moved the table or bronze.
         """
         name = TableName(*entry.name)
         if not self._has_news(entry, name, since):
@@ -101,15 +100,11 @@ class TablePlanner:
         if not contents.steps and not is_rebuilt:
             return None
 
-        stop = max(start, ended.at) if ended else self.snapshot.end
-        bounds = (self.cuts & {start}) | ({stop} if ended else set())
-        snapshot, xa = self.snapshot, self.scan.xa
-        window = Window(snapshot.table, snapshot.version, (Range(start, stop),), snapshot.oldest, xa, bounds)
         inherited = (step.inherited for step in contents.steps if isinstance(step, SchemaChange))
         return CompactionJob(
             self.source,
             name,
-            window,
+            self._window(start, ended),
             contents.steps,
             table,
             head,
@@ -169,6 +164,13 @@ class TablePlanner:
         if gap and not ended:
             ended = Ended(window.stop, TableStopped(refusal, window.stop))
         return contents, ended
+
+    def _window(self, start: Position, ended: Ended | None) -> Window:
+        """The part of bronze from a position on, up to where the table stops."""
+        stop = max(start, ended.at) if ended else self.snapshot.end
+        bounds = (self.cuts & {start}) | ({stop} if ended else set())
+        snapshot, xa = self.snapshot, self.scan.xa
+        return Window(snapshot.table, snapshot.version, (Range(start, stop),), snapshot.oldest, xa, bounds)
 
     def _warn_of_numbers(self, name: TableName, before: TableState | None, after: TableState) -> None:
         """Of columns that have numbers in the lake: earlier versions took labels in the log alone."""

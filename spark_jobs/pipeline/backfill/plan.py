@@ -13,6 +13,7 @@ from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.scan import scan_effective
 from spark_jobs.bronze.table import BronzeSnapshot
+from spark_jobs.bronze.xa import Xa
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import LakeError, TableStopped, about
 from spark_jobs.lake.commit import CommitKind, Head
@@ -78,38 +79,55 @@ def plan_table(
     begin = min(one.start for one in (*touched.windows, *touched.gaps, *([named] if named else [])))
     if begin < snapshot.complete_from:
         raise NeedsEarlierLog(begin)
-    onward = Range(begin, head.position)
-    # Silver may have stopped inside a slice: what comes after that is no part of the range.
-    slices, seen = scan_effective(snapshot.table, snapshot.version, onward, snapshot.oldest, {begin, head.position})
+
+    # The timeline from there on, and the windows and gaps that have rows in it.
+    why_not = why_not_anew(pipeline, snapshot.source, name)
+    contents, xa = _timeline(context, name, table, head, begin=begin, why_not=why_not)
+    steps = contents.steps
     with about(f"{snapshot.source}: {name}"):
-        context = replace(context, numbers=context.numbers or silver.is_numbered(head))
-        rules = replace(
-            RenameLineage(context).rules(slices),
-            why_not=why_not_anew(pipeline, snapshot.source, name),
-            is_bag=silver.stored_columns(table, head).is_bag,
-            replay=ReplayState(SilverCommit.of(head.checkpoint).emptied_at if head.checkpoint else None),
-            first_definition=_begun(table, begin),
-        )
-        content = content_at_end(seen, name, onward, None, rules)
-        if silver.is_numbered(head) and not content.standing.is_numbered:
-            raise TableStopped(
-                "its columns are numbered in the lake (on_unnamed: number), and have names by now; begin it anew with "
-                f"them (stratalog reset --source {snapshot.source} --table {name})"
-            )
-        steps = content.steps
         carried = next(
             (step.inherited for step in steps if isinstance(step, SchemaChange) and step.range == named), None
         )
         again = named if carried and _since(name, carried, wanted) < wanted.stop else None
-    ranges = sorted((*touched.windows, *ranges_of_gaps(touched.gaps, steps)), key=lambda one: one.start.order)
+    ranges = sorted((*touched.windows, *ranges_of_gaps(touched.gaps, steps)), key=lambda range_: range_.start.order)
     if not ranges and again is None:
         log.info("%s: %s: has no row in %s", snapshot.source, name, wanted)
         return None
     bounds = frozenset(place for range_ in ranges for place in (range_.start, range_.stop))
-    window = Window(snapshot.table, snapshot.version, tuple(ranges), xa=seen.xa, cuts=bounds)
-    work = CompactionJob(snapshot.source, name, window, steps, table, head, content.size, replay=again, filters=own)
-    standing = content.standing if ranges and ranges[0].start < snapshot.begin else None
+    window = Window(snapshot.table, snapshot.version, tuple(ranges), xa=xa, cuts=bounds)
+    work = CompactionJob(snapshot.source, name, window, steps, table, head, contents.size, replay=again, filters=own)
+    standing = contents.standing if ranges and ranges[0].start < snapshot.begin else None
     return replace(work, is_whole=touched.is_whole, standing=standing)
+
+
+def _timeline(
+    context: PlanningContext, name: TableName, table: Table, head: Head, *, begin: Position, why_not: str | None
+) -> tuple[TableContents, Xa]:
+    """The timeline of a table from a position to silver's end, and the XA transactions that it commits.
+
+    why_not: why none of its columns is retired.
+    """
+    snapshot = context.snapshot
+    assert head.position is not None
+    whole = Range(begin, head.position)
+    # Silver may have stopped inside a slice: what comes after that is no part of the range.
+    slices, scan = scan_effective(snapshot.table, snapshot.version, whole, snapshot.oldest, {begin, head.position})
+    with about(f"{snapshot.source}: {name}"):
+        context = replace(context, numbers=context.numbers or silver.is_numbered(head))
+        rules = replace(
+            RenameLineage(context).rules(slices),
+            why_not=why_not,
+            is_bag=silver.stored_columns(table, head).is_bag,
+            replay=ReplayState(SilverCommit.of(head.checkpoint).emptied_at if head.checkpoint else None),
+            first_definition=_begun(table, begin),
+        )
+        contents = content_at_end(scan, name, whole, None, rules)
+        if silver.is_numbered(head) and not contents.standing.is_numbered:
+            raise TableStopped(
+                "its columns are numbered in the lake (on_unnamed: number), and have names by now; begin it anew with "
+                f"them (stratalog reset --source {snapshot.source} --table {name})"
+            )
+    return contents, scan.xa
 
 
 def _require_unfolded(source: str, name: TableName, head: Head | None, wanted: Range) -> None:
