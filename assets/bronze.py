@@ -8,24 +8,12 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets import checkpoint
-from assets.backfill import register_files
+from assets.failures import RETRY, failing
 from assets.keys import Lineage
-from assets.steps import (
-    FROM_TAG,
-    HANDED_ON,
-    RETRY,
-    SOURCE_TAG,
-    TO_TAG,
-    Events,
-    Sessions,
-    StepResult,
-    compared,
-    failing,
-    hand_on,
-    is_selected,
-    materialized,
-    mended,
-)
+from assets.materialize import Events, StepResult, compared, materialized, resynced
+from assets.partitions import register_files
+from assets.selection import HANDED_ON, hand_on, is_selected
+from assets.steps import FROM_TAG, SOURCE_TAG, TO_TAG, Sessions
 from spark_jobs.config.model import Pipeline
 from spark_jobs.log.position import Range
 from spark_jobs.operations.backlog import backlog, settled
@@ -95,7 +83,7 @@ def _extracted(context: dg.OpExecutionContext, pipeline: Pipeline, lineage: Line
         step = StepResult(extracted.range.stop, checkpoint.of_extracted(extracted, table), _version(extracted.head))
         yield materialized(key, step, comparison)
     else:
-        yield from mended(key, comparison, head, table, _version(head))
+        yield from resynced(key, comparison, head, table, _version(head))
 
 
 def observe(context: dg.OpExecutionContext, lineage: Lineage, metadata: checkpoint.Metadata) -> None:

@@ -11,9 +11,11 @@ import dagster as dg
 
 from assets import checkpoint
 from assets.checkpoint import Metadata
+from assets.failures import RETRY, failing
 from assets.keys import Lineage
+from assets.materialize import Events, StepResult, compared, materialized
 from assets.report import refresh
-from assets.steps import RETRY, Events, Sessions, StepResult, compared, failing, materialized
+from assets.steps import Sessions
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import under
 from spark_jobs.log.position import Position

@@ -8,21 +8,12 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets import checkpoint
+from assets.failures import RETRY, failing
 from assets.keys import Lineage, Name, silver_key
+from assets.materialize import Before, Events, StepResult, check_results
 from assets.particulars import particulars_of
-from assets.steps import (
-    HANDED_ON,
-    RETRY,
-    Before,
-    Events,
-    Sessions,
-    StepResult,
-    check_results,
-    failing,
-    hand_on,
-    selection_of,
-    table_outputs,
-)
+from assets.selection import HANDED_ON, hand_on, selection_of, table_outputs
+from assets.steps import Sessions
 from spark_jobs.config.model import Pipeline
 from spark_jobs.operations.failures import noted
 from spark_jobs.runtime.lazy_session import lazy_session

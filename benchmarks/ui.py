@@ -13,7 +13,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.backfill import file_partitions, register_files
+from assets.partitions import file_partitions, register_files
 from dagster_project.build import build_defs
 from spark_jobs.config import known_tables
 from spark_jobs.config.loader import load

@@ -17,7 +17,7 @@ from assets.chain import origin_asset, pool, source_assets
 from assets.checks.equals_source import verify_checks
 from assets.checks.integrity import audit_checks
 from assets.keys import lineages
-from assets.steps import HANDED_ON
+from assets.selection import HANDED_ON
 from dagster_project.jobs import all_sources, audit, backfill_range, load_tables, maintenance, one_source, verification
 from dagster_project.resources import GivenSparkSessions, HandedOn, SparkSessions
 from dagster_project.schedules import audit_schedule, maintenance_schedule, schedules, verify_schedule

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.backfill import branch, check_step, range_step
 from assets.chain import pool
 from assets.checks.equals_source import check_keys
 from assets.checks.integrity import audit_keys
 from assets.keys import Lineage
 from assets.steps import SOURCE_TAG
+from dagster_project.ops.backfill_range import branch, check_step, range_step
 from dagster_project.ops.load import load_step
 from dagster_project.ops.maintenance import maintain_step
 from spark_jobs.config.model import Pipeline

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.backfill import register_files
 from assets.keys import Lineage
+from assets.partitions import register_files
 from assets.steps import FROM_TAG, SOURCE_TAG, TO_TAG
 from dagster_project.run_history import jobs_of, under_way, wait_after_failures
 from spark_jobs.config.model import Pipeline

@@ -12,8 +12,9 @@ import dagster as dg
 
 from assets import checkpoint
 from assets.checkpoint import Metadata
+from assets.failures import RETRY, failing
 from assets.keys import Lineage, TableAsset
-from assets.steps import RETRY, Sessions, failing
+from assets.steps import Sessions
 from spark_jobs.config.model import Pipeline
 
 if TYPE_CHECKING:  # imports pyspark

@@ -12,8 +12,10 @@ from pydantic import Field
 
 from assets import checkpoint
 from assets.downstream import merged_tables
+from assets.failures import RETRY, failing
 from assets.keys import Lineage, silver_key
-from assets.steps import RETRY, Sessions, StepResult, failing
+from assets.materialize import StepResult
+from assets.steps import Sessions
 from spark_jobs.config.model import Pipeline
 
 if TYPE_CHECKING:  # these import pyspark

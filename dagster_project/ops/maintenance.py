@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from assets.failures import RETRY, failing
 from assets.keys import Lineage, downstream_key, silver_key
-from assets.steps import RETRY, Sessions, failing
+from assets.steps import Sessions
 from spark_jobs.config.model import Pipeline
 from spark_jobs.runtime.lazy_session import lazy_session
 
