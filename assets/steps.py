@@ -67,7 +67,7 @@ class failing:  # noqa: N801 - reads as a statement: with failing():
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which of a layer's tables a run is to work on. ``all`` takes in tables that the graph does not show yet."""
+    """Which of a layer's tables a run is to work on. ``is_all`` takes in tables that the graph does not show yet."""
 
     tables: tuple[TableAsset, ...]
     is_all: bool

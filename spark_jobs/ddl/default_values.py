@@ -175,7 +175,7 @@ def _constant(words: tuple[Word, ...]) -> _Constant:
 
 
 def _literal(declared: Declared, constant: _Constant | None) -> str:
-    """``given``: None for the value that the server takes where a column has none and may not be NULL."""
+    """``constant``: None for the value that the server takes where a column has none and may not be NULL."""
     column = declared.column
     if column.type_code in _REALS:
         return _real(column, constant, declared.measure)

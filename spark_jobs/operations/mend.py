@@ -115,7 +115,7 @@ def remove(spark: SparkSession, pipeline: Pipeline, source: str, removed: Sequen
 class Reset:
     """A table that is to begin anew: from where, and the rows that stand downstream until a run has done it over.
 
-    lost: what it will lack then, since bronze does not tell it; None where nothing.
+    lost_rows: what it will lack then, since bronze does not tell it; None where nothing.
     """
 
     entry: Entry

@@ -319,7 +319,7 @@ def by_history(lake: Lake, source: str) -> Callable[[TableName, Position], Histo
 def told_at(versions: Sequence[TableVersion], start: Position) -> HistoryAnswer | None:
     """What the versions of one table, in order, tell of it at a place; None where that is nothing.
 
-    What a server told counts where a statement was inverted: elsewhere it is asked for as ``named``.
+    What a server told counts where a statement was inverted: elsewhere it is asked for as ``complete_names``.
     """
     dump = next((version for version in reversed(versions) if version.origin == "dump"), None)
     if dump and dump.at >= start and not dump.holds:

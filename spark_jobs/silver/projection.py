@@ -22,7 +22,7 @@ def project_to_latest(
 
     Beside them ``_raw`` and, of rows that may lack columns, ``_absent``.
 
-    columns: names and types at the rows' time. seen: the columns that a table has in silver.
+    columns: names and types at the rows' time. columns_of: the columns that a table has in silver.
 
     Names of all steps are composed first, and applied once: each application is longer than what it is applied to.
     """

@@ -118,8 +118,8 @@ def left_out_by(
 ) -> str:
     """SQL: the first rule that leaves a change out. Raises TableStopped where a rule is not about such a table.
 
-    known: the names, in small letters, of the columns that the table has or had at any time. has_partial: row images
-    may leave columns out; a rule that asks one of these stops the table, in the statement.
+    known_columns: the names, in small letters, of the columns that the table has or had at any time. has_partial: row
+    images may leave columns out; a rule that asks one of these stops the table, in the statement.
     """
 
     def by_values(rule: RowFilter, event: str) -> str | None:

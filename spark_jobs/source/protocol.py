@@ -114,7 +114,7 @@ TWO_WAYS = (
 class Switch:
     """Whether a source may go on with another log than the one that bronze ends in.
 
-    several: it is one of several endpoints. on_new_server: what to do about another server under the same name.
+    has_several: it is one of several endpoints. on_new_server: what to do about another server under the same name.
     """
 
     has_several: bool = False

@@ -162,20 +162,20 @@ def durable(target: ObjectPath) -> Iterator[BinaryIO]:
 def names(folder: ObjectPath) -> list[str] | None:
     """The names of the objects directly under a prefix; None where there is none. Raises StoreError."""
     prefix = f"{folder.key}/" if folder.key else ""
-    found: list[str] = []
+    names_: list[str] = []
     try:
         for chunk in obstore.list(client(folder.bucket), prefix or None, chunk_size=1000):
-            rest = (one["path"].removeprefix(prefix) for one in chunk)
-            found += [name for name in rest if "/" not in name]
+            rest = (entry["path"].removeprefix(prefix) for entry in chunk)
+            names_ += [name for name in rest if "/" not in name]
     except (BaseError, FileNotFoundError) as error:
         raise _error(folder, error) from error
-    return found or None
+    return names_ or None
 
 
 def age(target: ObjectPath) -> float:
     """Seconds since an object was written, by this machine's clock. Raises FileNotFoundError, StoreError."""
-    written: datetime = target._asked(lambda: obstore.head(client(target.bucket), target.key))["last_modified"]  # noqa: SLF001 -- this module's own
-    return (datetime.now(UTC) - written).total_seconds()
+    modified_at: datetime = target._asked(lambda: obstore.head(client(target.bucket), target.key))["last_modified"]  # noqa: SLF001 -- this module's own
+    return (datetime.now(UTC) - modified_at).total_seconds()
 
 
 def opened(target: ObjectPath) -> pa.NativeFile:
@@ -209,8 +209,8 @@ class _Ranges(io.RawIOBase):
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        left = max(0, self._size - self._at)
-        size = left if size < 0 else min(size, left)
+        remaining = max(0, self._size - self._at)
+        size = remaining if size < 0 else min(size, remaining)
         content = self._content(self._at, size) if size else b""
         self._at += len(content)
         return content

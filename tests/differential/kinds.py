@@ -49,9 +49,9 @@ class Column:
     """A column's declaration and values.
 
     odd: values that are stored, changed or not, only where sql_mode does not forbid it. without: what a log must tell
-    of the column for that value, each with ``shown`` and ``read`` again for a log that does not tell it; the first such
-    counts. found: applied to the decoder's value before comparing. edit: an expression over ``{c}`` that changes a part
-    of a value.
+    of the column for that value, each with ``expression`` and ``reader`` again for a log that does not tell it; the
+    first such counts. comparable: applied to the decoder's value before comparing. edit: an expression over ``{c}``
+    that changes a part of a value.
     """
 
     declared: str

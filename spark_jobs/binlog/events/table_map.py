@@ -156,7 +156,7 @@ def _packed_numbers(wire: bytes) -> Iterator[int]:
 
 
 def parse_table_map(event: bytes, head: FormatDescription, place: str) -> TableDefinition:
-    """From a whole TABLE_MAP event. ``where`` (``file:offset``) opens every message.
+    """From a whole TABLE_MAP event. ``place`` (``file:offset``) opens every message.
 
     Raises Truncated, DecodeError, and Unsupported for a type number that is not known. Types that are known but not
     read in this version are refused when their column is decoded, not here. Unknown optional metadata is passed over.

@@ -70,7 +70,8 @@ class _RowStatistics:
 class _Layout:
     """Where the parts of a block lie in its memory.
 
-    places, sizes: bytes [program, 0: slots 1: text, column]; own: places of what rows have beside columns, and the end.
+    places, sizes: bytes [program, 0: slots 1: text, column]; own_places: places of what rows have beside columns, and
+    the end.
     """
 
     rows: int

@@ -209,7 +209,7 @@ class Decoder:
     def decode_images(self, place: str, images: Sequence[bytes]) -> Iterator[Changes]:
         """Rows of this table that no log holds, as inserts: each the null bits and values of a full row image.
 
-        ``where`` opens every message, in the place of a file. Raises as ``decode``, for the images' values.
+        ``place`` opens every message, in the place of a file. Raises as ``decode``, for the images' values.
         """
         assert not self._gtids
         no_scan = empty_scan(np.zeros(0, np.uint8), 0, 0, 1)

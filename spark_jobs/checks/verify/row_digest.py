@@ -73,7 +73,7 @@ class Column:
         return text.decode() if self.form.long and _BRIEFLY.fullmatch(text) else self.form.display(text)
 
     def server_part(self, *, in_full: bool) -> str:
-        """What CONCAT takes of it; ``whole``: a long value too, and not its MD5."""
+        """What CONCAT takes of it; ``in_full``: a long value too, and not its MD5."""
         if self.form.counted and (in_full or not self.form.long):
             return f"COALESCE(CONCAT(OCTET_LENGTH({self.server}), ':', {self.server}), '-')"
         return f"COALESCE({self._short(self.server)}, ''), ','"

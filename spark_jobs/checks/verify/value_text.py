@@ -44,8 +44,8 @@ class Form:
 
     server, lake: SQL over ``{c}``, and over ``{raw}`` on the lake's side, that is NULL where the value is. types: what
     the lake's column may be, as a regular expression. counted: whether the text may hold any bytes. long: whether it
-    may be large, so that rows are hashed over its MD5. literal: the SQL of a value, of its text. shown: for people.
-    beside: a further expression of the server, for ``same``: whether two texts that differ are one value.
+    may be large, so that rows are hashed over its MD5. literal: the SQL of a value, of its text. display: for people.
+    beside: a further expression of the server, for ``is_equal``: whether two texts that differ are one value.
     """
 
     server: str

@@ -644,7 +644,7 @@ finally:
 @pytest.mark.slow
 @pytest.mark.parametrize("verb, lines, limit", [("changes", 2, 800), ("events", 9, 450)])
 def test_a_row_of_100_megabytes_in_bounded_memory(verb: str, lines: int, limit: int) -> None:
-    """most: MiB of resident memory, of which the program itself takes 270 and 150."""
+    """limit: MiB of resident memory, of which the program itself takes 270 and 150."""
     output, resident = _piped(verb, giants.row(100_000_000))
     assert (output.count(b"\n"), resident < limit) == (lines, True), resident
     if verb == "changes":

@@ -62,7 +62,7 @@ class Known(PartTable):
         return self._own_head(self.table_head)
 
     def said(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
-        return self._said(head, checkpoint)
+        return self._claimed(head, checkpoint)
 
 
 def test_a_commit_moves_its_own_part_and_repeats_the_others() -> None:
@@ -108,7 +108,7 @@ def test_keys_that_are_shared_stay_so_and_each_part_says_its_own() -> None:
     alone_head = alone.head()
     assert alone_head
     with pytest.raises(TableStopped, match=r"was made with the keys of its source tables apart, and .* are shared now"):
-        Shared(Head(3, 2, alone_head.whole)).head()
+        Shared(Head(3, 2, alone_head.all_parts)).head()
 
 
 def test_marks_are_compared_as_text() -> None:
