@@ -27,11 +27,11 @@ from spark_jobs.source.seek import Search, find_place
 
 log = logging.getLogger(__name__)
 
-Where = str | Position | None
+PlaceText = str | Position | None
 """A place as text, where a position without its stretch is told by its file's name; or a position as it is."""
 
 
-def range_in(spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where) -> Range:
+def range_in(spark: SparkSession, lake: Lake, source: str, start: PlaceText, stop: PlaceText) -> Range:
     """The part of bronze between two places, the oldest that it holds and its end where they are not named.
 
     Raises LakeError where bronze is empty or gc has removed what is named, SourceError where a place is not in it,

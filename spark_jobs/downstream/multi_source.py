@@ -198,7 +198,7 @@ class PartTable(Table):
             *(f"CAST({by_name.get(n.casefold(), 'NULL')} AS {kind}) AS {identifier(n)}" for n, kind in types.items())
         )
 
-    def _with_parts(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
+    def _claimed(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
         if checkpoint.kind == CommitKind.WIDENED:
             return checkpoint
         commit = DownstreamCommit.of(checkpoint)

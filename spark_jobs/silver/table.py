@@ -292,11 +292,11 @@ def within(windows: Range) -> str:
     """
     start, stop = place_sql(windows.start), place_sql(windows.stop)
     bounds = [f"_window_start >= {start} AND _window_start < {stop} AND _op <> '{Op.LOAD}'"]
-    for field, least, most in zip(
+    for field, lowest, highest in zip(
         ("stretch", "number", "offset"), windows.start.order, windows.stop.order, strict=True
     ):
-        bounds.append(f"_window_start.{field} BETWEEN {least} AND {most}")
-        if least != most:
+        bounds.append(f"_window_start.{field} BETWEEN {lowest} AND {highest}")
+        if lowest != highest:
             break
     return " AND ".join(bounds)
 

@@ -24,7 +24,7 @@ from spark_jobs.binlog.types.charsets import ALIKE, UTF8
 Json: TypeAlias = Any
 Make: TypeAlias = Callable[[Random, "Dialect"], "Column"]
 Literal: TypeAlias = Callable[[Random], str]
-Asked: TypeAlias = tuple[str, Callable[[str], Json]]
+Query: TypeAlias = tuple[str, Callable[[str], Json]]
 """An SQL expression over ``{c}``, and what reads its text."""
 EVERYTHING = frozenset({"names", "signs", "charsets", "labels", "labels of one character set"})
 """What a log may tell of columns besides their types. "declared types" are told by servers only: UUID is a BINARY."""
@@ -59,7 +59,7 @@ class Column:
     expression: str
     reader: Callable[[str], Json]
     odd: Literal | None = None
-    without: tuple[tuple[str, Asked], ...] = ()
+    without: tuple[tuple[str, Query], ...] = ()
     comparable: Callable[[Json], Json] | None = None
     edit: Literal | None = None
 
@@ -68,7 +68,7 @@ class Column:
         """Whether no log tells its type."""
         return any(need == "declared types" for need, _ in self.without)
 
-    def query_for(self, knows: frozenset[str]) -> Asked:
+    def query_for(self, knows: frozenset[str]) -> Query:
         """Expression and reader, for a log that tells some of EVERYTHING."""
         return next((query for need, query in self.without if need not in knows), (self.expression, self.reader))
 
@@ -385,8 +385,8 @@ def geometry(random: Random, _: Dialect) -> Column:
     def value(random: Random) -> str:
         x, y = random.randint(-90, 90), random.uniform(-90, 90)
         shapes = (f"POINT({x} {y})", f"LINESTRING(0 0,{x} {y})", f"MULTIPOINT({x} {y},1 2)")
-        others_ = ("POLYGON((0 0,0 5,5 5,0 0))", f"GEOMETRYCOLLECTION(POINT({y} {x}),LINESTRING(1 1,2 2))")
-        return f"ST_GeomFromText('{random.choice(shapes + others_)}', {random.choice([0, 4326])})"
+        collections = ("POLYGON((0 0,0 5,5 5,0 0))", f"GEOMETRYCOLLECTION(POINT({y} {x}),LINESTRING(1 1,2 2))")
+        return f"ST_GeomFromText('{random.choice(shapes + collections)}', {random.choice([0, 4326])})"
 
     def read_hex(text: str) -> Json:
         wire = bytes.fromhex(text)
@@ -410,7 +410,7 @@ def vector(function: str, random: Random, _: Dialect) -> Column:
 
 def undeclared(
     expression: str, stored: Callable[[str], bytes], *, padded: bool = False
-) -> tuple[tuple[str, Asked], ...]:
+) -> tuple[tuple[str, Query], ...]:
     """A type of MariaDB's for a log that tells it as BINARY or VARBINARY (padded: BINARY), or only as text or bytes."""
     as_text = unpadded if padded else unknown_text
     return (

@@ -26,7 +26,7 @@ import numpy as np
 from spark_jobs.binlog.types.charset_tables import SINGLE_BYTE
 from spark_jobs.errors import Unsupported
 
-Same = Callable[[bytes, bytes, bytes | None], bool]
+IsEqual = Callable[[bytes, bytes, bytes | None], bool]
 
 _NO_TEXT = b"\xff"
 """Stands before bytes that are no text of their character set; UTF-8 has no such byte."""
@@ -56,7 +56,7 @@ class Form:
     literal: Callable[[bytes], str] = lambda text: f"'{text.decode()}'"
     display: Callable[[bytes], str] = lambda text: text.decode(errors="replace")
     beside: str | None = None
-    is_equal: Same = lambda _first, _second, _beside: False
+    is_equal: IsEqual = lambda _first, _second, _beside: False
 
 
 def form_of(column: Mapping[str, Any]) -> Form:

@@ -113,7 +113,7 @@ def test_files_and_row_groups_without_wanted_keys_are_not_read(tmp_path: Path, m
         rows_read.append(len(rows))
         return original(self, rows)
 
-    monkeypatch.setattr(Keys, "found", counted)
+    monkeypatch.setattr(Keys, "ordinals_of", counted)
     assert sorted(located(tmp_path, files, [(105,), (119,), (333,)], ("id",))) == [(1, 5, (105,)), (1, 19, (119,))]
     assert rows_read == [10, 10]
 
