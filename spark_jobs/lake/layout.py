@@ -94,7 +94,9 @@ def no_folder(root: str) -> Path | None:
     if path is None:
         return None
     try:
-        nearest = next((one for one in (path, *path.parents) if one.exists() or one.is_symlink()), path.parent)
+        nearest = next(
+            (parent for parent in (path, *path.parents) if parent.exists() or parent.is_symlink()), path.parent
+        )
         return None if nearest.is_dir() else nearest
     except OSError:  # it may not be looked at: whoever reads there says so
         return None
