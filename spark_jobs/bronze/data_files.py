@@ -1,7 +1,7 @@
 """The Parquet files of one version of bronze, read in this process, with where each row lies.
 
 A row's place is its file, row group, and row in the group: whoever reads its bytes later reads that group alone.
-Files are chosen by Delta's statistics, row groups by Parquet's. Rows that a deletion vector marks are left out.
+Files are chosen by Delta's statistics, row groups by Parquet's. Rows that a deletion vector marks are not read.
 
 Put here: which files and groups may hold a part of the log, and reading columns of them. Not here: what the columns
 mean (index.py, table.py).

@@ -143,7 +143,7 @@ class BronzeLog:
         return Log(self.name, complete_files, replace(end, stretch=1))
 
     def started_at(self, listed: Log) -> datetime:
-        """When the oldest file was begun that can be searched, by its server's clock."""
+        """When the oldest searchable file was started, by its server's clock."""
         return datetime.fromtimestamp(Search(self, listed).head(listed.files[0]).created, UTC)
 
     def reading(self) -> Reading:

@@ -304,7 +304,7 @@ def transactions_of_bronze(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """(stretch, slices) of the transactions that a range touches, in order, no more of them than that.
 
-    Slices are of SLICE_SCHEMA or of bronze, one at a time in memory. Control events are left out.
+    Slices are of SLICE_SCHEMA or of bronze, one at a time in memory. Control events are dropped.
 
     Raises as ``range_in``.
     """

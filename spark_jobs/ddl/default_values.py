@@ -67,7 +67,7 @@ class Fill:
 def fill_of(declared: Declared, moment: Moment | None = None) -> Fill | None:
     """What rows that were there before the column get; None for NULL.
 
-    moment: when the statement that adds it was begun, where that is known. Raises Unsupported where only the server
+    moment: when the statement that adds it started, where that is known. Raises Unsupported where only the server
     knows it.
     """
     if declared.why_unknown:
@@ -144,7 +144,7 @@ _FLOAT_DIGITS = 6
 
 
 def _timed(column: Column, words: tuple[Word, ...], moment: Moment) -> str | None:
-    """A time that depends on when the statement was begun, or on its time zone; None where it is none such."""
+    """A time that depends on when the statement started, or on its time zone; None for any other value."""
     if words and words[0].among(*_NOW) and column.type_code in (_TIMESTAMP, _DATETIME):
         at = session_time.now(
             moment, column.meta

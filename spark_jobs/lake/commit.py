@@ -1,4 +1,4 @@
-"""What a commit says of itself in its metadata: one JSON object under the application's name.
+"""The metadata of a commit: one JSON object under the application's name.
 
 Put here: how such an object is written and read, what commits of all tables say, kinds of commits. Not here:
 committing (table.py), or what a layer's commits say besides (the commit.py of each layer).

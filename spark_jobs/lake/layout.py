@@ -34,7 +34,7 @@ class Lake:
         return self._table("clock", source)
 
     def skips(self, source: str) -> "Table":
-        """Events of a source's log that are passed over, by table."""
+        """The quarantined events of a source's log, by table."""
         return self._table("skips", source)
 
     def load(self, source: str, schema: str, table: str) -> "Table":

@@ -25,7 +25,7 @@ PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT>"
 
 
 def joined(ranges: Sequence[Range]) -> list[Range]:
-    """The same part of the log in order, with ranges that touch or overlap as one; empty ranges are left out."""
+    """The same part of the log in order, with ranges that touch or overlap as one; empty ranges are dropped."""
     merged: list[Range] = []
     for range_ in sorted(filter(None, ranges), key=lambda range_: range_.start.order):
         if merged and range_.start <= merged[-1].stop:

@@ -135,7 +135,7 @@ class Table:
             return rows.toArrow()
 
     def new(self, columns: dict[str, str], properties: dict[str, str], upon: Head | None = None) -> Head:
-        """The head to plan upon where there is no table yet, or one begins anew upon its head. Nothing is written."""
+        """The head to plan upon where there is no table yet, or one is rebuilt upon its head. Nothing is written."""
         version, counter = (upon.version, upon.counter) if upon else (-1, 0)
         return Head(version, counter, None, Design(columns, properties))
 

@@ -76,7 +76,7 @@ _ARROW_LACKING = pa.list_(pa.string())
 
 
 def with_defaults(rows: DataFrame, definition: TableDefinition) -> DataFrame:
-    """Such rows with what inserts leave out: the columns' defaults, as far as these are known."""
+    """Such rows with the defaults of columns that inserts lack, as far as these are known."""
     kinds = {str(column.name): silver.spark_type(str(column.arrow)) for column in definition.columns}
     defaults = {str(column.name): column.default for column in definition.columns if column.default is not None}
     cells = {name: f"_a{at}" for at, name in enumerate(kinds)}

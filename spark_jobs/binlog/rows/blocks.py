@@ -214,7 +214,7 @@ class Plan:
 
 @lru_cache(maxsize=1024)
 def plan_of(definition: TableDefinition, before: Literal["key", "all"]) -> Plan:
-    """The same for the same: every file of a server brings its tables anew. Raises Unsupported."""
+    """The same for the same: each file of a server has its table maps again. Raises Unsupported."""
     return Plan(definition, before)
 
 

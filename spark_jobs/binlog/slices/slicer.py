@@ -316,7 +316,7 @@ class Slicer:
 
 
 class _Packing:
-    """The payloads of a scan, as they are opened, packed anew where events in them are blanked."""
+    """The payloads of a scan, as they are opened, packed again where events in them are blanked."""
 
     def __init__(self, redactor: Redactor, scan: Scan, footer: int) -> None:
         self._redactor, self._scan, self._footer = redactor, scan, footer

@@ -180,8 +180,8 @@ def layout(
 
     lake: names and types of the downstream table's columns. key: names of the columns that tell rows apart, as the lake
     has them; none where rows have no key. numbered: columns of labels that the log does not tell, so that the lake has
-    their numbers. unknown: columns that are left out. Raises TableStopped where the columns differ, and for a type that
-    is not compared.
+    their numbers. unknown: columns that are not compared. Raises TableStopped where the columns differ, and for a type
+    that is not compared.
     """
     columns_ = [name for name in lake if name not in ADDED]
     names = [row["name"] for row in listed]

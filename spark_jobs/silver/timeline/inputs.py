@@ -79,7 +79,7 @@ def first_rows(slices: SliceIndex, skipped: Skipped = lambda _schema, _table: fr
 
 
 def without(skips: frozenset[Position], start: Position, payload: Bytes) -> Bytes:
-    """A slice's bytes, those events of it passed over that are to be. Raises DecodeError where there is none."""
+    """A slice's bytes without its quarantined events. Raises DecodeError where an offset has no event."""
     size = len(view(payload))
     in_file = (skip for skip in skips if (skip.stretch, skip.file) == (start.stretch, start.file))
     offsets = [skip.offset for skip in in_file if start.offset <= skip.offset < start.offset + size]
@@ -100,7 +100,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class ReplayState:
-    """What silver has behind a range that is done again. emptied: where the last statement stands that emptied it."""
+    """What silver has after a range that is replayed. emptied: the position of the last statement that emptied it."""
 
     emptied: Position | None
 
@@ -117,7 +117,7 @@ class Rules:
     table takes stops its table. filters: which statements are not carried out. first_definition: the definition whose
     defaults hold at the range's start, where no standing says that; beginning: what may lack where the log commits an
     XA transaction whose rows bronze does not hold. by_history: names that neither the log nor a statement has. base:
-    what silver has where the range begins. replay: the range is done again, amid what the table has, and silver shows
+    what silver has where the range begins. replay: the range is replayed within what the table has, and silver shows
     what came of it. numbers: whether columns whose names nothing tells are numbered. place: where the first transaction
     of a range begins that has rows of a table, so defined.
     """

@@ -62,7 +62,7 @@ class Progress:
 
     @property
     def skips(self) -> frozenset[Position]:
-        """The events that are passed over."""
+        """The quarantined events."""
         return self.rules.filters.skipped(self.name.schema, self.name.table)
 
     def is_first(self) -> bool:
