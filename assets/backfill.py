@@ -264,8 +264,8 @@ class Backfill:
                 StepResult(compacted.head.position or compacted.range.stop, metadata),
                 compacted.head.version,
             )
-        for key, done_ in merged_tables(self._pipeline, source, outcome, is_live=False).items():
-            self._log(key, done_, done_.metadata[checkpoint.VERSION])
+        for key, step in merged_tables(self._pipeline, source, outcome, is_live=False).items():
+            self._log(key, step, step.metadata[checkpoint.VERSION])
 
     def _log(self, key: dg.AssetKey, step: StepResult, version: int) -> None:
         """The position alone would say that nothing changed, so the data version names Delta's too."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from spark_jobs.config.known_tables import Seen
+from spark_jobs.config.known_tables import SeenTable
 from spark_jobs.config.model import Pipeline
 
 GOES_ON = "goes_on"
@@ -106,7 +106,7 @@ def backfill_key(source: str) -> dg.AssetKey:
     return dg.AssetKey(["backfill", source])
 
 
-def lineages(pipeline: Pipeline, tables: Iterable[Seen]) -> list[Lineage]:
+def lineages(pipeline: Pipeline, tables: Iterable[SeenTable]) -> list[Lineage]:
     """The graph of every source, in the configuration's order; of the tables only those in scope."""
     scope = pipeline.scope
     by_source: dict[str, list[Name]] = {source: [] for source in pipeline.sources}

@@ -92,13 +92,13 @@ def measure(server: MySQLServer, logs: list[Log], folder: Path) -> None:
     print("\n".join(rows))
 
 
-def compared(log: Log, ours: Reader, server: MySQLServer) -> list[str]:
+def compared(log: Log, reader: Reader, server: MySQLServer) -> list[str]:
     """Two lines of the table: tables in a lake, and the peer's rows in a dict in memory."""
-    mine, theirs = read(ours, log), read(lambda log: readers.peer(server, log), log)
-    ratio = theirs.usage.seconds / mine.usage.seconds
+    own_run, peer_run = read(reader, log), read(lambda log: readers.peer(server, log), log)
+    ratio = peer_run.usage.seconds / own_run.usage.seconds
     return [
-        line(log, "stratalog: bronze, silver and downstream tables", mine, f"{ratio:.1f}"),
-        line(log, "python-mysql-replication: the last row of each key, in a dict", theirs, "1"),
+        line(log, "stratalog: bronze, silver and downstream tables", own_run, f"{ratio:.1f}"),
+        line(log, "python-mysql-replication: the last row of each key, in a dict", peer_run, "1"),
     ]
 
 
@@ -119,7 +119,7 @@ def line(log: Log, reader: str, reading: Reading, ratio: str) -> str:
         ratio,
         f"{usage.processor / log.changes * 1e6:.1f}",
         f"{usage.python:,}, {usage.jvm:,}",
-        f"{reading.written / log.size:.2f}" if reading.written else "-",
+        f"{reading.bytes_written / log.size:.2f}" if reading.bytes_written else "-",
     ]
     return f"| {' | '.join(cells)} |"
 

@@ -256,7 +256,7 @@ def logs(folder: Path, filter_: str) -> Iterator[tuple[str, Iterator[Log]]]:
 
 
 def compare(folder: Path, filter_: str) -> None:
-    """Writes the logs whose names contain ``wanted``, has them read, prints a table as it grows."""
+    """Writes the logs whose names contain ``filter_``, has them read, prints a table as it grows."""
     core = min(os.sched_getaffinity(0))
     print("| log | reader | changes/s of one core, best | median | MB/s, best | ours is, best | median | goal |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")

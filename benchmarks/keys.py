@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from benchmarks.told import say
-from benchmarks.usage import Usage, used
+from benchmarks.usage import Usage, metered
 from spark_jobs.delta import commits, data_files
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
@@ -39,7 +39,10 @@ _MERGES = 4
 _PROPERTIES = {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}
 _KINDS: dict[str, tuple[str, Callable[[NDArray[np.int64]], pa.Array]]] = {
     "BIGINT": ("BIGINT", pa.array),
-    "UUID as text": ("STRING", lambda numbers: pa.array([str(uuid.UUID(int=_mixed(int(one)))) for one in numbers])),
+    "UUID as text": (
+        "STRING",
+        lambda numbers: pa.array([str(uuid.UUID(int=_mixed(int(number)))) for number in numbers]),
+    ),
 }
 
 
@@ -120,7 +123,7 @@ class _Target:
         commits.commit(
             origin, adds=[file], transaction=(APPLICATION, origin.version + 2), user_metadata=commit.to_json()
         )
-        with used() as usage:
+        with metered() as usage:
             head = self.silver.head()
             assert head is not None
             unit = downstream_job.prepared(0, MergeJob("shop", NAME, self.columns, self.silver, head, self.target))
@@ -131,14 +134,14 @@ class _Target:
         return usage
 
 
-def _places(number: int, offsets: NDArray[np.int64], **others: NDArray[Any]) -> pa.Array:
+def _places(number: int, offsets: NDArray[np.int64], **columns: NDArray[Any]) -> pa.Array:
     """Positions in one file of the log, as they are stored."""
     count = len(offsets)
     cells = {
         "stretch": np.ones(count, np.int32),
         "number": np.full(count, number, np.int64),
         "offset": offsets,
-    } | others
+    } | columns
     return pa.StructArray.from_arrays([pa.array(cell) for cell in cells.values()], list(cells))
 
 

@@ -13,7 +13,7 @@ from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, Write
 from pyspark.sql import SparkSession
 
 from benchmarks.logs import SCHEMA, Log
-from benchmarks.usage import Usage, used
+from benchmarks.usage import Usage, metered
 from spark_jobs.config.loader import load
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.pipeline.run import run_source
@@ -23,7 +23,7 @@ def peer(server: MySQLServer, log: Log) -> "Reading":
     """python-mysql-replication, with the last row of every key in a dict."""
     changes = 0
     state: dict[tuple[str, object], object] = {}
-    with used() as usage:
+    with metered() as usage:
         stream = _stream(server, log)
         try:
             for event in stream:
@@ -56,7 +56,7 @@ class Reading:
 
     changes: int
     usage: Usage
-    written: int = 0
+    bytes_written: int = 0
 
 
 def whole_path(spark: SparkSession, log: Log, folder: Path) -> Reading:
@@ -68,8 +68,8 @@ def whole_path(spark: SparkSession, log: Log, folder: Path) -> Reading:
     document = {"lake": f"./{log.shape}-lake", "sources": {"log": {"files": str(files)}}, "tables": [f"{SCHEMA}.*"]}
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
     pipeline = load(path)
-    with used() as usage:
+    with metered() as usage:
         _, outcome = run_source(spark, pipeline, "log")
     assert not outcome.stopped, outcome.stopped
-    written = sum(file.stat().st_size for file in (folder / f"{log.shape}-lake").rglob("*") if file.is_file())
-    return Reading(sum(table.changes for table in outcome.compacted), usage, written)
+    bytes_written = sum(file.stat().st_size for file in (folder / f"{log.shape}-lake").rglob("*") if file.is_file())
+    return Reading(sum(table.changes for table in outcome.compacted), usage, bytes_written)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks import folding
 from benchmarks.told import say
-from benchmarks.usage import used
+from benchmarks.usage import metered
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
 from spark_jobs.pipeline.backfill.run import backfill_source
@@ -35,13 +35,13 @@ def measure(spark: SparkSession, folder: Path, rows: int) -> None:
         folding.append_windows(pipeline, count)
         publish(spark, pipeline, folding.SOURCE, merge_source(spark, pipeline, folding.SOURCE))
         silver = lake.silver(folding.SOURCE, folding.NAME.schema, folding.NAME.table)
-        wanted = Range(folding.begin_of(1), end)
+        range_ = Range(folding.begin_of(1), end)
         for is_damaged in (False, True):
             if is_damaged:
                 spark.sql(f"UPDATE delta.`{silver.path}` SET a = a + 1 WHERE id = 0 AND _window_start.number = 1")
             say("done again")
-            with used() as usage:
-                outcome = backfill_source(spark, pipeline, folding.SOURCE, wanted, lambda _: True)
+            with metered() as usage:
+                outcome = backfill_source(spark, pipeline, folding.SOURCE, range_, lambda _: True)
             assert not outcome.stopped, outcome.stopped
             differs = sum(table.rows for table in outcome.compacted)
             print(

@@ -163,7 +163,7 @@ _COMPRESS = {
 
 
 def write(server: Server, flavor: str, shapes: tuple[Shape, ...], prefix: str, filter_: str = "") -> Iterator[Log]:
-    """One log a shape, written by the server and named after it; only those whose name contains ``wanted``.
+    """One log a shape, written by the server and named after it; only those whose name contains ``filter_``.
 
     Those that are compressed come last: nothing ends the compression.
     """

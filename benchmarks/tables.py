@@ -15,7 +15,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from benchmarks.told import say
-from benchmarks.usage import memory, used
+from benchmarks.usage import memory, metered
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.pipeline.run import compact_source, extract_source, merge_source, publish
@@ -85,7 +85,7 @@ def _write_file(folder: Path, tables: Sequence[Table], changes: Sequence[Change]
 def _run(spark: SparkSession, pipeline: Pipeline, label: str, merges: int) -> None:
     say(label)
     times = [time.perf_counter()]
-    with used() as usage:
+    with metered() as usage:
         extract_source(spark, pipeline, SOURCE)
         times.append(time.perf_counter())
         compacted = compact_source(spark, pipeline, SOURCE)

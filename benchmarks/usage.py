@@ -24,7 +24,7 @@ class Usage:
 
 
 @contextmanager
-def used() -> Iterator[Usage]:
+def metered() -> Iterator[Usage]:
     """Measures what is done inside the ``with`` block; memory is the most since each process began."""
     usage, began, before = Usage(), time.perf_counter(), _processor_seconds()
     yield usage

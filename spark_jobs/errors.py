@@ -9,7 +9,7 @@
     │   ├── ChecksumMismatch a CRC32 that does not fit its event
     │   └── Unsupported      understood well enough to be refused by name
     │       └── PartialImage a row image that leaves columns out, for a decoder of whole ones
-    ├── TableStopped         one table cannot go on; the others can
+    ├── TableStopped         one table cannot continue; the others can
     │   └── NamesUnknown     nothing tells what the columns of its rows are called
     └── LakeError            the tables of the lake
         ├── LostRace         another writer moved the table's head first
@@ -76,7 +76,7 @@ class PartialImage(Unsupported):
 
 
 class TableStopped(StratalogError):
-    """One table cannot go on from a position of its log; its tables hold everything before that.
+    """One table cannot continue from a position of its log; its tables hold everything before that.
 
     at: the position (spark_jobs.log.position.Position) in the process that raises; None where the text alone names it.
     """

@@ -25,7 +25,7 @@ LATER = Table("shop.later", key=["id"], id=INT.NOT_NULL)
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenSession:
     """The resource ``spark`` over the test run's session."""
 
     spark: SparkSession | None
@@ -76,7 +76,7 @@ class CodeLocation:
 
     def defs(self) -> dg.Definitions:
         """As loaded now."""
-        return build_defs(self.pipeline, {"spark": Given(self.spark)})
+        return build_defs(self.pipeline, {"spark": GivenSession(self.spark)})
 
     def run(self, job: str = "sync", assets: Sequence[str] | None = None, defs: dg.Definitions | None = None) -> Ran:
         definition = (defs or self.defs()).resolve_job_def(job)

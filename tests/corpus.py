@@ -70,7 +70,7 @@ class Corpus:
     def __init__(self, server: MySQLServer) -> None:
         self._server = server
         self._source = Server("corpus", MySQL(port=server.port, user=server.user, password=SecretStr(server.password)))
-        self._sent: set[str] = set()
+        self._seen_sql: set[str] = set()
         self._last: Definitions | None = None
         self.counts: Counter[str] = Counter()
         self.lines: list[str] = []
@@ -117,8 +117,8 @@ class Corpus:
 
     def _is_new(self, text: str) -> bool:
         plain = " ".join(text.split())
-        is_new = plain not in self._sent
-        self._sent.add(plain)
+        is_new = plain not in self._seen_sql
+        self._seen_sql.add(plain)
         return is_new
 
     def _outcome(self, statement: Statement, database: str, before: Definitions) -> str:

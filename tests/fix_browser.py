@@ -26,7 +26,7 @@ BRIEF = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2", "spar
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class UserInterface:
     """The demo's source in Dagster, synced once: its folder, its webserver, and eyes on it."""
 
     folder: DemoFolder
@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def shown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
+def ui(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[UserInterface]:
     """For tests marked dagster, spark and long. Skips where there is no browser on the machine."""
     reason = lacking()
     if reason:
@@ -66,4 +66,4 @@ def shown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         )
         assert process.returncode == 0, process.stderr
         served.ask("mutation {setNuxSeen}")  # without the dialog that greets whoever comes first
-        yield Shown(folder, served, Eyes(driver, served.url, Path(pictures) if pictures else None))
+        yield UserInterface(folder, served, Eyes(driver, served.url, Path(pictures) if pictures else None))

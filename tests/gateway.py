@@ -135,8 +135,8 @@ def request(url: str, method: str, path: str, *, query: str = "", body: bytes = 
     headers["authorization"] = (
         f"AWS4-HMAC-SHA256 Credential={ROOT_KEY}/{scope}, SignedHeaders={names}, Signature={key.hex()}"
     )
-    asked = urllib.request.Request(f"{url}{path}?{query}", body or None, headers, method=method)  # noqa: S310 -- http of this machine
-    with urllib.request.urlopen(asked) as answer:  # noqa: S310 -- as above
+    request = urllib.request.Request(f"{url}{path}?{query}", body or None, headers, method=method)  # noqa: S310 -- http of this machine
+    with urllib.request.urlopen(request) as answer:  # noqa: S310 -- as above
         content: bytes = answer.read()
     return content
 
@@ -208,22 +208,22 @@ def refusal(status: str, code: str) -> bytes:
 def _head(line: Callable[[], bytes]) -> bytes:
     """The lines up to an empty one; nothing where the connection has ended."""
     lines = []
-    while read := line():
-        lines.append(read)
-        if read == b"\r\n":
+    while line_read := line():
+        lines.append(line_read)
+        if line_read == b"\r\n":
             return b"".join(lines)
     return b""
 
 
 def _length(head: bytes) -> int:
-    found = re.search(rb"\r\ncontent-length: *(\d+)", head, re.IGNORECASE)
-    return int(found[1]) if found else 0
+    match = re.search(rb"\r\ncontent-length: *(\d+)", head, re.IGNORECASE)
+    return int(match[1]) if match else 0
 
 
-def _chunks(line: Callable[[], bytes], read: Callable[[int], bytes]) -> bytes:
+def _chunks(line: Callable[[], bytes], read_bytes: Callable[[int], bytes]) -> bytes:
     content = b""
     while True:
         size = line()
-        content += size + read(int(size, 16) + 2)
+        content += size + read_bytes(int(size, 16) + 2)
         if int(size, 16) == 0:
             return content

@@ -63,8 +63,8 @@ def row(size: int) -> Iterator[bytes]:
     block = text * 10_000
     crc = zlib.crc32(start)
     yield start
-    for written in range(0, times, 10_000):
-        piece = block[: len(text) * min(10_000, times - written)]
+    for done_rows in range(0, times, 10_000):
+        piece = block[: len(text) * min(10_000, times - done_rows)]
         crc = zlib.crc32(piece, crc)
         yield piece
     yield struct.pack("<I", crc) + b"".join(rest)

@@ -13,7 +13,7 @@ class Proxy:
     """Stands before a server. Each dump through it is cut after so many bytes of the dump: the next of ``cuts``.
 
     When there are none left, and for connections that ask for no dump, nothing is cut. It sees where a dump begins on
-    connections without TLS only; with ``whole`` it counts from a connection's first byte on, whatever that carries.
+    connections without TLS only; with ``in_full`` it counts from a connection's first byte on, whatever that carries.
     With ``stalls`` a connection stays open where it would be cut, and nothing more comes.
     """
 

@@ -309,7 +309,7 @@ def packed(wire: Cursor) -> int:
 
 
 def decode(content: bytes, definition: TableDefinition, other_tables: Sequence[TableDefinition] = ()) -> Iterator[Row]:
-    """All changes of one table in a file, in log order; ``others``: the tables that share payloads with it."""
+    """All changes of one table in a file, in log order; ``other_tables``: the tables that share payloads with it."""
     definitions = {str(table.name): table for table in (*other_tables, definition)}
     ids: dict[int, str] = {}
     committed, gtid, last, ordinal = 0, None, -1, 0

@@ -118,7 +118,7 @@ def stored(standing: TableState) -> TableState:
 
 
 def keyed(*key: int, index: str | None = None, has_more: bool = False) -> TableDefinition:
-    """id, v, told apart by the columns with these ordinals. more: there is x besides."""
+    """id, v, told apart by the columns with these ordinals. has_more: there is x besides."""
     return TableDefinition(NAME, (ID, V, Column("x", 3)) if has_more else (ID, V), key, index)
 
 

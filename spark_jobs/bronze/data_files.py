@@ -1,7 +1,7 @@
 """The Parquet files of one version of bronze, read in this process, with where each row lies.
 
 A row's place is its file, row group, and row in the group: whoever reads its bytes later reads that group alone.
-Files are chosen by Delta's statistics, row groups by Parquet's. Rows that a deletion vector marks are left out.
+Files are chosen by Delta's statistics, row groups by Parquet's. Rows that a deletion vector marks are not read.
 
 Put here: which files and groups may hold a part of the log, and reading columns of them. Not here: what the columns
 mean (index.py, table.py).
@@ -62,11 +62,11 @@ class DataFiles:
         except StratalogError:
             raise
         except Exception as error:  # deltalake raises bare exceptions for permissions and broken logs alike
-            why = meaning(table.path, str(error)) or of_delta(str(error))
-            raise LakeError(f"{table.path}: cannot be read: {why}") from error
+            reason = meaning(table.path, str(error)) or of_delta(str(error))
+            raise LakeError(f"{table.path}: cannot be read: {reason}") from error
         self.paths: list[str] = added.column("path").to_pylist()
         """Relative to the table's folder."""
-        self._least, self._most = ([*_bounds(added, which)] for which in ("min", "max"))
+        self._lowest, self._highest = ([*_bounds(added, end)] for end in ("min", "max"))
         self._footers: OrderedDict[int, pq.ParquetFile] = OrderedDict()
         self._groups: OrderedDict[tuple[int, int, tuple[str, ...]], pa.Table] = OrderedDict()
 
@@ -75,8 +75,8 @@ class DataFiles:
 
         None as a part is all of it, here and below.
         """
-        chosen = [at for at in range(len(self.paths)) if _overlaps(self._least[at], self._most[at], within)]
-        return sorted(chosen, key=lambda at: [self._least[at].get(name) or 0 for name in _PLACE[:3]])
+        ordinals = [at for at in range(len(self.paths)) if _overlaps(self._lowest[at], self._highest[at], within)]
+        return sorted(ordinals, key=lambda at: [self._lowest[at].get(name) or 0 for name in _PLACE[:3]])
 
     def read(self, within: Range | None, columns: Sequence[str], kind: str | None = None) -> Iterator[Rows]:
         """Rows of the row groups that may hold slices of a part of the log, and of a kind: of others too.
@@ -85,37 +85,37 @@ class DataFiles:
         """
         for file in self.holding(within):
             footer = self._footer(file)
-            wanted = _Wanted(footer.metadata, columns, self._name(file))
-            for groups in wanted.batches(within, kind):
+            projection = _Projection(footer.metadata, columns, self._name(file))
+            for groups in projection.batches(within, kind):
                 with self._reading(file):
-                    found = footer.read_row_groups(groups, list(columns))
-                yield self._placed(file, footer.metadata, groups, found)
+                    row_groups = footer.read_row_groups(groups, list(columns))
+                yield self._placed(file, footer.metadata, groups, row_groups)
 
     def group(self, file: int, group: int, columns: Sequence[str]) -> pa.Table:
         """Columns of one row group, all of its rows. Kept for a while: neighbours are asked for next."""
         key = file, group, tuple(columns)
-        found = self._groups.get(key)
-        if found is None:
+        row_group = self._groups.get(key)
+        if row_group is None:
             footer = self._footer(file)
             with self._reading(file):
-                found = self._groups[key] = footer.read_row_group(group, list(columns))
+                row_group = self._groups[key] = footer.read_row_group(group, list(columns))
         self._groups.move_to_end(key)
         while len(self._groups) > _KEPT:
             self._groups.popitem(last=False)
-        return found
+        return row_group
 
     def _placed(self, file: int, footer: pq.FileMetaData, groups: list[int], columns: pa.Table) -> Rows:
         sizes = [footer.row_group(group).num_rows for group in groups]
         within = np.repeat(np.array(groups, np.int32), sizes)
         rows = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes])
-        kept = self._deleted.get(self.paths[file])
-        if kept is None:
+        alive = self._deleted.get(self.paths[file])
+        if alive is None:
             return Rows(file, columns, within, rows)
         starts = np.cumsum([0, *(footer.row_group(at).num_rows for at in range(footer.num_row_groups))])
         places = starts[within] + rows
         is_kept = np.ones(len(rows), bool)
-        told = places < len(kept)
-        is_kept[told] = kept[places[told]]
+        has_mark = places < len(alive)
+        is_kept[has_mark] = alive[places[has_mark]]
         return Rows(file, columns.filter(pa.array(is_kept)), within[is_kept], rows[is_kept])
 
     @cached_property
@@ -125,11 +125,13 @@ class DataFiles:
         if "deletionVectors" not in (protocol.reader_features or ()):
             return {}
         vectors = pa.table(self._opened.deletion_vectors())
-        found = {}
-        for uri, kept in zip(vectors.column("filepath").to_pylist(), vectors.column("selection_vector"), strict=True):
+        alive_by_path = {}
+        for uri, selection in zip(
+            vectors.column("filepath").to_pylist(), vectors.column("selection_vector"), strict=True
+        ):
             path = next(path for path in self.paths if PurePosixPath(uri).name == PurePosixPath(path).name)
-            found[path] = kept.values.to_numpy(zero_copy_only=False)
-        return found
+            alive_by_path[path] = selection.values.to_numpy(zero_copy_only=False)
+        return alive_by_path
 
     def _source(self, file: int) -> Any:
         """A file as Arrow reads it. Raises OSError."""
@@ -139,15 +141,15 @@ class DataFiles:
         return files.open_input_file(self.paths[file])
 
     def _footer(self, file: int) -> pq.ParquetFile:
-        found = self._footers.get(file)
-        if found is None:
+        footer = self._footers.get(file)
+        if footer is None:
             with self._reading(file):
-                found = pq.ParquetFile(self._source(file), coerce_int96_timestamp_unit="us")
-            self._footers[file] = found
+                footer = pq.ParquetFile(self._source(file), coerce_int96_timestamp_unit="us")
+            self._footers[file] = footer
         self._footers.move_to_end(file)
         while len(self._footers) > _OPEN:
             self._footers.popitem(last=False)
-        return found
+        return footer
 
     @contextmanager
     def _reading(self, file: int) -> Iterator[None]:
@@ -155,16 +157,16 @@ class DataFiles:
         try:
             yield
         except (OSError, pa.ArrowException) as error:
-            why = str(error).partition("\n")[0]
+            reason = str(error).partition("\n")[0]
             raise LakeError(
-                f"{self._name(file)}: a data file of bronze cannot be read: {why}; restore bronze from a backup"
+                f"{self._name(file)}: a data file of bronze cannot be read: {reason}; restore bronze from a backup"
             ) from error
 
     def _name(self, file: int) -> str:
         return f"{self.path}/{self.paths[file]}"
 
 
-class _Wanted:
+class _Projection:
     """Columns of one Parquet file, and the row groups of it that are asked for."""
 
     def __init__(self, footer: pq.FileMetaData, columns: Sequence[str], name: str) -> None:
@@ -177,7 +179,7 @@ class _Wanted:
                 f"{name}: a data file of bronze lacks the columns {', '.join(missing)}: it was written by something "
                 "else, or the table maps columns to other names; restore bronze from a backup"
             )
-        self._read = [at for at, top in enumerate(tops) if top in columns]
+        self._ordinals = [at for at, top in enumerate(tops) if top in columns]
         self._leaves = {name: paths.index(name) for name in (*_PLACE, "kind") if name in paths}
 
     def batches(self, within: Range | None, kind: str | None) -> Iterator[list[int]]:
@@ -187,7 +189,7 @@ class _Wanted:
             group = self._footer.row_group(number)
             if not self._may_hold(group, within, kind):
                 continue
-            bytes_ = sum(group.column(at).total_uncompressed_size for at in self._read)
+            bytes_ = sum(group.column(at).total_uncompressed_size for at in self._ordinals)
             if batch and size + bytes_ > _AT_ONCE:
                 yield batch
                 batch, size = [], 0
@@ -197,29 +199,29 @@ class _Wanted:
             yield batch
 
     def _may_hold(self, group: pq.RowGroupMetaData, within: Range | None, kind: str | None) -> bool:
-        least: Bounds = {}
-        most: Bounds = {}
+        lowest: Bounds = {}
+        highest: Bounds = {}
         for name, leaf in self._leaves.items():
-            told = group.column(leaf).statistics
-            if told is not None and told.has_min_max:
-                least[name], most[name] = told.min, told.max
-        if kind is not None and "kind" in least and not least["kind"] <= kind <= most["kind"]:
+            statistics = group.column(leaf).statistics
+            if statistics is not None and statistics.has_min_max:
+                lowest[name], highest[name] = statistics.min, statistics.max
+        if kind is not None and "kind" in lowest and not lowest["kind"] <= kind <= highest["kind"]:
             return False
-        return _overlaps(least, most, within)
+        return _overlaps(lowest, highest, within)
 
 
-def _bounds(added: pa.Table, which: str) -> Iterator[Bounds]:
+def _bounds(added: pa.Table, end: str) -> Iterator[Bounds]:
     """The least or the greatest values of each file; a value that is not there is unknown."""
-    names = [name for name in _PLACE if f"{which}.{name}" in added.column_names]
-    columns = [added.column(f"{which}.{name}").to_pylist() for name in names]
+    names = [name for name in _PLACE if f"{end}.{name}" in added.column_names]
+    columns = [added.column(f"{end}.{name}").to_pylist() for name in names]
     for at in range(added.num_rows):
         yield {name: column[at] for name, column in zip(names, columns, strict=True) if column[at] is not None}
 
 
-def _overlaps(least: Bounds, most: Bounds, within: Range | None) -> bool:
+def _overlaps(lowest: Bounds, highest: Bounds, within: Range | None) -> bool:
     """Whether rows between such values may hold a byte of a part of the log, or begin in it."""
-    if within is None or any(name not in known for known in (least, most) for name in _PLACE):
+    if within is None or any(name not in bounds for bounds in (lowest, highest) for name in _PLACE):
         return True
-    begins = tuple(least[name] for name in ("stretch", "number", "start"))
-    reaches = tuple(most[name] for name in ("stretch", "number", "stop"))
+    begins = tuple(lowest[name] for name in ("stretch", "number", "start"))
+    reaches = tuple(highest[name] for name in ("stretch", "number", "stop"))
     return begins < within.stop.order and reaches > within.start.order

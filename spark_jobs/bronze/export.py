@@ -31,7 +31,7 @@ class Exported:
     """One file written. ``start`` is 0 for a whole file; a part is named after the offset that it begins at.
 
     partial: what bronze does not hold of the file, and why; None for all that its server wrote until it was read.
-    redacted: what was left out when it was extracted, its bytes blank; None for nothing.
+    redacted: what was blanked when it was extracted; None for nothing.
     """
 
     path: Path
@@ -89,7 +89,10 @@ def _write_file(
 
 
 def _runs(binlog_file: HeldFile, stretch: Stretch | None) -> list[tuple[int, int]]:
-    """The spans [start, stop) of a file that bronze should hold: all, but for what was passed over."""
+    """The spans [start, stop) of a file that bronze should hold.
+
+    These are all but the transactions that an earlier generation has.
+    """
     gaps = [(gap.start, gap.stop) for gap in stretch.passed_over if gap.file == binlog_file.file] if stretch else []
     begins = [binlog_file.start, *(stop for _, stop in gaps)]
     ends = [*(start for start, _ in gaps), binlog_file.stop]

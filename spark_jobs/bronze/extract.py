@@ -249,7 +249,7 @@ def _utc(micros: int | None) -> datetime | None:
 
 
 def _settled(spark: SparkSession, table: Table, planned: Plan) -> Extracted:
-    """Nothing to read. A source begun at its end still gets a checkpoint, or later runs would begin later still.
+    """Nothing to read. A source that starts at its end still gets a checkpoint, or later runs would start later still.
 
     So does one that is at the end of another log, or later runs would look for that end again.
     """

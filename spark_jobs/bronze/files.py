@@ -105,7 +105,7 @@ def end_of(table: Table, head: Head, file: BinlogFile) -> int:
 def require_whole(files: Sequence[BinlogFile], available: Sequence[BinlogFile]) -> None:
     """Raises ConfigError for files that are not there, or with others between them.
 
-    held: all that bronze holds, and the archive before that, in order.
+    available: all that bronze holds, and the archive before that, in order.
     """
     first, last = min(files), max(files)
     absent = [file for file in sorted(files) if file not in available]

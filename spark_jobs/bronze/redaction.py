@@ -22,7 +22,7 @@ _EMPTIES = re.compile(
 
 @dataclass(frozen=True)
 class Redaction:
-    """Patterns of tables whose rows are left out; the tables by which tools change one of them are among these."""
+    """Patterns of tables whose rows are redacted; the helper tables of online migrations of them are among these."""
 
     tables: Scope
 
@@ -32,7 +32,7 @@ class Redaction:
         return cls(Scope.parse(patterns)) if patterns else None
 
     def holds(self, schema: str, table: str) -> bool:
-        """Whether rows of a table are left out."""
+        """Whether rows of a table are redacted."""
         changed = _TOOLS.of(schema, table)
         return self.tables.holds(schema, table) or (changed is not None and self.tables.holds(schema, changed[1]))
 

@@ -1,4 +1,4 @@
-"""Where a source's log goes on behind what bronze holds: in the same stretch, or in one that is to be opened.
+"""Where the log of a source resumes after bronze: in the same log generation, or in a new one.
 
 As long as the same server answers with the same log, file and offset say where. Another of the source's endpoints, or
 another server under its name, is taken up by GTID; numbers that began again are a new log that nothing is known of.

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LoggedStatement:
-    """A statement, where it stands in the log, where the log goes on behind it, and when it took effect.
+    """A statement of the log: its position, the position after it, and when it took effect.
 
     database: the session's default one. session: what else of it decides what the statement means.
     """
@@ -148,7 +148,7 @@ class RangeScan:
 def scan_metadata(slices: SliceIndex) -> RangeScan:
     """Reads the metadata of the given slices (a range of bronze). Raises DecodeError on a damaged table map.
 
-    What XA transactions do is left out: see ``look``.
+    XA transactions are not in it: see ``scan_effective``.
     """
     definitions: dict[TableName, list[tuple[Position, TableDefinition]]] = {}
     statements, temporary = [], set[tuple[str, str]]()

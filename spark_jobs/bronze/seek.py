@@ -27,11 +27,11 @@ from spark_jobs.source.seek import Search, find_place
 
 log = logging.getLogger(__name__)
 
-Where = str | Position | None
+PlaceText = str | Position | None
 """A place as text, where a position without its stretch is told by its file's name; or a position as it is."""
 
 
-def range_in(spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where) -> Range:
+def range_in(spark: SparkSession, lake: Lake, source: str, start: PlaceText, stop: PlaceText) -> Range:
     """The part of bronze between two places, the oldest that it holds and its end where they are not named.
 
     Raises LakeError where bronze is empty or gc has removed what is named, SourceError where a place is not in it,
@@ -143,7 +143,7 @@ class BronzeLog:
         return Log(self.name, complete_files, replace(end, stretch=1))
 
     def started_at(self, listed: Log) -> datetime:
-        """When the oldest file was begun that can be searched, by its server's clock."""
+        """When the oldest searchable file was started, by its server's clock."""
         return datetime.fromtimestamp(Search(self, listed).head(listed.files[0]).created, UTC)
 
     def reading(self) -> Reading:

@@ -189,7 +189,7 @@ def require_held(source: str, checkpoint: Checkpoint, start: Position) -> None:
 
 
 def removal_message(source: str, removed: Range) -> str:
-    """What is said of a part of the log that gc removed, and how to go on."""
+    """The message about a part of the log that gc removed, with the remedy."""
     return (
         f"bronze no longer holds {removed}; the oldest that it holds is {removed.stop}. Bring the files back: "
         f"stratalog extract --source {source} --archive DIR, where DIR has copies of them"
@@ -254,7 +254,7 @@ def last_gtid(snapshot: BronzeSnapshot, within: Range) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """What was left out of a part of the log: events, the bytes that are not the server's own for it, and tables."""
+    """What was redacted in a part of the log: events, blanked bytes, and tables."""
 
     events: int
     bytes: int
@@ -266,7 +266,7 @@ class Redacted:
 
 
 def redacted(slices: DataFrame) -> Redacted | None:
-    """What was left out of slices; None where nothing was. Reads no payload."""
+    """What was redacted in slices; None where nothing was. Reads no payload."""
     if "redacted" not in slices.columns:
         return None
     names = F.flatten(F.collect_set("redacted.tables"))
@@ -310,7 +310,7 @@ def read_all(spark: SparkSession, bronze: Table, version: int) -> DataFrame:
 
 
 def overlapping(spark: SparkSession, bronze: Table, version: int, range_: Range) -> DataFrame:
-    """The slices of which a byte lies in a range, and those that continue a transaction begun in it."""
+    """The slices of which a byte lies in a range, and those that continue a transaction that started in it."""
     stretch, number = F.col("stretch"), F.col("number")
     begin, end = range_.start, range_.stop
     here = (stretch == begin.stretch) & (

@@ -249,7 +249,10 @@ def _starts(start: Position, oldest: Position) -> Iterator[Position]:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a slice of an XA transaction does, and where it stands. begun: the offset where the transaction begins."""
+    """What a slice of an XA transaction does, and where it stands.
+
+    transaction_start: the offset where the transaction begins.
+    """
 
     kind: str
     """As XaStep has it."""

@@ -29,7 +29,7 @@ from spark_jobs.binlog import (
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.boundaries import split
 from spark_jobs.bronze.data_files import DataFiles
-from spark_jobs.bronze.seek import Where, range_in
+from spark_jobs.bronze.seek import PlaceText, range_in
 from spark_jobs.bronze.xa import EFFECT, LOGGED, LOGGED_AT, OF_XA, by_bytes, committed
 from spark_jobs.changes.json_encoding import NULL, Image, bytes_at, images, instants, pieces_of, text_of
 from spark_jobs.changes.xa_buffer import PreparedBuffer
@@ -56,7 +56,7 @@ _LONG = 1 << 16
 """Bytes of a value from which on it is written piece by piece."""
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 Batches = Iterator[pa.RecordBatch]
-Wanted = Callable[[TableName], bool]
+TableFilter = Callable[[TableName], bool]
 Complete = Callable[[TableDefinition], TableDefinition]
 """Adds to a table's definition what the log leaves out of it: names, signs, character sets, labels."""
 
@@ -82,7 +82,7 @@ class JsonChanges:
     """Turns slices (rows of SLICE_SCHEMA or of bronze) of one file into JSON lines."""
 
     def __init__(
-        self, source: str | None, is_wanted: Wanted, complete: Complete = as_logged, *, prepared: bool = False
+        self, source: str | None, is_wanted: TableFilter, complete: Complete = as_logged, *, prepared: bool = False
     ) -> None:
         """prepared: whether rows of XA transactions are written; the caller knows that they took effect."""
         self.source = source
@@ -152,7 +152,7 @@ class JsonChanges:
                 yield ChangeLine(offset, row, _line(head, *pair))
 
 
-def wanted_tables(names: Sequence[str]) -> Wanted:
+def wanted_tables(names: Sequence[str]) -> TableFilter:
     """A test for tables named ``DB.TABLE`` (patterns are fine); any table passes where none is named.
 
     Raises ConfigError.
@@ -162,7 +162,7 @@ def wanted_tables(names: Sequence[str]) -> Wanted:
 
 
 def changes_of_files(
-    files: Iterable[tuple[str, Iterator[bytes]]], is_wanted: Wanted, complete: Complete = as_logged
+    files: Iterable[tuple[str, Iterator[bytes]]], is_wanted: TableFilter, complete: Complete = as_logged
 ) -> Iterator[str]:
     """The changes in binlog files, given by name and chunks of bytes: JSON lines, long ones in several pieces.
 
@@ -187,7 +187,7 @@ def changes_of_files(
 class _File:
     """One file on its way to JSON lines."""
 
-    def __init__(self, file: str, is_wanted: Wanted, complete: Complete, prepared: PreparedBuffer) -> None:
+    def __init__(self, file: str, is_wanted: TableFilter, complete: Complete, prepared: PreparedBuffer) -> None:
         self._file, self._is_wanted, self._complete = file, is_wanted, complete
         self._encode = JsonChanges(None, is_wanted, complete, prepared=True)
         self._prepared = prepared
@@ -278,7 +278,7 @@ class _File:
 
 
 def changes_of_bronze(
-    spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where, *, is_wanted: Wanted
+    spark: SparkSession, lake: Lake, source: str, start: PlaceText, stop: PlaceText, *, is_wanted: TableFilter
 ) -> Iterator[str]:
     """The changes of a range of bronze, snapped outward to transactions; all of it by default.
 
@@ -300,11 +300,11 @@ def changes_of_bronze(
 
 
 def transactions_of_bronze(
-    spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where
+    spark: SparkSession, lake: Lake, source: str, start: PlaceText, stop: PlaceText
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """(stretch, slices) of the transactions that a range touches, in order, no more of them than that.
 
-    Slices are of SLICE_SCHEMA or of bronze, one at a time in memory. Control events are left out.
+    Slices are of SLICE_SCHEMA or of bronze, one at a time in memory. Control events are dropped.
 
     Raises as ``range_in``.
     """
@@ -328,7 +328,7 @@ _LINE = "stretch INT, number BIGINT, line STRING"
 
 
 def changes_frame(
-    spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where, *, is_wanted: Wanted
+    spark: SparkSession, lake: Lake, source: str, start: PlaceText, stop: PlaceText, *, is_wanted: TableFilter
 ) -> DataFrame:
     """The same changes as a DataFrame of ``stretch, number`` (of the file) and CHANGE, decoded by Spark's tasks.
 
@@ -343,7 +343,7 @@ def changes_frame(
     )
 
 
-def _lines_task(source: str, is_wanted: Wanted, within: Range) -> Callable[[Batches], Batches]:
+def _lines_task(source: str, is_wanted: TableFilter, within: Range) -> Callable[[Batches], Batches]:
     """A mapInArrow function from slices to lines."""
 
     def run(batches: Batches) -> Batches:
@@ -387,7 +387,7 @@ class _Part:
         return by_bytes(committed_rows.withColumn(LOGGED, nowhere).unionByName(xa.slices(log)))
 
 
-def _of_range(spark: SparkSession, lake: Lake, source: str, start: Where, stop: Where) -> _Part:
+def _of_range(spark: SparkSession, lake: Lake, source: str, start: PlaceText, stop: PlaceText) -> _Part:
     """With the earlier parts of a transaction that the range begins inside."""
     within = range_in(spark, lake, source, start, stop)
     snapshot = bronze.BronzeSnapshot.of(lake, source)

@@ -97,7 +97,7 @@ def _was_passed_over(stretch: Stretch | None, gap: Part) -> bool:
 def repeated_keys(
     spark: SparkSession, pipeline: Pipeline, source: str, names: Sequence[TableInto]
 ) -> dict[TableInto, int]:
-    """Of downstream tables, how many keys stand in several rows; those without a key or without a row are left out.
+    """Of downstream tables, how many keys stand in several rows; those without a key or without a row are omitted.
 
     names: each a source table, and the downstream table that is meant. Reads the columns of keys alone, some tables a
     Spark job.
@@ -121,7 +121,7 @@ NEVER_WHOLE = (
 def keys_never_whole(pipeline: Pipeline, source: str) -> dict[TableInto, int]:
     """The keys that downstream tables lack for want of a whole row image, as the last run left them; without a JVM.
 
-    Tables that lack none are left out.
+    Tables that lack none are omitted.
     """
     entries = publication.read(lake_of(pipeline), source)
     return {

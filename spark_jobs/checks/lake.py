@@ -62,8 +62,8 @@ def _remote(lake: ObjectPath) -> Check:
         trial.unlink()
         is_left = trial.exists()
     except OSError as error:
-        what, _, remedy = reason(error).partition("; ")
-        return problem("writable", f"{lake}: {what}", remedy)
+        problem_text, _, remedy = reason(error).partition("; ")
+        return problem("writable", f"{lake}: {problem_text}", remedy)
     except ConfigError as error:
         return problem("writable", f"{error}", "")
     if not is_exclusive:

@@ -15,12 +15,12 @@ from spark_jobs.log.position import Position
 from spark_jobs.silver import masking
 
 _NOWHERE = Position("bin.000001", 4)
-_Found = list[tuple[str, TableDefinition]]
+_Sharing = list[tuple[str, TableDefinition]]
 
 
 def problems_of_tables(pipeline: Pipeline, tables: Mapping[str, Collection[TableDefinition]]) -> dict[str, str]:
     """By downstream table. tables: those that servers have now, by source."""
-    meeting: dict[Destination, _Found] = {}
+    meeting: dict[Destination, _Sharing] = {}
     for source, definitions in tables.items():
         for definition in sorted(definitions, key=lambda definition: definition.name):
             if pipeline.scope.holds(definition.name.schema, definition.name.table):
@@ -34,7 +34,7 @@ def problems_of_tables(pipeline: Pipeline, tables: Mapping[str, Collection[Table
     return problems
 
 
-def _of_one(sharing: _Found) -> Iterator[str]:
+def _of_one(sharing: _Sharing) -> Iterator[str]:
     if len(sharing) > 1:
         yield (
             f"{_listed(sharing)} meet in it, and by routes: it is of one table; use {{source}} in to, or say "
@@ -42,8 +42,8 @@ def _of_one(sharing: _Found) -> Iterator[str]:
         )
 
 
-def _of_several(pipeline: Pipeline, sharing: _Found, into: Destination) -> Iterator[str]:
-    keys: dict[tuple[str, ...], _Found] = {}
+def _of_several(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Iterator[str]:
+    keys: dict[tuple[str, ...], _Sharing] = {}
     types: dict[str, str] = {}
     parts: list[Part] = []
     for source, definition in sharing:
@@ -70,7 +70,7 @@ def _of_several(pipeline: Pipeline, sharing: _Found, into: Destination) -> Itera
         yield f"its tables are not told apart by the same key: {', '.join(keys_)}"
 
 
-def _listed(sharing: _Found) -> str:
+def _listed(sharing: _Sharing) -> str:
     names = [f"{definition.name} of {source}" for source, definition in sharing]
     rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + rest

@@ -274,7 +274,7 @@ def retention(view: ServerView) -> Iterator[Check]:
 
 
 def binlog_filters(view: ServerView) -> Iterator[Check]:
-    """Schemas that the server leaves out of its log."""
+    """Schemas that the server does not log."""
     if not view.logs or not view.may_monitor:
         return
     rules = {"binlog-do-db": "Binlog_Do_DB", "binlog-ignore-db": "Binlog_Ignore_DB"}

@@ -4,8 +4,8 @@ Put here: which parts of MySQL's expressions mean the same in both, and writing 
 is asked about (filters.py), or of which columns (silver/row_filters.py).
 
 The text is read by sqlglot, and what is allowed is listed here; everything else is refused by name. No part of the text
-reaches Spark as it is: names come from the table's definition, numbers and texts are written anew. A condition looks at
-its row alone: no subquery, no variable, nothing that differs from call to call.
+reaches Spark as it is: names come from the table's definition, numbers and texts are written again. A condition looks
+at its row alone: no subquery, no variable, nothing that differs from call to call.
 
 What MySQL does otherwise than Spark is either written out (integers and decimals are compared exactly, ``% 0`` is NULL)
 or refused (collations, division, text beside numbers). docs/filters.md lists it for users.

@@ -47,7 +47,7 @@ Action = Literal["ignore", "do", "stop"]
 class EventFilter:
     """One of ``filters:``.
 
-    ignore: events that match are left out. do: those that do not match are. stop: a statement that matches stops its
+    ignore: events that match are filtered. do: those that do not match are. stop: a statement that matches stops its
     table. A statement matches by its kind, or by its text.
     """
 
@@ -105,7 +105,7 @@ def _problem_of_kinds(events: Sequence[str], action: Action) -> str | None:
 
 @dataclass(frozen=True)
 class RowFilter:
-    """One of ``row_filters:``: a change for which it is TRUE is left out.
+    """One of ``row_filters:``: a change for which it is TRUE is filtered.
 
     For an update both conditions must be TRUE; one that is not given is. A kind of change without a condition is kept.
     """
@@ -151,7 +151,7 @@ class ColumnRule:
 
 
 def skip_name(position: Position) -> str:
-    """What an event that is passed over is counted under, among the rules."""
+    """The name under which a quarantined event is counted, beside the rules."""
     return f"skip {position}"
 
 
@@ -169,7 +169,7 @@ class TableFilters:
         return bool(self.events or self.rows or self.columns or self.skips)
 
     def skipped_in(self, ranges: Iterable[Range]) -> dict[str, int]:
-        """The events of parts of the log that are passed over, as what rules leave out is counted."""
+        """The quarantined events of parts of the log, counted as filtered events are."""
         parts = tuple(ranges)
         positions = sorted(skip for skip in self.skips if any(part.start <= skip < part.stop for part in parts))
         return {skip_name(position): 1 for position in positions}
@@ -180,12 +180,12 @@ class TableFilters:
         return names + ([f"columns.{self.columns.name}"] if self.columns else [])
 
     def left_out(self, event: str) -> str | None:
-        """The rule that leaves out every change of a kind (insert, update, delete)."""
+        """The rule that filters every change of a kind (insert, update, delete)."""
         return next((f"filters.{filter_.name}" for filter_ in self.events if filter_.leaves_out(event)), None)
 
     @property
     def judges_rows(self) -> bool:
-        """Whether a change of rows may be left out."""
+        """Whether a change of rows may be filtered."""
         return bool(self.rows) or any(self.left_out(event) for event in ROW_EVENTS)
 
     def statement(self, event: str, text: str) -> tuple[str, Action] | None:
@@ -229,7 +229,7 @@ class Filters:
         return Filters(skips=self.skips)
 
     def skipped(self, schema: str, table: str) -> frozenset[Position]:
-        """The events that are passed over for a table."""
+        """The quarantined events of a table."""
         return self.skips.get((schema, table), frozenset())
 
     def of(self, schema: str, table: str) -> TableFilters:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from spark_jobs.errors import ConfigError
 
-Seen = tuple[str, str, str]
+SeenTable = tuple[str, str, str]
 """Source, schema, table."""
 
 
-def read(path: Path) -> list[Seen]:
+def read(path: Path) -> list[SeenTable]:
     """The tables in order of source and name; none where no run has seen any. Raises ConfigError."""
     if not path.exists():
         return []
@@ -25,7 +25,7 @@ def read(path: Path) -> list[Seen]:
         raise ConfigError(f"{path}: not a list of tables; delete it, the next run writes it again") from error
 
 
-def add(path: Path, tables: set[Seen]) -> set[Seen]:
+def add(path: Path, tables: set[SeenTable]) -> set[SeenTable]:
     """Adds tables; returns those that are new. The file is replaced whole, so a reader never sees half of it."""
     existing = set(read(path))
     new = tables - existing

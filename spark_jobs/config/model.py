@@ -237,7 +237,7 @@ class RouteRule(Model):
 
 
 class EventRule(Model):
-    """One of ``filters:``: which events of tables are left out, by their kind or a statement's text."""
+    """One of ``filters:``: which events of tables are filtered, by their kind or a statement's text."""
 
     tables: Patterns
     """Patterns of the tables that it is about; the last that matches decides."""
@@ -262,7 +262,7 @@ class EventRule(Model):
 
 
 class RowRule(Model):
-    """One of ``row_filters:``: which changes of rows are left out, by their values."""
+    """One of ``row_filters:``: which changes of rows are filtered, by their values."""
 
     tables: Patterns
     """Patterns of the tables that it is about; the last that matches decides."""
@@ -393,7 +393,7 @@ class OnlineDdl(Model):
 
 
 class Reports(Model):
-    """The HTML page of each source, which Dagster's runs write anew and link to."""
+    """The HTML page of each source, which Dagster's runs rewrite and link to."""
 
     to: LocalPath | None = Path("reports")
     """The folder of the pages, on the machine that runs; ``null`` writes none."""

@@ -111,7 +111,7 @@ class Scope:
         return self._matches(schema, table) and self.why_helper(schema, table) is None
 
     def may_share(self, other: Self, candidate: Pattern) -> bool:
-        """Whether a table that matches ``wanted``, a pattern of the other scope, may be in both, as patterns tell."""
+        """Whether a table that matches ``candidate``, a pattern of the other scope, may be in both scopes."""
         patterns = [pattern for pattern, is_wanted in self.rules if is_wanted]
         candidates = patterns or ([] if candidate.schema in SYSTEM_SCHEMAS else [Pattern("*", "*")])
         return any(

@@ -61,7 +61,7 @@ class _Slot:
 def moved(before: TableDefinition, clauses: Sequence[Operation], moment: Moment | None = None) -> AlteredDefinition:
     """The definition after the operations of one statement, with where its columns come from.
 
-    moment: when the statement was begun, for what rows have in new columns by its clock.
+    moment: when the statement started, for values that new columns take from its clock.
     Its key is None where the statement does not tell which index takes the place of the one that went; a table without
     a key gets one by a primary key alone. Raises Unsupported.
     """

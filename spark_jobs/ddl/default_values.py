@@ -67,7 +67,7 @@ class Fill:
 def fill_of(declared: Declared, moment: Moment | None = None) -> Fill | None:
     """What rows that were there before the column get; None for NULL.
 
-    moment: when the statement that adds it was begun, where that is known. Raises Unsupported where only the server
+    moment: when the statement that adds it started, where that is known. Raises Unsupported where only the server
     knows it.
     """
     if declared.why_unknown:
@@ -144,7 +144,7 @@ _FLOAT_DIGITS = 6
 
 
 def _timed(column: Column, words: tuple[Word, ...], moment: Moment) -> str | None:
-    """A time that depends on when the statement was begun, or on its time zone; None where it is none such."""
+    """A time that depends on when the statement started, or on its time zone; None for any other value."""
     if words and words[0].among(*_NOW) and column.type_code in (_TIMESTAMP, _DATETIME):
         at = session_time.now(
             moment, column.meta
@@ -175,7 +175,7 @@ def _constant(words: tuple[Word, ...]) -> _Constant:
 
 
 def _literal(declared: Declared, constant: _Constant | None) -> str:
-    """``given``: None for the value that the server takes where a column has none and may not be NULL."""
+    """``constant``: None for the value that the server takes where a column has none and may not be NULL."""
     column = declared.column
     if column.type_code in _REALS:
         return _real(column, constant, declared.measure)

@@ -75,7 +75,7 @@ def completed(
     """The definition with what the log lacks: names, key, labels, declared types.
 
     Raises TableStopped where names are missing and no definition can be believed, or an outdated one declares a type
-    that the log does not tell. ``found``: the server's definition and where in the log it was read. ``last_change``:
+    that the log does not tell. ``answer``: the server's definition and where in the log it was read. ``last_change``:
     where the last statement of the range stands that names the table, if one does.
     """
     if logged.has_names():
@@ -111,7 +111,7 @@ def completed(
 class HistoryAnswer:
     """What the schema history tells of a table.
 
-    at: the place that it is of; why: what is to be known where it does not hold; by: who told it, for messages.
+    at: the place that it is of; reason: what is to be known where it does not hold; by: who told it, for messages.
     not_before: why it is not known what the table was before that place.
     """
 

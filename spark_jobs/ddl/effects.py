@@ -107,7 +107,7 @@ class AlterTable(_OfTable):
 class ChangeStorage(_OfTable):
     """ALTER TABLE of a partition or a tablespace: rows go, or come, that the log does not name; columns stay.
 
-    partner: the table that rows come from or go to. why: what the log lacks, for messages.
+    partner: the table that rows come from or go to. reason: what the log lacks, for messages.
     """
 
     action: str

@@ -257,7 +257,7 @@ def _closed(candidate: Earlier, logged: TableDefinition) -> Earlier:
 
 
 def _by_rows(after: Column, logged: Column) -> Column:
-    """A column whose type a statement changed, or declared anew, as the rows before it tell. Raises Unsupported.
+    """A column whose type a statement changed or declared again, by the rows before it. Raises Unsupported.
 
     The sign of an integer is none that a strict session tells: it refuses what changes a value of a row that is there,
     and rows that went before had values too.

@@ -45,7 +45,7 @@ class LogGap:
         table: whose rows they are.
         key: the foreign key by which the server changes them; None of a system-versioned table.
         since: the statement that it begins with; None where it is older than the log, or only the server tells it.
-        until: the statement that ends it; None where it goes on to the log's end.
+        until: the statement that ends it; None where it lasts to the log's end.
     """
 
     table: TableName

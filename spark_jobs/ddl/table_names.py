@@ -168,7 +168,7 @@ def _tables(references: Iterator[tuple[Name, str | None]], apart: frozenset[str]
 
 
 def _references(tokens: Scanner, *ends: str) -> Iterator[tuple[Name, str | None]]:
-    """The tables of a list of joined ones, each with its alias; those of queries in it are passed over.
+    """The tables of a list of joined ones, each with its alias; those of queries in it are ignored.
 
     ends: the keywords behind it. Raises Unsupported.
     """

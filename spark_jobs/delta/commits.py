@@ -109,11 +109,11 @@ def commit(  # noqa: PLR0913 -- a commit has as many parts, each of which most c
 def _require_exclusive(path: str) -> None:
     """Raises LakeError where the store of a new table would let a commit overwrite another."""
     try:
-        why = why_not_exclusive(directory(path))
+        refusal = why_not_exclusive(directory(path))
     except OSError as error:
         raise LakeError(f"{path}: cannot be written: {reason(error)}") from error
-    if why:
-        raise LakeError(f"{path}: cannot be written: {why}")
+    if refusal:
+        raise LakeError(f"{path}: cannot be written: {refusal}")
 
 
 def write_checkpoint(path: str, version: int) -> bool:
@@ -163,8 +163,8 @@ def _remove(snapshot: Snapshot, file: DataFile, present: set[tuple[str, str | No
         "partitionValues": file.partition_values,
         "size": file.size,
     }
-    kept = ("tags", "stats", "deletionVector")
-    return {"remove": action | {key: file.action[key] for key in kept if file.action.get(key) is not None}}
+    keys = ("tags", "stats", "deletionVector")
+    return {"remove": action | {key: file.action[key] for key in keys if file.action.get(key) is not None}}
 
 
 def _lines(actions: Iterable[Mapping[str, Any]]) -> bytes:

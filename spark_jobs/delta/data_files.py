@@ -139,9 +139,9 @@ def reading(table_path: str, file: DataFile) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        why = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0]
         raise LakeError(
-            f"{file.location(table_path)}: a data file cannot be read: {why}; restore the table from a backup"
+            f"{file.location(table_path)}: a data file cannot be read: {reason}; restore the table from a backup"
         ) from error
 
 
@@ -170,15 +170,15 @@ def _stored_names(opened: pq.ParquetFile, columns: Sequence[str], schema: TableS
 
 def _logical(table: pa.Table, count: int, columns: Sequence[str], schema: TableSchema) -> pa.Table:
     """Columns by logical names, in types of now, from those that a file has."""
-    wanted = [schema.column(name) for name in columns]
+    wanted_columns = [schema.column(name) for name in columns]
     arrays = []
-    for column in wanted:
+    for column in wanted_columns:
         target = arrow_type(column.type, physical=False)
         if column.physical_name in table.column_names:
             arrays.append(_to_logical(table.column(column.physical_name), column.type, target))
         else:
             arrays.append(pa.chunked_array([pa.nulls(count, target)]))
-    return pa.Table.from_arrays(arrays, schema=pa.schema([column.arrow(physical=False) for column in wanted]))
+    return pa.Table.from_arrays(arrays, schema=pa.schema([column.arrow(physical=False) for column in wanted_columns]))
 
 
 def to_physical(rows: pa.Table, schema: TableSchema) -> pa.Table:

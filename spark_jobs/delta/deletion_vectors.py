@@ -81,17 +81,17 @@ class Descriptor:
 
 def read(table_path: str, descriptor: Descriptor) -> BitMap64:
     """The numbers of the rows that a vector deletes. Raises LakeError where its bytes are damaged."""
-    where = f"{table_path}: deletion vector {descriptor.unique_id}"
+    place = f"{table_path}: deletion vector {descriptor.unique_id}"
     try:
         if descriptor.storage_type == "i":
             vector = z85_decode(descriptor.path_or_inline)[: descriptor.size]
         else:
-            vector = _stored(descriptor.location(table_path), descriptor, where)
+            vector = _stored(descriptor.location(table_path), descriptor, place)
         rows = _from_bytes(vector)
     except (OSError, ValueError, struct.error) as error:
-        raise LakeError(f"{where}: cannot be read: {error}") from error
+        raise LakeError(f"{place}: cannot be read: {error}") from error
     if len(rows) != descriptor.cardinality:
-        raise LakeError(f"{where}: has {len(rows)} rows, and the log says {descriptor.cardinality}")
+        raise LakeError(f"{place}: has {len(rows)} rows, and the log says {descriptor.cardinality}")
     return rows
 
 
@@ -174,16 +174,16 @@ def z85_decode(text: str) -> bytes:
     return bytes(data)
 
 
-def _stored(file: StoredPath, descriptor: Descriptor, where: str) -> bytes:
+def _stored(file: StoredPath, descriptor: Descriptor, place: str) -> bytes:
     offset = descriptor.offset if descriptor.offset is not None else 1
     version = content(file, 0, 1)
     if version != _VERSION:
-        raise LakeError(f"{where}: its file has version {version!r}, and only 1 is known")
+        raise LakeError(f"{place}: its file has version {version!r}, and only 1 is known")
     entry = content(file, offset, descriptor.size + 8)
     size, data = struct.unpack(">i", entry[:4])[0], entry[4 : 4 + descriptor.size]
     checksum = struct.unpack(">I", entry[4 + descriptor.size :])[0]
     if size != descriptor.size or len(data) != size or zlib.crc32(data) != checksum:
-        raise LakeError(f"{where}: its bytes in {file} are damaged")
+        raise LakeError(f"{place}: its bytes in {file} are damaged")
     return data
 
 

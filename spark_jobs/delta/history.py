@@ -13,12 +13,12 @@ def added_since(path: str, after: int, until: int) -> set[str] | None:
 
     None where the log does not have all of these commits any more.
     """
-    found: set[str] = set()
+    paths: set[str] = set()
     for version in range(after + 1, until + 1):
         content = read_commit(path, version)
         if content is None:
             return None
         for line in content.splitlines():
             if line.startswith(b'{"add"'):
-                found.add(json.loads(line)["add"]["path"])
-    return found
+                paths.add(json.loads(line)["add"]["path"])
+    return paths

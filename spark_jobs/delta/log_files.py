@@ -57,9 +57,9 @@ def why_not_store(path: str) -> str | None:
 
 def directory(path: str) -> StoredPath:
     """The folder of a table. Raises SparkOnly."""
-    why = why_not_store(path)
-    if why:
-        raise SparkOnly(why)
+    reason = why_not_store(path)
+    if reason:
+        raise SparkOnly(reason)
     return stored_path(path)
 
 
@@ -165,8 +165,8 @@ def _listed(path: str, log: StoredPath, version: int | None) -> LogListing | Non
         return None
     until = newest if version is None else version
     start = max((number for number in checkpoints if number <= until), default=-1)
-    wanted = [number for number in commits if start < number <= until]
-    if wanted != list(range(start + 1, until + 1)):
+    numbers = [number for number in commits if start < number <= until]
+    if numbers != list(range(start + 1, until + 1)):
         if any(start < number <= until for number in unsupported):
             raise SparkOnly(f"{path}: its checkpoints are of the kind v2Checkpoint, which Spark alone reads")
         raise LakeError(
@@ -175,7 +175,7 @@ def _listed(path: str, log: StoredPath, version: int | None) -> LogListing | Non
     return LogListing(
         start,
         checkpoints.get(start, ()),
-        tuple((number, _commit_file(log, number).read_bytes()) for number in wanted),
+        tuple((number, _commit_file(log, number).read_bytes()) for number in numbers),
     )
 
 

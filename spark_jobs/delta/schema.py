@@ -197,15 +197,15 @@ def column_of(name: str, ddl: str) -> Column:
     return Column(name, kind, True, metadata)
 
 
-def assign_ids(schema: TableSchema, used: int) -> tuple[TableSchema, int]:
+def assign_ids(schema: TableSchema, last_id: int) -> tuple[TableSchema, int]:
     """The schema with an id and a physical name for each column without one, and the largest id in use."""
 
     def mapped(column: Column) -> Column:
-        nonlocal used
+        nonlocal last_id
         metadata = dict(column.metadata)
         if ID not in metadata:
-            used += 1
-            metadata[ID] = used
+            last_id += 1
+            metadata[ID] = last_id
         metadata.setdefault(PHYSICAL_NAME, f"col-{uuid.uuid4()}")
         return replace(column, metadata=metadata, type=nested(column.type))
 
@@ -220,7 +220,7 @@ def assign_ids(schema: TableSchema, used: int) -> tuple[TableSchema, int]:
             case _:
                 return kind
 
-    return TableSchema(tuple(mapped(column) for column in schema.columns)), used
+    return TableSchema(tuple(mapped(column) for column in schema.columns)), last_id
 
 
 def arrow_type(kind: DeltaType, physical: bool) -> pa.DataType:

@@ -95,8 +95,8 @@ def add_column(design: Design, name: str, ddl: str, after: str | None = None) ->
 def drop_column(design: Design, name: str) -> Design:
     """Without a column. Its cells stay in the files, and a new column of its name does not have them."""
     _require_mapping(design, f"column {name} cannot be dropped")
-    gone = design.schema.column(name)
-    rest = tuple(column for column in design.schema.columns if column is not gone)
+    dropped = design.schema.column(name)
+    rest = tuple(column for column in design.schema.columns if column is not dropped)
     if not rest:
         raise LakeError(f"column {name} cannot be dropped, because it is the table's last")
     return _changed(design, TableSchema(rest), "DROP COLUMNS", {"columns": [name]})
@@ -105,7 +105,7 @@ def drop_column(design: Design, name: str) -> Design:
 def rename_column(design: Design, name: str, new: str) -> Design:
     _require_mapping(design, f"column {name} cannot be renamed")
     column = design.schema.column(name)
-    if any(other is not column and other.name.casefold() == new.casefold() for other in design.schema.columns):
+    if any(existing is not column and existing.name.casefold() == new.casefold() for existing in design.schema.columns):
         raise LakeError(f"column {name} cannot be renamed to {new}, because the table has such a column")
     schema = _replaced(design.schema, column, replace(column, name=new))
     return _changed(design, schema, "RENAME COLUMN", {"oldColumnPath": name, "newColumnPath": new})
@@ -116,7 +116,7 @@ def move_column(design: Design, name: str, after: str) -> Design:
     column = design.schema.column(name)
     if after == name:
         raise LakeError(f"column {name} cannot stand after itself")
-    rest = TableSchema(tuple(other for other in design.schema.columns if other is not column))
+    rest = TableSchema(tuple(existing for existing in design.schema.columns if existing is not column))
     parameters = {"column": column.to_json(), "position": _position(after)}
     return _changed(design, _placed(rest, column, after), "CHANGE COLUMN", parameters)
 
@@ -169,9 +169,9 @@ def _changed(design: Design, schema: TableSchema, operation: str, parameters: Ma
     """The design with other columns, the ids and the features that they need."""
     configuration = dict(design.metadata.configuration)
     if design.metadata.column_mapping:
-        used = max(int(configuration.get(MAX_COLUMN_ID, "0")), design.schema.max_column_id)
-        schema, used = assign_ids(schema, used)
-        configuration[MAX_COLUMN_ID] = str(used)
+        last_id = max(int(configuration.get(MAX_COLUMN_ID, "0")), design.schema.max_column_id)
+        schema, last_id = assign_ids(schema, last_id)
+        configuration[MAX_COLUMN_ID] = str(last_id)
     return _designed(design, schema, configuration, (operation, parameters))
 
 
@@ -237,11 +237,11 @@ _STATEMENTS: tuple[tuple[re.Pattern[str], Callable[[Design, re.Match[str]], Desi
 )
 
 
-def _require_mapping(design: Design, what: str) -> None:
+def _require_mapping(design: Design, action: str) -> None:
     if not design.metadata.column_mapping:
-        raise LakeError(f"{what} without column mapping, a feature of Delta that the table does not have")
+        raise LakeError(f"{action} without column mapping, a feature of Delta that the table does not have")
     if _STATS_COLUMNS in design.metadata.configuration:
-        raise SparkOnly(f"{what} but by Spark, because the table names columns in {_STATS_COLUMNS}")
+        raise SparkOnly(f"{action} but by Spark, because the table names columns in {_STATS_COLUMNS}")
 
 
 def _placed(schema: TableSchema, column: Column, after: str | None) -> TableSchema:

@@ -37,10 +37,10 @@ class Bounds:
 
 def indexed_columns(schema: TableSchema, configuration: Mapping[str, str]) -> TableSchema:
     """The part of a schema that Delta collects statistics of: the first 32 leaves, or those that the table names."""
-    named = configuration.get("delta.dataSkippingStatsColumns")
-    if named is not None:
-        wanted = {name.strip().strip("`") for name in named.split(",")}
-        return TableSchema(tuple(column for column in schema.columns if column.name in wanted))
+    setting = configuration.get("delta.dataSkippingStatsColumns")
+    if setting is not None:
+        names = {name.strip().strip("`") for name in setting.split(",")}
+        return TableSchema(tuple(column for column in schema.columns if column.name in names))
     count = int(configuration.get("delta.dataSkippingNumIndexedCols", _INDEXED_DEFAULT))
     return schema if count < 0 else TableSchema(_first_leaves(schema.columns, count)[0])
 
@@ -89,19 +89,19 @@ def bounds(values: Mapping[str, Any], column: Column) -> Bounds:
 
 def _first_leaves(columns: Collection[Column], count: int) -> tuple[tuple[Column, ...], int]:
     """So many leaves from the first, within their structs, and how many these are."""
-    kept: list[Column] = []
+    first_columns: list[Column] = []
     leaves = 0
     for column in columns:
         if leaves >= count:
             break
         if isinstance(column.type, StructType):
             fields, inner = _first_leaves(column.type.fields, count - leaves)
-            kept.append(Column(column.name, StructType(fields), column.nullable, column.metadata))
+            first_columns.append(Column(column.name, StructType(fields), column.nullable, column.metadata))
             leaves += inner
         else:
-            kept.append(column)
+            first_columns.append(column)
             leaves += 1
-    return tuple(kept), leaves
+    return tuple(first_columns), leaves
 
 
 def _collected(

@@ -48,7 +48,7 @@ class Comparison:
 def lake_rows(spark: SparkSession, table: Table, schema: pa.Schema) -> pa.Table:
     """All rows of a downstream table, none where it does not exist.
 
-    ``wanted`` ends in ``_raw``, whose maps become JSON as in server_rows.py. Raises LakeError where
+    ``schema`` ends in ``_raw``, whose maps become JSON as in server_rows.py. Raises LakeError where
     the columns are not as wanted.
     """
     head = table.head()

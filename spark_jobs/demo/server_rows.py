@@ -76,7 +76,7 @@ class Selection:
 
 
 def tables(connection: Any, schema: str) -> list[str]:
-    """The names of a schema's tables, views left out."""
+    """The names of a schema's tables, without views."""
     question = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE'"
     return sorted(name for (name,) in _ask(connection, question, schema))
 

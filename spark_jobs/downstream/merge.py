@@ -75,8 +75,8 @@ def merge(spark: SparkSession, work: MergeJob, way: MergeStrategy | None = None)
     began = time.monotonic()
     with about(str(work)):
         head, delta = _prepared(spark, work)
-        taken = range_of(work, head, delta)
-        if taken is None:
+        range_ = range_of(work, head, delta)
+        if range_ is None:
             return None
         is_first = head.checkpoint is None and work.target.empty()
         session = session_over(start_session(spark), delta.size)
@@ -85,16 +85,16 @@ def merge(spark: SparkSession, work: MergeJob, way: MergeStrategy | None = None)
         if work.columns.has_partial and not work.columns.is_bag:
             delta = replace(delta, has_unseen=bring is not _merged or _has_unseen(session, work, head, delta))
             unseen = SilverReader(session, work).unseen() if delta.has_unseen else 0
-        landed, done = bring(session, work, head, delta, commit_of(work, taken, unseen))
+        landed, counts = bring(session, work, head, delta, commit_of(work, range_, unseen))
     return Merged(
         source=work.source,
         name=work.name,
         target=work.target.path,
         head=landed,
-        range=taken,
-        inserted=done["num_inserted_rows"],
-        updated=done["num_updated_rows"],
-        deleted=done["num_deleted_rows"],
+        range=range_,
+        inserted=counts["num_inserted_rows"],
+        updated=counts["num_updated_rows"],
+        deleted=counts["num_deleted_rows"],
         redone=len(delta.redone),
         seconds=time.monotonic() - began,
         unseen=unseen,
@@ -109,11 +109,13 @@ def _has_unseen(spark: SparkSession, work: MergeJob, head: Head, delta: "SilverD
     silver_rows = SilverReader(spark, work)
     lacking = silver_rows.pending(head.position, delta).where(f"{silver.ABSENT} IS NOT NULL")
     lacking = lacking.select(*identity_names(work.columns), partial_rows.ENDED)
-    there = identities_of(silver_rows.silver_rows(), work.columns)
-    matched = same_identity(there)
-    unmatched = lacking.alias("one").join(there.withColumn("there", F.lit(True)).alias("other"), matched, how="left")
-    found = unmatched.where(f"there IS NULL OR {partial_rows.ENDED}").select(F.lit(1)).limit(1)
-    return bool(work.target.collect(found))
+    silver_keys = identities_of(silver_rows.silver_rows(), work.columns)
+    matched = same_identity(silver_keys)
+    unmatched = lacking.alias("one").join(
+        silver_keys.withColumn("there", F.lit(True)).alias("other"), matched, how="left"
+    )
+    first_unseen = unmatched.where(f"there IS NULL OR {partial_rows.ENDED}").select(F.lit(1)).limit(1)
+    return bool(work.target.collect(first_unseen))
 
 
 def _appended(
@@ -141,14 +143,14 @@ def _merged(
     spark: SparkSession, work: MergeJob, head: Head, delta: "SilverDelta", checkpoint: Checkpoint
 ) -> tuple[Head, dict[str, int]]:
     """Runs the statement; returns the new head and Delta's counts of rows."""
-    again = bool(delta.redone) or (delta.is_loaded and head.checkpoint is not None) or delta.has_unseen
-    floor = work.floor if again or (work.floor and head.position and head.position <= work.floor) else None
-    statement = merge_statement(work.target, work.columns, floor, is_complete=again)
+    is_complete = bool(delta.redone) or (delta.is_loaded and head.checkpoint is not None) or delta.has_unseen
+    floor = work.floor if is_complete or (work.floor and head.position and head.position <= work.floor) else None
+    statement = merge_statement(work.target, work.columns, floor, is_complete=is_complete)
     counts: list[Row] = []
 
     def run(session: SparkSession) -> None:
         silver_rows = SilverReader(session, work)
-        rows = silver_rows.touched_rows(head, delta) if again else silver_rows.pending(head.position, delta)
+        rows = silver_rows.touched_rows(head, delta) if is_complete else silver_rows.pending(head.position, delta)
         counts.extend(session.sql(statement, source=rows).collect())
 
     landed = work.target.statement(spark, head, checkpoint, run)
@@ -172,9 +174,9 @@ def _prepared(spark: SparkSession, work: MergeJob) -> tuple[Head, "SilverDelta"]
     if delta.is_renewed:
         return head, delta
     merged = DownstreamCommit.of_head(head)
-    left = (merged.steps_left if merged else None) or ()
+    remaining = (merged.steps_left if merged else None) or ()
     altering = replace(merged, altered_version=work.pinned.version) if merged else None
-    head = carry_out(spark, work.target, head, [*left, *delta.steps], altering)
+    head = carry_out(spark, work.target, head, [*remaining, *delta.steps], altering)
     silver.require_same_columns(work.target, work.columns.types | ADDED, str(work.name))
     return head, delta
 

@@ -80,16 +80,16 @@ def range_of(work: MergeJob, head: Head, delta: "SilverDelta") -> Range | None:
     return Range(start, max(start, stop))
 
 
-def commit_of(work: MergeJob, taken: Range, keys_never_whole: int = 0) -> DownstreamCommit:
+def commit_of(work: MergeJob, range_: Range, keys_never_whole: int = 0) -> DownstreamCommit:
     """What the commit of a merge says."""
     pinned, is_part = SilverCommit.of_head(work.pinned), bool(work.target.marks)
     return DownstreamCommit(
-        taken.stop,
+        range_.stop,
         new_batch(),
         source=work.source,
         table=str(work.name),
         silver_version=work.pinned.version,
-        start=taken.start,
+        start=range_.start,
         is_complete=bool(pinned and pinned.is_complete),
         is_numbered=silver.is_numbered(work.pinned),
         columns=work.columns.types if is_part else None,
@@ -111,19 +111,19 @@ def head_of(work: MergeJob) -> Head:
     merged = DownstreamCommit.of_head(head)
     if merged and not is_own(merged, work.source, work.name):
         owner = f"{merged.table or work.name} of source {merged.source or work.source}"
-        whose = owner if merged.parts is None else "several source tables"
+        owners = owner if merged.parts is None else "several source tables"
         raise TableStopped(
-            f"{work.target.path} is merged from {whose}, and by routes: it is of one. Route this one to a table of its "
-            "own, or several to that one by a pattern or by sources: (docs/routes.md), and move the table away: the "
-            "next run writes it anew from silver"
+            f"{work.target.path} is merged from {owners}, and by routes: it is of one. Route this one to a table of "
+            "its own, or several to that one by a pattern or by sources: (docs/routes.md), and move the table away: "
+            "the next run rebuilds it from silver"
         )
     return head
 
 
 def _first(origin: Table) -> Position | None:
     """Where silver's first window starts: its oldest checkpoint says it."""
-    known = origin.since(-1)
-    return SilverCommit.of(known[-1][1]).start if known else None
+    commits = origin.since(-1)
+    return SilverCommit.of(commits[-1][1]).start if commits else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,26 +152,28 @@ def silver_delta(work: MergeJob, head: Head) -> SilverDelta:
     """What silver has up to its pinned head, and the target at its own has not."""
     last = DownstreamCommit.of_head(head)
     merged = last.silver_version if last else -1
-    new = [(version, one) for version, one in work.origin.since(merged) if version <= work.pinned.version]
+    new = [(version, checkpoint) for version, checkpoint in work.origin.since(merged) if version <= work.pinned.version]
     unmerged = [
-        (version, SilverCommit.of(one))
-        for version, one in new
-        if one.kind not in (CommitKind.ALTERING, CommitKind.MAINTENANCE)
+        (version, SilverCommit.of(checkpoint))
+        for version, checkpoint in new
+        if checkpoint.kind not in (CommitKind.ALTERING, CommitKind.MAINTENANCE)
     ]
-    commits = [one for _, one in unmerged]
+    commits = [commit for _, commit in unmerged]
     altered = work.pinned.version if last is None else merged if last.altered_version is None else last.altered_version
-    changes = [one for version, one in reversed(unmerged) if version > altered and one.kind == CommitKind.CHANGE]
-    redone = [] if merged < 0 else [windows for one in commits for windows in one.ranges]
-    again = () if merged < 0 else work.replays
-    here, there, floor = head.position, work.pinned.position, silver.folded(work.pinned)
+    changes = [
+        commit for version, commit in reversed(unmerged) if version > altered and commit.kind == CommitKind.CHANGE
+    ]
+    redone = [] if merged < 0 else [windows for commit in commits for windows in commit.ranges]
+    replayed = () if merged < 0 else work.replays
+    here, silver_end, floor = head.position, work.pinned.position, silver.folded(work.pinned)
     is_folded_since = here is not None and floor is not None and here < floor  # while no route led there
-    is_renewed = merged >= 0 and (is_folded_since or any(one.is_overwrite for one in commits))
+    is_renewed = merged >= 0 and (is_folded_since or any(commit.is_overwrite for commit in commits))
     return SilverDelta(
-        windows=sum(one.kind != CommitKind.CHANGE or one.inherited_from is not None for one in commits),
+        windows=sum(commit.kind != CommitKind.CHANGE or commit.inherited_from is not None for commit in commits),
         steps=[step for change in changes for step in change.steps or ()],
-        redone=[*redone, *again],
-        size=sum(one.log_bytes or 0 for one in commits),
-        is_loaded=any(one.kind == CommitKind.LOAD for one in commits),
+        redone=[*redone, *replayed],
+        size=sum(commit.log_bytes or 0 for commit in commits),
+        is_loaded=any(commit.kind == CommitKind.LOAD for commit in commits),
         is_renewed=is_renewed,
-        waits=is_renewed and here is not None and there is not None and there < here,
+        waits=is_renewed and here is not None and silver_end is not None and silver_end < here,
     )

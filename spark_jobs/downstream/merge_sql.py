@@ -20,22 +20,28 @@ def merge_statement(target: Table, columns: silver.Columns, floor: Position | No
     """
     names = [identifier(name) for name in (*columns.types, *ADDED)]
     lays_over = columns.has_partial and not (is_complete or columns.is_bag)
-    given = partial_rows.over(list(columns.types), "t.", "s.") if lays_over else {}
-    assigned = ", ".join(f"t.{identifier(n)} = {given.get(n, f's.{identifier(n)}')}" for n in (*columns.types, *ADDED))
-    whole = f" AND s.{silver.ABSENT} IS NULL" if lays_over else ""
-    mine = f" AND {marked(target.marks, 't.')}" if target.marks else ""
-    on = columns.is_same_row("t.", [f"s.{name}" for name in identity_names(columns)]) + mine
+    overlays = partial_rows.over(list(columns.types), "t.", "s.") if lays_over else {}
+    assigned = ", ".join(
+        f"t.{identifier(n)} = {overlays.get(n, f's.{identifier(n)}')}" for n in (*columns.types, *ADDED)
+    )
+    complete_only = f" AND s.{silver.ABSENT} IS NULL" if lays_over else ""
+    own_rows = f" AND {marked(target.marks, 't.')}" if target.marks else ""
+    on = columns.is_same_row("t.", [f"s.{name}" for name in identity_names(columns)]) + own_rows
     on += f" AND t._position > {silver.before_sql(floor)}" if floor else ""
     is_complete = is_complete or columns.is_bag
     newer = _differs(columns) if is_complete else "s._position > t._position"
     delete = "s._gone" if is_complete else f"s._gone AND {newer}"
-    old = f" WHEN NOT MATCHED BY SOURCE{mine} AND t._position < {silver.before_sql(floor)} THEN DELETE" if floor else ""
+    old = (
+        f" WHEN NOT MATCHED BY SOURCE{own_rows} AND t._position < {silver.before_sql(floor)} THEN DELETE"
+        if floor
+        else ""
+    )
     values = [*(f"s.{name}" for name in names), *map(literal, target.marks.values())]
     clauses = (
         f" s ON {on} "
         f"WHEN MATCHED AND {delete} THEN DELETE "
         f"WHEN MATCHED AND NOT s._gone AND {newer} THEN UPDATE SET {assigned} "
-        f"WHEN NOT MATCHED AND NOT s._gone{whole} THEN INSERT ({', '.join([*names, *target.marks])}) "
+        f"WHEN NOT MATCHED AND NOT s._gone{complete_only} THEN INSERT ({', '.join([*names, *target.marks])}) "
         f"VALUES ({', '.join(values)}){old}"
     )
     return with_rows(f"MERGE INTO {target.sql} t USING ", clauses)
@@ -44,5 +50,5 @@ def merge_statement(target: Table, columns: silver.Columns, floor: Position | No
 def _differs(columns: silver.Columns) -> str:
     """Whether source and target rows differ; maps compare as arrays of their entries."""
     plain = quoted([*columns.rest, "_position", "_committed_at"])
-    same = [f"t.{name} <=> s.{name}" for name in plain] + ["map_entries(t._raw) <=> map_entries(s._raw)"]
-    return f"NOT ({' AND '.join(same)})"
+    equalities = [f"t.{name} <=> s.{name}" for name in plain] + ["map_entries(t._raw) <=> map_entries(s._raw)"]
+    return f"NOT ({' AND '.join(equalities)})"

@@ -174,7 +174,7 @@ class PartTable(Table):
         two. Raises TableStopped where the columns contradict others, LostRace, LakeError.
         """
         stored = {name: kind for name, kind in super().columns().items() if name not in (*MARKS, *_BESIDE)}
-        other_parts = [part for part in parts_of(head.whole) if part.owner != self.owner]
+        other_parts = [part for part in parts_of(head.all_parts) if part.owner != self.owner]
         for action in union(
             stored, columns, other_parts, f"{self.path}, {'.'.join(self.owner[1:])} of {self.owner[0]}"
         ):
@@ -184,9 +184,9 @@ class PartTable(Table):
                 raise TableStopped(
                     f"{self.path}: {action} needs a feature of Delta that tables with compat: plain do not have"
                 )
-            if head.whole is None:
+            if head.all_parts is None:
                 raise TableStopped(f"{self.path} is a table that no run has made; move it away")
-            checkpoint_ = replace(head.whole, batch=new_batch(), kind=CommitKind.WIDENED)
+            checkpoint_ = replace(head.all_parts, batch=new_batch(), kind=CommitKind.WIDENED)
             head = self.alter(spark, head, checkpoint_, action)
         return head
 
@@ -198,7 +198,7 @@ class PartTable(Table):
             *(f"CAST({by_name.get(n.casefold(), 'NULL')} AS {kind}) AS {identifier(n)}" for n, kind in types.items())
         )
 
-    def _with_parts(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
+    def _claimed(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
         if checkpoint.kind == CommitKind.WIDENED:
             return checkpoint
         commit = DownstreamCommit.of(checkpoint)
@@ -211,7 +211,7 @@ class PartTable(Table):
             commit.keys_never_whole,
             (commit.key or ()) if self.is_shared else (),
         )
-        parts = [*(part for part in parts_of(head.whole) if part.owner != self.owner), own_part]
+        parts = [*(part for part in parts_of(head.all_parts) if part.owner != self.owner), own_part]
         all_parts = DownstreamCommit(
             commit.position,
             commit.batch,
@@ -242,11 +242,11 @@ class PartTable(Table):
                 f"{self.path} was made with the keys of its source tables {was}, and by routes: they are {now} now "
                 "(keys:). Route them to another table, or move this one away: the next run rebuilds it from silver"
             )
-        part = self._part(replace(table_head, whole=commit))
-        return replace(table_head, checkpoint=part.commit(commit) if part and commit else None, whole=commit)
+        part = self._part(replace(table_head, all_parts=commit))
+        return replace(table_head, checkpoint=part.commit(commit) if part and commit else None, all_parts=commit)
 
     def _part(self, head: Head | None) -> Part | None:
-        return next((part for part in parts_of(head.whole if head else None) if part.owner == self.owner), None)
+        return next((part for part in parts_of(head.all_parts if head else None) if part.owner == self.owner), None)
 
 
 class SharedPart(PartTable):
@@ -261,7 +261,7 @@ class SharedPart(PartTable):
 
     def other_parts(self, head: Head) -> list[Part]:
         """The parts of other source tables."""
-        return [part for part in parts_of(head.whole) if part.owner != self.owner]
+        return [part for part in parts_of(head.all_parts) if part.owner != self.owner]
 
     def renew(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
         """Replaces all rows, of all parts, in one commit upon ``head``. Raises LostRace."""
@@ -303,7 +303,7 @@ def marked(marks: Mapping[str, str], of: str = "") -> str:
 def union(target: Mapping[str, str], columns_: Mapping[str, str], parts: Sequence[Part], name: str) -> list[str]:
     """What is behind ALTER TABLE, one after the other, that gives a table columns which fit a part and the others.
 
-    there: the table's columns of sources, by name and type. Raises TableStopped, with both definitions.
+    target: the table's columns of sources, by name and type. Raises TableStopped, with both definitions.
     """
     by_name = {column.casefold(): column for column in target}
     names = {column.casefold() for columns in (columns_, *(part.columns for part in parts)) for column in columns}

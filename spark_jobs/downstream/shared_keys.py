@@ -62,25 +62,26 @@ class Side:
 
     def rows(self, session: SparkSession, condition: str = "TRUE") -> DataFrame:
         """Silver's rows with ORDER. Raises TableStopped, in the query, for one that has no order time."""
-        found = self.table.read(session, self.version).where(condition)
-        ordered = self.clock.order(session, found)
+        rows_ = self.table.read(session, self.version).where(condition)
+        ordered = self.clock.order(session, rows_)
         return ordered.withColumn(ORDER, F.expr(f"CASE {self._refused()} ELSE {ORDER} END"))
 
     def _refused(self) -> str:
         begin = silver.before_sql(self.clock.begin)
-        known = f"order times are known from {self.clock.begin} on ({self.clock.table.path})"
+        prefix = f"order times are known from {self.clock.begin} on ({self.clock.table.path})"
         reasons = {
             f"_op = '{silver.Op.LOAD}'": "it has rows that were loaded, and nothing tells when these were written",
             f"_op = '{silver.Op.RENAME}'": "it has rows that came with its name, or with a change of its key, and "
             "nothing tells when these were written",
-            f"_position < {begin}": f"{known}, and it has rows from before that",
+            f"_position < {begin}": f"{prefix}, and it has rows from before that",
         }
-        how = "and keys: shared has to know when; route it to a table of its own (docs/routes.md)"
+        remedy = "and keys: shared has to know when; route it to a table of its own (docs/routes.md)"
+        stop = f"spark_jobs.errors.TableStopped: {self}"
         raised = {
-            when: f"raise_error({literal(f'spark_jobs.errors.TableStopped: {self}: {why}, {how}')} || '\\n\\n')"
-            for when, why in reasons.items()
+            condition: f"raise_error({literal(f'{stop}: {reason}, {remedy}')} || '\\n\\n')"
+            for condition, reason in reasons.items()
         }
-        return " ".join(f"WHEN {when} THEN CAST({error} AS TIMESTAMP)" for when, error in raised.items())
+        return " ".join(f"WHEN {condition} THEN CAST({error} AS TIMESTAMP)" for condition, error in raised.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +118,13 @@ class Fold:
         names = list(self.types) if has_values else self.key
         marks = [F.lit(value).alias(name) for name, value in side.marks.items()]
         beside: list[str | Column] = [*ADDED, ORDER, (F.col("_op") == silver.Op.DELETE).alias("_gone")]
-        found = rows.where(f"_op <> '{silver.Op.TRUNCATE}'")
+        rows_ = rows.where(f"_op <> '{silver.Op.TRUNCATE}'")
         beside += [*self._cells(rows, names), *marks]
-        found = found.select(*beside).selectExpr("*", *self._identity())
-        found = found if touched is None else _joined(found, touched, "left_semi")
+        rows_ = rows_.select(*beside).selectExpr("*", *self._identity())
+        rows_ = rows_ if touched is None else _joined(rows_, touched, "left_semi")
         newest = F.max_by(_struct([*self.cells, ORDER, "_gone"]), "_position").alias("last")
-        found = found.groupBy(*self.identities).agg(newest).select(*self.identities, "last.*")
-        return self._cut(found, side) if side.is_emptied else found
+        rows_ = rows_.groupBy(*self.identities).agg(newest).select(*self.identities, "last.*")
+        return self._cut(rows_, side) if side.is_emptied else rows_
 
     def all_of(self, sides: Sequence[DataFrame]) -> DataFrame:
         """Of each key the last change of all source tables. sides: as ``last`` gives them."""
@@ -135,11 +136,11 @@ class Fold:
         """MERGE of rows with the identities and _gone into a table; what is there already is left alone."""
         names = [identifier(name) for name in self.cells]
         on = self._keyed.is_same_row("t.", [f"s.{name}" for name in self.identities])
-        same = [f"t.{name} <=> s.{name}" for name in names if name != identifier("_raw")]
-        same.append("map_entries(t._raw) <=> map_entries(s._raw)")
+        equalities = [f"t.{name} <=> s.{name}" for name in names if name != identifier("_raw")]
+        equalities.append("map_entries(t._raw) <=> map_entries(s._raw)")
         clauses = (
             f" s ON {on} WHEN MATCHED AND s._gone THEN DELETE "
-            f"WHEN MATCHED AND NOT ({' AND '.join(same)}) THEN "
+            f"WHEN MATCHED AND NOT ({' AND '.join(equalities)}) THEN "
             f"UPDATE SET {', '.join(f't.{name} = s.{name}' for name in names)} "
             f"WHEN NOT MATCHED AND NOT s._gone THEN INSERT ({', '.join(names)}) "
             f"VALUES ({', '.join(f's.{name}' for name in names)})"
@@ -150,19 +151,19 @@ class Fold:
         """With a row that stands before a statement that emptied the table as one that it deleted."""
         markers = side.rows(self.session, f"_op = '{silver.Op.TRUNCATE}'")
         cuts = F.array_sort(F.collect_list(F.struct(F.col("_position").alias("p"), F.col(ORDER).alias("o"))))
-        found = last.crossJoin(F.broadcast(markers.agg(cuts.alias(_CUTS))))
+        crossed = last.crossJoin(F.broadcast(markers.agg(cuts.alias(_CUTS))))
         cut = f"IF(_gone, NULL, get(filter({_CUTS}, cut -> cut.p > _position), 0))"
-        found = found.withColumn(_CUTS, F.expr(cut))
-        told = {"_gone": f"_gone OR {_CUTS} IS NOT NULL"}
-        told |= {ORDER: f"coalesce({_CUTS}.o, {ORDER})", "_position": f"coalesce({_CUTS}.p, _position)"}
-        return found.withColumns({name: F.expr(sql) for name, sql in told.items()}).drop(_CUTS)
+        crossed = crossed.withColumn(_CUTS, F.expr(cut))
+        cells_ = {"_gone": f"_gone OR {_CUTS} IS NOT NULL"}
+        cells_ |= {ORDER: f"coalesce({_CUTS}.o, {ORDER})", "_position": f"coalesce({_CUTS}.p, _position)"}
+        return crossed.withColumns({name: F.expr(sql) for name, sql in cells_.items()}).drop(_CUTS)
 
     def _cells(self, rows: DataFrame, names: Sequence[str]) -> list[Column]:
         """The table's columns, those of ``names`` from rows of silver, with the table's types."""
-        given = {name.casefold(): identifier(name) for name in rows.columns}
-        wanted = {name.casefold() for name in names} & given.keys()
+        by_name = {name.casefold(): identifier(name) for name in rows.columns}
+        present = {name.casefold() for name in names} & by_name.keys()
         return [
-            F.expr(f"CAST({given[n.casefold()] if n.casefold() in wanted else 'NULL'} AS {kind})").alias(n)
+            F.expr(f"CAST({by_name[n.casefold()] if n.casefold() in present else 'NULL'} AS {kind})").alias(n)
             for n, kind in self.types.items()
         ]
 
@@ -186,15 +187,15 @@ def merge_shared(spark: SparkSession, lake: Lake, work: MergeJob) -> Merged | No
     with about(str(work)):
         head = target.head()
         _require_one_key(work, target.other_parts(head) if head else [])
-        own = clock.clock_of(lake, work.source)
-        if own is None or own.position < work.pinned.position:
-            own = clock.advance(spark, lake, work.source)
-        if own is None:
+        own_clock = clock.clock_of(lake, work.source)
+        if own_clock is None or own_clock.position < work.pinned.position:
+            own_clock = clock.advance(spark, lake, work.source)
+        if own_clock is None:
             raise LakeError(f"{lake.bronze(work.source).path} is gone, by which it is told when rows were written")
-    return merge(spark, work, _Way(lake, own).bring)
+    return merge(spark, work, _Way(lake, own_clock).bring)
 
 
-def _require_one_key(work: MergeJob, others: Sequence[Part]) -> None:
+def _require_one_key(work: MergeJob, parts: Sequence[Part]) -> None:
     """Raises TableStopped where its rows cannot be told from the others', or from each other."""
     columns = work.columns
     if columns.is_bag:
@@ -204,19 +205,19 @@ def _require_one_key(work: MergeJob, others: Sequence[Part]) -> None:
             "has row images that leave columns out, which are not completed where keys are shared; "
             "SET GLOBAL binlog_row_image = 'FULL', and reset it: stratalog reset"
         )
-    taken = [name for name in columns.types if name.lower() in {ORDER, _CUTS} or name.lower().startswith(LATE)]
-    if taken:
+    reserved = [name for name in columns.types if name.lower() in {ORDER, _CUTS} or name.lower().startswith(LATE)]
+    if reserved:
         raise TableStopped(
-            f"its column {taken[0]} has the name of one that rows have on the way where keys are shared; rename it, or "
-            "route it to a table of its own"
+            f"its column {reserved[0]} has the name of one that rows have on the way where keys are shared; rename it, "
+            "or route it to a table of its own"
         )
-    for one in others:
-        kinds = [{columns.types.get(name), one.columns.get(name)} for name in columns.key]
-        if sorted(one.key) != sorted(columns.key) or {"FLOAT", "DOUBLE"} in kinds:
-            own = _listed(columns.key, columns.types)
+    for part in parts:
+        kinds = [{columns.types.get(name), part.columns.get(name)} for name in columns.key]
+        if sorted(part.key) != sorted(columns.key) or {"FLOAT", "DOUBLE"} in kinds:
+            own_key = _listed(columns.key, columns.types)
             raise TableStopped(
-                f"its key is ({own}), and that of {one}, which it has keys in common with, is "
-                f"({_listed(one.key, one.columns)}); alter one of them, or route it to a table of its own"
+                f"its key is ({own_key}), and that of {part}, which it has keys in common with, is "
+                f"({_listed(part.key, part.columns)}); alter one of them, or route it to a table of its own"
             )
 
 
@@ -237,10 +238,12 @@ class _Way:
         target = work.target
         assert isinstance(target, SharedPart)
         types, key = target.all_columns() or work.columns.types, tuple(sorted(work.columns.key))
-        own = Side(_owner(work), work.origin, work.pinned.version, work.columns.types, self.clock, bool(work.floor))
-        sides = [own, *(_side(self.lake, one) for one in target.other_parts(head))]
+        own_side = Side(
+            _owner(work), work.origin, work.pinned.version, work.columns.types, self.clock, bool(work.floor)
+        )
+        sides = [own_side, *(_side(self.lake, part) for part in target.other_parts(head))]
         if head.design or delta.is_renewed:
-            return _whole(Fold(spark, types, key), target, sides, head, checkpoint)
+            return _all_rows(Fold(spark, types, key), target, sides, head, checkpoint)
         counts: list[Row] = []
 
         def run(session: SparkSession) -> None:
@@ -252,7 +255,7 @@ class _Way:
         return landed, counts[0].asDict()
 
 
-def _whole(
+def _all_rows(
     fold: Fold, target: SharedPart, sides: Sequence[Side], head: Head, checkpoint: Checkpoint
 ) -> tuple[Head, dict[str, int]]:
     """Puts what all of silver folds to in the place of what the table has."""
@@ -265,24 +268,24 @@ def _whole(
 
 def _changed(fold: Fold, work: MergeJob, head: Head, delta: SilverDelta, sides: Sequence[Side]) -> DataFrame:
     """The keys that a merge is about, and what is to be there of them. sides: its own first."""
-    mine, *others = sides
+    own_side, *other_sides = sides
     pending = f"_window_start >= {silver.place_sql(head.position)}" if head.position else "TRUE"
     is_emptied = bool(work.floor and head.position and work.floor >= head.position)
     if not delta.redone:
         condition = "TRUE" if is_emptied else pending
-        touched = fold.touched(mine.table.read(fold.session, mine.version).where(condition))
-        own = fold.last(replace(mine, is_emptied=is_emptied or not head.position), None, condition)
-        found = fold.all_of([own, *(fold.last(one, touched, has_values=False) for one in others)])
-        return found.where(marked(mine.marks))  # the others' are there already
+        touched = fold.touched(own_side.table.read(fold.session, own_side.version).where(condition))
+        own_rows = fold.last(replace(own_side, is_emptied=is_emptied or not head.position), None, condition)
+        last_rows = fold.all_of([own_rows, *(fold.last(side_, touched, has_values=False) for side_ in other_sides)])
+        return last_rows.where(marked(own_side.marks))  # the others' are there already
     commit = DownstreamCommit.of_head(head)
-    merged = commit.silver_version if commit else mine.version
+    merged = commit.silver_version if commit else own_side.version
     ranges = f"({silver.within_any(delta.redone)})"
-    old = mine.table.read(fold.session, merged).where(ranges)
-    new = mine.table.read(fold.session, mine.version).where("TRUE" if is_emptied else f"{ranges} OR {pending}")
+    old = own_side.table.read(fold.session, merged).where(ranges)
+    new = own_side.table.read(fold.session, own_side.version).where("TRUE" if is_emptied else f"{ranges} OR {pending}")
     touched = fold.touched(old).union(fold.touched(new)).distinct()
-    found = fold.all_of([fold.last(side, touched) for side in sides])
-    every = _joined(touched, found, "left")
-    return every.withColumn("_gone", F.coalesce("_gone", F.lit(True)))
+    last_rows = fold.all_of([fold.last(side, touched) for side in sides])
+    touched_rows = _joined(touched, last_rows, "left")
+    return touched_rows.withColumn("_gone", F.coalesce("_gone", F.lit(True)))
 
 
 def _owner(work: MergeJob) -> Owner:
@@ -292,22 +295,22 @@ def _owner(work: MergeJob) -> Owner:
 def _side(lake: Lake, part: Part) -> Side:
     """A part as it was merged last. Raises LakeError."""
     table = lake.silver(*part.owner)
-    own = clock.clock_of(lake, part.owner[0])
-    if own is None:
+    part_clock = clock.clock_of(lake, part.owner[0])
+    if part_clock is None:
         raise LakeError(f"{lake.clock(part.owner[0]).path} is gone, by which it is told when {part} was written")
-    return Side(part.owner, table, part.silver_version, part.columns, own, is_emptied=True)
+    return Side(part.owner, table, part.silver_version, part.columns, part_clock, is_emptied=True)
 
 
 def _struct(names: Sequence[str]) -> Column:
     return F.struct(*map(identifier, names))
 
 
-def _joined(rows: DataFrame, keys: DataFrame, how: str) -> DataFrame:
+def _joined(rows: DataFrame, keys: DataFrame, join_type: str) -> DataFrame:
     """Rows and keys whose identities are the same; a part of one that only an exact text tells is NULL."""
     names = [name for name in rows.columns if name.startswith(silver.IDENTITY)]
-    same = F.expr(" AND ".join(f"one.{name} <=> other.{name}" for name in names))
-    joined = rows.alias("one").join(keys.alias("other"), same, how)
-    if how == "left_semi":
+    is_same_key = F.expr(" AND ".join(f"one.{name} <=> other.{name}" for name in names))
+    joined = rows.alias("one").join(keys.alias("other"), is_same_key, join_type)
+    if join_type == "left_semi":
         return joined
     added = (F.col(f"other.{identifier(name)}") for name in keys.columns if name not in names)
     return joined.select("one.*", *added)

@@ -66,10 +66,12 @@ class SilverReader:
         if self.columns.is_bag:
             return self._copies(touched)
         state = self._state(self._alive("TRUE"), touched)
-        gone = F.coalesce("_gone", F.lit(True))
+        is_deleted = F.coalesce("_gone", F.lit(True))
         names = [name for name in state.columns if name not in touched.columns]
-        found = touched.alias("one").join(state.alias("other"), same_identity(touched), how="left")
-        return found.select("one.*", *(F.col(f"other.{identifier(name)}") for name in names)).withColumn("_gone", gone)
+        joined = touched.alias("one").join(state.alias("other"), same_identity(touched), how="left")
+        return joined.select("one.*", *(F.col(f"other.{identifier(name)}") for name in names)).withColumn(
+            "_gone", is_deleted
+        )
 
     def unseen(self) -> int:
         """How many keys have a row in silver and none downstream, since no row of theirs was ever whole."""
@@ -81,36 +83,38 @@ class SilverReader:
         if not self.columns.has_partial:
             rows = _with_gone(rows, self.columns)
             return _newest(rows if touched is None else _among(rows, touched), self.columns)
-        found = self._laid_over(rows, touched)
+        state = self._laid_over(rows, touched)
         is_gone = F.expr(f"_gone OR {silver.ABSENT} IS NOT NULL")
-        return found.withColumn("_gone", is_gone).drop(silver.ABSENT, partial_rows.ENDED)
+        return state.withColumn("_gone", is_gone).drop(silver.ABSENT, partial_rows.ENDED)
 
     def _laid_over(self, rows: DataFrame, touched: DataFrame | None = None) -> DataFrame:
         rows = _with_gone(rows, self.columns, silver.ABSENT)
         rows = rows if touched is None else _among(rows, touched)
         return partial_rows.folded(rows, identity_names(self.columns), self.columns.types)
 
-    def _copies(self, touched: DataFrame, held: DataFrame | None = None) -> DataFrame:
+    def _copies(self, touched: DataFrame, target_rows: DataFrame | None = None) -> DataFrame:
         """For each of these images of a bag: rows to insert, and one to delete all of the target's where it has more.
 
-        held: the rows that count as the target's, instead of its own. Raises TableStopped, in the statement, where more
-        copies went than the lake ever saw come.
+        target_rows: the rows that count as the target's, instead of its own. Raises TableStopped, in the statement,
+        where more copies went than the lake ever saw come.
         """
         image = touched.columns[0]
         rows = _with_gone(self._alive("TRUE"), self.columns, silver.COPIES)
         last = F.struct(*quoted([*self.columns.types, *ADDED]))
-        wanted = (
+        silver_counts = (
             _among(rows, touched)
             .groupBy(image)
             .agg(F.max_by(last, "_position").alias("last"), F.sum(silver.COPIES).alias("wanted"))
         )
-        held = self.silver_rows() if held is None else held
-        there = _among(identities_of(held, self.columns), touched).groupBy(image).agg(F.count("*").alias("there"))
-        counts = touched.join(wanted, on=image, how="left").join(there, on=image, how="left")
+        target_rows = self.silver_rows() if target_rows is None else target_rows
+        target_counts = (
+            _among(identities_of(target_rows, self.columns), touched).groupBy(image).agg(F.count("*").alias("there"))
+        )
+        counts = touched.join(silver_counts, on=image, how="left").join(target_counts, on=image, how="left")
         counts = counts.selectExpr(image, "last", self._sum("wanted"), "coalesce(there, 0) AS there")
         nths = "IF(there > wanted, sequence(0L, wanted), sequence(1L, wanted - there))"
-        each = counts.where("there <> wanted").selectExpr(image, "last", f"explode({nths}) AS nth")
-        return each.selectExpr(f"IF(nth = 0, {image}, NULL) AS {image}", "last.*", "nth = 0 AS _gone")
+        copies = counts.where("there <> wanted").selectExpr(image, "last", f"explode({nths}) AS nth")
+        return copies.selectExpr(f"IF(nth = 0, {image}, NULL) AS {image}", "last.*", "nth = 0 AS _gone")
 
     def silver_rows(self) -> DataFrame:
         """The target's rows, without what stands before the last statement that emptied the table."""
@@ -164,14 +168,14 @@ def _among(rows: DataFrame, touched: DataFrame) -> DataFrame:
     return rows.alias("one").join(touched.alias("other"), same_identity(touched), how="left_semi")
 
 
-def _with_gone(rows: DataFrame, columns: silver.Columns, *others: str) -> DataFrame:
+def _with_gone(rows: DataFrame, columns: silver.Columns, *more_columns: str) -> DataFrame:
     pairs = zip(columns.identity(), identity_names(columns), strict=True)
-    told = (F.expr(cell).alias(name) for cell, name in pairs)
-    names = quoted([*columns.types, *ADDED, *others])
-    return rows.select(*told, *names, (F.col("_op") == silver.Op.DELETE).alias("_gone"))
+    cells_ = (F.expr(cell).alias(name) for cell, name in pairs)
+    names = quoted([*columns.types, *ADDED, *more_columns])
+    return rows.select(*cells_, *names, (F.col("_op") == silver.Op.DELETE).alias("_gone"))
 
 
 def _newest(rows: DataFrame, columns: silver.Columns) -> DataFrame:
-    names, carried = identity_names(columns), (*columns.types, *ADDED, "_gone")
-    last = rows.groupBy(*names).agg(F.max_by(F.struct(*quoted(carried)), "_position").alias("last"))
+    names, columns_ = identity_names(columns), (*columns.types, *ADDED, "_gone")
+    last = rows.groupBy(*names).agg(F.max_by(F.struct(*quoted(columns_)), "_position").alias("last"))
     return last.select(*names, "last.*")

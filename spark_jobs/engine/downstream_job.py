@@ -50,7 +50,7 @@ class Prepared:
     work: MergeJob
     head: Head
     delta: SilverDelta
-    taken: Range
+    range: Range
     unit: DownstreamUnit
     snapshot: Snapshot
     design: Snapshot
@@ -64,32 +64,32 @@ class Prepared:
 def prepared(number: int, work: MergeJob) -> Prepared | str | None:
     """A table's merge as a unit; None where the target is up to date, and why Spark SQL takes it where it does."""
     with about(str(work)):
-        why = routing.why_not_merged(work)
-        if why:
-            return why
+        reason = routing.why_not_merged(work)
+        if reason:
+            return reason
         head = merge_job.head_of(work)
         delta = merge_job.silver_delta(work, head)
-        taken = merge_job.range_of(work, head, delta)
-        if taken is None:
+        range_ = merge_job.range_of(work, head, delta)
+        if range_ is None:
             return None
-        why = routing.why_downstream_by_sql(head, delta)
-        if why:
-            return why
-        return _prepared(number, work, head, delta, taken)
+        reason = routing.why_downstream_by_sql(head, delta)
+        if reason:
+            return reason
+        return _prepared(number, work, head, delta, range_)
 
 
-def _prepared(number: int, work: MergeJob, head: Head, delta: SilverDelta, taken: Range) -> Prepared | str:
+def _prepared(number: int, work: MergeJob, head: Head, delta: SilverDelta, range_: Range) -> Prepared | str:
     origin = snapshot_of(work.origin.path, work.pinned.version)
     assert origin is not None
     if head.design:
         snapshot = new_table(work.target.path, head.design.columns, head.design.properties)
     else:
-        there = snapshot_of(work.target.path, head.version)
-        assert there is not None
-        snapshot = there
-    why = routing.why_not_written(snapshot) or routing.why_not_written(origin)
-    if why:
-        return why
+        stored = snapshot_of(work.target.path, head.version)
+        assert stored is not None
+        snapshot = stored
+    reason = routing.why_not_written(snapshot) or routing.why_not_written(origin)
+    if reason:
+        return reason
     try:
         design, filled = _reshaped(snapshot, [] if head.design else delta.steps)
         new, restatement = _new_files(work, head, delta, origin)
@@ -117,7 +117,7 @@ def _prepared(number: int, work: MergeJob, head: Head, delta: SilverDelta, taken
         empties=bool(floor and head.position and (restatement or head.position <= floor)),
         restatement=restatement,
     )
-    return Prepared(work, head, delta, taken, unit, snapshot, design)
+    return Prepared(work, head, delta, range_, unit, snapshot, design)
 
 
 def _new_files(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot) -> tuple[set[str], Restatement | None]:
@@ -159,26 +159,28 @@ def _reshaped(snapshot: Snapshot, steps: Sequence[str]) -> tuple[Snapshot, tuple
         raise SparkOnly("a statement changes columns that rows have exact texts of")
     if not rest:
         return snapshot, ()
-    design, found = snapshot, list[Fill]()
+    design, column_fills = snapshot, list[Fill]()
     for step in rest:
         plain, filled = fills.split([step])
         design = schema_changes.apply(design, plain) if plain else design
-        found += fills.fills_of(design, filled)
-    if found and sum(file.size for file in snapshot.files) > _FILLED_BYTES:
+        column_fills += fills.fills_of(design, filled)
+    if column_fills and sum(file.size for file in snapshot.files) > _FILLED_BYTES:
         raise SparkOnly("a statement fills a column of a large table")
     behind = {column.physical_name: column for column in design.schema.columns}
-    kept = [replace(fill, column=behind[name]) for fill in found if (name := fill.column.physical_name) in behind]
-    return design, tuple(kept)
+    remaining_fills = [
+        replace(fill, column=behind[name]) for fill in column_fills if (name := fill.column.physical_name) in behind
+    ]
+    return design, tuple(remaining_fills)
 
 
 def run(spark: SparkSession, units: Sequence[Prepared], slots: int) -> dict[int, list[MergedFiles]]:
     """What tasks did, by unit. slots: how many tasks Spark runs at a time."""
     values = fills.evaluated(spark, (fill.sql for unit in units for fill in unit.unit.fills))
-    units = [replace(one, unit=replace(one.unit, fills=fills.valued(one.unit.fills, values))) for one in units]
-    found: dict[int, list[MergedFiles]] = defaultdict(list)
-    for one in spark_job.run(spark, tasks_of(units, slots), downstream_task.work):
-        found[one.unit].append(one)
-    return found
+    units = [replace(unit, unit=replace(unit.unit, fills=fills.valued(unit.unit.fills, values))) for unit in units]
+    by_unit: dict[int, list[MergedFiles]] = defaultdict(list)
+    for merged_files in spark_job.run(spark, tasks_of(units, slots), downstream_task.work):
+        by_unit[merged_files.unit].append(merged_files)
+    return by_unit
 
 
 def tasks_of(units: Sequence[Prepared], slots: int) -> list[tuple[DownstreamUnit, ...]]:
@@ -206,23 +208,23 @@ def commit(unit: Prepared, results: Sequence[MergedFiles]) -> Merged:
     began = time.monotonic()
     work, snapshot = unit.work, unit.snapshot
     by_path = {file.path: file for file in snapshot.files}
-    removed = [by_path[path] for one in results for path in one.removed]
+    removed = [by_path[path] for result in results for path in result.removed]
     marked = _marked(snapshot, by_path, results)
     changes_design = unit.design is not snapshot
     landed = work.target.land(
         snapshot,
         unit.head,
-        merge_job.commit_of(work, unit.taken),
+        merge_job.commit_of(work, unit.range),
         metadata=unit.design.metadata if changes_design else None,
         protocol=unit.design.protocol if changes_design else None,
-        adds=[file for one in results for file in one.added],
+        adds=[file for result in results for file in result.added],
         removes=removed,
         dv_updates=marked,
         operation="MERGE" if snapshot.files else "WRITE",
         metrics={
-            "numTargetRowsInserted": sum(one.inserted for one in results),
-            "numTargetRowsUpdated": sum(one.updated for one in results),
-            "numTargetRowsDeleted": sum(one.deleted for one in results),
+            "numTargetRowsInserted": sum(result.inserted for result in results),
+            "numTargetRowsUpdated": sum(result.updated for result in results),
+            "numTargetRowsDeleted": sum(result.deleted for result in results),
         },
     )
     return Merged(
@@ -230,12 +232,12 @@ def commit(unit: Prepared, results: Sequence[MergedFiles]) -> Merged:
         name=work.name,
         target=work.target.path,
         head=landed,
-        range=unit.taken,
-        inserted=sum(one.inserted for one in results),
-        updated=sum(one.updated for one in results),
-        deleted=sum(one.deleted for one in results),
+        range=unit.range,
+        inserted=sum(result.inserted for result in results),
+        updated=sum(result.updated for result in results),
+        deleted=sum(result.deleted for result in results),
         redone=len(unit.delta.redone),
-        seconds=time.monotonic() - began + sum(one.seconds for one in results),
+        seconds=time.monotonic() - began + sum(result.seconds for result in results),
         way=routing.ENGINE,
     )
 
@@ -245,8 +247,8 @@ def _marked(
 ) -> list[tuple[DataFile, deletion_vectors.Descriptor]]:
     """New deletion vectors of the files that have old images, written in one file."""
     numbers: dict[str, list[np.ndarray[Any, np.dtype[np.int64]]]] = defaultdict(list)
-    for one in results:
-        for path, rows in one.dead.items():
+    for result in results:
+        for path, rows in result.dead.items():
             numbers[path].append(np.frombuffer(rows, np.int64))
     if not numbers:
         return []
@@ -255,5 +257,5 @@ def _marked(
         vector = BitMap64(np.concatenate(parts).astype(np.uint64))
         present = files[path].deletion_vector
         vectors.append(vector if present is None else vector | deletion_vectors.read(snapshot.path, present))
-    written = deletion_vectors.write(snapshot.path, vectors, snapshot.configuration)
-    return [(files[path], vector) for path, vector in zip(numbers, written, strict=True)]
+    descriptors = deletion_vectors.write(snapshot.path, vectors, snapshot.configuration)
+    return [(files[path], vector) for path, vector in zip(numbers, descriptors, strict=True)]

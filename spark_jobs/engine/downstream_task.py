@@ -90,8 +90,8 @@ def work(task: Sequence[DownstreamUnit]) -> Iterator[MergedFiles]:
     for unit in task:
         began = time.monotonic()
         try:
-            done = merged(unit)
-            yield replace(done, seconds=time.monotonic() - began)
+            result = merged(unit)
+            yield replace(result, seconds=time.monotonic() - began)
         except StratalogError as error:
             yield MergedFiles(unit.number, {}, error=f"{type(error).__name__}: {error}")
 
@@ -101,18 +101,18 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     rows = pending(unit) if unit.restatement is None else _restated(unit, unit.restatement)
     dead = _emptied(unit) if unit.floor and unit.empties else {}
     emptied = 0 if unit.part else sum(map(len, dead.values()))
-    there = np.zeros(len(rows), np.bool_)
-    lost = np.zeros(len(rows), np.bool_)
-    every = hits(unit.target, unit.files, unit.schema, Keys(rows, unit.columns.key)) if len(rows) else ()
-    for located in every:
+    is_present = np.zeros(len(rows), np.bool_)
+    is_older = np.zeros(len(rows), np.bool_)
+    located_hits = hits(unit.target, unit.files, unit.schema, Keys(rows, unit.columns.key)) if len(rows) else ()
+    for located in located_hits:
         hit = _without(located, dead.get(located.file.path))
         stays = _later(unit, hit, rows) if unit.restatement is None else _unchanged(unit, hit, rows)
-        lost[hit.wanted[stays]] = True
-        there[hit.wanted] = True
+        is_older[hit.keys[stays]] = True
+        is_present[hit.keys] = True
         dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows[~stays]])
-    gone = pc.equal(rows.column("_op"), silver.Op.DELETE).to_numpy()
-    images = rows.filter(pa.array(~gone & ~lost)).select([*unit.columns.types, *ADDED])
-    added = _written(unit, _sorted(images, unit.columns.key))
+    is_deleted = pc.equal(rows.column("_op"), silver.Op.DELETE).to_numpy()
+    images = rows.filter(pa.array(~is_deleted & ~is_older)).select([*unit.columns.types, *ADDED])
+    added = _write(unit, _sorted(images, unit.columns.key))
     removed: list[str] = []
     if unit.rewrites:
         for file in unit.files:
@@ -124,37 +124,37 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
         dead={path: numbers.astype(np.int64).tobytes() for path, numbers in dead.items() if len(numbers)},
         added=tuple(added),
         removed=tuple(removed),
-        inserted=int((~there & ~gone).sum()),
-        updated=int((there & ~gone & ~lost).sum()),
-        deleted=int((there & gone & ~lost).sum()) + emptied,
+        inserted=int((~is_present & ~is_deleted).sum()),
+        updated=int((is_present & ~is_deleted & ~is_older).sum()),
+        deleted=int((is_present & is_deleted & ~is_older).sum()) + emptied,
     )
 
 
 def _emptied(unit: DownstreamUnit) -> dict[str, Numbers]:
     """By path, the target's rows from before the statement that emptied the table."""
     assert unit.floor
-    found: dict[str, Numbers] = {}
+    emptied: dict[str, Numbers] = {}
     for file in unit.files:
-        least, most = bounds_of(file, unit.schema, "_position")
-        if least is not None and least >= unit.floor.order:
+        lowest, highest = bounds_of(file, unit.schema, "_position")
+        if lowest is not None and lowest >= unit.floor.order:
             continue
-        if most is not None and most < unit.floor.order and file.num_records is not None:
+        if highest is not None and highest < unit.floor.order and file.num_records is not None:
             rows = np.arange(file.num_records)
         else:
-            held = data_files.read_columns(unit.target, file, ["_position"], unit.schema).column(0)
-            rows = np.flatnonzero(~at_or_after(held, unit.floor).to_numpy())
+            positions = data_files.read_columns(unit.target, file, ["_position"], unit.schema).column(0)
+            rows = np.flatnonzero(~at_or_after(positions, unit.floor).to_numpy())
         rows = rows[~np.isin(rows, deletion_vectors.row_numbers(unit.target, file.deletion_vector))]
         if len(rows):
-            found[file.path] = rows
-    return found
+            emptied[file.path] = rows
+    return emptied
 
 
 def _without(hit: Hit, dead: Numbers | None) -> Hit:
     """The hit without rows that are gone already."""
     if dead is None:
         return hit
-    kept = ~np.isin(hit.rows, dead)
-    return Hit(hit.file, hit.rows[kept], hit.wanted[kept])
+    is_alive = ~np.isin(hit.rows, dead)
+    return Hit(hit.file, hit.rows[is_alive], hit.keys[is_alive])
 
 
 def _restated(unit: DownstreamUnit, restatement: Restatement) -> pa.Table:
@@ -166,10 +166,10 @@ def _restated(unit: DownstreamUnit, restatement: Restatement) -> pa.Table:
 def _unchanged(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":
     """Which hits are rows of the target that are what silver says of their keys."""
     names = [*unit.columns.types, *ADDED]
-    wanted = rows.take(pa.array(hit.wanted))
-    held = data_files.read_columns(unit.target, hit.file, names, unit.schema).take(pa.array(hit.rows))
-    exists = np.asarray(pc.not_equal(wanted.column("_op"), silver.Op.DELETE).to_numpy(), np.bool_)
-    return np.asarray(unchanged(wanted.select(names), held) & exists, np.bool_)
+    silver_rows = rows.take(pa.array(hit.keys))
+    target_rows = data_files.read_columns(unit.target, hit.file, names, unit.schema).take(pa.array(hit.rows))
+    exists = np.asarray(pc.not_equal(silver_rows.column("_op"), silver.Op.DELETE).to_numpy(), np.bool_)
+    return np.asarray(unchanged(silver_rows.select(names), target_rows) & exists, np.bool_)
 
 
 def pending(unit: DownstreamUnit) -> pa.Table:
@@ -180,20 +180,20 @@ def pending(unit: DownstreamUnit) -> pa.Table:
     tables = []
     for file in unit.pending:
         rows = data_files.read_columns(unit.origin, file, names, unit.origin_schema)
-        kept = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
+        is_pending = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
         if file.deletion_vector is not None:
             living = deletion_vectors.living(unit.origin, file.deletion_vector, len(rows))
-            kept = pc.and_(kept, pa.array(living))
+            is_pending = pc.and_(is_pending, pa.array(living))
         if unit.after:  # rows that were loaded are in no window, wherever they count from
-            kept = pc.and_(kept, pc.not_equal(rows.column("_op"), silver.Op.LOAD))
-            kept = pc.and_(kept, at_or_after(rows.column("_window_start"), unit.after))
+            is_pending = pc.and_(is_pending, pc.not_equal(rows.column("_op"), silver.Op.LOAD))
+            is_pending = pc.and_(is_pending, at_or_after(rows.column("_window_start"), unit.after))
         if unit.floor:
-            kept = pc.and_(kept, at_or_after(rows.column("_position"), unit.floor))
+            is_pending = pc.and_(is_pending, at_or_after(rows.column("_position"), unit.floor))
         if bounds is not None:
-            kept = pc.and_(kept, _between(rows.column(unit.columns.key[0]), bounds, unit.part))
-        tables.append(rows.filter(kept))
-    nothing = pa.schema([unit.origin_schema.column(name).arrow(physical=False) for name in names]).empty_table()
-    rows = pa.concat_tables([nothing, *tables])
+            is_pending = pc.and_(is_pending, _between(rows.column(unit.columns.key[0]), bounds, unit.part))
+        tables.append(rows.filter(is_pending))
+    no_rows = pa.schema([unit.origin_schema.column(name).arrow(physical=False) for name in names]).empty_table()
+    rows = pa.concat_tables([no_rows, *tables])
     return newest(rows, unit.columns.key) if unit.windows > 1 and len(rows) else rows
 
 
@@ -213,29 +213,33 @@ def _part_bounds(unit: DownstreamUnit) -> pa.Array:
 
 def _between(values: pa.ChunkedArray, bounds: pa.Array, part: int) -> pa.ChunkedArray:
     """Which values lie in one of the ranges that bounds part; NULL lies in the first. No bounds: all are NULL."""
-    kept = pc.fill_null(pc.is_valid(values), False)
+    is_within = pc.fill_null(pc.is_valid(values), False)
     if 0 < part <= len(bounds):
-        kept = pc.fill_null(pc.greater_equal(values, bounds[part - 1]), False)
+        is_within = pc.fill_null(pc.greater_equal(values, bounds[part - 1]), False)
     if part < len(bounds):
-        kept = pc.and_(kept, pc.fill_null(pc.less(values, bounds[part]), part == 0))
-    return pc.or_(kept, pc.is_null(values)) if part == 0 else kept
+        is_within = pc.and_(is_within, pc.fill_null(pc.less(values, bounds[part]), part == 0))
+    return pc.or_(is_within, pc.is_null(values)) if part == 0 else is_within
 
 
 def _later(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":
     """Which hits are rows of the target that are as new as the wanted ones, or newer."""
     if not len(hit.rows):
         return np.zeros(0, np.bool_)
-    own = rows.column("_position").combine_chunks().take(pa.array(hit.wanted))
-    _, most = bounds_of(hit.file, unit.schema, "_position")
-    first = tuple(pc.min(own.field(name)).as_py() for name in FIELDS[:3])
-    if most is not None and most < first:
+    silver_positions = rows.column("_position").combine_chunks().take(pa.array(hit.keys))
+    _, highest = bounds_of(hit.file, unit.schema, "_position")
+    first = tuple(pc.min(silver_positions.field(name)).as_py() for name in FIELDS[:3])
+    if highest is not None and highest < first:
         return np.zeros(len(hit.rows), np.bool_)
-    held = data_files.read_columns(unit.target, hit.file, ["_position"], unit.schema).column(0).combine_chunks()
-    there = held.take(pa.array(hit.rows))
+    target_positions = (
+        data_files.read_columns(unit.target, hit.file, ["_position"], unit.schema).column(0).combine_chunks()
+    )
+    hit_positions = target_positions.take(pa.array(hit.rows))
     later = np.ones(len(hit.rows), np.bool_)
     for name in reversed(FIELDS):
-        here, other = (one.field(name).to_numpy(zero_copy_only=False) for one in (own, there))
-        later = np.where(here == other, later, other > here)
+        here, target_values = (
+            side.field(name).to_numpy(zero_copy_only=False) for side in (silver_positions, hit_positions)
+        )
+        later = np.where(here == target_values, later, target_values > here)
     return later
 
 
@@ -248,11 +252,11 @@ def _rewritten(unit: DownstreamUnit, file: DataFile, dead: Numbers) -> list[Data
     """A file of the target without some of its rows; none where none is left."""
     names = [*unit.columns.types, *ADDED]
     rows = data_files.read_columns(unit.target, file, names, unit.schema)
-    kept = deletion_vectors.living(unit.target, file.deletion_vector, len(rows))
-    kept[dead] = False
-    return _written(unit, with_fills(rows.filter(pa.array(kept)), unit.fills))
+    is_alive = deletion_vectors.living(unit.target, file.deletion_vector, len(rows))
+    is_alive[dead] = False
+    return _write(unit, with_fills(rows.filter(pa.array(is_alive)), unit.fills))
 
 
-def _written(unit: DownstreamUnit, rows: pa.Table) -> list[DataFile]:
+def _write(unit: DownstreamUnit, rows: pa.Table) -> list[DataFile]:
     """Rows of the target as a data file; none where there are none."""
     return [data_files.write(unit.target, rows, unit.schema, unit.configuration)] if len(rows) else []

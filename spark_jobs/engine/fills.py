@@ -50,12 +50,12 @@ def fills_of(design: Snapshot, filled: Mapping[str, str]) -> tuple[Fill, ...]:
 
 def evaluated(spark: SparkSession, expressions: Iterable[str]) -> dict[str, pa.Scalar]:
     """Values of SQL expressions, each a literal, by one query."""
-    every = list(dict.fromkeys(expressions))
-    if not every:
+    distinct = list(dict.fromkeys(expressions))
+    if not distinct:
         return {}
     with translated(""):
-        row = spark.range(1).selectExpr(*(f"{sql} AS c{at}" for at, sql in enumerate(every))).toArrow()
-    return {sql: row.column(at)[0] for at, sql in enumerate(every)}
+        row = spark.range(1).selectExpr(*(f"{sql} AS c{at}" for at, sql in enumerate(distinct))).toArrow()
+    return {sql: row.column(at)[0] for at, sql in enumerate(distinct)}
 
 
 def valued(fills: Iterable[Fill], values: Mapping[str, pa.Scalar]) -> tuple[Fill, ...]:
@@ -76,8 +76,8 @@ def with_fills(rows: pa.Table, fills: Sequence[Fill]) -> pa.Table:
 
 def schema_with(schema: TableSchema, fills: Sequence[Fill]) -> TableSchema:
     """A schema with the columns that are filled behind its own, where it does not have them yet."""
-    there = {column.physical_name for column in schema.columns}
-    return TableSchema((*schema.columns, *(one.column for one in fills if one.column.physical_name not in there)))
+    names = {column.physical_name for column in schema.columns}
+    return TableSchema((*schema.columns, *(fill.column for fill in fills if fill.column.physical_name not in names)))
 
 
 def refilled(

@@ -26,14 +26,14 @@ _NULL = np.uint64(0xD6E8FEB86659FD93)
 
 def hashes(rows: pa.Table, key: Sequence[str], seed: np.uint64 = _SEED) -> Hashes:
     """One a row. rows: with the key's columns and ``_raw``."""
-    found = np.full(len(rows), seed)
+    combined = np.full(len(rows), seed)
     for column in identity(rows, key):
         values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        own = _bytes_of(values) if _is_text(values.type) else _words_of(values)
+        column_hashes = _bytes_of(values) if _is_text(values.type) else _words_of(values)
         if values.null_count:
-            own = np.where(values.is_null().to_numpy(zero_copy_only=False), _NULL, own)
-        found = _mixed(found ^ own)
-    return found
+            column_hashes = np.where(values.is_null().to_numpy(zero_copy_only=False), _NULL, column_hashes)
+        combined = _mixed(combined ^ column_hashes)
+    return combined
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -54,33 +54,33 @@ def _words_of(values: pa.Array) -> Hashes:
         return np.asarray(values.fill_null(False).cast(pa.uint8()), np.uint64)
     width = values.type.bit_width // 8
     buffer = values.buffers()[1]
-    held = np.frombuffer(buffer, np.uint8, len(values) * width, values.offset * width)
+    raw_bytes = np.frombuffer(buffer, np.uint8, len(values) * width, values.offset * width)
     if width <= 8:
-        return held.view(f"<u{width}").astype(np.uint64)
-    words = held.view("<u8").reshape(len(values), width // 8)
-    found = words[:, 0]
+        return raw_bytes.view(f"<u{width}").astype(np.uint64)
+    words = raw_bytes.view("<u8").reshape(len(values), width // 8)
+    mixed = words[:, 0]
     for at in range(1, width // 8):
-        found = _mixed(found) ^ words[:, at]
-    return found
+        mixed = _mixed(mixed) ^ words[:, at]
+    return mixed
 
 
 def _bytes_of(values: pa.Array) -> Hashes:
     """Values of any length: their length, then eight bytes a step of those that are so long."""
     offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
     starts, lengths = offsets[:-1], np.diff(offsets)
-    found = lengths.astype(np.uint64)
+    mixed = lengths.astype(np.uint64)
     if not lengths.any():
-        return found
+        return mixed
     data = np.frombuffer(values.buffers()[2], np.uint8)
     first = int(offsets[0])
     padded = np.concatenate([data[first : int(offsets[-1])], np.zeros(8, np.uint8)])
     starts = starts - first
     words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
-    left = np.arange(len(lengths))
+    pending = np.arange(len(lengths))
     for at in range(0, int(lengths.max()), 8):
-        left = left[lengths[left] > at]
-        here = words[starts[left] + at]
-        short = np.minimum(lengths[left] - at, 8).astype(np.uint64)
-        kept = np.where(short < 8, (np.uint64(1) << (short * np.uint64(8))) - np.uint64(1), ~np.uint64(0))
-        found[left] = _mixed(found[left] ^ (here & kept))
-    return found
+        pending = pending[lengths[pending] > at]
+        here = words[starts[pending] + at]
+        short = np.minimum(lengths[pending] - at, 8).astype(np.uint64)
+        mask = np.where(short < 8, (np.uint64(1) << (short * np.uint64(8))) - np.uint64(1), ~np.uint64(0))
+        mixed[pending] = _mixed(mixed[pending] ^ (here & mask))
+    return mixed

@@ -60,23 +60,23 @@ class KeyIndex:
     first: Hashes
     """The first hash of each block."""
 
-    def lookup(self, wanted: Hashes, checks: Checks) -> tuple[Rows, Rows]:
+    def lookup(self, key_hashes_: Hashes, checks: Checks) -> tuple[Rows, Rows]:
         """Row numbers of hits, and which of the wanted keys each has. wanted, checks: as ``key_hashes`` gives them."""
-        begin = np.maximum(np.searchsorted(self.first, wanted, "left") - 1, 0)
-        end = np.searchsorted(self.first, wanted, "right")
+        begin = np.maximum(np.searchsorted(self.first, key_hashes_, "left") - 1, 0)
+        end = np.searchsorted(self.first, key_hashes_, "right")
         pairs = [
             (block, at) for at, (low, high) in enumerate(zip(begin, end, strict=True)) for block in range(low, high)
         ]
         found_rows, found_wanted = list[Rows](), list[Rows]()
-        for block, chosen in _grouped(pairs):
-            own, behind = self._block(block)
-            left, right = (np.searchsorted(own, wanted[chosen], side) for side in ("left", "right"))
+        for block, ordinals in _grouped(pairs):
+            block_hashes, behind = self._block(block)
+            left, right = (np.searchsorted(block_hashes, key_hashes_[ordinals], side) for side in ("left", "right"))
             counts = right - left
             places = np.repeat(left - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
-            keys = np.repeat(chosen, counts)
+            keys = np.repeat(ordinals, counts)
             numbers = behind[places, 0]
-            same = behind[places, 1] == (checks[keys] ^ (numbers * _MIX))
-            if not same.all():
+            is_same = behind[places, 1] == (checks[keys] ^ (numbers * _MIX))
+            if not is_same.all():
                 # Another key with the same hash is one in 2^64; a block that belongs to other rows is more likely.
                 raise Damaged
             found_rows.append(numbers.astype(np.int64))
@@ -135,8 +135,10 @@ def build(table_path: Path, file: DataFile, key: Sequence[str], keys: tuple[Hash
 
 def remove_stale(table_path: Path) -> int:
     """Removes indexes of data files that are not there any more; how many."""
-    there = {file.name for file in table_path.glob("**/*.parquet")}
-    stale = [path for path in (table_path / FOLDER).glob(f"*{_SUFFIX}") if path.name.removesuffix(_SUFFIX) not in there]
+    file_names = {file.name for file in table_path.glob("**/*.parquet")}
+    stale = [
+        path for path in (table_path / FOLDER).glob(f"*{_SUFFIX}") if path.name.removesuffix(_SUFFIX) not in file_names
+    ]
     for path in stale:
         path.unlink(missing_ok=True)
     return len(stale)
@@ -147,18 +149,18 @@ def _path(table_path: Path, file: DataFile) -> Path:
 
 
 def _identity(file: DataFile, key: Sequence[str]) -> bytes:
-    said = "\0".join([file.path, str(file.size), str(file.num_records), *key])
-    return hashlib.blake2b(said.encode(), digest_size=16).digest()
+    identity_text = "\0".join([file.path, str(file.size), str(file.num_records), *key])
+    return hashlib.blake2b(identity_text.encode(), digest_size=16).digest()
 
 
-def _content(identity: bytes, found: Hashes, checks: Checks) -> bytes:
-    order = np.argsort(found, kind="stable")
-    ordered = found[order]
+def _content(identity: bytes, hashes_: Hashes, checks: Checks) -> bytes:
+    order = np.argsort(hashes_, kind="stable")
+    ordered = hashes_[order]
     rows = order.astype(np.uint32)
     behind = np.column_stack([rows, checks[order] ^ (rows * _MIX)])
     first = np.ascontiguousarray(ordered[::_BLOCK])
-    head = _HEADER.pack(_MAGIC, identity, len(found), _BLOCK, _crc(first), 0)
-    head = _HEADER.pack(_MAGIC, identity, len(found), _BLOCK, _crc(first), zlib.crc32(head))
+    head = _HEADER.pack(_MAGIC, identity, len(hashes_), _BLOCK, _crc(first), 0)
+    head = _HEADER.pack(_MAGIC, identity, len(hashes_), _BLOCK, _crc(first), zlib.crc32(head))
     sums = [
         zlib.crc32(part[at : at + _BLOCK].tobytes()) for part in (ordered, behind) for at in range(0, len(part), _BLOCK)
     ]
@@ -189,7 +191,7 @@ def _crc(part: NDArray[Any]) -> int:
 
 def _grouped(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, Rows]]:
     """Pairs by their first member, with all second ones."""
-    found: dict[int, list[int]] = {}
+    by_block: dict[int, list[int]] = {}
     for block, at in pairs:
-        found.setdefault(block, []).append(at)
-    return [(block, np.array(every, np.int64)) for block, every in found.items()]
+        by_block.setdefault(block, []).append(at)
+    return [(block, np.array(ordinals, np.int64)) for block, ordinals in by_block.items()]

@@ -44,7 +44,7 @@ class Hit:
 
     file: DataFile
     rows: Numbers
-    wanted: Numbers
+    keys: Numbers
 
 
 class Keys:
@@ -53,11 +53,11 @@ class Keys:
     def __init__(self, rows: pa.Table, key: Sequence[str]) -> None:
         self.key = tuple(key)
         self.values = [column.combine_chunks() for column in identity(rows, key)]
-        found = hashes(rows, key)
-        self.hashes = found
+        hashes_ = hashes(rows, key)
+        self.hashes = hashes_
         self.checks = hashes(rows, key, SECOND_SEED).astype(np.uint32)
-        self.order = np.argsort(found)
-        self.sorted: Hashes = found[self.order]
+        self.order = np.argsort(hashes_)
+        self.sorted: Hashes = hashes_[self.order]
         self.bits = np.zeros(1 << _BITS, np.bool_)
         self.bits[self.sorted >> np.uint64(64 - _BITS)] = True
         self.first = _Bounds(rows.column(key[0]).combine_chunks())
@@ -66,36 +66,36 @@ class Keys:
         """Which keys may lie in a file with such bounds of the key's first column."""
         return self.first.between(bounds.minimum, bounds.maximum)
 
-    def found(self, rows: pa.Table) -> tuple[Numbers, Numbers]:
+    def ordinals_of(self, rows: pa.Table) -> tuple[Numbers, Numbers]:
         """Which rows have a wanted key, and which one."""
-        given = hashes(rows, self.key)
-        maybe = np.flatnonzero(self.bits[given >> np.uint64(64 - _BITS)])
-        at = np.searchsorted(self.sorted, given[maybe])
+        row_hashes = hashes(rows, self.key)
+        maybe = np.flatnonzero(self.bits[row_hashes >> np.uint64(64 - _BITS)])
+        at = np.searchsorted(self.sorted, row_hashes[maybe])
         at[at == len(self.sorted)] = 0
-        same = self.sorted[at] == given[maybe]
-        maybe, at = maybe[same], at[same]
+        is_same = self.sorted[at] == row_hashes[maybe]
+        maybe, at = maybe[is_same], at[is_same]
         if not len(maybe):
             return maybe, maybe
         return self._verified(rows, maybe, at)
 
     def _verified(self, rows: pa.Table, maybe: Numbers, at: Numbers) -> tuple[Numbers, Numbers]:
         """Of rows with the hash of a wanted key, those that have the key. at: the first of the keys with that hash."""
-        chosen = rows.take(pa.array(maybe))
-        given = [column.combine_chunks() for column in identity(chosen, self.key)]
+        candidates_ = rows.take(pa.array(maybe))
+        key_columns = [column.combine_chunks() for column in identity(candidates_, self.key)]
         result = np.full(len(maybe), -1, np.int64)
-        left = np.arange(len(maybe))
-        while len(left):
-            candidates = self.order[at[left]]
-            same = np.ones(len(left), np.bool_)
-            for column, wanted in zip(given, self.values, strict=True):
-                same &= _equal(column.take(pa.array(left)), wanted.take(pa.array(candidates)))
-            result[left[same]] = candidates[same]
+        pending = np.arange(len(maybe))
+        while len(pending):
+            candidates = self.order[at[pending]]
+            is_same = np.ones(len(pending), np.bool_)
+            for column, key_values in zip(key_columns, self.values, strict=True):
+                is_same &= _equal(column.take(pa.array(pending)), key_values.take(pa.array(candidates)))
+            result[pending[is_same]] = candidates[is_same]
             # two keys with one hash stand next to each other
-            left = left[~same]
-            at[left] += 1
-            inside = at[left] < len(self.sorted)
-            left = left[inside]
-            left = left[self.sorted[at[left]] == self.sorted[at[left] - 1]]
+            pending = pending[~is_same]
+            at[pending] += 1
+            inside = at[pending] < len(self.sorted)
+            pending = pending[inside]
+            pending = pending[self.sorted[at[pending]] == self.sorted[at[pending] - 1]]
         hit = result >= 0
         return maybe[hit], result[hit]
 
@@ -117,27 +117,27 @@ class _Bounds:
             ordered = present.take(order)
             self.values = ordered.to_numpy() if pa.types.is_integer(kind) else ordered.to_pylist()
 
-    def between(self, least: Any, most: Any) -> Numbers:
+    def between(self, lowest: Any, highest: Any) -> Numbers:
         """Places of the values that may lie between two bounds, NULLs among them; unknown bounds are None."""
-        if self.has_null or not self.is_comparable or least is None or most is None:
+        if self.has_null or not self.is_comparable or lowest is None or highest is None:
             return np.arange(self.count)
         values = np.asarray(self.values, dtype=object) if isinstance(self.values, list) else self.values
-        return self.places[np.searchsorted(values, least, "left") : np.searchsorted(values, most, "right")]
+        return self.places[np.searchsorted(values, lowest, "left") : np.searchsorted(values, highest, "right")]
 
-    def meet(self, least: Any, most: Any) -> bool:
+    def meet(self, lowest: Any, highest: Any) -> bool:
         """Whether rows between two bounds may have a wanted key; unknown bounds are None."""
-        if self.has_null or not self.is_comparable or least is None or most is None:
+        if self.has_null or not self.is_comparable or lowest is None or highest is None:
             return True
         values = np.asarray(self.values, dtype=object) if isinstance(self.values, list) else self.values
-        begin = int(np.searchsorted(values, least))
-        return begin < len(values) and bool(values[begin] <= most)
+        begin = int(np.searchsorted(values, lowest))
+        return begin < len(values) and bool(values[begin] <= highest)
 
 
-def _equal(one: pa.Array, other: pa.Array) -> NDArray[np.bool_]:
+def _equal(left_values: pa.Array, right_values: pa.Array) -> NDArray[np.bool_]:
     """Value by value; NULL is a value."""
-    both_null = pc.and_(pc.is_null(one), pc.is_null(other))
-    same = pc.or_(pc.fill_null(pc.equal(one, other), False), both_null)
-    return np.asarray(same, np.bool_)
+    both_null = pc.and_(pc.is_null(left_values), pc.is_null(right_values))
+    is_same = pc.or_(pc.fill_null(pc.equal(left_values, right_values), False), both_null)
+    return np.asarray(is_same, np.bool_)
 
 
 def hits(path: str, files: Sequence[DataFile], schema: TableSchema, keys: Keys) -> Iterator[Hit]:
@@ -146,18 +146,18 @@ def hits(path: str, files: Sequence[DataFile], schema: TableSchema, keys: Keys) 
         bounds = file.bounds(schema, keys.key[0])
         if not keys.first.meet(bounds.minimum, bounds.maximum):
             continue
-        rows, wanted = _by_index(path, file, schema, keys)
+        rows, key_ordinals = _by_index(path, file, schema, keys)
         if len(rows) and file.deletion_vector is not None:
             alive = ~np.isin(rows, deletion_vectors.row_numbers(path, file.deletion_vector))
-            rows, wanted = rows[alive], wanted[alive]
+            rows, key_ordinals = rows[alive], key_ordinals[alive]
         if len(rows):
-            yield Hit(file, rows, wanted)
+            yield Hit(file, rows, key_ordinals)
 
 
 def _by_index(path: str, file: DataFile, schema: TableSchema, keys: Keys) -> tuple[Numbers, Numbers]:
     """By the file's index where it is large and the keys are few, else by reading its key columns."""
-    few, folder = keys.between(file.bounds(schema, keys.key[0])), directory(path)
-    is_small = (file.num_records or 0) < max(_INDEXED_ROWS, _ROWS_A_KEY * len(few))
+    near_keys, folder = keys.between(file.bounds(schema, keys.key[0])), directory(path)
+    is_small = (file.num_records or 0) < max(_INDEXED_ROWS, _ROWS_A_KEY * len(near_keys))
     if is_small or not isinstance(folder, Path):  # an index is mapped into memory, which no object can be
         return _in_file(path, file, schema, keys)
     # a key of another type has other hashes
@@ -169,10 +169,10 @@ def _by_index(path: str, file: DataFile, schema: TableSchema, keys: Keys) -> tup
     if index is None:
         return _in_file(path, file, schema, keys)
     try:
-        rows, wanted = index.lookup(keys.hashes[few], keys.checks[few])
+        rows, key_ordinals = index.lookup(keys.hashes[near_keys], keys.checks[near_keys])
     except key_index.Damaged:
         return _in_file(path, file, schema, keys)
-    return rows, few[wanted]
+    return rows, near_keys[key_ordinals]
 
 
 def _key_rows(path: str, file: DataFile, schema: TableSchema, keys: Keys) -> pa.Table:
@@ -189,7 +189,7 @@ def _in_file(path: str, file: DataFile, schema: TableSchema, keys: Keys) -> tupl
 
 
 def _in_row_groups(opened: pq.ParquetFile, schema: TableSchema, keys: Keys) -> tuple[Numbers, Numbers]:
-    begin, rows, wanted = 0, list[Numbers](), list[Numbers]()
+    begin, rows, key_ordinals = 0, list[Numbers](), list[Numbers]()
     physical = schema.column(keys.key[0]).physical_name
     leaves = [opened.metadata.schema.column(at).path for at in range(opened.metadata.num_columns)]
     first = leaves.index(physical) if physical in leaves else None
@@ -201,11 +201,13 @@ def _in_row_groups(opened: pq.ParquetFile, schema: TableSchema, keys: Keys) -> t
             if any(table.column(name).null_count for name in keys.key):
                 # Only rows of which the key's column is NULL have an exact text in its place.
                 raw = data_files.read_row_group(opened, number, ["_raw"], schema).column(0)
-            own, found = keys.found(table.append_column("_raw", raw))
-            rows.append(own + begin)
-            wanted.append(found)
+            row_numbers, ordinals = keys.ordinals_of(table.append_column("_raw", raw))
+            rows.append(row_numbers + begin)
+            key_ordinals.append(ordinals)
         begin += group.num_rows
-    return (np.concatenate(rows), np.concatenate(wanted)) if rows else (np.zeros(0, np.int64), np.zeros(0, np.int64))
+    return (
+        (np.concatenate(rows), np.concatenate(key_ordinals)) if rows else (np.zeros(0, np.int64), np.zeros(0, np.int64))
+    )
 
 
 def _bounds(group: pq.RowGroupMetaData, column: int) -> tuple[Any, Any]:

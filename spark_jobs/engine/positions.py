@@ -38,11 +38,11 @@ def bounds_of(file: DataFile, schema: TableSchema, name: str) -> tuple[Place | N
     column = schema.column(name)
     assert isinstance(column.type, StructType)
     physical = {field.name: field.physical_name for field in column.type.fields}
-    least, most = (
+    lowest, highest = (
         tuple(file.stats.get(kind, {}).get(column.physical_name, {}).get(physical[field]) for field in FIELDS[:3])
         for kind in ("minValues", "maxValues")
     )
-    return None if None in least else least, None if None in most else most
+    return None if None in lowest else lowest, None if None in highest else highest
 
 
 def newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:

@@ -57,8 +57,8 @@ def overlapping(files: Sequence[DataFile], schema: TableSchema, windows: Sequenc
 
 
 def _may_overlap(file: DataFile, schema: TableSchema, window: Range) -> bool:
-    least, most = bounds_of(file, schema, "_window_start")
-    return (most is None or most >= window.start.order) and (least is None or least < window.stop.order)
+    lowest, highest = bounds_of(file, schema, "_window_start")
+    return (highest is None or highest >= window.start.order) and (lowest is None or lowest < window.stop.order)
 
 
 def states(
@@ -87,19 +87,19 @@ def states(
         *_touched(origin, restatement.removed, keys_of, restatement, after=None),
         *_touched(origin, added, keys_of, restatement, after=after),
     ]
-    nothing = pa.schema([origin.schema.column(name).arrow(physical=False) for name in names]).empty_table()
-    touched = _distinct(pa.concat_tables([nothing.select(keys_of), *parts]), origin.key)
+    no_rows = pa.schema([origin.schema.column(name).arrow(physical=False) for name in names]).empty_table()
+    touched = _distinct(pa.concat_tables([no_rows.select(keys_of), *parts]), origin.key)
     if not len(touched):
-        return nothing
-    keys, alive = Keys(touched, origin.key), [nothing]
+        return no_rows
+    keys, alive = Keys(touched, origin.key), [no_rows]
     for hit in hits(origin.path, restatement.files, origin.schema, keys):
         rows = _rows(origin, hit.file, hit.rows, names)
-        kept = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
+        is_kept = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
         if floor:
-            kept = pc.and_(kept, at_or_after(rows.column("_position"), floor))
-        alive.append(rows.filter(kept))
+            is_kept = pc.and_(is_kept, at_or_after(rows.column("_position"), floor))
+        alive.append(rows.filter(is_kept))
     newest_rows = newest(pa.concat_tables(alive), origin.key)
-    return pa.concat_tables([newest_rows, _deletes(touched, newest_rows, keys, nothing.schema)])
+    return pa.concat_tables([newest_rows, _deletes(touched, newest_rows, keys, no_rows.schema)])
 
 
 def _touched(
@@ -110,19 +110,21 @@ def _touched(
         rows = data_files.read_columns(origin.path, file, [*names, "_op", "_window_start"], origin.schema)
         op, start = rows.column("_op"), rows.column("_window_start")
         is_loaded = pc.equal(op, silver.Op.LOAD)
-        wanted = pa.array(np.zeros(len(rows), np.bool_))
+        is_touched = pa.array(np.zeros(len(rows), np.bool_))
         for window in restatement.windows:
-            wanted = pc.or_(wanted, pc.and_not(at_or_after(start, window.start), at_or_after(start, window.stop)))
+            is_touched = pc.or_(
+                is_touched, pc.and_not(at_or_after(start, window.start), at_or_after(start, window.stop))
+            )
         if after:
-            wanted = pc.or_(wanted, at_or_after(start, after))
-        wanted = pc.fill_null(pc.and_not(wanted, is_loaded), False)  # loaded rows are in no window
+            is_touched = pc.or_(is_touched, at_or_after(start, after))
+        is_touched = pc.fill_null(pc.and_not(is_touched, is_loaded), False)  # loaded rows are in no window
         if restatement.is_loaded:
-            wanted = pc.or_(wanted, is_loaded)
-        wanted = pc.and_(wanted, pc.not_equal(op, silver.Op.TRUNCATE))
+            is_touched = pc.or_(is_touched, is_loaded)
+        is_touched = pc.and_(is_touched, pc.not_equal(op, silver.Op.TRUNCATE))
         if file.deletion_vector is not None:
             living = deletion_vectors.living(origin.path, file.deletion_vector, len(rows))
-            wanted = pc.and_(wanted, pa.array(living))
-        yield rows.select(list(names)).filter(wanted)
+            is_touched = pc.and_(is_touched, pa.array(living))
+        yield rows.select(list(names)).filter(is_touched)
 
 
 def _distinct(rows: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -144,10 +146,10 @@ def _rows(origin: Origin, file: DataFile, numbers: Numbers, names: Sequence[str]
         opened = data_files.open_file(origin.path, file)
         for group in range(opened.num_row_groups):
             end = begin + opened.metadata.row_group(group).num_rows
-            own = ordered[np.searchsorted(ordered, begin) : np.searchsorted(ordered, end)]
-            if len(own):
+            own_numbers = ordered[np.searchsorted(ordered, begin) : np.searchsorted(ordered, end)]
+            if len(own_numbers):
                 rows = data_files.read_row_group(opened, group, names, origin.schema)
-                parts.append(rows.take(pa.array(own - begin)))
+                parts.append(rows.take(pa.array(own_numbers - begin)))
             begin = end
     return pa.concat_tables(parts)
 
@@ -156,7 +158,7 @@ def _deletes(touched: pa.Table, present: pa.Table, keys: Keys, schema: pa.Schema
     """A delete of each touched key that has no row; of other columns it says nothing."""
     lacking = np.ones(len(touched), np.bool_)
     if len(present):
-        lacking[keys.found(present)[1]] = False
+        lacking[keys.ordinals_of(present)[1]] = False
     rows = touched.filter(pa.array(lacking))
     cells: dict[str, Any] = {name: rows.column(name) for name in rows.column_names}
     cells["_op"] = pa.repeat(pa.scalar(str(silver.Op.DELETE)), len(rows))
@@ -164,25 +166,27 @@ def _deletes(touched: pa.Table, present: pa.Table, keys: Keys, schema: pa.Schema
     return pa.table(columns, schema=schema)
 
 
-def unchanged(states_of: pa.Table, held: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+def unchanged(states_of: pa.Table, target_rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":
     """Row by row, whether two tables with the same columns have the same values; NULL is a value."""
-    same = np.ones(len(held), np.bool_)
-    for name in held.column_names:
-        same &= _same(states_of.column(name).combine_chunks(), held.column(name).combine_chunks())
-    return same
+    is_same = np.ones(len(target_rows), np.bool_)
+    for name in target_rows.column_names:
+        is_same &= _is_same(states_of.column(name).combine_chunks(), target_rows.column(name).combine_chunks())
+    return is_same
 
 
-def _same(one: pa.Array, other: pa.Array) -> "np.ndarray[Any, np.dtype[np.bool_]]":
-    both_null = pc.and_(pc.is_null(one), pc.is_null(other))
-    if pa.types.is_struct(one.type):
-        same = pc.equal(pc.is_null(one), pc.is_null(other)).to_numpy(zero_copy_only=False)
-        for item in one.type:
-            same = same & _same(pc.struct_field(one, item.name), pc.struct_field(other, item.name))
-        return np.asarray(same, np.bool_)
-    if pa.types.is_nested(one.type):
-        same = both_null.to_numpy(zero_copy_only=False).copy()
-        for at in np.flatnonzero(~same):
-            same[at] = one[at].as_py() == other[at].as_py()
-        return np.asarray(same, np.bool_)
-    equal = pc.fill_null(pc.equal(one, other), False)
+def _is_same(left_values: pa.Array, right_values: pa.Array) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+    both_null = pc.and_(pc.is_null(left_values), pc.is_null(right_values))
+    if pa.types.is_struct(left_values.type):
+        is_same = pc.equal(pc.is_null(left_values), pc.is_null(right_values)).to_numpy(zero_copy_only=False)
+        for item in left_values.type:
+            is_same = is_same & _is_same(
+                pc.struct_field(left_values, item.name), pc.struct_field(right_values, item.name)
+            )
+        return np.asarray(is_same, np.bool_)
+    if pa.types.is_nested(left_values.type):
+        is_same = both_null.to_numpy(zero_copy_only=False).copy()
+        for at in np.flatnonzero(~is_same):
+            is_same[at] = left_values[at].as_py() == right_values[at].as_py()
+        return np.asarray(is_same, np.bool_)
+    equal = pc.fill_null(pc.equal(left_values, right_values), False)
     return np.asarray(pc.or_(equal, both_null).to_numpy(zero_copy_only=False), np.bool_)

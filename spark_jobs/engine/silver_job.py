@@ -92,25 +92,25 @@ def prepared(works: Iterable[CompactionJob], index: SliceIndex) -> tuple[list[Pr
     units: list[Prepared] = []
     by_sql: dict[TableName, str] = {}
     for work in works:
-        found = _prepared(len(units), work, index)
-        if isinstance(found, Prepared):
-            units.append(found)
+        unit_or_reason = _prepared(len(units), work, index)
+        if isinstance(unit_or_reason, Prepared):
+            units.append(unit_or_reason)
         else:
-            by_sql[work.name] = found
+            by_sql[work.name] = unit_or_reason
     return units, by_sql
 
 
 def _prepared(number: int, work: CompactionJob, index: SliceIndex) -> Prepared | str:
     """The unit, or why Spark SQL takes the table: it stops there in its place where it has to stop."""
     try:
-        there = snapshot_of(work.table.path, work.head.version) if work.head else None
-        why = routing.why_silver_by_sql(work, there.schema.names if there else ())
-        if why:
-            return why
-        snapshot = there or _new(work)
-        why = routing.why_not_written(snapshot)
-        if why:
-            return why
+        stored = snapshot_of(work.table.path, work.head.version) if work.head else None
+        reason = routing.why_silver_by_sql(work, stored.schema.names if stored else ())
+        if reason:
+            return reason
+        snapshot = stored or _new(work)
+        reason = routing.why_not_written(snapshot)
+        if reason:
+            return reason
         stages = tuple(_stages(work, snapshot))
         _require_distinct_fills(snapshot, stages)
     except (StratalogError, BySparkSql) as error:
@@ -128,7 +128,7 @@ def _prepared(number: int, work: CompactionJob, index: SliceIndex) -> Prepared |
         if stage.window is not None
     )
     unit = SilverUnit(number, str(work), work.table.path, windows, work.filters.skips)
-    return Prepared(work, unit, snapshot, stages, tuple(index.of_table(work.name, one.ranges) for one in windows))
+    return Prepared(work, unit, snapshot, stages, tuple(index.of_table(work.name, window.ranges) for window in windows))
 
 
 def _require_distinct_fills(snapshot: Snapshot, stages: Sequence[Stage]) -> None:
@@ -166,19 +166,21 @@ def _stages(work: CompactionJob, snapshot: Snapshot) -> Iterator[Stage]:
         else:
             names = [name for name in design.schema.names if name not in silver.ADDED]
             types = design.schema.spark_types
-            done = reshaping(work, silver.Columns({name: types[name] for name in names}, key), step)
-            left = [one for one in done.remaining if not one.endswith(schema_evolution.OF_EXACT)]
-            rest, filled = fills.split(left)
+            reshaped = reshaping(work, silver.Columns({name: types[name] for name in names}, key), step)
+            statements = [
+                statement for statement in reshaped.remaining if not statement.endswith(schema_evolution.OF_EXACT)
+            ]
+            rest, filled = fills.split(statements)
             behind = schema_changes.apply(design, rest) if rest else design
-            columns = done.after
+            columns = reshaped.after
             yield Stage(
                 step,
                 columns,
                 behind,
                 changes_design=bool(rest),
-                steps=tuple(done.steps),
+                steps=tuple(reshaped.steps),
                 fills=fills.fills_of(behind, filled),
-                needs_no_exact=len(left) < len(done.remaining),
+                needs_no_exact=len(statements) < len(reshaped.remaining),
             )
             design = behind
         key = columns.key
@@ -189,35 +191,37 @@ def run(spark: SparkSession, bronze: str, units: Sequence[Prepared], slots: int)
     units = _with_values(spark, units)
     tasks, buckets, placed = tasks_of(bronze, units, slots)
     finish = silver_task.finish({unit.number: unit for unit in placed}) if buckets else None
-    found: dict[int, list[Written]] = defaultdict(list)
+    by_unit: dict[int, list[Written]] = defaultdict(list)
     refills = [refill for unit in units for refill in _refills(unit)]
-    every: list[SilverTask | Refill] = [*tasks, *refills]
-    for written in spark_job.run(spark, every, silver_task.work, finish, buckets):
-        found[written.unit].append(written)
-    return found
+    all_tasks: list[SilverTask | Refill] = [*tasks, *refills]
+    for result_file in spark_job.run(spark, all_tasks, silver_task.work, finish, buckets):
+        by_unit[result_file.unit].append(result_file)
+    return by_unit
 
 
 def _with_values(spark: SparkSession, units: Sequence[Prepared]) -> list[Prepared]:
     """The units with the values that statements fill in, which one query gives for all of them."""
     values = fills.evaluated(spark, (fill.sql for unit in units for stage in unit.stages for fill in stage.fills))
-    found = []
+    valued_units = []
     for unit in units:
         stages = tuple(replace(stage, fills=fills.valued(stage.fills, values)) for stage in unit.stages)
         windows = tuple(replace(window, fills=fills.valued(window.fills, values)) for window in unit.unit.windows)
-        found.append(replace(unit, stages=stages, unit=replace(unit.unit, windows=windows)))
-    return found
+        valued_units.append(replace(unit, stages=stages, unit=replace(unit.unit, windows=windows)))
+    return valued_units
 
 
 def _refills(unit: Prepared) -> Iterator[Refill]:
     """The files that are there in tasks of so many bytes, where a statement fills columns of theirs."""
-    every = tuple(fill for stage in unit.stages for fill in stage.fills)
-    snapshot, chosen, size = unit.snapshot, list[DataFile](), 0
-    for file in snapshot.files if every else ():
-        chosen.append(file)
+    all_fills = tuple(fill for stage in unit.stages for fill in stage.fills)
+    snapshot, files, size = unit.snapshot, list[DataFile](), 0
+    for file in snapshot.files if all_fills else ():
+        files.append(file)
         size += file.size
         if size >= _TASK_BYTES or file is snapshot.files[-1]:
-            yield Refill(unit.unit.number, snapshot.path, tuple(chosen), snapshot.schema, snapshot.configuration, every)
-            chosen, size = [], 0
+            yield Refill(
+                unit.unit.number, snapshot.path, tuple(files), snapshot.schema, snapshot.configuration, all_fills
+            )
+            files, size = [], 0
 
 
 def tasks_of(bronze: str, units: Sequence[Prepared], slots: int) -> tuple[list[SilverTask], int, list[SilverUnit]]:
@@ -235,22 +239,22 @@ def tasks_of(bronze: str, units: Sequence[Prepared], slots: int) -> tuple[list[S
     for at, chunk in enumerate(chunks):
         for part in chunk:
             homes[part.unit].add(at)
-    placed, buckets = _placed(units, {number for number, own in homes.items() if len(own) > 1}, slots)
+    placed, buckets = _placed(units, {number for number, task_buckets in homes.items() if len(task_buckets) > 1}, slots)
     tasks = [task for chunk in chunks for task in _tasks(bronze, chunk, placed, target)]
     return tasks, buckets, [unit for unit in placed.values() if unit.buckets]
 
 
 def _placed(units: Sequence[Prepared], shuffled: set[int], slots: int) -> tuple[dict[int, SilverUnit], int]:
     """The units by number, those that several tasks decode with the buckets of their keys; and how many there are."""
-    most = sum(unit.bytes for unit in units if unit.unit.number in shuffled)
-    buckets = max(slots, -(-most // _TASK_BYTES)) if shuffled else 0
+    total_bytes = sum(unit.bytes for unit in units if unit.unit.number in shuffled)
+    buckets = max(slots, -(-total_bytes // _TASK_BYTES)) if shuffled else 0
     placed, begin = dict[int, SilverUnit](), 0
     for unit in units:
-        own: tuple[int, ...] = ()
+        unit_buckets: tuple[int, ...] = ()
         if unit.unit.number in shuffled:
-            count = min(buckets, max(1, -(-unit.bytes * buckets // max(1, most))))
-            own, begin = tuple((begin + at) % buckets for at in range(count)), begin + count
-        placed[unit.unit.number] = replace(unit.unit, buckets=own)
+            count = min(buckets, max(1, -(-unit.bytes * buckets // max(1, total_bytes))))
+            unit_buckets, begin = tuple((begin + at) % buckets for at in range(count)), begin + count
+        placed[unit.unit.number] = replace(unit.unit, buckets=unit_buckets)
     return placed, buckets
 
 
@@ -270,11 +274,11 @@ def _chunks(units: Sequence[Prepared], target: int) -> list[list[Part]]:
     for unit in units:
         for window, slices in enumerate(unit.slices):
             places = [slices.column(name).to_pylist() for name in ("stretch", "number", "data_file", "row_group")]
-            keys[unit.unit.number, window] = own = list(zip(*places, strict=True))
-            held: dict[tuple[Any, ...], int] = defaultdict(int)
-            for key, size in zip(own, slices.column("bytes").to_pylist(), strict=True):
-                held[key] += size
-            for key, size in held.items():
+            keys[unit.unit.number, window] = slice_keys = list(zip(*places, strict=True))
+            row_group_bytes: dict[tuple[Any, ...], int] = defaultdict(int)
+            for key, size in zip(slice_keys, slices.column("bytes").to_pylist(), strict=True):
+                row_group_bytes[key] += size
+            for key, size in row_group_bytes.items():
                 sizes[key] = max(sizes[key], size)  # bytes that several units need count once
     number_of, chunk, filled = dict[tuple[Any, ...], int](), 0, 0
     for key in sorted(sizes):
@@ -289,7 +293,7 @@ def _chunks(units: Sequence[Prepared], target: int) -> list[list[Part]]:
             for at in np.unique(own_chunks):
                 rows = slices.take(pa.array(np.flatnonzero(own_chunks == at)))
                 chunks[at].append(Part(unit.unit.number, window, rows))
-    return [one for one in chunks if one]
+    return [chunk for chunk in chunks if chunk]
 
 
 def _tasks(bronze: str, chunk: Sequence[Part], units: Mapping[int, SilverUnit], target: int) -> Iterator[SilverTask]:
@@ -297,24 +301,24 @@ def _tasks(bronze: str, chunk: Sequence[Part], units: Mapping[int, SilverUnit], 
     slices: dict[int, dict[tuple[int, int], pa.Table]] = defaultdict(dict)
     for part in chunk:
         slices[part.unit][part.unit, part.window] = part.slices
-    most = max(1, target // _UNIT_BYTES)
+    limit = max(1, target // _UNIT_BYTES)
     numbers = list(slices)
-    for start in range(0, len(numbers), most):
-        chosen = numbers[start : start + most]
-        own = {at: table for unit in chosen for at, table in slices[unit].items()}
-        yield SilverTask(bronze, tuple(units[unit] for unit in chosen), own)
+    for start in range(0, len(numbers), limit):
+        unit_numbers = numbers[start : start + limit]
+        unit_slices = {at: table for unit in unit_numbers for at, table in slices[unit].items()}
+        yield SilverTask(bronze, tuple(units[unit] for unit in unit_numbers), unit_slices)
 
 
 def why_again(unit: Prepared, results: Sequence[Written]) -> str | None:
     """Why what tasks wrote of a unit cannot be committed, so that Spark SQL has to do it; None where it can."""
-    errors = [one.error for one in results if one.error]
+    errors = [result.error for result in results if result.error]
     if errors:
         return errors[0]
     last = max((at for at, stage in enumerate(unit.stages) if stage.needs_no_exact), default=None)
     if last is None:
         return None
     before = {stage.window for stage in unit.stages[:last]}
-    files = [*unit.snapshot.files, *(one.file for one in results if one.file and one.window in before)]
+    files = [*unit.snapshot.files, *(result.file for result in results if result.file and result.window in before)]
     if any(has_exact_texts(unit.snapshot, file) for file in files):
         return "a statement changes columns that rows have exact texts of"
     return None
@@ -330,13 +334,17 @@ def commit(unit: Prepared, results: Sequence[Written]) -> Compacted:
     """Commits what tasks wrote of a unit, a window or statement after the other. Raises LostRace, LakeError."""
     began = time.monotonic()
     work, snapshot, head = unit.work, unit.snapshot, unit.work.head
-    done: list[Compacted] = []
+    compacted: list[Compacted] = []
     is_refilled = False
     for stage in unit.stages:
         before = head or work.table.new(stage.columns.stored, silver.properties(work.table))
-        own = [one for one in results if one.window == stage.window]
-        said, left_out = _commit_of(work, stage)
-        files = [one.file for one in own if one.file] if stage.window is not None else _markers(stage, work)
+        stage_results = [result for result in results if result.window == stage.window]
+        commit_, left_out = _commit_of(work, stage)
+        files = (
+            [result.file for result in stage_results if result.file]
+            if stage.window is not None
+            else _markers(stage, work)
+        )
         snapshot = replace(
             snapshot,
             metadata=snapshot.metadata if snapshot.version < 0 else stage.design.metadata,
@@ -345,12 +353,15 @@ def commit(unit: Prepared, results: Sequence[Written]) -> Compacted:
         removed: tuple[DataFile, ...] = ()
         if stage.fills and not is_refilled:
             is_refilled, removed = True, unit.snapshot.files
-            files = [*files, *(one.file for one in results if one.window == silver_task.REFILLED and one.file)]
-        snapshot, head = _committed(work.table, snapshot, said, head=before, files=(files, removed), stage=stage)
-        done.append(_summary(work, stage.step, head, own if stage.window is not None else (), left_out))
+            files = [
+                *files,
+                *(result.file for result in results if result.window == silver_task.REFILLED and result.file),
+            ]
+        snapshot, head = _committed(work.table, snapshot, commit_, head=before, files=(files, removed), stage=stage)
+        compacted.append(_summary(work, stage.step, head, stage_results if stage.window is not None else (), left_out))
     assert head is not None
-    seconds = time.monotonic() - began + sum(one.seconds for one in results)
-    return replace(total(work, head, done, seconds), way=routing.ENGINE)
+    seconds = time.monotonic() - began + sum(result.seconds for result in results)
+    return replace(total(work, head, compacted, seconds), way=routing.ENGINE)
 
 
 def _commit_of(work: CompactionJob, stage: Stage) -> tuple[SilverCommit, dict[str, int]]:
@@ -369,21 +380,21 @@ def _markers(stage: Stage, work: CompactionJob) -> list[DataFile]:
         return []
     start, stop = turn.range.start.order, turn.range.stop.order
     place = ("stretch", "number", "offset")
-    given: dict[str, Any] = {
+    cells: dict[str, Any] = {
         "_op": silver.Op.TRUNCATE,
         "_position": dict(zip(place, start, strict=True)) | {"row": -1},
         "_committed_at": turn.statement.committed_at if turn.statement else None,
         "_window_start": dict(zip(place, start, strict=True)),
         "_window_stop": dict(zip(place, stop, strict=True)),
     }
-    rows = pa.Table.from_pylist([{name: given.get(name) for name in schema.names}], schema.arrow(physical=False))
+    rows = pa.Table.from_pylist([{name: cells.get(name) for name in schema.names}], schema.arrow(physical=False))
     return [data_files.write(work.table.path, rows, schema, stage.design.configuration)]
 
 
 def _committed(
     table: Table,
     snapshot: Snapshot,
-    said: SilverCommit,
+    commit_: SilverCommit,
     *,
     head: Head,
     files: tuple[Sequence[DataFile], Sequence[DataFile]],
@@ -394,7 +405,7 @@ def _committed(
     landed = table.land(
         snapshot,
         head,
-        said,
+        commit_,
         adds=added,
         removes=removed,
         metadata=snapshot.metadata if stage.changes_design else None,
@@ -405,18 +416,18 @@ def _committed(
 
 
 def _summary(
-    work: CompactionJob, step: TimelineStep, head: Head, written: Sequence[Written], left_out: Mapping[str, int]
+    work: CompactionJob, step: TimelineStep, head: Head, results: Sequence[Written], left_out: Mapping[str, int]
 ) -> Compacted:
-    newest = max((one.newest_us for one in written if one.newest_us is not None), default=None)
+    newest = max((result.newest_us for result in results if result.newest_us is not None), default=None)
     return Compacted(
         source=work.source,
         name=work.name,
         range=step.range,
         head=head,
-        changes=sum(one.changes for one in written),
-        inserts=sum(one.inserts for one in written),
-        updates=sum(one.updates for one in written),
-        deletes=sum(one.deletes for one in written),
+        changes=sum(result.changes for result in results),
+        inserts=sum(result.inserts for result in results),
+        updates=sum(result.updates for result in results),
+        deletes=sum(result.deletes for result in results),
         committed_at=None if newest is None else datetime.fromtimestamp(newest / 1e6, UTC),
         left_out=dict(left_out),
     )

@@ -125,17 +125,19 @@ def _or_error(unit: int, results: Callable[[], Iterator[Written | Piece]]) -> It
     """The results of a unit's work, or what stops it: other units go on."""
     began = time.monotonic()
     try:
-        done = list(results())
-        share = (time.monotonic() - began) / max(1, len(done))
-        yield from (replace(one, seconds=share) if isinstance(one, Written) else one for one in done)
+        outcomes = list(results())
+        share = (time.monotonic() - began) / max(1, len(outcomes))
+        yield from (
+            replace(outcome, seconds=share) if isinstance(outcome, Written) else outcome for outcome in outcomes
+        )
     except StratalogError as error:
         yield Written(unit, -1, error=f"{type(error).__name__}: {error}")
 
 
 def _refilled(task: Refill) -> Iterator[Written]:
     for file in task.files:
-        for done in refilled(task.path, file, task.schema, task.configuration, task.fills):
-            yield Written(task.unit, REFILLED, done)
+        for file_ in refilled(task.path, file, task.schema, task.configuration, task.fills):
+            yield Written(task.unit, REFILLED, file_)
 
 
 def _unit(task: SilverTask, unit: SilverUnit) -> Iterator[Written | Piece]:
@@ -143,8 +145,8 @@ def _unit(task: SilverTask, unit: SilverUnit) -> Iterator[Written | Piece]:
         slices = task.slices.get((unit.number, at))
         if slices is None:
             continue
-        whole = silver.columns(window.definition)
-        reduced = passing_over(decoding_task(window.definition, whole, alone=not unit.buckets), unit.skips)
+        columns = silver.columns(window.definition)
+        reduced = passing_over(decoding_task(window.definition, columns, alone=not unit.buckets), unit.skips)
         batches = list(reduced(_slices(task.bronze, slices)))
         if not batches:
             continue
@@ -152,7 +154,7 @@ def _unit(task: SilverTask, unit: SilverUnit) -> Iterator[Written | Piece]:
         if unit.buckets:
             yield from _pieces(unit, at, rows, window.columns.key)
         else:
-            yield written(unit, at, rows)
+            yield result_of(unit, at, rows)
 
 
 def _slices(bronze: str, slices: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -164,9 +166,9 @@ def _slices(bronze: str, slices: pa.Table) -> Iterator[pa.RecordBatch]:
         payload, context = stored.column("payload"), stored.column("context")
         size = len(payload[0].as_buffer())
         if (place["offset"], place["bytes"]) != (0, size):
-            whole = payload[0].as_buffer().slice(place["offset"], place["bytes"])
-            offsets = pa.py_buffer(np.array([0, len(whole)], np.int32))
-            payload = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, whole])
+            content = payload[0].as_buffer().slice(place["offset"], place["bytes"])
+            offsets = pa.py_buffer(np.array([0, len(content)], np.int32))
+            payload = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, content])
         yield cells.slice(at, 1).append_column("context", context).append_column("payload", payload)
 
 
@@ -191,21 +193,23 @@ def _row_group(path: str, number: int) -> pa.RecordBatch:
     try:
         table = data_files.parquet(stored_path(path)).read_row_group(number, columns=["context", "payload"])
     except (OSError, pa.ArrowException) as error:
-        why = str(error).partition("\n")[0]
-        raise LakeError(f"{path}: a data file of bronze cannot be read: {why}; restore bronze from a backup") from error
+        reason = str(error).partition("\n")[0]
+        raise LakeError(
+            f"{path}: a data file of bronze cannot be read: {reason}; restore bronze from a backup"
+        ) from error
     (batch,) = table.combine_chunks().to_batches()
     return batch
 
 
 def _pieces(unit: SilverUnit, window: int, rows: pa.Table, key: Sequence[str]) -> Iterator[Piece]:
     """Rows by the bucket of their key, with the number of their window, as Arrow IPC."""
-    chosen = key_hash.hashes(rows, key) % np.uint64(len(unit.buckets))
-    order = np.argsort(chosen, kind="stable")
-    bounds = np.searchsorted(chosen[order], np.arange(len(unit.buckets) + 1))
+    bucket_numbers = key_hash.hashes(rows, key) % np.uint64(len(unit.buckets))
+    order = np.argsort(bucket_numbers, kind="stable")
+    bounds = np.searchsorted(bucket_numbers[order], np.arange(len(unit.buckets) + 1))
     for at, bucket in enumerate(unit.buckets):
-        own = order[bounds[at] : bounds[at + 1]]
-        for start in range(0, len(own), _PIECE_ROWS):
-            part = rows.take(pa.array(own[start : start + _PIECE_ROWS]))
+        bucket_rows = order[bounds[at] : bounds[at + 1]]
+        for start in range(0, len(bucket_rows), _PIECE_ROWS):
+            part = rows.take(pa.array(bucket_rows[start : start + _PIECE_ROWS]))
             yield Piece(unit.number, bucket, _packed(part, window))
 
 
@@ -221,9 +225,9 @@ def finish(units: Mapping[int, SilverUnit]) -> Callable[[Iterable[Piece]], Itera
 
     def rows_written(number: int, window: int, tables: Sequence[pa.Table]) -> Iterator[Written]:
         unit = units[number]
-        yield written(unit, window, settle(pa.concat_tables(tables), unit.windows[window].columns.key))
+        yield result_of(unit, window, settle(pa.concat_tables(tables), unit.windows[window].columns.key))
 
-    def each(pieces: Iterable[Piece]) -> Iterator[Written | Piece]:
+    def finish_bucket(pieces: Iterable[Piece]) -> Iterator[Written | Piece]:
         gathered: dict[tuple[int, int], list[pa.Table]] = {}
         for piece in pieces:
             table = pa.ipc.open_stream(piece.rows).read_all()
@@ -233,19 +237,23 @@ def finish(units: Mapping[int, SilverUnit]) -> Callable[[Iterable[Piece]], Itera
             (number, window), tables = gathered.popitem()
             yield from _or_error(number, partial(rows_written, number, window, tables))
 
-    return each
+    return finish_bucket
 
 
-def written(unit: SilverUnit, at: int, settled: pa.Table) -> Written:
+def result_of(unit: SilverUnit, at: int, settled: pa.Table) -> Written:
     """Writes one row a key and range as a data file of silver. settled: as ``net_changes.settle`` gives them."""
     window = unit.windows[at]
     op = _operations(settled)
-    starts, stops = (_places([getattr(one, end) for one in window.ranges]) for end in ("start", "stop"))
+    starts, stops = (_places([getattr(range_, end) for range_ in window.ranges]) for end in ("start", "stop"))
     ordinals = settled.column("_window").combine_chunks()
-    own: dict[str, Any] = {"_op": op, "_window_start": starts.take(ordinals), "_window_stop": stops.take(ordinals)}
+    added_cells: dict[str, Any] = {
+        "_op": op,
+        "_window_start": starts.take(ordinals),
+        "_window_stop": stops.take(ordinals),
+    }
     fields = window.schema.arrow(physical=False)
     columns = [
-        own[name] if name in own else settled.column(name) if name in settled.column_names else None
+        added_cells[name] if name in added_cells else settled.column(name) if name in settled.column_names else None
         for name in window.columns.stored
     ]
     arrays = [

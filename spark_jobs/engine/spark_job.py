@@ -60,22 +60,22 @@ def run(
     if finish is not None:
         rows = rows.repartitionById(buckets, "bucket").mapInArrow(carried(_second(finish)), _DDL)
     with translated(""):
-        found = rows.select("value").toArrow()
-    return [pickle.loads(value) for value in found.column("value").to_pylist()]  # noqa: S301 - our own tasks' values
+        answers = rows.select("value").toArrow()
+    return [pickle.loads(value) for value in answers.column("value").to_pylist()]  # noqa: S301 - our own tasks' values
 
 
 def _first(tasks: Sequence[Task], work: Callable[[Task], Iterable[Any]], buckets: int) -> Callable[[Batches], Batches]:
-    def each(batches: Batches) -> Batches:
+    def run_tasks(batches: Batches) -> Batches:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for value in work(tasks[number]):
                     yield _row(value, number % max(1, buckets))
 
-    return each
+    return run_tasks
 
 
 def _second(finish: Callable[[Iterator[Piece]], Iterable[Any]]) -> Callable[[Batches], Batches]:
-    def each(batches: Batches) -> Batches:
+    def run_bucket(batches: Batches) -> Batches:
         results: list[pa.RecordBatch] = []
 
         def pieces() -> Iterator[Piece]:
@@ -91,7 +91,7 @@ def _second(finish: Callable[[Iterator[Piece]], Iterable[Any]]) -> Callable[[Bat
             yield _row(value, 0)
         yield from results
 
-    return each
+    return run_bucket
 
 
 def _row(value: Any, bucket: int) -> pa.RecordBatch:

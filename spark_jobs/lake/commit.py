@@ -1,4 +1,4 @@
-"""What a commit says of itself in its metadata: one JSON object under the application's name.
+"""The metadata of a commit: one JSON object under the application's name.
 
 Put here: how such an object is written and read, what commits of all tables say, kinds of commits. Not here:
 committing (table.py), or what a layer's commits say besides (the commit.py of each layer).
@@ -55,7 +55,7 @@ class JsonForm:
     """How values of a type that JSON does not have stand in it; null is None in every form."""
 
     write: Callable[[Any], Any]
-    read: Callable[[Any], Any]
+    parse: Callable[[Any], Any]
 
 
 AS_IS = JsonForm(lambda value: value, lambda value: value)
@@ -66,7 +66,7 @@ LIST = JsonForm(list, tuple)
 
 def list_of(form: JsonForm) -> JsonForm:
     """A tuple of values of one form."""
-    return JsonForm(lambda values: [*map(form.write, values)], lambda values: tuple(map(form.read, values)))
+    return JsonForm(lambda values: [*map(form.write, values)], lambda values: tuple(map(form.parse, values)))
 
 
 RANGES = list_of(
@@ -108,29 +108,29 @@ _members: dict[type[Any], dict[str, tuple[Field[Any], _Member]]] = {}
 def _members_of(kind: type[Any]) -> dict[str, tuple[Field[Any], _Member]]:
     """The fields of a dataclass that are members, by key; looked up once, since a run reads thousands of commits."""
     if kind not in _members:
-        named = (attribute for attribute in fields(kind) if _MEMBER in attribute.metadata)
+        attributes = (attribute for attribute in fields(kind) if _MEMBER in attribute.metadata)
         _members[kind] = {
-            attribute.metadata[_MEMBER].key: (attribute, attribute.metadata[_MEMBER]) for attribute in named
+            attribute.metadata[_MEMBER].key: (attribute, attribute.metadata[_MEMBER]) for attribute in attributes
         }
     return _members[kind]
 
 
 def _to_members(value: Any) -> dict[str, Any]:
     """The members that a dataclass has, as JSON has them."""
-    written: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for key, (attribute, member_) in _members_of(type(value)).items():
         cell = getattr(value, attribute.name)
         default = attribute.default_factory() if callable(attribute.default_factory) else attribute.default
         if member_.is_always or cell != default:
-            written[key] = None if cell is None else member_.form.write(cell)
-    return written
+            members[key] = None if cell is None else member_.form.write(cell)
+    return members
 
 
 def _values(kind: type[Any], members: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a dataclass's fields, by name, as far as JSON has members for them."""
-    named = _members_of(kind)
-    cells = ((*named[key], cell) for key, cell in members.items() if key in named)
-    return {attribute.name: None if cell is None else member_.form.read(cell) for attribute, member_, cell in cells}
+    attributes = _members_of(kind)
+    cells = ((*attributes[key], cell) for key, cell in members.items() if key in attributes)
+    return {attribute.name: None if cell is None else member_.form.parse(cell) for attribute, member_, cell in cells}
 
 
 def _kind(text: str) -> CommitKind | str:
@@ -174,9 +174,10 @@ class Checkpoint:
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Self:
-        named = _members_of(cls)
+        attributes = _members_of(cls)
         return cls(
-            **_values(cls, members), unnamed_members={key: value for key, value in members.items() if key not in named}
+            **_values(cls, members),
+            unnamed_members={key: value for key, value in members.items() if key not in attributes},
         )
 
     def to_json(self) -> str:
@@ -187,10 +188,10 @@ class Checkpoint:
     def from_json(cls, text: str | None) -> Self | None:
         """None for the commit of somebody else (an OPTIMIZE by hand, a CREATE)."""
         try:
-            found = json.loads(text or "null")
+            raw_members = json.loads(text or "null")
         except ValueError:  # metadata is free text; whoever wrote this one is not us
             return None
-        members = found.get(APPLICATION) if isinstance(found, dict) else None
+        members = raw_members.get(APPLICATION) if isinstance(raw_members, dict) else None
         return cls.from_members(members) if members else None
 
 
@@ -225,7 +226,7 @@ class Head:
     place of all that it has, and holds a position as any other."""
     widens: bool = False
     """Whether its next commit adds columns that the table does not have; they are an error otherwise."""
-    whole: Checkpoint | None = None
+    all_parts: Checkpoint | None = None
     """What the newest commit says of all, where ``checkpoint`` is what it says of a part (multi_source.py)."""
 
     @property

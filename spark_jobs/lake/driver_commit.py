@@ -32,10 +32,10 @@ def snapshot_upon(path: str, head: Head) -> Snapshot | None:
     if head.design:
         return new_table(path, head.design.columns, head.design.properties)
     try:
-        found = snapshot_of(path, head.version)
+        snapshot = snapshot_of(path, head.version)
     except SparkOnly:
         return None
-    return None if found is None or features.why_not(found) else found
+    return None if snapshot is None or features.why_not(snapshot) else snapshot
 
 
 def of_rows(snapshot: Snapshot, rows: pa.Table, head: Head, cells: Cells | None = None) -> Changes:
@@ -44,43 +44,47 @@ def of_rows(snapshot: Snapshot, rows: pa.Table, head: Head, cells: Cells | None 
     The rows are written, and no commit names them yet. Raises LakeError.
     """
     rows = rows.select(list(head.design.columns)) if head.design else rows
-    gone, kept = (None, []) if cells is None else _split(snapshot, cells)
-    table = pa.concat_tables([*kept, _in_columns(rows, snapshot.schema)])
+    removed, kept_rows = (None, []) if cells is None else _split(snapshot, cells)
+    table = pa.concat_tables([*kept_rows, _in_columns(rows, snapshot.schema)])
     added = [data_files.write(snapshot.path, table, snapshot.schema, snapshot.configuration)] if table.num_rows else []
-    return of_files(added, gone)
+    return of_files(added, removed)
 
 
-def of_files(added: Sequence[DataFile], gone: Sequence[DataFile] | None = None) -> Changes:
+def of_files(added: Sequence[DataFile], removed: Sequence[DataFile] | None = None) -> Changes:
     """What adds files; in place of those that go, where these are given."""
     return {
         "adds": added,
-        "removes": gone or (),
-        "operation_parameters": {"mode": "Append" if gone is None else "Overwrite", "partitionBy": "[]"},
+        "removes": removed or (),
+        "operation_parameters": {"mode": "Append" if removed is None else "Overwrite", "partitionBy": "[]"},
         "metrics": {"numFiles": len(added), "numOutputRows": sum(file.num_records or 0 for file in added)},
     }
 
 
 def _split(snapshot: Snapshot, cells: Cells) -> tuple[list[DataFile], list[pa.Table]]:
     """The files with rows that have all the cells, and the other rows of these files."""
-    gone, kept = [], []
+    removed, kept_rows = [], []
     for file in snapshot.files:
         rows = data_files.read_columns(snapshot.path, file, snapshot.schema.names, snapshot.schema)
         if file.deletion_vector:
             living = deletion_vectors.living(snapshot.path, file.deletion_vector, rows.num_rows)
             rows = rows.filter(pa.array(living))
-        meant = pa.array(np.ones(rows.num_rows, bool))
+        is_match = pa.array(np.ones(rows.num_rows, bool))
         for name, value in cells.items():
-            meant = pc.and_(meant, pc.fill_null(pc.equal(rows.column(name), value), False))
-        if pc.any(meant).as_py():
-            gone.append(file)
-            kept.append(rows.filter(pc.invert(meant)))
-    return gone, kept
+            is_match = pc.and_(is_match, pc.fill_null(pc.equal(rows.column(name), value), False))
+        if pc.any(is_match).as_py():
+            removed.append(file)
+            kept_rows.append(rows.filter(pc.invert(is_match)))
+    return removed, kept_rows
 
 
 def _in_columns(rows: pa.Table, schema: TableSchema) -> pa.Table:
     """The rows with the table's columns; those that they lack are null."""
-    wanted = schema.arrow(physical=False)
-    for field in wanted:
+    table_schema = schema.arrow(physical=False)
+    for field in table_schema:
         if field.name not in rows.column_names:
             rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
-    return rows.select(wanted.names).cast(wanted) if set(rows.column_names) == set(wanted.names) else rows
+    return (
+        rows.select(table_schema.names).cast(table_schema)
+        if set(rows.column_names) == set(table_schema.names)
+        else rows
+    )

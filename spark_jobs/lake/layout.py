@@ -34,7 +34,7 @@ class Lake:
         return self._table("clock", source)
 
     def skips(self, source: str) -> "Table":
-        """Events of a source's log that are passed over, by table."""
+        """The quarantined events of a source's log, by table."""
         return self._table("skips", source)
 
     def load(self, source: str, schema: str, table: str) -> "Table":
@@ -94,7 +94,9 @@ def no_folder(root: str) -> Path | None:
     if path is None:
         return None
     try:
-        nearest = next((one for one in (path, *path.parents) if one.exists() or one.is_symlink()), path.parent)
+        nearest = next(
+            (parent for parent in (path, *path.parents) if parent.exists() or parent.is_symlink()), path.parent
+        )
         return None if nearest.is_dir() else nearest
     except OSError:  # it may not be looked at: whoever reads there says so
         return None

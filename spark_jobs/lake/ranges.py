@@ -25,14 +25,14 @@ PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT>"
 
 
 def joined(ranges: Sequence[Range]) -> list[Range]:
-    """The same part of the log in order, with ranges that touch or overlap as one; empty ranges are left out."""
-    found: list[Range] = []
-    for range_ in sorted(filter(None, ranges), key=lambda one: one.start.order):
-        if found and range_.start <= found[-1].stop:
-            found[-1] = Range(found[-1].start, max(found[-1].stop, range_.stop))
+    """The same part of the log in order, with ranges that touch or overlap as one; empty ranges are dropped."""
+    merged: list[Range] = []
+    for range_ in sorted(filter(None, ranges), key=lambda range_: range_.start.order):
+        if merged and range_.start <= merged[-1].stop:
+            merged[-1] = Range(merged[-1].start, max(merged[-1].stop, range_.stop))
         else:
-            found.append(range_)
-    return found
+            merged.append(range_)
+    return merged
 
 
 def covering(ranges: Sequence[Range]) -> list[Range]:
@@ -69,17 +69,17 @@ def rank(positions: Sequence[Position], value: str) -> str:
 
 def inside(ranges: Sequence[Range], value: str) -> str:
     """SQL: whether a struct lies in one of the ranges, found by a search."""
-    ends = [end for one in joined(ranges) for end in (one.start, one.stop)]
+    ends = [end for range_ in joined(ranges) for end in (range_.start, range_.stop)]
     return f"{rank(ends, value)} % 2 = 1"
 
 
 def ordinal(ranges: Sequence[Range], value: str) -> str:
     """SQL: which of the ranges, which do not overlap, a struct lies in; NULL for none. Found by a search."""
-    order = sorted((at for at, one in enumerate(ranges) if one), key=lambda at: ranges[at].start.order)
+    order = sorted((at for at, range_ in enumerate(ranges) if range_), key=lambda at: ranges[at].start.order)
     starts, stops = [ranges[at].start for at in order], [ranges[at].stop for at in order]
     nth = f"get({rows(order, 'INT')}, nth - 1)"
-    found = f"nth -> IF({value} < get({array(stops)}, nth - 1), {nth}, NULL)"
-    return f"get(transform(array({rank(starts, value)}), {found}), 0)"
+    search = f"nth -> IF({value} < get({array(stops)}, nth - 1), {nth}, NULL)"
+    return f"get(transform(array({rank(starts, value)}), {search}), 0)"
 
 
 def next_position(positions: Sequence[Position], value: str) -> str:
@@ -89,8 +89,8 @@ def next_position(positions: Sequence[Position], value: str) -> str:
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:
     """The rows of all frames, whose columns have the same names, in a tree of unions instead of a chain."""
-    left = list(frames)
-    while len(left) > 1:
-        pairs = zip(left[::2], left[1::2], strict=False)
-        left = [*(one.unionByName(other) for one, other in pairs), *left[len(left) & ~1 :]]
-    return left[0]
+    pending = list(frames)
+    while len(pending) > 1:
+        pairs = zip(pending[::2], pending[1::2], strict=False)
+        pending = [*(first.unionByName(second) for first, second in pairs), *pending[len(pending) & ~1 :]]
+    return pending[0]

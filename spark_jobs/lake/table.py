@@ -70,9 +70,9 @@ class Table:
         if opened is None:
             return None
         counter = opened.transaction_version(APPLICATION) or 0
-        asked: tuple[int | None, ...] = (1, 1 + _REARRANGED, None)  # each entry of the history is a file that is read
-        found = (next(_checkpoints(opened, limit), None) for limit in asked)
-        checkpoint = next((one[1] for one in found if one), None)
+        limits: tuple[int | None, ...] = (1, 1 + _REARRANGED, None)  # each entry of the history is a file that is read
+        newest = (next(_checkpoints(opened, limit), None) for limit in limits)
+        checkpoint = next((entry[1] for entry in newest if entry), None)
         if counter and not checkpoint:
             raise LakeError(f"{self.path}: no commit in its history names a position; restore the table's _delta_log")
         return Head(opened.version(), counter, checkpoint)
@@ -95,8 +95,8 @@ class Table:
         """Our commits after a Delta version, newest first."""
         opened = self._open()
         newer = opened.version() - version if opened else 0
-        found = _checkpoints(opened, newer + _REARRANGED) if opened and newer > 0 else ()
-        return [one for one in found if one[0] > version]
+        entries = _checkpoints(opened, newer + _REARRANGED) if opened and newer > 0 else ()
+        return [entry for entry in entries if entry[0] > version]
 
     def columns(self) -> dict[str, str]:
         """Name and Spark type (as in DDL, upper case) of every column; empty where there is no table."""
@@ -135,7 +135,7 @@ class Table:
             return rows.toArrow()
 
     def new(self, columns: dict[str, str], properties: dict[str, str], upon: Head | None = None) -> Head:
-        """The head to plan upon where there is no table yet, or one begins anew upon its head. Nothing is written."""
+        """The head to plan upon where there is no table yet, or one is rebuilt upon its head. Nothing is written."""
         version, counter = (upon.version, upon.counter) if upon else (-1, 0)
         return Head(version, counter, None, Design(columns, properties))
 
@@ -155,24 +155,26 @@ class Table:
         yield from scanner.to_batches()
 
     def rows(
-        self, wanted: list[tuple[str, str, Any]] | None = None, columns: list[str] | None = None
+        self, conditions: list[tuple[str, str, Any]] | None = None, columns: list[str] | None = None
     ) -> list[dict[str, Any]]:
         """The newest version of a small table, without a JVM.
 
         Args:
-            wanted: (column, "=", value), all of which hold.
+            conditions: (column, "=", value), all of which hold.
             columns: those that are read; all by default.
         """
         opened = self._open()
         if opened is None:
             return []
         if not is_local(self.path):
-            condition = all_of(wanted or [])
+            condition = all_of(conditions or [])
             names = columns or [field.name for field in opened.schema().fields]
             parts = rows_of(self.path, opened.version(), names, condition, rows=_AT_ONCE)
             return [row for part in parts for row in part.to_pylist()]
-        found: pa.Table = opened.to_pyarrow_table(columns=columns, filters=wanted, filesystem=_local_files(self.path))
-        return list(found.to_pylist())
+        contents: pa.Table = opened.to_pyarrow_table(
+            columns=columns, filters=conditions, filesystem=_local_files(self.path)
+        )
+        return list(contents.to_pylist())
 
     def history(self, limit: int) -> list[dict[str, Any]]:
         """What Delta says of the newest commits, newest first, without a JVM."""
@@ -181,7 +183,7 @@ class Table:
 
     def append(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
         """Appends rows and checkpoint in one commit upon ``head``. Raises LostRace."""
-        checkpoint = self._said(head, checkpoint)
+        checkpoint = self._claimed(head, checkpoint)
         if head.design and head.version >= 0:
             return self._overwrite(head.design.of(rows), head, checkpoint)
         properties = {}
@@ -191,12 +193,12 @@ class Table:
         writer = rows.write.format("delta").mode("append").options(**options)
         return self._commit(head, checkpoint, lambda: writer.save(self.path))
 
-    def replace(self, rows: DataFrame, where: str, head: Head, checkpoint: Checkpoint) -> Head:
-        """Replaces the rows that satisfy ``where`` in one commit upon ``head``. Raises LostRace."""
+    def replace(self, rows: DataFrame, condition: str, head: Head, checkpoint: Checkpoint) -> Head:
+        """Replaces the rows that satisfy ``condition`` in one commit upon ``head``. Raises LostRace."""
         if head.design:
             return self.append(rows, head, checkpoint)
-        checkpoint = self._said(head, checkpoint)
-        writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
+        checkpoint = self._claimed(head, checkpoint)
+        writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", condition)
         writer = writer.options(**_commit_options(head, checkpoint))
         return self._commit(head, checkpoint, lambda: writer.save(self.path))
 
@@ -216,7 +218,7 @@ class Table:
 
         upon: the table at ``head``.
         """
-        checkpoint = self._said(head, checkpoint)
+        checkpoint = self._claimed(head, checkpoint)
         transaction, text = (APPLICATION, head.counter + 1), checkpoint.to_json()
         return self._commit(
             head, checkpoint, lambda: commits.commit(upon, transaction=transaction, user_metadata=text, **changes)
@@ -228,15 +230,17 @@ class Table:
         """Puts a small table in place of the rows that have all the cells, as ``append_rows`` does. Raises LostRace."""
         upon = driver_commit.snapshot_upon(self.path, head)
         if upon is None:
-            where = " AND ".join(f"{identifier(name)} = {literal(value)}" for name, value in cells.items()) or "true"
-            return self.replace(spark.createDataFrame(rows).coalesce(1), where, head, checkpoint)
+            condition = (
+                " AND ".join(f"{identifier(name)} = {literal(value)}" for name, value in cells.items()) or "true"
+            )
+            return self.replace(spark.createDataFrame(rows).coalesce(1), condition, head, checkpoint)
         return self.land(upon, head, checkpoint, **driver_commit.of_rows(upon, rows, head, cells))
 
     def renew(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
         """Replaces all rows, and the columns by those of the new ones, in one commit upon ``head``. Raises LostRace."""
         if head.design:
             return self.append(rows, head, checkpoint)
-        return self._overwrite(rows, head, self._said(head, checkpoint))
+        return self._overwrite(rows, head, self._claimed(head, checkpoint))
 
     def statement(
         self, spark: SparkSession, head: Head, checkpoint: Checkpoint, run: Callable[[SparkSession], Any]
@@ -246,7 +250,7 @@ class Table:
         The transaction id is a session setting here; in a shared session it would make later statements of others
         do nothing.
         """
-        checkpoint = self._said(head, checkpoint)
+        checkpoint = self._claimed(head, checkpoint)
         session = own_session(
             spark,
             {
@@ -267,9 +271,9 @@ class Table:
         assert head.checkpoint is not None
         claim = replace(head.checkpoint, batch=new_batch(), kind=_upkept(head.checkpoint.kind))
         self.append(self.read(spark, head.version).where("false"), head, claim)
-        said = {"spark.databricks.delta.commitInfo.userMetadata": claim.to_json()}
+        settings = {"spark.databricks.delta.commitInfo.userMetadata": claim.to_json()}
         for statement in statements:
-            self.run(spark, confs | said, statement)
+            self.run(spark, confs | settings, statement)
 
     def run(self, spark: SparkSession, confs: dict[str, str], statement: str) -> DataFrame:
         """Runs one statement about the table in a session of its own. Raises LostRace, LakeError."""
@@ -296,7 +300,7 @@ class Table:
     def superseded(self, version: int) -> datetime | None:
         """When the commit after a version was made; None where it is the newest."""
         opened = self._open()
-        later = [one for one in opened.history() if one["version"] > version] if opened else []
+        later = [entry for entry in opened.history() if entry["version"] > version] if opened else []
         return datetime.fromtimestamp(later[-1]["timestamp"] / 1000, UTC) if later else None
 
     def alter(self, spark: SparkSession, head: Head, checkpoint: Checkpoint, action: str) -> Head:
@@ -317,7 +321,7 @@ class Table:
         writer = writer.options(**_commit_options(head, checkpoint))
         return self._commit(head, checkpoint, lambda: writer.save(self.path))
 
-    def _said(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
+    def _claimed(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
         """What a commit upon ``head`` says."""
         return checkpoint.upon(head)
 
@@ -329,9 +333,9 @@ class Table:
         return self._landed(head, checkpoint)
 
     def _landed(self, head: Head, checkpoint: Checkpoint) -> Head:
-        for version, found in self.since(head.version):
-            if found.batch == checkpoint.batch:
-                return Head(version, head.counter + 1, found)
+        for version, commit in self.since(head.version):
+            if commit.batch == checkpoint.batch:
+                return Head(version, head.counter + 1, commit)
         raise LostRace(
             f"{self.path}: planned on version {head.version}, but another writer committed first; "
             "nothing of this run is in the table, and the next run goes on from its head"
@@ -345,8 +349,8 @@ class Table:
         except StratalogError:
             raise
         except Exception as error:  # deltalake raises bare exceptions for permissions and broken logs alike
-            why = meaning(self.path, str(error)) or of_delta(str(error))
-            raise LakeError(f"{self.path}: cannot be read: {why}") from error
+            reason = meaning(self.path, str(error)) or of_delta(str(error))
+            raise LakeError(f"{self.path}: cannot be read: {reason}") from error
 
 
 def opened_by_delta(path: str, version: int | None = None) -> deltalake.DeltaTable:
@@ -386,13 +390,13 @@ def _checkpoints(opened: deltalake.DeltaTable, limit: int | None) -> Iterator[tu
     """
     moved: list[int] = []
     for commit in opened.history(limit):
-        found, version = Checkpoint.from_json(commit.get("userMetadata")), cast(int, commit["version"])
-        if found and commit.get("operation") in _REARRANGING:
+        commit_metadata, version = Checkpoint.from_json(commit.get("userMetadata")), cast(int, commit["version"])
+        if commit_metadata and commit.get("operation") in _REARRANGING:
             moved.append(version)
-        elif found:
-            yield from ((one, replace(found, kind=_upkept(found.kind))) for one in moved)
+        elif commit_metadata:
+            yield from ((version_, replace(commit_metadata, kind=_upkept(commit_metadata.kind))) for version_ in moved)
             moved.clear()
-            yield version, found
+            yield version, commit_metadata
 
 
 def _upkept(kind: str) -> str:

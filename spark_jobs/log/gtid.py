@@ -63,7 +63,7 @@ class MysqlGtids:
 
     @classmethod
     def decode(cls, body: bytes) -> Self:
-        """The body of a PREVIOUS_GTIDS event, checksum left out (sql/rpl_gtid_set.cc). Raises NoGtids.
+        """The body of a PREVIOUS_GTIDS event without its checksum (sql/rpl_gtid_set.cc). Raises NoGtids.
 
         A count of origins, then for each UUID 16, where there are tags one with its length before, a count, and
         intervals [first, after) of 8 and 8 bytes. Sets with tags have a 1 in the count's first and last byte.

@@ -21,7 +21,7 @@ _POSITION = re.compile(r".*\.\d+:\d+")
 
 
 def parse_place(text: str) -> Place:
-    """The place that a text names; it is told by its form. Raises ConfigError."""
+    """The place that a text names; its form decides which kind. Raises ConfigError."""
     text = text.strip()
     if _TIME.fullmatch(text):
         return parse_time(text)

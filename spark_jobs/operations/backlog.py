@@ -136,7 +136,7 @@ def _is_rerouted(pipeline: Pipeline, source: str, entries: "list[Entry]") -> boo
 def _untouched(pipeline: Pipeline, source: str, entries: "list[Entry]") -> bool:
     """Whether silver is as it was published, and every downstream table there.
 
-    Windows that were done again outside Dagster are still to be merged; a table that was moved away is written again.
+    Windows that were replayed outside Dagster are still to be merged; a table that was moved away is written again.
     """
     from spark_jobs.lake.layout import lake_of
 

@@ -1,4 +1,4 @@
-"""Old windows of a silver table folded into one, below a floor under which nothing can be done again.
+"""Folding: old windows of a silver table become one, below a floor under which nothing can be replayed.
 
 Put here: which windows may be folded, and the fold. Not here: when that is looked for (maintenance.py), or refusing a
 range that lies below the floor (pipeline/backfill/run.py).
@@ -83,7 +83,7 @@ def why_not(lake: Lake, entry: Entry, head: Head) -> str | None:
 
 
 def _is_merged(lake: Lake, entry: Entry, head: Head, table: Table) -> bool:
-    """Whether downstream has what silver has: no window, and no window done again, is still to come by."""
+    """Whether downstream has all of silver: no window, and no replayed window, is still to be merged."""
     merged = DownstreamCommit.of_head(table.head())
     if merged is None:
         return False

@@ -1,4 +1,4 @@
-"""Verbs that mend one table: one event passed over, the whole table done over from bronze.
+"""Verbs that repair one table: quarantine one event, rebuild the table from bronze.
 
 Put here: what may be asked for, and what is wrong with it. Not here: passing over (silver/quarantine.py), or a range of
 a table that is right but for its rows (pipeline/backfill/run.py).
@@ -57,7 +57,7 @@ class _Event:
 
 
 def plan_skip(pipeline: Pipeline, source: str, position: str, table: str | None = None) -> list[Skip]:
-    """The records by which one event is passed over: for the table named, or for those that have stopped before it.
+    """The records that quarantine one event: for the table named, or for those that have stopped before it.
 
     Raises ConfigError for what is no event's position, and for a table that is not known, that the event is not about,
     that has not stopped, or that has passed it already; LakeError where bronze does not hold it.
@@ -92,7 +92,7 @@ def plan_undo(pipeline: Pipeline, source: str, position: str, table: str | None 
 
 
 def add(spark: SparkSession, pipeline: Pipeline, source: str, new: Sequence[Skip]) -> None:
-    """Records events that are passed over. Raises LostRace."""
+    """Records quarantined events. Raises LostRace."""
     quarantine.edit(spark, lake_of(pipeline), source, lambda skips: [*skips, *new])
 
 
@@ -113,9 +113,9 @@ def remove(spark: SparkSession, pipeline: Pipeline, source: str, removed: Sequen
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """A table that is to begin anew: from where, and the rows that stand downstream until a run has done it over.
+    """A table to rebuild: from where, and the rows that stay downstream until a run has rebuilt it.
 
-    lost: what it will lack then, since bronze does not tell it; None where nothing.
+    lost_rows: what it will lack then, since bronze does not tell it; None where nothing.
     """
 
     entry: Entry
@@ -179,7 +179,7 @@ def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str,
 
 
 def reset(spark: SparkSession, pipeline: Pipeline, source: str, planned: Reset) -> Entry:
-    """Records that a table begins anew, in one commit. Raises LostRace where others keep publishing."""
+    """Records that a table is to be rebuilt, in one commit. Raises LostRace where others keep publishing."""
     lake = lake_of(pipeline)
     resets = silver.resets(lake.silver(source, *planned.entry.name).head())
     return publication.amend(session_over(spark, 0), lake, planned.entry, lambda now: _reset(now, resets))
@@ -194,7 +194,7 @@ def plan_unreset(pipeline: Pipeline, source: str, table: str) -> Entry:
 
 
 def unreset(spark: SparkSession, pipeline: Pipeline, source: str, entry: Entry) -> Entry:
-    """Takes a reset back, in one commit: the table goes on where silver is. Raises ConfigError, LostRace."""
+    """Undoes a reset, in one commit: the table continues where silver is. Raises ConfigError, LostRace."""
     lake = lake_of(pipeline)
 
     def back(now: Entry) -> Entry:
@@ -217,14 +217,14 @@ def _require_untouched(entry: Entry, head: Head | None) -> None:
 
 
 def _reset(entry: Entry, resets: int) -> Entry:
-    """A table's row that makes it begin anew; what stands downstream stays published meanwhile."""
+    """The published row of a table to rebuild; its downstream rows stay published meanwhile."""
     count = max(entry.resets or 0, resets) + 1
     at = datetime.now(UTC).isoformat(timespec="seconds")
     return replace(entry, state=RESET, reason=f"reset at {at}; the next run does it over", position=None, resets=count)
 
 
 def _lost_rows(spark: SparkSession, work: CompactionJob, head: Head, oldest: Position) -> str | None:
-    """What a table that begins anew will lack of what silver has; None where nothing."""
+    """What a rebuilt table will lack of what silver has; None where nothing."""
     assert head.checkpoint is not None
     assert work.standing is not None
     emptied = SilverCommit.of(head.checkpoint).emptied_at
@@ -278,7 +278,7 @@ def _entry_of(entries: Sequence[Entry], source: str, table: str) -> Entry:
 
 
 def _why_not(entry: Entry, event: _Event, skips: Sequence[Skip]) -> str | None:
-    """Why the event is not to be passed over for a table."""
+    """Why the event must not be quarantined for a table."""
     name = _name(entry)
     if not event.is_about(name):
         about = ", ".join(map(str, sorted(event.tables or ()))) or "others"

@@ -54,7 +54,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Bars in the order of time. most: what a bar of full height says."""
+    """Bars in the order of time. highest: what a bar of full height says."""
 
     title: str
     highest: str

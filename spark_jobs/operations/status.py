@@ -165,7 +165,7 @@ def require_readable(pipeline: Pipeline, lake: Lake, name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Ahead:
-    """How far a source is ahead of bronze. begin: where it goes on without bronze's last file. problem: why not."""
+    """How far a source is ahead of bronze. begin: where it resumes without bronze's last file. problem: why not."""
 
     end: Position | None = None
     backlog: int | None = None

@@ -25,4 +25,4 @@ class Outcome:
     stopped: dict[TableName, str] = field(default_factory=dict)
     stopped_into: dict[TableInto, str] = field(default_factory=dict)
     """Of the tables that stopped on their way downstream, why, by downstream table too: others of theirs may go on."""
-    new: set[seen.Seen] = field(default_factory=set)
+    new: set[seen.SeenTable] = field(default_factory=set)

@@ -14,7 +14,7 @@ _FACTS = JsonForm(ServerFacts.to_note, ServerFacts.from_note)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryCommit(Checkpoint):
-    """A commit that brought the schema history of a source to its position."""
+    """A commit of a source's schema history, which is complete up to its position."""
 
     begin: Position = field(metadata=member("begin", POSITION))
     """Where the history begins."""

@@ -18,7 +18,7 @@ Origin = Literal["ddl", "table_map", "server", "dump", "inverted"]
 
 @dataclass(frozen=True, slots=True)
 class StatementFact:
-    """A statement of the log. variables: of its session, by name. stop: where the log goes on behind it."""
+    """A statement of the log. variables: of its session, by name. stop: the position after it."""
 
     at: Position
     statement: Statement

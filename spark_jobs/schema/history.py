@@ -6,7 +6,7 @@ told (tracker.py), or what silver's rows are (their own commits say that, since 
 It is written behind every extraction, from where it is to bronze's end, in one commit upon the one before: a run that
 dies leaves it as it was, and the next one writes the same. The statements and TABLE_MAPs in it are in bronze, so what
 it says does not depend on when runs were; what servers told stays in it alone. A schema dump is of a position that may
-lie anywhere in it: where one is new, all is followed anew.
+lie anywhere in it: where one is new, the history is rebuilt.
 """
 
 import logging
@@ -165,7 +165,7 @@ def follow(
         reading: what a server or a schema dump told beside the log.
         declared: what a server declared that its log may not tell.
 
-    Where bronze begins earlier than it did, as behind ``extract --archive``, it is written anew from there.
+    Where bronze begins earlier than it did, as behind ``extract --archive``, it is rebuilt from there.
     """
     snapshot = BronzeSnapshot.find(lake, source)
     if snapshot is None:
@@ -318,7 +318,7 @@ def by_history(lake: Lake, source: str) -> Callable[[TableName, Position], Histo
 def told_at(versions: Sequence[TableVersion], start: Position) -> HistoryAnswer | None:
     """What the versions of one table, in order, tell of it at a place; None where that is nothing.
 
-    What a server told counts where a statement was inverted: elsewhere it is asked for as ``named``.
+    What a server told counts where a statement was inverted: elsewhere it is asked for as ``complete_names``.
     """
     dump = next((version for version in reversed(versions) if version.origin == "dump"), None)
     if dump and dump.at >= start and not dump.holds:

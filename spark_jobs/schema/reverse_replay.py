@@ -1,9 +1,9 @@
-"""What a server or a schema dump told of tables, led back through the log to what they were before.
+"""Reverse replay: table definitions of a server or a schema dump, taken back through the log to earlier positions.
 
 The facts are gone through from the last to the first: each statement about a table is inverted (ddl/inverse.py), each
 TABLE_MAP between two statements must be that of the definition that was found, and decides where several are left. A
 table's way ends where the log makes it, and at the statement that cannot be inverted; what it was before that stays
-unknown, and the reason is told.
+unknown, with the reason.
 
 Put here: the way back. Not here: inverting one statement (ddl/inverse.py), and what counts where both directions tell
 something (tracker.py).
@@ -160,7 +160,7 @@ class _Back:
                 case UnknownChange():
                     raise Unsupported("it is not known what it does")
                 case _:
-                    pass  # names, which are led back before what else the statement does
+                    pass  # names, which are reversed before the statement's other effects
             names += effect.tables
         return names
 
@@ -182,7 +182,7 @@ class _Back:
         """A table by the name that it has before the statement."""
         name = effect.table
         if name in self.ways:
-            if self.ways[name].since is not fact:  # otherwise its new name was led back already
+            if self.ways[name].since is not fact:  # otherwise its new name was reversed already
                 self._settle(name, fact)
             try:
                 self._invert(name, fact, effect.operations)

@@ -1,7 +1,7 @@
 """A source's tables followed through its log: what each origin tells of a table's columns, and whether they agree.
 
 There are four: statements in the log, the TABLE_MAPs of its rows, a server that was asked at a position, and a schema
-dump that was taken at one. What the last two told is led back over statements that can be inverted (reverse_replay.py),
+dump that was taken at one. What the last two say is reversed over statements that can be inverted (reverse_replay.py),
 and is a fifth one there. Every table of the source is followed, in scope or not, and nothing stops here: what cannot be
 known is said so, with the reason, until another origin tells it.
 
@@ -326,7 +326,7 @@ def _is_same(first: TableDefinition | None, second: TableDefinition | None) -> b
 
 
 def _complete_rows(logged: TableDefinition, stored: TableDefinition, *, is_same: bool) -> TableDefinition:
-    """What a TABLE_MAP tells, with what it leaves out and nothing contradicts: defaults, declared types, an index."""
+    """The definition of a TABLE_MAP, with known defaults, declared types and index that do not contradict it."""
     if not is_same:
         return logged
     pairs = zip(logged.columns, stored.columns, strict=True)
@@ -341,7 +341,7 @@ def _complete_rows(logged: TableDefinition, stored: TableDefinition, *, is_same:
 
 
 def _complete_server(declared: TableDefinition, definition: TableDefinition) -> TableDefinition:
-    """What a server tells, with labels and defaults that it leaves out."""
+    """The definition of a server, completed with the labels and defaults that it lacks."""
     pairs = zip(declared.columns, definition.columns, strict=True)
     columns = tuple(
         replace(new, declared=new.declared or old.declared, labels=new.labels or old.labels) for new, old in pairs

@@ -198,7 +198,7 @@ def taking_partial(spark: SparkSession, work: CompactionJob) -> tuple[Compaction
 
 
 def _empty(spark: SparkSession, work: CompactionJob) -> Compacted:
-    """Takes all rows out of a table that is begun anew, where its log has none."""
+    """Removes all rows of a table that is rebuilt, where its log has none."""
     assert work.head
     assert work.standing
     definition = work.standing.definition

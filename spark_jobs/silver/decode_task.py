@@ -134,7 +134,7 @@ def salted(task: Callable[[Batches], Batches], salt: str | None) -> Callable[[Ba
 
 
 def passing_over(task: Callable[[Batches], Batches], skips: frozenset[Position]) -> Callable[[Batches], Batches]:
-    """The task over slices without the events that are passed over."""
+    """The task over slices without the quarantined events."""
     if not skips:
         return task
 

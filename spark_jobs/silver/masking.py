@@ -1,4 +1,4 @@
-"""Columns left out and masked: what silver has of a table instead of the source's columns.
+"""Filtered and masked columns: what silver has of a table instead of the source's columns.
 
 Put here: what a rule about columns makes of a table's columns and rows. Not here: the rule (config/filters.py), when it
 is applied (decode_task.py).

@@ -248,7 +248,7 @@ def _raw(raw: pa.Array | None, length: int) -> pa.Array:
 
 
 def _require_whole(changes: Changes, place: Place, moved: pa.Array, absent: pa.Array) -> None:
-    """Raises Unsupported where the key changed and the image leaves out what the row had under its old key."""
+    """Raises Unsupported where the key changed and the image lacks columns of the row under its old key."""
     lacking = pc.and_(moved, pc.is_valid(absent))
     if lacking.true_count:
         at = pc.index(lacking, True).as_py()

@@ -37,7 +37,7 @@ Mask = NDArray[np.bool_]
 class Origin:
     """Whose changes these are.
 
-    file: that messages name. is_mariadb: which server logged them. unseen: columns that a rule leaves out of the lake;
+    file: that messages name. is_mariadb: which server logged them. unseen: columns that a rule keeps out of the lake;
     nobody asks what they hold.
     """
 

@@ -22,7 +22,7 @@ def project_to_latest(
 
     Beside them ``_raw`` and, of rows that may lack columns, ``_absent``.
 
-    columns: names and types at the rows' time. seen: the columns that a table has in silver.
+    columns: names and types at the rows' time. columns_of: the columns that a table has in silver.
 
     Names of all steps are composed first, and applied once: each application is longer than what it is applied to.
     """
@@ -47,7 +47,7 @@ def project_to_latest(
 
 
 def column_origins(turn: SchemaChange, before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
-    """From which column each one comes; in a table made anew, those that are of one type with what was there stay."""
+    """The origin of each column; in a table that was recreated, columns with an unchanged type keep theirs."""
     if turn.origins is not None:
         return turn.origins
     return {name: name if before.get(name) == kind else None for name, kind in after.items()}

@@ -1,4 +1,4 @@
-"""Events that are passed over, each for one table: the lake's table ``skips/<source>``.
+"""Quarantined events, each of one table: the lake's table ``skips/<source>``.
 
 Put here: its rows, and reading and writing them. Not here: who may add one (operations/mend.py), or what passing over
 means (table_timeline.py for statements, compact.py for events of rows).
@@ -25,7 +25,7 @@ _ARROW = pa.schema([(name, pa.string()) for name in COLUMNS])
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """One event that is passed over for one table.
+    """One event that is quarantined for one table.
 
     event: its type, or the statement. reason: why the table had stopped. skipped_at: when it was recorded, RFC 3339.
     """
@@ -71,7 +71,7 @@ def edit(spark: SparkSession, lake: Lake, source: str, change: Callable[[list[Sk
 
 
 def with_skips(filters: Filters, lake: Lake, source: str) -> Filters:
-    """The rules of the configuration, and the events of a source that are passed over."""
+    """The rules of the configuration, and the quarantined events of a source."""
     by_table: dict[tuple[str, str], frozenset[Position]] = {}
     for skip in read(lake, source):
         by_table[skip.schema, skip.table] = by_table.get((skip.schema, skip.table), frozenset()) | {skip.place}

@@ -132,7 +132,7 @@ class RenameLineage:
 def own_base(table: Table, standing: TableState | None) -> SilverSnapshot | None:
     """What silver has of a table at its position, with the columns that it has there; None where it has nothing.
 
-    A run may have died amid a statement: what it changed of the columns is of versions behind.
+    A run may have died within a statement: its changes of columns belong to later versions.
     """
     versions = (version for version, commit in table.since(-1) if commit.kind != CommitKind.ALTERING)
     version = next(versions, None) if standing else None

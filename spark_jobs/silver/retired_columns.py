@@ -1,6 +1,6 @@
 """Columns that are kept: what a column held until a statement gave it a type that does not hold every value.
 
-Put here: what they are called. Not here: which statements begin one anew
+Put here: their names. Not here: which statements retire a column
 (table_timeline.py).
 
 With ``on_incompatible: new_column`` the lake's column is renamed at the statement, and a new one of its name begins.
@@ -19,7 +19,7 @@ from spark_jobs.log.position import Position
 class RetiredColumn:
     """A column that is kept: its name and Spark type in the lake.
 
-    of: the source's column that goes on where it ended, as it is called now; None where it was dropped since. at: the
+    of: the present name of the source's column that replaced it; None where that was dropped since. at: the
     statement between the two. The values of ``of`` are not known in rows written before it.
     """
 
@@ -48,7 +48,7 @@ def names_of(retired: Sequence[RetiredColumn]) -> str:
 
 
 def name_of(column: str, at: Position, names: Collection[str]) -> str:
-    """What a column is called that ended at a statement, where no other has the name. taken: in small letters."""
+    """What a column is called that ended at a statement, where no other has the name. names: in small letters."""
     stretch, number, offset = at.order
     name = f"_{column}_until_{f'{stretch}_' if stretch > 1 else ''}{number}_{offset}"
     nth = 1
@@ -63,7 +63,7 @@ def renamed_through(retired: Sequence[RetiredColumn], names: Mapping[str, str]) 
 
 
 def restarts_of(retired: Sequence[RetiredColumn]) -> dict[str, Position]:
-    """By the source's column, the last statement at which it began anew."""
+    """The position at which each of the source's columns restarted last."""
     restarts: dict[str, Position] = {}
     for column in retired:
         if column.of is not None:

@@ -76,7 +76,7 @@ _ARROW_LACKING = pa.list_(pa.string())
 
 
 def with_defaults(rows: DataFrame, definition: TableDefinition) -> DataFrame:
-    """Such rows with what inserts leave out: the columns' defaults, as far as these are known."""
+    """Such rows with the defaults of columns that inserts lack, as far as these are known."""
     kinds = {str(column.name): silver.spark_type(str(column.arrow)) for column in definition.columns}
     defaults = {str(column.name): column.default for column in definition.columns if column.default is not None}
     cells = {name: f"_a{at}" for at, name in enumerate(kinds)}
@@ -118,8 +118,8 @@ def left_out_by(
 ) -> str:
     """SQL: the first rule that leaves a change out. Raises TableStopped where a rule is not about such a table.
 
-    known: the names, in small letters, of the columns that the table has or had at any time. has_partial: row images
-    may leave columns out; a rule that asks one of these stops the table, in the statement.
+    known_columns: the names, in small letters, of the columns that the table has or had at any time. has_partial: row
+    images may leave columns out; a rule that asks one of these stops the table, in the statement.
     """
 
     def by_values(rule: RowFilter, event: str) -> str | None:

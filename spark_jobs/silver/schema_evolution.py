@@ -4,7 +4,7 @@ Put here: which statements of Delta lead from some columns to others, and runnin
 two. Not here: why columns change (table_timeline.py).
 
 A step is what stands behind ALTER TABLE, or ``UPDATE SET …``. Every step is a commit; each names those that
-are left, so that a run that finds such a head goes on there. The table's position does not move meanwhile.
+are left, so that a run that finds such a head resumes there. The table's position does not move meanwhile.
 """
 
 import re

@@ -29,7 +29,7 @@ from spark_jobs.text.sql import identifier, literal
 class Reshaping:
     """What a statement does to a silver table: its columns behind it, and the steps that lead there.
 
-    steps: what is done downstream too. left: all that silver needs.
+    steps: what is done downstream too. remaining: all that silver needs.
     """
 
     after: silver.Columns

@@ -5,7 +5,7 @@ Put here: their columns and what a row says. Not here: how rows come about (comp
 
 Besides the source's columns a row has ``_op`` (insert, update or delete: existed before the window × exists after it),
 ``_existed``, the position of the key's last change, its commit time, its window, and ``_raw``. Deletes stay as rows, so
-silver remembers what was deleted when. Windows are appended, and replaced whole when a range is done again.
+silver remembers what was deleted when. Windows are appended, and replaced as a whole when a range is replayed.
 A TRUNCATE is a row and window of its own, with no key and ``_op`` truncate: rows before it count no more.
 So are the rows of a table that takes the name, with ``_op`` rename, behind the TRUNCATE of what had it before.
 Rows that were loaded are one window without extent, with ``_op`` load: the table as queries saw it
@@ -212,7 +212,7 @@ def _as_spark_compares(name: str) -> str:
 
 
 def resets(head: Head | None) -> int:
-    """How often a silver table was begun anew, up to a head of it."""
+    """How often a silver table was rebuilt, up to a head of it."""
     commit = SilverCommit.of_head(head)
     return commit.resets if commit else 0
 
@@ -292,11 +292,11 @@ def within(windows: Range) -> str:
     """
     start, stop = place_sql(windows.start), place_sql(windows.stop)
     bounds = [f"_window_start >= {start} AND _window_start < {stop} AND _op <> '{Op.LOAD}'"]
-    for field, least, most in zip(
+    for field, lowest, highest in zip(
         ("stretch", "number", "offset"), windows.start.order, windows.stop.order, strict=True
     ):
-        bounds.append(f"_window_start.{field} BETWEEN {least} AND {most}")
-        if least != most:
+        bounds.append(f"_window_start.{field} BETWEEN {lowest} AND {highest}")
+        if lowest != highest:
             break
     return " AND ".join(bounds)
 

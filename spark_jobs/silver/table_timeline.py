@@ -24,11 +24,11 @@ class TableState:
     """How a table stands at a position of its log.
 
     definition: None where it is not known before the next row. is_dropped: the table is gone. emptied: where its last
-    TRUNCATE stands, or the CREATE that made it anew: what was written before counts no more. is_complete: whether all
+    TRUNCATE stands, or the CREATE that recreated it: earlier rows do not count. is_complete: whether all
     rows that the table has are known: since it was made or emptied in the log, or because what it held before was
     loaded. is_kept: a rule left its DROP out, so that its rows stay when it is created again. was_numbered: of a table
-    that is dropped, whether its rows are of a definition whose columns have numbers for names. kept: what the lake
-    keeps of columns that began anew.
+    that is dropped, whether its rows are of a definition whose columns have numbers for names. retired: what the lake
+    keeps of retired columns.
     """
 
     definition: TableDefinition | None
@@ -96,10 +96,10 @@ class SchemaChange:
 
     empties: no row that was there counts any more. origins: from which column each one of the definition comes, by
     name, None for new ones; no origins at all where the table is another one. fills: what rows that were there have in
-    new columns; absent for NULL. carried: what the table holds whose name this is from here on, under the name that it
-    had before; or, with origins, what it held itself until its rows were told apart otherwise. left_out_by: the rule
-    that leaves the statement out. keeps: the table was made anew, and a rule keeps the rows that it had. anew: which
-    columns begin anew, with both definitions, for people; None where none does.
+    new columns; absent for NULL. inherited: what the table holds whose name this is from here on, under the name that
+    it had before; or, with origins, what it held itself until its rows were told apart otherwise. left_out_by: the rule
+    that leaves the statement out. keeps: the table was recreated, and a rule keeps the rows that it had.
+    restart_reason: which columns restart, with both definitions, for messages; None where none does.
     """
 
     range: Range

@@ -3,8 +3,8 @@
 Put here: the plan of Spark over a window's slices. Not here: what its tasks do (decode_task.py), or the commit
 (compact.py).
 
-Last and first are told by position, not by arrival. A small window is one task's, and nothing is shuffled. Columns are
-left out and masked after the reduction in the task, before anything is shuffled or written.
+Positions decide which change is first and last, not arrival. A small window is one task's, and nothing is shuffled.
+Columns are left out and masked after the reduction in the task, before anything is shuffled or written.
 """
 
 from collections.abc import Sequence
@@ -143,7 +143,7 @@ def _shaped(changes: DataFrame, all_columns: silver.Columns, shape: masking.Shap
 
 
 def _with_defaults(changes: DataFrame, definition: TableDefinition, columns: silver.Columns) -> DataFrame:
-    """The changes with what inserts leave out: the columns' defaults, as far as these are known."""
+    """The changes with the defaults of columns that inserts lack, as far as these are known."""
     defaults = {str(column.name): column.default for column in definition.columns if column.default is not None}
     cells = {name: identifier(name) for name in changes.columns}
     inserted = (

@@ -52,8 +52,8 @@ def windows_of(table: Snapshot, operations: Collection[Op] = OF_CHANGES) -> set[
     """
     windows: set[Window] = set()
     for file in table.files:
-        known = _by_statistics(file, table.schema, {*operations})
-        windows |= {*_read(table, file, operations)} if known is None else known
+        by_statistics = _by_statistics(file, table.schema, {*operations})
+        windows |= {*_read(table, file, operations)} if by_statistics is None else by_statistics
     return windows
 
 
@@ -62,26 +62,26 @@ def _by_statistics(file: DataFile, schema: TableSchema, operations: set[Op]) -> 
 
     Rows of two operations that have one window are changes in the log: others have no window in common with them.
     """
-    least, most = _bounds(file, schema.column("_op").physical_name)
-    if least is None or most is None:
+    lowest, highest = _bounds(file, schema.column("_op").physical_name)
+    if lowest is None or highest is None:
         return None
-    if not any(least <= operation <= most for operation in operations):
+    if not any(lowest <= operation <= highest for operation in operations):
         return set()
     start, stop = _place(file, schema, _START), _place(file, schema, _STOP)
     if start is None or stop is None:
         return None
-    possible = {*OF_CHANGES} if least != most else {Op(least)}
+    possible = {*OF_CHANGES} if lowest != highest else {Op(lowest)}
     if possible <= operations:
         return {(start, stop)}
     return None if possible & operations else set()
 
 
 def _bounds(file: DataFile, *path: str) -> tuple[Any, Any]:
-    least: Any = file.stats.get("minValues", {})
-    most: Any = file.stats.get("maxValues", {})
+    lowest: Any = file.stats.get("minValues", {})
+    highest: Any = file.stats.get("maxValues", {})
     for name in path:
-        least, most = (least or {}).get(name), (most or {}).get(name)
-    return least, most
+        lowest, highest = (lowest or {}).get(name), (highest or {}).get(name)
+    return lowest, highest
 
 
 def _place(file: DataFile, schema: TableSchema, name: str) -> Place | None:
@@ -90,9 +90,9 @@ def _place(file: DataFile, schema: TableSchema, name: str) -> Place | None:
     assert isinstance(column.type, StructType)
     physical = {field.name: field.physical_name for field in column.type.fields}
     bounds = [_bounds(file, column.physical_name, physical[field]) for field in _FIELDS]
-    if any(least is None or least != most for least, most in bounds):
+    if any(lowest is None or lowest != highest for lowest, highest in bounds):
         return None
-    stretch, number, offset = (int(least) for least, _ in bounds)
+    stretch, number, offset = (int(lowest) for lowest, _ in bounds)
     return stretch, number, offset
 
 

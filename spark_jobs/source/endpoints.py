@@ -1,7 +1,7 @@
 """Several servers that have the same log, and which of them is read.
 
 A run takes the first one that works, in the order of the strategy. One that did not answer, or cannot go on from where
-bronze is, is passed over for a while: 30 seconds at first, twice as long after each further try, half an hour at most.
+bronze is, is skipped for a while: 30 seconds at first, twice as long after each further try, half an hour at most.
 Where all of them are waiting, all are tried: no run fails for a wait.
 
 What was found is kept in a small file beside pipeline.yaml, for the next run and for ``status``. It is a hint: without

@@ -2,7 +2,7 @@
 
 Servers that have the same transactions have them in files and at offsets of their own, and replicas that apply side by
 side even in another order. So the log is read from the newest file on whose head names nothing that is not held, and
-transactions that are held are passed over one by one, until the last of them has come by. From there on all is new.
+transactions that bronze has are dropped one by one, up to the last of them. From there on all is new.
 
 Put here: what to read of such a log, and why it cannot be taken up. Not here: which transactions are held
 (bronze/gtid_state.py), which server is asked (endpoints.py), or when a log is taken up (bronze/resume.py).
@@ -29,7 +29,7 @@ _LAGS = (
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """What of a log is new: its parts, where the first one begins, and what is passed over behind that.
+    """The new part of a log: its parts, where the first one begins, and the known transactions between them.
 
     With nothing new there are no parts, and it begins at the log's end.
     """
@@ -152,7 +152,7 @@ class _Search(Search):
 
 
 class _Awaited:
-    """Held transactions that have not come by yet: MySQL's as a set, and of MariaDB the last one of every domain."""
+    """Transactions of bronze that the log has not reached yet: MySQL's as a set, MariaDB's the last of each domain."""
 
     def __init__(self, executed: Gtids, awaited: MysqlGtids | None, last: dict[int, tuple[int, int]]) -> None:
         self._executed, self._awaited, self._last = executed, awaited, last
@@ -166,7 +166,7 @@ class _Awaited:
         return cls(executed, None, dict(previous.last))
 
     def take_out(self, file: LogFile, commits: Commits) -> None:
-        """Takes note of held transactions that came by. Raises SourceError where their order tells nothing."""
+        """Removes the transactions of a file. Raises SourceError where their order decides nothing."""
         if self._awaited is not None:
             self._awaited -= commits.gtids()
             return

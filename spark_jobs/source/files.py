@@ -50,7 +50,7 @@ class Files:
             files = [LogFile(name, (self.directory / name).stat().st_size) for name in self._names()]
             require_contiguous(self.name, [file.name for file in files])
             end = self._complete(files[-1])
-            if not end and len(files) > 1:  # just being begun: the log ends with the file before
+            if not end and len(files) > 1:  # just being started: the log ends with the file before
                 files.pop()
                 end = self._complete(files[-1])
             last = files[-1]
@@ -110,7 +110,10 @@ class Files:
         return indexed[0]
 
     def _complete(self, file: LogFile) -> int:
-        """Where the last complete transaction of a file ends, 0 without a head. Only a file in use may go on then."""
+        """Where the last complete transaction of a file ends, 0 without a head.
+
+        Only a file in use may continue after that.
+        """
         path = self.directory / file.name
         complete = _boundary(self.directory, file, path.stat().st_mtime_ns)
         if FIRST_EVENT <= complete < file.size and not _in_use(path):

@@ -51,7 +51,7 @@ def ask(
 
 
 def on_server(source: Server) -> dict[TableName, TableDefinition]:
-    """Every table as the server declares it now, the system's left out. Raises SourceError."""
+    """Every table as the server declares it now, without system tables. Raises SourceError."""
     with source.connect() as connection:
         return {definition.name: definition for definition in read_definitions(source, connection)}
 

@@ -112,9 +112,9 @@ TWO_WAYS = (
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """Whether a source may go on with another log than the one that bronze ends in.
+    """Whether a source may continue with another log than the one that bronze ends in.
 
-    several: it is one of several endpoints. on_new_server: what to do about another server under the same name.
+    has_several: it is one of several endpoints. on_new_server: what to do about another server under the same name.
     """
 
     has_several: bool = False

@@ -52,7 +52,7 @@ class Margin:
 def margin(source: Source, listed: Log, checkpoint: Position) -> Margin:
     """The margin of a position in a source's log as it was listed.
 
-    There is none where the position's file is purged: the source goes on at its oldest byte.
+    There is none where the position's file is purged: the source resumes at its oldest byte.
     """
     earlier = sum(file.size for file in listed.files if file_number(file.name) < checkpoint.number)
     oldest = listed.files[0].name
@@ -74,7 +74,7 @@ def _hours(source: Source, oldest: str, current: str) -> float | None:
 
 
 def file_started_at(reading: Reading, file: str) -> int:
-    """When a file was begun, in seconds since 1970: the time of its FORMAT_DESCRIPTION event; 0 where it has none."""
+    """When a file was started, in seconds since 1970: the time of its FORMAT_DESCRIPTION event; 0 where it has none."""
     _, chunks = reading(Part(file, 0, FIRST_EVENT + _HEADER))
     head = b"".join(chunks)
     check_magic(head[:FIRST_EVENT], file)

@@ -234,7 +234,7 @@ class _Time(Search):
         return place
 
     def _files(self) -> list[tuple[LogFile, FileHead]]:
-        """The newest file begun before the time for certain, and those begun in the same second as the time."""
+        """The newest file that was certainly started before the time, and those started in the same second."""
         heads: list[tuple[LogFile, FileHead]] = []
         for file in reversed(self.files):
             head = self.head(file)

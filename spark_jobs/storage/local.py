@@ -41,10 +41,10 @@ def create(target: Path, content: bytes) -> bool:
 
 def make_directory(folder: Path) -> None:
     """Makes a directory with those above it, durably."""
-    absent = [one for one in (folder, *folder.parents) if not one.exists()]
+    absent = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    for one in reversed(absent):
-        sync_directory(one.parent)
+    for folder_ in reversed(absent):
+        sync_directory(folder_.parent)
 
 
 @contextmanager

@@ -20,8 +20,8 @@ _ANSWER_CODE = re.compile(r"<Code>(\w+)</Code>")
 
 def code_of(text: str) -> str | None:
     """The code of S3 in the text of an error; None without one."""
-    found = _ANSWER_CODE.search(text)
-    return found[1] if found else None
+    match = _ANSWER_CODE.search(text)
+    return match[1] if match else None
 
 
 def is_refusal(text: str) -> bool:
@@ -53,7 +53,7 @@ def _template(text: str) -> str | None:
         return "the certificate of {where} is not trusted; name the file of its issuer as store.ca"
     code = code_of(text)
     for codes, template in _MEANINGS.items():
-        if code in codes or (code is None and any(one in text for one in codes)):
+        if code in codes or (code is None and any(code in text for code in codes)):
             return template
     if _UNREACHABLE.search(text):
         return "the store does not answer at {where}; check store.endpoint and the network"

@@ -84,16 +84,16 @@ class ObjectPath:
 
     def read_bytes(self) -> bytes:
         """Raises FileNotFoundError, StoreError."""
-        return bytes(self._asked(lambda: obstore.get(client(self.bucket), self.key).bytes()))
+        return bytes(self._answer(lambda: obstore.get(client(self.bucket), self.key).bytes()))
 
     def read_range(self, start: int, length: int) -> bytes:
         """Raises FileNotFoundError, StoreError."""
-        return bytes(self._asked(lambda: obstore.get_range(client(self.bucket), self.key, start=start, length=length)))
+        return bytes(self._answer(lambda: obstore.get_range(client(self.bucket), self.key, start=start, length=length)))
 
     def exists(self) -> bool:
         """Raises StoreError."""
         try:
-            self._asked(lambda: obstore.head(client(self.bucket), self.key))
+            self._answer(lambda: obstore.head(client(self.bucket), self.key))
         except FileNotFoundError:
             return False
         return True
@@ -101,12 +101,12 @@ class ObjectPath:
     def unlink(self, *, missing_ok: bool = False) -> None:
         """Removes the object; one that does not exist is no error to a store. Raises StoreError."""
         try:
-            self._asked(lambda: obstore.delete(client(self.bucket), self.key))
+            self._answer(lambda: obstore.delete(client(self.bucket), self.key))
         except FileNotFoundError:
             if not missing_ok:
                 raise
 
-    def _asked(self, request: Callable[[], Result]) -> Result:
+    def _answer(self, request: Callable[[], Result]) -> Result:
         """The answer to a request. Raises FileNotFoundError, StoreError."""
         try:
             return request()
@@ -162,28 +162,28 @@ def durable(target: ObjectPath) -> Iterator[BinaryIO]:
 def names(folder: ObjectPath) -> list[str] | None:
     """The names of the objects directly under a prefix; None where there is none. Raises StoreError."""
     prefix = f"{folder.key}/" if folder.key else ""
-    found: list[str] = []
+    names_: list[str] = []
     try:
         for chunk in obstore.list(client(folder.bucket), prefix or None, chunk_size=1000):
-            rest = (one["path"].removeprefix(prefix) for one in chunk)
-            found += [name for name in rest if "/" not in name]
+            rest = (entry["path"].removeprefix(prefix) for entry in chunk)
+            names_ += [name for name in rest if "/" not in name]
     except (BaseError, FileNotFoundError) as error:
         raise _error(folder, error) from error
-    return found or None
+    return names_ or None
 
 
 def age(target: ObjectPath) -> float:
     """Seconds since an object was written, by this machine's clock. Raises FileNotFoundError, StoreError."""
-    written: datetime = target._asked(lambda: obstore.head(client(target.bucket), target.key))["last_modified"]  # noqa: SLF001 -- this module's own
-    return (datetime.now(UTC) - written).total_seconds()
+    modified_at: datetime = target._answer(lambda: obstore.head(client(target.bucket), target.key))["last_modified"]  # noqa: SLF001 -- this module's own
+    return (datetime.now(UTC) - modified_at).total_seconds()
 
 
 def opened(target: ObjectPath) -> pa.NativeFile:
     """An object for Arrow to read; a small one by one request. Raises FileNotFoundError, StoreError."""
-    answer = target._asked(lambda: obstore.get(client(target.bucket), target.key))  # noqa: SLF001 -- this module's own
+    answer = target._answer(lambda: obstore.get(client(target.bucket), target.key))  # noqa: SLF001 -- this module's own
     size = answer.meta["size"]
     if size <= _WHOLE:
-        return pa.BufferReader(target._asked(lambda: bytes(answer.bytes())))  # noqa: SLF001 -- this module's own
+        return pa.BufferReader(target._answer(lambda: bytes(answer.bytes())))  # noqa: SLF001 -- this module's own
     return pa.PythonFile(_Ranges(target, size), "r")
 
 
@@ -192,7 +192,7 @@ class _Ranges(io.RawIOBase):
 
     def __init__(self, target: ObjectPath, size: int) -> None:
         self._target, self._size, self._at = target, size, 0
-        self._kept: OrderedDict[int, bytes] = OrderedDict()
+        self._cache: OrderedDict[int, bytes] = OrderedDict()
 
     def readable(self) -> bool:
         return True
@@ -209,23 +209,23 @@ class _Ranges(io.RawIOBase):
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        left = max(0, self._size - self._at)
-        size = left if size < 0 else min(size, left)
+        remaining = max(0, self._size - self._at)
+        size = remaining if size < 0 else min(size, remaining)
         content = self._content(self._at, size) if size else b""
         self._at += len(content)
         return content
 
     def _content(self, start: int, size: int) -> bytes:
-        for at, block in self._kept.items():
+        for at, block in self._cache.items():
             if at <= start and start + size <= at + len(block):
-                self._kept.move_to_end(at)
+                self._cache.move_to_end(at)
                 return block[start - at : start - at + size]
         at = min(start, max(0, self._size - _BLOCK))  # the end has the footer, which is read first
         length = min(max(start + size - at, _BLOCK), self._size - at)
         block = self._target.read_range(at, length)
-        self._kept[at] = block
-        while len(self._kept) > _BLOCKS:
-            self._kept.popitem(last=False)
+        self._cache[at] = block
+        while len(self._cache) > _BLOCKS:
+            self._cache.popitem(last=False)
         return block[start - at : start - at + size]
 
 

@@ -1,7 +1,7 @@
 """What messages show of statements and of other programs' messages: names, types and keywords, never a literal.
 
 A message is read by more people than the table that it is about: it stands in output, in the log of a scheduler, in
-the table ``published`` and in reports. A literal of a statement may be a value of a column that is masked, left out or
+the table ``published`` and in reports. A literal of a statement may be a value of a column that is masked, filtered or
 redacted, so none is shown, of any table.
 
 Put here: texts without literals, and names without control characters. Not here: values of rows, which no message has

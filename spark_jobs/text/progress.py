@@ -1,4 +1,4 @@
-"""Lines that say how far a run is: one as it goes on, where it takes long, and one at its end.
+"""Progress lines of a run: one every few seconds where it takes long, and one at its end.
 
 Put here: when a line is due. Not here: what a run does (pipeline/tables_at_once.py).
 """

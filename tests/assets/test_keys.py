@@ -6,14 +6,14 @@ import dagster as dg
 import pytest
 
 from assets.keys import Lineage, TableAsset, lineages
-from spark_jobs.config.known_tables import Seen
+from spark_jobs.config.known_tables import SeenTable
 from spark_jobs.config.model import Pipeline, RouteRule, Source
 
 FILES = Source(files=Path("binlogs"))
 SHOP, LINES = ("shop", "orders"), ("shop", "lines")
 
 
-def graph(*tables: Seen, scope: tuple[str, ...] = (), routes: tuple[RouteRule, ...] = ()) -> list[Lineage]:
+def graph(*tables: SeenTable, scope: tuple[str, ...] = (), routes: tuple[RouteRule, ...] = ()) -> list[Lineage]:
     sources = {"one": FILES, "two": FILES}
     pipeline = Pipeline(path=Path("pipeline.yaml"), lake="lake", sources=sources, tables=scope, routes=routes)
     return lineages(pipeline, tables)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.browser.eyes import Eyes
 from tests.dev_server import wait_for
-from tests.fix_browser import Shown
+from tests.fix_browser import UserInterface
 
 pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.long]
 
@@ -22,8 +22,8 @@ def group(name: str) -> str:
     return f"//*[local-name()='foreignObject']//*[text()='{name}']"
 
 
-def test_the_graph_reads_from_the_source_to_the_tables(shown: Shown) -> None:
-    eyes = shown.eyes
+def test_the_graph_reads_from_the_source_to_the_tables(ui: UserInterface) -> None:
+    eyes = ui.eyes
     eyes.open("/asset-groups")
     places = [eyes.find(group(f"shop_{layer}")).location["x"] for layer in ("bronze", "silver", "downstream")]
     assert places == sorted(places), "from left to right"
@@ -46,10 +46,10 @@ def test_the_graph_reads_from_the_source_to_the_tables(shown: Shown) -> None:
     ],
 )
 def test_an_asset_names_its_group_and_its_neighbours(
-    shown: Shown, asset: str, group: str, before: str | None, after: str
+    ui: UserInterface, asset: str, group: str, before: str | None, after: str
 ) -> None:
-    shown.eyes.open(f"/assets/{asset}")
-    words = shown.eyes.see("Upstream assets", "Downstream assets", after, *([before] if before else []))
+    ui.eyes.open(f"/assets/{asset}")
+    words = ui.eyes.see("Upstream assets", "Downstream assets", after, *([before] if before else []))
     upstream, downstream = words.split("Upstream assets")[1].split("Downstream assets")
     assert before is None or before in upstream
     assert after in downstream
@@ -57,26 +57,26 @@ def test_an_asset_names_its_group_and_its_neighbours(
     assert "No description" not in words
 
 
-def test_a_materialization_says_its_positions_rows_and_lag(shown: Shown) -> None:
-    eyes = shown.eyes
+def test_a_materialization_says_its_positions_rows_and_lag(ui: UserInterface) -> None:
+    eyes = ui.eyes
     eyes.open("/assets/downstream/shop/orders?view=events")
     words = eyes.see("binlog/start", "binlog/lag_seconds", "delta/version", "delta/path")
     metadata = dict(re.findall(r"^((?:binlog|rows|delta|run)/\w+)\n(.+)$", words, re.MULTILINE))
     assert re.fullmatch(r"mysql-bin\.000001:\d+", metadata["binlog/start"])
-    last = max(shown.folder.binlogs.iterdir())
+    last = max(ui.folder.binlogs.iterdir())
     assert metadata["binlog/end"] == f"{last.name}:{last.stat().st_size}"
     assert int(metadata["rows/inserted"]) > 100
     assert (metadata["rows/updated"], metadata["rows/deleted"]) == ("0", "0")
     assert float(metadata["binlog/lag_seconds"]) > 0
     assert float(metadata["run/rows_per_second"]) > 0
-    assert metadata["delta/path"] == str(shown.folder.lake / "downstream" / "shop" / "orders")
+    assert metadata["delta/path"] == str(ui.folder.lake / "downstream" / "shop" / "orders")
     eyes.miss("Loading")
     eyes.picture("materialization")
 
 
-def backfills(shown: Shown) -> list[dict[str, Any]]:
+def backfills(ui: UserInterface) -> list[dict[str, Any]]:
     query = "{partitionBackfillsOrError {... on PartitionBackfills {results {id status partitionNames numCancelable}}}}"
-    results: list[dict[str, Any]] = shown.served.ask(query)["partitionBackfillsOrError"]["results"]
+    results: list[dict[str, Any]] = ui.served.ask(query)["partitionBackfillsOrError"]["results"]
     return results
 
 
@@ -93,15 +93,15 @@ def choose(eyes: Eyes, *files: str) -> None:
     eyes.click("//*[text()='Launch runs to materialize backfill / shop']")
 
 
-def test_a_range_of_files_is_done_again_by_clicking(shown: Shown) -> None:
-    eyes, files = shown.eyes, ("mysql-bin.000002", "mysql-bin.000003")
+def test_a_range_of_files_is_done_again_by_clicking(ui: UserInterface) -> None:
+    eyes, files = ui.eyes, ("mysql-bin.000002", "mysql-bin.000003")
     choose(eyes, *files)
     eyes.press("Launch backfill")
-    (started,) = wait_for("the backfill is there", lambda: backfills(shown))
+    (started,) = wait_for("the backfill is there", lambda: backfills(ui))
     assert sorted(started["partitionNames"]) == [*files]
 
     def ended() -> str | None:
-        (now,) = backfills(shown)
+        (now,) = backfills(ui)
         return None if now["status"] in {"REQUESTED", "COMPLETED"} else str(now["status"])
 
     assert wait_for("the backfill has ended", ended, 300) == "COMPLETED_SUCCESS"
@@ -115,13 +115,13 @@ def test_a_range_of_files_is_done_again_by_clicking(shown: Shown) -> None:
     assert metadata["backfill/tables_changed"] == "0", "what is there already is not written"
 
 
-def test_a_source_says_where_its_report_is(shown: Shown) -> None:
-    shown.eyes.open("/assets/source/shop")
-    page = shown.folder.path / "reports" / "shop.html"
-    shown.eyes.see("source/report", str(page))
-    shown.eyes.driver.get(page.as_uri())
-    shown.eyes.see("shop", "bronze", "Rows merged downstream")
-    shown.eyes.picture("report")
+def test_a_source_says_where_its_report_is(ui: UserInterface) -> None:
+    ui.eyes.open("/assets/source/shop")
+    page = ui.folder.path / "reports" / "shop.html"
+    ui.eyes.see("source/report", str(page))
+    ui.eyes.driver.get(page.as_uri())
+    ui.eyes.see("shop", "bronze", "Rows merged downstream")
+    ui.eyes.picture("report")
 
 
 def write_again(table: Path) -> None:
@@ -134,9 +134,9 @@ def write_again(table: Path) -> None:
     log[-1].with_name(f"{int(log[-1].stem) + 1:020d}.json").write_text(json.dumps({"add": added | {"path": copy}}))
 
 
-def test_a_check_that_fails_is_shown_as_failed(shown: Shown) -> None:
-    eyes = shown.eyes
-    write_again(shown.folder.lake / "downstream" / "shop" / "customers")
+def test_a_check_that_fails_is_shown_as_failed(ui: UserInterface) -> None:
+    eyes = ui.eyes
+    write_again(ui.folder.lake / "downstream" / "shop" / "customers")
     eyes.open("/assets/downstream/shop/customers?view=checks")
     eyes.click("//*[text()='keys_unique']")
     eyes.press("Execute")

@@ -23,7 +23,7 @@ def lines_of(pieces: Iterable[str]) -> Iterator[str]:
 
 
 class Replica:
-    """Rows of tables, by ``(schema, table)``, with as many copies as there are. ``found``: before-images found."""
+    """Rows of tables, by ``(schema, table)``, with as many copies as there are. ``count``: before-images found."""
 
     def __init__(self) -> None:
         self.rows: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)

@@ -22,7 +22,7 @@ WALKS = re.findall(r"^### (.+)\n\n((?:\d+\. .*\n)+)", TEXT, re.MULTILINE)
 QUESTIONS = re.findall(r"^\| ([^|]+\?) \| `([^`|]+)` \|$", CONTRIBUTING, re.MULTILINE)
 
 
-def found(path: str) -> Path | None:
+def file_of(path: str) -> Path | None:
     """The file or folder, from the tree's root or from spark_jobs."""
     return next((place for place in (ROOT / path, ROOT / "spark_jobs" / path) if place.exists()), None)
 
@@ -43,9 +43,9 @@ def names(tree: ast.Module | ast.ClassDef) -> dict[str, ast.AST]:
 @pytest.mark.parametrize("span", NAMED)
 def test_a_path_and_its_name_exist(span: str) -> None:
     path, _, name = span.partition("::")
-    there = found(path)
-    assert there, f"there is no {path}"
-    scope: ast.AST | None = ast.parse(there.read_text(encoding="utf-8")) if name else None
+    file = file_of(path)
+    assert file, f"there is no {path}"
+    scope: ast.AST | None = ast.parse(file.read_text(encoding="utf-8")) if name else None
     for part in filter(None, name.split(".")):
         assert isinstance(scope, ast.Module | ast.ClassDef)
         scope = names(scope).get(part)

@@ -52,9 +52,9 @@ def test_every_metadata_key_is_listed() -> None:
     names = re.compile(
         r"(?:binlog|rows|run|table|tables|delta|schema|backfill|source|checkpoint|gc|load|brought)/[a-z_]+"
     )
-    written = {line for line in texts("assets", "dagster_project").splitlines() if names.fullmatch(line)}
-    assert len(written) > 50
-    assert {key for key in written if f"`{key}`" not in text} == set()
+    metadata_lines = {line for line in texts("assets", "dagster_project").splitlines() if names.fullmatch(line)}
+    assert len(metadata_lines) > 50
+    assert {key for key in metadata_lines if f"`{key}`" not in text} == set()
 
 
 def test_every_listed_key_of_a_commit_exists() -> None:

@@ -16,7 +16,7 @@ import pytest
 from dagster_project.build import build_defs
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.report import write
-from tests.code_location import Given
+from tests.code_location import GivenSession
 from tests.fix_pipeline import SOURCE, Shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.dagster, pytest.mark.slow]
@@ -100,7 +100,7 @@ def test_no_message_repeats_a_value(
     }
     pipeline = stopping.pipeline(**rules)
     with dg.DagsterInstance.ephemeral() as instance:
-        job = build_defs(pipeline, {"spark": Given(stopping.spark)}).resolve_job_def("sync")
+        job = build_defs(pipeline, {"spark": GivenSession(stopping.spark)}).resolve_job_def("sync")
         result = job.execute_in_process(instance=instance, raise_on_error=False)
         events = "\n".join(dg.serialize_value(entry) for entry in instance.all_logs(result.run_id))
     status = command("status", "-c", str(pipeline.path))

@@ -247,7 +247,7 @@ def test_what_bronze_no_longer_has_is_not_dropped_in_silence(spark: SparkSession
         5, Statement("shop", "ALTER TABLE lines MODIFY id SMALLINT NOT NULL"), Insert("shop.lines", (3, "z")), Commit()
     )
     (why,) = logs.run(pipeline).stopped.values()
-    with pytest.raises(TableStopped, match="done over, the table would stop there: nothing is reset"):
+    with pytest.raises(TableStopped, match="rebuilt, the table would stop there: nothing is reset"):
         planned(spark, pipeline, "shop.lines")
     assert entry(logs.lake, "lines").reason == why
 

@@ -98,12 +98,12 @@ def test_one_message_says_what_to_do(
     assert not list(guarded.data.glob(f"*/{tmp_path.name}/**/*.json")), "nothing is written"
 
 
-def require_one_message(said: str, text: str, path: str) -> None:
-    lines = [line for line in said.splitlines() if text in line]
-    assert len(lines) == 1, said
+def require_one_message(output: str, text: str, path: str) -> None:
+    lines = [line for line in output.splitlines() if text in line]
+    assert len(lines) == 1, output
     assert path in lines[0]
     for never in ("Traceback", ROOT_SECRET, "wrong", "Signature", "AWS4", "<Error>"):
-        assert never not in said, said
+        assert never not in output, output
 
 
 @pytest.mark.parametrize(

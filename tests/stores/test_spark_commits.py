@@ -68,13 +68,13 @@ def expected(*, with_driver: bool) -> Counter[tuple[str, int]]:
 
 def losing(share: int) -> Callable[[str, str], str | None]:
     """A fault at every so manieth commit: it is carried out, and its answer is lost."""
-    seen = [0]
+    count = [0]
 
-    def fault(method: str, where: str) -> str | None:
-        if method != "PUT" or "/_delta_log/" not in where or not where.partition("?")[0].endswith(".json"):
+    def fault(method: str, place: str) -> str | None:
+        if method != "PUT" or "/_delta_log/" not in place or not place.partition("?")[0].endswith(".json"):
             return None
-        seen[0] += 1
-        return "lost" if seen[0] % share == 0 else None
+        count[0] += 1
+        return "lost" if count[0] % share == 0 else None
 
     return fault
 
@@ -99,7 +99,7 @@ def test_delta_s_own_log_store_loses_commits(bucket: str, gateway: Gateway, summ
     """Why there is one of ours; where this fails, Delta's has become safe, and ours can go."""
     s3_jars()
     path = f"{bucket}/unsafe"
-    found = race(path, gateway.settings().model_dump_json(), DELTAS_OWN, with_driver=False)
-    lost = sum((expected(with_driver=False) - found).values())
-    assert lost
-    summary.append(f"Delta's own log store for S3 lost {lost} of {2 * SPARKS} commits of two drivers")
+    commits = race(path, gateway.settings().model_dump_json(), DELTAS_OWN, with_driver=False)
+    missing = sum((expected(with_driver=False) - commits).values())
+    assert missing
+    summary.append(f"Delta's own log store for S3 lost {missing} of {2 * SPARKS} commits of two drivers")

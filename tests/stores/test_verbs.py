@@ -40,14 +40,14 @@ def lakes(gateway: Gateway, store_keys: None, tmp_path: Path) -> dict[str, dict[
     }
 
 
-def written(folder: Path, **keys: Any) -> Path:
+def write_config(folder: Path, **keys: Any) -> Path:
     folder.mkdir(exist_ok=True)
     path = folder / "pipeline.yaml"
     path.write_text(yaml.safe_dump({"spark": {"master": "local[2]", "conf": LIGHT}, **keys}))
     return path
 
 
-def done(ran: Ran) -> Ran:
+def require_done(ran: Ran) -> Ran:
     assert ran.status == 0, ran.err + ran.out
     return ran
 
@@ -75,33 +75,33 @@ def test_recorded_logs_give_equal_rows_in_every_layer(
     *first, last = recorded_files()
     for name, keys in lakes.items():
         folder = tmp_path / f"of-{name}"
-        path = written(folder, **keys, sources={"shop": {"files": "./binlogs"}}, tables=["shop.*"])
+        path = write_config(folder, **keys, sources={"shop": {"files": "./binlogs"}}, tables=["shop.*"])
         (folder / "binlogs").mkdir()
         for file in first:
             shutil.copy(file, folder / "binlogs")
-        done(stratalog("run", "-c", path))
+        require_done(stratalog("run", "-c", path))
         shutil.copy(last, folder / "binlogs")
-        done(stratalog("run", "-c", path))
+        require_done(stratalog("run", "-c", path))
         place = ("--source", "shop", "--from", "mysql-bin.000002:4", "--to", "mysql-bin.000003:4")
-        done(stratalog("backfill", "-c", path, *place))
-        done(stratalog("reset", "-c", path, "--source", "shop", "--table", "shop.orders", "--yes"))
-        done(stratalog("run", "-c", path))
-        done(stratalog("maintain", "-c", path))
-        done(stratalog("gc", "-c", path, "--dry-run"))
-        done(stratalog("export", "-c", path, "--source", "shop", "--to", folder / "exported"))
+        require_done(stratalog("backfill", "-c", path, *place))
+        require_done(stratalog("reset", "-c", path, "--source", "shop", "--table", "shop.orders", "--yes"))
+        require_done(stratalog("run", "-c", path))
+        require_done(stratalog("maintain", "-c", path))
+        require_done(stratalog("gc", "-c", path, "--dry-run"))
+        require_done(stratalog("export", "-c", path, "--source", "shop", "--to", folder / "exported"))
         for file in recorded_files():
             assert (folder / "exported" / file.name).read_bytes() == file.read_bytes()
-        status = json.loads(done(stratalog("status", "-c", path, "--json")).out)
-        statuses[name] = {one["table"]: one["downstream"] for one in status["sources"][0]["tables"]}
+        status = json.loads(require_done(stratalog("status", "-c", path, "--json")).out)
+        statuses[name] = {table["table"]: table["downstream"] for table in status["sources"][0]["tables"]}
         lake = lake_of(load(path))
         tables = {f"downstream {table}": lake.downstream("shop", table).path for table in TABLES}
         tables |= {f"silver {table}": lake.silver("shop", "shop", table).path for table in TABLES}
         tables |= {"bronze": lake.bronze("shop").path, "schema": lake.schema("shop").path}
-        rows[name] = {table: contents(where) for table, where in tables.items()}
+        rows[name] = {table: contents(path) for table, path in tables.items()}
     assert statuses["s3"] == statuses["folder"]
-    for table, there in rows["folder"].items():
-        assert rows["s3"][table] == there, table
-        assert there, table
+    for table, expected in rows["folder"].items():
+        assert rows["s3"][table] == expected, table
+        assert expected, table
     summary.append(
         f"{sum(map(Counter.total, rows['s3'].values()))} rows in {len(rows['s3'])} tables of all layers, equal on S3 "
         "and in a folder, after run, run, backfill, reset, run, maintain, gc, export, status"
@@ -124,15 +124,15 @@ def test_a_server_is_loaded_and_verified(
     server = database.server
     mysql = {"host": server.host, "port": server.port, "user": server.user, "password": "${SHOP_PASSWORD}"}
     sources = {"shop": {"mysql": mysql, "start": f"{file}:{offset}"}}
-    path = written(tmp_path / "live", **lakes["s3"], sources=sources, tables=[f"{database.name}.*"])
-    checked = done(stratalog("check", "-c", path, "--connect"))
+    path = write_config(tmp_path / "live", **lakes["s3"], sources=sources, tables=[f"{database.name}.*"])
+    checked = require_done(stratalog("check", "-c", path, "--connect"))
     assert "by conditional puts" in checked.out
-    done(stratalog("run", "-c", path))
-    done(stratalog("load", "-c", path, "--source", "shop"))
+    require_done(stratalog("run", "-c", path))
+    require_done(stratalog("load", "-c", path, "--source", "shop"))
     database.execute("DELETE FROM older WHERE id = 1")
-    verified = done(stratalog("verify", "-c", path))
+    verified = require_done(stratalog("verify", "-c", path))
     assert "older" in verified.out
-    found = contents(
+    rows_ = contents(
         lake_of(load(path)).downstream(database.name, "older").path, ("_position", "_committed_at", "_raw")
     )
-    assert found == Counter(["[('id', 2), ('note', 'changed')]", "[('id', 3), ('note', None)]"])
+    assert rows_ == Counter(["[('id', 2), ('note', 'changed')]", "[('id', 3), ('note', None)]"])

@@ -36,7 +36,7 @@ class Feed:
         minimum: int,
         reuse: bool = False,
     ) -> None:
-        """least: bytes to gather before a scan is worth it.
+        """minimum: bytes to gather before a scan is worth it.
 
         reuse: each scan, and the bytes that it is of, are written over the one before.
         """
@@ -143,7 +143,7 @@ class Feed:
         self._filled += len(piece)
 
     def _free(self, minimum: int, maximum: int) -> NDArray[np.uint8]:
-        """Memory for the next bytes, behind those that wait, which move where there is no room for ``least``.
+        """Memory for the next bytes, behind those that wait, which move where there is no room for ``minimum``.
 
         Without ``reuse`` bytes that were handed out are never written to again, only those behind them.
         """

@@ -71,7 +71,7 @@ class FormatDescription:
 
     @classmethod
     def parse(cls, event: bytes, place: str) -> Self:
-        """From a whole event; ``where`` (``file:offset``) opens every message.
+        """From a whole event; ``place`` (``file:offset``) opens every message.
 
         Raises Truncated, ChecksumMismatch, Unsupported (a log older than MySQL 5.1.17) and DecodeError.
         """

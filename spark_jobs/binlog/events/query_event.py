@@ -71,7 +71,7 @@ after a restart (sql/sql_base.cc, ``open_table_entry_fini``)."""
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When a statement was begun: what CURRENT_TIMESTAMP is in it.
+    """When a statement started: the value of CURRENT_TIMESTAMP in it.
 
     seconds: since 1970, UTC. micros: those of its second, which the log has where the statement asked for them. zone:
     its session's time_zone, as it was set, where the statement used it; SYSTEM is the server's own.
@@ -87,7 +87,7 @@ class Session:
     """What decides how a statement reads and what it does. None: the log does not tell.
 
     sql_mode: bits as in sql/system_variables.h. collation: id of the client's, whose character set the text is in.
-    explicit_timestamps: the server's explicit_defaults_for_timestamp. moment: when the statement was begun.
+    explicit_timestamps: the server's explicit_defaults_for_timestamp. moment: when the statement started.
     """
 
     sql_mode: int | None = None

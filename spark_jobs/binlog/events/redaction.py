@@ -1,12 +1,12 @@
-"""Events whose content was left out when the log was extracted, each as long as it was.
+"""Redacted events: their content was blanked when the log was extracted, their length was kept.
 
-A blanked event is an IGNORABLE event, which readers pass over: header with the flag LOG_EVENT_IGNORABLE_F, length and
+A blanked event is an IGNORABLE event, which readers ignore: header with the flag LOG_EVENT_IGNORABLE_F, length and
 position as they were; then 8 bytes (of a row event its table id and flags, zeros of a text), the type that it was,
 the letters RD, zeros, and the CRC32 that fits where the file has them. No server writes events of that type, and this
-one is known by all of its bytes. A compressed transaction is packed anew around blanked events, in as many bytes.
+one is known by all of its bytes. A compressed transaction is packed again around blanked events, in as many bytes.
 
 Source: MySQL libs/mysql/binlog/event/binlog_event.h (LOG_EVENT_IGNORABLE_F, IGNORABLE_LOG_EVENT), codecs/binary.cpp
-(fields of a payload's header that are not known are passed over).
+(unknown fields of a payload's header are ignored).
 
 Put here: blanking events, telling blanked ones, and holding a log against one that was blanked. Not here: which tables
 it is done to (spark_jobs/bronze/redaction.py), when (binlog/slices/slicer.py).
@@ -48,11 +48,11 @@ class Rule(Protocol):
     """What is not to be kept of a log."""
 
     def holds(self, schema: str, table: str) -> bool:
-        """Whether rows of a table are left out."""
+        """Whether rows of a table are redacted."""
         ...
 
     def refusal(self, text: str, database: str) -> str | None:
-        """Why a statement cannot be kept beside that, and neither be left out; None where it can be kept."""
+        """Why a statement can neither be kept nor redacted; None where it can be kept."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Events of a slice that are to be passed over, and telling which event stands at an offset.
+"""Quarantined events of a slice, and which event stands at an offset.
 
 Source: MySQL libs/mysql/binlog/event/binlog_event.h (LOG_EVENT_IGNORABLE_F, IGNORABLE_LOG_EVENT): readers pass over an
 event of that type.
@@ -50,9 +50,9 @@ def _event(offset: int, code: int, maps: TableMaps, table: int) -> EventAt:
 
 
 def passed_over(file: str, start: int, payload: Bytes, offsets: Collection[int]) -> bytes:
-    """A slice's bytes, with the events at these offsets of the file as ones that readers pass over.
+    """A slice's bytes with the events at these offsets of the file marked as ignorable.
 
-    Lengths stay, so every other event keeps its offset. A compressed transaction is passed over with the GTID event
+    Lengths stay, so every other event keeps its offset. A compressed transaction is ignored with the GTID event
     that begins it. An event that ends with its CRC32 gets the one that fits. Raises DecodeError where no event is.
     """
     buffer = bytearray(view(payload).tobytes())
@@ -77,7 +77,7 @@ def _length(buffer: bytearray, place: int) -> int:
 
 
 def _first(buffer: bytearray, places: list[int], at: int) -> int:
-    """The event by which begins what is passed over with one: itself, or a compressed transaction's GTID event."""
+    """The first event that is ignored together with an event: itself, or a compressed transaction's GTID event."""
     if MEANINGS[buffer[places[at] + _TYPE]] != kernels.PAYLOAD:
         return at
     gtids = (kernels.GTID, kernels.GTID_ANONYMOUS, kernels.GTID_TAGGED)

@@ -156,10 +156,10 @@ def _packed_numbers(wire: bytes) -> Iterator[int]:
 
 
 def parse_table_map(event: bytes, head: FormatDescription, place: str) -> TableDefinition:
-    """From a whole TABLE_MAP event. ``where`` (``file:offset``) opens every message.
+    """From a whole TABLE_MAP event. ``place`` (``file:offset``) opens every message.
 
     Raises Truncated, DecodeError, and Unsupported for a type number that is not known. Types that are known but not
-    read in this version are refused when their column is decoded, not here. Unknown optional metadata is passed over.
+    read in this version are refused when their column is decoded, not here. Unknown optional metadata is ignored.
     """
     body = event[HEADER : len(event) - head.footer]
     try:
@@ -176,7 +176,7 @@ def parse_table_map(event: bytes, head: FormatDescription, place: str) -> TableD
 
 @lru_cache(maxsize=1024)
 def _parse_body(name: TableName, body: bytes, is_mariadb: bool, year_counts: tuple[bool, ...]) -> TableDefinition:
-    """body: behind the table's id and the flags. Every file of a server brings its tables anew."""
+    """body: behind the table's id and the flags. Each file of a server has its table maps again."""
     wire = _Bytes(body)
     for _ in ("schema", "table"):
         wire.take(wire.number(1) + 1)

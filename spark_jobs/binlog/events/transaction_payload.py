@@ -33,7 +33,8 @@ class PayloadContents:
     """What some payloads of a scan hold.
 
     inner: their events; offsets are in a buffer of inflated bytes, with PADDING readable bytes behind. outer: for each
-    its payload's event in the outer scan. whole: False for a part of one large payload, the first of which ``begins``.
+    its payload's event in the outer scan. is_whole: False for a part of one large payload, the first of which
+    ``begins``.
     """
 
     inner: Scan
@@ -77,7 +78,7 @@ class Payloads:
     def open(self, scan: Scan) -> Iterator[PayloadContents]:
         """What the payload events of a scan hold, at most AT_ONCE bytes at a time unless one event is longer.
 
-        Completes ``found``: its transactions learn of XA and ROLLBACK inside, and a payload that holds a statement is
+        Completes ``scan``: its transactions learn of XA and ROLLBACK inside, and a payload that holds a statement is
         marked as one. Raises DecodeError and its kinds, naming file:offset of the payload event.
         """
         events = np.flatnonzero(scan.mark & kernels.MARK_ANY_TABLE)

@@ -40,8 +40,8 @@ class XaStep:
     part: it holds rows of a transaction that goes on in the next slice. prepared: it ends such a transaction, and its
     rows wait for a decision. at once: it ends one that is committed with it. committed, rolled back: it decides one
     that was prepared. undone: it undoes rows of an ordinary transaction whose beginning lies in an earlier slice.
-    said: database and text of the first statement inside that is not about the transaction as a whole: rows logged as a
-    statement, or a ROLLBACK TO past rows.
+    statement: database and text of the first statement inside that is not about the transaction as a whole: rows logged
+    as a statement, or a ROLLBACK TO past rows.
     """
 
     kind: Literal["part", "prepared", "at once", "committed", "rolled back", "undone"]

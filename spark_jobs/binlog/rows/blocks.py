@@ -70,7 +70,8 @@ class _RowStatistics:
 class _Layout:
     """Where the parts of a block lie in its memory.
 
-    places, sizes: bytes [program, 0: slots 1: text, column]; own: places of what rows have beside columns, and the end.
+    places, sizes: bytes [program, 0: slots 1: text, column]; own_places: places of what rows have beside columns, and
+    the end.
     """
 
     rows: int
@@ -213,7 +214,7 @@ class Plan:
 
 @lru_cache(maxsize=1024)
 def plan_of(definition: TableDefinition, before: Literal["key", "all"]) -> Plan:
-    """The same for the same: every file of a server brings its tables anew. Raises Unsupported."""
+    """The same for the same: each file of a server has its table maps again. Raises Unsupported."""
     return Plan(definition, before)
 
 

@@ -46,7 +46,7 @@ class PlainPasses:
     """
 
     def __init__(self, feed: Feed, step: int, reserve: int, ended: int, *, early: bool) -> None:
-        """step: bytes to read at once; held: bytes of one transaction that are held back until its end is seen."""
+        """step: bytes to read at once; reserve: bytes of one transaction that are held back until its end is seen."""
         self._feed, self._step, self._reserve = feed, step, reserve
         self._room = reserve + 2 * step
         self._memory = feed.open_room(self._room + PADDING)

@@ -106,12 +106,12 @@ def _gtids(scan: Scan, transactions: Numbers, gtid: str | None) -> pa.Array:
 
 
 class Decoder:
-    """Decodes the rows of one table out of slices; every other table's events are passed over.
+    """Decodes the rows of one table from slices; events of other tables are ignored.
 
     before: which columns of an update's before image are kept: the key's (none where the table has no key or it is not
     known), or all. rows: the most rows of one Changes. partial: whether row images without all columns are decoded;
     they are refused otherwise. prepared: whether rows of XA transactions are; the caller knows that they took effect.
-    redacted: whether the table's events whose content was left out are passed over; they are refused otherwise.
+    redacted: whether redacted events of the table are ignored; they are refused otherwise.
 
     What the definition leaves open (signs, character sets, labels) is taken from the first TABLE_MAP met, and from then
     on every TABLE_MAP must agree; exact: rows logged under another TABLE_MAP are those of another decoder.
@@ -209,7 +209,7 @@ class Decoder:
     def decode_images(self, place: str, images: Sequence[bytes]) -> Iterator[Changes]:
         """Rows of this table that no log holds, as inserts: each the null bits and values of a full row image.
 
-        ``where`` opens every message, in the place of a file. Raises as ``decode``, for the images' values.
+        ``place`` opens every message, in the place of a file. Raises as ``decode``, for the images' values.
         """
         assert not self._gtids
         no_scan = empty_scan(np.zeros(0, np.uint8), 0, 0, 1)

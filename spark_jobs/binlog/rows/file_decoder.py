@@ -236,7 +236,7 @@ class FileDecoder:
                 yield decoder, changes
 
     def _refuse_blanked(self, scan: Scan) -> None:
-        """Raises Unsupported for rows of a table wanted that were left out when the log was extracted."""
+        """Raises Unsupported for rows of a wanted table that were redacted when the log was extracted."""
         for event in np.flatnonzero((scan.code == IGNORABLE) & (scan.table >= 0)).tolist():
             number = int(self._by_map[scan.table[event]])
             if number >= 0:

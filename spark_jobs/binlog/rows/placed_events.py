@@ -42,7 +42,7 @@ class Origin:
 
 
 def outer_events(file: str, scan: Scan, events: Numbers, footer: int, groups: Numbers | None = None) -> RowEvents:
-    """Row events that stand in the scanned bytes themselves; chosen: their indices, in log order."""
+    """Row events that stand in the scanned bytes themselves; events: their indices, in log order."""
     count = len(events)
     gathered, codes, transactions = np.empty((5, count), np.int64), np.empty(count, np.uint8), np.empty(count, np.int32)
     scanned = scan.offset, scan.length, scan.code, scan.transaction, scan.transactions, scan.base, footer
@@ -103,7 +103,7 @@ def inner_events(file: str, scan: Scan, opened: PayloadContents, events: Numbers
 def leads(counts: Numbers, outer: Numbers, own_rows: Numbers) -> tuple[Numbers, int]:
     """Other tables' rows between each own event and the own one before it in its payload; and those behind the last.
 
-    counts, outer: of all row events, 0 for own ones; mine: places of these.
+    counts, outer: of all row events, 0 for own ones; own_rows: places of these.
     """
     total = np.cumsum(counts)
     if not len(own_rows):

@@ -42,7 +42,7 @@ class RowEvents:
     types. offsets: in the file; of the payload event for what was inside one. commits: µs of commit. transactions: rows
     of the scan's array. leads: rows of other tables between an event of the same payload and this one. groups: whose
     rows they are, 0 where all are one table's.
-    kept: what the addresses point into. rows_after: set by who decodes them: rows of the last payload up to its last
+    buffers: what the addresses point into. rows_after: set by who decodes them: rows of the last payload up to its last
     event here.
     """
 
@@ -232,7 +232,7 @@ def _packed(events: RowEvents, definition: TableDefinition) -> _Packed:
 
 
 def _replaced(events: RowEvents, within: slice, packed: _Packed, records: list[bytes]) -> RowEvents:
-    """Some of the events, those that were packed elsewhere: their contents, which were ``made``, behind their heads."""
+    """The events of a range that were packed: their heads, each followed by its record."""
     run = events.part(within)
     if not records:
         return run

@@ -316,7 +316,7 @@ class Slicer:
 
 
 class _Packing:
-    """The payloads of a scan, as they are opened, packed anew where events in them are blanked."""
+    """The payloads of a scan, as they are opened, packed again where events in them are blanked."""
 
     def __init__(self, redactor: Redactor, scan: Scan, footer: int) -> None:
         self._redactor, self._scan, self._footer = redactor, scan, footer
@@ -403,9 +403,9 @@ def _payload(rows: list[_Slice], buffer: NDArray[np.uint8]) -> pa.Array:
 
 
 def _joined(before: Scan, scan: Scan) -> Scan:
-    """One index over ``found``'s buffer, which begins with ``before``'s bytes.
+    """One index over ``scan``'s buffer, which begins with ``before``'s bytes.
 
-    An open transaction stands last in ``before`` and first in ``found``; the later row knows more of it.
+    An open transaction stands last in ``before`` and first in ``scan``; the later row knows more of it.
     """
     shared = int(len(before.transactions) > 0 and not before.transactions[-1, kernels.TX_STOP])
     shift = len(before.transactions) - shared

@@ -152,7 +152,7 @@ class Commits:
 
 
 def _runs(numbers: NDArray[np.uint64]) -> list[NDArray[np.uint64]]:
-    """Rising numbers, cut where one is left out."""
+    """Rising numbers, split where one is missing."""
     return np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
 
 

@@ -38,7 +38,7 @@ class Json(Counted):
 
 
 def _finish(filled: Filled) -> Finished:
-    """Most text is not much longer than its document; where it is, the room is enlarged and the kernel goes on."""
+    """Most text is not much longer than its document; where it is, the buffer is enlarged and the kernel resumes."""
     offsets = filled.numbers("i4")[: filled.rows + 1]
     new_offsets = np.zeros(filled.rows + 1, np.int32)
     stack = np.empty((kernels.JSON_DEPTH, 7), np.int64)

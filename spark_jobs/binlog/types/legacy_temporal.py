@@ -47,8 +47,8 @@ class Old(ColumnType):
                 f"MariaDB wrote it as {self.name} of mysql56_temporal_format=OFF, and the log does not tell its digits "
                 "of a second; read from the server, so that its definition does, or ALTER TABLE … FORCE"
             )
-        found = re.search(r"\((\d)\)", column.declared)
-        return int(found[1]) if found else 0
+        match = re.search(r"\((\d)\)", column.declared)
+        return int(match[1]) if match else 0
 
 
 def _unit(digits: int) -> int:

@@ -1,4 +1,4 @@
-"""Are the tables right? The source's rows and the lake's, compared while writes go on.
+"""Verification: the source's rows compared with the lake's, while writes continue.
 
 value_text.py gives every type one text that both sides' SQL makes; row_digest.py puts the columns of a table together;
 server_rows.py and lake_rows.py hash and read rows (protocol.py: in one shape); compare.py narrows down and reads again;

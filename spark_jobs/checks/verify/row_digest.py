@@ -73,7 +73,7 @@ class Column:
         return text.decode() if self.form.long and _BRIEFLY.fullmatch(text) else self.form.display(text)
 
     def server_part(self, *, in_full: bool) -> str:
-        """What CONCAT takes of it; ``whole``: a long value too, and not its MD5."""
+        """What CONCAT takes of it; ``in_full``: a long value too, and not its MD5."""
         if self.form.counted and (in_full or not self.form.long):
             return f"COALESCE(CONCAT(OCTET_LENGTH({self.server}), ':', {self.server}), '-')"
         return f"COALESCE({self._short(self.server)}, ''), ','"
@@ -180,8 +180,8 @@ def layout(
 
     lake: names and types of the downstream table's columns. key: names of the columns that tell rows apart, as the lake
     has them; none where rows have no key. numbered: columns of labels that the log does not tell, so that the lake has
-    their numbers. unknown: columns that are left out. Raises TableStopped where the columns differ, and for a type that
-    is not compared.
+    their numbers. unknown: columns that are not compared. Raises TableStopped where the columns differ, and for a type
+    that is not compared.
     """
     columns_ = [name for name in lake if name not in ADDED]
     names = [row["name"] for row in listed]

@@ -1,4 +1,4 @@
-"""Downstream tables beside the source's own, table by table, while writes go on.
+"""Downstream tables compared with the source's, table by table, while writes continue.
 
     from stratalog import verify_source
     for verdict in verify_source(spark, pipeline, "shop"):
@@ -119,7 +119,7 @@ class Verdict:
             yield f"{self.summary} {difference.kind} {key}{': ' if columns else ''}{columns}"
 
     def remarks(self) -> Iterator[str]:
-        """What else there is to be said of the table."""
+        """Remarks about the table."""
         if self.reason:
             yield self.reason
         if self.unread:
@@ -346,7 +346,10 @@ class _Table:
         return silver.stored_columns(self.silver, head).key if head and head.checkpoint else ()
 
     def _older(self, loads_: Mapping[str, Position]) -> dict[str, int]:
-        """Of columns that began anew, how many rows downstream are from before; without those that none is."""
+        """How many downstream rows are older than the restart of each retired column.
+
+        Columns without such rows are omitted.
+        """
         if not loads_:
             return {}
         counts = (f"count_if(_position < {silver.before_sql(at)}) AS {identifier(name)}" for name, at in loads_.items())

@@ -26,7 +26,7 @@ import numpy as np
 from spark_jobs.binlog.types.charset_tables import SINGLE_BYTE
 from spark_jobs.errors import Unsupported
 
-Same = Callable[[bytes, bytes, bytes | None], bool]
+IsEqual = Callable[[bytes, bytes, bytes | None], bool]
 
 _NO_TEXT = b"\xff"
 """Stands before bytes that are no text of their character set; UTF-8 has no such byte."""
@@ -44,8 +44,8 @@ class Form:
 
     server, lake: SQL over ``{c}``, and over ``{raw}`` on the lake's side, that is NULL where the value is. types: what
     the lake's column may be, as a regular expression. counted: whether the text may hold any bytes. long: whether it
-    may be large, so that rows are hashed over its MD5. literal: the SQL of a value, of its text. shown: for people.
-    beside: a further expression of the server, for ``same``: whether two texts that differ are one value.
+    may be large, so that rows are hashed over its MD5. literal: the SQL of a value, of its text. display: for people.
+    beside: a further expression of the server, for ``is_equal``: whether two texts that differ are one value.
     """
 
     server: str
@@ -56,7 +56,7 @@ class Form:
     literal: Callable[[bytes], str] = lambda text: f"'{text.decode()}'"
     display: Callable[[bytes], str] = lambda text: text.decode(errors="replace")
     beside: str | None = None
-    is_equal: Same = lambda _first, _second, _beside: False
+    is_equal: IsEqual = lambda _first, _second, _beside: False
 
 
 def form_of(column: Mapping[str, Any]) -> Form:

@@ -1,4 +1,4 @@
-"""ALTER TABLE on a table that has rows: where each column comes from, which begin anew, and whether the key stays.
+"""ALTER TABLE on a table that has rows: the origin of each column, which ones restart, and whether the key stays.
 
 Put here: what one ALTER makes of the table's columns and rows. Not here: which statement it is (changes.py), the
 definition that it leads to (ddl/alter.py).
@@ -54,7 +54,7 @@ def alter(
     if is_key_kept and leaves_rows(progress, event):
         progress.standing = replace(progress.standing, definition=replace(before, index=after.index))
         return
-    # Columns, and the rows anew where they are told apart otherwise.
+    # Columns, and all rows again where the key changes.
     turn = _turn(progress, event, before, after, altered)
     if not is_key_kept and turn.standing.retired:
         names = names_of(turn.standing.retired)
@@ -111,7 +111,7 @@ def _turn(
     }
     standing = replace(progress.standing, definition=after, retired=retired_columns)
     turn = SchemaChange(Range(event.position, event.stop), standing, event, origins=origins, fills=fills)
-    # What people are told of columns that begin anew.
+    # The message about columns that restart.
     if not restarted:
         return turn
     columns = ", ".join(
@@ -130,7 +130,7 @@ def _retired(
         progress: the build.
         event: the statement.
         sources: from which column each one comes, by name.
-        retired: those of them that begin anew, with what they were.
+        retired: those of them that restart, with their earlier columns.
     """
     successors = {old: new for new, old in sources.items() if old is not None}
     retired_columns = renamed_through(progress.standing.retired, successors)
@@ -171,7 +171,7 @@ def _adds_alone(progress: Progress, event: LoggedStatement, effect: Alter) -> bo
 
 
 def _rekeyed(progress: Progress, event: LoggedStatement, turn: SchemaChange) -> SchemaChange:
-    """The turn of a statement after which rows are told apart otherwise: it takes over all that the table held.
+    """The schema change of a statement that changes the key: the table inherits all of its own rows.
 
     The rows before are net by the old key, those after it by the new one: no fold over both is right.
     """
@@ -205,7 +205,7 @@ def _restarted(
     after: TableDefinition,
     altered: AlteredDefinition,
 ) -> dict[int, int]:
-    """The columns that begin anew at a statement, and which they were before: by their places.
+    """The columns that restart at a statement, and their earlier columns: by ordinal.
 
     Raises TableStopped for one whose values may be others after it, where none does, or this one cannot.
     """
@@ -255,7 +255,7 @@ def _values_may_change(
 
 
 def _why_not_restarted(before: TableDefinition, after: TableDefinition, origin: int, at: int) -> str | None:
-    """Why a column cannot begin anew; None where it can."""
+    """Why a column cannot restart; None where it can."""
     if not before.key or not after.key:
         return "the table has no key, and all columns together tell its rows apart"
     return "rows are told apart by it" if origin in before.key or at in after.key else None

@@ -79,7 +79,7 @@ def first_rows(slices: SliceIndex, skipped: Skipped = lambda _schema, _table: fr
 
 
 def without(skips: frozenset[Position], start: Position, payload: Bytes) -> Bytes:
-    """A slice's bytes, those events of it passed over that are to be. Raises DecodeError where there is none."""
+    """A slice's bytes without its quarantined events. Raises DecodeError where an offset has no event."""
     size = len(view(payload))
     in_file = (skip for skip in skips if (skip.stretch, skip.file) == (start.stretch, start.file))
     offsets = [skip.offset for skip in in_file if start.offset <= skip.offset < start.offset + size]
@@ -90,8 +90,8 @@ def without(skips: frozenset[Position], start: Position, payload: Bytes) -> Byte
 class Beginning:
     """What of a table may be in the log before bronze begins.
 
-    made: where bronze's log makes the table, before a position; None where it does not. is_needed: whether the table
-    needs what was logged before, also where it is not complete.
+    created_at: where bronze's log makes the table, before a position; None where it does not. is_needed: whether the
+    table needs what was logged before, also where it is not complete.
     """
 
     created_at: Callable[[TableName, Position], Position | None]
@@ -100,7 +100,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class ReplayState:
-    """What silver has behind a range that is done again. emptied: where the last statement stands that emptied it."""
+    """What silver has after a range that is replayed. emptied: the position of the last statement that emptied it."""
 
     emptied: Position | None
 
@@ -110,16 +110,16 @@ class Rules:
     """What a course needs to know besides the survey.
 
     on_drop_empties: whether DROP TABLE takes the rows away. system_zone: the server's own time zone, where the
-    configuration names it. is_bag: rows are told apart by all columns, whatever the log says: silver has them so,
-    since it was emptied the last time. begins_anew: whether a column begins anew where a statement gives it a type
-    that does not hold every value, and the old one is kept; unless why_not says why it does not: then the table stops,
-    as otherwise. contents: of other tables, for those that take
-    their names or definitions; without it a name that another table takes stops its table. filters: which statements
-    are not carried out. begun: the definition whose defaults hold at the range's start, where no standing says that;
-    beginning: what may lack where the log commits an XA transaction whose rows bronze does not hold. by_history: names
-    that neither the log nor a statement has. base: what silver has where the range begins. again: the range is done
-    again, amid what the table has, and silver shows what came of it. numbers: whether columns whose names nothing
-    tells are numbered. place: where the first transaction of a range begins that has rows of a table, so defined.
+    configuration names it. is_bag: rows are told apart by all columns, whatever the log says: silver has them so, since
+    it was emptied the last time. begins_anew: whether a column begins anew where a statement gives it a type that does
+    not hold every value, and the old one is kept; unless why_not says why it does not: then the table stops, as
+    otherwise. contents: of other tables, for those that take their names or definitions; without it a name that another
+    table takes stops its table. filters: which statements are not carried out. first_definition: the definition whose
+    defaults hold at the range's start, where no standing says that; beginning: what may lack where the log commits an
+    XA transaction whose rows bronze does not hold. by_history: names that neither the log nor a statement has. base:
+    what silver has where the range begins. replay: the range is replayed within what the table has, and silver shows
+    what came of it. numbers: whether columns whose names nothing tells are numbered. place: where the first transaction
+    of a range begins that has rows of a table, so defined.
     """
 
     complete: Complete

@@ -19,7 +19,8 @@ from spark_jobs.silver.timeline.progress import Progress
 class Piece:
     """A part of the log, and the definition that the log has for its rows; None where the table has no row there.
 
-    why: how it differs from the piece before it, with no statement between them. failed: its rows cannot be looked at.
+    reason: how it differs from the piece before it, with no statement between them. failed: its rows cannot be looked
+    at.
     """
 
     range: Range

@@ -28,13 +28,13 @@ class Progress:
     Attributes:
         scan: what bronze has in the range.
         name: the table.
-        whole: the range.
+        extent: the range.
         rules: what else the build goes by.
         is_new: whether silver has no row of the table at the range's start.
         standing: how the table stands where the build is.
         steps: those up to there.
         before: what the table held before the one statement that is built, where another build asks for that.
-        told: what the schema history tells of the part that is gone through, with no statement between the two.
+        history: what the schema history tells of the part that is gone through, with no statement between the two.
         later: what it tells from a place after the part on.
     """
 
@@ -62,7 +62,7 @@ class Progress:
 
     @property
     def skips(self) -> frozenset[Position]:
-        """The events that are passed over."""
+        """The quarantined events."""
         return self.rules.filters.skipped(self.name.schema, self.name.table)
 
     def is_first(self) -> bool:

@@ -32,7 +32,7 @@ def changing(progress: Progress) -> tuple[list[LoggedStatement], Ended | None]:
 
 
 def changes_table(progress: Progress, event: LoggedStatement) -> bool:
-    """Whether a statement changes the table, or is passed over. Raises TableStopped for what is not handled."""
+    """Whether a statement changes the table, or is ignored. Raises TableStopped for what is not handled."""
     if event.position in progress.skips:
         return not progress.is_before_rows(event)
     statement = event.statement

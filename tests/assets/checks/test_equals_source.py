@@ -44,16 +44,16 @@ def test_tables_of_live_sources_are_checked_where_it_is_asked_for_and_by_no_othe
 def test_a_check_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[bool] = []
 
-    def verdicts(_: Any, __: Any, source: str, wanted: Any, into: Any) -> Iterator[Verdict]:
+    def verdicts(_: Any, __: Any, source: str, is_wanted: Any, into: Any) -> Iterator[Verdict]:
         answers.append(into(TableName("shop", "orders"), ("shop", "orders")))
-        answers.extend(wanted(TableName("shop", name)) for name in ("orders", "lines", "other"))
+        answers.extend(is_wanted(TableName("shop", name)) for name in ("orders", "lines", "other"))
         unlike = (Difference("different", {"id": "7"}, {"note": ("a", "b")}),)
         at = Position("bin.000001", 4)
         yield Verdict(source, TableName("shop", "orders"), "differs", at, 9, 9, different=1, differences=unlike)
 
     monkeypatch.setattr("spark_jobs.checks.verify.verify_source", verdicts)
     with location(tmp_path, sources=SOURCES, verify=True) as code:
-        monkeypatch.setattr("tests.code_location.Given.session", lambda _: None)
+        monkeypatch.setattr("tests.code_location.GivenSession.session", lambda _: None)
         ran = code.run("verify", defs=definitions_of(code))
         key = dg.AssetCheckKey(dg.AssetKey(["downstream", "shop", "orders"]), "equals_source")
         (record,) = code.instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
@@ -70,7 +70,7 @@ def test_a_check_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_each_downstream_table_of_one_source_table_has_a_check_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def verdicts(_: Any, __: Any, source: str, wanted: Any, into: Any) -> Iterator[Verdict]:
+    def verdicts(_: Any, __: Any, source: str, is_wanted: Any, into: Any) -> Iterator[Verdict]:
         orders, lines = TableName("shop", "orders"), TableName("shop", "lines")
         yield Verdict(source, orders, "differs", into="audit.orders", missing=1)
         yield Verdict(source, orders, "equal", into="shop.orders")
@@ -79,7 +79,7 @@ def test_each_downstream_table_of_one_source_table_has_a_check_of_its_own(
     monkeypatch.setattr("spark_jobs.checks.verify.verify_source", verdicts)
     routes = [{"from": "shop.orders", "to": ["shop.orders", "audit.orders"]}]
     with location(tmp_path, sources=SOURCES, verify=True, routes=routes) as code:
-        monkeypatch.setattr("tests.code_location.Given.session", lambda _: None)
+        monkeypatch.setattr("tests.code_location.GivenSession.session", lambda _: None)
         ran = code.run("verify", defs=definitions_of(code))
     assert {key: is_passed for key, (is_passed, _) in ran.checks.items()} == {
         "downstream/shop/orders": True,

@@ -24,10 +24,10 @@ from tests.segment_spec import Commit, Insert
 
 pytestmark = pytest.mark.dagster
 
-Found = dict[tuple[str, str], tuple[bool, str | None]]
+CheckResults = dict[tuple[str, str], tuple[bool, str | None]]
 
 
-def checked(code_location: CodeLocation) -> Found:
+def checked(code_location: CodeLocation) -> CheckResults:
     result = (
         code_location.defs()
         .resolve_job_def("audit")

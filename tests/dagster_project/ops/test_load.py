@@ -8,7 +8,7 @@ from dagster_project.ops.load import of_progress
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit
-from tests.code_location import Given
+from tests.code_location import GivenSession
 from tests.fix_pipeline import Shop, require_same
 
 DEFINITION = TableDefinition(TableName("shop", "t"), (Column("id", 3),), (0,))
@@ -45,7 +45,7 @@ def test_a_table_is_loaded_and_its_progress_observed(shop: Shop) -> None:
     pipeline = Shop(shop.spark, shop.database, shop.folder, shop.end()).pipeline(live=True)
     table = f"{shop.database.name}.old"
     with dg.DagsterInstance.ephemeral() as instance:
-        job = build_defs(pipeline, {"spark": Given(shop.spark)}).resolve_job_def("load_shop_tables")
+        job = build_defs(pipeline, {"spark": GivenSession(shop.spark)}).resolve_job_def("load_shop_tables")
         config = {"ops": {"load_shop": {"config": {"tables": [table], "chunk_rows": 2}}}}
         assert job.execute_in_process(run_config=config, instance=instance).success
         key = dg.AssetKey(["silver", "shop", shop.database.name, "old"])

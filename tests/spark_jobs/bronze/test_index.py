@@ -52,12 +52,12 @@ def files() -> dict[tuple[int, str], bytes]:
 
 
 @pytest.fixture
-def held(tmp_path: Path, files: dict[tuple[int, str], bytes]) -> tuple[Table, int]:
+def bronze_files(tmp_path: Path, files: dict[tuple[int, str], bytes]) -> tuple[Table, int]:
     """Bronze of the files, in slices of all sizes, a data file for one to two of them and the rows in no order."""
     rows = []
     for target, ((stretch, file), content) in zip((1, 300, 1, 1000, 300), files.items(), strict=True):
-        found = bronze_rows(file, content, target=target)
-        rows.append(found.set_column(0, "stretch", pa.array([stretch] * len(found), pa.int32())))
+        slices_ = bronze_rows(file, content, target=target)
+        rows.append(slices_.set_column(0, "stretch", pa.array([stretch] * len(slices_), pa.int32())))
     mixed = pa.concat_tables(rows[1:3])
     order = list(range(len(mixed)))
     Random(1).shuffle(order)
@@ -69,15 +69,15 @@ def stored(table: Table) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["stretch"], row["number"], row["start"]))
 
 
-def test_all_slices_in_the_order_of_the_log_with_their_bytes(held: tuple[Table, int]) -> None:
-    index, wanted = read_index(*held, ALL), stored(held[0])
-    names = [name for name in index.slices.column_names if name in wanted[0]]
-    assert index.slices.select(names).to_pylist() == [{name: row[name] for name in names} for row in wanted]
-    found = list(index.cells(range(len(index))))
-    assert [(bytes(one["payload"]), one["context"]) for one in found] == [
-        (row["payload"], row["context"]) for row in wanted
+def test_all_slices_in_the_order_of_the_log_with_their_bytes(bronze_files: tuple[Table, int]) -> None:
+    index, stored_rows = read_index(*bronze_files, ALL), stored(bronze_files[0])
+    names = [name for name in index.slices.column_names if name in stored_rows[0]]
+    assert index.slices.select(names).to_pylist() == [{name: row[name] for name in names} for row in stored_rows]
+    records = list(index.cells(range(len(index))))
+    assert [(bytes(record["payload"]), record["context"]) for record in records] == [
+        (row["payload"], row["context"]) for row in stored_rows
     ]
-    assert index.flags("has_maps").tolist() == [bool(row["maps"]) for row in wanted]
+    assert index.flags("has_maps").tolist() == [bool(row["maps"]) for row in stored_rows]
 
 
 def ranges(table: Table, chance: Random) -> list[Range]:
@@ -89,52 +89,52 @@ def ranges(table: Table, chance: Random) -> list[Range]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_table_s_slices_in_ranges_are_where_the_index_says(held: tuple[Table, int], seed: int) -> None:
-    table, version = held
+def test_a_table_s_slices_in_ranges_are_where_the_index_says(bronze_files: tuple[Table, int], seed: int) -> None:
+    table, version = bronze_files
     parts = ranges(table, Random(seed))
-    whole = Range(min(part.start for part in parts), max(part.stop for part in parts))
-    index = read_index(table, version, whole)
+    range_ = Range(min(part.start for part in parts), max(part.stop for part in parts))
+    index = read_index(table, version, range_)
     for name in NAMES:
-        found = index.of_table(name, parts)
-        assert found.schema == OF_TABLE
-        wanted = [
+        of_table = index.of_table(name, parts)
+        assert of_table.schema == OF_TABLE
+        expected = [
             (row["payload"], nth, row["start"])
             for row in stored(table)
             for nth, part in enumerate(parts)
             if part.start <= Position(row["file"], row["start"], row["stretch"]) < part.stop
             if row["kind"] == "rows" and {"schema": name.schema, "table": name.table} in row["tables"]
         ]
-        read = [(payload(table, row), row["window"], row["start"]) for row in found.to_pylist()]
-        assert read == wanted
+        payloads = [(payload(table, row), row["window"], row["start"]) for row in of_table.to_pylist()]
+        assert payloads == expected
 
 
 def payload(table: Table, row: dict[str, Any]) -> bytes:
     """A slice's bytes, as a task reads them."""
     file = pq.ParquetFile(Path(table.path) / row["data_file"])
-    whole: bytes = file.read_row_group(row["row_group"], ["payload"]).column("payload")[row["row"]].as_py()
-    return whole[row["offset"] : row["offset"] + row["bytes"]]
+    content: bytes = file.read_row_group(row["row_group"], ["payload"]).column("payload")[row["row"]].as_py()
+    return content[row["offset"] : row["offset"] + row["bytes"]]
 
 
-def test_a_slice_that_is_cut_is_parts_that_share_its_bytes(held: tuple[Table, int]) -> None:
-    table, version = held
+def test_a_slice_that_is_cut_is_parts_that_share_its_bytes(bronze_files: tuple[Table, int]) -> None:
+    table, version = bronze_files
     index = read_index(table, version, ALL)
     row = max(range(len(index)), key=lambda at: index.slices["transactions"][at].as_py())
-    whole = index.slices.slice(row, 1).to_pylist()[0]
+    slice_ = index.slices.slice(row, 1).to_pylist()[0]
     batch = pa.RecordBatch.from_pylist([stored(table)[row]], ARROW)
     starts = sorted({piece.column("start")[0].as_py() for piece in split(batch)})
-    places = [Position(whole["file"], offset, whole["stretch"]) for offset in starts[1:]]
+    places = [Position(slice_["file"], offset, slice_["stretch"]) for offset in starts[1:]]
     assert places
-    cut = index.cut([*places, Position(whole["file"], whole["stop"], whole["stretch"])])
+    cut = index.cut([*places, Position(slice_["file"], slice_["stop"], slice_["stretch"])])
     assert len(cut) == len(index) + len(places)
-    parts = cut.within(Range(replace(places[0], offset=whole["start"]), replace(places[0], offset=whole["stop"])))
+    parts = cut.within(Range(replace(places[0], offset=slice_["start"]), replace(places[0], offset=slice_["stop"])))
     assert parts.slices["start"].to_pylist() == starts
     assert all(index.is_inside(place) and not cut.is_inside(place) for place in places)
-    assert not index.is_inside(replace(places[0], offset=whole["start"]))
+    assert not index.is_inside(replace(places[0], offset=slice_["start"]))
     assert not index.is_inside(replace(places[0], offset=4)), "a file's head has no transactions"
     after = cut.of_table(NAMES[0], [Range(places[0], places[-1])]).to_pylist()
-    assert all(len(payload(table, one)) == one["bytes"] for one in after)
-    every = [bytes(one["payload"]) for one in cut.cells(range(len(cut)))]
-    assert b"".join(every) == b"".join(row["payload"] for row in stored(table))
+    assert all(len(payload(table, part)) == part["bytes"] for part in after)
+    payloads = [bytes(cell["payload"]) for cell in cut.cells(range(len(cut)))]
+    assert b"".join(payloads) == b"".join(row["payload"] for row in stored(table))
 
 
 def places(*bounds: tuple[int, int]) -> list[Range]:
@@ -144,9 +144,9 @@ def places(*bounds: tuple[int, int]) -> list[Range]:
 def test_the_first_slice_of_a_table_in_each_part(tmp_path: Path) -> None:
     slices = [(10, "rows", "b"), (20, "statement", "a"), (30, "rows", "a"), (40, "rows", "a"), (70, "rows", "a")]
     index = read_index(*bronze_of(tmp_path / "bronze", [rows_at(slices)]))
-    found = index.first(NAMES[0], places((5, 25), (25, 60), (60, 80)))
-    assert {part: index.place(row).offset for part, row in found.items()} == {1: 30, 2: 70}
-    (cells,) = index.cells([found[1]])
+    firsts = index.first(NAMES[0], places((5, 25), (25, 60), (60, 80)))
+    assert {part: index.place(row).offset for part, row in firsts.items()} == {1: 30, 2: 70}
+    (cells,) = index.cells([firsts[1]])
     assert (cells["file"], cells["context"], bytes(cells["payload"])) == ("b.000001", b"context", b"        30")
 
 
@@ -156,28 +156,28 @@ def test_the_first_slice_of_a_table_in_each_of_many_parts(tmp_path: Path, number
     parts = places(*((start, start + (50 if nth % 3 else 0)) for nth, start in enumerate(range(0, number * 100, 100))))
     slices = rows_at([(start, "rows", "a") for start in range(0, number * 100, 10)])
     index = read_index(*bronze_of(tmp_path / "bronze", [slices], group=32))
-    wanted = {nth: part.start.offset for nth, part in enumerate(parts) if part}
-    assert {nth: index.place(row).offset for nth, row in index.first(NAMES[0], parts).items()} == wanted
-    assert len(index.of_table(NAMES[0], parts)) == 5 * len(wanted)
+    expected = {nth: part.start.offset for nth, part in enumerate(parts) if part}
+    assert {nth: index.place(row).offset for nth, row in index.first(NAMES[0], parts).items()} == expected
+    assert len(index.of_table(NAMES[0], parts)) == 5 * len(expected)
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(file.read_bytes()[:-9])])
 def test_a_data_file_that_is_missing_or_damaged_is_named(
-    held: tuple[Table, int], damage: Callable[[Path], object]
+    bronze_files: tuple[Table, int], damage: Callable[[Path], object]
 ) -> None:
-    (file,) = (Path(held[0].path) / path for path in DataFiles(*held).paths[:1])
+    (file,) = (Path(bronze_files[0].path) / path for path in DataFiles(*bronze_files).paths[:1])
     damage(file)
     with pytest.raises(LakeError) as refused:
-        read_index(*held)
-    said = f"{re.escape(str(file))}: a data file of bronze cannot be read: .+; restore bronze from a backup"
-    assert re.fullmatch(said, str(refused.value))
+        read_index(*bronze_files)
+    pattern = f"{re.escape(str(file))}: a data file of bronze cannot be read: .+; restore bronze from a backup"
+    assert re.fullmatch(pattern, str(refused.value))
 
 
-def test_only_files_that_may_hold_the_range_are_read(held: tuple[Table, int]) -> None:
+def test_only_files_that_may_hold_the_range_are_read(bronze_files: tuple[Table, int]) -> None:
     """The data files of the fixture: one of three places of the log each, the second of two binlog files."""
-    files = DataFiles(*held)
+    files = DataFiles(*bronze_files)
     (last,) = files.holding(Range(Position("b.000002", 4, 2), Position("b.000003", 4, 2)))
-    assert {row["file"] for row in deltalake_rows(held[0], files.paths[last])} == {"b.000002"}
+    assert {row["file"] for row in deltalake_rows(bronze_files[0], files.paths[last])} == {"b.000002"}
     assert len(files.holding(Range(Position("b.1000000", 4), Position("b.000001", 4, 2)))) == 2
     assert files.holding(Range(Position("b.000009", 4, 2), Position("b.000010", 4, 2))) == []
     assert len(files.holding(None)) == 4
@@ -189,10 +189,10 @@ def deltalake_rows(table: Table, path: str) -> list[dict[str, Any]]:
 
 
 def test_files_of_another_store_are_read_by_deltalake_s_own_means(
-    held: tuple[Table, int], monkeypatch: pytest.MonkeyPatch
+    bronze_files: tuple[Table, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = read_index(*held).slices
+    before = read_index(*bronze_files).slices
     monkeypatch.setattr("spark_jobs.bronze.data_files.is_stored", lambda _: False)
-    index = read_index(*held)
+    index = read_index(*bronze_files)
     assert index.slices.equals(before)
-    assert all(len(one["payload"]) == one["stop"] - one["start"] for one in index.cells(range(len(index))))
+    assert all(len(record["payload"]) == record["stop"] - record["start"] for record in index.cells(range(len(index))))

@@ -77,7 +77,7 @@ def test_what_is_still_prepared_at_the_end_is_warned_of(caplog: pytest.LogCaptur
     assert xa_told([*prepared(Insert("bench.other", (1,))), *prepared(name=b"y"), Insert("bench.other", (2,))])
     spec = SegmentSpec(tables=[OTHER], changes=prepared(Insert("bench.other", (1,))))
     start = spec.offsets()[2]
-    assert caplog.messages[0].startswith(f"b.000001:{start}: rows of XA transaction {XA} are left out: it is prepared")
+    assert caplog.messages[0].startswith(f"b.000001:{start}: rows of XA transaction {XA} are missing: it is prepared")
     assert "XA transaction X'79',X'',1 are left out" in caplog.messages[1]
 
 

@@ -90,7 +90,7 @@ def test_a_table_is_reset_only_when_told_yes(
     ran = stratalog(*about)
     assert (ran.status, calls) == (0, [False])
     assert ran.out.splitlines() == [
-        "shop: shop.t would be done over by the next run, from mysql-bin.000001:4, where bronze begins",
+        "shop: shop.t would be rebuilt by the next run, from mysql-bin.000001:4, where bronze begins",
         "shop: shop.t has 1,234 rows downstream, as of mysql-bin.000002:99; they stay until that run is done with it",
     ]
     assert ran.err.splitlines() == [

@@ -68,7 +68,7 @@ def test_status_names_what_is_passed_over(capsys: pytest.CaptureFixture[str]) ->
     status = SourceStatus("shop", "a.1:9", "a.1:9", 0, 0.0, None, None, 0, None, None, [], skips=[skip])
     say_status(status, everything=False)
     assert [line.split() for line in capsys.readouterr().out.splitlines()[-2:]] == [
-        ["passed", "over", "for", "at", "event", "since"],
+        ["quarantined", "for", "at", "event", "since"],
         ["shop.t", SKIP.position, "Write_rows", "event", skip["skipped_at"]],
     ]
 

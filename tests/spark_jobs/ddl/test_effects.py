@@ -53,7 +53,7 @@ class Case:
 
     Attributes:
         text: the statement, of a session in schema shop.
-        effects: what it does, as ``shown`` has it.
+        effects: what it does, as ``text_of`` has it.
         history: the columns of t in the schema history after it.
         rows: what t's timeline has after it: its columns, after ``empty`` where no row from before is left.
         back: where the definitions after it lead to before it, by table; those that are not known are left out.

@@ -152,7 +152,7 @@ GAPS = st.sampled_from([" ", "\n", "  /* gap t2 */ ", " -- gap\n", " # (\n", "/*
 
 
 @dataclass(frozen=True)
-class Made:
+class Example:
     """A statement, and the tables that it changes, by ``schema.table`` in small letters."""
 
     text: str
@@ -175,7 +175,7 @@ def expressions(draw: st.DrawFn, depths: st.SearchStrategy[int]) -> str:
 
 
 @st.composite
-def statements(draw: st.DrawFn, depths: st.SearchStrategy[int], widths: st.SearchStrategy[int]) -> Made:
+def statements(draw: st.DrawFn, depths: st.SearchStrategy[int], widths: st.SearchStrategy[int]) -> Example:
     table, second, gap = draw(NAMES), draw(NAMES.filter(lambda name: name != "t")), draw(GAPS)
     value, width = draw(expressions(depths)), draw(widths)
     listed = ", ".join([value] * min(width, 20) + ["1"] * width)
@@ -204,10 +204,10 @@ def statements(draw: st.DrawFn, depths: st.SearchStrategy[int], widths: st.Searc
         f"CREATE INDEX i ON {table} (({value}))": (Effect.INDEXES, [table]),
     }  # fmt: skip
     text, (effect, names) = draw(st.sampled_from(sorted(forms.items(), key=lambda form: form[0])))
-    return Made(text.replace(" ", gap, 1), effect, full(*names))
+    return Example(text.replace(" ", gap, 1), effect, full(*names))
 
 
-def judged(example: Made) -> tuple[Effect, frozenset[str] | None]:
+def judged(example: Example) -> tuple[Effect, frozenset[str] | None]:
     statement = judge(example.text, "db")
     return statement.effect, None if statement.tables is None else frozenset(
         ".".join(name) for name in statement.tables
@@ -220,7 +220,7 @@ LONG = statements(st.integers(0, 2), st.sampled_from([100, 2000, 20_000]))
 
 
 @given(st.one_of(SHALLOW, DEEP, LONG))
-def test_statements_of_any_depth_and_length_name_what_they_change(example: Made) -> None:
+def test_statements_of_any_depth_and_length_name_what_they_change(example: Example) -> None:
     assert judged(example) == (example.effect, example.tables)
 
 
@@ -239,7 +239,7 @@ def parsed_tables(text: str) -> set[str] | None:
 
 
 @given(SHALLOW)
-def test_the_tables_are_among_those_that_a_parser_of_all_of_it_finds(example: Made) -> None:
+def test_the_tables_are_among_those_that_a_parser_of_all_of_it_finds(example: Example) -> None:
     tree = parsed_tables(example.text)
     if tree is None:
         return

@@ -57,9 +57,9 @@ def test_what_a_commit_says(tmp_path: Path) -> None:
 def test_whoever_planned_on_an_older_version_loses(tmp_path: Path) -> None:
     old = append(begin(str(tmp_path / "t")), [1])
     append(old, [2])
-    with pytest.raises(CommitConflict, match=r"t: planned on version 0, but another writer committed first") as caught:
+    with pytest.raises(CommitConflict, match=r"t: planned on version 0, but another writer committed first") as info:
         append(old, [3])
-    assert isinstance(caught.value, LostRace)
+    assert isinstance(info.value, LostRace)
     with pytest.raises(CommitConflict):
         append(begin(str(tmp_path / "t")), [3])
     assert [row["key"] for row in all_rows(newest(old.path, 1))] == [1, 2]
@@ -69,21 +69,21 @@ def test_of_writers_at_once_each_version_has_one(tmp_path: Path) -> None:
     snapshot = append(begin(str(tmp_path / "t")), [0])
 
     def work(writer: int) -> list[int]:
-        mine: list[int] = []
-        while len(mine) < 4:
+        versions: list[int] = []
+        while len(versions) < 4:
             head = snapshot_of(snapshot.path)
             assert head is not None
             try:
-                mine.append(commit(head, user_metadata=str(writer)))
+                versions.append(commit(head, user_metadata=str(writer)))
             except CommitConflict:
                 continue
-        return mine
+        return versions
 
     with ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(work, range(4)))
-    assert sorted(version for mine in made for version in mine) == list(range(1, 17))
-    for writer, mine in enumerate(made):
-        infos = [commit_info_of(snapshot.path, version) for version in mine]
+        by_writer = list(pool.map(work, range(4)))
+    assert sorted(version for versions in by_writer for version in versions) == list(range(1, 17))
+    for writer, own_versions in enumerate(by_writer):
+        infos = [commit_info_of(snapshot.path, version) for version in own_versions]
         assert [info and info["userMetadata"] for info in infos] == [str(writer)] * 4
 
 

@@ -17,7 +17,7 @@ from tests.spark_jobs.delta.tables import BRONZE, MAPPED, TYPES, rows
 UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
-def written(folder: Path, table: pa.Table, schema: TableSchema, **options: Any) -> DataFile:
+def write_file(folder: Path, table: pa.Table, schema: TableSchema, **options: Any) -> DataFile:
     return data_files.write(str(folder), table, schema, options.pop("configuration", {}), **options)
 
 
@@ -29,7 +29,7 @@ def read(folder: Path, file: DataFile, schema: TableSchema, *names: str) -> pa.T
 def test_rows_of_all_types_come_back(tmp_path: Path, configuration: dict[str, str]) -> None:
     schema = from_spark_types(TYPES, configuration == MAPPED)
     table = rows(schema, range(200))
-    file = written(tmp_path, table, schema, configuration=configuration)
+    file = write_file(tmp_path, table, schema, configuration=configuration)
     back = read(tmp_path, file, schema)
     assert back.schema.equals(schema.arrow(physical=False), check_metadata=True)
     assert back.to_pylist() == table.to_pylist()
@@ -41,14 +41,14 @@ def test_rows_of_all_types_come_back(tmp_path: Path, configuration: dict[str, st
 def test_columns_of_rows_may_stand_in_any_order(tmp_path: Path) -> None:
     schema = from_spark_types(TYPES, True)
     table = rows(schema, range(20))
-    file = written(tmp_path, table.select(list(reversed(table.column_names))), schema)
+    file = write_file(tmp_path, table.select(list(reversed(table.column_names))), schema)
     assert read(tmp_path, file, schema).to_pylist() == table.to_pylist()
 
 
 def test_slices_and_chunks_are_written_as_they_are(tmp_path: Path) -> None:
     schema = from_spark_types(TYPES, True)
     table = pa.concat_tables([rows(schema, range(10)).slice(3, 4), rows(schema, range(5)).slice(1)])
-    file = written(tmp_path, table, schema)
+    file = write_file(tmp_path, table, schema)
     assert read(tmp_path, file, schema).to_pylist() == table.to_pylist()
 
 
@@ -65,7 +65,7 @@ def test_slices_and_chunks_are_written_as_they_are(tmp_path: Path) -> None:
 )
 def test_other_forms_of_a_type(tmp_path: Path, ddl: str, array: pa.Array) -> None:
     schema = from_spark_types({"c": ddl}, True)
-    file = written(tmp_path, pa.table({"c": array}), schema)
+    file = write_file(tmp_path, pa.table({"c": array}), schema)
     assert read(tmp_path, file, schema)["c"].to_pylist() == array.to_pylist()
 
 
@@ -80,7 +80,7 @@ def test_other_forms_of_a_type(tmp_path: Path, ddl: str, array: pa.Array) -> Non
 )
 def test_rows_of_other_columns_are_refused(tmp_path: Path, table: pa.Table, match: str) -> None:
     with pytest.raises(LakeError, match=match):
-        written(tmp_path, table, from_spark_types({"a": "INT", "b": "STRING"}, False))
+        write_file(tmp_path, table, from_spark_types({"a": "INT", "b": "STRING"}, False))
     assert not list(tmp_path.rglob("*.parquet"))
 
 
@@ -95,13 +95,13 @@ def test_rows_of_other_columns_are_refused(tmp_path: Path, table: pa.Table, matc
 )
 def test_names_of_files(tmp_path: Path, configuration: dict[str, str], pattern: str) -> None:
     schema = from_spark_types({"a": "INT"}, False)
-    file = written(tmp_path, pa.table({"a": pa.array([1], pa.int32())}), schema, configuration=configuration)
+    file = write_file(tmp_path, pa.table({"a": pa.array([1], pa.int32())}), schema, configuration=configuration)
     assert re.fullmatch(pattern, file.path)
 
 
 def test_parquet_has_physical_names_and_field_ids(tmp_path: Path) -> None:
     schema = from_spark_types(TYPES, True)
-    file = written(tmp_path, rows(schema, range(3)), schema)
+    file = write_file(tmp_path, rows(schema, range(3)), schema)
     stored = pq.ParquetFile(file.location(str(tmp_path)))
     ids = {item.name: int(item.metadata[b"PARQUET:field_id"]) for item in stored.schema_arrow}
     assert ids == {column.physical_name: column.id for column in schema.columns}
@@ -111,7 +111,7 @@ def test_parquet_has_physical_names_and_field_ids(tmp_path: Path) -> None:
 def test_row_groups_statistics_and_pages(tmp_path: Path) -> None:
     schema = from_spark_types({"a": "INT", "payload": "BINARY"}, True)
     table = pa.table({"a": pa.array(range(100), pa.int32()), "payload": [bytes([at]) * 100_000 for at in range(100)]})
-    file = written(tmp_path, table, schema, row_group_rows=32, page_statistics=["a"], stats_columns=["a"])
+    file = write_file(tmp_path, table, schema, row_group_rows=32, page_statistics=["a"], stats_columns=["a"])
     assert data_files.row_groups(str(tmp_path), file) == [32, 32, 32, 4]
     group = pq.ParquetFile(file.location(str(tmp_path))).metadata.row_group(0)
     assert [group.column(at).is_stats_set for at in range(2)] == [True, False]
@@ -137,7 +137,7 @@ def test_floating_point_numbers_have_no_dictionary(tmp_path: Path) -> None:
     }
     schema = from_spark_types(types, True)
     cells = {"s": ["a"], "f": [-0.0], "n": [{"d": 0.0, "i": 1}], "m": [[("k", 0.5)]], "l": [[1]]}
-    file = written(tmp_path, pa.Table.from_pydict(cells, schema=schema.arrow(physical=False)), schema)
+    file = write_file(tmp_path, pa.Table.from_pydict(cells, schema=schema.arrow(physical=False)), schema)
     group = pq.ParquetFile(file.location(str(tmp_path))).metadata.row_group(0)
     has = [group.column(at).has_dictionary_page for at in range(group.num_columns)]
     assert has == [True, False, False, True, True, False, True]
@@ -145,7 +145,7 @@ def test_floating_point_numbers_have_no_dictionary(tmp_path: Path) -> None:
 
 def test_columns_that_a_file_does_not_have_are_null(tmp_path: Path) -> None:
     schema = from_spark_types({"a": "INT"}, False)
-    file = written(tmp_path, pa.table({"a": pa.array([1, 2], pa.int32())}), schema)
+    file = write_file(tmp_path, pa.table({"a": pa.array([1, 2], pa.int32())}), schema)
     later = TableSchema((column_of("n", "ARRAY<STRUCT<x: INT>>"), *schema.columns, column_of("m", "STRING")))
     assert read(tmp_path, file, later).to_pylist() == [{"n": None, "a": 1, "m": None}, {"n": None, "a": 2, "m": None}]
     assert read(tmp_path, file, later, "n").num_rows == 2
@@ -175,7 +175,7 @@ def test_a_file_that_is_older_than_its_columns_types(
     tmp_path: Path, before: str, after: str, values: list[Any], expected: list[Any]
 ) -> None:
     old = from_spark_types({"c": before}, False)
-    file = written(tmp_path, pa.table({"c": pa.array(values, old.arrow(False).field(0).type)}), old)
+    file = write_file(tmp_path, pa.table({"c": pa.array(values, old.arrow(False).field(0).type)}), old)
     new = from_spark_types({"c": after}, False)
     back = read(tmp_path, file, new)
     assert back.schema == new.arrow(physical=False)
@@ -187,7 +187,7 @@ def test_names_with_dots_are_names(tmp_path: Path) -> None:
     table = pa.table(
         {"a.b": pa.array([1], pa.int32()), "a": pa.array([{"b": 2, "c": 3}], schema.arrow(False).field(1).type)}
     )
-    file = written(tmp_path, table, schema)
+    file = write_file(tmp_path, table, schema)
     assert read(tmp_path, file, schema, "a.b").to_pylist() == [{"a.b": 1}]
     assert read(tmp_path, file, schema, "a", "a.b").to_pylist() == table.select(["a", "a.b"]).to_pylist()
 

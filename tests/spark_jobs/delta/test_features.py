@@ -38,13 +38,13 @@ def column(**metadata: Any) -> Snapshot:
     return columns(Column("a", "integer"), Column("b", "string", True, metadata))
 
 
-def columns(*every: Column) -> Snapshot:
-    return table(metadata=table().metadata.with_schema(TableSchema(every)))
+def columns(*listed: Column) -> Snapshot:
+    return table(metadata=table().metadata.with_schema(TableSchema(listed)))
 
 
 def files(**action: Any) -> Snapshot:
-    whole = {"path": "a.parquet", "size": 1, "modificationTime": 1, "stats": '{"numRecords":1}'}
-    return table(files=(DataFile(whole), DataFile(whole | action)))
+    action_ = {"path": "a.parquet", "size": 1, "modificationTime": 1, "stats": '{"numRecords":1}'}
+    return table(files=(DataFile(action_), DataFile(action_ | action)))
 
 
 @pytest.mark.parametrize("properties", [{}, BRONZE, MAPPED, MAPPED | {"delta.enableTypeWidening": "true", "mine": "x"}])

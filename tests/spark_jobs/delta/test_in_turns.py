@@ -106,17 +106,17 @@ def test_readers_begin_at_our_checkpoint(spark: SparkSession, tmp_path: Path, pr
     copy = tmp_path / "copy"
     shutil.copytree(tmp_path / "t", copy)
     forget(copy, 10)
-    again = Turns(spark, str(copy))
-    again.rows, again.counter, again.written = dict(table.rows), table.counter, table.written
-    again.check()
-    assert again.snapshot.files == table.snapshot.files or {f.key for f in again.snapshot.files} == {
+    copied = Turns(spark, str(copy))
+    copied.rows, copied.counter, copied.commits = dict(table.rows), table.counter, table.commits
+    copied.check()
+    assert copied.snapshot.files == table.snapshot.files or {f.key for f in copied.snapshot.files} == {
         f.key for f in table.snapshot.files
     }
-    assert again.snapshot.metadata == table.snapshot.metadata
-    assert again.snapshot.protocol == table.snapshot.protocol
-    again.merge([1, 2])
+    assert copied.snapshot.metadata == table.snapshot.metadata
+    assert copied.snapshot.protocol == table.snapshot.protocol
+    copied.merge([1, 2])
     if properties:
-        again.upsert([2, 3])
+        copied.upsert([2, 3])
 
 
 def test_we_begin_at_sparks_checkpoints(spark: SparkSession, tmp_path: Path) -> None:

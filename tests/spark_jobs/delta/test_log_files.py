@@ -176,7 +176,7 @@ def test_a_commit_whose_request_was_sent_again_is_made(tmp_path: Path, monkeypat
     assert create_commit(str(tmp_path), 0, b"{}\n")
     assert not create_commit(str(tmp_path), 0, b"other\n")
     assert read_commit(str(tmp_path), 0) == b"{}\n"
-    assert [one.name for one in (tmp_path / "_delta_log").iterdir()] == [f"{0:020}.json"]
+    assert [path.name for path in (tmp_path / "_delta_log").iterdir()] == [f"{0:020}.json"]
 
 
 def test_a_commit_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:

@@ -61,10 +61,10 @@ def test_other_spellings(ddl: str, same_as: str) -> None:
     assert column_of("c", ddl).ddl == same_as
 
 
-@pytest.mark.parametrize("ddl, kept", [("VARCHAR(20)", "varchar(20)"), ("CHAR(3)", "char(3)")])
-def test_texts_of_a_length_are_strings_with_metadata(ddl: str, kept: str) -> None:
+@pytest.mark.parametrize("ddl, text_type", [("VARCHAR(20)", "varchar(20)"), ("CHAR(3)", "char(3)")])
+def test_texts_of_a_length_are_strings_with_metadata(ddl: str, text_type: str) -> None:
     column = column_of("c", ddl)
-    assert (column.type, dict(column.metadata)) == ("string", {"__CHAR_VARCHAR_TYPE_STRING": kept})
+    assert (column.type, dict(column.metadata)) == ("string", {"__CHAR_VARCHAR_TYPE_STRING": text_type})
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_ids_are_given_to_parents_before_their_fields_and_to_no_element_or_key()
 
 def test_ids_that_are_there_stay() -> None:
     schema = from_spark_types({"a": "INT", "b": "INT"}, True)
-    again, used = assign_ids(TableSchema((*schema.columns, Column("c", "integer"))), schema.max_column_id)
-    assert again.columns[:2] == schema.columns
-    assert (again.column("c").id, used) == (3, 3)
+    extended, last_id = assign_ids(TableSchema((*schema.columns, Column("c", "integer"))), schema.max_column_id)
+    assert extended.columns[:2] == schema.columns
+    assert (extended.column("c").id, last_id) == (3, 3)
 
 
 def test_without_column_mapping_names_are_physical() -> None:

@@ -81,8 +81,8 @@ def test_types_that_a_column_had_are_kept() -> None:
         {"toType": "long", "fromType": "integer"},
         {"toType": "decimal(22,2)", "fromType": "long"},
     ]
-    same = altered(after, ["ALTER COLUMN `a` TYPE DECIMAL(22,2)"])
-    assert same == after
+    unchanged = altered(after, ["ALTER COLUMN `a` TYPE DECIMAL(22,2)"])
+    assert unchanged == after
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,9 @@ def test_a_plain_table_takes_columns_without_ids() -> None:
     ],
 )
 def test_what_delta_refuses(properties: dict[str, str], statement: str, match: str) -> None:
-    with pytest.raises(LakeError, match=match) as caught:
+    with pytest.raises(LakeError, match=match) as info:
         altered(design(properties), [statement])
-    assert not isinstance(caught.value, SparkOnly)
+    assert not isinstance(info.value, SparkOnly)
 
 
 def test_the_last_column_stays() -> None:
@@ -160,9 +160,9 @@ def test_what_spark_does(statement: str, match: str) -> None:
 
 
 def test_columns_that_statistics_name_are_sparks() -> None:
-    named = design(MAPPED | {"delta.dataSkippingStatsColumns": "a"})
+    with_setting = design(MAPPED | {"delta.dataSkippingStatsColumns": "a"})
     with pytest.raises(SparkOnly, match="dataSkippingStatsColumns"):
-        altered(named, ["DROP COLUMN `a`"])
+        altered(with_setting, ["DROP COLUMN `a`"])
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ def log(folder: Path, *versions: list[dict[str, Any]]) -> str:
     return str(folder)
 
 
-def add(path: str, vector: str | None = None, **more: Any) -> dict[str, Any]:
-    action = {"path": path, "size": 1, "partitionValues": {}, "modificationTime": 1, "dataChange": True} | more
+def add(path: str, vector: str | None = None, **keys: Any) -> dict[str, Any]:
+    action = {"path": path, "size": 1, "partitionValues": {}, "modificationTime": 1, "dataChange": True} | keys
     return {"add": action | ({"deletionVector": descriptor(vector)} if vector else {})}
 
 
@@ -131,11 +131,11 @@ def test_a_checkpoint_says_what_the_commits_said(tmp_path: Path) -> None:
     assert (log_folder / f"{10:020}.checkpoint.parquet").exists()
     for version in range(10):
         (log_folder / f"{version:020}.json").unlink()
-    again = snapshot_of(snapshot.path)
-    assert again is not None
-    assert again == snapshot
-    assert [file.action for file in again.files] == [file.action for file in snapshot.files]
-    assert len(again.files) == 13
+    reread = snapshot_of(snapshot.path)
+    assert reread is not None
+    assert reread == snapshot
+    assert [file.action for file in reread.files] == [file.action for file in snapshot.files]
+    assert len(reread.files) == 13
     assert snapshot_of(snapshot.path, 9) is None
 
 
@@ -213,9 +213,9 @@ def test_features_are_added_to_a_protocol(before: Protocol, features: set[str], 
     assert with_features(before, features) == after
 
 
-@pytest.mark.parametrize("versions, known", [((1, 2), True), ((2, 6), True), ((2, 7), False), ((9, 9), False)])
-def test_versions_that_stand_for_features(versions: tuple[int, int], known: bool) -> None:
-    assert (legacy_features(Protocol(*versions)) is not None) is known
+@pytest.mark.parametrize("versions, is_known", [((1, 2), True), ((2, 6), True), ((2, 7), False), ((9, 9), False)])
+def test_versions_that_stand_for_features(versions: tuple[int, int], is_known: bool) -> None:
+    assert (legacy_features(Protocol(*versions)) is not None) is is_known
 
 
 @pytest.mark.parametrize(

@@ -62,11 +62,11 @@ def test_bounds_include_all_values(ddl: str, values: list[Any]) -> None:
     schema = from_spark_types({"c": ddl}, True)
     column = schema.column("c")
     rows = pa.table({column.physical_name: pa.array(values, column.arrow(True).type)})
-    found = statistics.bounds(statistics.parse(statistics.collect(rows, schema, tight_bounds=True)), column)
+    bounds = statistics.bounds(statistics.parse(statistics.collect(rows, schema, tight_bounds=True)), column)
     present = [value for value in values if value is not None and value == value]  # noqa: PLR0124 -- NaN is not
-    assert found.nulls == values.count(None)
-    assert found.minimum is None or all(found.minimum <= value for value in present)
-    assert found.maximum is None or all(found.maximum >= value for value in present)
+    assert bounds.nulls == values.count(None)
+    assert bounds.minimum is None or all(bounds.minimum <= value for value in present)
+    assert bounds.maximum is None or all(bounds.maximum >= value for value in present)
 
 
 def test_days_outside_of_the_calendar_have_no_bounds() -> None:

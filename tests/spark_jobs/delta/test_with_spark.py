@@ -57,10 +57,10 @@ def plain(schema: TableSchema) -> list[dict[str, Any]]:
     return list(json.loads(text)["fields"])
 
 
-def same_schema(ours: TableSchema, sparks: TableSchema) -> None:
-    assert plain(ours) == plain(sparks)
-    pairs = zip(ours.all_columns(), sparks.all_columns(), strict=True)
-    assert all((PHYSICAL_NAME in one.metadata) is (PHYSICAL_NAME in two.metadata) for one, two in pairs)
+def same_schema(own_schema: TableSchema, sparks: TableSchema) -> None:
+    assert plain(own_schema) == plain(sparks)
+    pairs = zip(own_schema.all_columns(), sparks.all_columns(), strict=True)
+    assert all((PHYSICAL_NAME in column_.metadata) is (PHYSICAL_NAME in two.metadata) for column_, two in pairs)
 
 
 def read_by_spark(spark: SparkSession, path: str) -> list[dict[str, Any]]:
@@ -102,19 +102,19 @@ def test_a_new_table_is_as_spark_makes_it(
     spark: SparkSession, tmp_path: Path, types: dict[str, str], properties: dict[str, str]
 ) -> None:
     sparks = create(spark, str(tmp_path / "sparks"), types, properties)
-    ours = new_table(str(tmp_path / "ours"), types, properties)
-    assert ours.protocol == sparks.protocol
-    assert ours.configuration == sparks.configuration
-    assert ours.metadata.rest == sparks.metadata.rest
-    same_schema(ours.schema, sparks.schema)
-    assert ours.schema.spark_types == types
-    commit(ours)
+    own_table = new_table(str(tmp_path / "ours"), types, properties)
+    assert own_table.protocol == sparks.protocol
+    assert own_table.configuration == sparks.configuration
+    assert own_table.metadata.rest == sparks.metadata.rest
+    same_schema(own_table.schema, sparks.schema)
+    assert own_table.schema.spark_types == types
+    commit(own_table)
     empty = spark.range(1).selectExpr(
         *(f"CAST(NULL AS {kind}) AS {sql.identifier(name)}" for name, kind in types.items())
     )
-    empty.write.format("delta").mode("append").save(ours.path)
-    again = newest(ours.path, 1)
-    assert again.metadata == ours.metadata
+    empty.write.format("delta").mode("append").save(own_table.path)
+    reread = newest(own_table.path, 1)
+    assert reread.metadata == own_table.metadata
 
 
 @pytest.mark.parametrize("properties", [MAPPED, BRONZE, {}])
@@ -122,19 +122,23 @@ def test_statistics_are_as_spark_writes_them(spark: SparkSession, tmp_path: Path
     create(spark, str(tmp_path), TYPES, properties)
     snapshot = insert(spark, str(tmp_path), range(60))
     (sparks,) = snapshot.files
-    ours = data_files.write(snapshot.path, rows(snapshot.schema, range(60)), snapshot.schema, snapshot.configuration)
+    own_file = data_files.write(
+        snapshot.path, rows(snapshot.schema, range(60)), snapshot.schema, snapshot.configuration
+    )
     text = {snapshot.schema.column(name).physical_name for name in ("text",)}
     for kind in ("numRecords", "minValues", "maxValues", "nullCount", "tightBounds"):
-        one, two = ours.stats.get(kind), sparks.stats.get(kind)
+        own_stats, two = own_file.stats.get(kind), sparks.stats.get(kind)
         if kind == "maxValues":
-            assert isinstance(one, dict)
+            assert isinstance(own_stats, dict)
             assert isinstance(two, dict)
-            one, two = ({name: value for name, value in each.items() if name not in text} for each in (one, two))
-        assert one == two, kind
+            own_stats, two = (
+                {name: value for name, value in stats.items() if name not in text} for stats in (own_stats, two)
+            )
+        assert own_stats == two, kind
     for name in snapshot.schema.names:
-        assert ours.bounds(snapshot.schema, name).nulls == sparks.bounds(snapshot.schema, name).nulls
-    found = data_files.read_columns(snapshot.path, sparks, snapshot.schema.names, snapshot.schema)
-    assert sorted(arrow_rows(found), key=lambda row: row["key"]) == expected_rows(snapshot.schema, range(60))
+        assert own_file.bounds(snapshot.schema, name).nulls == sparks.bounds(snapshot.schema, name).nulls
+    columns = data_files.read_columns(snapshot.path, sparks, snapshot.schema.names, snapshot.schema)
+    assert sorted(arrow_rows(columns), key=lambda row: row["key"]) == expected_rows(snapshot.schema, range(60))
 
 
 def test_the_first_leaves_of_a_wide_table(spark: SparkSession, tmp_path: Path) -> None:
@@ -151,11 +155,11 @@ def test_the_first_leaves_of_a_wide_table(spark: SparkSession, tmp_path: Path) -
     ).coalesce(1).write.format("delta").mode("append").save(path)
     snapshot = spark_snapshot(path)
     (file,) = snapshot.files
-    found = data_files.read_columns(path, file, snapshot.schema.names, snapshot.schema)
-    ours = data_files.write(path, found, snapshot.schema, snapshot.configuration)
-    assert ours.stats == file.stats
+    columns = data_files.read_columns(path, file, snapshot.schema.names, snapshot.schema)
+    own_file = data_files.write(path, columns, snapshot.schema, snapshot.configuration)
+    assert own_file.stats == file.stats
     assert len(snapshot.schema.columns) == 304
-    commit(snapshot, adds=[ours])
+    commit(snapshot, adds=[own_file])
     assert spark.read.format("delta").load(path).where("c299 = 3 AND c5 = 3").count() == 2
 
 
@@ -213,8 +217,8 @@ def test_all_types_are_read_back(spark: SparkSession, tmp_path: Path, properties
     rewritten = spark.read.format("delta").load(snapshot.path)
     rewritten.coalesce(1).write.format("delta").mode("overwrite").save(snapshot.path)
     after = newest(snapshot.path, 2)
-    found = data_files.read_columns(snapshot.path, after.files[0], after.schema.names, after.schema)
-    assert sorted(arrow_rows(found), key=lambda row: row["key"]) == expected
+    columns = data_files.read_columns(snapshot.path, after.files[0], after.schema.names, after.schema)
+    assert sorted(arrow_rows(columns), key=lambda row: row["key"]) == expected
 
 
 PREDICATES = [
@@ -236,22 +240,23 @@ PREDICATES = [
 def test_spark_skips_no_file_that_it_needs(spark: SparkSession, tmp_path: Path) -> None:
     """Each file has a row: its bounds are its values."""
     snapshot = begin(str(tmp_path))
-    every = rows(snapshot.schema, range(60))
+    all_rows = rows(snapshot.schema, range(60))
     adds = [
-        data_files.write(snapshot.path, every.slice(at, 1), snapshot.schema, snapshot.configuration) for at in range(60)
+        data_files.write(snapshot.path, all_rows.slice(at, 1), snapshot.schema, snapshot.configuration)
+        for at in range(60)
     ]
     commit(snapshot, adds=adds)
     frame = spark.read.format("delta").load(snapshot.path)
     loaded = spark.createDataFrame(frame.toArrow())
-    for values in every.slice(0, 5).to_pylist():
+    for values in all_rows.slice(0, 5).to_pylist():
         for predicate in PREDICATES:
             name = re.findall(r"\{(\w+)\}", predicate)[0]
             if values[name] is None or (name == "text" and "'" in values[name]):
                 continue
             text = {key: literal(value) for key, value in values.items()}
             condition = predicate.format(**text)
-            found = {row["key"] for row in frame.where(condition).select("key").collect()}
-            assert found == {row["key"] for row in loaded.where(condition).select("key").collect()}, condition
+            keys_ = {row["key"] for row in frame.where(condition).select("key").collect()}
+            assert keys_ == {row["key"] for row in loaded.where(condition).select("key").collect()}, condition
 
 
 def literal(value: Any) -> str:

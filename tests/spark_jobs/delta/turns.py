@@ -42,7 +42,7 @@ class Turns:
         self.spark = spark
         self.path = path
         self.rows: dict[int, str | None] = {}
-        self.written = 0
+        self.commits = 0
         self.counter = 0
 
     @property
@@ -54,8 +54,8 @@ class Turns:
         keys, deletes = list(keys), set(deletes)
         snapshot = self.snapshot
         assert why_not(snapshot) is None
-        every = ((file, self._hits(snapshot, file, {*keys, *deletes})) for file in snapshot.files)
-        hits = [(file, vector) for file, vector in every if vector is not None]
+        file_hits = ((file, self._hits(snapshot, file, {*keys, *deletes})) for file in snapshot.files)
+        hits = [(file, vector) for file, vector in file_hits if vector is not None]
         vectors = deletion_vectors.write(self.path, [vector for _, vector in hits], snapshot.configuration)
         texts = self._texts(keys)
         adds = [self._file(snapshot, texts)] if texts else []
@@ -113,37 +113,37 @@ class Turns:
         assert opened.transaction_version("stratalog") == (self.counter or None)
         if "typeWidening" in (snapshot.protocol.reader_features or ()):
             return  # deltalake opens such tables, and reads none of their rows
-        found = deltalake.QueryBuilder().register("t", opened).execute("SELECT key, text FROM t").read_all()
-        by_deltalake = sorted(pa.table(found).to_pylist(), key=lambda row: row["key"])
+        contents = deltalake.QueryBuilder().register("t", opened).execute("SELECT key, text FROM t").read_all()
+        by_deltalake = sorted(pa.table(contents).to_pylist(), key=lambda row: row["key"])
         assert by_deltalake == expected
 
     def _live(self, snapshot: Snapshot) -> list[dict[str, Any]]:
         live: list[dict[str, Any]] = []
         for file in snapshot.files:
             table = data_files.read_columns(self.path, file, ["key", "text"], snapshot.schema)
-            gone = self._gone(file)
-            live += [row for at, row in enumerate(table.to_pylist()) if at not in gone]
+            dead = self._dead(file)
+            live += [row for at, row in enumerate(table.to_pylist()) if at not in dead]
         return sorted(({**row, "key": int(row["key"])} for row in live), key=lambda row: row["key"])
 
-    def _gone(self, file: DataFile) -> BitMap64:
+    def _dead(self, file: DataFile) -> BitMap64:
         return deletion_vectors.read(self.path, file.deletion_vector) if file.deletion_vector else BitMap64()
 
     def _hits(self, snapshot: Snapshot, file: DataFile, keys: set[int]) -> BitMap64 | None:
         stored = data_files.read_columns(self.path, file, ["key"], snapshot.schema)["key"].to_pylist()
-        gone = self._gone(file)
-        hits = BitMap64([at for at, key in enumerate(stored) if key in keys and at not in gone])
-        return gone | hits if hits else None
+        dead = self._dead(file)
+        hits = BitMap64([at for at, key in enumerate(stored) if key in keys and at not in dead])
+        return dead | hits if hits else None
 
     def _file(self, snapshot: Snapshot, texts: dict[int, str | None]) -> DataFile:
         schema = snapshot.schema
-        given = {"key": list(texts), "text": list(texts.values())}
-        cells = {name: given.get(name, [None] * len(texts)) for name in schema.names}
+        columns_ = {"key": list(texts), "text": list(texts.values())}
+        cells = {name: columns_.get(name, [None] * len(texts)) for name in schema.names}
         table = pa.Table.from_pydict(cells, schema=schema.arrow(physical=False))
         return data_files.write(self.path, table, schema, snapshot.configuration, row_group_rows=50)
 
     def _texts(self, keys: list[int]) -> dict[int, str | None]:
-        self.written += 1
-        return {key: None if key % 7 == 0 else f"text {key} of {self.written} " * (key % 5) for key in keys}
+        self.commits += 1
+        return {key: None if key % 7 == 0 else f"text {key} of {self.commits} " * (key % 5) for key in keys}
 
     def _set(self, texts: dict[int, str | None], deletes: set[int]) -> None:
         for key in deletes:

@@ -94,11 +94,11 @@ def test_columns_of_other_types_are_not_compared() -> None:
 
 
 WANTED = pa.schema([("id", pa.int64()), ("born", pa.date32()), (RAW, pa.string())])
-Written = Callable[[str], Lake]
+WriteTable = Callable[[str], Lake]
 
 
 @pytest.fixture
-def written(spark: SparkSession, lake: Path) -> Written:
+def write_table(spark: SparkSession, lake: Path) -> WriteTable:
     def write(select: str) -> Lake:
         spark.sql(select).write.format("delta").save(f"{lake}/downstream/shop/t")
         return Lake(str(lake))
@@ -107,8 +107,8 @@ def written(spark: SparkSession, lake: Path) -> Written:
 
 
 @pytest.mark.spark
-def test_rows_of_the_lake(spark: SparkSession, written: Written) -> None:
-    lake = written(
+def test_rows_of_the_lake(spark: SparkSession, write_table: WriteTable) -> None:
+    lake = write_table(
         "SELECT 1L AS id, DATE '2024-02-29' AS born, CAST(NULL AS MAP<STRING, STRING>) AS _raw, 7 AS _position"
         " UNION ALL SELECT 2L, NULL, map('born', '0000-00-00'), 8"
     )
@@ -136,7 +136,7 @@ def test_a_table_that_is_not_there_has_no_rows(spark: SparkSession, lake: Path) 
         ("SELECT 1 AS id, DATE '2024-02-29' AS born", "its types are id int32.* where id int64"),
     ],
 )
-def test_columns_that_are_not_the_servers(spark: SparkSession, written: Written, select: str, message: str) -> None:
-    lake = written(f"{select}, CAST(NULL AS MAP<STRING, STRING>) AS _raw")
+def test_columns_that_are_not_the_servers(spark: SparkSession, write_table: WriteTable, select: str, message: str) -> None:
+    lake = write_table(f"{select}, CAST(NULL AS MAP<STRING, STRING>) AS _raw")
     with pytest.raises(LakeError, match=message):
         lake_rows(spark, lake.downstream("shop", "t"), WANTED)

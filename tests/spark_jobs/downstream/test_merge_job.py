@@ -22,7 +22,7 @@ def job(folder: Path, commit: SilverCommit) -> MergeJob:
 
 
 @pytest.mark.parametrize(
-    "merged, delta, taken",
+    "merged, delta, expected",
     [
         (at(100), NOTHING, Range(at(100), at(500))),
         (at(500), NOTHING, None),
@@ -35,10 +35,10 @@ def job(folder: Path, commit: SilverCommit) -> MergeJob:
     ],
 )
 def test_a_merge_takes_what_the_target_has_not(
-    tmp_path: Path, merged: Position | None, delta: SilverDelta, taken: Range | None
+    tmp_path: Path, merged: Position | None, delta: SilverDelta, expected: Range | None
 ) -> None:
     head = Head(2, 1, Checkpoint(merged, "batch") if merged else None)
-    assert range_of(job(tmp_path, SilverCommit(at(500), "batch")), head, delta) == taken
+    assert range_of(job(tmp_path, SilverCommit(at(500), "batch")), head, delta) == expected
 
 
 def test_silver_between_two_sets_of_columns_is_not_merged(tmp_path: Path) -> None:

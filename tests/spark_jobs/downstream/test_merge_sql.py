@@ -44,11 +44,11 @@ def test_what_an_emptied_table_held_goes_in_the_same_statement() -> None:
 
 
 def test_a_part_is_merged_among_its_own_rows_alone() -> None:
-    mine = "t._source = 'eu' AND t._schema = 'shop' AND t._table = 'o\\'1'"
+    own_rows = "t._source = 'eu' AND t._schema = 'shop' AND t._table = 'o\\'1'"
     part = PartTable(TARGET, ("eu", "shop", "o'1"))
     text = merge_statement(part, COLUMNS, Position("b.000007", 99, 2), is_complete=False)
-    assert f"s ON t.`id` = s._identity_0 AND {mine} AND t._position > " in text
-    assert f"WHEN NOT MATCHED BY SOURCE AND {mine} AND t._position < " in text, "TRUNCATE empties no other shard"
+    assert f"s ON t.`id` = s._identity_0 AND {own_rows} AND t._position > " in text
+    assert f"WHEN NOT MATCHED BY SOURCE AND {own_rows} AND t._position < " in text, "TRUNCATE empties no other shard"
     assert "`_raw`, _source, _schema, _table) VALUES (" in text
     assert "s.`_raw`, 'eu', 'shop', 'o\\'1')" in text
     assert "t._source =" not in text.split("UPDATE SET")[1].split("WHEN")[0]

@@ -51,7 +51,7 @@ def test_the_parts_of_a_commit_are_read_back_and_like_columns_stand_there_once()
     assert parts_of(None) == parts_of(alone) == []
 
 
-class Known(PartTable):
+class PartOfHead(PartTable):
     """A part of a table whose head is given."""
 
     def __init__(self, head: Head) -> None:
@@ -61,17 +61,17 @@ class Known(PartTable):
     def head(self) -> Head | None:
         return self._own_head(self.table_head)
 
-    def said(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
-        return self._said(head, checkpoint)
+    def claim(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
+        return self._claimed(head, checkpoint)
 
 
 def test_a_commit_moves_its_own_part_and_repeats_the_others() -> None:
-    table = Known(Head(3, 2, commit(part(ONE, 10, id="INT"), part(OTHER, 20, id="INT"))))
+    table = PartOfHead(Head(3, 2, commit(part(ONE, 10, id="INT"), part(OTHER, 20, id="INT"))))
     head = table.head()
     assert head
     assert head.position == Position("bin.000001", 10)
     merged = replace(MERGED, is_complete=False, columns={"id": "BIGINT"})
-    commit_ = DownstreamCommit.of(table.said(head, merged))
+    commit_ = DownstreamCommit.of(table.claim(head, merged))
     own_part, second = parts_of(commit_)
     assert own_part == Part(ONE, Position("bin.000001", 99), 8, False, {"id": "BIGINT"})
     assert second == part(OTHER, 20, id="INT")
@@ -79,7 +79,7 @@ def test_a_commit_moves_its_own_part_and_repeats_the_others() -> None:
 
 
 def test_a_part_that_nothing_was_merged_of_has_no_position() -> None:
-    table = Known(Head(3, 2, commit(part(OTHER, 20, id="INT"))))
+    table = PartOfHead(Head(3, 2, commit(part(OTHER, 20, id="INT"))))
     head = table.head()
     assert head
     assert (head.position, head.version, head.counter, table.empty()) == (None, 3, 2, True)
@@ -88,27 +88,27 @@ def test_a_part_that_nothing_was_merged_of_has_no_position() -> None:
 def test_a_table_of_one_source_table_is_none_of_several() -> None:
     plain = DownstreamCommit(Position("bin.000001", 4), "b", source="eu", table="shop.orders", silver_version=7)
     with pytest.raises(TableStopped, match=r"has the rows of shop.orders alone, without _source, _schema, _table"):
-        Known(Head(3, 2, plain)).head()
+        PartOfHead(Head(3, 2, plain)).head()
 
 
 def test_keys_that_are_shared_stay_so_and_each_part_says_its_own() -> None:
-    class Shared(Known, SharedPart):
+    class Shared(PartOfHead, SharedPart):
         """A part whose keys are shared, of a table whose head is given."""
 
-    alone = Known(Head(3, 2, commit(part(ONE, 10, id="INT"))))
+    alone = PartOfHead(Head(3, 2, commit(part(ONE, 10, id="INT"))))
     merged = replace(MERGED, columns={"id": "INT"}, key=("id",))
-    commit_ = DownstreamCommit.of(Shared(Head(-1, 0, None)).said(Head(-1, 0, None), merged))
+    commit_ = DownstreamCommit.of(Shared(Head(-1, 0, None)).claim(Head(-1, 0, None), merged))
     assert (commit_.key_sharing, [part.key for part in parts_of(commit_)]) == ("shared", [("id",)])
     shared = Shared(Head(3, 2, commit_))
     head = shared.head()
     assert head
     assert shared.other_parts(head) == []
     with pytest.raises(TableStopped, match=r"was made with the keys of its source tables shared, and .* are apart now"):
-        Known(Head(3, 2, commit_)).head()
+        PartOfHead(Head(3, 2, commit_)).head()
     alone_head = alone.head()
     assert alone_head
     with pytest.raises(TableStopped, match=r"was made with the keys of its source tables apart, and .* are shared now"):
-        Shared(Head(3, 2, alone_head.whole)).head()
+        Shared(Head(3, 2, alone_head.all_parts)).head()
 
 
 def test_marks_are_compared_as_text() -> None:

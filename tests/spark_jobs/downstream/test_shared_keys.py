@@ -49,7 +49,7 @@ LATE = pa.schema(
 )
 
 
-class Given(Table):
+class FixedTable(Table):
     """A table whose versions are given."""
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -75,32 +75,32 @@ class Change:
     value: int = 0
 
 
-def log_of(some: random.Random, source: str, length: int) -> list[Change]:
+def log_of(generator: random.Random, source: str, length: int) -> list[Change]:
     """Changes of few keys, by a clock that goes back now and then."""
-    own = [one for one in OWNERS if one[0] == source]
-    found, second, order = [], some.randrange(20), -1
+    own_tables = [owner for owner in OWNERS if owner[0] == source]
+    changes, second, order = [], generator.randrange(20), -1
     for nth in range(1, length + 1):
-        second = max(second + some.choice([0, 1, 1, 2, 5, -7]), 0)
+        second = max(second + generator.choice([0, 1, 1, 2, 5, -7]), 0)
         order = max(order, second)
-        op = some.choices(["put", "delete", "truncate"], [12, 5, 1])[0]
-        key, value = some.randrange(6), some.randrange(1000)
-        found.append(Change(some.choice(own), 100 * nth, second, order, op, key, value))
-    return found
+        op = generator.choices(["put", "delete", "truncate"], [12, 5, 1])[0]
+        key, value = generator.randrange(6), generator.randrange(1000)
+        changes.append(Change(generator.choice(own_tables), 100 * nth, second, order, op, key, value))
+    return changes
 
 
 def truth(changes: list[Change]) -> dict[int, tuple[Any, ...]]:
     """By key the value and whose it is: every change applied in the order of (order time, source, position)."""
-    found: dict[int, tuple[Any, ...]] = {}
-    own: dict[Owner, set[int]] = {one: set() for one in OWNERS}
-    for one in sorted(changes, key=lambda change: (change.order, change.owner[0], change.offset)):
-        gone = own[one.owner] if one.op == "truncate" else {one.key}
-        for key in sorted(gone):
-            found.pop(key, None)
-        own[one.owner] -= gone
-        if one.op == "put":
-            found[one.key] = (one.value, *one.owner)
-            own[one.owner].add(one.key)
-    return found
+    rows_: dict[int, tuple[Any, ...]] = {}
+    keys_of: dict[Owner, set[int]] = {owner: set() for owner in OWNERS}
+    for change in sorted(changes, key=lambda change: (change.order, change.owner[0], change.offset)):
+        deleted = keys_of[change.owner] if change.op == "truncate" else {change.key}
+        for key in sorted(deleted):
+            rows_.pop(key, None)
+        keys_of[change.owner] -= deleted
+        if change.op == "put":
+            rows_[change.key] = (change.value, *change.owner)
+            keys_of[change.owner].add(change.key)
+    return rows_
 
 
 def place(offset: int, **row: int) -> dict[str, int]:
@@ -109,21 +109,24 @@ def place(offset: int, **row: int) -> dict[str, int]:
 
 def rows_of(changes: list[Change], start: int, stop: int) -> Iterator[dict[str, Any]]:
     """Silver rows of one window, cut where the table is emptied: the last change of every key."""
-    for is_cut, part in groupby(changes, lambda one: one.op == "truncate" and one.offset):
-        found = list(part)
+    for is_cut, part in groupby(changes, lambda change: change.op == "truncate" and change.offset):
+        part_changes = list(part)
         if is_cut:
-            yield row(found[0], "truncate", found[0].offset, found[0].offset + 50, -1)
-            start = found[0].offset + 50
+            yield row(part_changes[0], "truncate", part_changes[0].offset, part_changes[0].offset + 50, -1)
+            start = part_changes[0].offset + 50
             continue
-        end = min([one.offset for one in changes if one.op == "truncate" and one.offset > found[-1].offset] or [stop])
-        for one in {change.key: change for change in found}.values():
-            yield row(one, "delete" if one.op == "delete" else "update", start, end, 0)
+        end = min(
+            [change.offset for change in changes if change.op == "truncate" and change.offset > part_changes[-1].offset]
+            or [stop]
+        )
+        for change_ in {change.key: change for change in part_changes}.values():
+            yield row(change_, "delete" if change_.op == "delete" else "update", start, end, 0)
 
 
-def row(one: Change, op: str, start: int, stop: int, nth: int) -> dict[str, Any]:
-    told = {"id": one.key, "v": one.value if op == "update" else None} if op != "truncate" else {}
-    at = {"_position": place(one.offset, row=nth), "_committed_at": EPOCH + timedelta(seconds=one.second)}
-    return told | at | {"_op": op, "_existed": True, "_window_start": place(start), "_window_stop": place(stop)}
+def row(change: Change, op: str, start: int, stop: int, nth: int) -> dict[str, Any]:
+    values = {"id": change.key, "v": change.value if op == "update" else None} if op != "truncate" else {}
+    at = {"_position": place(change.offset, row=nth), "_committed_at": EPOCH + timedelta(seconds=change.second)}
+    return values | at | {"_op": op, "_existed": True, "_window_start": place(start), "_window_stop": place(stop)}
 
 
 @dataclass
@@ -135,10 +138,10 @@ class Merging:
     changes: list[Change]
     """All that silver may take."""
     windows: dict[tuple[int, int], list[Change]] = field(default_factory=dict)
-    table: Given = field(default_factory=lambda: Given(SILVER))
+    table: FixedTable = field(default_factory=lambda: FixedTable(SILVER))
     merged: int | None = None
     reached: int = 4
-    taken: list[Change] = field(default_factory=list)
+    merged_changes: list[Change] = field(default_factory=list)
 
     @property
     def stop(self) -> int:
@@ -146,7 +149,7 @@ class Merging:
 
     def without(self, window: tuple[int, int], key: int) -> list[Change]:
         """A window's changes but those of a key."""
-        return [one for one in self.windows[window] if one.op == "truncate" or one.key != key]
+        return [change for change in self.windows[window] if change.op == "truncate" or change.key != key]
 
     def redo(self, window: tuple[int, int], key: int) -> Range:
         """Leaves a key out of a window."""
@@ -156,11 +159,11 @@ class Merging:
     def commit(self) -> None:
         """A version of silver."""
         self.table.versions.append(
-            [one for (start, stop), part in sorted(self.windows.items()) for one in rows_of(part, start, stop)]
+            [row_ for (start, stop), part in sorted(self.windows.items()) for row_ in rows_of(part, start, stop)]
         )
 
     def side(self, version: int) -> Side:
-        is_emptied = any(one["_op"] == "truncate" for one in self.table.versions[version])
+        is_emptied = any(row_["_op"] == "truncate" for row_ in self.table.versions[version])
         return Side(self.owner, self.table, version, TYPES, self.clock, is_emptied)
 
 
@@ -170,112 +173,117 @@ def position(offset: int) -> Position:
 
 def hiding(sides: list[Merging]) -> Iterator[tuple[Merging, tuple[int, int], int]]:
     """Windows and keys whose changes hide what another source table has of the key."""
-    now = truth([change for side in sides for change in side.taken])
-    for one in sides:
-        for window in sorted(one.windows) if one.merged is not None else []:
+    now = truth([change for side in sides for change in side.merged_changes])
+    for merging in sides:
+        for window in sorted(merging.windows) if merging.merged is not None else []:
             for key in range(6):
-                left = [change for change in one.taken if change not in one.windows[window]]
-                others = [change for side in sides if side is not one for change in side.taken]
-                then = truth([*others, *left, *one.without(window, key)])
-                if key in then and then[key][1:] != one.owner and now.get(key) != then[key]:
-                    yield one, window, key
+                remaining = [change for change in merging.merged_changes if change not in merging.windows[window]]
+                other_changes = [change for side in sides if side is not merging for change in side.merged_changes]
+                then = truth([*other_changes, *remaining, *merging.without(window, key)])
+                if key in then and then[key][1:] != merging.owner and now.get(key) != then[key]:
+                    yield merging, window, key
 
 
-def work_of(one: Merging) -> tuple[MergeJob, Head]:
-    version = len(one.table.versions) - 1
-    cuts = [change.offset for part in one.windows.values() for change in part if change.op == "truncate"]
+def work_of(merging: Merging) -> tuple[MergeJob, Head]:
+    version = len(merging.table.versions) - 1
+    cuts = [change.offset for part in merging.windows.values() for change in part if change.op == "truncate"]
     emptied_at = position(max(cuts)) if cuts else None
-    pinned = Head(version, version, SilverCommit(position(one.stop), "b", emptied_at=emptied_at))
+    pinned = Head(version, version, SilverCommit(position(merging.stop), "b", emptied_at=emptied_at))
     before = None
-    if one.merged is not None:
-        before = DownstreamCommit(position(one.reached), "b", silver_version=one.merged)
+    if merging.merged is not None:
+        before = DownstreamCommit(position(merging.reached), "b", silver_version=merging.merged)
     head = Head(1, 1, before)
     columns = silver.Columns(TYPES, ("id",))
-    name = TableName(*one.owner[1:])
-    return MergeJob(one.owner[0], name, columns, one.table, pinned, Table("t", plain=False)), head
+    name = TableName(*merging.owner[1:])
+    return MergeJob(merging.owner[0], name, columns, merging.table, pinned, Table("t", plain=False)), head
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("steps", [6, pytest.param(STEPS, marks=pytest.mark.long)])
 def test_in_whatever_order_sources_are_merged_a_key_is_as_it_was_written_last(spark: SparkSession, steps: int) -> None:
-    some = random.Random(steps)
-    logs = {source: log_of(some, source, 8 * steps) for source in ("eu", "us")}
+    generator = random.Random(steps)
+    logs = {source: log_of(generator, source, 8 * steps) for source in ("eu", "us")}
     clocks = {}
     for source, changes in logs.items():
-        late = Given(LATE)
-        told = [one for one in changes if one.order > one.second]
-        assert told
-        at = {one.offset: EPOCH + timedelta(seconds=one.order) for one in told}
+        late = FixedTable(LATE)
+        timed = [change for change in changes if change.order > change.second]
+        assert timed
+        at = {change.offset: EPOCH + timedelta(seconds=change.order) for change in timed}
         late.versions.append([place(0) | {"start": o, "stop": o + 50, "order_at": t} for o, t in at.items()])
         clocks[source] = Clock(source, late, 0, position(4), position(1 << 30), None, has_late=True)
     sides = [
-        Merging(owner, clocks[owner[0]], [one for one in logs[owner[0]] if one.owner == owner]) for owner in OWNERS
+        Merging(owner, clocks[owner[0]], [change for change in logs[owner[0]] if change.owner == owner])
+        for owner in OWNERS
     ]
     table: dict[int, tuple[Any, ...]] = {}
     fold = Fold(spark, TYPES, ("id",))
     for nth in range(steps + 1):
-        one = some.choice(sides)
-        again: list[Range] = []
+        merging = generator.choice(sides)
+        ranges: list[Range] = []
         if nth == steps:  # a rule leaves out what hid another one's row, which comes back
             hidden = next(hiding(sides), None)
             if hidden is None:
                 assert steps == STEPS, "the short run has one"
                 break
-            one, window, key = hidden
-            again = [one.redo(window, key)]
-        elif one.merged is not None and some.random() < 0.4:  # a rule changed, and a window is done again
-            again = [one.redo(some.choice(sorted(one.windows)), some.randrange(6))]
-        if not again or (nth < steps and some.random() < 0.5):
-            start = one.stop
-            stop = start + 100 * some.randrange(3, 15)
-            one.windows[start, stop] = [change for change in one.changes if start <= change.offset < stop]
-        one.commit()
-        work, head = work_of(one)
-        delta = SilverDelta(windows=1, steps=[], redone=again, size=0)
+            merging, window, key = hidden
+            ranges = [merging.redo(window, key)]
+        elif merging.merged is not None and generator.random() < 0.4:  # a rule changed, and a window is done again
+            ranges = [merging.redo(generator.choice(sorted(merging.windows)), generator.randrange(6))]
+        if not ranges or (nth < steps and generator.random() < 0.5):
+            start = merging.stop
+            stop = start + 100 * generator.randrange(3, 15)
+            merging.windows[start, stop] = [change for change in merging.changes if start <= change.offset < stop]
+        merging.commit()
+        work, head = work_of(merging)
+        delta = SilverDelta(windows=1, steps=[], redone=ranges, size=0)
         version = work.pinned.version
-        others = [other.side(other.merged) for other in sides if other is not one and other.merged is not None]
-        found = _changed(fold, work, head, delta, [one.side(version), *others])
-        for changed in found.collect():
+        other_sides = [
+            merging_.side(merging_.merged)
+            for merging_ in sides
+            if merging_ is not merging and merging_.merged is not None
+        ]
+        rows = _changed(fold, work, head, delta, [merging.side(version), *other_sides])
+        for changed in rows.collect():
             key = changed["_identity_0"]
             table.pop(key, None)
             if not changed["_gone"]:
                 table[key] = (changed["v"], changed["_source"], changed["_schema"], changed["_table"])
-        one.merged, one.reached = version, one.stop
-        one.taken = [change for part in one.windows.values() for change in part]
-        assert table == truth([change for side in sides for change in side.taken])
+        merging.merged, merging.reached = version, merging.stop
+        merging.merged_changes = [change for part in merging.windows.values() for change in part]
+        assert table == truth([change for side in sides for change in side.merged_changes])
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "op, begin, why",
+    "op, begin, reason",
     [
         ("load", 4, "it has rows that were loaded"),
         ("rename", 4, "it has rows that came with its name, or with a change of its key"),
         ("update", 200, r"known from mysql-bin.000001:200 on \(given\), and it has rows from before that"),
     ],
 )
-def test_a_row_that_no_time_is_known_of_stops_its_table(spark: SparkSession, op: str, begin: int, why: str) -> None:
-    given = Given(SILVER)
-    given.versions.append([row(Change(OWNERS[0], 100, 1, 1, "put", 1, 1), op, 4, 500, 0)])
-    known = Clock("eu", given, 0, position(begin), position(500), None, has_late=False)
-    rows = Fold(spark, TYPES, ("id",)).last(Side(OWNERS[0], given, 0, TYPES, known, is_emptied=False), None)
-    with pytest.raises(TableStopped, match=f"^eu: shop_1.t: .*{why}.*, and keys: shared has to know when"):
+def test_a_row_that_no_time_is_known_of_stops_its_table(spark: SparkSession, op: str, begin: int, reason: str) -> None:
+    table = FixedTable(SILVER)
+    table.versions.append([row(Change(OWNERS[0], 100, 1, 1, "put", 1, 1), op, 4, 500, 0)])
+    clock = Clock("eu", table, 0, position(begin), position(500), None, has_late=False)
+    rows = Fold(spark, TYPES, ("id",)).last(Side(OWNERS[0], table, 0, TYPES, clock, is_emptied=False), None)
+    with pytest.raises(TableStopped, match=f"^eu: shop_1.t: .*{reason}.*, and keys: shared has to know when"):
         Table("t", plain=False).collect(rows)
 
 
 def test_every_column_is_written_and_only_what_differs() -> None:
     text = Fold(None, TYPES | {"{x": "STRING"}, ("id",)).statement(Table("a/b", plain=False))  # type: ignore[arg-type]
-    said = text.format(source="rows")
-    assert said.startswith("MERGE INTO delta.`a/b` t USING rows s ON t.`id` = s._identity_0 WHEN MATCHED AND s._gone")
+    text_ = text.format(source="rows")
+    assert text_.startswith("MERGE INTO delta.`a/b` t USING rows s ON t.`id` = s._identity_0 WHEN MATCHED AND s._gone")
     for name in ("id", "v", "{x", "_position", "_committed_at", "_source", "_schema", "_table"):
-        assert f"t.`{name}` <=> s.`{name}`" in said
-        assert f"t.`{name}` = s.`{name}`" in said
-    assert "map_entries(t._raw) <=> map_entries(s._raw)" in said
-    assert "t._source = '" not in said, "the rows of all parts are looked for"
+        assert f"t.`{name}` <=> s.`{name}`" in text_
+        assert f"t.`{name}` = s.`{name}`" in text_
+    assert "map_entries(t._raw) <=> map_entries(s._raw)" in text_
+    assert "t._source = '" not in text_, "the rows of all parts are looked for"
 
 
 @pytest.mark.parametrize(
-    "own, other, why",
+    "columns, other_columns, reason",
     [
         (silver.Columns(TYPES, ()), TYPES, "has no key that it could share"),
         (silver.Columns(TYPES, ("id",), has_partial=True), TYPES, "has row images that leave columns out"),
@@ -285,11 +293,15 @@ def test_every_column_is_written_and_only_what_differs() -> None:
         (silver.Columns({"id": "BIGINT"}, ("id",)), TYPES, None),
     ],
 )
-def test_tables_that_cannot_share_keys_are_told(own: silver.Columns, other: dict[str, str], why: str | None) -> None:
-    work = MergeJob("eu", TableName("s", "t"), own, Table("o", plain=False), Head(1, 1, None), Table("t", plain=False))
-    part = Part(OWNERS[2], position(4), 1, True, other, key=("id",))
-    if why is None:
+def test_tables_that_cannot_share_keys_are_told(
+    columns: silver.Columns, other_columns: dict[str, str], reason: str | None
+) -> None:
+    work = MergeJob(
+        "eu", TableName("s", "t"), columns, Table("o", plain=False), Head(1, 1, None), Table("t", plain=False)
+    )
+    part = Part(OWNERS[2], position(4), 1, True, other_columns, key=("id",))
+    if reason is None:
         _require_one_key(work, [part])
         return
-    with pytest.raises(TableStopped, match=why):
+    with pytest.raises(TableStopped, match=reason):
         _require_one_key(work, [part])

@@ -83,5 +83,5 @@ def test_gc_waits_for_order_times_where_keys_are_shared(tmp_path: Path, monkeypa
     assert readers("routes: []") == {"silver": begin}
     assert readers(ROUTE) == {"silver": begin, "clock": begin}
     clock = Clock("eu", Table("t", plain=False), 1, begin, Position("bin.000007", 9), None, has_late=False)
-    monkeypatch.setattr(commit_clock, "known", lambda lake, source: clock)
+    monkeypatch.setattr(commit_clock, "clock_of", lambda lake, source: clock)
     assert readers(ROUTE)["clock"] == clock.position

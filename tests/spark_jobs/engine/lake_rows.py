@@ -67,30 +67,30 @@ def stored(snapshot: Snapshot, files: Sequence[pa.Table], dead: Mapping[int, Seq
     path, configuration = snapshot.path, snapshot.configuration
     added = [data_files.write(path, rows, snapshot.schema, configuration) for rows in files if len(rows)]
     commits.commit(snapshot, adds=added)
-    found = newest(path)
+    table_snapshot = newest(path)
     if dead:
         vectors = deletion_vectors.write(path, [BitMap64(numbers) for numbers in dead.values()], configuration)
-        by_path = {file.path: file for file in found.files}
-        marked = [(by_path[added[at].path], one) for at, one in zip(dead, vectors, strict=True)]
-        commits.commit(found, dv_updates=marked)
+        by_path = {file.path: file for file in table_snapshot.files}
+        marked = [(by_path[added[at].path], descriptor) for at, descriptor in zip(dead, vectors, strict=True)]
+        commits.commit(table_snapshot, dv_updates=marked)
     return newest(path)
 
 
 def newest(path: str) -> Snapshot:
-    found = snapshot_of(path)
-    assert found is not None
-    return found
+    snapshot = snapshot_of(path)
+    assert snapshot is not None
+    return snapshot
 
 
-def alive(path: str, file: DataFile, schema: TableSchema, gone: Iterable[int] = ()) -> list[dict[str, Any]]:
+def alive(path: str, file: DataFile, schema: TableSchema, dead: Iterable[int] = ()) -> list[dict[str, Any]]:
     """The rows of a file that no deletion vector marks, and that are not gone otherwise."""
     rows = data_files.read_columns(path, file, schema.names, schema)
-    kept = np.ones(len(rows), bool)
+    is_alive = np.ones(len(rows), bool)
     if file.deletion_vector is not None:
-        kept[np.asarray(deletion_vectors.read(path, file.deletion_vector).to_array(), np.int64)] = False
-    kept[np.fromiter(gone, np.int64)] = False
-    found: list[dict[str, Any]] = rows.filter(pa.array(kept)).to_pylist()
-    return found
+        is_alive[np.asarray(deletion_vectors.read(path, file.deletion_vector).to_array(), np.int64)] = False
+    is_alive[np.fromiter(dead, np.int64)] = False
+    rows_: list[dict[str, Any]] = rows.filter(pa.array(is_alive)).to_pylist()
+    return rows_
 
 
 def rows_of(snapshot: Snapshot) -> list[dict[str, Any]]:

@@ -55,11 +55,11 @@ class Log:
         """The net change of some transactions, one change after the other."""
         existed: dict[int, bool] = {}
         values: dict[int, tuple[int | None] | None] = {}
-        for one in (one for changes in self.transactions[first:stop] for one in changes):
-            if not isinstance(one, Insert | Update | Delete) or one.table != str(name):
+        for change in (change_ for changes in self.transactions[first:stop] for change_ in changes):
+            if not isinstance(change, Insert | Update | Delete) or change.table != str(name):
                 continue
-            before = one.before if isinstance(one, Update) else one.row if isinstance(one, Delete) else None
-            after = one.after if isinstance(one, Update) else one.row if isinstance(one, Insert) else None
+            before = change.before if isinstance(change, Update) else change.row if isinstance(change, Delete) else None
+            after = change.after if isinstance(change, Update) else change.row if isinstance(change, Insert) else None
             if before is not None and (after is None or before[0] != after[0]):
                 existed.setdefault(before[0], True)
                 values[before[0]] = None
@@ -72,8 +72,8 @@ class Log:
         }
 
     def count(self, name: TableName, first: int, stop: int) -> int:
-        every = (one for changes in self.transactions[first:stop] for one in changes)
-        return sum(isinstance(one, Insert | Update | Delete) and one.table == str(name) for one in every)
+        all_changes = (change for changes in self.transactions[first:stop] for change in changes)
+        return sum(isinstance(change, Insert | Update | Delete) and change.table == str(name) for change in all_changes)
 
 
 def log_of(chance: Random, count: int = 12, broken: str | None = None) -> Log:
@@ -85,7 +85,9 @@ def log_of(chance: Random, count: int = 12, broken: str | None = None) -> Log:
     if broken:
         transactions[-1].append(Insert(broken, (Raw(b"\1"), None)))
     tables = [Table(name, key=["id"], id=INT.NOT_NULL, v=INT) for name in rows]
-    spec = SegmentSpec(tables=tables, changes=[one for some in transactions for one in (*some, Commit())])
+    spec = SegmentSpec(
+        tables=tables, changes=[change for transaction in transactions for change in (*transaction, Commit())]
+    )
     offsets, events = spec.offsets(), spec.events()
     ends = [offsets[at + 1] for at, event in enumerate(events) if event[4] == XID]
     return Log(spec.to_bytes(), ends, transactions)
@@ -99,7 +101,7 @@ def _change(chance: Random, name: str, rows: dict[int, int | None]) -> Change:
     before = (key, rows.pop(key))
     if chance.random() < 0.3:
         return Delete(name, before)
-    free = [other for other in range(KEYS) if other not in rows]
+    free = [key_ for key_ in range(KEYS) if key_ not in rows]
     into = chance.choice(free) if chance.random() < 0.3 else key
     rows[into] = value
     return Update(name, before, (into, value))
@@ -110,13 +112,13 @@ def works_of(log: Log, folder: Path, cuts: Sequence[int], target: int = 300) -> 
     bronze, version = bronze_of(folder / "bronze", [bronze_rows(FILE, log.content, target=target)], group=3)
     bounds = [0, *cuts, len(log.ends)]
     ranges = [log.range(first, stop) for first, stop in pairwise(bounds)]
-    index = read_index(bronze, version).cut([one.stop for one in ranges])
+    index = read_index(bronze, version).cut([range_.stop for range_ in ranges])
     works = [
         CompactionJob(
             source="shop",
             name=name,
             window=Window(bronze, version, (Range(ranges[0].start, ranges[-1].stop),)),
-            steps=tuple(DataRange(one, TableState(definition(name))) for one in ranges),
+            steps=tuple(DataRange(range_, TableState(definition(name))) for range_ in ranges),
             table=LakeTable(str(folder / "silver" / name.table), plain=False),
             head=None,
             size=len(log.content),
@@ -135,16 +137,16 @@ def units_of(works: Sequence[CompactionJob], index: SliceIndex) -> list[Prepared
 def carried_out(bronze: str, units: Sequence[Prepared], slots: int) -> tuple[dict[int, list[Written]], int]:
     """What a job writes, in this process, by unit; and how many tasks its first step has."""
     tasks, buckets, placed = silver_job.tasks_of(bronze, units, slots)
-    found: dict[int, list[Written]] = defaultdict(list)
+    by_unit: dict[int, list[Written]] = defaultdict(list)
     pieces: dict[int, list[Piece]] = defaultdict(list)
-    given: list[Any] = [one for task in tasks for one in work(task)]
-    for one in given:
-        if isinstance(one, Piece):
-            pieces[one.bucket].append(one)
-            assert one.bucket < buckets
-    each = finish({unit.number: unit for unit in placed})
-    given += [one for own in pieces.values() for one in each(iter(own))]
-    for one in given:
-        if isinstance(one, Written):
-            found[one.unit].append(one)
-    return found, len(tasks)
+    outcomes: list[Any] = [outcome for task in tasks for outcome in work(task)]
+    for outcome in outcomes:
+        if isinstance(outcome, Piece):
+            pieces[outcome.bucket].append(outcome)
+            assert outcome.bucket < buckets
+    finish_bucket = finish({unit.number: unit for unit in placed})
+    outcomes += [outcome_ for bucket_pieces in pieces.values() for outcome_ in finish_bucket(iter(bucket_pieces))]
+    for outcome in outcomes:
+        if isinstance(outcome, Written):
+            by_unit[outcome.unit].append(outcome)
+    return by_unit, len(tasks)

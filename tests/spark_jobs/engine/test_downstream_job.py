@@ -87,8 +87,8 @@ def two(tmp_path: Path) -> Lake:
 
 def test_windows_are_merged_once(two: Lake) -> None:
     assert two.rows == {key: key for key in range(6)}
-    done = two.merge()
-    assert (done.inserted, done.updated, done.deleted, done.range) == (1, 1, 1, Range(at(200), at(300)))
+    merged = two.merge()
+    assert (merged.inserted, merged.updated, merged.deleted, merged.range) == (1, 1, 1, Range(at(200), at(300)))
     assert two.rows == {0: 0, 1: 10, 3: 3, 4: 4, 5: 5, 9: 90}
     assert downstream_job.prepared(0, two.work) is None, "it is up to date"
     head = two.target.head()
@@ -96,11 +96,11 @@ def test_windows_are_merged_once(two: Lake) -> None:
     assert (
         (head.version, head.counter, head.position)
         == (1, 2, at(300))
-        == (done.head.version, done.head.counter, at(300))
+        == (merged.head.version, merged.head.counter, at(300))
     )
-    said = DownstreamCommit.of_head(head)
-    assert said is not None
-    assert (said.silver_version, said.source, said.table, said.start) == (1, "shop", str(NAME), at(200))
+    commit = DownstreamCommit.of_head(head)
+    assert commit is not None
+    assert (commit.silver_version, commit.source, commit.table, commit.start) == (1, "shop", str(NAME), at(200))
 
 
 def test_a_unit_has_the_files_that_the_target_has_not(two: Lake) -> None:
@@ -120,11 +120,11 @@ def test_deletion_vectors_are_united_with_those_that_are_there(two: Lake) -> Non
 
 
 def test_whoever_commits_second_has_lost_the_race(two: Lake) -> None:
-    one, other = two.prepared(), two.prepared()
-    two.merge(one)
+    first, second = two.prepared(), two.prepared()
+    two.merge(first)
     rows = two.rows
     with pytest.raises(LostRace):
-        two.merge(other)
+        two.merge(second)
     assert two.rows == rows
 
 
@@ -143,7 +143,9 @@ def test_why_spark_sql_takes_a_table(two: Lake) -> None:
         "it has no key": replace(two.work, columns=replace(COLUMNS, key=())),
         "its columns are others than silver's": replace(two.work, columns=Columns({"id": "BIGINT"}, ("id",))),
     }
-    assert {why: downstream_job.prepared(0, work) for why, work in reasons.items()} == {why: why for why in reasons}
+    assert {reason: downstream_job.prepared(0, work) for reason, work in reasons.items()} == {
+        reason: reason for reason in reasons
+    }
 
 
 def sized(unit: Prepared, number: int, size: int, *, rewrites: bool = False) -> Prepared:

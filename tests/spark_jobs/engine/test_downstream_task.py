@@ -40,7 +40,7 @@ numbers = itertools.count()
 class Case:
     """Rows that a target has, by file; those that a deletion vector marks; windows of silver's, by file."""
 
-    held: list[list[Row]]
+    contents: list[list[Row]]
     marked: dict[int, list[int]]
     windows: list[list[Row]]
     after: int | None
@@ -52,17 +52,17 @@ class Case:
 def cases(draw: st.DrawFn, keys: st.SearchStrategy[Key]) -> Case:
     count = draw(st.integers(0, 4))
     places = st.integers(0, WINDOW * (count + 1) - 1)
-    held: list[list[Row]] = []
+    contents: list[list[Row]] = []
     marked: dict[int, list[int]] = {}
-    used: set[Key] = set()
+    used_keys: set[Key] = set()
     for _ in range(draw(st.integers(0, 3))):
-        found = draw(st.lists(keys, unique=True, min_size=1, max_size=5))
-        mine = [Row(key, draw(st.integers(0, 9)), draw(places)) for key in found]
-        marks = [nth for nth, row in enumerate(mine) if row.key in used or draw(st.integers(0, 4)) == 0]
-        if len(marks) < len(mine):  # a file without a row left is in no version
-            used |= {row.key for nth, row in enumerate(mine) if nth not in marks}
-            marked |= {len(held): marks} if marks else {}
-            held.append(mine)
+        file_keys = draw(st.lists(keys, unique=True, min_size=1, max_size=5))
+        file_rows = [Row(key, draw(st.integers(0, 9)), draw(places)) for key in file_keys]
+        marks = [nth for nth, row in enumerate(file_rows) if row.key in used_keys or draw(st.integers(0, 4)) == 0]
+        if len(marks) < len(file_rows):  # a file without a row left is in no version
+            used_keys |= {row.key for nth, row in enumerate(file_rows) if nth not in marks}
+            marked |= {len(contents): marks} if marks else {}
+            contents.append(file_rows)
     windows: list[list[Row]] = []
     for nth in range(count):
         start = WINDOW * (nth + 1)
@@ -73,14 +73,16 @@ def cases(draw: st.DrawFn, keys: st.SearchStrategy[Key]) -> Case:
         windows.append(rows)
     bounds = [None, *(WINDOW * nth for nth in range(1, count + 2))]
     floor = draw(st.sampled_from(bounds))
-    return Case(held, marked, windows, draw(st.sampled_from(bounds)), floor, floor is not None and draw(st.booleans()))
+    return Case(
+        contents, marked, windows, draw(st.sampled_from(bounds)), floor, floor is not None and draw(st.booleans())
+    )
 
 
 def unit_of(folder: Path, case: Case, key: tuple[str, ...]) -> DownstreamUnit:
     number = next(numbers)
     columns = Columns({name: TYPES[name] for name in key} | {"v": "INT"}, key)
     target = new_table(str(folder / f"target-{number}"), columns.types | ADDED, MAPPED)
-    target = stored(target, [table_of(rows, key, target.schema) for rows in case.held], case.marked)
+    target = stored(target, [table_of(rows, key, target.schema) for rows in case.contents], case.marked)
     origin = new_table(str(folder / f"silver-{number}"), columns.stored, MAPPED)
     blank = Row(tuple(None for _ in key), None, 0, Op.TRUNCATE, 0)
     files = [table_of([blank, *rows], key, origin.schema) for rows in case.windows]
@@ -108,10 +110,10 @@ def unit_upon(origin: Snapshot, target: Snapshot, columns: Columns, case: Case) 
     )
 
 
-def held(case: Case) -> State:
+def state_of(case: Case) -> State:
     return {
         row.key: (row.value, row.place)
-        for file, rows in enumerate(case.held)
+        for file, rows in enumerate(case.contents)
         for nth, row in enumerate(rows)
         if nth not in case.marked.get(file, ())
     }
@@ -119,47 +121,49 @@ def held(case: Case) -> State:
 
 def expected(case: Case) -> tuple[State, tuple[int, int, int]]:
     """What the target is to be, and how many rows are inserted, updated and deleted."""
-    before = held(case)
-    kept = before if not case.empties else {key: one for key, one in before.items() if one[1] >= (case.floor or 0)}
-    state = dict(kept)
+    before = state_of(case)
+    kept_state = (
+        before if not case.empties else {key: cell for key, cell in before.items() if cell[1] >= (case.floor or 0)}
+    )
+    state = dict(kept_state)
     for row in (row for window in case.windows for row in window):
         is_old = row.window < (case.after or 0) or row.place < (case.floor or 0)
-        if is_old or (row.key in kept and kept[row.key][1] >= row.place):
+        if is_old or (row.key in kept_state and kept_state[row.key][1] >= row.place):
             continue
         if row.op == Op.DELETE:
             state.pop(row.key, None)
         else:
             state[row.key] = (row.value, row.place)
-    updated = sum(key in kept and kept[key] != one for key, one in state.items())
-    deleted = len(before) - len(kept) + len(kept.keys() - state.keys())
-    return state, (len(state.keys() - kept.keys()), updated, deleted)
+    updated = sum(key in kept_state and kept_state[key] != cell for key, cell in state.items())
+    deleted = len(before) - len(kept_state) + len(kept_state.keys() - state.keys())
+    return state, (len(state.keys() - kept_state.keys()), updated, deleted)
 
 
 def applied(unit: DownstreamUnit, results: list[MergedFiles]) -> State:
     """What the target has behind a commit of these results."""
-    removed = {path for one in results for path in one.removed}
-    found: State = {}
+    removed = {path for result in results for path in result.removed}
+    state: State = {}
     for row in rows_behind(unit, results, removed):
         key = key_of(row, unit.columns.key)
-        assert key not in found, f"{key} is there twice"
-        found[key] = (row["v"], row["_position"]["offset"])
-    return found
+        assert key not in state, f"{key} is there twice"
+        state[key] = (row["v"], row["_position"]["offset"])
+    return state
 
 
 def rows_behind(unit: DownstreamUnit, results: list[MergedFiles], removed: set[str]) -> Iterator[dict[str, Any]]:
     for file in unit.files:
         if file.path not in removed:
-            gone = [np.frombuffer(one.dead.get(file.path, b""), np.int64) for one in results]
-            yield from alive(unit.target, file, unit.schema, np.concatenate(gone).tolist())
-    for file in (file for one in results for file in one.added):
+            dead = [np.frombuffer(result.dead.get(file.path, b""), np.int64) for result in results]
+            yield from alive(unit.target, file, unit.schema, np.concatenate(dead).tolist())
+    for file in (file for result in results for file in result.added):
         yield from alive(unit.target, file, unit.schema)
 
 
 def counts(results: list[MergedFiles]) -> tuple[int, int, int]:
     return (
-        sum(one.inserted for one in results),
-        sum(one.updated for one in results),
-        sum(one.deleted for one in results),
+        sum(result.inserted for result in results),
+        sum(result.updated for result in results),
+        sum(result.deleted for result in results),
     )
 
 
@@ -169,17 +173,17 @@ def test_a_target_is_what_silver_s_rows_make_of_it(key: tuple[str, ...], tmp_pat
     @given(cases(KEYS[key]), st.integers(2, 4))
     def check(case: Case, parts: int) -> None:
         unit = unit_of(tmp_path, case, key)
-        wanted, numbers = expected(case)
-        whole = [merged(unit)]
-        assert applied(unit, whole) == wanted
-        assert counts(whole) == numbers
+        expected_state, numbers = expected(case)
+        all_results = [merged(unit)]
+        assert applied(unit, all_results) == expected_state
+        assert counts(all_results) == numbers
         parted = [merged(replace(unit, part=part, parts=parts)) for part in range(parts)]
-        assert applied(unit, parted) == wanted, "parts give together the same as one"
+        assert applied(unit, parted) == expected_state, "parts give together the same as one"
         assert counts(parted) == numbers
         rewritten = [merged(replace(unit, rewrites=True))]
         assert rewritten[0].dead == {}
-        assert set(rewritten[0].removed) == set(whole[0].dead), "files without an old image stay"
-        assert applied(unit, rewritten) == wanted
+        assert set(rewritten[0].removed) == set(all_results[0].dead), "files without an old image stay"
+        assert applied(unit, rewritten) == expected_state
         assert counts(rewritten) == numbers
 
     check()
@@ -198,7 +202,7 @@ def test_a_unit_without_new_files_changes_nothing(tmp_path: Path) -> None:
 
 def test_columns_that_a_statement_added_are_filled_in_old_rows(tmp_path: Path) -> None:
     """The file without old images is written again too; new rows have their own value, or none."""
-    case = replace(CASE, held=[*CASE.held, [Row((3,), 7, 70)]])
+    case = replace(CASE, contents=[*CASE.contents, [Row((3,), 7, 70)]])
     old = unit_of(tmp_path, case, ("id",))
     types = {"id": "BIGINT", "v": "INT", "w": "INT"}
     target = new_table(old.target, {"id": "BIGINT", "v": "INT"} | ADDED, MAPPED)
@@ -224,18 +228,18 @@ def test_columns_that_a_statement_added_are_filled_in_old_rows(tmp_path: Path) -
 
 def test_loaded_rows_are_taken_by_a_first_merge_alone(tmp_path: Path) -> None:
     load = Row((4,), 44, 10, Op.LOAD, 500)
-    unit = unit_of(tmp_path, replace(CASE, held=[], windows=[[load]]), ("id",))
+    unit = unit_of(tmp_path, replace(CASE, contents=[], windows=[[load]]), ("id",))
     assert merged(unit).inserted == 1
     assert merged(replace(unit, after=at(400))).inserted == 0
 
 
 @pytest.mark.parametrize("layer", ["silver", "downstream"])
 def test_a_missing_file_is_an_error_of_its_unit_alone(layer: str, tmp_path: Path) -> None:
-    broken, whole = (replace(unit_of(tmp_path, CASE, ("id",)), number=number) for number in (1, 2))
+    broken, intact = (replace(unit_of(tmp_path, CASE, ("id",)), number=number) for number in (1, 2))
     of_silver, of_target = broken.pending[0].location(broken.origin), broken.files[0].location(broken.target)
-    gone = of_silver if layer == "silver" else of_target
-    gone.unlink()
-    one, other = work([broken, whole])
-    assert one.error is not None
-    assert one.error.startswith(f"LakeError: {gone}: a data file cannot be read: ")
-    assert (other.unit, other.error, other.updated) == (2, None, 1)
+    missing = of_silver if layer == "silver" else of_target
+    missing.unlink()
+    first, second = work([broken, intact])
+    assert first.error is not None
+    assert first.error.startswith(f"LakeError: {missing}: a data file cannot be read: ")
+    assert (second.unit, second.error, second.updated) == (2, None, 1)

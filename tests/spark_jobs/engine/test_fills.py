@@ -49,8 +49,8 @@ def test_steps_that_fill_are_told_from_the_others() -> None:
 def test_fills_are_of_columns_behind_the_statement() -> None:
     before = new_table("t", {"id": "INT"}, MAPPED)
     behind = schema_changes.apply(before, ["ADD COLUMN (`a` INT AFTER `id`)"])
-    (found,) = fills.fills_of(behind, {"a": "CAST(1 AS INT)"})
-    assert (found.column, found.sql, found.value) == (behind.schema.column("a"), "CAST(1 AS INT)", None)
+    (fill,) = fills.fills_of(behind, {"a": "CAST(1 AS INT)"})
+    assert (fill.column, fill.sql, fill.value) == (behind.schema.column("a"), "CAST(1 AS INT)", None)
     with pytest.raises(LakeError, match="no column 'a'"):
         fills.fills_of(before, {"a": "CAST(1 AS INT)"})
     with pytest.raises(SparkOnly, match="only a text holds"):
@@ -66,24 +66,24 @@ FILLS = (
 
 
 @pytest.mark.parametrize(
-    "given, expected",
+    "cells_by_name, expected",
     [
         ({"id": [1, 2]}, {"id": [1, 2], "w": [4, 4], "d": [None, None]}),
         ({"w": [9, None], "id": [1, 2]}, {"w": [4, 4], "id": [1, 2], "d": [None, None]}),
         ({"id": []}, {"id": [], "w": [], "d": []}),
     ],
 )
-def test_rows_with_filled_columns(given: dict[str, list[Any]], expected: dict[str, list[Any]]) -> None:
-    found = with_fills(pa.table({name: pa.array(cells, pa.int64()) for name, cells in given.items()}), FILLS)
-    assert found.to_pydict() == expected
-    assert (found.schema.field("w").type, found.schema.field("d").type) == (pa.int64(), pa.decimal128(10, 2))
+def test_rows_with_filled_columns(cells_by_name: dict[str, list[Any]], expected: dict[str, list[Any]]) -> None:
+    filled = with_fills(pa.table({name: pa.array(cells, pa.int64()) for name, cells in cells_by_name.items()}), FILLS)
+    assert filled.to_pydict() == expected
+    assert (filled.schema.field("w").type, filled.schema.field("d").type) == (pa.int64(), pa.decimal128(10, 2))
 
 
 def test_filled_columns_stand_behind_a_schema_s_own() -> None:
-    whole = schema_with(BEFORE.schema, FILLS)
-    assert whole.names == ["id", "v", "_raw", "w", "d"]
-    assert schema_with(whole, FILLS) == whole, "none is there twice"
-    assert whole.column("w") == BEHIND.schema.column("w")
+    schema = schema_with(BEFORE.schema, FILLS)
+    assert schema.names == ["id", "v", "_raw", "w", "d"]
+    assert schema_with(schema, FILLS) == schema, "none is there twice"
+    assert schema.column("w") == BEHIND.schema.column("w")
 
 
 def test_a_file_is_written_again_without_the_rows_that_a_vector_marks(tmp_path: Path) -> None:
@@ -92,13 +92,13 @@ def test_a_file_is_written_again_without_the_rows_that_a_vector_marks(tmp_path: 
     rows = [table_of([Row((key,), key * 2, key) for key in keys], ("id",), table.schema) for keys in ((1, 2, 3), (4,))]
     marked = stored(table, rows, {0: [1]})
     fill = Fill(behind.schema.column("w"), "7", pa.scalar(7))
-    found = [
+    rows_ = [
         row
         for file in marked.files
         for new in refilled(marked.path, file, marked.schema, marked.configuration, (fill,))
         for row in alive(marked.path, new, behind.schema)
     ]
-    assert sorted((row["id"], row["w"], row["v"]) for row in found) == [(1, 7, 2), (3, 7, 6), (4, 7, 8)]
+    assert sorted((row["id"], row["w"], row["v"]) for row in rows_) == [(1, 7, 2), (3, 7, 6), (4, 7, 8)]
     empty = stored(table_at(tmp_path / "other"), [rows[0]], {0: [0, 1]})
     assert len([*refilled(empty.path, empty.files[0], empty.schema, empty.configuration, (fill,))]) == 1
 
@@ -110,8 +110,8 @@ def table_at(folder: Path) -> Any:
 @pytest.mark.spark
 def test_one_query_gives_all_values(spark: SparkSession) -> None:
     texts = ["CAST('it\\'s' AS STRING)", "CAST(1.50 AS DECIMAL(10,2))", "CAST(NULL AS DATE)"]
-    found = fills.evaluated(spark, [*texts, texts[0]])
-    assert {sql: str(value.as_py()) for sql, value in found.items()} == dict(
+    values = fills.evaluated(spark, [*texts, texts[0]])
+    assert {sql: str(value.as_py()) for sql, value in values.items()} == dict(
         zip(texts, ["it's", "1.50", "None"], strict=True)
     )
     assert fills.evaluated(spark, []) == {}

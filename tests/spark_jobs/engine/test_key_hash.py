@@ -28,8 +28,10 @@ VALUES: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
 
 def rows(columns: dict[str, pa.Array], raw: Sequence[dict[str, str] | None] | None = None) -> pa.Table:
     length = len(next(iter(columns.values())))
-    held = pa.nulls(length, RAW) if raw is None else pa.array([one and list(one.items()) for one in raw], RAW)
-    return pa.table({**columns, "_raw": held})
+    raw_column = (
+        pa.nulls(length, RAW) if raw is None else pa.array([texts and list(texts.items()) for texts in raw], RAW)
+    )
+    return pa.table({**columns, "_raw": raw_column})
 
 
 @pytest.mark.parametrize("kind, values", VALUES, ids=[str(kind) for kind, _ in VALUES])
@@ -39,22 +41,22 @@ def test_keys_have_one_hash_where_they_are_equal_and_others_where_not(
     @examples(30)
     @given(st.lists(st.tuples(values, values), min_size=1, max_size=30), st.integers(0, 5))
     def check(pairs: list[tuple[Any, Any]], skipped: int) -> None:
-        one, other = (pa.array([pair[at] for pair in pairs], kind) for at in (0, 1))
-        table = rows({"one": one, "other": other})
-        found = hashes(table, ["one", "other"])
+        first, second = (pa.array([pair[at] for pair in pairs], kind) for at in (0, 1))
+        table = rows({"one": first, "other": second})
+        row_hashes = hashes(table, ["one", "other"])
         by_hash: dict[int, tuple[Any, Any]] = {}
-        for key, pair in zip(found.tolist(), zip(one.to_pylist(), other.to_pylist(), strict=True), strict=True):
+        for key, pair in zip(row_hashes.tolist(), zip(first.to_pylist(), second.to_pylist(), strict=True), strict=True):
             assert by_hash.setdefault(key, pair) == pair
-        assert len(by_hash) == len(set(zip(one.to_pylist(), other.to_pylist(), strict=True)))
+        assert len(by_hash) == len(set(zip(first.to_pylist(), second.to_pylist(), strict=True)))
         # by the values alone, wherever they lie in memory
-        assert np.array_equal(hashes(table.slice(skipped), ["one", "other"]), found[skipped:])
+        assert np.array_equal(hashes(table.slice(skipped), ["one", "other"]), row_hashes[skipped:])
 
     check()
 
 
 def test_minus_zero_is_zero() -> None:
-    found = hashes(rows({"id": pa.array([0.0, -0.0, 1.0])}), ["id"])
-    assert found[0] == found[1] != found[2]
+    row_hashes = hashes(rows({"id": pa.array([0.0, -0.0, 1.0])}), ["id"])
+    assert row_hashes[0] == row_hashes[1] != row_hashes[2]
 
 
 def test_a_key_that_only_a_text_holds_is_told_by_the_text() -> None:
@@ -62,14 +64,14 @@ def test_a_key_that_only_a_text_holds_is_told_by_the_text() -> None:
         {"id": pa.array([None, None, None, date(2026, 1, 1)], pa.date32())},
         [{"id": "0000-00-00"}, {"id": "2026-00-01"}, {"id": "0000-00-00", "other": "x"}, None],
     )
-    found = hashes(table, ["id"])
-    assert found[0] == found[2]
-    assert len(set(found.tolist())) == 3
+    row_hashes = hashes(table, ["id"])
+    assert row_hashes[0] == row_hashes[2]
+    assert len(set(row_hashes.tolist())) == 3
 
 
 def test_columns_of_a_key_do_not_run_together() -> None:
-    found = hashes(rows({"a": pa.array(["ab", "a"]), "b": pa.array(["c", "bc"])}), ["a", "b"])
-    assert found[0] != found[1]
+    row_hashes = hashes(rows({"a": pa.array(["ab", "a"]), "b": pa.array(["c", "bc"])}), ["a", "b"])
+    assert row_hashes[0] != row_hashes[1]
 
 
 def test_no_rows_have_no_hashes() -> None:

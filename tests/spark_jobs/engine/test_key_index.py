@@ -30,21 +30,21 @@ def build(folder: Path, file: DataFile, keys: list[int]) -> None:
     key_index.build(folder, file, ["id"], key_index.key_hashes(table(keys), ["id"]))
 
 
-def looked_up(folder: Path, file: DataFile, wanted: list[int]) -> list[tuple[int, int]]:
+def looked_up(folder: Path, file: DataFile, keys: list[int]) -> list[tuple[int, int]]:
     index = key_index.opened(folder, file, ["id"])
     assert index
-    rows, found = index.lookup(*key_index.key_hashes(table(wanted), ["id"]))
-    return sorted(zip(rows.tolist(), (wanted[at] for at in found.tolist()), strict=True))
+    rows, ordinals = index.lookup(*key_index.key_hashes(table(keys), ["id"]))
+    return sorted(zip(rows.tolist(), (keys[at] for at in ordinals.tolist()), strict=True))
 
 
 def test_a_lookup_finds_the_rows_that_have_a_key(tmp_path: Path) -> None:
     @examples(30)
     @given(st.lists(st.integers(0, 4000), max_size=1600), st.sets(st.integers(-5, 4005), max_size=40))
-    def check(keys: list[int], wanted: set[int]) -> None:
+    def check(keys: list[int], looked_for: set[int]) -> None:
         file = file_of(tmp_path, keys or [0])
         build(tmp_path, file, keys or [0])
-        expected = [(at, key) for at, key in enumerate(keys or [0]) if key in wanted]
-        assert looked_up(tmp_path, file, list(wanted)) == expected
+        expected = [(at, key) for at, key in enumerate(keys or [0]) if key in looked_for]
+        assert looked_up(tmp_path, file, list(looked_for)) == expected
 
     check()
 
@@ -61,16 +61,16 @@ def test_every_damaged_byte_is_seen_before_a_row_is_named(tmp_path: Path) -> Non
     file = file_of(tmp_path, keys)
     build(tmp_path, file, keys)
     (path,) = (tmp_path / FOLDER).iterdir()
-    whole = path.read_bytes()
+    content = path.read_bytes()
     expected = looked_up(tmp_path, file, keys)
     harmless = range(44, 64)  # the header's filling
-    for at in (at for at in range(0, len(whole), 61) if at not in harmless):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
+    for at in (at for at in range(0, len(content), 61) if at not in harmless):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 0x10]) + content[at + 1 :])
         index = key_index.opened(tmp_path, file, ["id"])
         if index is not None:
             with pytest.raises(Damaged):
                 index.lookup(*key_index.key_hashes(table(keys), ["id"]))
-    path.write_bytes(whole)
+    path.write_bytes(content)
     assert looked_up(tmp_path, file, keys) == expected
 
 
@@ -98,11 +98,11 @@ def test_locating_keys_by_index_and_by_reading_the_file_is_the_same(
     rng = np.random.default_rng(11)
     keys = rng.permutation(5000).tolist()
     file = file_of(tmp_path, keys)
-    wanted = rng.integers(-100, 5100, 300)
+    looked_for = rng.integers(-100, 5100, 300)
     schema = new_table(str(tmp_path), TYPES, {}).schema
     for _ in ("built", "used"):
-        (hit,) = hits(str(tmp_path), [file], schema, Keys(table(np.unique(wanted).tolist()), ["id"]))
-        assert {keys[row] for row in hit.rows.tolist()} == {*keys} & {*wanted.tolist()}
+        (hit,) = hits(str(tmp_path), [file], schema, Keys(table(np.unique(looked_for).tolist()), ["id"]))
+        assert {keys[row] for row in hit.rows.tolist()} == {*keys} & {*looked_for.tolist()}
         assert (tmp_path / FOLDER).is_dir()
 
 
@@ -122,10 +122,10 @@ def test_a_place_that_is_taken_has_no_index(tmp_path: Path) -> None:
 
 
 def test_indexes_go_with_their_data_files(tmp_path: Path) -> None:
-    one, other = (file_of(tmp_path, keys) for keys in ([1], [2]))
-    for file, keys in ((one, [1]), (other, [2])):
+    first, second = (file_of(tmp_path, keys) for keys in ([1], [2]))
+    for file, keys in ((first, [1]), (second, [2])):
         build(tmp_path, file, keys)
-    one.location(str(tmp_path)).unlink()
+    first.location(str(tmp_path)).unlink()
     assert key_index.remove_stale(tmp_path) == 1
-    assert key_index.opened(tmp_path, one, ["id"]) is None
-    assert looked_up(tmp_path, other, [2]) == [(0, 2)]
+    assert key_index.opened(tmp_path, first, ["id"]) is None
+    assert looked_up(tmp_path, second, [2]) == [(0, 2)]

@@ -28,20 +28,20 @@ def table(keys: list[Key], key: tuple[str, ...]) -> pa.Table:
     columns: dict[str, pa.Array] = {}
     raw: list[dict[str, str]] = [{} for _ in keys]
     for name, kind in (("id", pa.int64()), ("code", pa.string()), ("day", pa.date32()), ("note", pa.string())):
-        values = [one[key.index(name)] if name in key else None for one in keys]
+        values = [key_values[key.index(name)] if name in key else None for key_values in keys]
         for at, value in enumerate(values):
             if isinstance(value, str) and value.startswith("!"):
                 raw[at][name], values[at] = value, None
         columns[name] = pa.array(values, kind)
-    return pa.table({**columns, "_raw": pa.array([list(one.items()) or None for one in raw], RAW)})
+    return pa.table({**columns, "_raw": pa.array([list(texts.items()) or None for texts in raw], RAW)})
 
 
-def found(path: Path, files: list[DataFile], wanted: list[Key], key: tuple[str, ...]) -> Iterator[tuple[int, int, Key]]:
+def located(path: Path, files: list[DataFile], keys: list[Key], key: tuple[str, ...]) -> Iterator[tuple[int, int, Key]]:
     """File, row number, and key of every hit."""
     schema = new_table(str(path), TYPES, {}).schema
-    for hit in hits(str(path), files, schema, Keys(table(wanted, key), key)):
-        for row, at in zip(hit.rows.tolist(), hit.wanted.tolist(), strict=True):
-            yield files.index(hit.file), row, wanted[at]
+    for hit in hits(str(path), files, schema, Keys(table(keys, key), key)):
+        for row, at in zip(hit.rows.tolist(), hit.keys.tolist(), strict=True):
+            yield files.index(hit.file), row, keys[at]
 
 
 KEYS: dict[tuple[str, ...], st.SearchStrategy[Key]] = {
@@ -54,21 +54,30 @@ KEYS: dict[tuple[str, ...], st.SearchStrategy[Key]] = {
 
 @pytest.mark.parametrize("key", KEYS, ids=["+".join(key) for key in KEYS])
 def test_hits_are_the_rows_that_have_wanted_keys(key: tuple[str, ...], tmp_path: Path) -> None:
-    one = KEYS[key]
+    key_strategy = KEYS[key]
 
     @examples(40)
-    @given(st.lists(st.lists(one, min_size=1, max_size=30), max_size=4), st.sets(one, min_size=1), st.integers(1, 8))
-    def check(contents: list[list[Key]], wanted: set[Key], group: int) -> None:
+    @given(
+        st.lists(st.lists(key_strategy, min_size=1, max_size=30), max_size=4),
+        st.sets(key_strategy, min_size=1),
+        st.integers(1, 8),
+    )
+    def check(contents: list[list[Key]], looked_for: set[Key], group: int) -> None:
         snapshot = new_table(str(tmp_path), TYPES, {})
         files = [
             data_files.write(str(tmp_path), table(keys, key), snapshot.schema, {}, row_group_rows=group)
             for keys in contents
         ]
         expected = sorted(
-            ((at, row, value) for at, keys in enumerate(contents) for row, value in enumerate(keys) if value in wanted),
+            (
+                (at, row, value)
+                for at, keys in enumerate(contents)
+                for row, value in enumerate(keys)
+                if value in looked_for
+            ),
             key=repr,
         )
-        assert sorted(found(tmp_path, files, list(wanted), key), key=repr) == expected
+        assert sorted(located(tmp_path, files, list(looked_for), key), key=repr) == expected
 
     check()
 
@@ -79,14 +88,14 @@ def test_rows_that_a_deletion_vector_marks_are_no_hits(tmp_path: Path) -> None:
     file = data_files.write(str(tmp_path), rows, snapshot.schema, snapshot.configuration)
     (vector,) = deletion_vectors.write(str(tmp_path), [BitMap64([1, 4])])
     marked = DataFile(dict(file.action) | {"deletionVector": vector.to_json()})
-    assert [row for _, row, _ in found(tmp_path, [marked], [(1,)], ("id",))] == [7]
+    assert [row for _, row, _ in located(tmp_path, [marked], [(1,)], ("id",))] == [7]
 
 
 def test_two_keys_with_one_hash_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locate, "hashes", lambda rows, *_: np.full(len(rows), 7, np.uint64))
     snapshot = new_table(str(tmp_path), TYPES, {})
     file = data_files.write(str(tmp_path), table([(at,) for at in range(6)], ("id",)), snapshot.schema, {})
-    assert sorted(found(tmp_path, [file], [(4,), (9,), (1,)], ("id",))) == [(0, 1, (1,)), (0, 4, (4,))]
+    assert sorted(located(tmp_path, [file], [(4,), (9,), (1,)], ("id",))) == [(0, 1, (1,)), (0, 4, (4,))]
 
 
 def test_files_and_row_groups_without_wanted_keys_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,16 +106,16 @@ def test_files_and_row_groups_without_wanted_keys_are_not_read(tmp_path: Path, m
         )
         for begin in (0, 100, 200)
     ]
-    read: list[int] = []
-    whole = Keys.found
+    rows_read: list[int] = []
+    original = Keys.ordinals_of
 
     def counted(self: Keys, rows: pa.Table) -> Any:
-        read.append(len(rows))
-        return whole(self, rows)
+        rows_read.append(len(rows))
+        return original(self, rows)
 
-    monkeypatch.setattr(Keys, "found", counted)
-    assert sorted(found(tmp_path, files, [(105,), (119,), (333,)], ("id",))) == [(1, 5, (105,)), (1, 19, (119,))]
-    assert read == [10, 10]
+    monkeypatch.setattr(Keys, "ordinals_of", counted)
+    assert sorted(located(tmp_path, files, [(105,), (119,), (333,)], ("id",))) == [(1, 5, (105,)), (1, 19, (119,))]
+    assert rows_read == [10, 10]
 
 
 def moments(*texts: str) -> list[datetime]:
@@ -114,7 +123,7 @@ def moments(*texts: str) -> list[datetime]:
 
 
 @pytest.mark.parametrize(
-    "ddl, stored, wanted, rows",
+    "ddl, stored, key_values, rows",
     [
         (
             "TIMESTAMP",
@@ -129,13 +138,13 @@ def moments(*texts: str) -> list[datetime]:
     ],
 )
 def test_keys_are_found_in_files_of_another_form(
-    tmp_path: Path, ddl: str, stored: pa.Array, wanted: list[Any] | None, rows: list[int]
+    tmp_path: Path, ddl: str, stored: pa.Array, key_values: list[Any] | None, rows: list[int]
 ) -> None:
     """Times as Spark writes them, and types from before a column was widened."""
     schema = new_table(str(tmp_path), {"k": ddl, "_raw": "MAP<STRING, STRING>"}, {}).schema
     pq.write_table(pa.table({"k": stored}), tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
     kind = schema.arrow(physical=False).field("k").type
-    values = stored.cast(kind) if wanted is None else pa.array(wanted, kind)
+    values = stored.cast(kind) if key_values is None else pa.array(key_values, kind)
     keys = Keys(pa.table({"k": values, "_raw": pa.nulls(len(values), RAW)}), ("k",))
     (hit,) = hits(str(tmp_path), [DataFile({"path": "a.parquet"})], schema, keys)
     assert hit.rows.tolist() == rows
@@ -146,4 +155,4 @@ def test_a_file_from_before_the_keys_column_has_no_key(tmp_path: Path) -> None:
     pq.write_table(pa.table({"other": [1, 2]}), tmp_path / "a.parquet")
     keys = Keys(pa.table({"k": pa.array([1, None], pa.int64()), "_raw": pa.nulls(2, RAW)}), ("k",))
     (hit,) = hits(str(tmp_path), [DataFile({"path": "a.parquet"})], schema, keys)
-    assert (hit.rows.tolist(), hit.wanted.tolist()) == ([0, 1], [1, 1])
+    assert (hit.rows.tolist(), hit.keys.tolist()) == ([0, 1], [1, 1])

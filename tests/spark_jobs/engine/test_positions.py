@@ -21,8 +21,8 @@ def test_the_newest_of_each_key_by_position(tmp_path: Path) -> None:
     last: dict[Any, int] = {}
     for row in sorted(rows, key=lambda row: row.place):
         last[row.key] = row.place
-    found = newest(table_of(rows, ("day",), schema), ("day",)).to_pylist()
-    assert {key_of(row, ("day",)): row["_position"]["offset"] for row in found} == last
+    rows_ = newest(table_of(rows, ("day",), schema), ("day",)).to_pylist()
+    assert {key_of(row, ("day",)): row["_position"]["offset"] for row in rows_} == last
 
 
 def test_no_rows_have_no_newest(tmp_path: Path) -> None:

@@ -45,28 +45,30 @@ class Silver:
 
     def window(self, rows: list[Row]) -> None:
         start, self.stop = self.stop, self.stop + 100
-        own = [replace(row, window=start, place=start + row.place) for row in rows]
-        self.rows += own
-        self._commit(CommitKind.LIVE, own, start=start)
+        window_rows = [replace(row, window=start, place=start + row.place) for row in rows]
+        self.rows += window_rows
+        self._commit(CommitKind.LIVE, window_rows, start=start)
 
     def load(self, rows: list[Row]) -> None:
         """Rows that count as older than all windows; a second load of a key is of the same state or a later one."""
-        own = [replace(row, op=Op.LOAD, window=50, place=50) for row in rows]
-        known = {row.key for row in self.rows if row.op == Op.LOAD}
-        own = [row for row in own if row.key not in known]
-        self.rows += own
-        self._commit(CommitKind.LOAD, own, start=self.stop)
+        loaded = [replace(row, op=Op.LOAD, window=50, place=50) for row in rows]
+        loaded_keys = {row.key for row in self.rows if row.op == Op.LOAD}
+        loaded = [row for row in loaded if row.key not in loaded_keys]
+        self.rows += loaded
+        self._commit(CommitKind.LOAD, loaded, start=self.stop)
 
     def redo(self, start: int, rows: list[Row], *, by_vector: bool) -> None:
         """A window's rows are replaced; of files that hold others too they are marked, or these are written again."""
-        own = [replace(row, window=start, place=start + row.place) for row in rows]
-        self.rows = [row for row in self.rows if row.op == Op.LOAD or row.window != start] + own
+        replayed = [replace(row, window=start, place=start + row.place) for row in rows]
+        self.rows = [row for row in self.rows if row.op == Op.LOAD or row.window != start] + replayed
         ranges = (Range(at(start), at(start + 100)),)
-        self._commit(CommitKind.REDO, own, ranges=ranges, gone=lambda row: in_window(row, start), by_vector=by_vector)
+        self._commit(
+            CommitKind.REDO, replayed, ranges=ranges, is_removed=lambda row: in_window(row, start), by_vector=by_vector
+        )
 
     def compact(self) -> None:
         """All files become one, as maintenance writes them."""
-        self._commit(CommitKind.MAINTENANCE, [], gone=lambda _: False, rewrites=True)
+        self._commit(CommitKind.MAINTENANCE, [], is_removed=lambda _: False, rewrites=True)
 
     def _commit(
         self,
@@ -75,29 +77,29 @@ class Silver:
         *,
         start: int | None = None,
         ranges: tuple[Range, ...] = (),
-        gone: Callable[[dict[str, Any]], bool] | None = None,
+        is_removed: Callable[[dict[str, Any]], bool] | None = None,
         by_vector: bool = False,
         rewrites: bool = False,
     ) -> None:
-        there = snapshot_of(self.table.path) or new_table(self.table.path, COLUMNS.stored, MAPPED)
-        added = [self._written(there, table_of(rows, KEY, there.schema))] if rows else []
-        removed, marked, kept = list[DataFile](), [], list[pa.Table]()
-        for file in there.files if gone else ():
-            held = data_files.read_columns(there.path, file, there.schema.names, there.schema)
-            dead = set(map(int, deletion_vectors.row_numbers(there.path, file.deletion_vector)))
-            hit = {at for at, row in enumerate(held.to_pylist()) if gone and gone(row)} - dead
+        snapshot = snapshot_of(self.table.path) or new_table(self.table.path, COLUMNS.stored, MAPPED)
+        added = [self._write(snapshot, table_of(rows, KEY, snapshot.schema))] if rows else []
+        removed, marked, kept_rows = list[DataFile](), [], list[pa.Table]()
+        for file in snapshot.files if is_removed else ():
+            columns_ = data_files.read_columns(snapshot.path, file, snapshot.schema.names, snapshot.schema)
+            dead = set(map(int, deletion_vectors.row_numbers(snapshot.path, file.deletion_vector)))
+            hit = {at for at, row in enumerate(columns_.to_pylist()) if is_removed and is_removed(row)} - dead
             if not (hit or rewrites):
                 continue
-            alive = [at for at in range(len(held)) if at not in hit | dead]
+            alive = [at for at in range(len(columns_)) if at not in hit | dead]
             if by_vector and alive:
-                vectors = deletion_vectors.write(there.path, [BitMap64(hit | dead)], there.configuration)
+                vectors = deletion_vectors.write(snapshot.path, [BitMap64(hit | dead)], snapshot.configuration)
                 marked += [(file, vectors[0])]
             else:
                 removed.append(file)
-                kept.append(held.take(pa.array(alive, pa.int64())))
-        left = pa.concat_tables(kept) if kept else None
-        if left is not None and len(left):
-            added.append(self._written(there, left))
+                kept_rows.append(columns_.take(pa.array(alive, pa.int64())))
+        remaining = pa.concat_tables(kept_rows) if kept_rows else None
+        if remaining is not None and len(remaining):
+            added.append(self._write(snapshot, remaining))
         commit = SilverCommit(
             at(self.stop),
             new_batch(),
@@ -107,24 +109,24 @@ class Silver:
             definition=OLD,
         )
         commits.commit(
-            there,
+            snapshot,
             adds=added,
             removes=removed,
             dv_updates=marked,
-            transaction=(APPLICATION, there.version + 2),
+            transaction=(APPLICATION, snapshot.version + 2),
             user_metadata=commit.to_json(),
         )
 
-    def _written(self, there: Snapshot, rows: pa.Table) -> DataFile:
-        return data_files.write(there.path, rows, there.schema, there.configuration)
+    def _write(self, snapshot: Snapshot, rows: pa.Table) -> DataFile:
+        return data_files.write(snapshot.path, rows, snapshot.schema, snapshot.configuration)
 
-    def work(self, again: tuple[Range, ...] = ()) -> MergeJob:
+    def work(self, replays: tuple[Range, ...] = ()) -> MergeJob:
         head = self.table.head()
         assert head is not None
-        return MergeJob("shop", NAME, COLUMNS, self.table, head, self.target, again)
+        return MergeJob("shop", NAME, COLUMNS, self.table, head, self.target, replays)
 
-    def merge(self, again: tuple[Range, ...] = ()) -> Merged | None:
-        unit = downstream_job.prepared(0, self.work(again))
+    def merge(self, replays: tuple[Range, ...] = ()) -> Merged | None:
+        unit = downstream_job.prepared(0, self.work(replays))
         if unit is None:
             return None
         assert isinstance(unit, Prepared), unit
@@ -133,16 +135,16 @@ class Silver:
 
     @property
     def expected(self) -> State:
-        found: dict[Any, Row] = {}
+        by_key: dict[Any, Row] = {}
         for row in sorted(self.rows, key=lambda row: row.place):
-            found[row.key] = row
-        return {key[0]: (row.value, row.place) for key, row in found.items() if row.op != Op.DELETE}
+            by_key[row.key] = row
+        return {key[0]: (row.value, row.place) for key, row in by_key.items() if row.op != Op.DELETE}
 
     @property
-    def held(self) -> State:
-        found = {row["id"]: (row["v"], row["_position"]["offset"]) for row in rows_of(newest(self.target.path))}
-        assert len(found) == len(rows_of(newest(self.target.path))), "a key is there twice"
-        return found
+    def target_state(self) -> State:
+        state = {row["id"]: (row["v"], row["_position"]["offset"]) for row in rows_of(newest(self.target.path))}
+        assert len(state) == len(rows_of(newest(self.target.path))), "a key is there twice"
+        return state
 
 
 def in_window(row: dict[str, Any], start: int) -> bool:
@@ -171,7 +173,7 @@ def test_a_target_is_what_all_of_silver_says(first: str, tmp_path: Path) -> None
         lake = Silver(tmp_path / f"{first}-{number}")
         for step in [first, "window", "merge", *steps, "merge"]:
             start = data.draw(st.sampled_from([*range(100, max(200, lake.stop), 100)]))
-            again: tuple[Range, ...] = ()
+            replays: tuple[Range, ...] = ()
             match step:
                 case "window":
                     lake.window(data.draw(windows()))
@@ -182,10 +184,10 @@ def test_a_target_is_what_all_of_silver_says(first: str, tmp_path: Path) -> None
                 case "compact":
                     lake.compact()
                 case "again":
-                    again = (Range(at(start), at(start + 100)),)
+                    replays = (Range(at(start), at(start + 100)),)
             if step in ("merge", "again"):
-                lake.merge(again)
-                assert lake.held == lake.expected
+                lake.merge(replays)
+                assert lake.target_state == lake.expected
 
     check()
 
@@ -207,7 +209,7 @@ def test_a_window_that_decodes_to_the_same_changes_no_row(two: Silver) -> None:
     assert merged is not None
     assert (merged.inserted, merged.updated, merged.deleted, merged.redone) == (0, 0, 0, 1)
     assert newest(two.target.path).files == files
-    assert two.held == {1: (11, 201), 2: (20, 202), 3: (30, 102)}
+    assert two.target_state == {1: (11, 201), 2: (20, 202), 3: (30, 102)}
 
 
 def test_no_key_goes_back(two: Silver) -> None:
@@ -216,7 +218,7 @@ def test_no_key_goes_back(two: Silver) -> None:
     merged = two.merge()
     assert merged is not None
     assert (merged.inserted, merged.updated, merged.deleted) == (1, 0, 1)
-    assert two.held == {1: (11, 201), 2: (20, 202), 4: (40, 102)}
+    assert two.target_state == {1: (11, 201), 2: (20, 202), 4: (40, 102)}
 
 
 def test_loaded_rows_fill_what_no_window_says(two: Silver) -> None:
@@ -224,7 +226,7 @@ def test_loaded_rows_fill_what_no_window_says(two: Silver) -> None:
     merged = two.merge()
     assert merged is not None
     assert (merged.inserted, merged.updated, merged.deleted) == (1, 0, 0)
-    assert two.held == {1: (11, 201), 2: (20, 202), 3: (30, 102), 5: (50, 50)}
+    assert two.target_state == {1: (11, 201), 2: (20, 202), 3: (30, 102), 5: (50, 50)}
 
 
 def test_a_row_that_is_wrong_downstream_is_mended_by_merging_its_window_again(two: Silver) -> None:
@@ -240,28 +242,28 @@ def test_a_row_that_is_wrong_downstream_is_mended_by_merging_its_window_again(tw
         transaction=(APPLICATION, head.counter + 1),
         user_metadata=head.checkpoint.to_json(),
     )
-    assert len(two.held) == 2
+    assert len(two.target_state) == 2
     assert two.merge() is None
     two.merge((Range(at(100), at(200)), Range(at(200), at(300))))
-    assert two.held == two.expected
+    assert two.target_state == two.expected
 
 
 def test_only_files_that_may_hold_the_keys_are_read(two: Silver, monkeypatch: pytest.MonkeyPatch) -> None:
     for start in range(10, 60, 10):
         two.window([Row((start + key,), 0, key) for key in range(5)])
     two.merge()
-    read: list[str] = []
-    whole = data_files.read_row_group
+    files_read: list[str] = []
+    original = data_files.read_row_group
 
     def noted(opened: Any, *rest: Any) -> Any:
-        read.append(str(opened.reader))
-        return whole(opened, *rest)
+        files_read.append(str(opened.reader))
+        return original(opened, *rest)
 
     two.redo(100, [Row((3,), 31, 2)], by_vector=False)
     monkeypatch.setattr(data_files, "read_row_group", noted)
     two.merge()
-    assert two.held == two.expected
-    assert len(read) < len(newest(two.table.path).files)
+    assert two.target_state == two.expected
+    assert len(files_read) < len(newest(two.table.path).files)
 
 
 def test_values_are_compared_through_structures_and_maps() -> None:
@@ -273,10 +275,10 @@ def test_values_are_compared_through_structures_and_maps() -> None:
         return pa.table(columns, names=["v", "m", "p"])
 
     entry = [("a", "b")]
-    one = table([1, 2, None, 4, 5, 6], [None, entry, None, entry, None, None], [{"a": 1, "b": 2}] * 5 + [None])
-    other = table(
+    first = table([1, 2, None, 4, 5, 6], [None, entry, None, entry, None, None], [{"a": 1, "b": 2}] * 5 + [None])
+    second = table(
         [1, 2, None, 4, None, 6],
         [None, entry, None, [("a", "c")], None, None],
         [{"a": 1, "b": 2}] * 2 + [{"a": 1, "b": 3}] + [{"a": 1, "b": 2}] * 2 + [{"a": None, "b": None}],
     )
-    assert unchanged(one, other).tolist() == [True, True, False, False, False, False]
+    assert unchanged(first, second).tolist() == [True, True, False, False, False, False]

@@ -48,13 +48,13 @@ def masked(rule: ColumnRule) -> TableFilters:
 
 
 @pytest.mark.parametrize(
-    "change, why",
+    "change, reason",
     [
         ({}, None),
         ({"head": head(CommitKind.LIVE)}, None),
         ({"reset": 1}, "the table is begun anew"),
-        ({"again": WHOLE}, "the table is begun anew"),
-        ({"carried": 9}, "the table is begun anew"),
+        ({"replay": WHOLE}, "the table is begun anew"),
+        ({"inherited_bytes": 9}, "the table is begun anew"),
         ({"steps": ()}, "the table is begun anew"),
         ({"steps": (SchemaChange(WHOLE, TableState(OLD)),)}, "it begins with a statement"),
         ({"steps": (SchemaChange(WHOLE, TableState(OLD)),), "head": head(CommitKind.LIVE)}, None),
@@ -70,13 +70,13 @@ def masked(rule: ColumnRule) -> TableFilters:
         ({"filters": masked(ColumnRule("c", ANY, masks={"v": CONSTANT}))}, "its columns are masked"),
     ],
 )  # fmt: skip
-def test_why_silver_goes_by_spark_sql(change: dict[str, Any], why: str | None, tmp_path: Path) -> None:
-    assert routing.why_silver_by_sql(replace(work(tmp_path), **change), ()) == why
+def test_why_silver_goes_by_spark_sql(change: dict[str, Any], reason: str | None, tmp_path: Path) -> None:
+    assert routing.why_silver_by_sql(replace(work(tmp_path), **change), ()) == reason
 
 
 def test_a_table_that_has_rows_with_absent_columns_goes_by_spark_sql(tmp_path: Path) -> None:
-    whole = silver.columns(OLD, has_partial=True)
-    stored = new_table(str(tmp_path / "silver"), whole.stored, MAPPED).schema.names
+    columns = silver.columns(OLD, has_partial=True)
+    stored = new_table(str(tmp_path / "silver"), columns.stored, MAPPED).schema.names
     assert routing.why_silver_by_sql(work(tmp_path), stored) == "row images leave columns out"
 
 
@@ -91,7 +91,7 @@ TARGET = Table("lake/downstream/shop/t", plain=False)
 
 
 @pytest.mark.parametrize(
-    "change, why",
+    "change, reason",
     [
         ({}, None),
         ({"target": PartTable(TARGET, ("eu", "shop", "t"))}, "several tables are merged into one"),
@@ -99,9 +99,9 @@ TARGET = Table("lake/downstream/shop/t", plain=False)
         ({"columns": replace(COLUMNS, has_partial=True)}, "row images leave columns out"),
     ],
 )
-def test_why_a_table_is_merged_by_spark_sql(change: dict[str, Any], why: str | None) -> None:
-    whole = MergeJob("shop", NAME, COLUMNS, TARGET, head(CommitKind.LIVE), TARGET)
-    assert routing.why_not_merged(replace(whole, **change)) == why
+def test_why_a_table_is_merged_by_spark_sql(change: dict[str, Any], reason: str | None) -> None:
+    job = MergeJob("shop", NAME, COLUMNS, TARGET, head(CommitKind.LIVE), TARGET)
+    assert routing.why_not_merged(replace(job, **change)) == reason
 
 
 NEWS = SilverDelta(windows=1, steps=[], redone=[], size=9)
@@ -110,7 +110,7 @@ NEW = Table("none", plain=False).new({"id": "INT"}, {})
 
 
 @pytest.mark.parametrize(
-    "upon, delta, why",
+    "upon, delta, reason",
     [
         (MERGED, NEWS, None),
         (NEW, NEWS, None),
@@ -133,5 +133,5 @@ NEW = Table("none", plain=False).new({"id": "INT"}, {})
         ),
     ],
 )
-def test_why_what_is_new_is_merged_by_spark_sql(upon: Head, delta: SilverDelta, why: str | None) -> None:
-    assert routing.why_downstream_by_sql(upon, delta) == why
+def test_why_what_is_new_is_merged_by_spark_sql(upon: Head, delta: SilverDelta, reason: str | None) -> None:
+    assert routing.why_downstream_by_sql(upon, delta) == reason

@@ -50,8 +50,8 @@ def packed(number: int, windows: list[list[Slice]], *, ordered: bool) -> Prepare
 
 @examples(150)
 @given(st.lists(st.tuples(WINDOWS, st.booleans()), max_size=5), st.integers(1, 4), st.integers(18, 25))
-def test_every_slice_is_in_one_task(given_: list[tuple[list[list[Slice]], bool]], slots: int, bits: int) -> None:
-    units = [packed(number, windows, ordered=ordered) for number, (windows, ordered) in enumerate(given_)]
+def test_every_slice_is_in_one_task(shapes: list[tuple[list[list[Slice]], bool]], slots: int, bits: int) -> None:
+    units = [packed(number, windows, ordered=ordered) for number, (windows, ordered) in enumerate(shapes)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(silver_job, "_LEAST_TASK_BYTES", 1 << bits)
         tasks, buckets, placed = silver_job.tasks_of("bronze", units, slots)
@@ -73,30 +73,34 @@ def test_every_slice_is_in_one_task(given_: list[tuple[list[list[Slice]], bool]]
     }
     with_buckets = {unit.number: unit.buckets for unit in placed}
     for unit in units:
-        number, own = unit.unit.number, homes[unit.unit.number]
-        assert (len(own) > 1) == (number in with_buckets), "buckets only where several tasks have slices"
-        assert not (unit.is_ordered and len(own) > 1), "one task numbers the rows of XA transactions"
-        for task in own:
-            (seen,) = (one for one in task.units if one.number == number)
-            assert seen.buckets == with_buckets.get(number, ())
-    assert all(0 <= bucket < buckets and len({*own}) == len(own) for own in with_buckets.values() for bucket in own)
+        number, unit_tasks = unit.unit.number, homes[unit.unit.number]
+        assert (len(unit_tasks) > 1) == (number in with_buckets), "buckets only where several tasks have slices"
+        assert not (unit.is_ordered and len(unit_tasks) > 1), "one task numbers the rows of XA transactions"
+        for task in unit_tasks:
+            (task_unit,) = (unit for unit in task.units if unit.number == number)
+            assert task_unit.buckets == with_buckets.get(number, ())
+    assert all(
+        0 <= bucket < buckets and len({*buckets_}) == len(buckets_)
+        for buckets_ in with_buckets.values()
+        for bucket in buckets_
+    )
     assert (buckets > 0) == bool(placed)
 
 
-def work_of(folder: Path, found: list[TimelineStep]) -> tuple[CompactionJob, Any]:
+def work_of(folder: Path, timeline: list[TimelineStep]) -> tuple[CompactionJob, Any]:
     """Silver's work on shop.t from 10 to 1000, with slices of 10 bytes all the way."""
     bronze, version = bronze_of(folder / "bronze", [rows_at([(start, "rows", "t") for start in range(10, 1000, 10)])])
-    whole = Range(at(10), at(1000))
+    range_ = Range(at(10), at(1000))
     table = Table(str(folder / "silver"), plain=False)
-    work = CompactionJob("shop", NAME, Window(bronze, version, (whole,)), found, table, table.head(), 990)
+    work = CompactionJob("shop", NAME, Window(bronze, version, (range_,)), timeline, table, table.head(), 990)
     return work, read_index(bronze, version)
 
 
 def prepared(folder: Path, *statements: tuple[int, str]) -> Prepared:
-    found = steps(*statements)
+    timeline = steps(*statements)
     if statements:
-        found.append(DataRange(Range(found[-1].range.stop, at(1000)), found[-1].standing))
-    work, index = work_of(folder, found)
+        timeline.append(DataRange(Range(timeline[-1].range.stop, at(1000)), timeline[-1].standing))
+    work, index = work_of(folder, timeline)
     units, by_sql = silver_job.prepared([work], index)
     assert by_sql == {}
     return units[0]
@@ -115,27 +119,27 @@ CASES: list[tuple[list[str], list[list[str]], list[list[str]]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("statements, names, fills", CASES, ids=["; ".join(one[0]) or "none" for one in CASES])
+@pytest.mark.parametrize("statements, names, fills", CASES, ids=["; ".join(case[0]) or "none" for case in CASES])
 def test_stages_and_commits(
     statements: list[str], names: list[list[str]], fills: list[list[str]], tmp_path: Path
 ) -> None:
     """A commit a window and statement: its columns, position, counter and metadata; rows as they are behind all."""
     unit = prepared(tmp_path, *((300 * (nth + 1), text) for nth, text in enumerate(statements)))
-    own = [[name for name in stage.design.schema.names if not name.startswith("_")] for stage in unit.stages]
-    assert own == names
+    names_ = [[name for name in stage.design.schema.names if not name.startswith("_")] for stage in unit.stages]
+    assert names_ == names
     assert [[fill.column.name for fill in window.fills] for window in unit.unit.windows] == fills
-    results = written(unit)
+    results = results_of(unit)
     assert silver_job.why_again(unit, results) is None
-    done = silver_job.commit(unit, results)
+    compacted = silver_job.commit(unit, results)
     behind = newest(unit.unit.path)
-    assert behind.version == len(unit.stages) - 1 == done.head.version
-    assert (behind.transactions, done.head.counter) == ({APPLICATION: len(unit.stages)}, len(unit.stages))
-    assert (done.changes, done.inserts, done.range) == (len(fills), len(fills), Range(at(10), at(1000)))
-    commits = [SilverCommit.of(one) for _, one in unit.work.table.since(-1)]
-    assert [commit.position for commit in sorted(commits, key=lambda one: one.position)] == [
+    assert behind.version == len(unit.stages) - 1 == compacted.head.version
+    assert (behind.transactions, compacted.head.counter) == ({APPLICATION: len(unit.stages)}, len(unit.stages))
+    assert (compacted.changes, compacted.inserts, compacted.range) == (len(fills), len(fills), Range(at(10), at(1000)))
+    commits = [SilverCommit.of(checkpoint) for _, checkpoint in unit.work.table.since(-1)]
+    assert [commit.position for commit in sorted(commits, key=lambda commit: commit.position)] == [
         stage.step.range.stop for stage in unit.stages
     ]
-    kinds = [commit.kind for commit in sorted(commits, key=lambda one: one.position)]
+    kinds = [commit.kind for commit in sorted(commits, key=lambda commit: commit.position)]
     assert kinds == [CommitKind.LIVE if stage.window is not None else CommitKind.CHANGE for stage in unit.stages]
     assert all(commit.bronze_version == 0 and commit.key == ("id",) for commit in commits)
     rows = sorted(rows_of(behind), key=lambda row: row["_position"]["offset"])
@@ -147,9 +151,9 @@ def test_stages_and_commits(
         silver_job.commit(unit, results)
 
 
-def written(unit: Prepared) -> list[Written]:
+def results_of(unit: Prepared) -> list[Written]:
     """A row a window, as tasks write it."""
-    found = []
+    results = []
     for nth, window in enumerate(unit.unit.windows):
         fills = [replace(fill, value=pa.scalar(4)) for fill in window.fills]
         schema = schema_with(window.schema, fills)
@@ -159,20 +163,20 @@ def written(unit: Prepared) -> list[Written]:
             index = rows.schema.get_field_index(fill.column.name)
             rows = rows.set_column(index, fill.column.name, pa.array([4], pa.int32()))
         file = data_files.write(unit.unit.path, rows, schema, window.configuration)
-        found.append(Written(unit.unit.number, nth, file, changes=1, inserts=1))
-    return found
+        results.append(Written(unit.unit.number, nth, file, changes=1, inserts=1))
+    return results
 
 
 def test_why_again(tmp_path: Path) -> None:
     unit = prepared(tmp_path, (300, "ALTER TABLE t DROP v"))
-    plain = written(unit)
+    plain = results_of(unit)
     assert silver_job.why_again(unit, plain) is None
     assert silver_job.why_again(unit, [*plain, Written(0, -1, error="DecodeError: b")]) == "DecodeError: b"
     window = unit.unit.windows[0]
     rows = table_of([Row(("!x",), 1, 10)], ("id",), window.schema)
     exact = data_files.write(unit.unit.path, rows, window.schema, window.configuration)
-    again = silver_job.why_again(unit, [replace(plain[0], file=exact), plain[1]])
-    assert again == "a statement changes columns that rows have exact texts of"
+    reason = silver_job.why_again(unit, [replace(plain[0], file=exact), plain[1]])
+    assert reason == "a statement changes columns that rows have exact texts of"
 
 
 def test_a_log_of_two_tables_is_committed(tmp_path: Path) -> None:
@@ -180,17 +184,17 @@ def test_a_log_of_two_tables_is_committed(tmp_path: Path) -> None:
     units = units_of(works, index)
     results, _ = carried_out(works[0].window.table.path, units, 1)
     for unit in units:
-        done = silver_job.commit(unit, results[unit.unit.number])
-        assert done.head.position == unit.work.window.extent.stop
-        assert done.rows == len(rows_of(newest(unit.unit.path)))
+        compacted = silver_job.commit(unit, results[unit.unit.number])
+        assert compacted.head.position == unit.work.window.extent.stop
+        assert compacted.rows == len(rows_of(newest(unit.unit.path)))
 
 
 def test_files_that_are_there_are_replaced_by_filled_ones(tmp_path: Path) -> None:
     first = prepared(tmp_path)
-    silver_job.commit(first, written(first))
+    silver_job.commit(first, results_of(first))
     unit = prepared(tmp_path, (300, ADD))
     (fill,) = (replace(fill, value=pa.scalar(4)) for stage in unit.stages for fill in stage.fills)
-    there = unit.snapshot
-    refill = Refill(0, there.path, there.files, there.schema, there.configuration, (fill,))
-    silver_job.commit(unit, [*written(unit), *(one for one in work(refill) if isinstance(one, Written))])
-    assert sorted((row["id"], row["w"]) for row in rows_of(newest(there.path))) == [(0, 4), (0, 4), (1, None)]
+    snapshot = unit.snapshot
+    refill = Refill(0, snapshot.path, snapshot.files, snapshot.schema, snapshot.configuration, (fill,))
+    silver_job.commit(unit, [*results_of(unit), *(outcome for outcome in work(refill) if isinstance(outcome, Written))])
+    assert sorted((row["id"], row["w"]) for row in rows_of(newest(snapshot.path))) == [(0, 4), (0, 4), (1, None)]

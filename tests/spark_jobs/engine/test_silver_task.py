@@ -35,18 +35,18 @@ def slots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
 
 def net(unit: Prepared, window: int, results: Sequence[Written]) -> Net:
     """What the files of a window say; every key stands in one of them alone."""
-    found: Net = {}
+    net_changes: Net = {}
     schema = unit.unit.windows[window].schema
-    for one in results:
-        if one.window == window and one.file:
-            for row in alive(unit.unit.path, one.file, schema):
-                assert row["id"] not in found
-                found[row["id"]] = (row["_op"], None if row["_op"] == "delete" else row["v"])
+    for result in results:
+        if result.window == window and result.file:
+            for row in alive(unit.unit.path, result.file, schema):
+                assert row["id"] not in net_changes
+                net_changes[row["id"]] = (row["_op"], None if row["_op"] == "delete" else row["v"])
                 (part,) = unit.unit.windows[window].ranges
                 bounds = [row[name]["offset"] for name in ("_window_start", "_window_stop")]
                 assert bounds == [part.start.offset, part.stop.offset]
                 assert part.start.offset <= row["_position"]["offset"] < part.stop.offset
-    return found
+    return net_changes
 
 
 def test_files_are_the_net_changes(slots: int, tmp_path: Path) -> None:
@@ -59,15 +59,15 @@ def test_files_are_the_net_changes(slots: int, tmp_path: Path) -> None:
         results, _ = carried_out(works[0].window.table.path, units, slots)
         bounds = [0, *sorted(cuts), len(log.ends)]
         for unit in units:
-            own, name = results[unit.unit.number], unit.work.name
-            assert all(one.error is None for one in own)
+            unit_results, name = results[unit.unit.number], unit.work.name
+            assert all(result.error is None for result in unit_results)
             for window, (first, stop) in enumerate(pairwise(bounds)):
                 expected = log.net(name, first, stop)
-                assert net(unit, window, own) == expected
-                here = [one for one in own if one.window == window]
-                assert sum(one.changes for one in here) == log.count(name, first, stop)
+                assert net(unit, window, unit_results) == expected
+                here = [result for result in unit_results if result.window == window]
+                assert sum(result.changes for result in here) == log.count(name, first, stop)
                 ops = [op for op, _ in expected.values()]
-                assert [sum(getattr(one, f"{op}s") for one in here) for op in ("insert", "update", "delete")] == [
+                assert [sum(getattr(result, f"{op}s") for result in here) for op in ("insert", "update", "delete")] == [
                     ops.count(op) for op in ("insert", "update", "delete")
                 ]
 
@@ -89,10 +89,10 @@ def test_a_decode_error_is_its_unit_s_alone(slots: int, tmp_path: Path) -> None:
     works, index = works_of(log, tmp_path, [])
     units = units_of(works, index)
     results, _ = carried_out(works[0].window.table.path, units, slots)
-    whole, broken = (results[unit.unit.number] for unit in units)
-    assert [one.error for one in whole if one.error] == []
-    assert net(units[0], 0, whole) == log.net(NAMES[0], 0, len(log.ends))
-    (error,) = (one.error for one in broken if one.error)
+    intact, broken = (results[unit.unit.number] for unit in units)
+    assert [result.error for result in intact if result.error] == []
+    assert net(units[0], 0, intact) == log.net(NAMES[0], 0, len(log.ends))
+    (error,) = (result.error for result in broken if result.error)
     assert error is not None
     assert "b.000001:" in error
     assert silver_job.why_again(units[1], broken) == error
@@ -104,9 +104,9 @@ def test_bronze_that_is_gone_is_an_error_of_the_unit(slots: int, tmp_path: Path)
     (file,) = (tmp_path / "bronze").glob("*.parquet")
     file.unlink()
     results, _ = carried_out(works[0].window.table.path, units, slots)
-    said = {one.error for own in results.values() for one in own}
+    errors = {result.error for unit_results in results.values() for result in unit_results}
     assert all(
-        error and error.startswith(f"LakeError: {file}: a data file of bronze cannot be read: ") for error in said
+        error and error.startswith(f"LakeError: {file}: a data file of bronze cannot be read: ") for error in errors
     )
 
 
@@ -118,31 +118,31 @@ def unwritable(unit: Prepared, folder: Path) -> Prepared:
 
 def test_what_cannot_be_written_is_an_error_of_the_unit(slots: int, tmp_path: Path) -> None:
     works, index = works_of(log_of(Random(5)), tmp_path, [])
-    one, other = units_of(works, index)
-    results, _ = carried_out(works[0].window.table.path, [unwritable(one, tmp_path), other], slots)
-    said = [done.error for done in results[one.unit.number]]
-    assert all(error and error.startswith("LakeError: ") and "cannot be written" in error for error in said)
-    assert [done.error for done in results[other.unit.number] if done.error] == []
+    first, second = units_of(works, index)
+    results, _ = carried_out(works[0].window.table.path, [unwritable(first, tmp_path), second], slots)
+    errors = [result.error for result in results[first.unit.number]]
+    assert all(error and error.startswith("LakeError: ") and "cannot be written" in error for error in errors)
+    assert [result.error for result in results[second.unit.number] if result.error] == []
 
 
 def test_a_bucket_without_pieces_writes_nothing() -> None:
-    nothing: list[Piece] = []
-    assert [*finish({})(nothing)] == []
+    pieces: list[Piece] = []
+    assert [*finish({})(pieces)] == []
 
 
 def test_a_refill_that_fails_is_an_error_of_its_unit(tmp_path: Path) -> None:
     works, index = works_of(log_of(Random(5)), tmp_path, [])
     unit = units_of(works, index)[0]
     results, _ = carried_out(works[0].window.table.path, [unit], 1)
-    files = tuple(one.file for one in results[unit.unit.number] if one.file)
+    files = tuple(result.file for result in results[unit.unit.number] if result.file)
     window = unit.unit.windows[0]
     column = replace(window.schema.column("v"), name="w", metadata={})
     refill = Refill(
         unit.unit.number, unit.unit.path, files, window.schema, window.configuration, (Fill(column, "7", pa.scalar(7)),)
     )
-    (done,) = work(refill)
-    assert isinstance(done, Written)
-    assert (done.window, done.error) == (REFILLED, None)
+    (result,) = work(refill)
+    assert isinstance(result, Written)
+    assert (result.window, result.error) == (REFILLED, None)
     files[0].location(unit.unit.path).unlink()
     (failed,) = work(refill)
     assert isinstance(failed, Written)
@@ -155,4 +155,4 @@ def test_slices_of_no_rows_write_nothing(tmp_path: Path) -> None:
     unit = units_of(works, index)[0]
     empty = replace(unit, slices=(OF_TABLE.empty_table(),))
     results, _ = carried_out(works[0].window.table.path, [empty], 1)
-    assert [one for one in results[unit.unit.number] if one.file] == []
+    assert [result for result in results[unit.unit.number] if result.file] == []

@@ -16,16 +16,16 @@ TASKS, BUCKETS = 7, 3
 
 
 def test_no_tasks_are_no_job() -> None:
-    nothing: SparkSession = None  # type: ignore[assignment] # the session is not even asked for
-    assert run(nothing, [], lambda task: [task]) == []
+    session: SparkSession = None  # type: ignore[assignment] # the session is not even asked for
+    assert run(session, [], lambda task: [task]) == []
 
 
 def test_each_task_s_results_come_back_once(spark: SparkSession) -> None:
     def work(task: int) -> Iterator[tuple[int, int]]:
         yield from ((task, nth) for nth in range(task))
 
-    found = run(spark, range(TASKS), work)
-    assert sorted(found) == [(task, nth) for task in range(TASKS) for nth in range(task)]
+    results = run(spark, range(TASKS), work)
+    assert sorted(results) == [(task, nth) for task in range(TASKS) for nth in range(task)]
 
 
 def test_many_and_large_results(spark: SparkSession) -> None:
@@ -35,8 +35,8 @@ def test_many_and_large_results(spark: SparkSession) -> None:
         yield from (b"%d" % nth for nth in range(12_000 if task else 0))
         yield b"x" * (task * 5 << 20)
 
-    found = Counter(map(len, run(spark, [0, 1, 2], work)))
-    assert (found.total(), found[5 << 20], found[10 << 20]) == (24_003, 1, 1)
+    sizes = Counter(map(len, run(spark, [0, 1, 2], work)))
+    assert (sizes.total(), sizes[5 << 20], sizes[10 << 20]) == (24_003, 1, 1)
 
 
 def test_each_piece_comes_once_to_its_bucket(spark: SparkSession) -> None:
@@ -47,14 +47,14 @@ def test_each_piece_comes_once_to_its_bucket(spark: SparkSession) -> None:
         yield from (Piece(unit, (unit + task) % buckets, b"%d:%d" % (task, unit)) for unit in range(5))
 
     def finish(pieces: Iterator[Piece]) -> Iterator[object]:
-        own = [(piece.bucket, piece.unit, bytes(piece.rows)) for piece in pieces]
-        yield ("bucket", {bucket for bucket, _, _ in own}, own)
+        pieces_ = [(piece.bucket, piece.unit, bytes(piece.rows)) for piece in pieces]
+        yield ("bucket", {bucket for bucket, _, _ in pieces_}, pieces_)
 
-    found = run(spark, range(TASKS), work, finish, buckets)
-    assert sorted(one for one in found if isinstance(one, str)) == [f"task {task}" for task in range(TASKS)]
-    rest = [one for one in found if not isinstance(one, str)]
-    assert [len(seen) for _, seen, _ in rest if seen] == [1] * BUCKETS, "a bucket is one task's"
-    pieces = sorted(piece for _, _, own in rest for piece in own)
+    results = run(spark, range(TASKS), work, finish, buckets)
+    assert sorted(result for result in results if isinstance(result, str)) == [f"task {task}" for task in range(TASKS)]
+    rest = [result for result in results if not isinstance(result, str)]
+    assert [len(buckets_) for _, buckets_, _ in rest if buckets_] == [1] * BUCKETS, "a bucket is one task's"
+    pieces = sorted(piece for _, _, bucket_pieces in rest for piece in bucket_pieces)
     assert pieces == sorted(
         ((unit + task) % BUCKETS, unit, b"%d:%d" % (task, unit)) for task in range(TASKS) for unit in range(5)
     )

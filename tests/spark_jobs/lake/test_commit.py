@@ -10,9 +10,9 @@ from spark_jobs.log.position import Position
 
 
 def test_a_checkpoint_has_no_variable_that_a_setting_would_have_replaced() -> None:
-    named = Checkpoint(Position("bin.000001", 4), "b", unnamed_members={"table": "s.${env:PW} {x} $5"})
-    assert "${" not in named.to_json()
-    assert Checkpoint.from_json(named.to_json()) == named
+    checkpoint = Checkpoint(Position("bin.000001", 4), "b", unnamed_members={"table": "s.${env:PW} {x} $5"})
+    assert "${" not in checkpoint.to_json()
+    assert Checkpoint.from_json(checkpoint.to_json()) == checkpoint
 
 
 @given(
@@ -54,7 +54,7 @@ def test_a_checkpoint_is_one_json_object_under_our_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "before, said, after",
+    "before, members, after",
     [
         ({"oldest": "b.000002:4", "start": "x"}, {"start": "y"}, {"oldest": "b.000002:4", "start": "y"}),
         ({"oldest": "b.000002:4"}, {"oldest": "b.000003:4"}, {"oldest": "b.000003:4"}),
@@ -64,9 +64,11 @@ def test_a_checkpoint_is_one_json_object_under_our_name() -> None:
     ],
 )
 def test_some_members_stand_until_a_commit_says_otherwise(
-    before: dict[str, Any], said: dict[str, Any], after: dict[str, Any]
+    before: dict[str, Any], members: dict[str, Any], after: dict[str, Any]
 ) -> None:
     place = Position("b.000009", 4)
     head = Head(1, 1, Checkpoint(place, "old", "gc", unnamed_members=before))
-    assert Checkpoint(place, "new", unnamed_members=said).upon(head) == Checkpoint(place, "new", unnamed_members=after)
-    assert Checkpoint(place, "new", unnamed_members=said).upon(Head(0, 0, None)).unnamed_members == said
+    assert Checkpoint(place, "new", unnamed_members=members).upon(head) == Checkpoint(
+        place, "new", unnamed_members=after
+    )
+    assert Checkpoint(place, "new", unnamed_members=members).upon(Head(0, 0, None)).unnamed_members == members

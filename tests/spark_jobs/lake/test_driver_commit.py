@@ -52,18 +52,18 @@ def never() -> SparkSession:
 class LazyTable(Table):
     """A table whose small commits start no Spark."""
 
-    def add(self, rows: pa.Table, head: Head, said: Checkpoint) -> Head:
-        return self.append_rows(lazy_session(never), rows, head, said)
+    def add(self, rows: pa.Table, head: Head, commit: Checkpoint) -> Head:
+        return self.append_rows(lazy_session(never), rows, head, commit)
 
-    def put(self, rows: pa.Table, cells: dict[str, str], head: Head, said: Checkpoint) -> Head:
-        return self.replace_rows(lazy_session(never), rows, cells, head, said)
+    def put(self, rows: pa.Table, cells: dict[str, str], head: Head, commit: Checkpoint) -> Head:
+        return self.replace_rows(lazy_session(never), rows, cells, head, commit)
 
 
 def sources(table: Table) -> list[tuple[str | None, str]]:
     """Of all rows, as DataFusion reads them."""
     query = deltalake.QueryBuilder().register("small", deltalake.DeltaTable(table.path))
-    found = pa.table(query.execute("SELECT source, name FROM small").read_all())
-    return sorted(((one["source"], one["name"]) for one in found.to_pylist()), key=str)
+    small = pa.table(query.execute("SELECT source, name FROM small").read_all())
+    return sorted(((fields["source"], fields["name"]) for fields in small.to_pylist()), key=str)
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_rows_that_a_vector_deletes_do_not_come_back(table: LazyTable) -> None:
 def test_a_column_that_the_rows_lack_is_null(table: LazyTable) -> None:
     head = table.add(rows_of(row("a", "x")), table.new(COLUMNS, {}), checkpoint(1))
     table.add(rows_of(row("b", "y")).drop_columns(["at"]), head, checkpoint(2))
-    assert [one["at"] for one in sorted(table.rows(), key=lambda one: str(one["source"]))] == [NOON, None]
+    assert [fields["at"] for fields in sorted(table.rows(), key=lambda one: str(one["source"]))] == [NOON, None]
 
 
 @pytest.mark.parametrize(
@@ -134,15 +134,15 @@ def test_spark_makes_the_commits_that_the_driver_does_not(tmp_path: Path, path: 
 
 @pytest.mark.spark
 def test_spark_and_the_driver_take_turns(spark: SparkSession, table: LazyTable) -> None:
-    begun = table.add(rows_of(row("a", "x"), row("b", "y")), table.new(COLUMNS, PROPERTIES), checkpoint(1))
+    first = table.add(rows_of(row("a", "x"), row("b", "y")), table.new(COLUMNS, PROPERTIES), checkpoint(1))
     frame = spark.createDataFrame(rows_of(row("c", "z")))
-    by_spark = table.append(frame, begun, checkpoint(2))
+    by_spark = table.append(frame, first, checkpoint(2))
     assert by_spark == replace(by_spark, version=1, counter=2)
     by_driver = table.put(rows_of(row("b", "y2")), {"source": "b"}, by_spark, checkpoint(3))
     with pytest.raises(LostRace):
         table.append(frame, by_spark, checkpoint(4))
     table.replace(frame, "source = 'c'", by_driver, checkpoint(5))
-    found = sorted((one.source, one.name, one.at, one.parts[0].text) for one in table.read(spark).collect())
-    assert [one[:2] for one in found] == [("a", "x"), ("b", "y2"), ("c", "z")]
-    assert found[1][3] == "y2"
-    assert sources(table) == [one[:2] for one in found]
+    rows_ = sorted((row.source, row.name, row.at, row.parts[0].text) for row in table.read(spark).collect())
+    assert [cells[:2] for cells in rows_] == [("a", "x"), ("b", "y2"), ("c", "z")]
+    assert rows_[1][3] == "y2"
+    assert sources(table) == [cells[:2] for cells in rows_]

@@ -30,8 +30,8 @@ def some_ranges(number: int, seed: int = 1) -> list[tuple[int, int]]:
     pairs = list(zip(ends[::2], ends[1::2], strict=True))
     after = [*pairs[1:], (_ROWS, _ROWS)]
     touches = [chance.random() < 0.3 for _ in pairs]
-    both = zip(pairs, after, touches, strict=True)
-    return [(start, following[0] if touching else stop) for (start, stop), following, touching in both]
+    triples = zip(pairs, after, touches, strict=True)
+    return [(start, following[0] if touching else stop) for (start, stop), following, touching in triples]
 
 
 def as_ranges(pairs: list[tuple[int, int]]) -> list[Range]:
@@ -44,7 +44,7 @@ PLACES = (
 
 
 @pytest.mark.parametrize(
-    "given, wanted",
+    "pairs, expected",
     [
         ([], []),
         ([(5, 5)], []),
@@ -53,18 +53,20 @@ PLACES = (
         ([(9_990, 10_000), (10_000, 10_010)], [(9_990, 10_010)]),
     ],
 )
-def test_ranges_that_touch_are_one(given: list[tuple[int, int]], wanted: list[tuple[int, int]]) -> None:
-    assert flat.joined(as_ranges(given)) == as_ranges(wanted)
-    assert flat.covering(as_ranges(given)) == as_ranges(wanted)
+def test_ranges_that_touch_are_one(pairs: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
+    assert flat.joined(as_ranges(pairs)) == as_ranges(expected)
+    assert flat.covering(as_ranges(pairs)) == as_ranges(expected)
 
 
 @pytest.mark.parametrize("number", [16, 17, 300, 3_000])
 def test_few_ranges_cover_many(number: int) -> None:
     pairs = some_ranges(number)
-    found = flat.covering(as_ranges(pairs))
-    assert len(found) <= flat.FEW
-    assert found == flat.joined(found)
-    assert all(any(one.start <= part.start and part.stop <= one.stop for one in found) for part in as_ranges(pairs))
+    ranges = flat.covering(as_ranges(pairs))
+    assert len(ranges) <= flat.FEW
+    assert ranges == flat.joined(ranges)
+    assert all(
+        any(range_.start <= part.start and part.stop <= range_.stop for range_ in ranges) for part in as_ranges(pairs)
+    )
 
 
 @pytest.mark.spark
@@ -73,21 +75,21 @@ def test_a_search_finds_what_a_loop_finds(spark: SparkSession, number: int) -> N
     pairs = some_ranges(number)
     ranges, starts = as_ranges(pairs), [start for start, _ in pairs]
     shuffled = Random(2).sample(range(number), number)
-    asked = {
-        "rank": flat.rank([position(one) for one in starts], "place"),
-        "following": flat.next_position([position(one) for one in starts], "place"),
+    expressions = {
+        "rank": flat.rank([position(start) for start in starts], "place"),
+        "following": flat.next_position([position(start) for start in starts], "place"),
         "inside": flat.inside(ranges, "place"),
         "ordinal": flat.ordinal([ranges[at] for at in shuffled], "place"),
     }
     began = time.monotonic()
     rows = spark.range(_ROWS).selectExpr("id", f"{PLACES} AS place")
-    found = rows.selectExpr("id", *(f"{text} AS {name}" for name, text in asked.items())).orderBy("id").collect()
+    rows_ = rows.selectExpr("id", *(f"{text} AS {name}" for name, text in expressions.items())).orderBy("id").collect()
     assert time.monotonic() - began < _SECONDS
     ordinal = {shuffled[at]: at for at in range(number)}
     nth, before = dict[int, int](), 0
     for at, (start, stop) in enumerate(pairs):
         nth |= dict.fromkeys(range(start, stop), ordinal[at])
-    for row in found:
+    for row in rows_:
         before += before < number and starts[before] <= row["id"]
         following = position(starts[before]).order if before < number else None
         assert row["rank"] == before
@@ -100,7 +102,7 @@ def test_a_search_finds_what_a_loop_finds(spark: SparkSession, number: int) -> N
 @pytest.mark.parametrize("number", [3, 300, 3_000])
 def test_windows_of_many_ranges_are_replaced_in_one_commit(spark: SparkSession, lake: Path, number: int) -> None:
     pairs = some_ranges(number)
-    wanted = {at for start, stop in pairs for at in range(start, stop)}
+    expected = {at for start, stop in pairs for at in range(start, stop)}
     table = Table(str(lake), plain=False)
     types = {"id": "BIGINT", "v": "STRING", "_op": "STRING", "_window_start": silver.PLACE}
     rows = spark.range(_ROWS).selectExpr("id", "'old' AS v", "'insert' AS _op", f"{PLACES} AS _window_start")
@@ -110,8 +112,8 @@ def test_windows_of_many_ranges_are_replaced_in_one_commit(spark: SparkSession, 
     began = time.monotonic()
     head = table.replace(new, condition, head, Checkpoint(position(1), new_batch()))
     assert time.monotonic() - began < _SECONDS
-    there = table.read(spark, head.version).where("v = 'new'")
-    assert {row["id"] for row in there.select("id").collect()} == wanted
+    new_rows = table.read(spark, head.version).where("v = 'new'")
+    assert {row["id"] for row in new_rows.select("id").collect()} == expected
     assert table.read(spark, head.version).count() == _ROWS
 
 

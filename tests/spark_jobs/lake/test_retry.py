@@ -6,15 +6,15 @@ from spark_jobs.lake.retry import patiently
 
 @pytest.mark.spark
 def test_what_lost_a_race_is_planned_again_until_others_win_every_time() -> None:
-    left = [LostRace("first"), LostRace("second")]
+    races = [LostRace("first"), LostRace("second")]
 
     def run() -> str:
-        if left:
-            raise left.pop()
+        if races:
+            raise races.pop()
         return "done"
 
     assert patiently(run, wait=0.001) == "done"
-    left[:] = [LostRace("always")] * 9
+    races[:] = [LostRace("always")] * 9
     with pytest.raises(LostRace, match="always"):
         patiently(run)
-    assert len(left) == 4
+    assert len(races) == 4

@@ -24,12 +24,12 @@ def test_files_written_together_say_what_the_commit_below_them_says(tmp_path: Pa
     """Theirs was told before it began, and another one has come by meanwhile."""
 
     def saying(offset: int, kind: str) -> deltalake.CommitProperties:
-        said = Checkpoint(Position("f.000001", offset), f"{kind} at {offset}", kind)
-        return deltalake.CommitProperties(custom_metadata={"userMetadata": said.to_json()})
+        checkpoint = Checkpoint(Position("f.000001", offset), f"{kind} at {offset}", kind)
+        return deltalake.CommitProperties(custom_metadata={"userMetadata": checkpoint.to_json()})
 
-    for offset, written in ((4, "live"), (4, CommitKind.MAINTENANCE), (9, last)):
+    for offset, kind_ in ((4, "live"), (4, CommitKind.MAINTENANCE), (9, last)):
         rows = pa.table({"a": [offset]})
-        deltalake.write_deltalake(tmp_path, rows, mode="append", commit_properties=saying(offset, written))
+        deltalake.write_deltalake(tmp_path, rows, mode="append", commit_properties=saying(offset, kind_))
     table = Table(str(tmp_path), plain=False)
     for _ in range(2):
         deltalake.DeltaTable(tmp_path).optimize.compact(commit_properties=saying(4, CommitKind.MAINTENANCE))
@@ -39,7 +39,7 @@ def test_files_written_together_say_what_the_commit_below_them_says(tmp_path: Pa
     assert head is not None
     assert head.checkpoint is not None
     assert (head.version, head.position, head.checkpoint.kind) == (7, Position("f.000001", 9), kind)
-    newer = [(version, one.position.offset, one.kind) for version, one in table.since(0)]
+    newer = [(version, checkpoint.position.offset, checkpoint.kind) for version, checkpoint in table.since(0)]
     assert newer == [(7, 9, kind), (5, 9, kind), (3, 9, kind), (2, 9, last), (1, 4, CommitKind.MAINTENANCE)]
     assert [version for version, _ in table.since(4)] == [7, 5], "what they say is below"
 
@@ -108,16 +108,16 @@ def checkpoint(at: int) -> Checkpoint:
     return Checkpoint(AT[at], new_batch())
 
 
-def held(spark: SparkSession, table: Table) -> list[int]:
+def ids_of(spark: SparkSession, table: Table) -> list[int]:
     return sorted(row["id"] for row in table.read(spark).collect())
 
 
 @pytest.fixture
 def table(spark: SparkSession, lake: Path) -> Table:
     """A table with one commit of ours: rows 1 and 2 at the first position."""
-    made = Lake(str(lake)).silver("shop", "shop", "t")
-    made.append(rows(spark, 1, 2), made.new(COLUMNS, {}), checkpoint(0))
-    return made
+    table_ = Lake(str(lake)).silver("shop", "shop", "t")
+    table_.append(rows(spark, 1, 2), table_.new(COLUMNS, {}), checkpoint(0))
+    return table_
 
 
 def head_of(table: Table) -> Head:
@@ -137,13 +137,13 @@ def head_of(table: Table) -> Head:
     ],
 )
 def test_spark_and_deltalake_find_the_same_table_whatever_its_name(spark: SparkSession, lake: Path, name: str) -> None:
-    made = Lake(str(lake)).downstream(name, name)
-    head = made.new({"id": "INT", name: "STRING"}, {"delta.columnMapping.mode": "name"})
-    written = spark.createDataFrame([(1, "x")], f"id INT, {identifier(name)} STRING")
-    landed = made.append(written, head, checkpoint(0))
-    assert made.head() == landed
-    assert made.columns() == {"id": "INT", name: "STRING"}
-    assert held(spark, made) == [1]
+    table_ = Lake(str(lake)).downstream(name, name)
+    head = table_.new({"id": "INT", name: "STRING"}, {"delta.columnMapping.mode": "name"})
+    rows = spark.createDataFrame([(1, "x")], f"id INT, {identifier(name)} STRING")
+    landed = table_.append(rows, head, checkpoint(0))
+    assert table_.head() == landed
+    assert table_.columns() == {"id": "INT", name: "STRING"}
+    assert ids_of(spark, table_) == [1]
 
 
 @pytest.mark.spark
@@ -159,8 +159,8 @@ def test_a_head_counts_our_commits_and_passes_over_those_of_others(spark: SparkS
     assert (second.counter, second.position) == (2, AT[1])
     spark.sql(f"DELETE FROM {table.sql} WHERE id = 3")
     assert (head_of(table).counter, head_of(table).position) == (2, AT[1])
-    assert [found.position for _, found in table.since(first.version)] == [AT[1]]
-    assert [found.position for _, found in table.since(-1)] == [AT[1], AT[0]]
+    assert [checkpoint.position for _, checkpoint in table.since(first.version)] == [AT[1]]
+    assert [checkpoint.position for _, checkpoint in table.since(-1)] == [AT[1], AT[0]]
 
 
 def append(spark: SparkSession, table: Table, head: Head, at: int) -> Head:
@@ -186,28 +186,28 @@ def test_the_later_of_two_plans_on_one_head_loses_and_leaves_nothing(
     spark: SparkSession, table: Table, first: Write, late: Write
 ) -> None:
     planned = head_of(table)
-    won = first(spark, table, planned, 1)
-    with pytest.raises(LostRace) as lost:
+    winner = first(spark, table, planned, 1)
+    with pytest.raises(LostRace) as info:
         late(spark, table, planned, 2)
-    assert str(lost.value) in (
+    assert str(info.value) in (
         (
             f"{table.path}: planned on version {planned.version}, but another writer committed first; "
             "nothing of this run is in the table, and the next run goes on from its head"
         ),
         f"{table.path}: another writer committed at the same time; run again",
     )
-    assert table.head() == won
-    assert held(spark, table) == [1, 2, 11]
-    again = late(spark, table, won, 2)
-    assert (again.counter, again.position) == (3, AT[2])
-    assert held(spark, table) == [1, 2, 11, 12]
+    assert table.head() == winner
+    assert ids_of(spark, table) == [1, 2, 11]
+    second = late(spark, table, winner, 2)
+    assert (second.counter, second.position) == (3, AT[2])
+    assert ids_of(spark, table) == [1, 2, 11, 12]
 
 
 @pytest.mark.spark
 def test_a_statements_transaction_does_not_leak_into_other_sessions(spark: SparkSession, table: Table) -> None:
     merge(spark, table, head_of(table), 1)
     spark.sql(f"INSERT INTO {table.sql} VALUES (7, 'by hand')")
-    assert held(spark, table) == [1, 2, 7, 11]
+    assert ids_of(spark, table) == [1, 2, 7, 11]
     assert head_of(table).counter == 2
 
 
@@ -231,44 +231,44 @@ def test_of_writers_at_the_same_time_one_wins(spark: SparkSession, table: Table)
     for racer in racers:
         racer.join()
     assert sorted(outcomes) == ["lost", "lost", "won"]
-    assert len(held(spark, table)) == 3
+    assert len(ids_of(spark, table)) == 3
     assert head_of(table).counter == 2
 
 
 @pytest.mark.spark
 def test_what_spark_refuses_is_an_error_of_the_lake_with_its_path(spark: SparkSession, table: Table) -> None:
-    other = spark.createDataFrame([("x",)], "id STRING")
+    foreign = spark.createDataFrame([("x",)], "id STRING")
     with pytest.raises(LakeError) as refused:
-        table.append(other.selectExpr("array(id) AS id"), head_of(table), checkpoint(1))
+        table.append(foreign.selectExpr("array(id) AS id"), head_of(table), checkpoint(1))
     assert str(refused.value).startswith(f"{table.path}: ")
-    assert held(spark, table) == [1, 2]
+    assert ids_of(spark, table) == [1, 2]
 
 
 @pytest.mark.spark
 def test_a_table_is_made_by_its_first_commit_with_just_its_columns(spark: SparkSession, lake: Path) -> None:
-    made = Lake(str(lake)).bronze("shop")
+    table_ = Lake(str(lake)).bronze("shop")
     columns = {"id": "BIGINT", "at": "STRUCT<n: INT>"}
-    head = made.new(columns, {"delta.dataSkippingNumIndexedCols": "1"})
-    assert made.head() is None
-    more = rows(spark, 1, 2).selectExpr("'x' AS more", "named_struct('n', 5) AS at", "id")
-    landed = made.replace(more, "id = 1", head, checkpoint(0))
-    assert (landed, landed.version, landed.position) == (made.head(), 0, AT[0])
-    assert (made.columns(), held(spark, made)) == (columns, [1, 2])
-    assert deltalake.DeltaTable(made.path).metadata().configuration["delta.dataSkippingNumIndexedCols"] == "1"
-    assert all(field.nullable for field in deltalake.DeltaTable(made.path).schema().fields)
+    head = table_.new(columns, {"delta.dataSkippingNumIndexedCols": "1"})
+    assert table_.head() is None
+    wider = rows(spark, 1, 2).selectExpr("'x' AS more", "named_struct('n', 5) AS at", "id")
+    landed = table_.replace(wider, "id = 1", head, checkpoint(0))
+    assert (landed, landed.version, landed.position) == (table_.head(), 0, AT[0])
+    assert (table_.columns(), ids_of(spark, table_)) == (columns, [1, 2])
+    assert deltalake.DeltaTable(table_.path).metadata().configuration["delta.dataSkippingNumIndexedCols"] == "1"
+    assert all(field.nullable for field in deltalake.DeltaTable(table_.path).schema().fields)
 
 
 @pytest.mark.spark
 def test_of_two_that_make_a_table_one_loses(spark: SparkSession, lake: Path) -> None:
-    made = Lake(str(lake)).bronze("shop")
-    head = made.new(COLUMNS, {})
+    table_ = Lake(str(lake)).bronze("shop")
+    head = table_.new(COLUMNS, {})
     with ThreadPoolExecutor(2) as racers:
-        running = [racers.submit(made.append, rows(spark, each), head, checkpoint(0)) for each in (1, 2)]
-    lost = [one.exception() for one in running]
-    assert [type(one) for one in lost if one] == [LostRace]
+        running = [racers.submit(table_.append, rows(spark, value), head, checkpoint(0)) for value in (1, 2)]
+    errors = [future.exception() for future in running]
+    assert [type(exception) for exception in errors if exception] == [LostRace]
     with pytest.raises(LostRace):
-        made.append(rows(spark, 3), head, checkpoint(0))
-    assert held(spark, made) == [1 if lost[1] else 2]
+        table_.append(rows(spark, 3), head, checkpoint(0))
+    assert ids_of(spark, table_) == [1 if errors[1] else 2]
 
 
 @pytest.mark.spark
@@ -280,13 +280,13 @@ def test_an_older_version_is_read_as_it_was(spark: SparkSession, table: Table) -
 
 @pytest.mark.spark
 def test_a_counter_without_any_checkpoint_is_not_trusted(spark: SparkSession, lake: Path) -> None:
-    made = Lake(str(lake)).bronze("shop")
+    table_ = Lake(str(lake)).bronze("shop")
     options = {"txnAppId": "stratalog", "txnVersion": "1"}
-    rows(spark, 1).write.format("delta").mode("append").options(**options).save(made.path)
+    rows(spark, 1).write.format("delta").mode("append").options(**options).save(table_.path)
     with pytest.raises(LakeError) as refused:
-        made.head()
+        table_.head()
     assert str(refused.value) == (
-        f"{made.path}: no commit in its history names a position; restore the table's _delta_log"
+        f"{table_.path}: no commit in its history names a position; restore the table's _delta_log"
     )
 
 
@@ -295,11 +295,11 @@ def test_rows_and_columns_are_replaced_in_one_commit(spark: SparkSession, lake: 
     table = Lake(str(lake)).load("shop", "shop", "t")
     head = table.new(COLUMNS, {"delta.columnMapping.mode": "name"})
     head = table.append(rows(spark, 1, 2), head, checkpoint(0))
-    other = spark.createDataFrame([(7, "y")], "note BIGINT, `a b` STRING")
-    renewed = table.renew(other, head, checkpoint(1))
+    replaced = spark.createDataFrame([(7, "y")], "note BIGINT, `a b` STRING")
+    renewed = table.renew(replaced, head, checkpoint(1))
     assert (renewed.counter, renewed.position) == (2, AT[1])
     assert table.columns() == {"note": "BIGINT", "a b": "STRING"}
     assert [tuple(row) for row in table.read(spark).collect()] == [(7, "y")]
     assert table.rows_written() == 1
     with pytest.raises(LostRace):
-        table.renew(other, head, checkpoint(2))
+        table.renew(replaced, head, checkpoint(2))

@@ -19,11 +19,11 @@ from spark_jobs.operations.report import Chart, Commit, Report, _gaps, _layers, 
 from spark_jobs.operations.status import SourceStatus, TableStatus
 from tests.segment_spec import Commit as Committed
 from tests.segment_spec import Insert, SegmentSpec
-from tests.segment_spec import Table as Given
+from tests.segment_spec import Table as FixedHistory
 from tests.segment_types import INT
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
-SPEC = SegmentSpec([Given("shop.t", key=["id"], id=INT.NOT_NULL)], [Insert("shop.t", (1,)), Committed()])
+SPEC = SegmentSpec([FixedHistory("shop.t", key=["id"], id=INT.NOT_NULL)], [Insert("shop.t", (1,)), Committed()])
 
 
 @pytest.fixture

@@ -215,7 +215,7 @@ def test_what_a_dump_tells_is_moved_on_by_statements(tmp_path: Path) -> None:
 
 
 def test_a_server_s_word_alone_is_not_told(tmp_path: Path) -> None:
-    """It is asked for as ``named``, which knows whether a statement came since."""
+    """It is asked for as ``complete_names``, which knows whether a statement came since."""
     lake = Lake(str(tmp_path))
     store(lake, TOLD)
     assert by_history(lake, "shop")(NAME, at(300)) is None

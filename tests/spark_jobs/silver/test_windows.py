@@ -23,7 +23,7 @@ changes = st.builds(
     st.sampled_from(OF_CHANGES),
     st.sampled_from([100, 200, 300]),
 )
-others = st.sampled_from(
+other_names = st.sampled_from(
     [
         Row((1,), 1, LOADED, Op.LOAD, LOADED),
         Row((2,), 1, RENAMED, Op.RENAME, RENAMED),
@@ -36,7 +36,7 @@ def test_the_windows_of_rows_are_found(tmp_path: Path) -> None:
     number = 0
 
     @examples(60)
-    @given(st.lists(st.lists(st.one_of(changes, others), min_size=1, max_size=4), max_size=4), st.data())
+    @given(st.lists(st.lists(st.one_of(changes, other_names), min_size=1, max_size=4), max_size=4), st.data())
     def check(files: list[list[Row]], data: st.DataObject) -> None:
         nonlocal number
         number += 1

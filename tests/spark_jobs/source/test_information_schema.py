@@ -240,7 +240,7 @@ def test_tables_whose_names_a_collation_folds_are_told_apart(servers: Servers, n
             connection.select_db(database.name)
             for table, (columns, key) in ALIKE.items():
                 listed = ", ".join(f"`{name}` INT{' NOT NULL' * (name in key)}" for name in columns)
-                keyed = f", UNIQUE ({', '.join(f'`{one}`' for one in key)})" if key else ", UNIQUE (`É`)"
+                keyed = f", UNIQUE ({', '.join(f'`{name}`' for name in key)})" if key else ", UNIQUE (`É`)"
                 cursor.execute(f"CREATE TABLE `{table}` ({listed}{keyed})")
         source = source_of(database.server)
         try:

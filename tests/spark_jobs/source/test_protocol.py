@@ -46,7 +46,7 @@ def test_what_lies_behind_a_position_is_listed_by_file(start: str, parts: list[t
             "bin.000008:4",
             (
                 "shop: bin.000008 is gone from the source, whose oldest file is bin.000009; either have archived "
-                "copies read into the same bronze (stratalog extract --source shop --archive DIR), or begin anew under "
+                "copies read into the same bronze (stratalog extract --source shop --archive DIR), or start under "
                 "another source name with start: earliest"
             ),
         ),

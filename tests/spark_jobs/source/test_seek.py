@@ -27,7 +27,7 @@ pytestmark = pytest.mark.mysql
 
 
 @dataclass
-class Written:
+class WrittenLog:
     """A server's log: where its transactions begin, and their GTIDs, in order, over several files."""
 
     server: MySQLServer
@@ -75,7 +75,7 @@ def statements(server: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module", params=SERVERS)
-def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
+def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WrittenLog]:
     from spark_jobs.errors import ConfigError
 
     try:
@@ -86,7 +86,7 @@ def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         yield written_log(server, request.param, tmp_path_factory.mktemp("copy"))
 
 
-def written_log(server: MySQLServer, name: str, copy: Path) -> Written:
+def written_log(server: MySQLServer, name: str, copy: Path) -> WrittenLog:
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("CREATE DATABASE started")
         connection.select_db("started")
@@ -104,7 +104,7 @@ def written_log(server: MySQLServer, name: str, copy: Path) -> Written:
     for file in log.files:
         shutil.copyfile(server.data / file.name, copy / file.name)
     transactions_ = [transaction for file in log.files for transaction in transactions(server.data / file.name)]
-    return Written(
+    return WrittenLog(
         server, (live, Files("shop", copy)), transactions_, row[0].replace(tzinfo=UTC), transactions_[-3][0], log.end
     )
 
@@ -118,7 +118,7 @@ def transactions(path: Path) -> Iterator[tuple[Position, str]]:
             last, first = event.transaction, False
 
 
-def test_whether_a_file_has_transactions_before_a_place(log: Written) -> None:
+def test_whether_a_file_has_transactions_before_a_place(log: WrittenLog) -> None:
     first, second = next(
         (first, second) for (first, _), (second, _) in itertools.pairwise(log.transactions) if first.file == second.file
     )
@@ -128,7 +128,7 @@ def test_whether_a_file_has_transactions_before_a_place(log: Written) -> None:
         assert not has_no_transaction_before(source, second)
 
 
-def test_a_set_leads_to_the_first_transaction_that_is_not_in_it(log: Written) -> None:
+def test_a_set_leads_to_the_first_transaction_that_is_not_in_it(log: WrittenLog) -> None:
     gtids = [gtid for _, gtid in log.transactions]
     assert len({place.file for place, _ in log.transactions}) == 4
     for count in range(1, len(gtids)):
@@ -137,14 +137,14 @@ def test_a_set_leads_to_the_first_transaction_that_is_not_in_it(log: Written) ->
     assert log.find(log.set_of(gtids)) == log.end
 
 
-def test_a_set_of_whole_files_leads_to_the_next_ones_beginning(log: Written) -> None:
+def test_a_set_of_whole_files_leads_to_the_next_ones_beginning(log: WrittenLog) -> None:
     gtids = [gtid for _, gtid in log.transactions]
     heads = [count for count, (place, _) in enumerate(log.transactions) if place.offset == 4 and count]
     for count in heads:
         assert log.find(log.set_of(gtids[:count])) == log.transactions[count][0]
 
 
-def test_a_set_with_a_gap_is_refused_by_what_lies_behind_it(log: Written) -> None:
+def test_a_set_with_a_gap_is_refused_by_what_lies_behind_it(log: WrittenLog) -> None:
     gtids = [gtid for _, gtid in log.transactions]
     count = 6
     if isinstance(log.set_of(gtids), DomainGtids):
@@ -160,7 +160,7 @@ def test_a_set_with_a_gap_is_refused_by_what_lies_behind_it(log: Written) -> Non
     )
 
 
-def test_a_set_of_more_than_the_log_holds_is_refused(log: Written) -> None:
+def test_a_set_of_more_than_the_log_holds_is_refused(log: WrittenLog) -> None:
     gtids = [gtid for _, gtid in log.transactions]
     all_gtids = log.set_of(gtids)
     if isinstance(all_gtids, DomainGtids):
@@ -182,13 +182,13 @@ def test_a_set_of_more_than_the_log_holds_is_refused(log: Written) -> None:
     )
 
 
-def test_a_set_of_the_other_kind_of_server_is_refused(log: Written) -> None:
+def test_a_set_of_the_other_kind_of_server_is_refused(log: WrittenLog) -> None:
     own_gtids = log.set_of([gtid for _, gtid in log.transactions])
     text = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1" if isinstance(own_gtids, DomainGtids) else "0-1-100"
     assert "whose sets are like" in log.refused(parse_gtids(text))
 
 
-def test_a_time_leads_behind_the_last_transaction_before_it(log: Written) -> None:
+def test_a_time_leads_behind_the_last_transaction_before_it(log: WrittenLog) -> None:
     position = log.find(log.between)
     before = log.transactions[-4][0]
     assert before < position <= log.later, "MariaDB writes checkpoints between the two transactions"
@@ -196,11 +196,11 @@ def test_a_time_leads_behind_the_last_transaction_before_it(log: Written) -> Non
     assert log.find(log.between.astimezone(zone)) == position
 
 
-def test_a_time_before_the_log_is_its_beginning_where_nothing_was_purged(log: Written) -> None:
+def test_a_time_before_the_log_is_its_beginning_where_nothing_was_purged(log: WrittenLog) -> None:
     assert log.find(datetime(2001, 1, 1, tzinfo=UTC)) == Position(log.transactions[0][0].file, 4)
 
 
-def test_a_time_to_come_is_refused(log: Written) -> None:
+def test_a_time_to_come_is_refused(log: WrittenLog) -> None:
     live, copied = log.sources
     to_come = datetime.now(UTC) + timedelta(hours=1)
     with pytest.raises(
@@ -214,7 +214,7 @@ def test_a_time_to_come_is_refused(log: Written) -> None:
     assert find_place(live, live.log(), now - timedelta(milliseconds=1)) == log.end
 
 
-def test_names_and_positions(log: Written) -> None:
+def test_names_and_positions(log: WrittenLog) -> None:
     live = log.sources[0]
     log_ = live.log()
     assert find_start(live, log_, parse_start("earliest")) == Position(log_.files[0].name, 4)
@@ -222,7 +222,7 @@ def test_names_and_positions(log: Written) -> None:
     assert find_start(live, log_, parse_start(str(log.later))) == log.later
 
 
-def test_what_was_purged_names_the_oldest_file_and_two_ways_on(log: Written, tmp_path: Path) -> None:
+def test_what_was_purged_names_the_oldest_file_and_two_ways_on(log: WrittenLog, tmp_path: Path) -> None:
     """The last test of the module: it purges."""
     gtids = [gtid for _, gtid in log.transactions]
     files = sorted({place.file for place, _ in log.transactions})
@@ -241,7 +241,7 @@ def test_what_was_purged_names_the_oldest_file_and_two_ways_on(log: Written, tmp
     _require_purged_by_hand(log)
 
 
-def _require_purged_by_hand(log: Written) -> None:
+def _require_purged_by_hand(log: WrittenLog) -> None:
     """What an operator has told the server to count as purged stands in no file, and may be in the set."""
     with log.server.connect() as connection, connection.cursor() as cursor:
         try:

@@ -38,7 +38,7 @@ def read(source: Server, part: Part) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MySQLServer]:
+def private_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MySQLServer]:
     """A server whose settings may be changed."""
     with MySQLServer(tmp_path_factory.mktemp("own")) as server:
         yield server

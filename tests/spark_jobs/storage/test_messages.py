@@ -40,10 +40,10 @@ def store(store_keys: None) -> None:
     ],
 )
 def test_what_a_refusal_means(text: str, match: str) -> None:
-    said = meaning(PATH, text)
-    assert said is not None
-    assert match in said
-    assert ";" in said, "what to do"
+    message = meaning(PATH, text)
+    assert message is not None
+    assert match in message
+    assert ";" in message, "what to do"
 
 
 @pytest.mark.parametrize("path, text", [("/lake", "<Code>AccessDenied</Code>"), (PATH, "DELTA_TABLE_NOT_FOUND")])

@@ -146,38 +146,38 @@ def test_parquet_is_read_in_ranges(bucket: str, rows: int) -> None:
 
 
 @pytest.mark.stores
-@pytest.mark.parametrize("lost", [1, 3])
-def test_a_put_whose_answer_is_lost_is_known_as_its_own(bucket: str, gateway: Gateway, lost: int) -> None:
+@pytest.mark.parametrize("lost_answers", [1, 3])
+def test_a_put_whose_answer_is_lost_is_known_as_its_own(bucket: str, gateway: Gateway, lost_answers: int) -> None:
     path = ObjectPath.parse(bucket) / "a.json"
-    left = [lost]
+    remaining = [lost_answers]
 
     def fault(method: str, _path: str) -> str | None:
-        if method != "PUT" or not left[0]:
+        if method != "PUT" or not remaining[0]:
             return None
-        left[0] -= 1
+        remaining[0] -= 1
         return "lost"
 
     with FaultyProxy(gateway.port, fault) as proxy:
         reach.use(LakeStore(path.bucket, gateway.settings(endpoint=proxy.url)))
         assert objects.create(path, b"own")
-        assert proxy.broken == lost
-        left[0] = 1
+        assert proxy.broken == lost_answers
+        remaining[0] = 1
         assert not objects.create(path, b"of another")
 
 
 @pytest.mark.stores
 def test_a_refusal_is_not_asked_again(bucket: str, gateway: Gateway) -> None:
-    path, asked = ObjectPath.parse(bucket) / "a.json", []
+    path, requests = ObjectPath.parse(bucket) / "a.json", []
 
-    def fault(method: str, where: str) -> bytes:
-        asked.append((method, where))
+    def fault(method: str, place: str) -> bytes:
+        requests.append((method, place))
         return refusal("403 Forbidden", "ExpiredToken")
 
     with FaultyProxy(gateway.port, fault) as proxy:
         reach.use(LakeStore(path.bucket, gateway.settings(endpoint=proxy.url)))
         with pytest.raises(StoreError, match="the session token has expired; set TEST_STORE_KEY"):
             objects.create(path, b"x")
-    assert len(asked) == 1
+    assert len(requests) == 1
 
 
 @pytest.mark.stores

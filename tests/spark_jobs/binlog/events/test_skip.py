@@ -73,7 +73,7 @@ def test_a_compressed_transaction_goes_as_one(target: int) -> None:
 def test_a_place_without_an_event_is_none() -> None:
     start, context, payload = slices(SegmentSpec([T, U], CHANGES), 1 << 20)[-2]
     inside = events_of(FILE, start, context, payload)[0].offset + 1
-    with pytest.raises(DecodeError, match=rf"^a\.000001:{inside}: an event is to be passed over here, and none begins"):
+    with pytest.raises(DecodeError, match=rf"^a\.000001:{inside}: an event is quarantined here, and none begins"):
         passed_over(FILE, start, payload, [inside])
 
 

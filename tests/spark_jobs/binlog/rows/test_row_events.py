@@ -289,9 +289,9 @@ def test_a_length_of_too_many_bytes_is_refused_by_name() -> None:
 def test_rows_without_columns_are_not_counted() -> None:
     """They have no bytes: any number of them would fit."""
     event = struct.pack("<IBIIIHIHHHBBB", 0, 30, 1, 32, 0, 0, 100, 0, 1, 2, 1, 0, 7)
-    buffer, ones_ = np.frombuffer(event + bytes(64), np.uint8), np.array([1])
+    buffer, unit = np.frombuffer(event + bytes(64), np.uint8), np.array([1])
     events = RowEvents(
-        FILE, ones_ * kernels.address_of(buffer), ones_ * len(event), ones_ * 30, ones_ * 4, ones_, ones_, ones_, ones_
+        FILE, unit * kernels.address_of(buffer), unit * len(event), unit * 30, unit * 4, unit, unit, unit, unit
     )
     with pytest.raises(Truncated, match="its rows do not end"):
         rows_in(events, TableDefinition(TableName("s", "t"), (Column("id", 3),)))
@@ -302,11 +302,11 @@ def test_rows_that_do_not_end_with_their_event_are_not_counted() -> None:
     event = next(event for event in spec.events() if event[4] == 30)
     definition = TableDefinition(TableName("shop", "orders"), (Column("id", 3), Column("note", 15, 16000)))
     buffer = np.frombuffer(event + bytes(64), np.uint8)
-    ones_ = np.array([1])
+    unit = np.array([1])
 
     def counted(length: int) -> list[int]:
         events = RowEvents(
-            FILE, ones_ * kernels.address_of(buffer), ones_ * length, ones_ * 30, ones_ * 4, ones_, ones_, ones_, ones_
+            FILE, unit * kernels.address_of(buffer), unit * length, unit * 30, unit * 4, unit, unit, unit, unit
         )
         counts: list[int] = rows_in(events, definition).tolist()
         return counts

@@ -37,7 +37,7 @@ def digest(text: bytes) -> int:
 
 
 @dataclass
-class Kept:
+class CountedRows:
     """A side that holds rows, each with how often."""
 
     rows: Rows
@@ -80,7 +80,7 @@ class World:
     def __init__(
         self, rows: Rows, wrong: Rows | None = None, missing: Collection[int] = (), busy: Collection[int] = ()
     ) -> None:
-        self.source = Kept(dict(rows))
+        self.source = CountedRows(dict(rows))
         self.log: list[tuple[int, int | None]] = list(rows.items())
         self.wrong, self.missing, self.busy = wrong or {}, set(missing), busy
         self.twice: set[int] = set()
@@ -100,7 +100,7 @@ class World:
             self.write(id_, len(self.log))
         return Position("bin.000001", 4 + len(self.log))
 
-    def caught_up(self, position: Position) -> Kept:
+    def caught_up(self, position: Position) -> CountedRows:
         self.position = max(self.position, position.offset - 4)
         rows: Rows = {}
         for id_, n in self.log[: self.position]:
@@ -108,7 +108,7 @@ class World:
             if n is None:
                 rows.pop(id_, None)
         right = {id_: n for id_, n in rows.items() if id_ not in self.missing}
-        return Kept(right | self.wrong, self.twice)
+        return CountedRows(right | self.wrong, self.twice)
 
     def changed_since(self, keys: Collection[bytes], since: Position) -> set[bytes]:
         return {key(id_) for id_, _ in self.log[since.offset - 4 : self.position]} & set(keys)

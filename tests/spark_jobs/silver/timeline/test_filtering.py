@@ -72,7 +72,7 @@ def test_a_table_made_anew_after_a_drop_that_was_left_out_keeps_its_rows_in_a_la
     [
         ("TRUNCATE t", ruled("all ddl", action="stop"), "is to stop the table, by filters.r: TRUNCATE t"),
         ("ALTER TABLE t ADD x INT", ruled("alter table", action="stop"), "is to stop the table, by filters.r"),
-        ("ALTER TABLE t ADD x INT -- nightly", ruled(), "is left out by filters.r, and cannot be: the rows behind it"),
+        ("ALTER TABLE t ADD x INT -- nightly", ruled(), "is filtered by filters.r, and cannot be: the rows after it"),
         (CUT_OVER, ruled("rename table", action="stop"), "is to stop the table, by filters.r"),
         (
             CUT_OVER,
