@@ -63,9 +63,10 @@ def _remote(lake: ObjectPath) -> Check:
         is_left = trial.exists()
     except OSError as error:
         what, _, remedy = reason(error).partition("; ")
-        return problem("writable", f"{lake}: {what}", remedy)
+        return problem("writable", f"{lake}: {what}", remedy or "check store: in the configuration, and the network")
     except ConfigError as error:
-        return problem("writable", f"{error}", "")
+        what, _, remedy = str(error).partition("; ")
+        return problem("writable", what, remedy or "correct store: in the configuration")
     if not is_exclusive:
         return problem(
             "writable",
