@@ -68,7 +68,7 @@ def test_a_function_is_a_few_paragraphs() -> None:
 
 @pytest.mark.parametrize("folder", ["spark_jobs", "assets", "dagster_project", "stratalog"])
 def test_arguments_beyond_five_are_given_by_name(folder: str) -> None:
-    found = [
+    functions = [
         f"{name_of(path)}::{node.name}"
         for path in FILES
         if path.relative_to(ROOT).parts[0] == folder and not is_kernel(path)
@@ -76,7 +76,7 @@ def test_arguments_beyond_five_are_given_by_name(folder: str) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         if len([*node.args.posonlyargs, *node.args.args]) - is_method(node) > POSITIONAL
     ]
-    assert found == []
+    assert functions == []
 
 
 def is_method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -63,9 +63,11 @@ def _remote(lake: ObjectPath) -> Check:
         is_left = trial.exists()
     except OSError as error:
         problem_text, _, remedy = reason(error).partition("; ")
+        remedy = remedy or "check store: in the configuration, and the network"
         return problem("writable", f"{lake}: {problem_text}", remedy)
     except ConfigError as error:
-        return problem("writable", f"{error}", "")
+        problem_text, _, remedy = str(error).partition("; ")
+        return problem("writable", problem_text, remedy or "correct store: in the configuration")
     if not is_exclusive:
         return problem(
             "writable",

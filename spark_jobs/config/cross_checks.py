@@ -104,6 +104,9 @@ def problems_of_store(pipeline: Pipeline | None, environment: Mapping[str, str])
         name = getattr(pipeline.store, key)
         if not environment.get(name):
             yield f"store.{key}", f"the environment has no variable {name}, which holds a key of the object store"
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        if environment.get(name) and pipeline.store.endpoint is None:
+            yield "store.endpoint", f"the environment has {name}, which Spark does not read; name the endpoint here"
     ca = pipeline.store.ca
     if ca and not (pipeline.path.parent / ca).is_file():
         yield "store.ca", f"{ca} is no file"

@@ -14,7 +14,6 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, cast
 
 import deltalake
@@ -176,7 +175,7 @@ class Table:
         )
         return list(contents.to_pylist())
 
-    def history(self, limit: int) -> list[dict[str, Any]]:
+    def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """What Delta says of the newest commits, newest first, without a JVM."""
         opened = self._open()
         return [] if opened is None else opened.history(limit)
@@ -296,12 +295,6 @@ class Table:
         """Rows in the newest version's files that are marked as deleted: more are written there than the table has."""
         opened = self._open()
         return 0 if opened is None else self.rows_written() - self.read(spark, opened.version()).count()
-
-    def superseded(self, version: int) -> datetime | None:
-        """When the commit after a version was made; None where it is the newest."""
-        opened = self._open()
-        later = [entry for entry in opened.history() if entry["version"] > version] if opened else []
-        return datetime.fromtimestamp(later[-1]["timestamp"] / 1000, UTC) if later else None
 
     def alter(self, spark: SparkSession, head: Head, checkpoint: Checkpoint, action: str) -> Head:
         """ALTER TABLE as one commit upon ``head``. Raises LostRace.

@@ -111,6 +111,12 @@ def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, pur
     return upkeep
 
 
+def superseded(table: Table, version: int) -> datetime | None:
+    """When the commit after a version was made; None where it is the newest."""
+    later = [entry for entry in table.history() if entry["version"] > version]
+    return datetime.fromtimestamp(later[-1]["timestamp"] / 1000, UTC) if later else None
+
+
 def _tables(lake: Lake, source: str) -> Iterator[tuple[Table, int | None]]:
     """The tables, each with the oldest version that an open reader needs; None for the newest alone."""
     entries = published.read(lake, source)
@@ -210,7 +216,7 @@ def _is_bronze(table: Table) -> bool:
 
 def _hours(table: Table, needed_version: int | None, retention_: timedelta) -> int:
     """How long data files are kept that the newest version does not name; longer where a reader needs an older one."""
-    since = table.superseded(needed_version) if needed_version is not None else None
+    since = superseded(table, needed_version) if needed_version is not None else None
     age = datetime.now(UTC) - since + _HOUR if since else timedelta()
     return math.ceil(max(retention_, age) / _HOUR)
 

@@ -20,7 +20,7 @@ from spark_jobs.config.store import LakeStore, ObjectStore
 from spark_jobs.errors import ConfigError
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig, RetryConfig, S3Config
+    from obstore.store import ClientConfig, RetryConfig, S3Config, S3Credential
 
 _TIMEOUT = "60s"
 _RETRIES: "RetryConfig" = {"max_retries": 4, "retry_timeout": timedelta(seconds=60)}
@@ -89,15 +89,20 @@ def _client(bucket: str, settings: ObjectStore, keys: tuple[str, str, str | None
         options["root_certificate"] = _certificates(settings)
     config: S3Config = {
         "region": settings.region,
-        "access_key_id": access_key,
-        "secret_access_key": secret_key,
         "virtual_hosted_style_request": not settings.is_path_style,
     }
-    if token:
-        config["session_token"] = token
+    keys_now: S3Credential = {
+        "access_key_id": access_key,
+        "secret_access_key": secret_key,
+        "token": token,
+        "expires_at": None,
+    }
     if settings.endpoint:
         config["endpoint"] = settings.endpoint
-    return S3Store(bucket, config=config, client_options=options, retry_config=_RETRIES)
+    # Keys in the settings would be joined by a token of the environment that belongs to others.
+    return S3Store(
+        bucket, config=config, client_options=options, retry_config=_RETRIES, credential_provider=lambda: keys_now
+    )
 
 
 def deltalake_options(path: str) -> dict[str, str] | None:
@@ -109,13 +114,12 @@ def deltalake_options(path: str) -> dict[str, str] | None:
     options = {
         "aws_access_key_id": access_key,
         "aws_secret_access_key": secret_key,
+        "aws_session_token": token or "",  # else one of the environment that belongs to other keys
         "aws_region": settings.region,
         "aws_virtual_hosted_style_request": str(not settings.is_path_style).lower(),
         "allow_http": str(_is_http(settings)).lower(),
         "timeout": _TIMEOUT,
     }
-    if token:
-        options["aws_session_token"] = token
     if settings.endpoint:
         options["aws_endpoint_url"] = settings.endpoint
     if settings.ca:

@@ -14,7 +14,7 @@ import numpy as np
 Json: TypeAlias = Any
 Make: TypeAlias = Callable[[Random, "Dialect"], "Column"]
 Literal: TypeAlias = Callable[[Random], str]
-Asked: TypeAlias = tuple[str, Callable[[str], Json]]
+Query: TypeAlias = tuple[str, Callable[[str], Json]]
 """An SQL expression over ``{c}``, and what reads its text."""
 EVERYTHING = frozenset({"names", "signs", "charsets", "labels", "labels of one character set"})
 """What a log may tell of columns besides their types. "declared types" are told by servers only: UUID is a BINARY."""
@@ -49,7 +49,7 @@ class Column:
     expression: str
     reader: Callable[[str], Json]
     odd: Literal | None = None
-    without: tuple[tuple[str, Asked], ...] = ()
+    without: tuple[tuple[str, Query], ...] = ()
     comparable: Callable[[Json], Json] | None = None
     edit: Literal | None = None
 
@@ -58,7 +58,7 @@ class Column:
         """Whether no log tells its type."""
         return any(need == "declared types" for need, _ in self.without)
 
-    def query_for(self, knows: frozenset[str]) -> Asked:
+    def query_for(self, knows: frozenset[str]) -> Query:
         """Expression and reader, for a log that tells some of EVERYTHING."""
         return next((query for need, query in self.without if need not in knows), (self.expression, self.reader))
 

@@ -19,11 +19,11 @@ import numpy as np
 from spark_jobs.binlog.types.charset_tables import CODECS, COLLATIONS, SINGLE_BYTE
 from spark_jobs.binlog.types.charsets import ALIKE, UTF8
 from tests.differential.columns import (
-    Asked,
     Column,
     Dialect,
     Json,
     Kind,
+    Query,
     bytes_of,
     hexed,
     mostly,
@@ -181,8 +181,8 @@ def geometry(random: Random, _: Dialect) -> Column:
     def value(random: Random) -> str:
         x, y = random.randint(-90, 90), random.uniform(-90, 90)
         shapes = (f"POINT({x} {y})", f"LINESTRING(0 0,{x} {y})", f"MULTIPOINT({x} {y},1 2)")
-        others_ = ("POLYGON((0 0,0 5,5 5,0 0))", f"GEOMETRYCOLLECTION(POINT({y} {x}),LINESTRING(1 1,2 2))")
-        return f"ST_GeomFromText('{random.choice(shapes + others_)}', {random.choice([0, 4326])})"
+        collections = ("POLYGON((0 0,0 5,5 5,0 0))", f"GEOMETRYCOLLECTION(POINT({y} {x}),LINESTRING(1 1,2 2))")
+        return f"ST_GeomFromText('{random.choice(shapes + collections)}', {random.choice([0, 4326])})"
 
     def read_hex(text: str) -> Json:
         wire = bytes.fromhex(text)
@@ -206,7 +206,7 @@ def vector(function: str, random: Random, _: Dialect) -> Column:
 
 def undeclared(
     expression: str, stored: Callable[[str], bytes], *, padded: bool = False
-) -> tuple[tuple[str, Asked], ...]:
+) -> tuple[tuple[str, Query], ...]:
     """A type of MariaDB's for a log that tells it as BINARY or VARBINARY (padded: BINARY), or only as text or bytes."""
     as_text = unpadded if padded else unknown_text
     return (

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from spark_jobs.config.store import LakeStore
+from spark_jobs.delta import data_files
 from spark_jobs.delta.commits import commit
 from spark_jobs.delta.log_files import read_commit
 from spark_jobs.delta.snapshot import new_table, snapshot_of
@@ -29,24 +31,24 @@ DELTAS_OWN = {"spark.delta.logStore.s3a.impl": "io.delta.storage.S3SingleDriverL
 pytestmark = [pytest.mark.stores, pytest.mark.spark]
 
 
-def race(path: str, settings: str, confs: dict[str, str], *, with_driver: bool) -> Counter[tuple[str, int]]:
+def race(path: str, settings: str) -> Counter[tuple[str, int]]:
     """The rows of the table after a race, each with how often it is there."""
     commit(new_table(path, COLUMNS, {}))
     commands = [
-        ["tests.stores.spark_committing", path, writer, str(SPARKS), settings, json.dumps(confs)]
-        for writer in ("one", "two")
+        ["tests.stores.spark_committing", path, writer, str(SPARKS), settings, "{}"] for writer in ("one", "two")
     ]
     with ExitStack() as stack:
         running = [stack.enter_context(started(*command)) for command in commands]
-        if with_driver:
-            while read_commit(path, 1) is None and running[0].poll() is None:
-                time.sleep(0.1)  # Spark takes longer to begin than all of the others' commits
-            running.append(
-                stack.enter_context(started("tests.stores.committing", path, "three", str(DRIVER), settings))
-            )
+        while read_commit(path, 1) is None and running[0].poll() is None:
+            time.sleep(0.1)  # Spark takes longer to begin than all of the others' commits
+        running.append(stack.enter_context(started("tests.stores.committing", path, "three", str(DRIVER), settings)))
         outputs = [process.communicate(timeout=800)[0].decode() for process in running]
     for process, output in zip(running, outputs, strict=True):
         assert process.returncode == 0, output[:3000]
+    return rows_at(path)
+
+
+def rows_at(path: str) -> Counter[tuple[str, int]]:
     snapshot = snapshot_of(path)
     assert snapshot
     return Counter(
@@ -59,11 +61,6 @@ def race(path: str, settings: str, confs: dict[str, str], *, with_driver: bool) 
 def started(module: str, *arguments: str) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", module, *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=ROOT)
-
-
-def expected(*, with_driver: bool) -> Counter[tuple[str, int]]:
-    counts = {"one": SPARKS, "two": SPARKS} | ({"three": DRIVER} if with_driver else {})
-    return Counter((writer, number) for writer, count in counts.items() for number in range(1, count + 1))
 
 
 def losing(share: int) -> Callable[[str, str], str | None]:
@@ -87,7 +84,9 @@ def test_no_commit_is_lost_between_drivers_of_spark_and_the_engine(
     with FaultyProxy(gateway.port, losing(7)) as proxy:
         settings = gateway.settings(endpoint=proxy.url)
         reach.use(LakeStore(ObjectPath.parse(path).bucket, settings))
-        assert race(path, settings.model_dump_json(), {}, with_driver=True) == expected(with_driver=True)
+        counts = {"one": SPARKS, "two": SPARKS, "three": DRIVER}
+        expected = Counter((writer, number) for writer, count in counts.items() for number in range(1, count + 1))
+        assert race(path, settings.model_dump_json()) == expected
         assert proxy.broken
         summary.append(
             f"{2 * SPARKS + DRIVER} commits by two drivers of Spark and one process without, each once; "
@@ -95,11 +94,33 @@ def test_no_commit_is_lost_between_drivers_of_spark_and_the_engine(
         )
 
 
-def test_delta_s_own_log_store_loses_commits(bucket: str, gateway: Gateway, summary: list[str]) -> None:
-    """Why there is one of ours; where this fails, Delta's has become safe, and ours can go."""
+@pytest.mark.parametrize("confs, is_lost", [({}, False), (DELTAS_OWN, True)], ids=["ours", "delta's own"])
+def test_a_commit_between_spark_s_look_and_its_put(
+    bucket: str, gateway: Gateway, confs: dict[str, str], is_lost: bool
+) -> None:
+    """Delta's own log store looks and puts, and so overwrites it; where that is no more, ours can go."""
     s3_jars()
-    path = f"{bucket}/unsafe"
-    commits = race(path, gateway.settings().model_dump_json(), DELTAS_OWN, with_driver=False)
-    missing = sum((expected(with_driver=False) - commits).values())
-    assert missing
-    summary.append(f"Delta's own log store for S3 lost {missing} of {2 * SPARKS} commits of two drivers")
+    path = f"{bucket}/between"
+    reach.use(LakeStore(ObjectPath.parse(path).bucket, gateway.settings()))
+    commit(new_table(path, COLUMNS, {}))
+    versions: list[int] = []
+
+    def fault(method: str, place: str) -> None:
+        if (
+            method == "PUT"
+            and place.partition("?")[0].endswith("/_delta_log/00000000000000000001.json")
+            and not versions
+        ):
+            snapshot = snapshot_of(path)
+            assert snapshot
+            rows = pa.table({"writer": ["between"], "number": [1]})
+            file = data_files.write(path, rows, snapshot.schema, snapshot.configuration)
+            versions.append(commit(snapshot, adds=[file]))
+
+    with FaultyProxy(gateway.port, fault) as proxy:
+        settings = gateway.settings(endpoint=proxy.url).model_dump_json()
+        with started("tests.stores.spark_committing", path, "one", "1", settings, json.dumps(confs)) as process:
+            output = process.communicate(timeout=800)[0].decode()
+    assert process.returncode == 0, output[:3000]
+    assert versions == [1]
+    assert rows_at(path) == Counter([("one", 1)] if is_lost else [("one", 1), ("between", 1)])

@@ -15,17 +15,25 @@ from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.demo.recorded import recorded_files
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.rows import rows_of
+from spark_jobs.runtime.spark_session import JAVA_OPTIONS
 from spark_jobs.storage import reach
 from tests.fix_cli import Ran, Stratalog
 from tests.fix_mysql import Database
+from tests.fix_spark import LIGHT
 from tests.gateway import Gateway
 
 pytestmark = [pytest.mark.stores, pytest.mark.spark]
 
 BUCKET = "verbs"
 """One for all tests of a process, since its JVM reads its settings once."""
-TABLES = ("audit_log", "carts", "customers", "order_lines", "orders", "products")
-LIGHT = {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2", "spark.sql.codegen.wholeStage": "false"}
+TABLES = ("carts", "orders", "products")
+CONF = {
+    "spark.driver.memory": "2g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {LIGHT}",
+}
 
 
 @pytest.fixture
@@ -43,7 +51,7 @@ def lakes(gateway: Gateway, store_keys: None, tmp_path: Path) -> dict[str, dict[
 def write_config(folder: Path, **keys: Any) -> Path:
     folder.mkdir(exist_ok=True)
     path = folder / "pipeline.yaml"
-    path.write_text(yaml.safe_dump({"spark": {"master": "local[2]", "conf": LIGHT}, **keys}))
+    path.write_text(yaml.safe_dump({"spark": {"master": "local[2]", "conf": CONF}, **keys}))
     return path
 
 
@@ -75,14 +83,25 @@ def test_recorded_logs_give_equal_rows_in_every_layer(
     *first, last = recorded_files()
     for name, keys in lakes.items():
         folder = tmp_path / f"of-{name}"
-        path = write_config(folder, **keys, sources={"shop": {"files": "./binlogs"}}, tables=["shop.*"])
+        path = write_config(
+            folder, **keys, sources={"shop": {"files": "./binlogs"}}, tables=[f"shop.{table}" for table in TABLES]
+        )
         (folder / "binlogs").mkdir()
         for file in first:
             shutil.copy(file, folder / "binlogs")
         require_done(stratalog("run", "-c", path))
         shutil.copy(last, folder / "binlogs")
         require_done(stratalog("run", "-c", path))
-        place = ("--source", "shop", "--from", "mysql-bin.000002:4", "--to", "mysql-bin.000003:4")
+        place = (
+            "--source",
+            "shop",
+            "--from",
+            "mysql-bin.000002:4",
+            "--to",
+            "mysql-bin.000003:4",
+            "--table",
+            "shop.carts",
+        )
         require_done(stratalog("backfill", "-c", path, *place))
         require_done(stratalog("reset", "-c", path, "--source", "shop", "--table", "shop.orders", "--yes"))
         require_done(stratalog("run", "-c", path))
@@ -92,7 +111,7 @@ def test_recorded_logs_give_equal_rows_in_every_layer(
         for file in recorded_files():
             assert (folder / "exported" / file.name).read_bytes() == file.read_bytes()
         status = json.loads(require_done(stratalog("status", "-c", path, "--json")).out)
-        statuses[name] = {table["table"]: table["downstream"] for table in status["sources"][0]["tables"]}
+        statuses[name] = {table["table"]: table["downstream"] for table in status["sources"]["shop"]["tables"]}
         lake = lake_of(load(path))
         tables = {f"downstream {table}": lake.downstream("shop", table).path for table in TABLES}
         tables |= {f"silver {table}": lake.silver("shop", "shop", table).path for table in TABLES}
@@ -126,13 +145,11 @@ def test_a_server_is_loaded_and_verified(
     sources = {"shop": {"mysql": mysql, "start": f"{file}:{offset}"}}
     path = write_config(tmp_path / "live", **lakes["s3"], sources=sources, tables=[f"{database.name}.*"])
     checked = require_done(stratalog("check", "-c", path, "--connect"))
-    assert "by conditional puts" in checked.out
+    assert "by conditional puts" in " ".join(checked.out.split())
     require_done(stratalog("run", "-c", path))
     require_done(stratalog("load", "-c", path, "--source", "shop"))
     database.execute("DELETE FROM older WHERE id = 1")
     verified = require_done(stratalog("verify", "-c", path))
     assert "older" in verified.out
-    rows_ = contents(
-        lake_of(load(path)).downstream(database.name, "older").path, ("_position", "_committed_at", "_raw")
-    )
-    assert rows_ == Counter(["[('id', 2), ('note', 'changed')]", "[('id', 3), ('note', None)]"])
+    rows = contents(lake_of(load(path)).downstream(database.name, "older").path, ("_position", "_committed_at", "_raw"))
+    assert rows == Counter(["[('id', 2), ('note', 'changed')]", "[('id', 3), ('note', None)]"])

@@ -4,6 +4,9 @@ import pytest
 
 from spark_jobs.checks import Check
 from spark_jobs.checks.lake import check_lake
+from spark_jobs.config.store import LakeStore, ObjectStore
+from spark_jobs.storage import reach
+from tests.gateway import ACCESS, SECRET
 
 
 @pytest.mark.parametrize("root", ["lake", "lake/", "new/deep/lake", "with space/ä"])
@@ -34,19 +37,26 @@ def test_a_lake_where_nobody_may_write_is_a_problem() -> None:
     assert (check.status, check.value) == ("problem", "/proc: No such file or directory")
 
 
-def test_an_object_store_is_written_by_its_own_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {
-        "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_ACCESS_KEY_ID": "a",
-        "AWS_SECRET_ACCESS_KEY": "geheim",
-        "AWS_REGION": "x",
-    }.items():
-        monkeypatch.setenv(name, value)
-    (check,) = check_lake("hdfs://name/lake")
-    assert (check.status, check.value) == ("warning", "hdfs://name/lake: not tried")
+def test_a_store_that_does_not_answer_is_a_problem(store_keys: None) -> None:
+    settings = ObjectStore(endpoint="http://127.0.0.1:9", access_key_env=ACCESS, secret_key_env=SECRET)
+    reach.use(LakeStore("bucket", settings))
+    (check,) = check_lake("s3a://bucket/lake")
+    assert check == Check(
+        "writable",
+        "problem",
+        "s3a://bucket/lake: the store does not answer at http://127.0.0.1:9",
+        "check store.endpoint and the network",
+    )
+
+
+def test_a_key_that_is_missing_is_a_problem(store_keys: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ACCESS)
+    reach.use(LakeStore("bucket", ObjectStore(access_key_env=ACCESS, secret_key_env=SECRET)))
     (check,) = check_lake("s3a://bucket/lake")
     assert check.status == "problem"
-    assert "s3://bucket/lake" in check.value
-    assert "geheim" not in check.value
-    assert "AWS_" in check.remedy
+    assert f"no variable {ACCESS}" in check.value
+
+
+def test_what_spark_alone_writes_is_not_tried() -> None:
+    (check,) = check_lake("hdfs://name/lake")
+    assert (check.status, check.value) == ("warning", "hdfs://name/lake: not tried")

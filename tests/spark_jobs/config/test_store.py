@@ -58,6 +58,11 @@ def test_other_lakes_need_no_store(tmp_path: Path, lake: str) -> None:
         ({"lake": "s3a://bucket", "store": {"endpoint": "https://u:p@h"}}, KEYS, "must hold no user"),
         ({"lake": "s3a://bucket", "store": {"endpont": "https://h"}}, KEYS, "did you mean endpoint?"),
         ({"lake": "s3a://bucket", "store": {"ca": "none.pem"}}, KEYS, "store.ca: none.pem is no file"),
+        (
+            {"lake": "s3a://bucket"},
+            KEYS | {"AWS_ENDPOINT_URL": "http://h"},
+            "store.endpoint: the environment has AWS_END",
+        ),
         ({"lake": "./lake", "store": {"region": "eu-west-1"}}, {}, "store: is for a lake on an object store"),
     ],
 )

@@ -15,7 +15,7 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.operations import maintenance
-from spark_jobs.operations.maintenance import Maintained, Upkeep, _hours, maintain_source
+from spark_jobs.operations.maintenance import Maintained, Upkeep, _hours, maintain_source, superseded
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import extract_source
 from spark_jobs.silver.commit import SilverCommit
@@ -136,7 +136,7 @@ def test_a_version_that_a_merge_compares_with_is_kept_however_old(logs: Logs) ->
     needed_versions = {table.path: version for table, version in maintenance._tables(lake, SOURCE)}
     assert needed_versions[tables(logs)["silver"].path] == entry.silver_version
     assert needed_versions[tables(logs)["downstream"].path] == entry.downstream_version
-    superseded = tables(logs)["bronze"].superseded(0)
+    superseded = superseded(tables(logs)["bronze"], 0)
     assert superseded is not None
     assert timedelta(0) < datetime.now(UTC) - superseded < timedelta(hours=1)
 

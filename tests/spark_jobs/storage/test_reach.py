@@ -2,12 +2,15 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import deltalake
 import pytest
+from deltalake.exceptions import TableNotFoundError
 from pyspark import cloudpickle
 
 from spark_jobs.config.store import LakeStore, ObjectStore
 from spark_jobs.errors import ConfigError
-from spark_jobs.storage import reach
+from spark_jobs.storage import objects, reach
+from spark_jobs.storage.objects import ObjectPath
 from tests.gateway import ACCESS, SECRET
 
 SETTINGS = ObjectStore(endpoint="http://127.0.0.1:1", access_key_env=ACCESS, secret_key_env=SECRET)
@@ -61,3 +64,13 @@ def test_a_file_of_certificates_that_is_missing_is_named(store_keys: None, tmp_p
     reach.use(LakeStore("bucket", SETTINGS.model_copy(update={"ca": tmp_path / "ca.pem"})))
     with pytest.raises(ConfigError, match=r"store\.ca: .*ca\.pem: No such file"):
         reach.client("bucket")
+
+
+@pytest.mark.stores
+def test_a_token_of_other_keys_is_left_out(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings of the tests name another variable for it."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of another account")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of another account")
+    assert objects.create(ObjectPath.parse(bucket) / "a", b"x")
+    with pytest.raises(TableNotFoundError):
+        deltalake.DeltaTable(bucket.replace("s3a:", "s3:"), storage_options=reach.deltalake_options(bucket))
