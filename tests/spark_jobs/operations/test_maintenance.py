@@ -136,9 +136,9 @@ def test_a_version_that_a_merge_compares_with_is_kept_however_old(logs: Logs) ->
     needed_versions = {table.path: version for table, version in maintenance._tables(lake, SOURCE)}
     assert needed_versions[tables(logs)["silver"].path] == entry.silver_version
     assert needed_versions[tables(logs)["downstream"].path] == entry.downstream_version
-    superseded = superseded(tables(logs)["bronze"], 0)
-    assert superseded is not None
-    assert timedelta(0) < datetime.now(UTC) - superseded < timedelta(hours=1)
+    since = superseded(tables(logs)["bronze"], 0)
+    assert since is not None
+    assert timedelta(0) < datetime.now(UTC) - since < timedelta(hours=1)
 
 
 def test_a_writer_that_planned_before_loses_and_one_that_comes_first_is_waited_for(
