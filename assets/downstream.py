@@ -17,6 +17,7 @@ from assets.selection import HANDED_ON, hand_on, selection_of, table_outputs
 from assets.silver import stopped
 from assets.steps import Sessions
 from spark_jobs.config.model import Pipeline
+from spark_jobs.log.position import Position
 from spark_jobs.operations.failures import noted
 from spark_jobs.runtime.lazy_session import lazy_session
 
@@ -146,7 +147,6 @@ def _watermarks(pipeline: Pipeline, into: Name, head: "Head", outcome: "Outcome"
     from spark_jobs.downstream import publication
     from spark_jobs.downstream.multi_source import parts_of
     from spark_jobs.lake.layout import lake_of
-    from spark_jobs.log.position import Position
 
     parts = {part.owner: part.position for part in parts_of(head.checkpoint)}
     own_sources, lake, marks = {entry.source for entry in outcome.entries}, lake_of(pipeline), {}

@@ -22,7 +22,8 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError, JvmEnded, StratalogError, about
 from spark_jobs.runtime.engine_errors import translated
-from spark_jobs.runtime.interrupt import require_not_interrupted
+from spark_jobs.runtime.interrupt import interruptible, own_handler_kept, require_not_interrupted
+from spark_jobs.runtime.lazy_session import lazy_session, session_if_started, start_session
 from spark_jobs.text.disclosure import printable
 from spark_jobs.text.remedies import advised
 
@@ -174,8 +175,6 @@ def spark_of(pipeline: Pipeline, *, is_run: bool = False, is_lazy: bool = False)
     at its first use; for work that makes no column or expression of Spark's before. Raises JvmEnded where Spark's JVM
     is gone, in place of what the calls to it raised.
     """
-    from spark_jobs.runtime.interrupt import interruptible, own_handler_kept
-    from spark_jobs.runtime.lazy_session import lazy_session, session_if_started, start_session
 
     def start() -> "SparkSession":
         from spark_jobs.runtime.spark_session import spark_session

@@ -25,6 +25,9 @@ from spark_jobs.cli.output import cascades_line, print_grid, say_new, say_outcom
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import StratalogError
+from spark_jobs.log.location import require_places
+from spark_jobs.operations.backlog import nothing_new
+from spark_jobs.operations.failures import noted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +53,6 @@ def run(path: Path, source: str | None) -> None:
     Example: stratalog run -c pipeline.yaml
     """
     from spark_jobs.checks.schema_drift import audit_after_run
-    from spark_jobs.operations.failures import noted
     from spark_jobs.pipeline.run import run_source
 
     def run_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
@@ -71,8 +73,6 @@ def _has_nothing_new(pipeline: Pipeline, name: str) -> bool:
     from spark_jobs.checks.schema_drift import audit_after_run
     from spark_jobs.downstream import publication
     from spark_jobs.lake.layout import lake_of
-    from spark_jobs.operations.backlog import nothing_new
-    from spark_jobs.operations.failures import noted
 
     _log_connecting(pipeline, name)
     try:
@@ -271,7 +271,6 @@ def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **o
     Example: stratalog backfill -c pipeline.yaml --source shop --archive ./saved-binlogs \\
                  --from 2026-11-21T08:00:00Z --to mysql-bin.000003:4
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from spark_jobs.log.location import require_places
     from spark_jobs.pipeline.backfill.request import LAYERS, BackfillRequest, ReplayedTable
     from spark_jobs.pipeline.backfill.run import backfill as do_again
 

@@ -9,6 +9,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,10 @@ from spark_jobs.cli.app import ERRORS, chosen_sources, cli, config_option, echo,
 from spark_jobs.cli.output import _CHUNK, print_grid, print_pieces
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
+from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.errors import ConfigError, StratalogError
+from spark_jobs.log.location import parse_place, require_places
+from spark_jobs.log.position import Position
 from spark_jobs.text.disclosure import cell
 
 if TYPE_CHECKING:
@@ -47,10 +51,8 @@ def events(files: tuple[Path, ...], tables: tuple[str, ...], *, as_json: bool, s
 
 
 def _listing(files: tuple[Path, ...], tables: tuple[str, ...], *, as_json: bool) -> Iterator[str]:
-    from dataclasses import asdict
 
     from spark_jobs.binlog import list_events
-    from spark_jobs.config.table_patterns import Pattern
 
     patterns = [Pattern.parse(table) for table in tables]
     names: set[str] = set()
@@ -90,8 +92,6 @@ _SHOWN = 10
 
 def _summaries(files: tuple[Path, ...], *, as_json: bool) -> None:
     """One account a file; one that does not add up to decoded and counted events ends with the error, and status 1."""
-    from dataclasses import asdict
-
     from spark_jobs.binlog import summarize
 
     failed = False
@@ -169,7 +169,6 @@ def _bronze_changes(
     from spark_jobs.binlog import TableName
     from spark_jobs.downstream import publication
     from spark_jobs.lake.layout import lake_of
-    from spark_jobs.log.location import require_places
 
     require_places(start, stop)
     pipeline = load(path)
@@ -267,8 +266,6 @@ def position_of(pipeline: Pipeline, source: str, place: str | None) -> "Position
     from spark_jobs.bronze.seek import LogSeeker
     from spark_jobs.bronze.table import BronzeSnapshot
     from spark_jobs.lake.layout import lake_of
-    from spark_jobs.log.location import parse_place
-    from spark_jobs.log.position import Position
 
     if place is None:
         return None

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from spark_jobs import errors
 from spark_jobs.errors import LakeError, LostRace, StratalogError
 from spark_jobs.runtime import jvm
 from spark_jobs.storage.messages import meaning as of_store
@@ -98,8 +99,6 @@ def explained(path: str, text: str) -> StratalogError:
 
 def from_task(text: str) -> StratalogError | None:
     """The error of ours that stands in a failed Spark task's text, if one does: only text comes back."""
-    from spark_jobs import errors
-
     found = re.findall(r"spark_jobs\.errors\.(\w+): ((?:.|\n)*?)(?=\n\s*\n|\n\tat |\n SQLSTATE: |\Z)", text)
     if not found:
         return None
