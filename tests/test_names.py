@@ -42,20 +42,11 @@ EXCEPTIONS = {
 
 NOT_YET: tuple[str, ...] = (
     "spark_jobs/binlog/kernels",
-    "spark_jobs/bronze/data_files.py",
     "spark_jobs/bronze/landing.py",
-    "spark_jobs/delta",
-    "spark_jobs/engine",
-    "spark_jobs/lake",
     "spark_jobs/pipeline",
     "spark_jobs/runtime",
-    "tests/faults",
     "tests/pipeline",
     "tests/spark_jobs/binlog/kernels",
-    "tests/spark_jobs/bronze/test_index",
-    "tests/spark_jobs/delta",
-    "tests/spark_jobs/engine",
-    "tests/spark_jobs/lake",
     "tests/spark_jobs/pipeline",
     "tests/spark_jobs/runtime",
 )

@@ -22,7 +22,7 @@ from spark_jobs.delta import data_files, schema_changes
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.engine import fills, routing, silver_task, spark_job
 from spark_jobs.engine.fills import Fill
-from spark_jobs.engine.silver_task import Refill, SilverTask, SilverUnit, SilverWindow, Written
+from spark_jobs.engine.silver_task import Refill, SilverTask, SilverUnit, SilverWindow, WindowResult
 from spark_jobs.errors import StratalogError
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.table import Table
@@ -186,12 +186,12 @@ def _stages(work: CompactionJob, snapshot: Snapshot) -> Iterator[Stage]:
         key = columns.key
 
 
-def run(spark: SparkSession, bronze: str, units: Sequence[Prepared], slots: int) -> dict[int, list[Written]]:
+def run(spark: SparkSession, bronze: str, units: Sequence[Prepared], slots: int) -> dict[int, list[WindowResult]]:
     """What tasks wrote, by unit. bronze: the table's path; slots: how many tasks Spark runs at a time."""
     units = _with_values(spark, units)
     tasks, buckets, placed = tasks_of(bronze, units, slots)
     finish = silver_task.finish({unit.number: unit for unit in placed}) if buckets else None
-    by_unit: dict[int, list[Written]] = defaultdict(list)
+    by_unit: dict[int, list[WindowResult]] = defaultdict(list)
     refills = [refill for unit in units for refill in _refills(unit)]
     all_tasks: list[SilverTask | Refill] = [*tasks, *refills]
     for result_file in spark_job.run(spark, all_tasks, silver_task.work, finish, buckets):
@@ -309,7 +309,7 @@ def _tasks(bronze: str, chunk: Sequence[Part], units: Mapping[int, SilverUnit], 
         yield SilverTask(bronze, tuple(units[unit] for unit in unit_numbers), unit_slices)
 
 
-def why_again(unit: Prepared, results: Sequence[Written]) -> str | None:
+def why_again(unit: Prepared, results: Sequence[WindowResult]) -> str | None:
     """Why what tasks wrote of a unit cannot be committed, so that Spark SQL has to do it; None where it can."""
     errors = [result.error for result in results if result.error]
     if errors:
@@ -330,7 +330,7 @@ def has_exact_texts(snapshot: Snapshot, file: DataFile) -> bool:
     return nulls is None or nulls != file.num_records
 
 
-def commit(unit: Prepared, results: Sequence[Written]) -> Compacted:
+def commit(unit: Prepared, results: Sequence[WindowResult]) -> Compacted:
     """Commits what tasks wrote of a unit, a window or statement after the other. Raises LostRace, LakeError."""
     began = time.monotonic()
     work, snapshot, head = unit.work, unit.snapshot, unit.work.head
@@ -416,7 +416,7 @@ def _committed(
 
 
 def _summary(
-    work: CompactionJob, step: TimelineStep, head: Head, results: Sequence[Written], left_out: Mapping[str, int]
+    work: CompactionJob, step: TimelineStep, head: Head, results: Sequence[WindowResult], left_out: Mapping[str, int]
 ) -> Compacted:
     newest = max((result.newest_us for result in results if result.newest_us is not None), default=None)
     return Compacted(

@@ -92,7 +92,7 @@ class SilverTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WindowResult:
     """What a task wrote for a window of a unit, or why it could not."""
 
     unit: int
@@ -112,7 +112,7 @@ REFILLED = -2
 """In the place of a window's number: a file that was there, written again."""
 
 
-def work(task: SilverTask | Refill) -> Iterator[Written | Piece]:
+def work(task: SilverTask | Refill) -> Iterator[WindowResult | Piece]:
     """Decodes and reduces the slices of a task; writes the units that are whole in it, and sends pieces of others."""
     if isinstance(task, Refill):
         yield from _or_error(task.unit, lambda: _refilled(task))
@@ -121,26 +121,26 @@ def work(task: SilverTask | Refill) -> Iterator[Written | Piece]:
         yield from _or_error(unit.number, partial(_unit, task, unit))
 
 
-def _or_error(unit: int, results: Callable[[], Iterator[Written | Piece]]) -> Iterator[Written | Piece]:
+def _or_error(unit: int, results: Callable[[], Iterator[WindowResult | Piece]]) -> Iterator[WindowResult | Piece]:
     """The results of a unit's work, or what stops it: other units go on."""
     began = time.monotonic()
     try:
         outcomes = list(results())
         share = (time.monotonic() - began) / max(1, len(outcomes))
         yield from (
-            replace(outcome, seconds=share) if isinstance(outcome, Written) else outcome for outcome in outcomes
+            replace(outcome, seconds=share) if isinstance(outcome, WindowResult) else outcome for outcome in outcomes
         )
     except StratalogError as error:
-        yield Written(unit, -1, error=f"{type(error).__name__}: {error}")
+        yield WindowResult(unit, -1, error=f"{type(error).__name__}: {error}")
 
 
-def _refilled(task: Refill) -> Iterator[Written]:
+def _refilled(task: Refill) -> Iterator[WindowResult]:
     for file in task.files:
         for file_ in refilled(task.path, file, task.schema, task.configuration, task.fills):
-            yield Written(task.unit, REFILLED, file_)
+            yield WindowResult(task.unit, REFILLED, file_)
 
 
-def _unit(task: SilverTask, unit: SilverUnit) -> Iterator[Written | Piece]:
+def _unit(task: SilverTask, unit: SilverUnit) -> Iterator[WindowResult | Piece]:
     for at, window in enumerate(unit.windows):
         slices = task.slices.get((unit.number, at))
         if slices is None:
@@ -220,14 +220,14 @@ def _packed(rows: pa.Table, window: int) -> bytes:
     return sink.getvalue()
 
 
-def finish(units: Mapping[int, SilverUnit]) -> Callable[[Iterable[Piece]], Iterator[Written | Piece]]:
+def finish(units: Mapping[int, SilverUnit]) -> Callable[[Iterable[Piece]], Iterator[WindowResult | Piece]]:
     """The step that writes a bucket's units from the pieces of all tasks."""
 
-    def rows_written(number: int, window: int, tables: Sequence[pa.Table]) -> Iterator[Written]:
+    def rows_written(number: int, window: int, tables: Sequence[pa.Table]) -> Iterator[WindowResult]:
         unit = units[number]
         yield result_of(unit, window, settle(pa.concat_tables(tables), unit.windows[window].columns.key))
 
-    def finish_bucket(pieces: Iterable[Piece]) -> Iterator[Written | Piece]:
+    def finish_bucket(pieces: Iterable[Piece]) -> Iterator[WindowResult | Piece]:
         gathered: dict[tuple[int, int], list[pa.Table]] = {}
         for piece in pieces:
             table = pa.ipc.open_stream(piece.rows).read_all()
@@ -240,7 +240,7 @@ def finish(units: Mapping[int, SilverUnit]) -> Callable[[Iterable[Piece]], Itera
     return finish_bucket
 
 
-def result_of(unit: SilverUnit, at: int, settled: pa.Table) -> Written:
+def result_of(unit: SilverUnit, at: int, settled: pa.Table) -> WindowResult:
     """Writes one row a key and range as a data file of silver. settled: as ``net_changes.settle`` gives them."""
     window = unit.windows[at]
     op = _operations(settled)
@@ -264,7 +264,7 @@ def result_of(unit: SilverUnit, at: int, settled: pa.Table) -> Written:
         pa.schema([fields.field(name) for name in window.columns.stored])
     )
     counts = {value["values"]: value["counts"] for value in pc.value_counts(op).to_pylist()}
-    return Written(
+    return WindowResult(
         unit=unit.number,
         window=at,
         file=_stored(unit.path, rows, window) if len(rows) else None,

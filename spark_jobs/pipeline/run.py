@@ -29,7 +29,7 @@ from spark_jobs.downstream import commit_clock, publication
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.engine import downstream_job, routing, silver_job
 from spark_jobs.engine.downstream_task import MergedFiles
-from spark_jobs.engine.silver_task import Written
+from spark_jobs.engine.silver_task import WindowResult
 from spark_jobs.errors import (
     SourceError,
     StratalogError,
@@ -135,7 +135,7 @@ def compact_source(
     return Outcome(after, snapshot.end, compacted=done, stopped=planned.stopped, new=new)
 
 
-SilverUnits = Mapping[TableName, tuple[silver_job.Prepared, list[Written]]]
+SilverUnits = Mapping[TableName, tuple[silver_job.Prepared, list[WindowResult]]]
 
 
 def _silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table) -> SilverUnits:

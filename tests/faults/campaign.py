@@ -71,8 +71,8 @@ class Scenario:
                     else:
                         self._settle()
         except BaseException as error:
-            said = "\n".join(self.trace[-6:])
-            raise Wrong(f"seed {self.seed}: {type(error).__name__}: {error}\n{said}") from error
+            last_calls = "\n".join(self.trace[-6:])
+            raise Wrong(f"seed {self.seed}: {type(error).__name__}: {error}\n{last_calls}") from error
 
     def _grow(self, step: int) -> None:
         """Bronze has the log up to a step, unless a run that took over had more already."""
@@ -97,14 +97,14 @@ class Scenario:
         if RACE in self.kinds and self.random.random() < _RACES:
             self._race()
             return False
-        actor = Actor(self._chosen(), other=self._others)
+        actor = Actor(self._random_faults(), rivals=self._run_rivals)
         failed = self._run(actor)
         self.calls |= actor.calls
-        for where, number in actor.faults:
-            self.calls[where] = max(1, min(self.calls[where], number - 1))
-        for where, kind, text in actor.failed:
+        for operation, number in actor.faults:
+            self.calls[operation] = max(1, min(self.calls[operation], number - 1))
+        for operation, kind, text in actor.failed:
             self.counts[kind] += 1
-            self.by_call[where] += 1
+            self.by_call[operation] += 1
             self.trace.append(text)
         if actor.failed:
             self.trace.append(failed or "the run went on")
@@ -114,15 +114,15 @@ class Scenario:
             self.disk.forget()
         return not failed
 
-    def _chosen(self) -> dict[tuple[str, int], str]:
+    def _random_faults(self) -> dict[tuple[str, int], str]:
         """Faults of a run: several, as those that end it end the rest."""
-        chosen: dict[tuple[str, int], str] = {}
+        faults: dict[tuple[str, int], str] = {}
         for _ in range(_FAULTS_A_RUN):
-            kind = self.random.choice([one for one in self.kinds if one != RACE])
+            kind = self.random.choice([kind for kind in self.kinds if kind != RACE])
             names = calls_of(kind)
-            (where,) = self.random.choices(names, [CALLS[name] for name in names])
-            chosen[where, min(self.random.randint(1, self.calls[where]) for _ in range(2))] = kind
-        return chosen
+            (operation,) = self.random.choices(names, [CALLS[name] for name in names])
+            faults[operation, min(self.random.randint(1, self.calls[operation]) for _ in range(2))] = kind
+        return faults
 
     def _run(self, actor: Actor) -> str:
         """A run as an actor; how it failed."""
@@ -133,7 +133,7 @@ class Scenario:
             return f"{type(error).__name__} {error}"
         return str(stopped or "")
 
-    def _others(self, kind: str) -> None:
+    def _run_rivals(self, kind: str) -> None:
         """What others do while a run waits: a run of all, or of a longer log."""
         if kind == "taken over by a later run":
             self._grow(min(self.step + 1, _STEPS - 1))

@@ -52,11 +52,11 @@ class Traced(spec.SegmentSpec):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a change did to a table's keys: rows from before (gone) and behind it (there); or a statement."""
+    """What a change did to a table's keys: rows before it and after it; or a statement."""
 
     table: str
-    gone: tuple[Row, ...] = ()
-    there: tuple[Row, ...] = ()
+    before: tuple[Row, ...] = ()
+    after: tuple[Row, ...] = ()
     statement: str = ""
     """``truncate``, ``add NAME`` or ``drop NAME``."""
     value: Any = None
@@ -87,9 +87,9 @@ class Changes:
             if statements and number in (size // 3, size // 2, 2 * size // 3, 5 * size // 6):
                 self._statement()
             self._transaction()
-        written = Traced(self._tables, self._changes, rotate_to="")
-        self.content = written.to_bytes()
-        self.events = [(written.ends[at], event) for at, event in self._events]
+        log = Traced(self._tables, self._changes, rotate_to="")
+        self.content = log.to_bytes()
+        self.events = [(log.ends[at], event) for at, event in self._events]
 
     def _transaction(self) -> None:
         table = self._random.choice(list(self.keys))
@@ -103,20 +103,20 @@ class Changes:
                 case "delete" if rows:
                     before = self._random.choice(list(rows.values()))
                     del rows[self.key(table, before)]
-                    self._add(Event(table, gone=(before,)), spec.Delete(self._name(table), [*before.values()]))
+                    self._add(Event(table, before=(before,)), spec.Delete(self._name(table), [*before.values()]))
                 case "move" if rows:
                     before = self._random.choice(list(rows.values()))
                     self._update(table, before, self._row(table) | self._free(table))
                 case "swap" if len(rows) > 1:
-                    one, other = self._random.sample(list(rows.values()), 2)
-                    moved = one | self._free(table)
-                    self._update(table, one, moved)
-                    self._update(table, other, other | self._key(table, one))
-                    self._update(table, moved, moved | self._key(table, other))
+                    first, second = self._random.sample(list(rows.values()), 2)
+                    moved = first | self._free(table)
+                    self._update(table, first, moved)
+                    self._update(table, second, second | self._key(table, first))
+                    self._update(table, moved, moved | self._key(table, second))
                 case _:
                     row = self._row(table) | self._free(table)
                     rows[self.key(table, row)] = row
-                    self._add(Event(table, there=(row,)), spec.Insert(self._name(table), [*row.values()]))
+                    self._add(Event(table, after=(row,)), spec.Insert(self._name(table), [*row.values()]))
         self._changes.append(spec.Commit())
 
     def _update(self, table: str, before: Row, after: Row) -> None:
@@ -124,7 +124,7 @@ class Changes:
         del rows[self.key(table, before)]
         rows[self.key(table, after)] = after
         images = [*before.values()], [*after.values()]
-        self._add(Event(table, gone=(before,), there=(after,)), spec.Update(self._name(table), *images))
+        self._add(Event(table, before=(before,), after=(after,)), spec.Update(self._name(table), *images))
 
     def _statement(self) -> None:
         table = self._random.choice(list(self.keys))
@@ -159,31 +159,31 @@ class Changes:
         self._add(event, spec.Statement(SCHEMA, sql))
 
     def _add(self, event: Event, change: spec.Change) -> None:
-        gone, there = (tuple(dict(row) for row in some) for some in (event.gone, event.there))
-        self._events.append((len(self._changes), replace(event, gone=gone, there=there)))
+        before, after = (tuple(dict(row) for row in rows) for rows in (event.before, event.after))
+        self._events.append((len(self._changes), replace(event, before=before, after=after)))
         self._changes.append(change)
 
     def _name(self, table: str) -> str:
         return self._versions[table].name
 
     def _row(self, table: str) -> Row:
-        given: Row = {}
+        row: Row = {}
         for name in self._columns[table]:
             texts = name in ("state", "text", "code")
-            given[name] = f"v{self._random.randint(0, 99)}" if texts else self._random.randint(0, 999)
-        return given
+            row[name] = f"v{self._random.randint(0, 99)}" if texts else self._random.randint(0, 999)
+        return row
 
     def _free(self, table: str) -> Row:
         """A key that no row has; often one that a row had."""
         while True:
             number = self._random.randint(1, 2 * _MOST_ROWS)
-            found: dict[str, Row] = {
+            rows: dict[str, Row] = {
                 "orders": {"id": number},
                 "pairs": {"a": number % 4, "b": number},
                 "notes": {"code": f"c{number}"},
             }
-            if self.key(table, found[table]) not in self._rows[table]:
-                return found[table]
+            if self.key(table, rows[table]) not in self._rows[table]:
+                return rows[table]
 
     def _key(self, table: str, row: Row) -> Row:
         return {name: row[name] for name in self.keys[table]}
@@ -217,18 +217,18 @@ class Twin:
             self._apply(table, after, event)
             if event.statement == "truncate":
                 touched.clear()
-            touched |= {self.changes.key(table, row) for row in (*event.gone, *event.there)}
+            touched |= {self.changes.key(table, row) for row in (*event.before, *event.after)}
         reshaping = [event for _, event in self._of(table, stop, until) if event.statement.startswith(("add", "drop"))]
-        found: dict[Key, tuple[str, Row]] = {}
+        changes: dict[Key, tuple[str, Row]] = {}
         for key in touched:
             if key in after:
                 row = {key: dict(after[key])}
                 for event in reshaping:
                     self._apply(table, row, event)
-                found[key] = ("update" if key in before else "insert"), row[key]
+                changes[key] = ("update" if key in before else "insert"), row[key]
             else:
-                found[key] = "delete", dict(zip(self.changes.keys[table], key, strict=True))
-        return found
+                changes[key] = "delete", dict(zip(self.changes.keys[table], key, strict=True))
+        return changes
 
     def _of(self, table: str, start: int, stop: int) -> Iterator[tuple[int, Event]]:
         return ((end, event) for end, event in self.changes.events if event.table == table and start < end <= stop)
@@ -245,9 +245,9 @@ class Twin:
                 for key, row in rows.items():
                     rows[key] = {column: value for column, value in row.items() if column != name}
             case _:
-                for row in event.gone:
+                for row in event.before:
                     rows.pop(self.changes.key(table, row), None)
-                for row in event.there:
+                for row in event.after:
                     rows[self.changes.key(table, row)] = dict(row)
 
 

@@ -45,9 +45,9 @@ class Checks:
             merged = self._check_downstream(table, lake.downstream(SCHEMA, table).path, versions)
             if until is None:
                 continue
-            own = [(end, event) for end, event in self.changes.events if event.table == table and end <= until]
-            has_rows = any(event.there for _, event in own)  # of a table without any, statements alone make none
-            end = own[-1][0] if has_rows else 0
+            events = [(end, event) for end, event in self.changes.events if event.table == table and end <= until]
+            has_rows = any(event.after for _, event in events)  # of a table without any, statements alone make none
+            end = events[-1][0] if has_rows else 0
             if min(reached, merged) < end:
                 raise Wrong(
                     f"{table}: lost: silver is at {reached}, downstream at {merged}, and it has changes to {end}"
@@ -64,15 +64,15 @@ class Checks:
         return self._right_silver[state]
 
     def _silver_reached(self, table: str, path: str, snapshot: Snapshot) -> tuple[int, dict[int, int]]:
-        commits = [SilverCommit.from_json(_said(path, version)) for version in range(snapshot.version + 1)]
-        windows = [(one.start.offset, one.position.offset) for one in commits if one and one.start]
-        versions = {at: one.position.offset for at, one in enumerate(commits) if one}
+        commits = [SilverCommit.from_json(_content(path, version)) for version in range(snapshot.version + 1)]
+        windows = [(commit.start.offset, commit.position.offset) for commit in commits if commit and commit.start]
+        versions = {at: commit.position.offset for at, commit in enumerate(commits) if commit}
         for (_, stop), (start, _) in pairwise(windows):
             if start < stop:
                 raise Wrong(f"silver of {table}: doubled: a window ends at {stop}, and the next begins at {start}")
             if self._twin.has_changes(table, stop, start):
                 raise Wrong(f"silver of {table}: lost: a window ends at {stop}, and the next begins at {start}")
-        self._require_counted(f"silver of {table}", snapshot, [one.batch for one in commits if one])
+        self._require_counted(f"silver of {table}", snapshot, [commit.batch for commit in commits if commit])
         until = windows[-1][1]
         expected = Counter[Any]()
         for start, stop in windows:
@@ -91,14 +91,14 @@ class Checks:
         snapshot = snapshot_of(path)
         if snapshot is None:
             return 0
-        commits = [DownstreamCommit.from_json(_said(path, version)) for version in range(snapshot.version + 1)]
-        ours = [one for one in commits if one]
-        self._require_counted(f"downstream of {table}", snapshot, [one.batch for one in ours])
-        offset = ours[-1].position.offset
+        commits = [DownstreamCommit.from_json(_content(path, version)) for version in range(snapshot.version + 1)]
+        own_commits = [commit for commit in commits if commit]
+        self._require_counted(f"downstream of {table}", snapshot, [commit.batch for commit in own_commits])
+        offset = own_commits[-1].position.offset
         for file in snapshot.files:
             if not file.location(path).exists():
                 raise Wrong(f"downstream of {table}: lost: {file.path} is not there")
-        if versions.get(ours[-1].silver_version) != offset:
+        if versions.get(own_commits[-1].silver_version) != offset:
             raise Wrong(f"downstream of {table}: its position is {offset}, and silver's then was {versions}")
         if _state(snapshot) in self._right_downstream:
             return offset
@@ -107,11 +107,11 @@ class Checks:
         self._right_downstream.add(_state(snapshot))
         return offset
 
-    def _require_counted(self, where: str, snapshot: Snapshot, batches: list[str]) -> None:
+    def _require_counted(self, label: str, snapshot: Snapshot, batches: list[str]) -> None:
         if len(set(batches)) != len(batches):
-            raise Wrong(f"{where}: doubled: a batch is in two commits")
+            raise Wrong(f"{label}: doubled: a batch is in two commits")
         if snapshot.transactions.get(APPLICATION) != len(batches):
-            raise Wrong(f"{where}: its counter is {snapshot.transactions}, and it has {len(batches)} commits")
+            raise Wrong(f"{label}: its counter is {snapshot.transactions}, and it has {len(batches)} commits")
 
     def _key(self, table: str, row: Row) -> Key:
         return self.changes.key(table, row)
@@ -123,30 +123,30 @@ def _state(snapshot: Snapshot) -> frozenset[str]:
     return frozenset([f"{snapshot.path} {snapshot.commit_info.get('txnId')}", *files])
 
 
-def _said(path: str, version: int) -> str | None:
+def _content(path: str, version: int) -> str | None:
     info = commit_info_of(path, version)
     return info.get("userMetadata") if info else None
 
 
 def _rows(snapshot: Snapshot) -> list[Row]:
-    found = []
+    records = []
     for file in snapshot.files:
         rows = data_files.read_columns(snapshot.path, file, snapshot.schema.names, snapshot.schema)
         if file.deletion_vector is not None:
-            kept = np.ones(len(rows), np.bool_)
-            kept[np.asarray(deletion_vectors.read(snapshot.path, file.deletion_vector).to_array(), np.int64)] = False
-            rows = rows.filter(pa.array(kept))
-        found += rows.to_pylist()
-    return found
+            visible = np.ones(len(rows), np.bool_)
+            visible[np.asarray(deletion_vectors.read(snapshot.path, file.deletion_vector).to_array(), np.int64)] = False
+            rows = rows.filter(pa.array(visible))
+        records += rows.to_pylist()
+    return records
 
 
 def _cells(row: Row) -> tuple[tuple[str, Any], ...]:
     return tuple(sorted((name, value) for name, value in row.items() if not name.startswith("_")))
 
 
-def _require_same(where: str, actual: Counter[Any], expected: Counter[Any]) -> None:
-    lost, doubled = expected - actual, actual - expected
-    if lost or doubled:
+def _require_same(label: str, actual: Counter[Any], expected: Counter[Any]) -> None:
+    missing, doubled = expected - actual, actual - expected
+    if missing or doubled:
         raise Wrong(
-            f"{where}: lost {sorted(lost.items(), key=repr)[:3]}, doubled {sorted(doubled.items(), key=repr)[:3]}"
+            f"{label}: lost {sorted(missing.items(), key=repr)[:3]}, doubled {sorted(doubled.items(), key=repr)[:3]}"
         )

@@ -75,7 +75,7 @@ class Actor:
 
     faults: dict[tuple[str, int], str] = field(default_factory=dict)
     """Kinds of faults, by the name of the call that fails and its number among the calls of that name."""
-    other: Callable[[str], None] = lambda _kind: None
+    rivals: Callable[[str], None] = lambda _kind: None
     """Of a delay: what others do meanwhile."""
     step: Callable[[], None] = lambda: None
     """Before every call."""
@@ -125,11 +125,11 @@ class Disk:
         number = actor.calls[name]
         kind = actor.faults.pop((name, number), None)
         if kind is None:
-            return self._done(actor, function)
+            return self._performed(actor, function)
         actor.failed.append((name, kind, f"{kind}, call {number}: {name} {str(path).removeprefix(self.root)}"))
         return self._failing(actor, kind, path, function, half)
 
-    def _done(self, actor: Actor, function: Callable[[], Any]) -> Any:
+    def _performed(self, actor: Actor, function: Callable[[], Any]) -> Any:
         actor.is_inside = True
         try:
             return function()
@@ -142,35 +142,35 @@ class Disk:
         match kind:
             case "killed before the call" | "power cut":
                 if half is not None and self.random.random() < 0.5:
-                    self._done(actor, half)
+                    self._performed(actor, half)
                 elif self.random.random() < 0.5:
-                    self._done(actor, function)
+                    self._performed(actor, function)
                 actor.is_dead = True
                 raise Killed
             case "killed after the call":
-                _drop(self._done(actor, function))
+                _drop(self._performed(actor, function))
                 actor.is_dead = True
                 raise Killed
             case "answer lost":
                 try:
-                    _drop(self._done(actor, function))
+                    _drop(self._performed(actor, function))
                 except Exception:
                     actor.failed.pop()  # its answer is an error without a fault
                     raise
                 raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
             case "answer lost, sent again":  # as NFS does with a request that it has no answer to
-                self._done(actor, function)
-                return self._done(actor, function)
+                self._performed(actor, function)
+                return self._performed(actor, function)
             case "input/output error":
                 raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
             case "disk full":
                 if half is not None:
-                    self._done(actor, half)
+                    self._performed(actor, half)
                 actor.is_full = True
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         with self.acting(None):
-            actor.other(kind)
-        return self._done(actor, function)
+            actor.rivals(kind)
+        return self._performed(actor, function)
 
     def cut_power(self) -> None:
         """Takes away what need not be there: each name that is not durable, and content, or none of it."""
@@ -190,7 +190,7 @@ class Disk:
         self._names.clear()
         self._contents.clear()
 
-    def named(self, path: Path, *, has_content: bool = True) -> None:
+    def add_name(self, path: Path, *, has_content: bool = True) -> None:
         """A name was made that is not durable yet."""
         if getattr(self._local, "actor", None) is not None and str(path).startswith(self.root):
             self._names.add(str(path))
@@ -212,7 +212,7 @@ class Disk:
 
     def _replacements(self) -> list[tuple[Any, str, Any]]:  # noqa: C901 - one function a call
         disk, call = self, self.call
-        mkdir, open_, read, unlink, exists, stat = (
+        mkdir, open_, read_bytes, unlink, exists, stat = (
             getattr(Path, name) for name in ("mkdir", "open", "read_bytes", "unlink", "exists", "stat")
         )
         link, fsync, scandir, open_fd = os.link, os.fsync, os.scandir, os.open
@@ -221,29 +221,29 @@ class Disk:
         load_version = deltalake.DeltaTable.load_as_version
 
         def making(path: Path, *args: Any, **kwargs: Any) -> None:
-            absent = [one for one in (path, *path.parents) if not os.path.lexists(one)]
+            absent = [parent for parent in (path, *path.parents) if not os.path.lexists(parent)]
             if absent:
                 call("mkdir", path, lambda: mkdir(path, *args, **kwargs))
-                for one in absent:
-                    disk.named(one)
+                for parent in absent:
+                    disk.add_name(parent)
 
         def opening(path: Path, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
             if mode not in ("xb", "wb"):
                 return call("open to read", path, lambda: open_(path, mode, *args, **kwargs))
 
-            def made() -> Any:
+            def open_sink() -> Any:
                 file = open_(path, mode, *args, **kwargs)
-                disk.named(path, has_content=False)
+                disk.add_name(path, has_content=False)
                 return file
 
-            return _Sink(disk, path, call("open to write", path, made))
+            return _Sink(disk, path, call("open to write", path, open_sink))
 
         def linking(source: Any, target: Any) -> None:
-            def made() -> None:
+            def make_link() -> None:
                 link(source, target)
-                disk.named(Path(target))
+                disk.add_name(Path(target))
 
-            call("link", target, made)
+            call("link", target, make_link)
 
         def syncing(handle: Any) -> None:
             path = str(Path(f"/proc/self/fd/{handle}").readlink())
@@ -257,7 +257,7 @@ class Disk:
         def delta_opened(self: Any, table_uri: Any, *args: Any, **kwargs: Any) -> None:
             self.faulty = table_uri
 
-            def found() -> None:
+            def load_log() -> None:
                 self.faulty_key = key = _state_of(str(table_uri), args, kwargs)
                 if key in disk.opened:
                     self._storage_options, self._table = None, disk.opened[key]
@@ -265,7 +265,7 @@ class Disk:
                     opened(self, table_uri, *args, **kwargs)
                     disk.opened[key] = self._table
 
-            call("read the log", table_uri, found)
+            call("read the log", table_uri, load_log)
 
         def at_version(self: Any, version: Any) -> None:
             disk.opened.pop(self.faulty_key, None)
@@ -294,7 +294,7 @@ class Disk:
             (log_files, "SystemRandom", Names),
             (Path, "mkdir", making),
             (Path, "open", opening),
-            (Path, "read_bytes", lambda path: call("read", path, lambda: read(path))),
+            (Path, "read_bytes", lambda path: call("read", path, lambda: read_bytes(path))),
             (Path, "unlink", lambda path, *args, **kw: call("unlink", path, lambda: unlink(path, *args, **kw))),
             (Path, "exists", lambda path: call("stat", path, lambda: exists(path))),
             (Path, "stat", lambda path, **kw: call("stat", path, lambda: stat(path, **kw))),
@@ -322,7 +322,7 @@ class Disk:
 def _state_of(path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """What a table that deltalake opens is made from. Raises TableNotFoundError where there is nothing, as it does."""
     try:
-        entries = [(one.name, one.stat()) for one in _scandir(f"{path}/_delta_log")]
+        entries = [(entry.name, entry.stat()) for entry in _scandir(f"{path}/_delta_log")]
     except FileNotFoundError:
         raise TableNotFoundError(path) from None
     files = sorted((name, about.st_ino, about.st_size, about.st_mtime_ns) for name, about in entries)

@@ -66,12 +66,14 @@ class Scheduler:
         self.random.shuffle(order)
         try:
             values = [value for at in order for value in self._attempts(partial(work, tasks[at]))]
-            pieces = [one for one in values if isinstance(one, Piece)]
-            results = [one for one in values if not isinstance(one, Piece)]
+            pieces = [value for value in values if isinstance(value, Piece)]
+            results = [value for value in values if not isinstance(value, Piece)]
             if finish is not None:
                 self.random.shuffle(pieces)
-                by_bucket = [[one for one in pieces if one.bucket == bucket] for bucket in range(buckets)]
-                results += [one for own in by_bucket for one in self._attempts(partial(finish, own))]
+                by_bucket = [[piece for piece in pieces if piece.bucket == bucket] for bucket in range(buckets)]
+                results += [
+                    result for bucket_pieces in by_bucket for result in self._attempts(partial(finish, bucket_pieces))
+                ]
         except OSError as error:  # as Spark's error of a job whose task failed
             raise LakeError(f"a task failed: {error}") from error
         self.random.shuffle(results)
@@ -127,11 +129,11 @@ class _Lazy(Future[Any]):
 
 def _values(_spark: Any, expressions: Any) -> dict[str, pa.Scalar]:
     """Values of the literals that the log's statements fill columns with."""
-    found = {}
+    literals = {}
     for sql in expressions:
         number = "".join(letter for letter in sql.replace("INT", "") if letter.isdigit())
-        found[sql] = pa.scalar(int(number), pa.int32())
-    return found
+        literals[sql] = pa.scalar(int(number), pa.int32())
+    return literals
 
 
 def _by_spark(*_: Any, **__: Any) -> Any:
@@ -151,9 +153,9 @@ def without_spark() -> Iterator[None]:
         patch.object(pipeline_run, "slots", lambda _: _current().slots),
         patch.object(pipeline_run, "compact", _by_spark),
         *(patch.object(merge, name, _by_spark) for name in ("_appended", "_renewed", "_merged")),
-        patch.object(merge, "carry_out", lambda _spark, _table, head, steps, _said: _by_spark() if steps else head),
+        patch.object(merge, "carry_out", lambda _spark, _table, head, steps, _claims: _by_spark() if steps else head),
         patch.object(tables_at_once, "ThreadPoolExecutor", lambda _: _InOrder(_current().random)),
-        patch.object(spark_job, "run", lambda *given: _current().run(*given)),
+        patch.object(spark_job, "run", lambda *arguments: _current().run(*arguments)),
         patch.object(fills, "evaluated", _values),
         patch.object(silver_job, "_LEAST_TASK_BYTES", _BYTES),
         patch.object(silver_job, "_TASK_BYTES", _BYTES),
@@ -163,8 +165,8 @@ def without_spark() -> Iterator[None]:
         patch.object(commits, "_CHECKPOINT_INTERVAL", 4),
     )
     with ExitStack() as stack:
-        for one in replaced:
-            stack.enter_context(one)
+        for replacement in replaced:
+            stack.enter_context(replacement)
         yield
 
 
@@ -190,7 +192,7 @@ def run(pipeline: Pipeline, seed: int) -> dict[str, str]:
         outcome = pipeline_run.merge_source(SPARK, pipeline, SOURCE, outcome)
     finally:
         _LOCAL.schedulers.pop()
-    return {str(name): why for name, why in outcome.stopped.items()}
+    return {str(name): reason for name, reason in outcome.stopped.items()}
 
 
 def settle(pipeline: Pipeline, seed: int, tries: int = 5) -> None:

@@ -44,8 +44,8 @@ def require_nothing_wrong(title: str, results: list[tuple[Counter[str], Counter[
 
 @pytest.mark.slow
 def test_some_hundred_faults_lose_and_double_nothing(tmp_path: Path, summary: list[str]) -> None:
-    chosen = [range(int(_SEED), int(_SEED) + 1)] if _SEED else [range(100, 118), *_SHOWED]
-    summary += require_nothing_wrong("engine, faults", [play(seeds, tmp_path / f"{seeds[0]}") for seeds in chosen])
+    seed_ranges = [range(int(_SEED), int(_SEED) + 1)] if _SEED else [range(100, 118), *_SHOWED]
+    summary += require_nothing_wrong("engine, faults", [play(seeds, tmp_path / f"{seeds[0]}") for seeds in seed_ranges])
 
 
 @pytest.mark.long
@@ -59,7 +59,7 @@ def test_ten_thousand_faults_lose_and_double_nothing(tmp_path: Path, summary: li
             folder = tmp_path / str(start)
             folder.mkdir()
             running.append(pool.submit(play, range(start, min(start + share, 1000 + count)), folder))
-        results = [one.result() for one in running]
+        results = [campaign.result() for campaign in running]
     lines = require_nothing_wrong("engine, faults", results)
     summary += lines
     assert _SEED or count < 720 or sum(by_kind.total() for by_kind, _, _ in results) >= 10_000

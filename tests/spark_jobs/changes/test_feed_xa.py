@@ -78,7 +78,7 @@ def test_what_is_still_prepared_at_the_end_is_warned_of(caplog: pytest.LogCaptur
     spec = SegmentSpec(tables=[OTHER], changes=prepared(Insert("bench.other", (1,))))
     start = spec.offsets()[2]
     assert caplog.messages[0].startswith(f"b.000001:{start}: rows of XA transaction {XA} are missing: it is prepared")
-    assert "XA transaction X'79',X'',1 are left out" in caplog.messages[1]
+    assert "rows of XA transaction X'79',X'',1 are missing" in caplog.messages[1]
 
 
 def test_a_commit_of_an_xa_transaction_from_an_earlier_file_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,7 @@ from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.bronze.index import SliceIndex, read_index
 from spark_jobs.engine import silver_job
 from spark_jobs.engine.silver_job import Prepared
-from spark_jobs.engine.silver_task import Written, finish, work
+from spark_jobs.engine.silver_task import WindowResult, finish, work
 from spark_jobs.engine.spark_job import Piece
 from spark_jobs.lake.table import Table as LakeTable
 from spark_jobs.log.position import Position, Range
@@ -134,10 +134,10 @@ def units_of(works: Sequence[CompactionJob], index: SliceIndex) -> list[Prepared
     return units
 
 
-def carried_out(bronze: str, units: Sequence[Prepared], slots: int) -> tuple[dict[int, list[Written]], int]:
+def carried_out(bronze: str, units: Sequence[Prepared], slots: int) -> tuple[dict[int, list[WindowResult]], int]:
     """What a job writes, in this process, by unit; and how many tasks its first step has."""
     tasks, buckets, placed = silver_job.tasks_of(bronze, units, slots)
-    by_unit: dict[int, list[Written]] = defaultdict(list)
+    by_unit: dict[int, list[WindowResult]] = defaultdict(list)
     pieces: dict[int, list[Piece]] = defaultdict(list)
     outcomes: list[Any] = [outcome for task in tasks for outcome in work(task)]
     for outcome in outcomes:
@@ -147,6 +147,6 @@ def carried_out(bronze: str, units: Sequence[Prepared], slots: int) -> tuple[dic
     finish_bucket = finish({unit.number: unit for unit in placed})
     outcomes += [outcome_ for bucket_pieces in pieces.values() for outcome_ in finish_bucket(iter(bucket_pieces))]
     for outcome in outcomes:
-        if isinstance(outcome, Written):
+        if isinstance(outcome, WindowResult):
             by_unit[outcome.unit].append(outcome)
     return by_unit, len(tasks)

@@ -15,7 +15,7 @@ from spark_jobs.delta import data_files
 from spark_jobs.engine import silver_job
 from spark_jobs.engine.fills import schema_with
 from spark_jobs.engine.silver_job import Prepared
-from spark_jobs.engine.silver_task import Refill, SilverUnit, Written, work
+from spark_jobs.engine.silver_task import Refill, SilverUnit, WindowResult, work
 from spark_jobs.errors import LostRace
 from spark_jobs.lake.commit import APPLICATION, CommitKind
 from spark_jobs.lake.table import Table
@@ -151,7 +151,7 @@ def test_stages_and_commits(
         silver_job.commit(unit, results)
 
 
-def results_of(unit: Prepared) -> list[Written]:
+def results_of(unit: Prepared) -> list[WindowResult]:
     """A row a window, as tasks write it."""
     results = []
     for nth, window in enumerate(unit.unit.windows):
@@ -163,7 +163,7 @@ def results_of(unit: Prepared) -> list[Written]:
             index = rows.schema.get_field_index(fill.column.name)
             rows = rows.set_column(index, fill.column.name, pa.array([4], pa.int32()))
         file = data_files.write(unit.unit.path, rows, schema, window.configuration)
-        results.append(Written(unit.unit.number, nth, file, changes=1, inserts=1))
+        results.append(WindowResult(unit.unit.number, nth, file, changes=1, inserts=1))
     return results
 
 
@@ -171,7 +171,7 @@ def test_why_again(tmp_path: Path) -> None:
     unit = prepared(tmp_path, (300, "ALTER TABLE t DROP v"))
     plain = results_of(unit)
     assert silver_job.why_again(unit, plain) is None
-    assert silver_job.why_again(unit, [*plain, Written(0, -1, error="DecodeError: b")]) == "DecodeError: b"
+    assert silver_job.why_again(unit, [*plain, WindowResult(0, -1, error="DecodeError: b")]) == "DecodeError: b"
     window = unit.unit.windows[0]
     rows = table_of([Row(("!x",), 1, 10)], ("id",), window.schema)
     exact = data_files.write(unit.unit.path, rows, window.schema, window.configuration)
@@ -196,5 +196,7 @@ def test_files_that_are_there_are_replaced_by_filled_ones(tmp_path: Path) -> Non
     (fill,) = (replace(fill, value=pa.scalar(4)) for stage in unit.stages for fill in stage.fills)
     snapshot = unit.snapshot
     refill = Refill(0, snapshot.path, snapshot.files, snapshot.schema, snapshot.configuration, (fill,))
-    silver_job.commit(unit, [*results_of(unit), *(outcome for outcome in work(refill) if isinstance(outcome, Written))])
+    silver_job.commit(
+        unit, [*results_of(unit), *(outcome for outcome in work(refill) if isinstance(outcome, WindowResult))]
+    )
     assert sorted((row["id"], row["w"]) for row in rows_of(newest(snapshot.path))) == [(0, 4), (0, 4), (1, None)]

@@ -15,7 +15,7 @@ from spark_jobs.bronze.index import OF_TABLE
 from spark_jobs.engine import silver_job
 from spark_jobs.engine.fills import Fill
 from spark_jobs.engine.silver_job import Prepared
-from spark_jobs.engine.silver_task import REFILLED, Refill, Written, finish, work
+from spark_jobs.engine.silver_task import REFILLED, Refill, WindowResult, finish, work
 from spark_jobs.engine.spark_job import Piece
 from tests.fix_hypothesis import examples
 from tests.spark_jobs.engine.lake_rows import alive
@@ -33,7 +33,7 @@ def slots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     return 1
 
 
-def net(unit: Prepared, window: int, results: Sequence[Written]) -> Net:
+def net(unit: Prepared, window: int, results: Sequence[WindowResult]) -> Net:
     """What the files of a window say; every key stands in one of them alone."""
     net_changes: Net = {}
     schema = unit.unit.windows[window].schema
@@ -141,11 +141,11 @@ def test_a_refill_that_fails_is_an_error_of_its_unit(tmp_path: Path) -> None:
         unit.unit.number, unit.unit.path, files, window.schema, window.configuration, (Fill(column, "7", pa.scalar(7)),)
     )
     (result,) = work(refill)
-    assert isinstance(result, Written)
+    assert isinstance(result, WindowResult)
     assert (result.window, result.error) == (REFILLED, None)
     files[0].location(unit.unit.path).unlink()
     (failed,) = work(refill)
-    assert isinstance(failed, Written)
+    assert isinstance(failed, WindowResult)
     assert failed.error is not None
     assert failed.error.startswith("LakeError: ")
 

@@ -114,7 +114,7 @@ def test_rows_that_a_vector_deletes_do_not_come_back(table: LazyTable) -> None:
 def test_a_column_that_the_rows_lack_is_null(table: LazyTable) -> None:
     head = table.add(rows_of(row("a", "x")), table.new(COLUMNS, {}), checkpoint(1))
     table.add(rows_of(row("b", "y")).drop_columns(["at"]), head, checkpoint(2))
-    assert [fields["at"] for fields in sorted(table.rows(), key=lambda one: str(one["source"]))] == [NOON, None]
+    assert [fields["at"] for fields in sorted(table.rows(), key=lambda fields: str(fields["source"]))] == [NOON, None]
 
 
 @pytest.mark.parametrize(
