@@ -3,11 +3,13 @@
 import json
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from pyspark.sql import SparkSession
 
 from spark_jobs.config.loader import load
 from spark_jobs.config.store import LakeStore
@@ -34,6 +36,14 @@ CONF = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {LIGHT}",
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def session_ended() -> Iterator[None]:
+    """The session that the verbs share in this process is stopped before its JVM ends."""
+    yield
+    if session := SparkSession.getActiveSession():
+        session.stop()
 
 
 @pytest.fixture
@@ -92,17 +102,8 @@ def test_recorded_logs_give_equal_rows_in_every_layer(
         require_done(stratalog("run", "-c", path))
         shutil.copy(last, folder / "binlogs")
         require_done(stratalog("run", "-c", path))
-        place = (
-            "--source",
-            "shop",
-            "--from",
-            "mysql-bin.000002:4",
-            "--to",
-            "mysql-bin.000003:4",
-            "--table",
-            "shop.carts",
-        )
-        require_done(stratalog("backfill", "-c", path, *place))
+        span = ("--from", "mysql-bin.000002:4", "--to", "mysql-bin.000003:4")
+        require_done(stratalog("backfill", "-c", path, "--source", "shop", *span, "--table", "shop.carts"))
         require_done(stratalog("reset", "-c", path, "--source", "shop", "--table", "shop.orders", "--yes"))
         require_done(stratalog("run", "-c", path))
         require_done(stratalog("maintain", "-c", path))
@@ -116,7 +117,7 @@ def test_recorded_logs_give_equal_rows_in_every_layer(
         tables = {f"downstream {table}": lake.downstream("shop", table).path for table in TABLES}
         tables |= {f"silver {table}": lake.silver("shop", "shop", table).path for table in TABLES}
         tables |= {"bronze": lake.bronze("shop").path, "schema": lake.schema("shop").path}
-        rows[name] = {table: contents(path) for table, path in tables.items()}
+        rows[name] = {table: contents(location) for table, location in tables.items()}
     assert statuses["s3"] == statuses["folder"]
     for table, expected in rows["folder"].items():
         assert rows["s3"][table] == expected, table
@@ -151,5 +152,7 @@ def test_a_server_is_loaded_and_verified(
     database.execute("DELETE FROM older WHERE id = 1")
     verified = require_done(stratalog("verify", "-c", path))
     assert "older" in verified.out
-    rows = contents(lake_of(load(path)).downstream(database.name, "older").path, ("_position", "_committed_at", "_raw"))
-    assert rows == Counter(["[('id', 2), ('note', 'changed')]", "[('id', 3), ('note', None)]"])
+    actual = contents(
+        lake_of(load(path)).downstream(database.name, "older").path, ("_position", "_committed_at", "_raw")
+    )
+    assert actual == Counter(["[('id', 2), ('note', 'changed')]", "[('id', 3), ('note', None)]"])
