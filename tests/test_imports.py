@@ -41,7 +41,7 @@ def loaded_by(module: str) -> frozenset[str]:
     source = source_of(module)
     if source is None:
         return frozenset({module.split(".", maxsplit=1)[0]})
-    found = {module}
+    modules = {module}
     waiting = [source]
     while waiting:
         for node in ast.parse(waiting.pop().read_text(encoding="utf-8")).body:
@@ -49,10 +49,10 @@ def loaded_by(module: str) -> frozenset[str]:
                 continue
             for name in modules_of(node):
                 path = source_of(name)
-                if path and name not in found:
+                if path and name not in modules:
                     waiting.append(path)
-                found.add(name if path else name.split(".")[0])
-    return frozenset(found)
+                modules.add(name if path else name.split(".")[0])
+    return frozenset(modules)
 
 
 def inside_functions(path: Path) -> Iterator[ast.Import | ast.ImportFrom]:
