@@ -213,7 +213,7 @@ class Backfill:
         rows = {
             TOUCHED: sum(difference.rows for difference in differences),
             NEW: sum(difference.new for difference in differences),
-            GONE: sum(difference.gone for difference in differences),
+            GONE: sum(difference.removed for difference in differences),
             checkpoint.INSERTED: sum(merged.inserted for merged in outcome.merged),
             checkpoint.UPDATED: sum(merged.updated for merged in outcome.merged),
             checkpoint.DELETED: sum(merged.deleted for merged in outcome.merged),

@@ -47,12 +47,12 @@ def read_archive(spark: SparkSession, pipeline: Pipeline, name: str, folder: Pat
     brief = session_over(spark, 0)
     snapshot = BronzeSnapshot.find(lake, name)
     if snapshot is None:
-        found = Restored(name, None, 0, extract(brief, lake, files, start, redact=redact))
+        restored = Restored(name, None, 0, extract(brief, lake, files, start, redact=redact))
     else:
         with about(name):
-            found = _into(brief, lake, files, snapshot, start, redact=redact)
+            restored = _into(brief, lake, files, snapshot, start, redact=redact)
     follow(brief, lake, name)
-    return found
+    return restored
 
 
 def _into(
@@ -62,16 +62,17 @@ def _into(
     goes_on = end.file in [file.name for file in listed.files] and listed.end > end
     pieces = Earlier(snapshot, [Origin(files, str(files.directory))]).all_there_is()
     if not pieces and not goes_on:
-        whole = Range(snapshot.oldest, end)
+        covered = Range(snapshot.oldest, end)
         raise SourceError(
-            f"{files.directory} holds {listed.files[0].name} to {listed.files[-1].name}, and bronze {whole}: no file "
+            f"{files.directory} holds {listed.files[0].name} to {listed.files[-1].name}, and bronze {covered}: no file "
             "in it continues bronze at either end"
         )
     restored = land(spark, snapshot, pieces, redact)
     if goes_on:
         _require_same_log(spark, snapshot, files, end)
     extracted = extract(spark, lake, files, start, redact=redact) if goes_on else None
-    return Restored(files.name, restored[0].range if restored else None, sum(one.bytes for one in restored), extracted)
+    size = sum(piece.bytes for piece in restored)
+    return Restored(files.name, restored[0].range if restored else None, size, extracted)
 
 
 def _require_same_log(spark: SparkSession, snapshot: BronzeSnapshot, files: Files, end: Position) -> None:
@@ -79,12 +80,12 @@ def _require_same_log(spark: SparkSession, snapshot: BronzeSnapshot, files: File
     slices = bronze.read_all(spark, snapshot.table, snapshot.version)
     # The head of a file is passed over: its flag for being in use may differ. A CRC32 would not do: events end with
     # theirs, and the CRC32 of what ends with its own depends on its length alone.
-    mine = slices.where(f"stretch = {end.stretch} AND number = {end.number} AND start > 0")
-    for row in mine.select("start", "stop", F.sha2("payload", 256).alias("digest")).orderBy("start").collect():
+    own_slices = slices.where(f"stretch = {end.stretch} AND number = {end.number} AND start > 0")
+    for row in own_slices.select("start", "stop", F.sha2("payload", 256).alias("digest")).orderBy("start").collect():
         description, chunks = files.reading()(Part(end.file, row["start"], row["stop"]))
         content = b"".join(chunks)
         is_same = sha256(content).hexdigest() == row["digest"]
-        if not is_same and not _is_redacted(mine, row["start"], content, description):
+        if not is_same and not _is_redacted(own_slices, row["start"], content, description):
             raise SourceError(
                 f"{files.directory / end.file}: is not the file that bronze holds up to {end}: its bytes from "
                 f"{row['start']} to {row['stop']} differ"

@@ -38,7 +38,7 @@ from spark_jobs.silver.commit import is_complete
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class DeliveryResult:
     """A table after a merge into one downstream table: the heads of both layers, and what was merged if anything."""
 
     name: TableInto
@@ -65,7 +65,7 @@ class Delivery:
     """Whether the source table goes to others too."""
     turns: dict[str, threading.Lock]
     """By path: parts of one table are merged one after the other."""
-    again: tuple[Range, ...] = ()
+    repeated: tuple[Range, ...] = ()
     by_sql: dict[TableInto, str] = field(default_factory=dict)
     """Why Spark SQL merges tables, and not the engine; of all deliveries of a run."""
 
@@ -76,43 +76,43 @@ class Delivery:
     def prepared(self, number: int) -> "downstream_job.Prepared | str | None":
         """As ``downstream_job.prepared``. Raises TableStopped."""
         into = downstream_of(self.lake, self.source, self.origin, self.into)
-        if isinstance(into, PartTable) or self.again:
-            return "windows are merged again" if self.again else "several tables are merged into one"
+        if isinstance(into, PartTable) or self.repeated:
+            return "windows are merged again" if self.repeated else "several tables are merged into one"
         origin = self.lake.silver(self.source, self.origin.schema, self.origin.table)
         pinned = origin.head()
         if pinned is None or pinned.checkpoint is None:
             return None
         return downstream_job.prepared(number, self._work(origin, pinned, into))
 
-    def bring(self, unit: "tuple[downstream_job.Prepared, list[MergedFiles]] | None" = None) -> Brought:
+    def bring(self, unit: "tuple[downstream_job.Prepared, list[MergedFiles]] | None" = None) -> DeliveryResult:
         """Merges what is new, or commits what a job did of it. Raises TableStopped, LakeError, LostRace."""
         bring = partial(self._committed, *unit) if unit else self._bring
         if not self.is_one_of_several:
             return bring()
         try:
-            brought = bring()
+            result = bring()
         except StratalogError as error:
-            raise self._named(error) from error
-        return replace(brought, stopped=self._named(brought.stopped)) if brought.stopped else brought
+            raise self._with_names(error) from error
+        return replace(result, stopped=self._with_names(result.stopped)) if result.stopped else result
 
-    def _named(self, error: StratalogError) -> StratalogError:
+    def _with_names(self, error: StratalogError) -> StratalogError:
         """The error, which says into which of several downstream tables."""
-        where = f"{self.source}: {self.origin}"
-        return type(error)(f"{where} into {self.into}: {str(error).removeprefix(f'{where}: ')}")
+        prefix = f"{self.source}: {self.origin}"
+        return type(error)(f"{prefix} into {self.into}: {str(error).removeprefix(f'{prefix}: ')}")
 
-    def _bring(self) -> Brought:
+    def _bring(self) -> DeliveryResult:
         into = downstream_of(self.lake, self.source, self.origin, self.into)
         if not isinstance(into, PartTable):
-            return self._brought(into)
+            return self._brought_into(into)
         with self.turns[into.path]:
             # Other sources merge into it too, by plans of their own.
-            return patiently(lambda: self._brought(into), wait=1.0)
+            return patiently(lambda: self._brought_into(into), wait=1.0)
 
-    def _brought(self, into: Table) -> Brought:
+    def _brought_into(self, into: Table) -> DeliveryResult:
         origin = self.lake.silver(self.source, self.origin.schema, self.origin.table)
         pinned = origin.head()
         if pinned is None or pinned.checkpoint is None:
-            return Brought(self.name, into, None, None, None)
+            return DeliveryResult(self.name, into, None, None, None)
         if isinstance(into, PartTable) and silver.is_numbered(pinned):
             raise TableStopped(
                 "its columns have no names (on_unnamed: number), and a table of several goes by names; route it to a "
@@ -131,17 +131,17 @@ class Delivery:
         way = routing.by_spark_sql(self.by_sql.get(self.name, ""))
         into_name = str(self.into) if self.is_one_of_several else None
         merged = replace(merged, into=into_name, way=way) if merged else None
-        return Brought(self.name, into, pinned, head, merged, unseen, stopped)
+        return DeliveryResult(self.name, into, pinned, head, merged, unseen, stopped)
 
-    def _committed(self, unit: downstream_job.Prepared, results: Sequence[MergedFiles]) -> Brought:
+    def _committed(self, unit: downstream_job.Prepared, results: Sequence[MergedFiles]) -> DeliveryResult:
         with about(f"{self.source}: {self.origin}"):
             merged = downstream_job.commit(unit, results)
         merged = replace(merged, into=str(self.into)) if self.is_one_of_several else merged
-        return Brought(self.name, unit.work.target, unit.work.pinned, merged.head, merged)
+        return DeliveryResult(self.name, unit.work.target, unit.work.pinned, merged.head, merged)
 
     def _work(self, origin: Table, pinned: Head, into: Table) -> MergeJob:
         columns = silver.stored_columns(origin, pinned)
-        return MergeJob(self.source, self.origin, columns, origin, pinned, into, self.again)
+        return MergeJob(self.source, self.origin, columns, origin, pinned, into, self.repeated)
 
     def _merged(self, origin: Table, pinned: Head, into: Table) -> Merged | None:
         work = self._work(origin, pinned, into)
@@ -156,9 +156,9 @@ class Delivery:
         if isinstance(into, SharedPart):
             return None
         commit = DownstreamCommit.of_head(into.head())
-        known = commit.silver_version if commit else -1
+        last_merged = commit.silver_version if commit else -1
         merged: Merged | None = None
-        for version, checkpoint in reversed(origin.since(known)):
+        for version, checkpoint in reversed(origin.since(last_merged)):
             if version >= pinned.version or checkpoint.kind in (CommitKind.ALTERING, CommitKind.MAINTENANCE):
                 continue
             try:
@@ -170,19 +170,19 @@ class Delivery:
 
 def by_table(stopped: Mapping[TableInto, str]) -> dict[TableName, str]:
     """Why tables stopped, those of one source table together."""
-    found: dict[TableName, str] = {}
-    for (origin, _), why in stopped.items():
-        found[origin] = f"{found[origin]}\n{why}" if origin in found else why
-    return found
+    reasons: dict[TableName, str] = {}
+    for (origin, _), reason in stopped.items():
+        reasons[origin] = f"{reasons[origin]}\n{reason}" if origin in reasons else reason
+    return reasons
 
 
-def at_one_version(brought: dict[TableInto, Brought]) -> dict[TableInto, Brought]:
+def at_one_version(results: dict[TableInto, DeliveryResult]) -> dict[TableInto, DeliveryResult]:
     """With the newest version of each table of several for all its parts: it holds all of them as they are now."""
     newest: dict[str, Head] = {}
-    for one in brought.values():
-        if one.downstream and one.downstream.version >= newest.get(one.target.path, one.downstream).version:
-            newest[one.target.path] = one.downstream
-    return {name: replace(one, downstream=newest.get(one.target.path)) for name, one in brought.items()}
+    for result in results.values():
+        if result.downstream and result.downstream.version >= newest.get(result.target.path, result.downstream).version:
+            newest[result.target.path] = result.downstream
+    return {name: replace(result, downstream=newest.get(result.target.path)) for name, result in results.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class Arrivals:
     lake: Lake
     legs: Mapping[TableName, tuple[Destination, ...]]
     """By source table all the downstream tables that it goes to."""
-    brought: Mapping[TableInto, Brought]
+    results: Mapping[TableInto, DeliveryResult]
     stopped_into: Mapping[TableInto, str]
     stopped: Mapping[TableName, str]
     unchanged: Mapping[TableInto, Target] = field(default_factory=dict)
@@ -204,33 +204,33 @@ class Arrivals:
         legs = self.legs.get(name, ())
         if name in self.stopped:
             entry = replace(entry, state="stopped", reason=self.stopped[name])
-            is_ended = bool(legs) and all((name, leg.name) in self.brought for leg in legs)
+            is_ended = bool(legs) and all((name, leg.name) in self.results for leg in legs)
             if not is_ended and (not legs[1:] or all((name, leg.name) not in self.stopped_into for leg in legs)):
                 return replace(entry, targets=tuple(replace(target, reason=None) for target in entry.targets))
-        landed = [self.brought.get((name, leg.name)) for leg in legs]
-        pinned = next((one.silver for one in landed if one and one.silver and one.downstream), None)
+        landed = [self.results.get((name, leg.name)) for leg in legs]
+        pinned = next((result.silver for result in landed if result and result.silver and result.downstream), None)
         if pinned:
-            whole, unnamed = is_complete(pinned), silver.is_numbered(pinned) or None
-            entry = replace(entry, silver_version=pinned.version, complete=whole, numbered=unnamed)
+            complete, unnamed = is_complete(pinned), silver.is_numbered(pinned) or None
+            entry = replace(entry, silver_version=pinned.version, complete=complete, numbered=unnamed)
         elif name not in self.stopped and all((name, leg.name) not in self.unchanged for leg in legs):
             return entry
         targets = list(self._targets(entry, legs))
         return entry.with_targets(targets) if targets else entry
 
     def _targets(self, entry: Entry, legs: Sequence[Destination]) -> Iterator[Target]:
-        known = {one.name: one for one in entry.into}
+        targets = {target.name: target for target in entry.into}
         for into in (leg.name for leg in legs):
             with suppress(TableStopped):  # the lake has no place for it; the row's reason says so
                 path, name = self.lake.downstream(*into).path, (TableName(*entry.name), into)
                 if name in self.unchanged:
                     yield replace(self.unchanged[name], merged=entry.position)
                     continue
-                target = replace(known.get(into, Target(path)), path=path, reason=self.stopped_into.get(name))
-                yield _reached(target, entry, self.brought.get(name))
+                target = replace(targets.get(into, Target(path)), path=path, reason=self.stopped_into.get(name))
+                yield _reached(target, entry, self.results.get(name))
 
 
-def _reached(target: Target, entry: Entry, one: Brought | None) -> Target:
-    if one is None or one.downstream is None:
+def _reached(target: Target, entry: Entry, result: DeliveryResult | None) -> Target:
+    if result is None or result.downstream is None:
         return target
-    merged = str(one.downstream.position) if one.stopped else entry.position
-    return replace(target, merged=merged, version=one.downstream.version, keys_never_whole=one.unseen)
+    merged = str(result.downstream.position) if result.stopped else entry.position
+    return replace(target, merged=merged, version=result.downstream.version, keys_never_whole=result.unseen)

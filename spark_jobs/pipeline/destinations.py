@@ -47,7 +47,9 @@ def downstream_of(lake: Lake, source: str, name: TableName, into: Destination) -
 def why_not_anew(pipeline: Pipeline, source: str, name: TableName) -> str | None:
     """Why no column of a source table can begin anew (on_incompatible); None where one can."""
     try:
-        into = [one for one in pipeline.routing.of(source, name.schema, name.table) if one.is_merged]
+        into = [
+            destination for destination in pipeline.routing.of(source, name.schema, name.table) if destination.is_merged
+        ]
     except ConfigError as error:
         return str(error)
     return f"routes merge it with others into {into[0]}" if into else None

@@ -57,19 +57,19 @@ class Gaps:
 
     Attributes:
         source: its name.
-        every: those of all tables, in scope or not.
+        gaps: those of all tables, in scope or not.
         stops_cascades: whether foreign keys stop their child tables (``on_cascade: stop``).
     """
 
     source: str
-    every: tuple[LogGap, ...] = ()
+    gaps: tuple[LogGap, ...] = ()
     stops_cascades: bool = False
 
     def of(self, name: TableName) -> list[LogGap]:
         """Those of a table. Some servers store names in small letters and log statements as they were typed."""
-        exact = [one for one in self.every if one.table == name]
+        exact = [gap for gap in self.gaps if gap.table == name]
         is_small = not exact and str(name).islower()
-        return [one for one in self.every if str(one.table).casefold() == str(name)] if is_small else exact
+        return [gap for gap in self.gaps if str(gap.table).casefold() == str(name)] if is_small else exact
 
     def first(self, name: TableName, within: Range, skipped: Collection[Position] = ()) -> LogGap | None:
         """The first gap that stops a table in a range of its log.
@@ -79,23 +79,23 @@ class Gaps:
             within: the range.
             skipped: the statements that are passed over for it (stratalog skip).
         """
-        found = [
-            one
-            for one in self.of(name)
-            if (one.key is None or self.stops_cascades)
-            and one.since not in skipped
-            and one.is_in(within.start, within.stop)
+        gaps = [
+            gap
+            for gap in self.of(name)
+            if (gap.key is None or self.stops_cascades)
+            and gap.since not in skipped
+            and gap.is_in(within.start, within.stop)
         ]
-        return min(found, key=lambda one: (one.since is not None, one.since or within.start), default=None)
+        return min(gaps, key=lambda gap: (gap.since is not None, gap.since or within.start), default=None)
 
     def refusal(self, gap: LogGap, name: TableName) -> str:
         """Why a gap stops a table, and what to do."""
-        where = f"at {gap.since} " if gap.since else "since before the log "
+        place = f"at {gap.since} " if gap.since else "since before the log "
         if gap.key is None:
-            return f'{where}{gap}; leave the table out (tables: "!{name}", {LIMITS})'
+            return f'{place}{gap}; leave the table out (tables: "!{name}", {LIMITS})'
         skip = f", or pass the statement over (stratalog skip --source {self.source} --at {gap.since})"
         return (
-            f"{where}{gap} (on_cascade: stop); set on_cascade: warn, which goes on with a warning"
+            f"{place}{gap} (on_cascade: stop); set on_cascade: warn, which goes on with a warning"
             f"{skip if gap.since else ''} ({LIMITS})"
         )
 
@@ -116,35 +116,35 @@ def gaps_of(pipeline: Pipeline, lake: Lake, source: str) -> Gaps:
         )
         for row in by_place.values()
     ]
-    found = log_gaps(statements, declared_facts(lake, source))
-    return Gaps(source, tuple(found), stops_cascades=pipeline.on_cascade == "stop")
+    gaps = log_gaps(statements, declared_facts(lake, source))
+    return Gaps(source, tuple(gaps), stops_cascades=pipeline.on_cascade == "stop")
 
 
 def cascades(pipeline: Pipeline, lake: Lake, source: str) -> list[Cascade]:
     """The child tables in scope that a foreign key changes unlogged now; none where ``on_cascade`` ignores them."""
     if pipeline.on_cascade == "ignore":
         return []
-    return cascades_among(gaps_of(pipeline, lake, source).every, pipeline.scope.holds)
+    return cascades_among(gaps_of(pipeline, lake, source).gaps, pipeline.scope.holds)
 
 
 def remarks_on(pipeline: Pipeline, server: Server) -> list[str]:
     """What a live server declares of tables in scope that its log will not tell, a line each. Raises SourceError."""
     with server.connect() as connection:
-        found = ask_facts(server, connection, server.variables(connection), pipeline.scope.holds)
-    gaps = log_gaps([], found)
+        facts = ask_facts(server, connection, server.variables(connection), pipeline.scope.holds)
+    gaps = log_gaps([], facts)
     versioned = [f"{gap.table}: {gap}; it will stop: leave it out ({LIMITS})" for gap in gaps if gap.key is None]
-    told = [] if pipeline.on_cascade == "ignore" else cascades_among(gaps, pipeline.scope.holds)
-    return [*versioned, *map(str, told)]
+    cascades = [] if pipeline.on_cascade == "ignore" else cascades_among(gaps, pipeline.scope.holds)
+    return [*versioned, *map(str, cascades)]
 
 
 def cascades_among(gaps: Collection[LogGap], in_scope: Callable[[str, str], bool]) -> list[Cascade]:
     """The open ones of child tables in scope, by table and constraint."""
-    found = [
+    cascades = [
         Cascade(gap.table, gap.key)
         for gap in gaps
         if gap.key and gap.until is None and in_scope(gap.table.schema, gap.table.table)
     ]
-    return sorted(found, key=lambda one: (one.table, one.key.name))
+    return sorted(cascades, key=lambda cascade: (cascade.table, cascade.key.name))
 
 
 def before_gap(within: Range, gap: LogGap) -> Range:

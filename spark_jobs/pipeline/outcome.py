@@ -6,7 +6,7 @@ Put here: the value that each layer's run returns and the next one takes. Not he
 from dataclasses import dataclass, field
 
 from spark_jobs.binlog import TableName
-from spark_jobs.config import known_tables as seen
+from spark_jobs.config import known_tables
 from spark_jobs.downstream.merge_job import Merged
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.log.position import Position
@@ -25,4 +25,4 @@ class Outcome:
     stopped: dict[TableName, str] = field(default_factory=dict)
     stopped_into: dict[TableInto, str] = field(default_factory=dict)
     """Of the tables that stopped on their way downstream, why, by downstream table too: others of theirs may go on."""
-    new: set[seen.SeenTable] = field(default_factory=set)
+    new: set[known_tables.SeenTable] = field(default_factory=set)

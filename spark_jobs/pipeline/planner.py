@@ -52,10 +52,10 @@ class Plan:
     places: dict[TableName, Position] = field(default_factory=dict)
     """Where tables have stopped, as far as that has a position: everything before it is done."""
 
-    def stop(self, name: TableName, where: str, ended: Ended) -> None:
-        """Notes that a table has stopped. where: what the reason begins with."""
-        why = ended.reason.removeprefix(f"{where}: ").removeprefix(f"{name}: ")
-        self.stopped[name] = advised(f"{where}: {why}", table=name)
+    def stop(self, name: TableName, label: str, ended: Ended) -> None:
+        """Notes that a table has stopped. label: what the reason begins with."""
+        reason = ended.reason.removeprefix(f"{label}: ").removeprefix(f"{name}: ")
+        self.stopped[name] = advised(f"{label}: {reason}", table=name)
         self.places[name] = ended.at
 
     def note_place(self, name: TableName, error: TableStopped) -> None:
@@ -92,22 +92,22 @@ class Planner:
         """Raises InsideSlices for the positions of all tables that are not among the cuts, and have to be."""
         by_log = any(entry.is_reset for entry in self._in_scope(entries))  # such a table is done over from bronze alone
         if start >= self.snapshot.end and not by_log:
-            known = {TableName(*one.name) for one in entries if one.reason == sequences.REASON}
-            return Plan(entries, [], {}, known)
-        slices, found = scan_effective(
+            sequence_names = {TableName(*entry.name) for entry in entries if entry.reason == sequences.REASON}
+            return Plan(entries, [], {}, sequence_names)
+        slices, scan = scan_effective(
             self.snapshot.table, self.snapshot.version, Range(start, self.snapshot.end), self.snapshot.oldest, cuts
         )
-        found = self._with_beginnings(found, entries, start)
+        scan = self._with_beginnings(scan, entries, start)
         context = replace(PlanningContext.of(self.pipeline, self.lake, self.snapshot), by_log=by_log)
         rules = replace(RenameLineage(context).rules(slices), place=place_of_rows(slices))
-        planned = Plan(self._with_new(entries, found), [], {}, index=slices)
+        planned = Plan(self._with_new(entries, scan), [], {}, index=slices)
         gaps = gaps_of(self.pipeline, self.lake, self.source)
-        tables = TablePlanner(self.pipeline, self.lake, self.snapshot, found, rules, cuts, gaps, slices)
+        tables = TablePlanner(self.pipeline, self.lake, self.snapshot, scan, rules, cuts, gaps, slices)
         inside: frozenset[Position] = frozenset()
-        for entry in filter(self._wanted, self._in_scope(planned.entries)):
+        for entry in filter(self._is_due, self._in_scope(planned.entries)):
             name = TableName(*entry.name)
             try:
-                if self._is_sequence(found, entry):
+                if self._is_sequence(scan, entry):
                     planned.sequences.add(name)
                     continue
                 job = tables.job(entry, self._since(entry))
@@ -124,77 +124,83 @@ class Planner:
             raise InsideSlices(inside)
         return planned
 
-    def _with_beginnings(self, found: RangeScan, entries: list[Entry], start: Position) -> RangeScan:
+    def _with_beginnings(self, scan: RangeScan, entries: list[Entry], start: Position) -> RangeScan:
         """With the statements about tables that are seen now for the first time, from where nothing showed them yet.
 
         A table's CREATE may lie far ahead of its first row; it tells that nothing of the table is missing.
         """
-        known = {entry.name for entry in entries}
-        new = [name for name in self._names(found) if (name.schema, name.table) not in known]
+        entry_names = {entry.name for entry in entries}
+        new = [name for name in self._names(scan) if (name.schema, name.table) not in entry_names]
         if not new or start <= self.snapshot.oldest:
-            return found
+            return scan
         earlier = Range(self.snapshot.oldest, start)
         slices = read_index(self.snapshot.table, self.snapshot.version, earlier, "statement")
-        said = scan_metadata(slices.within(earlier)).statements
-        about_new = [one for one in said if any(one.statement.names(name.schema, name.table) for name in new)]
-        changing = (one for one in about_new if one.statement.effect in (Effect.CREATES, Effect.CHANGES))
-        return replace(found, statements=(*changing, *found.statements))
+        statements = scan_metadata(slices.within(earlier)).statements
+        about_new = [
+            statement
+            for statement in statements
+            if any(statement.statement.names(name.schema, name.table) for name in new)
+        ]
+        changing = (
+            statement for statement in about_new if statement.statement.effect in (Effect.CREATES, Effect.CHANGES)
+        )
+        return replace(scan, statements=(*changing, *scan.statements))
 
-    def after(self, planned: Plan, done: Iterable[Compacted]) -> list[Entry]:
+    def after(self, planned: Plan, jobs: Iterable[Compacted]) -> list[Entry]:
         """The rows to publish: what was done, what stopped, and that the rest has nothing new."""
-        by_name = {one.name: one for one in done}
+        by_name = {job.name: job for job in jobs}
         return [self._after(entry, by_name.get(TableName(*entry.name)), planned) for entry in planned.entries]
 
-    def _after(self, entry: Entry, one: Compacted | None, planned: Plan) -> Entry:
+    def _after(self, entry: Entry, job: Compacted | None, planned: Plan) -> Entry:
         entry = replace(entry, surveyed=str(self.snapshot.end))
-        if one:
-            entry = replace(entry, resets=silver.resets(one.head) or entry.resets)
+        if job:
+            entry = replace(entry, resets=silver.resets(job.head) or entry.resets)
         name = TableName(*entry.name)
         if name in planned.stopped:
-            return self._stopped(entry, one, planned.stopped[name], planned.places.get(name))
+            return self._stopped(entry, job, planned.stopped[name], planned.places.get(name))
         if not self.pipeline.scope.holds(*entry.name):
             return replace(entry, state="ignored", reason=self.pipeline.scope.why_helper(*entry.name))
-        if not self._wanted(entry):
+        if not self._is_due(entry):
             return entry
         if name in planned.sequences:
             return replace(entry, state="ignored", reason=sequences.REASON, position=str(self.snapshot.end))
-        entry = self._compacted(entry, one) if one else entry
+        entry = self._compacted(entry, job) if job else entry
         return replace(entry, state="current", reason=None, position=str(self.snapshot.end))
 
-    def _stopped(self, entry: Entry, one: Compacted | None, why: str, place: Position | None) -> Entry:
+    def _stopped(self, entry: Entry, job: Compacted | None, reason: str, place: Position | None) -> Entry:
         """The row of a table that has stopped, which stands where it stopped if silver has it.
 
         A table without anything in silver is planned from where it was, with the statements before its first row. One
         that is being done over stays so until it has passed the place.
         """
-        entry = replace(entry, state="stopped", reason=why)
+        entry = replace(entry, state="stopped", reason=reason)
         if entry.is_reset:
             return entry
-        entry = self._compacted(entry, one) if one and one.head.position else entry
+        entry = self._compacted(entry, job) if job and job.head.position else entry
         if place is None or entry.silver_version is None:
             return entry
         return replace(entry, position=str(max([place, *([entry.checkpoint] if entry.checkpoint else [])])))
 
     @staticmethod
-    def _compacted(entry: Entry, one: Compacted) -> Entry:
+    def _compacted(entry: Entry, job: Compacted) -> Entry:
         return replace(
             entry,
-            position=str(one.head.position),
-            silver_version=one.head.version,
-            committed_at=one.committed_at or entry.committed_at,
-            complete=is_complete(one.head),
-            numbered=silver.is_numbered(one.head) or None,
+            position=str(job.head.position),
+            silver_version=job.head.version,
+            committed_at=job.committed_at or entry.committed_at,
+            complete=is_complete(job.head),
+            numbered=silver.is_numbered(job.head) or None,
         )
 
-    def _is_sequence(self, found: RangeScan, entry: Entry) -> bool:
+    def _is_sequence(self, scan: RangeScan, entry: Entry) -> bool:
         """Whether a table is a sequence of MariaDB's, by what the log or the server calls its columns.
 
         Raises TableStopped where nothing tells, and its rows would be counted (``on_unnamed: number``).
         """
-        seen = found.tables.get(TableName(*entry.name))
-        if seen is None or not seen.definitions:
+        occurrence = scan.tables.get(TableName(*entry.name))
+        if occurrence is None or not occurrence.definitions:
             return entry.reason == sequences.REASON
-        logged = seen.definitions[-1][1]
+        logged = occurrence.definitions[-1][1]
         if logged.has_names() or not sequences.may_be_sequence(logged):
             return sequences.is_sequence(logged)
         try:
@@ -204,7 +210,7 @@ class Planner:
                 raise TableStopped(f"{self.source}: {logged.name}: {sequences.OPEN}") from error
             return False  # where nothing names columns, its timeline stops the table
 
-    def _wanted(self, entry: Entry) -> bool:
+    def _is_due(self, entry: Entry) -> bool:
         return is_chosen(self.tables, entry)
 
     def _since(self, entry: Entry) -> Position:
@@ -220,27 +226,27 @@ class Planner:
         scope = self.pipeline.scope
         return [entry for entry in entries if scope.holds(*entry.name)]
 
-    def _names(self, found: RangeScan) -> set[TableName]:
+    def _names(self, scan: RangeScan) -> set[TableName]:
         """The tables that the log has rows of, and those in scope that have another one's by taking its place."""
         scope = self.pipeline.scope
-        return {*found.tables, *(one for one in renamed_tables(found) if scope.holds(one.schema, one.table))}
+        return {*scan.tables, *(table for table in renamed_tables(scan) if scope.holds(table.schema, table.table))}
 
-    def _with_new(self, entries: list[Entry], found: RangeScan) -> list[Entry]:
-        known = {entry.name for entry in entries}
-        named = self._names(found)
+    def _with_new(self, entries: list[Entry], scan: RangeScan) -> list[Entry]:
+        entry_names = {entry.name for entry in entries}
+        named = self._names(scan)
         # A table may have rows by statements alone: it has to stop, and so has to be known. Some servers store names in
         # small letters, and log statements as they were typed.
-        alike = {str(TableName(*name)).casefold() for name in known} | {str(name).casefold() for name in named}
+        alike = {str(TableName(*name)).casefold() for name in entry_names} | {str(name).casefold() for name in named}
         named |= {
             name
-            for name in found.written_tables()
+            for name in scan.written_tables()
             if self.pipeline.scope.holds(name.schema, name.table) and str(name).casefold() not in alike
         }
-        new = [name for name in sorted(named) if (name.schema, name.table) not in known]
+        new = [name for name in sorted(named) if (name.schema, name.table) not in entry_names]
         for name in new:
-            why = self.pipeline.scope.why_helper(name.schema, name.table)
-            if why:
-                log.warning("%s: %s is left out, %s", self.source, name, why)
+            reason = self.pipeline.scope.why_helper(name.schema, name.table)
+            if reason:
+                log.warning("%s: %s is left out, %s", self.source, name, reason)
         return [*entries, *(Entry(self.source, name.schema, name.table, "current") for name in new)]
 
 

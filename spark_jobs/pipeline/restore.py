@@ -53,10 +53,10 @@ _SERVER_ID = slice(5, 9)
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Somewhere that files of a source's log may be had. ``called``: as messages name it."""
+    """Somewhere that files of a source's log may be had. ``label``: as messages name it."""
 
     source: Source
-    called: str
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +97,11 @@ def fetch(spark: SparkSession, pipeline: Pipeline, name: str, back_to: Position,
     if snapshot is None or back_to >= snapshot.complete_from:
         return []
     with about(name):
-        wanted = Earlier(snapshot, origins_of(pipeline, name, archive))
+        earlier = Earlier(snapshot, origins_of(pipeline, name, archive))
         brief = session_over(spark, 0)
-        found = land(brief, snapshot, wanted.back_to(back_to), Redaction.of(pipeline.sources[name].redact))
+        fetched = land(brief, snapshot, earlier.back_to(back_to), Redaction.of(pipeline.sources[name].redact))
         schema_history.follow(brief, lake_of(pipeline), name)
-        return found
+        return fetched
 
 
 def place_range(
@@ -179,13 +179,13 @@ class Earlier:
         """That of bronze's oldest byte."""
         return next(stretch for stretch in stretches(self.snapshot.checkpoint) if stretch.number == self.oldest.stretch)
 
-    def back_to(self, wanted: Position) -> list[Piece]:
+    def back_to(self, position: Position) -> list[Piece]:
         """What is to be landed so that bronze holds the log from a place on. Raises LakeError where nobody has it."""
-        lowest = self._lowest(wanted)
+        lowest = self._lowest(position)
         pieces = list(self._pieces(lowest))
         reached = pieces[-1].first if pieces else self.oldest
         if lowest < reached:
-            raise LakeError(self._lacking(wanted, lowest, reached))
+            raise LakeError(self._lacking(position, lowest, reached))
         return pieces
 
     def all_there_is(self) -> list[Piece]:
@@ -196,20 +196,20 @@ class Earlier:
             raise SourceError("; ".join(self._reasons.values()))
         return pieces
 
-    def position(self, place: Place, why: str) -> Position:
-        """Where a place lies by what origins have of the log; why: what bronze says that it does not lie there.
+    def position(self, place: Place, reason: str) -> Position:
+        """Where a place lies by what origins have of the log; reason: what bronze says that it does not lie there.
 
         Raises SourceError.
         """
-        said, upper = [why], self.oldest
+        lines, upper = [reason], self.oldest
         for piece in self._pieces(self._first):
             try:
-                return self._found(piece, place, upper)
+                return self._position_in(piece, place, upper)
             except (SourceError, DecodeError) as error:
-                said.append(f"  {piece.origin.called}: {self._plain(error)}")
+                lines.append(f"  {piece.origin.label}: {self._plain(error)}")
             upper = piece.first
-        said += self._there() if upper == self.oldest else []
-        raise SourceError("\n".join(said))
+        lines += self._places() if upper == self.oldest else []
+        raise SourceError("\n".join(lines))
 
     @property
     def _first(self) -> Position:
@@ -217,44 +217,44 @@ class Earlier:
         begin = self.stretch.begin
         return begin if self.stretch.number > 1 else Position(self.stretch.file(1), FIRST_EVENT)
 
-    def _found(self, piece: Piece, place: Place, upper: Position) -> Position:
+    def _position_in(self, piece: Piece, place: Place, upper: Position) -> Position:
         """Where a piece has a place, which ends at ``upper``. Raises SourceError, DecodeError.
 
         Where its origin has the file that bronze begins in, the place may lie behind that too: bronze cannot search a
         file that it holds in part.
         """
-        listed, source = self._logs[piece.origin.called], piece.origin.source
+        listed, source = self._logs[piece.origin.label], piece.origin.source
         if upper == self.oldest and upper.file in [file.name for file in listed.files]:
             here = listed.up_to(replace(self.snapshot.end, stretch=1)) if self._is_last_stretch else listed
             return replace(find_place(source, here, place), stretch=upper.stretch)
         first, last = (file_number(part.file) for part in (piece.parts[0], piece.parts[-1]))
         files = tuple(file for file in listed.files if first <= file_number(file.name) <= last)
-        own = replace(listed, files=files, end=Position(piece.parts[-1].file, piece.parts[-1].stop))
-        found = find_place(_Before(source), own, place)
-        return upper if found == own.end else replace(found, stretch=upper.stretch)
+        log = replace(listed, files=files, end=Position(piece.parts[-1].file, piece.parts[-1].stop))
+        position = find_place(_Before(source), log, place)
+        return upper if position == log.end else replace(position, stretch=upper.stretch)
 
     @property
     def _is_last_stretch(self) -> bool:
         return self.oldest.stretch == self.snapshot.end.stretch
 
-    def _lowest(self, wanted: Position) -> Position:
+    def _lowest(self, position: Position) -> Position:
         """From where on files are needed: whole ones, but for what a stretch never had, which an earlier one has."""
-        if wanted.stretch != self.oldest.stretch:
+        if position.stretch != self.oldest.stretch:
             raise LakeError(
-                f"{wanted} lies in a stretch of the log of which bronze holds nothing any more; the oldest that it "
+                f"{position} lies in a stretch of the log of which bronze holds nothing any more; the oldest that it "
                 f"holds is {self.oldest}, and files of stretches that gc removed whole go under another source name"
             )
         begin = self.stretch.begin
-        first = Position(wanted.file, FIRST_EVENT, wanted.stretch)
-        return first if wanted < begin and wanted.stretch == 1 else max(begin, first)
+        first = Position(position.file, FIRST_EVENT, position.stretch)
+        return first if position < begin and position.stretch == 1 else max(begin, first)
 
     def _pieces(self, lowest: Position) -> Iterator[Piece]:
         """From bronze's oldest on backwards, of the first origin that has the next file, as many as it has."""
         oldest, piece = self.oldest, None
         while lowest < oldest:
             seam = _seam_of(piece) if piece else self._seam()
-            found = (self._piece(origin, lowest, oldest, seam) for origin in self.origins)
-            piece = next((one for one in found if one), None)
+            pieces = (self._piece(origin, lowest, oldest, seam) for origin in self.origins)
+            piece = next((piece for piece in pieces if piece), None)
             if piece is None:
                 return
             yield piece
@@ -274,40 +274,40 @@ class Earlier:
             first = Position(parts[0].file, max(parts[0].start, FIRST_EVENT), oldest.stretch)
             before = covered(origin.source, listed, replace(first, stretch=1)) if first < self.stretch.begin else None
         except (SourceError, DecodeError) as error:
-            self._reasons[origin.called] = f"{origin.called} cannot be used: {self._plain(error)}"
+            self._reasons[origin.label] = f"{origin.label} cannot be used: {self._plain(error)}"
             return None
         return Piece(origin, tuple(parts), first, listed.uuid, before)
 
     def _log(self, origin: Origin) -> Log | None:
         """None where it cannot be asked; the reason is kept."""
-        if origin.called in self._reasons:
+        if origin.label in self._reasons:
             return None
-        if origin.called not in self._logs:
+        if origin.label not in self._logs:
             try:
-                self._logs[origin.called] = origin.source.log()
+                self._logs[origin.label] = origin.source.log()
             except (SourceError, DecodeError) as error:
-                self._reasons[origin.called] = f"{origin.called} cannot be used: {self._plain(error)}"
+                self._reasons[origin.label] = f"{origin.label} cannot be used: {self._plain(error)}"
                 return None
-        return self._logs[origin.called]
+        return self._logs[origin.label]
 
     def _plain(self, error: Exception) -> str:
         return str(error).removeprefix(f"{self.origins[0].source.name}: ")
 
-    def _there(self) -> list[str]:
+    def _places(self) -> list[str]:
         """What each origin has, or why nothing comes from it."""
-        found = []
+        lines = []
         for origin in self.origins:
             listed = self._log(origin)
             files = listed.files if listed else ()
-            reason = self._reasons.get(origin.called, "")
-            found.append(f"  {reason or f'{origin.called} holds {files[0].name} to {files[-1].name}'}")
-        return found
+            reason = self._reasons.get(origin.label, "")
+            lines.append(f"  {reason or f'{origin.label} holds {files[0].name} to {files[-1].name}'}")
+        return lines
 
-    def _lacking(self, wanted: Position, lowest: Position, reached: Position) -> str:
-        there = "\n".join(self._there())
+    def _lacking(self, position: Position, lowest: Position, reached: Position) -> str:
+        places = "\n".join(self._places())
         return (
-            f"bronze begins at {self.oldest}, and what is to be done again at {wanted}: nobody has "
-            f"{_files_between(lowest, reached)}, which that needs\n{there}\n"
+            f"bronze begins at {self.oldest}, and what is to be done again at {position}: nobody has "
+            f"{_files_between(lowest, reached)}, which that needs\n{places}\n"
             "Put copies of the files into a folder and name it: --archive DIR, or archive: under the source"
         )
 
@@ -324,13 +324,13 @@ class Earlier:
 
     def _require_joins(self, origin: Origin, listed: Log, parts: Sequence[Part], seam: _Seam) -> None:
         """Raises SourceError where the files are not those that came before what is there."""
-        there = next((file for file in listed.files if file.name == seam.file), None)
+        file = next((file for file in listed.files if file.name == seam.file), None)
         stop = seam.start + len(seam.content)
-        if there is None:
+        if file is None:
             _require_follows(origin.source, listed, parts[-1].file, seam)
         elif not seam.content:
             self._require_same_file(origin, seam.file)
-        elif there.size < stop or not _same(origin.source.reading(), Part(seam.file, seam.start, stop), seam.content):
+        elif file.size < stop or not _is_same(origin.source.reading(), Part(seam.file, seam.start, stop), seam.content):
             raise SourceError(
                 f"its {seam.file} is not the file that bronze begins in: the bytes from {seam.start} to {stop} differ, "
                 "so it is another log"
@@ -339,8 +339,8 @@ class Earlier:
     def _require_same_file(self, origin: Origin, file: str) -> None:
         """Of a bronze that holds nothing but its position: the file there was begun when its own was."""
         began = self.stretch.began
-        found = file_started_at(origin.source.reading(), file)
-        if began and found != began:
+        file_start = file_started_at(origin.source.reading(), file)
+        if began and file_start != began:
             raise SourceError(f"its {file} was not begun when the file was in which bronze begins: it is another log")
 
 
@@ -352,35 +352,35 @@ def parts_before(listed: Log, lowest: Position, oldest: Position, stretch: Stret
     base = _base(oldest.file)
     by_number = {file_number(file.name): file for file in listed.files if _base(file.name) == base}
     is_inside = oldest.offset > FIRST_EVENT
-    found: list[Part] = []
+    parts: list[Part] = []
     for number in range(oldest.number if is_inside else oldest.number - 1, lowest.number - 1, -1):
         file = by_number.get(number)
         stop = oldest.offset if number == oldest.number else file.size if file else 0
         if file is None or file.size < stop:
             break
         start = lowest.offset if file.name == lowest.file and lowest.offset > FIRST_EVENT else 0
-        found = [*_but(Part(file.name, start, stop), stretch.passed_over), *found]
-    return found
+        parts = [*_but(Part(file.name, start, stop), stretch.passed_over), *parts]
+    return parts
 
 
 def land(
     spark: SparkSession, snapshot: BronzeSnapshot, pieces: Sequence[Piece], redact: Redaction | None = None
 ) -> list[Fetched]:
     """Lands pieces, each in one commit under the position that bronze has. Raises LostRace."""
-    done, head = [], snapshot.head
+    fetched, head = [], snapshot.head
     for piece in pieces:
         assert head.checkpoint is not None
         name, oldest = piece.origin.source.name, bronze.oldest(head.checkpoint)
-        said = (piece.parts[0].file, piece.parts[-1].file, piece.bytes, piece.origin.called)
-        log.info("%s: putting back %s to %s, %d bytes, from %s", name, *said)
+        summary = (piece.parts[0].file, piece.parts[-1].file, piece.bytes, piece.origin.label)
+        log.info("%s: putting back %s to %s, %d bytes, from %s", name, *summary)
         reading = piece.origin.source.reading()
         slices = slices_of(spark, name, oldest.stretch, piece.parts, reading, uuid=piece.uuid, redact=redact)
         commit = BronzeCommit.of(head.checkpoint)
         commit = replace(commit, oldest=piece.first, stretches=_index(commit, piece))
         head = append(snapshot.table, slices, head, replace(commit, batch=new_batch(), kind=CommitKind.RESTORED))
         files = len({part.file for part in piece.parts})
-        done.append(Fetched(name, Range(piece.first, oldest), files, piece.bytes, piece.origin.called))
-    return done
+        fetched.append(Fetched(name, Range(piece.first, oldest), files, piece.bytes, piece.origin.label))
+    return fetched
 
 
 def _index(commit: BronzeCommit, piece: Piece) -> tuple[Stretch, ...]:
@@ -423,11 +423,11 @@ def _require_follows(source: Source, listed: Log, name: str, seam: _Seam) -> Non
     if before.created > after.created:
         raise SourceError(f"its {last.name} was begun after {seam.file}, which bronze begins in: it is another log")
     if after.previous:
-        found = covered(source, listed, Position(last.name, last.size))
-        if found != after.previous:
+        previous = covered(source, listed, Position(last.name, last.size))
+        if previous != after.previous:
             raise SourceError(
                 f"its {last.name} is not the file before {seam.file}: with it the transactions are "
-                f"{found or 'unknown'}, and {seam.file}, which bronze begins in, names {after.previous} before it"
+                f"{previous or 'unknown'}, and {seam.file}, which bronze begins in, names {after.previous} before it"
             )
     elif before.format.event[_SERVER_ID] != after.format.event[_SERVER_ID]:
         raise SourceError(
@@ -441,13 +441,13 @@ def _bytes(reading: Reading, part: Part) -> bytes:
     return _plain_bytes(b"".join(map(bytes, reading(part)[1])), part.start)
 
 
-def _same(reading: Reading, part: Part, content: bytes) -> bool:
+def _is_same(reading: Reading, part: Part, content: bytes) -> bool:
     """Whether a part is this content, but for events that were redacted."""
-    there, content = _bytes(reading, part), _plain_bytes(content, part.start)
-    if there == content:
+    original, content = _bytes(reading, part), _plain_bytes(content, part.start)
+    if original == content:
         return True
-    description = reading(part)[0] or read_head([there], part.file).format
-    return same_but_redacted(there, content, description.footer)
+    description = reading(part)[0] or read_head([original], part.file).format
+    return same_but_redacted(original, content, description.footer)
 
 
 def _plain_bytes(content: bytes, start: int) -> bytes:

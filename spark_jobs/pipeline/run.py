@@ -21,7 +21,7 @@ from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.extract import Extracted, extract
 from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.bronze.table import BronzeSnapshot
-from spark_jobs.config import known_tables as seen
+from spark_jobs.config import known_tables
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Destination, Name
 from spark_jobs.ddl.default_values import on_server_default
@@ -38,7 +38,7 @@ from spark_jobs.errors import (
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.delivery import Arrivals, Brought, Delivery, at_one_version, by_table
+from spark_jobs.pipeline.delivery import Arrivals, Delivery, DeliveryResult, at_one_version, by_table
 from spark_jobs.pipeline.destinations import TableInto, destinations_or_stop
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.planner import Plan, Planner, is_chosen
@@ -85,7 +85,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
             unreadable = error
         now = source.now() if shares and until is None else None
         settings = pipeline.sources[name]
-        done = extract(brief, lake, source, settings.start, until=until, redact=Redaction.of(settings.redact))
+        extracted = extract(brief, lake, source, settings.start, until=until, redact=Redaction.of(settings.redact))
         if unreadable:
             raise unreadable
         follow(brief, lake, name, reading, declared)
@@ -94,7 +94,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
                 commit_clock.advance(brief, lake, name, now)
             except TableStopped as error:  # the tables that it is about stop by it when they are merged
                 log.warning("%s", error)
-        return done
+        return extracted
 
     extracted = endpoints_of(pipeline, name).first(from_endpoint)
     shortage = extracted.margin.shortage(pipeline.retention) if extracted.margin else None
@@ -117,7 +117,7 @@ def compact_source(
     """
     lake = lake_of(pipeline)
     snapshot = BronzeSnapshot.find(lake, name)
-    entries = publication.read(lake, name) + [Entry(name, one.schema, one.table, "current") for one in appeared]
+    entries = publication.read(lake, name) + [Entry(name, table.schema, table.table, "current") for table in appeared]
     if snapshot is None:
         return Outcome(entries, None)
     planner = Planner(pipeline, lake, snapshot, tables, publication.surveyed(lake, name))
@@ -126,13 +126,13 @@ def compact_source(
         log.info("%s: %d tables have changes up to %s", name, len(planned.work), snapshot.end)
         start_session(spark)  # by this thread, where it is a lazy one
     units = _silver_units(spark, planned, snapshot.table)
-    done = each_table(planned.work, partial(_compact, spark, planned, units), planned.stopped, f"{name}: silver")
-    for one in done:
-        if one.stopped:
-            planned.stop(one.name, f"{name}: {one.name}", one.stopped)
-    new = seen.add(pipeline.tables_file, {(name, one.name.schema, one.name.table) for one in done})
-    after = planner.after(planned, done)
-    return Outcome(after, snapshot.end, compacted=done, stopped=planned.stopped, new=new)
+    jobs = each_table(planned.work, partial(_compact, spark, planned, units), planned.stopped, f"{name}: silver")
+    for job in jobs:
+        if job.stopped:
+            planned.stop(job.name, f"{name}: {job.name}", job.stopped)
+    new = known_tables.add(pipeline.tables_file, {(name, job.name.schema, job.name.table) for job in jobs})
+    after = planner.after(planned, jobs)
+    return Outcome(after, snapshot.end, compacted=jobs, stopped=planned.stopped, new=new)
 
 
 SilverUnits = Mapping[TableName, tuple[silver_job.Prepared, list[WindowResult]]]
@@ -148,23 +148,23 @@ def _silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table) -> 
     if not units:
         return {}
     results = silver_job.run(session_over(spark, 0), bronze_table.path, units, slots(spark))
-    done = {}
+    units_by_name = {}
     for unit in units:
-        own = results[unit.unit.number]
-        why = silver_job.why_again(unit, own)
-        if why:
-            planned.by_sql[unit.work.name] = why
+        unit_results = results[unit.unit.number]
+        reason = silver_job.why_again(unit, unit_results)
+        if reason:
+            planned.by_sql[unit.work.name] = reason
         else:
-            done[unit.work.name] = unit, own
-    return done
+            units_by_name[unit.work.name] = unit, unit_results
+    return units_by_name
 
 
 def _compact(spark: SparkSession, planned: "Plan", units: SilverUnits, work: CompactionJob) -> Compacted:
     if work.name in units:
         return silver_job.commit(*units[work.name])
     try:
-        done = compact(session_over(spark, work.bytes), work)
-        return replace(done, way=routing.by_spark_sql(planned.by_sql.get(work.name, "")))
+        job = compact(session_over(spark, work.bytes), work)
+        return replace(job, way=routing.by_spark_sql(planned.by_sql.get(work.name, "")))
     except TableStopped as error:
         planned.note_place(work.name, error)
         raise
@@ -178,12 +178,12 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
     *,
     tables: frozenset[TableName] | None = None,
     into: frozenset[Name] | None = None,
-    again: Mapping[TableName, tuple[Range, ...]] | None = None,
+    repeated: Mapping[TableName, tuple[Range, ...]] | None = None,
 ) -> Outcome:
     """Silver -> downstream for every table in scope (of ``tables``, where given), up to silver's checkpoint.
 
-    into: the downstream tables to merge into; all without it. again: windows of tables whose keys are merged although
-    silver has not replaced them.
+    into: the downstream tables to merge into; all without it. repeated: windows of tables whose keys are merged
+    although silver has not replaced them.
     """
     lake = lake_of(pipeline)
     entries = before.entries if before else publication.read(lake, name)
@@ -191,32 +191,32 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
 
     # Where each table goes, and what has nothing to merge.
     scope = pipeline.scope
-    chosen = [entry for entry in entries if scope.holds(*entry.name) and entry.position and is_chosen(tables, entry)]
-    names = [TableName(*entry.name) for entry in chosen]
+    selected = [entry for entry in entries if scope.holds(*entry.name) and entry.position and is_chosen(tables, entry)]
+    names = [TableName(*entry.name) for entry in selected]
     legs = {origin: destinations_or_stop(pipeline, name, origin, stopped) for origin in names}
     by_sql: dict[TableInto, str] = {}
-    deliveries = _deliveries(spark, lake, name, legs, into=into, again=again or {}, by_sql=by_sql)
-    unchanged = _settled(lake, name, deliveries=deliveries, entries=chosen, before=before, stopped=stopped)
-    deliveries = [one for one in deliveries if one.name not in unchanged]
+    deliveries = _deliveries(spark, lake, name, legs, into=into, repeated=repeated or {}, by_sql=by_sql)
+    unchanged = _settled(lake, name, deliveries=deliveries, entries=selected, before=before, stopped=stopped)
+    deliveries = [delivery for delivery in deliveries if delivery.name not in unchanged]
 
     # The merges, and why which stopped.
     stopped_into: dict[TableInto, str] = {}
     units = _merge_units(spark, deliveries, by_sql)
-    each = each_table(deliveries, partial(_bring, units), stopped_into, f"{name}: downstream")
-    brought = at_one_version({one.name: one for one in each})
-    for one in brought.values():
-        if one.stopped:
-            stopped_into[one.name] = advised(one.stopped, table=one.name[0])
-            log.error("%s", stopped_into[one.name])
-    for origin, why in by_table(stopped_into).items():
-        stopped[origin] = f"{stopped[origin]}\n{why}" if origin in stopped else why
+    bring_results = each_table(deliveries, partial(_bring, units), stopped_into, f"{name}: downstream")
+    results = at_one_version({result.name: result for result in bring_results})
+    for result in results.values():
+        if result.stopped:
+            stopped_into[result.name] = advised(result.stopped, table=result.name[0])
+            log.error("%s", stopped_into[result.name])
+    for origin, reason in by_table(stopped_into).items():
+        stopped[origin] = f"{stopped[origin]}\n{reason}" if origin in stopped else reason
 
-    arrivals = Arrivals(lake, legs, brought, stopped_into, stopped, unchanged)
-    done = [one.merged for one in brought.values() if one.merged]
+    arrivals = Arrivals(lake, legs, results, stopped_into, stopped, unchanged)
+    merges = [result.merged for result in results.values() if result.merged]
     position = before.position if before else publication.surveyed(lake, name)
     compacted, new = (before.compacted, before.new) if before else ([], set())
     after = [arrivals.after(entry) for entry in entries]
-    return Outcome(after, position, compacted, done, stopped, stopped_into, new)
+    return Outcome(after, position, compacted, merges, stopped, stopped_into, new)
 
 
 def _deliveries(  # noqa: PLR0913 - what all of them have
@@ -226,7 +226,7 @@ def _deliveries(  # noqa: PLR0913 - what all of them have
     legs: Mapping[TableName, tuple[Destination, ...]],
     *,
     into: frozenset[Name] | None,
-    again: Mapping[TableName, tuple[Range, ...]],
+    repeated: Mapping[TableName, tuple[Range, ...]],
     by_sql: dict[TableInto, str],
 ) -> list[Delivery]:
     """The source tables on their way to the downstream tables that are chosen."""
@@ -240,7 +240,7 @@ def _deliveries(  # noqa: PLR0913 - what all of them have
             into=destination,
             is_one_of_several=len(destinations) > 1,
             turns=turns,
-            again=again.get(origin, ()),
+            repeated=repeated.get(origin, ()),
             by_sql=by_sql,
         )
         for origin, destinations in legs.items()
@@ -259,12 +259,12 @@ def _settled(
     stopped: Mapping[TableName, str],
 ) -> dict[TableInto, Target]:
     """The deliveries that have nothing to merge, with what is published of their downstream tables."""
-    moved = {one.name for one in before.compacted} if before else set()
+    moved = {job.name for job in before.compacted} if before else set()
     by_name = {TableName(*entry.name): entry for entry in entries}
     legs = [
-        Leg(by_name[one.origin], one.into)
-        for one in deliveries
-        if not (one.again or one.origin in moved or one.origin in stopped)
+        Leg(by_name[delivery.origin], delivery.into)
+        for delivery in deliveries
+        if not (delivery.repeated or delivery.origin in moved or delivery.origin in stopped)
     ]
     return settled(lake, source, legs, publication.read(lake, source) if before else entries) if legs else {}
 
@@ -280,34 +280,36 @@ def _merge_units(spark: SparkSession, deliveries: Sequence["Delivery"], by_sql: 
     units: list[tuple[TableInto, downstream_job.Prepared]] = []
     for delivery in deliveries:
         with suppress(StratalogError):  # raised again, and reported, where the table is brought
-            found = delivery.prepared(len(units))
-            if isinstance(found, downstream_job.Prepared):
-                units.append((delivery.name, found))
-            elif found:
-                by_sql[delivery.name] = found
+            prepared = delivery.prepared(len(units))
+            if isinstance(prepared, downstream_job.Prepared):
+                units.append((delivery.name, prepared))
+            elif prepared:
+                by_sql[delivery.name] = prepared
     if not units:
         return {}
     results = downstream_job.run(session_over(spark, 0), [unit for _, unit in units], slots(spark))
-    done = {}
+    units_by_name = {}
     for name, unit in units:
-        own = results[unit.unit.number]
-        errors = [one.error for one in own if one.error]
+        unit_results = results[unit.unit.number]
+        errors = [result.error for result in unit_results if result.error]
         if errors:
             by_sql[name] = errors[0]
         else:
-            done[name] = unit, own
-    return done
+            units_by_name[name] = unit, unit_results
+    return units_by_name
 
 
-def _bring(units: Units, delivery: "Delivery") -> "Brought":
+def _bring(units: Units, delivery: "Delivery") -> "DeliveryResult":
     return delivery.bring(units.get(delivery.name))
 
 
 def publish(spark: SparkSession, pipeline: Pipeline, name: str, outcome: Outcome) -> None:
     """Writes what a run left, in one commit, where it differs from what is published."""
     lake = lake_of(pipeline)
-    known = publication.surveyed(lake, name)
-    if outcome.position is None or (known == outcome.position and _same(outcome.entries, publication.read(lake, name))):
+    published = publication.surveyed(lake, name)
+    if outcome.position is None or (
+        published == outcome.position and _is_same(outcome.entries, publication.read(lake, name))
+    ):
         return
     now = datetime.now(UTC)
     entries = [replace(entry, published_at=now) for entry in outcome.entries]
@@ -323,8 +325,8 @@ def run_source(spark: SparkSession, pipeline: Pipeline, name: str) -> tuple[Extr
     return extracted, outcome
 
 
-def _same(one: list[Entry], other: list[Entry]) -> bool:
+def _is_same(first: list[Entry], second: list[Entry]) -> bool:
     def key(entries: list[Entry]) -> set[Entry]:
         return {replace(entry, published_at=None) for entry in entries}
 
-    return key(one) == key(other)
+    return key(first) == key(second)

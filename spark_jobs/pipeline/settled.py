@@ -39,13 +39,13 @@ def settled(
     Of several legs into one table either all or none: its version is published for all of them.
     """
     before = {entry.name: entry for entry in published}
-    every = list(legs)
-    likely = [(leg, target) for leg in every if (target := _published(lake, leg, before.get(leg.entry.name)))]
+    all_legs = list(legs)
+    likely = [(leg, target) for leg in all_legs if (target := _published(lake, leg, before.get(leg.entry.name)))]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         is_newest = pool.map(lambda pair: _is_newest(lake, source, *pair), likely)
-        found = {leg.name: target for (leg, target), newest in zip(likely, is_newest, strict=True) if newest}
-    moving = {leg.into.name for leg in every if leg.name not in found}
-    return {name: target for name, target in found.items() if name[1] not in moving}
+        targets = {leg.name: target for (leg, target), newest in zip(likely, is_newest, strict=True) if newest}
+    moving = {leg.into.name for leg in all_legs if leg.name not in targets}
+    return {name: target for name, target in targets.items() if name[1] not in moving}
 
 
 def _published(lake: Lake, leg: Leg, before: Entry | None) -> Target | None:
@@ -54,7 +54,7 @@ def _published(lake: Lake, leg: Leg, before: Entry | None) -> Target | None:
         return None
     if leg.entry.state != "current" or leg.entry.silver_version != before.silver_version:
         return None
-    target = next((one for one in before.into if one.name == leg.into.name), None)
+    target = next((target for target in before.into if target.name == leg.into.name), None)
     if target is None or target.version is None or target.reason or target.merged != before.position:
         return None
     try:

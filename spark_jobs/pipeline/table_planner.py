@@ -183,29 +183,29 @@ class TablePlanner:
                 *(self.source, name, column, self.source, name),
             )
 
-    def _overtaken(self, why: str) -> LakeError:
+    def _overtaken(self, reason: str) -> LakeError:
         """The error of a run that finds tables ahead of the log that it took for bronze's end."""
         head = self.snapshot.table.head()
         if head and head.position and head.position > self.snapshot.end:
             return LostRace(
-                f"{self.source}: {why}, and this run began at {self.snapshot.end}: another writer has gone on"
+                f"{self.source}: {reason}, and this run began at {self.snapshot.end}: another writer has gone on"
             )
         return LakeError(
-            f"{self.source}: {why}, and bronze ends at {self.snapshot.end}: it is not the bronze that the tables came "
-            "from; put that one back, or move silver, downstream and published away"
+            f"{self.source}: {reason}, and bronze ends at {self.snapshot.end}: it is not the bronze that the tables "
+            "came from; put that one back, or move silver, downstream and published away"
         )
 
 
-def _up_to_gap(whole: Range, scan: RangeScan, rules: Rules, refusal: str) -> tuple[Range, RangeScan, Rules]:
+def _up_to_gap(range_: Range, scan: RangeScan, rules: Rules, refusal: str) -> tuple[Range, RangeScan, Rules]:
     """What a table's timeline is built from in a range that ends where a gap of its log begins.
 
     A server's definition is of the log's end: it names no columns before the statements in between.
     """
-    statements = tuple(statement for statement in scan.statements if statement.position < whole.stop)
+    statements = tuple(statement for statement in scan.statements if statement.position < range_.stop)
 
     def complete(logged: TableDefinition, last_change: Position | None) -> TableDefinition:
         if not logged.has_names():
             raise TableStopped(refusal)
         return rules.complete(logged, last_change)
 
-    return whole, replace(scan, statements=statements), replace(rules, complete=complete)
+    return range_, replace(scan, statements=statements), replace(rules, complete=complete)

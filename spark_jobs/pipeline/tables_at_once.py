@@ -46,24 +46,24 @@ def each_table(
     layer: what lines of progress begin with; none are logged without it. Raises LostRace, once the others are done,
     where another run moved a table first: nothing is wrong with that one.
     """
-    done: list[Result] = []
-    lost: LostRace | None = None
+    results: list[Result] = []
+    race: LostRace | None = None
     progress = Progress(log, layer, len(work)) if layer else None
     with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
-        running = [(one.name, pool.submit(run, one)) for one in work]
+        running = [(item.name, pool.submit(run, item)) for item in work]
         if progress:
             for _, future in running:
                 future.add_done_callback(progress.add)
         for name, future in running:
             try:
-                done.append(future.result())
+                results.append(future.result())
             except LostRace as error:
-                lost = error
+                race = error
             except JvmEnded:
                 raise
             except StratalogError as error:
                 stopped[name] = advised(error, table=name if isinstance(name, TableName) else name[0])
                 log.error("%s", stopped[name])  # noqa: TRY400 - the message is the whole of it
-    if lost:
-        raise lost
-    return done
+    if race:
+        raise race
+    return results

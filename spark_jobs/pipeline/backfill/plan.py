@@ -39,10 +39,10 @@ from spark_jobs.silver.timeline.inputs import ReplayState
 log = logging.getLogger(__name__)
 
 
-def floor_above(head: Head | None, wanted: Range) -> Position | None:
+def floor_above(head: Head | None, range_: Range) -> Position | None:
     """The floor of a table, where a range begins below it."""
     floor = silver.folded(head)
-    return floor if floor and wanted.start < floor else None
+    return floor if floor and range_.start < floor else None
 
 
 class NeedsEarlierLog(LakeError):
@@ -60,23 +60,23 @@ def plan_table(
     name: TableName,
     head: Head | None,
     *,
-    wanted: Range,
+    range_: Range,
 ) -> CompactionJob | None:
     """What is to be done again of a table whose silver is at ``head``; None where the range has none of its rows."""
     lake = lake_of(pipeline)
     context = replace(PlanningContext.of(pipeline, lake, snapshot), by_log=True)
     table = lake.silver(snapshot.source, name.schema, name.table)
-    _require_unfolded(snapshot.source, name, head, wanted)
-    own = filters_of(context.filters, snapshot.source, name)
-    touched = touched_windows(spark, snapshot, table, head, wanted, is_ruled=bool(own))
-    named = naming_statement(spark, table, head, wanted, stretches(snapshot.checkpoint)) if head else None
-    if head is None or (touched is None and named is None):
-        log.info("%s: %s: has no window in %s", snapshot.source, name, wanted)
+    _require_unfolded(snapshot.source, name, head, range_)
+    filters = filters_of(context.filters, snapshot.source, name)
+    touched = touched_windows(spark, snapshot, table, head, range_, is_ruled=bool(filters))
+    naming = naming_statement(spark, table, head, range_, stretches(snapshot.checkpoint)) if head else None
+    if head is None or (touched is None and naming is None):
+        log.info("%s: %s: has no window in %s", snapshot.source, name, range_)
         return None
     if head.position is None or (head.checkpoint and head.checkpoint.kind == CommitKind.ALTERING):
         raise LakeError(f"{table.path} is between two sets of columns, where a run ended; run again first")
     touched = touched or TouchedWindows(())
-    begin = min(one.start for one in (*touched.windows, *touched.gaps, *([named] if named else [])))
+    begin = min(window.start for window in (*touched.windows, *touched.gaps, *([naming] if naming else [])))
     if begin < snapshot.complete_from:
         raise NeedsEarlierLog(begin)
 
@@ -85,17 +85,19 @@ def plan_table(
     contents, xa = _timeline(context, name, table, head, begin=begin, why_not=why_not)
     steps = contents.steps
     with about(f"{snapshot.source}: {name}"):
-        carried = next(
-            (step.inherited for step in steps if isinstance(step, SchemaChange) and step.range == named), None
+        inherited = next(
+            (step.inherited for step in steps if isinstance(step, SchemaChange) and step.range == naming), None
         )
-        again = named if carried and _since(name, carried, wanted) < wanted.stop else None
+        repeated = naming if inherited and _since(name, inherited, range_) < range_.stop else None
     ranges = sorted((*touched.windows, *ranges_of_gaps(touched.gaps, steps)), key=lambda range_: range_.start.order)
-    if not ranges and again is None:
-        log.info("%s: %s: has no row in %s", snapshot.source, name, wanted)
+    if not ranges and repeated is None:
+        log.info("%s: %s: has no row in %s", snapshot.source, name, range_)
         return None
     bounds = frozenset(place for range_ in ranges for place in (range_.start, range_.stop))
     window = Window(snapshot.table, snapshot.version, tuple(ranges), xa=xa, cuts=bounds)
-    work = CompactionJob(snapshot.source, name, window, steps, table, head, contents.size, replay=again, filters=own)
+    work = CompactionJob(
+        snapshot.source, name, window, steps, table, head, contents.size, replay=repeated, filters=filters
+    )
     standing = contents.standing if ranges and ranges[0].start < snapshot.begin else None
     return replace(work, is_whole=touched.is_whole, standing=standing)
 
@@ -109,9 +111,9 @@ def _timeline(
     """
     snapshot = context.snapshot
     assert head.position is not None
-    whole = Range(begin, head.position)
+    full_range = Range(begin, head.position)
     # Silver may have stopped inside a slice: what comes after that is no part of the range.
-    slices, scan = scan_effective(snapshot.table, snapshot.version, whole, snapshot.oldest, {begin, head.position})
+    slices, scan = scan_effective(snapshot.table, snapshot.version, full_range, snapshot.oldest, {begin, head.position})
     with about(f"{snapshot.source}: {name}"):
         context = replace(context, numbers=context.numbers or silver.is_numbered(head))
         rules = replace(
@@ -119,9 +121,9 @@ def _timeline(
             why_not=why_not,
             is_bag=silver.stored_columns(table, head).is_bag,
             replay=ReplayState(SilverCommit.of(head.checkpoint).emptied_at if head.checkpoint else None),
-            first_definition=_begun(table, begin),
+            first_definition=_definition_at(table, begin),
         )
-        contents = content_at_end(scan, name, whole, None, rules)
+        contents = content_at_end(scan, name, full_range, None, rules)
         if silver.is_numbered(head) and not contents.standing.is_numbered:
             raise TableStopped(
                 "its columns are numbered in the lake (on_unnamed: number), and have names by now; begin it anew with "
@@ -130,9 +132,9 @@ def _timeline(
     return contents, scan.xa
 
 
-def _require_unfolded(source: str, name: TableName, head: Head | None, wanted: Range) -> None:
+def _require_unfolded(source: str, name: TableName, head: Head | None, range_: Range) -> None:
     """Raises LakeError where windows of the range were folded: no part of them can be told from the others."""
-    floor = floor_above(head, wanted)
+    floor = floor_above(head, range_)
     if floor:
         raise LakeError(
             f"{source}: {name}: its windows before {floor} are folded into one, and are not done again, whatever "
@@ -142,27 +144,28 @@ def _require_unfolded(source: str, name: TableName, head: Head | None, wanted: R
         )
 
 
-def _begun(table: Table, begin: Position) -> TableDefinition | None:
+def _definition_at(table: Table, begin: Position) -> TableDefinition | None:
     """The definition that rows at a place were compacted by; None where no commit says it any more."""
-    windows_there = (one for _, one in table.since(-1) if one.kind == CommitKind.LIVE and one.position > begin)
-    first = min(windows_there, key=lambda one: one.position, default=None)
+    commits = (commit for _, commit in table.since(-1) if commit.kind == CommitKind.LIVE)
+    windows_there = (commit for commit in commits if commit.position > begin)
+    first = min(windows_there, key=lambda commit: commit.position, default=None)
     commit = SilverCommit.of(first) if first else None
     return commit.definition if commit and commit.start and commit.start <= begin else None
 
 
-def _since(name: TableName, carried: TableContents, wanted: Range) -> Position:
+def _since(name: TableName, inherited: TableContents, range_: Range) -> Position:
     """From where on the log has the rows that came with a name. Raises LakeError where some are from before."""
-    content = carried.alive
+    content = inherited.alive
     starts = [content.since]
     starts += [
-        _since(name, step.inherited, wanted)
+        _since(name, step.inherited, range_)
         for step in content.steps
         if isinstance(step, SchemaChange) and step.inherited
     ]
-    if content.base and wanted.start < content.since:
-        whose = "it had when its key changed" if content.name == name else f"{content.name} had"
+    if content.base and range_.start < content.since:
+        owner = "it had when its key changed" if content.name == name else f"{content.name} had"
         raise LakeError(
-            f"{name}: it has the rows that {whose}, and those from before {content.since} come from "
+            f"{name}: it has the rows that {owner}, and those from before {content.since} come from "
             f"{'its own' if content.name == name else 'that table'}'s silver as it was then; begin the range there or "
             "later"
         )

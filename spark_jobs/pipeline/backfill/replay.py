@@ -54,20 +54,20 @@ def _replay(spark: SparkSession, work: CompactionJob) -> ReplayedTable:
         columns = silver.stored_columns(work.table, work.head)
         renames = _renames(work)
         ranges = tuple(
-            sorted((*work.window.ranges, *(rename.range for rename in renames)), key=lambda one: one.start.order)
+            sorted((*work.window.ranges, *(rename.range for rename in renames)), key=lambda range_: range_.start.order)
         )
-        whole = replace(work, window=replace(work.window, ranges=ranges))
+        full_job = replace(work, window=replace(work.window, ranges=ranges))
         parts = list(_parts(spark, work, columns))
-        carried = (_carried(spark, work, columns, rename) for rename in renames)
-        rows = union([*(part for _, part in parts), *carried]).persist()
+        inherited = (_inherited_rows(spark, work, columns, rename) for rename in renames)
+        rows = union([*(part for _, part in parts), *inherited]).persist()
         left_out = _left_out(work, [net for net, _ in parts])
         try:
-            found, landed = _put(rows, whole, columns, left_out)
-            compacted = replace(_counted(rows, whole, landed), left_out=left_out) if landed else None
+            difference, landed = _put(rows, full_job, columns, left_out)
+            compacted = replace(_counted(rows, full_job, landed), left_out=left_out) if landed else None
         finally:
             rows.unpersist()
     seconds = time.monotonic() - began
-    return ReplayedTable(work.name, ranges, found, compacted and replace(compacted, seconds=seconds), seconds)
+    return ReplayedTable(work.name, ranges, difference, compacted and replace(compacted, seconds=seconds), seconds)
 
 
 def _put(
@@ -78,35 +78,35 @@ def _put(
     assert work.head.checkpoint is not None
     within = Range(work.window.extent.start, work.head.checkpoint.position)
     if work.is_ruled and (work.is_reshaped or _is_emptied_elsewhere(rows.sparkSession, work)):
-        found = _all(rows, work)
-        return found, _renewed(rows, work, _shape(work, columns), left_out)
-    found = _difference(rows, work, work.head, columns)
-    if not found.any:
-        return found, None
+        difference = _all_rows(rows, work)
+        return difference, _renewed(rows, work, _shape(work, columns), left_out)
+    difference = _difference(rows, work, work.head, columns)
+    if not difference.is_nonempty:
+        return difference, None
     commit = work.commit(within, _standing(work), columns, left_out)
     commit = replace(commit, kind=CommitKind.REDO, ranges=work.window.ranges)
     earlier = _emptied_earlier(rows.sparkSession, work)
     condition = rows_of_windows([*work.window.ranges, *(turn.range for turn in earlier)], work.replay)
     rows = rows.unionByName(markers(rows.sparkSession, columns.stored, earlier)) if earlier else rows
-    return found, work.table.replace(rows, condition, work.head, commit)
+    return difference, work.table.replace(rows, condition, work.head, commit)
 
 
 def _standing(work: CompactionJob) -> TableState:
     """How the table stands in the end, with what is known of its beginning since log before the first extraction is."""
     assert work.head is not None
     assert work.head.checkpoint is not None
-    noted, told = TableState.of(SilverCommit.of(work.head.checkpoint)), work.standing
-    if told is None:
+    noted, state = TableState.of(SilverCommit.of(work.head.checkpoint)), work.standing
+    if state is None:
         return noted
-    return replace(noted, emptied=noted.emptied or told.emptied, is_complete=noted.is_complete or told.is_complete)
+    return replace(noted, emptied=noted.emptied or state.emptied, is_complete=noted.is_complete or state.is_complete)
 
 
 def _emptied_earlier(spark: SparkSession, work: CompactionJob) -> list[SchemaChange]:
     """The statements before the first extraction that emptied the table, and that silver does not show yet."""
     if work.standing is None:
         return []
-    there = _emptied_at(spark, work)
-    return [turn for turn in _emptying(work) if turn.range.start.order not in there]
+    present = _emptied_at(spark, work)
+    return [turn for turn in _emptying(work) if turn.range.start.order not in present]
 
 
 def _left_out(work: CompactionJob, parts: Sequence[WindowRows]) -> dict[str, int]:
@@ -120,8 +120,8 @@ def _shape(work: CompactionJob, columns: silver.Columns) -> silver.Columns:
         return columns
     if not work.is_whole:
         raise LakeError("the rules about its columns changed; do all of its log again, not a part")
-    known = next((step.standing for step in reversed(work.steps) if step.standing.definition), None)
-    return work.columns_of(known) if known else columns
+    definition = next((step.standing for step in reversed(work.steps) if step.standing.definition), None)
+    return work.columns_of(definition) if definition else columns
 
 
 def _is_emptied_elsewhere(spark: SparkSession, work: CompactionJob) -> bool:
@@ -145,14 +145,14 @@ def _renewed(rows: DataFrame, work: CompactionJob, columns: silver.Columns, filt
     """Replaces all rows, and the columns by those that rules leave. Raises LakeError where rows were loaded."""
     assert work.head is not None
     assert work.head.checkpoint is not None
-    there = work.table.read(rows.sparkSession, work.head.version)
-    if not there.where(f"_op = '{silver.Op.LOAD}'").isEmpty():
+    stored_rows = work.table.read(rows.sparkSession, work.head.version)
+    if not stored_rows.where(f"_op = '{silver.Op.LOAD}'").isEmpty():
         raise LakeError(
             f"{work.table.path} has rows that were loaded, which no log tells again; under other rules it cannot be "
             "done again"
         )
     stored = columns.stored
-    whole = rows.unionByName(markers(rows.sparkSession, stored, _emptying(work)))
+    rows_and_markers = rows.unionByName(markers(rows.sparkSession, stored, _emptying(work)))
     standing = work.steps[-1].standing
     within = Range(work.window.extent.start, work.head.checkpoint.position)
     commit = replace(
@@ -162,7 +162,7 @@ def _renewed(rows: DataFrame, work: CompactionJob, columns: silver.Columns, filt
         ranges=work.window.ranges,
         is_overwrite=True,
     )
-    return work.table.renew(Design(stored, {}).of(whole), work.head, commit)
+    return work.table.renew(Design(stored, {}).of(rows_and_markers), work.head, commit)
 
 
 def _counted(rows: DataFrame, work: CompactionJob, head: Head) -> Compacted:
@@ -170,18 +170,18 @@ def _counted(rows: DataFrame, work: CompactionJob, head: Head) -> Compacted:
 
     Changes are rows, net: of a bag, copies that came or went.
     """
-    each = F.abs(F.col(silver.COPIES)) if silver.COPIES in rows.columns else F.lit(1)
-    copies = F.sum(each).alias("copies")
+    weight = F.abs(F.col(silver.COPIES)) if silver.COPIES in rows.columns else F.lit(1)
+    copies = F.sum(weight).alias("copies")
     newest = F.max(F.unix_micros("_committed_at")).alias("micros")
-    found = rows.groupBy("_op").agg(F.count("*").alias("rows"), copies, newest).collect()
-    counts = {row["_op"]: row["rows"] for row in found}
-    micros = max((row["micros"] for row in found if row["micros"] is not None), default=None)
+    groups = rows.groupBy("_op").agg(F.count("*").alias("rows"), copies, newest).collect()
+    counts = {row["_op"]: row["rows"] for row in groups}
+    micros = max((row["micros"] for row in groups if row["micros"] is not None), default=None)
     return Compacted(
         source=work.source,
         name=work.name,
         range=work.window.extent,
         head=head,
-        changes=sum(row["copies"] for row in found),
+        changes=sum(row["copies"] for row in groups),
         inserts=counts.get(silver.Op.INSERT, 0) + counts.get(silver.Op.RENAME, 0),
         updates=counts.get(silver.Op.UPDATE, 0),
         deletes=counts.get(silver.Op.DELETE, 0),
@@ -191,35 +191,35 @@ def _counted(rows: DataFrame, work: CompactionJob, head: Head) -> Compacted:
 
 def _parts(spark: SparkSession, work: CompactionJob, columns: silver.Columns) -> Iterator[tuple[WindowRows, DataFrame]]:
     """The windows' rows, each decoded by the definition of its time and led on to the table's present columns."""
-    left = set(work.window.ranges)
+    remaining = set(work.window.ranges)
     starts = [range_.start for range_ in work.window.ranges]
     for at, step in enumerate(work.steps):
         first, last = (bisect_left(starts, end) for end in (step.range.start, step.range.stop))
         ranges = tuple(work.window.ranges[first:last])
         if isinstance(step, SchemaChange) or not ranges:
             continue
-        left -= {*ranges}
+        remaining -= {*ranges}
         _require_keyed(work, columns, step.definition, ranges[-1])
         net = window_rows(spark, work, replace(work.window, ranges=ranges), step.standing)
-        later = [one for one in work.steps[at:] if isinstance(one, SchemaChange)]
+        later = [step for step in work.steps[at:] if isinstance(step, SchemaChange)]
         now = _led_on(work, step.standing, later)
-        given = {name: identifier(name) for name in net.rows.columns} | now
-        yield net, net.rows.selectExpr(*silver.cells_sql(_shape(work, columns).stored, given))
-    if left:
-        unknown = min(left, key=lambda one: one.start.order)
+        expressions = {name: identifier(name) for name in net.rows.columns} | now
+        yield net, net.rows.selectExpr(*silver.cells_sql(_shape(work, columns).stored, expressions))
+    if remaining:
+        unknown = min(remaining, key=lambda range_: range_.start.order)
         raise LakeError(f"the definition of rows in {unknown} is not known; begin the range earlier")
 
 
 def _led_on(work: CompactionJob, standing: TableState, later: Sequence[SchemaChange]) -> dict[str, str]:
     """Rows of a table that stands so as silver has them behind all later statements. Raises TableStopped."""
     columns = work.columns_of(standing)
-    found = project_to_latest(columns.types, later, work.columns_of)
+    projection = project_to_latest(columns.types, later, work.columns_of)
     for turn in later:
         if turn.standing.definition and turn.origins is not None:
             after = work.columns_of(turn.standing)
             masking.origins_seen(work.filters.columns, turn.origins, columns, after)
             masking.fills_seen(work.filters.columns, turn.fills, after)
-    return found
+    return projection
 
 
 def _require_keyed(work: CompactionJob, columns: silver.Columns, logged: TableDefinition, window: Range) -> None:
@@ -238,7 +238,7 @@ def _renames(work: CompactionJob) -> list[SchemaChange]:
     ]
 
 
-def _carried(spark: SparkSession, work: CompactionJob, columns: silver.Columns, turn: SchemaChange) -> DataFrame:
+def _inherited_rows(spark: SparkSession, work: CompactionJob, columns: silver.Columns, turn: SchemaChange) -> DataFrame:
     """The rows that came with the name, led on to the table's present columns."""
     assert turn.standing.definition
     later = [step for step in work.steps[work.steps.index(turn) + 1 :] if isinstance(step, SchemaChange)]
@@ -248,15 +248,15 @@ def _carried(spark: SparkSession, work: CompactionJob, columns: silver.Columns, 
     return rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names))
 
 
-def rows_of_windows(ranges: Sequence[Range], again: Range | None = None) -> str:
+def rows_of_windows(ranges: Sequence[Range], repeated: Range | None = None) -> str:
     """SQL: the rows of windows, and those that came with a name: not the row that says that it emptied the table."""
-    windows = silver.within_any([range_ for range_ in ranges if range_ != again])
-    if again is None or again not in ranges:
+    windows = silver.within_any([range_ for range_ in ranges if range_ != repeated])
+    if repeated is None or repeated not in ranges:
         return windows
-    return f"({windows}) OR ({silver.within(again)} AND _op = '{silver.Op.RENAME}')"
+    return f"({windows}) OR ({silver.within(repeated)} AND _op = '{silver.Op.RENAME}')"
 
 
-def _all(rows: DataFrame, work: CompactionJob) -> Difference:
+def _all_rows(rows: DataFrame, work: CompactionJob) -> Difference:
     """These rows in the place of all that silver holds."""
     assert work.head is not None
     count = rows.count()
@@ -265,18 +265,23 @@ def _all(rows: DataFrame, work: CompactionJob) -> Difference:
 
 def _difference(rows: DataFrame, work: CompactionJob, head: Head, columns: silver.Columns) -> Difference:
     """These rows beside those that silver holds already. Maps do not compare; their entries do."""
-    there = work.table.read(rows.sparkSession, head.version).where(rows_of_windows(work.window.ranges, work.replay))
+    stored_rows = work.table.read(rows.sparkSession, head.version).where(
+        rows_of_windows(work.window.ranges, work.replay)
+    )
     plain = [name for name in columns.stored if name != "_raw"]
-    chosen = [*(F.col(identifier(name)) for name in plain), F.expr("map_entries(_raw)").alias("_raw")]
-    ours, theirs = rows.select(*chosen, F.lit(1).alias(_SIDE)), there.select(*chosen, F.lit(-1).alias(_SIDE))
-    both = ours.union(theirs)
-    sides = both.groupBy(*(identifier(name) for name in columns.stored)).agg(
+    selected = [*(F.col(identifier(name)) for name in plain), F.expr("map_entries(_raw)").alias("_raw")]
+    new_side, old_side = (
+        rows.select(*selected, F.lit(1).alias(_SIDE)),
+        stored_rows.select(*selected, F.lit(-1).alias(_SIDE)),
+    )
+    both_sides = new_side.union(old_side)
+    sides = both_sides.groupBy(*(identifier(name) for name in columns.stored)).agg(
         F.sum(_SIDE).alias("net"), F.sum(F.expr(f"IF({_SIDE} > 0, 1, 0)")).alias("ours")
     )
     counted = sides.selectExpr(
         "coalesce(sum(ours), 0) AS rows",
         "coalesce(sum(greatest(net, 0)), 0) AS new",
-        "coalesce(sum(greatest(-net, 0)), 0) AS gone",
+        "coalesce(sum(greatest(-net, 0)), 0) AS removed",
     )
     return Difference(**work.table.collect(counted)[0].asDict())
 

@@ -75,7 +75,7 @@ class BackfillRequest:
             return {"layers": f"{', '.join(unknown) or 'none'}: choose among {', '.join(LAYERS)}"}
         return {}
 
-    def _wrong_tables(self, known: list[TableName]) -> dict[str, str]:
+    def _wrong_tables(self, tables: list[TableName]) -> dict[str, str]:
         problems = {}
         for at, text in enumerate(self.tables):
             try:
@@ -83,10 +83,10 @@ class BackfillRequest:
             except ConfigError as error:
                 problems[f"tables[{at}]"] = str(error)
                 continue
-            if not any(pattern.matches(one.schema, one.table) for one in known):
-                listed = ", ".join(map(str, sorted(known)[:_LISTED])) or "none"
-                more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-                problems[f"tables[{at}]"] = f"{text} is no table of {self.source} that a run has seen: {listed}{more}"
+            if not any(pattern.matches(table.schema, table.table) for table in tables):
+                listed = ", ".join(map(str, sorted(tables)[:_LISTED])) or "none"
+                rest = f" and {len(tables) - _LISTED} more" if len(tables) > _LISTED else ""
+                problems[f"tables[{at}]"] = f"{text} is no table of {self.source} that a run has seen: {listed}{rest}"
         return problems
 
     def wants(self, name: TableName) -> bool:
@@ -111,19 +111,19 @@ _LISTED = 20
 class Difference:
     """Rows of some windows by what the log says now, beside those that silver holds.
 
-    new: those that silver did not have so. gone: those of silver that are not among them. A row that changed is both.
+    new: those that silver did not have so. removed: those of silver that are not among them. A changed row is both.
     """
 
     rows: int = 0
     new: int = 0
-    gone: int = 0
+    removed: int = 0
 
     @property
-    def any(self) -> bool:
-        return bool(self.new or self.gone)
+    def is_nonempty(self) -> bool:
+        return bool(self.new or self.removed)
 
     def __str__(self) -> str:
-        return f"{self.new:,} new, {self.gone:,} gone" if self.any else "nothing differs"
+        return f"{self.new:,} new, {self.removed:,} gone" if self.is_nonempty else "nothing differs"
 
 
 @dataclass(frozen=True, slots=True)

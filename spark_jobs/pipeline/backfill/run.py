@@ -60,91 +60,91 @@ def backfill(
 ) -> Outcome:
     """Does what a request asks for. Raises ConfigError, SourceError, LakeError."""
     request.require_valid(pipeline)
-    wanted = request.range(spark, pipeline)
+    range_ = request.range(spark, pipeline)
     options = request.options(on_table, on_fetched)
-    return backfill_source(spark, pipeline, request.source, wanted, request.wants, options=options)
+    return backfill_source(spark, pipeline, request.source, range_, request.wants, options=options)
 
 
 def backfill_source(
     spark: SparkSession,
     pipeline: Pipeline,
     name: str,
-    wanted: Range,
-    chosen: Callable[[TableName], bool],
+    range_: Range,
+    is_selected: Callable[[TableName], bool],
     *,
     options: BackfillOptions = DEFAULTS,
 ) -> Outcome:
     """Does a range again for the chosen tables in scope. Raises LakeError; LostRace where others keep winning."""
     lake = lake_of(pipeline)
     replaces = SILVER in options.layers
-    names = sorted(filter(chosen, tables_in_scope(pipeline, name)))
+    names = sorted(filter(is_selected, tables_in_scope(pipeline, name)))
     if replaces:
         snapshot = BronzeSnapshot.of(lake, name)
-        _require_end(snapshot, wanted)
-        if wanted.start < snapshot.complete_from and not _are_folded(lake, name, names, wanted):
-            _bring(spark, pipeline, name, wanted.start, options)
-    done: list[ReplayedTable] = []
+        _require_end(snapshot, range_)
+        if range_.start < snapshot.complete_from and not _are_folded(lake, name, names, range_):
+            _bring(spark, pipeline, name, range_.start, options)
+    replays: list[ReplayedTable] = []
     stopped: dict[TableName, str] = {}
     for at, table_name in enumerate(names, 1):
-        work = partial(_one, spark, pipeline, name, table_name, wanted, options=options)
+        work = partial(_replay_table, spark, pipeline, name, table_name, range_, options=options)
         try:
-            found = patiently(work)
+            replay = patiently(work)
         except JvmEnded:
             raise
         except StratalogError as error:
             stopped[table_name] = advised(error, name, table_name)
             log.error("%s", stopped[table_name])  # noqa: TRY400 - the message is the whole of it
         else:
-            done.append(found)
-            options.on_table(found, at, len(names))
-    replaced = [one.compacted for one in done if one.compacted]
+            replays.append(replay)
+            options.on_table(replay, at, len(names))
+    replaced = [replay.compacted for replay in replays if replay.compacted]
     tables = frozenset(names) - stopped.keys()
-    before = _first_seen(spark, pipeline, name, wanted, chosen) if replaces else None
+    before = _first_seen(spark, pipeline, name, range_, is_selected) if replaces else None
     if before:
-        tables |= {one.name for one in before.compacted}
+        tables |= {job.name for job in before.compacted}
         replaced += before.compacted
         stopped |= before.stopped
     if DOWNSTREAM not in options.layers:
         if before:
             publish(spark, pipeline, name, before)
         return Outcome(publication.read(lake, name), publication.surveyed(lake, name), replaced, stopped=stopped)
-    again = {} if replaces else {one.name: one.windows for one in done}
-    outcome = patiently(lambda: merge_source(spark, pipeline, name, before, tables=tables, again=again))
+    windows = {} if replaces else {replay.name: replay.windows for replay in replays}
+    outcome = patiently(lambda: merge_source(spark, pipeline, name, before, tables=tables, repeated=windows))
     publish(spark, pipeline, name, outcome)
     return replace(outcome, compacted=replaced, stopped=outcome.stopped | stopped)
 
 
 def _first_seen(
-    spark: SparkSession, pipeline: Pipeline, name: str, wanted: Range, chosen: Callable[[TableName], bool]
+    spark: SparkSession, pipeline: Pipeline, name: str, range_: Range, is_selected: Callable[[TableName], bool]
 ) -> Outcome | None:
     """Compacts the tables that only log from before the first extraction shows, as a run does that sees one first."""
     snapshot = BronzeSnapshot.of(lake_of(pipeline), name)
     begin, oldest = snapshot.begin, snapshot.oldest
-    if wanted.start >= begin or oldest >= begin:
+    if range_.start >= begin or oldest >= begin:
         return None
-    _, found = scan_effective(snapshot.table, snapshot.version, Range(oldest, begin), oldest)
-    known = {one.name for one in publication.read(lake_of(pipeline), name)}
-    new = [table for table in found.tables if (table.schema, table.table) not in known]
-    mine = sorted(one for one in new if pipeline.scope.holds(one.schema, one.table) and chosen(one))
-    if not mine:
+    _, scan = scan_effective(snapshot.table, snapshot.version, Range(oldest, begin), oldest)
+    published = {entry.name for entry in publication.read(lake_of(pipeline), name)}
+    new = [table for table in scan.tables if (table.schema, table.table) not in published]
+    appeared = sorted(table for table in new if pipeline.scope.holds(table.schema, table.table) and is_selected(table))
+    if not appeared:
         return None
-    return patiently(lambda: compact_source(spark, pipeline, name, tables=frozenset(mine), appeared=mine))
+    return patiently(lambda: compact_source(spark, pipeline, name, tables=frozenset(appeared), appeared=appeared))
 
 
 def _bring(spark: SparkSession, pipeline: Pipeline, source: str, begin: Position, options: BackfillOptions) -> None:
     """Has bronze hold the log from a place on. Raises LakeError where nobody has what it lacks."""
-    for one in patiently(lambda: fetch(spark, pipeline, source, begin, options.archive)):
-        options.on_fetched(one)
+    for piece in patiently(lambda: fetch(spark, pipeline, source, begin, options.archive)):
+        options.on_fetched(piece)
 
 
-def _are_folded(lake: Lake, source: str, names: Sequence[TableName], wanted: Range) -> bool:
+def _are_folded(lake: Lake, source: str, names: Sequence[TableName], range_: Range) -> bool:
     """Whether older log is of no use, since no table that it could be of is done again there."""
     heads = (lake.silver(source, name.schema, name.table).head() for name in names)
-    return bool(names) and all(floor_above(head, wanted) for head in heads)
+    return bool(names) and all(floor_above(head, range_) for head in heads)
 
 
-def _one(
-    spark: SparkSession, pipeline: Pipeline, source: str, name: TableName, wanted: Range, *, options: BackfillOptions
+def _replay_table(
+    spark: SparkSession, pipeline: Pipeline, source: str, name: TableName, range_: Range, *, options: BackfillOptions
 ) -> ReplayedTable:
     """One table; planned anew each time, since another writer may have moved its head."""
     lake = lake_of(pipeline)
@@ -153,20 +153,20 @@ def _one(
     # behind silver's head: a run may go on meanwhile, and this has all that silver has
     snapshot = BronzeSnapshot.of(lake, source)
     if SILVER not in options.layers:
-        return ReplayedTable(name, windows(spark, table, head, wanted, stretches(snapshot.checkpoint)) if head else ())
+        return ReplayedTable(name, windows(spark, table, head, range_, stretches(snapshot.checkpoint)) if head else ())
     try:
-        work = plan_table(spark, pipeline, snapshot, name, head, wanted=wanted)
+        work = plan_table(spark, pipeline, snapshot, name, head, range_=range_)
     except NeedsEarlierLog as error:
         with about(f"{source}: {name}"):
             _bring(spark, pipeline, source, error.begin, options)
-        return _one(spark, pipeline, source, name, wanted, options=options)
+        return _replay_table(spark, pipeline, source, name, range_, options=options)
     return replay(spark, work) if work else ReplayedTable(name)
 
 
-def _require_end(snapshot: BronzeSnapshot, wanted: Range) -> None:
+def _require_end(snapshot: BronzeSnapshot, range_: Range) -> None:
     """Raises LakeError where the range ends behind bronze."""
-    if snapshot.end < wanted.stop:
+    if snapshot.end < range_.stop:
         raise LakeError(
-            f"{snapshot.source}: the range ends at {wanted.stop}, and bronze at {snapshot.end}: what comes "
+            f"{snapshot.source}: the range ends at {range_.stop}, and bronze at {snapshot.end}: what comes "
             "behind that is read by a run (stratalog run), not by a backfill; run first, or end the range there"
         )

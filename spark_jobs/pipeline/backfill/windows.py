@@ -25,29 +25,29 @@ from spark_jobs.silver.windows import windows_at
 
 
 def windows(
-    spark: SparkSession, table: Table, head: Head, wanted: Range, known: Sequence[Stretch] = ()
+    spark: SparkSession, table: Table, head: Head, range_: Range, log_stretches: Sequence[Stretch] = ()
 ) -> tuple[Range, ...]:
     """The windows of a silver table that a range touches, in order; none where its rows lie elsewhere.
 
-    known: the log index, for the names of files.
+    log_stretches: the log index, for the names of files.
     """
     places = windows_at(spark, table, head.version)
-    ranges = [Range(*(position_of_place(place, wanted, known) for place in window)) for window in places]
-    touched = (range_ for range_ in ranges if range_.overlaps(wanted))
-    return tuple(sorted(touched, key=lambda range_: range_.start.order))
+    ranges = [Range(*(position_of_place(place, range_, log_stretches) for place in window)) for window in places]
+    touched = (window for window in ranges if window.overlaps(range_))
+    return tuple(sorted(touched, key=lambda window: window.start.order))
 
 
-def position_of_place(place: Sequence[int], like: Range, known: Sequence[Stretch] = ()) -> Position:
+def position_of_place(place: Sequence[int], like: Range, log_stretches: Sequence[Stretch] = ()) -> Position:
     """A stored place as a position; silver keeps numbers, and the files of a stretch share their base name."""
     stretch, number, offset = place
-    if len(known) > 1:
-        return Position(known[stretch - 1].file(number), offset, stretch)
+    if len(log_stretches) > 1:
+        return Position(log_stretches[stretch - 1].file(number), offset, stretch)
     base, _, digits = like.start.file.rpartition(".")
     return Position(f"{base}.{number:0{len(digits)}d}", offset, stretch)
 
 
 def naming_statement(
-    spark: SparkSession, table: Table, head: Head, wanted: Range, known: Sequence[Stretch]
+    spark: SparkSession, table: Table, head: Head, range_: Range, log_stretches: Sequence[Stretch]
 ) -> Range | None:
     """The statement by which the table has its name, where it has rows of before and the range may touch them."""
     commit = SilverCommit.of_head(head)
@@ -55,8 +55,8 @@ def naming_statement(
     if emptied is None:
         return None
     renames = windows_at(spark, table, head.version, (silver.Op.RENAME,))
-    ends = [position_of_place(stop, wanted, known) for start, stop in renames if start == emptied.order]
-    return next((Range(emptied, stop) for stop in ends if wanted.start < stop), None)
+    ends = [position_of_place(stop, range_, log_stretches) for start, stop in renames if start == emptied.order]
+    return next((Range(emptied, stop) for stop in ends if range_.start < stop), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,39 +75,42 @@ class TouchedWindows:
 
 
 def touched_windows(
-    spark: SparkSession, snapshot: BronzeSnapshot, table: Table, head: Head | None, wanted: Range, *, is_ruled: bool
+    spark: SparkSession, snapshot: BronzeSnapshot, table: Table, head: Head | None, range_: Range, *, is_ruled: bool
 ) -> TouchedWindows | None:
     """None where the range touches nothing."""
     if head is None or head.position is None:
-        return TouchedWindows((wanted,)) if head else None
+        return TouchedWindows((range_,)) if head else None
     begin, oldest = snapshot.earliest, snapshot.oldest
     floor = silver.folded(head)
     oldest, complete_from = max(oldest, floor or oldest), snapshot.complete_from
-    every = windows(spark, table, head, Range(begin, max(head.position, begin)), stretches(snapshot.checkpoint))
+    all_windows = windows(spark, table, head, Range(begin, max(head.position, begin)), stretches(snapshot.checkpoint))
     commit = SilverCommit.of_head(head)
     is_ruled = is_ruled or (commit is not None and commit.rule_digests is not None)
     looked_for = head.position if is_ruled else snapshot.begin
-    gaps = _gaps_between(every, Range(oldest, max(looked_for, oldest)))
-    touched = tuple(one for one in every if one.overlaps(wanted))
-    between = tuple(gap for gap in gaps if gap.overlaps(wanted))
+    gaps = _gaps_between(all_windows, Range(oldest, max(looked_for, oldest)))
+    touched = tuple(window for window in all_windows if window.overlaps(range_))
+    between = tuple(gap for gap in gaps if gap.overlaps(range_))
     if not is_ruled:
         return TouchedWindows(touched, between) if touched or between else None
-    is_all = len(touched) + len(between) == len(every) + len(gaps) and all(one.start >= complete_from for one in every)
+    is_all = len(touched) + len(between) == len(all_windows) + len(gaps) and all(
+        window.start >= complete_from for window in all_windows
+    )
     is_whole = is_all and floor is None
     return TouchedWindows(touched, between, is_whole) if touched or between else None
 
 
-def _gaps_between(found: Sequence[Range], whole: Range) -> list[Range]:
+def _gaps_between(present: Sequence[Range], range_: Range) -> list[Range]:
     """What lies between windows, of a part of the log."""
-    starts, stops = [whole.start, *(one.stop for one in found)], [*(one.start for one in found), whole.stop]
-    between = ((max(start, whole.start), min(stop, whole.stop)) for start, stop in zip(starts, stops, strict=True))
+    starts = [range_.start, *(window.stop for window in present)]
+    stops = [*(window.start for window in present), range_.stop]
+    between = ((max(start, range_.start), min(stop, range_.stop)) for start, stop in zip(starts, stops, strict=True))
     return [Range(start, stop) for start, stop in between if start < stop]
 
 
 def ranges_of_gaps(gaps: Sequence[Range], steps: Sequence[TimelineStep]) -> Iterator[Range]:
     """The parts of gaps that have rows of one definition each."""
     for gap in gaps:
-        for step in (one for one in steps if isinstance(one, DataRange)):
+        for step in (step for step in steps if isinstance(step, DataRange)):
             start, stop = max(gap.start, step.range.start), min(gap.stop, step.range.stop)
             if start < stop:
                 yield Range(start, stop)

@@ -43,17 +43,17 @@ class Anchor:
     """Whether the stretch is a log that the server began anew."""
 
     @classmethod
-    def of(cls, server: Server, held: Checkpoint) -> "Anchor":
+    def of(cls, server: Server, checkpoint: Checkpoint) -> "Anchor":
         """Raises SourceError where bronze ends in another server's log."""
-        log, known = server.log(), stretches(held)
-        last = known[-1]
+        log, log_stretches = server.log(), stretches(checkpoint)
+        last = log_stretches[-1]
         is_here = log.uuid == last.uuid if log.uuid and last.uuid else last.endpoint in {None, server.endpoint}
         if not is_here:
             raise SourceError(
                 f"bronze ends in the log of {last.endpoint or last.uuid}, and tables were to be read from "
                 f"{server.endpoint}, which is another server; load again once a run has gone on with it"
             )
-        return cls(server, last, _identity(log), len(known) > 1 and _is_same_server(*known[-2:]))
+        return cls(server, last, _identity(log), len(log_stretches) > 1 and _is_same_server(*log_stretches[-2:]))
 
     def place(self, position: Position) -> Position:
         """A position of the server's as one of bronze's."""
@@ -80,14 +80,14 @@ class Anchor:
             mode = self.server.variables(connection).get("gtid_mode", "ON")  # MariaDB always has them
         return covered(self.server, log, log.end) if mode.upper() == "ON" else None
 
-    def since(self, held: Checkpoint, bronze: Table, version: int, begin: Position) -> Position:
+    def since(self, checkpoint: Checkpoint, bronze: Table, version: int, begin: Position) -> Position:
         """The place that rows read from now on count from; ``begin``: where the first extraction began.
 
         Raises SourceError where no place is known yet before which all is committed.
         """
         since = self.place(self.server.settled())
         if self.stretch.number > 1:
-            return self._since_later(since, held, bronze, version)
+            return self._since_later(since, checkpoint, bronze, version)
         if since < begin and has_no_transaction_before(self.server, begin):
             since = begin
         executed = self.server.committed() if since < begin else None
@@ -97,45 +97,45 @@ class Anchor:
             raise SourceError(_too_early(f"bronze begins at {begin}"))
         return since
 
-    def _since_later(self, settled: Position, held: Checkpoint, bronze: Table, version: int) -> Position:
+    def _since_later(self, settled: Position, checkpoint: Checkpoint, bronze: Table, version: int) -> Position:
         """In a stretch that was opened later: what bronze has of earlier ones has to be committed here, too."""
         first = max([self.stretch.begin, *map(self._end_of, self.stretch.passed_over)])
         if settled >= first and not (self.is_restarted and settled.number <= self.stretch.begin.number):
             return settled
         if not self.is_restarted:
-            there = held_gtids(bronze, version, self.stretch)
-            if isinstance(there, MysqlGtids) and there and self.server.has_committed(there):
-                return held.position
+            gtids = held_gtids(bronze, version, self.stretch)
+            if isinstance(gtids, MysqlGtids) and gtids and self.server.has_committed(gtids):
+                return checkpoint.position
         raise SourceError(_too_early(f"bronze has gone on with this log at {first}"))
 
     def _end_of(self, part: Part) -> Position:
         return Position(part.file, part.stop, self.stretch.number)
 
 
-def passed(source: str, found: LoadCommit, bronze: Table, reached: Position) -> Position:
+def settled_position(source: str, load: LoadCommit, bronze: Table, reached: Position) -> Position:
     """A place of bronze's log before which is all that the rows of a load may show; ``reached``: up to where silver is.
 
     Raises Outrun where that will never be, LakeError where it is not so yet.
     """
-    assert found.read_to is not None
-    known, version = _at(source, bronze, reached)
-    if known[-1].number == found.read_to.stretch:
-        if reached < found.read_to:
+    assert load.read_to is not None
+    log_stretches, version = _at(source, bronze, reached)
+    if log_stretches[-1].number == load.read_to.stretch:
+        if reached < load.read_to:
             raise LakeError(
-                f"was read up to {found.read_to}, and bronze ends at {reached}: the server's log is shorter than it "
+                f"was read up to {load.read_to}, and bronze ends at {reached}: the server's log is shorter than it "
                 "was, or another one"
             )
-        return found.read_to
-    later = known[found.read_to.stretch - 1 :]
-    before, now = (one.endpoint or one.uuid or f"stretch {one.number}" for one in (later[0], later[-1]))
+        return load.read_to
+    later = log_stretches[load.read_to.stretch - 1 :]
+    before, now = (stretch.endpoint or stretch.uuid or f"stretch {stretch.number}" for stretch in (later[0], later[-1]))
     if any(_is_same_server(*pair) for pair in pairwise(later)):
         raise Outrun(f"was read from {before}, and a log of the source has been begun anew since; load it again")
-    if found.gtids is None:
+    if load.gtids is None:
         raise Outrun(
             f"was read from {before}, and bronze has gone on with the log of {now}: without GTIDs nobody can tell "
             "whether that has all that was read; load it again"
         )
-    missing = _missing(parse_gtids(found.gtids), bronze, version, known, found.since)
+    missing = _missing(parse_gtids(load.gtids), bronze, version, log_stretches, load.since)
     if missing:
         raise Outrun(
             f"was read from {before}, which had {missing}, and bronze has gone on with the log of {now} without that; "
@@ -144,34 +144,36 @@ def passed(source: str, found: LoadCommit, bronze: Table, reached: Position) -> 
     return reached
 
 
-def _missing(shown: Gtids, bronze: Table, version: int, known: Sequence[Stretch], since: Position) -> Gtids:
+def _missing(executed: Gtids, bronze: Table, version: int, log_stretches: Sequence[Stretch], since: Position) -> Gtids:
     """Of the transactions that rows may show those that bronze lacks; ``since``: what came before, it has.
 
     Of MariaDB's, the last of each domain is looked for itself: its number may have been given again by another server.
     """
-    there = held_gtids(bronze, version, known[-1])
-    if isinstance(shown, MysqlGtids):
-        return shown - there if isinstance(there, MysqlGtids) else shown
-    if not isinstance(there, DomainGtids):
-        return shown
-    unlike = DomainGtids({domain: last for domain, last in shown.last.items() if there.last.get(domain) != last})
-    seen = seen_gtids(bronze, version, known, since, unlike) if unlike else unlike
-    return DomainGtids({domain: last for domain, last in unlike.last.items() if domain not in seen.last})
+    held_set = held_gtids(bronze, version, log_stretches[-1])
+    if isinstance(executed, MysqlGtids):
+        return executed - held_set if isinstance(held_set, MysqlGtids) else executed
+    if not isinstance(held_set, DomainGtids):
+        return executed
+    unlike = DomainGtids({domain: last for domain, last in executed.last.items() if held_set.last.get(domain) != last})
+    gtids = seen_gtids(bronze, version, log_stretches, since, unlike) if unlike else unlike
+    return DomainGtids({domain: last for domain, last in unlike.last.items() if domain not in gtids.last})
 
 
 def _at(source: str, bronze: Table, position: Position) -> tuple[Sequence[Stretch], int]:
     """The stretches, and the version, of bronze as it ended at a position; it may have gone on since."""
-    found = next(((version, one) for version, one in bronze.since(-1) if one.position == position), None)
-    if found is None:
+    commit = next(
+        ((version, checkpoint) for version, checkpoint in bronze.since(-1) if checkpoint.position == position), None
+    )
+    if commit is None:
         raise LakeError(f"{source}: no commit of bronze's that ended at {position} is there any more; load again")
-    return stretches(found[1]), found[0]
+    return stretches(commit[1]), commit[0]
 
 
-def _is_same_server(one: Stretch, other: Stretch) -> bool:
+def _is_same_server(first: Stretch, second: Stretch) -> bool:
     """Whether two stretches, one after the other, are logs of one server: then it began the second one anew."""
-    if one.uuid and other.uuid:
-        return one.uuid == other.uuid
-    return one.endpoint == other.endpoint
+    if first.uuid and second.uuid:
+        return first.uuid == second.uuid
+    return first.endpoint == second.endpoint
 
 
 def _identity(log: Log) -> tuple[str, str]:

@@ -45,9 +45,9 @@ class KeyColumn:
         return identifier(self.name)
 
     @property
-    def told(self) -> str:
+    def expression(self) -> str:
         """SQL: the value as a boundary has it."""
-        return _form(self).told.format(self.quoted)
+        return _form(self).expression.format(self.quoted)
 
     @property
     def compared(self) -> str:
@@ -93,10 +93,10 @@ class KeyRange:
     def condition(self, key: Key) -> tuple[str, list[Any]]:
         """What stands behind WHERE, with its parameters; ``TRUE`` for the range that is open on both sides."""
         sides = [(self.after, ">", ">"), (self.up_to, "<", "<=")]
-        found = [_beyond(key, at, strict, last) for at, strict, last in sides if at is not None]
-        if not found:
+        bounds = [_beyond(key, at, strict, last) for at, strict, last in sides if at is not None]
+        if not bounds:
             return "TRUE", []
-        return " AND ".join(text for text, _ in found), [one for _, values in found for one in values]
+        return " AND ".join(text for text, _ in bounds), [value for _, values in bounds for value in values]
 
 
 def ranges(connection: Connection, key: Key, *, rows: int, after: Boundary | None = None) -> Iterator[KeyRange]:
@@ -120,16 +120,16 @@ def key_of(connection: Connection, schema: str, name: str, columns: tuple[str, .
     Raises SourceError where the server has no such table, column or key.
     """
     rows = _ask(connection, _ASK_COLUMNS.format(is_table(schema, name)), [])
-    known = {column: KeyColumn(column, kind.lower(), charset) for column, kind, charset in rows}
-    if not known:
+    key_columns = {column: KeyColumn(column, kind.lower(), charset) for column, kind, charset in rows}
+    if not key_columns:
         raise SourceError(f"the server has no table {schema}.{name}, or the user may not see it")
-    wanted = columns or tuple(column for (column,) in _ask(connection, _ASK_KEY.format(is_table(schema, name)), []))
-    if not wanted:
+    names = columns or tuple(column for (column,) in _ask(connection, _ASK_KEY.format(is_table(schema, name)), []))
+    if not names:
         raise SourceError(f"{schema}.{name} has no primary key to walk along")
-    missing = [column for column in wanted if column not in known]
+    missing = [column for column in names if column not in key_columns]
     if missing:
         raise SourceError(f"{schema}.{name} has no column {missing[0]}")
-    return Key(schema, name, tuple(known[column] for column in wanted))
+    return Key(schema, name, tuple(key_columns[column] for column in names))
 
 
 def in_text(statement: str) -> str:
@@ -149,7 +149,7 @@ SELECT COLUMN_NAME FROM information_schema.STATISTICS WHERE {} AND INDEX_NAME = 
 class _Form:
     """How values of a kind of type are told and compared. ``{}`` is the column, ``%s`` the parameter."""
 
-    told: str
+    expression: str
     literal: str
     parameter: Callable[[str], Any]
     compared: str = "{}"
@@ -190,28 +190,28 @@ def _beyond(key: Key, at: Boundary, strict: str, last: str) -> tuple[str, list[A
 
     For two columns and ``>``: ``(a > 1 OR (a = 1 AND b > 2))``. strict: for all columns but the last, last: for that.
     """
-    column, *others = key.columns
+    column, *columns = key.columns
     text, *texts = at
     compared, literal, value = in_text(column.compared), column.literal, column.parameter(text)
-    if not others:
+    if not columns:
         return f"{compared} {last} {literal}", [value]
-    rest, values = _beyond(Key(key.schema, key.name, tuple(others)), tuple(texts), strict, last)
+    rest, values = _beyond(Key(key.schema, key.name, tuple(columns)), tuple(texts), strict, last)
     return f"({compared} {strict} {literal} OR ({compared} = {literal} AND {rest}))", [value, value, *values]
 
 
 def _boundary(connection: Connection, key: Key, rows: int, after: Boundary | None) -> Boundary | None:
     """The key of the row that is so many rows on; None where fewer are left."""
     condition, parameters = KeyRange(after, None).condition(key)
-    told = in_text(", ".join(column.told for column in key.columns))
+    expressions = in_text(", ".join(column.expression for column in key.columns))
     statement = (
-        f"SELECT {told} FROM {in_text(key.table)} WHERE {condition} ORDER BY {in_text(key.order)} "
+        f"SELECT {expressions} FROM {in_text(key.table)} WHERE {condition} ORDER BY {in_text(key.order)} "
         f"LIMIT 1 OFFSET {rows - 1:d}"
     )
-    found = _ask(connection, statement, parameters)
-    return tuple(_told(value) for value in found[0]) if found else None
+    last_rows = _ask(connection, statement, parameters)
+    return tuple(_literal(value) for value in last_rows[0]) if last_rows else None
 
 
-def _told(value: Any) -> str:
+def _literal(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 

@@ -17,7 +17,7 @@ from spark_jobs.errors import TableStopped, about, under
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.retry import patiently
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.initial_load.anchor import Outrun, passed
+from spark_jobs.pipeline.initial_load.anchor import Outrun, settled_position
 from spark_jobs.pipeline.initial_load.commit import LOADED, LoadCommit
 from spark_jobs.pipeline.initial_load.context import CONFLICT_WAIT, LoadContext
 from spark_jobs.pipeline.initial_load.reading import ReadTable
@@ -45,38 +45,38 @@ class LandedTable:
     head: Head
 
 
-def land(load: LoadContext, one: ReadTable, after: Outcome) -> LandedTable:
+def land(load: LoadContext, read_table: ReadTable, after: Outcome) -> LandedTable:
     """Puts a table's rows into silver in one commit, and removes them from where they waited.
 
     Raises TableStopped, LakeError, LostRace.
     """
-    table = load.lake.load(load.source, one.name.schema, one.name.table)
-    with about(f"{load.source}: {one.name}"):
+    table = load.lake.load(load.source, read_table.name.schema, read_table.name.table)
+    with about(f"{load.source}: {read_table.name}"):
         head = table.head()
         assert head is not None
-        stage = StagedTable(session_over(load.spark, 0), one.name, table, head, one.progress)
-        before = _passed(load, stage, after)
+        stage = StagedTable(session_over(load.spark, 0), read_table.name, table, head, read_table.progress)
+        before = _settled_position(load, stage, after)
         landed = patiently(lambda: _landed(load, stage, after, before), wait=CONFLICT_WAIT)
         stage.empty(replace(stage.progress, state=LOADED))
-        load.on_progress(one.name, stage.progress)
-        return LandedTable(one.name, stage.progress, landed)
+        load.on_progress(read_table.name, stage.progress)
+        return LandedTable(read_table.name, stage.progress, landed)
 
 
-def _passed(load: LoadContext, stage: StagedTable, after: Outcome) -> Position:
+def _settled_position(load: LoadContext, stage: StagedTable, after: Outcome) -> Position:
     """A place before which the log has all that the rows may show. Raises TableStopped where there is none yet."""
     if stage.name in after.stopped:
-        why = under(after.stopped[stage.name], load.source, stage.name)
-        raise TableStopped(f"is read, and waits for its log, which stopped: {why}")
+        reason = under(after.stopped[stage.name], load.source, stage.name)
+        raise TableStopped(f"is read, and waits for its log, which stopped: {reason}")
     assert after.position is not None
     try:
-        return passed(load.source, stage.progress, load.lake.bronze(load.source), after.position)
+        return settled_position(load.source, stage.progress, load.lake.bronze(load.source), after.position)
     except Outrun as error:
         raise stage.given_up(str(error)) from error
 
 
 def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Position) -> Head:
     """before: the place before which the log has all that the rows may show."""
-    name, found = stage.name, stage.progress
+    name, progress = stage.name, stage.progress
     table = load.lake.silver(load.source, name.schema, name.table)
     head, snapshot = table.head(), BronzeSnapshot.of(load.lake, load.source)
     assert after.position is not None
@@ -84,50 +84,56 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
         raise TableStopped(f"{table.path} is between two sets of columns, where a run ended; run again first")
     newest = SilverCommit.of_head(head)
     is_bare = bool(newest and newest.has_unknown_columns)
-    known = None if is_bare else newest
+    state = None if is_bare else newest
     until = max([after.position, *([head.position] if head and head.position else [])])
-    bronze.require_held(load.source, snapshot.checkpoint, found.read_from)
-    turns = _turns(load, stage, Range(found.read_from, until), snapshot, before)
-    standing = TableState.of(known) if known else _last(turns, found.definition)
-    columns = silver.stored_columns(table, head) if head and known else silver.columns(_known(standing, found))
-    wanted = columns.stored
+    bronze.require_held(load.source, snapshot.checkpoint, progress.read_from)
+    turns = _turns(load, stage, Range(progress.read_from, until), snapshot, before)
+    standing = TableState.of(state) if state else _last(turns, progress.definition)
+    columns = silver.stored_columns(table, head) if head and state else silver.columns(_definition(standing, progress))
+    stored = columns.stored
     rows = _rows_for_silver(load, stage, turns, columns, before)
     if not is_bare:
-        silver.require_same_columns(table, wanted, str(name))
+        silver.require_same_columns(table, stored, str(name))
     size = sum(stage.table.files())
     work = CompactionJob(
-        load.source, name, Window(snapshot.table, snapshot.version, (Range(found.since, until),)), (), table, head, size
+        load.source,
+        name,
+        Window(snapshot.table, snapshot.version, (Range(progress.since, until),)),
+        (),
+        table,
+        head,
+        size,
     )
     commit = replace(
         work.commit(work.window.extent, replace(standing, is_complete=True), columns),
         kind=CommitKind.LOAD,
         is_overwrite=is_bare,
-        loaded=LoadedRows(found.rows, found.read_from, found.read_to),
+        loaded=LoadedRows(progress.rows, progress.read_from, progress.read_to),
     )
     if head is None or is_bare:
-        head = table.new(wanted, silver.properties(table), head)
+        head = table.new(stored, silver.properties(table), head)
     return table.append(rows, head, commit)
 
 
 def _turns(
-    load: LoadContext, stage: StagedTable, whole: Range, snapshot: BronzeSnapshot, before: Position
+    load: LoadContext, stage: StagedTable, range_: Range, snapshot: BronzeSnapshot, before: Position
 ) -> list[SchemaChange]:
     """What statements did to the table since its load began. Ends it where one changed it ``before`` a place."""
     context = PlanningContext.of(load.pipeline, load.lake, snapshot).of_load()
-    slices, found = scan_effective(snapshot.table, snapshot.version, whole, snapshot.oldest)
+    slices, scan = scan_effective(snapshot.table, snapshot.version, range_, snapshot.oldest)
     ancestry = RenameLineage(context)
     rules = replace(ancestry.rules(slices), beginning=Beginning(ancestry.created_at, is_needed=True))
     definition = stage.progress.definition
     try:
-        steps = steps_of(found, stage.name, whole, TableState(definition), rules)
+        steps = steps_of(scan, stage.name, range_, TableState(definition), rules)
     except TableStopped as error:
         raise stage.given_up(f"was changed while it was loaded, or since: {error}; load it again") from error
     turns = [step for step in steps if isinstance(step, SchemaChange)]
     early = [turn for turn in turns if turn.range.start < before and _changes(turn, definition)]
-    other = [turn for turn in turns if turn.empties and not turn.standing.is_complete]
-    for one in [*early, *other][:1]:
-        said = f"{one.statement.statement.verb} at {one.statement.position}" if one.statement else str(one.range)
-        raise stage.given_up(f"was changed while it was loaded, by {said}; load it again")
+    emptying = [turn for turn in turns if turn.empties and not turn.standing.is_complete]
+    for turn in [*early, *emptying][:1]:
+        reason = f"{turn.statement.statement.verb} at {turn.statement.position}" if turn.statement else str(turn.range)
+        raise stage.given_up(f"was changed while it was loaded, by {reason}; load it again")
     return turns
 
 
@@ -138,7 +144,7 @@ def _rows_for_silver(
     since = stage.progress.since
     later = [turn for turn in turns if turn.range.start >= before]
     now = project_to_latest(silver.columns(stage.progress.definition).types, later)
-    given = now | {
+    expressions = now | {
         "_op": literal(silver.Op.LOAD),
         "_position": silver.before_sql(since),
         "_window_start": silver.place_sql(since),
@@ -146,7 +152,9 @@ def _rows_for_silver(
         silver.ABSENT: "NULL",
     }
     session = session_over(load.spark, sum(stage.table.files()))
-    rows: DataFrame = stage.table.read(session, stage.head.version).selectExpr(*silver.cells_sql(columns.stored, given))
+    rows: DataFrame = stage.table.read(session, stage.head.version).selectExpr(
+        *silver.cells_sql(columns.stored, expressions)
+    )
     # What the table has since it was emptied, the log has; silver knows of that where it had rows of the table.
     return rows.where("FALSE") if any(turn.empties for turn in turns) else rows
 
@@ -165,5 +173,5 @@ def _last(turns: Sequence[SchemaChange], definition: TableDefinition) -> TableSt
     return turns[-1].standing if turns else TableState(definition)
 
 
-def _known(standing: TableState, found: LoadCommit) -> TableDefinition:
-    return standing.definition or found.definition
+def _definition(standing: TableState, commit: LoadCommit) -> TableDefinition:
+    return standing.definition or commit.definition

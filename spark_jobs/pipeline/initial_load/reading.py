@@ -43,10 +43,10 @@ class ReadTable:
     progress: LoadCommit
 
 
-def read_table(load: LoadContext, one: TableToRead) -> ReadTable:
+def read_table(load: LoadContext, table: TableToRead) -> ReadTable:
     """Reads what is left of a table, range by range. Raises TableStopped, SourceError, LakeError, LostRace."""
-    with about(f"{load.source}: {one.name}"):
-        stage = _begun(load, one)
+    with about(f"{load.source}: {table.name}"):
+        stage = _begin(load, table)
         if stage.progress.state == READING:
             try:
                 _read_ranges(load, stage)
@@ -56,38 +56,38 @@ def read_table(load: LoadContext, one: TableToRead) -> ReadTable:
             _require_same(load, stage)
             read_to, gtids = load.anchor.end()
             stage.note(replace(stage.progress, state=READ, read_to=read_to, gtids=str(gtids) if gtids else None))
-            load.on_progress(one.name, stage.progress)
-        return ReadTable(one.name, stage.progress)
+            load.on_progress(table.name, stage.progress)
+        return ReadTable(table.name, stage.progress)
 
 
-def _begun(load: LoadContext, one: TableToRead) -> StagedTable:
+def _begin(load: LoadContext, table: TableToRead) -> StagedTable:
     """Where the rows wait, and how far reading is; begun anew where no load of the table is open."""
-    if one.progress and one.head:
-        rows = one.progress.rows if one.progress.state == READ else one.table.rows_written()
+    if table.progress and table.head:
+        rows = table.progress.rows if table.progress.state == READ else table.table.rows_written()
         stage = StagedTable(
-            session_over(load.spark, 0), one.name, one.table, one.head, replace(one.progress, rows=rows)
+            session_over(load.spark, 0), table.name, table.table, table.head, replace(table.progress, rows=rows)
         )
-        log.info("%s: %s: goes on behind %d rows", load.source, one.name, rows)
+        log.info("%s: %s: goes on behind %d rows", load.source, table.name, rows)
     else:
         with load.server.connect() as connection:
             read_from = load.anchor.place(load.server.end(connection))
-            where = is_table(one.name.schema, one.name.table)
-            asked = f"SELECT TABLE_ROWS found FROM information_schema.TABLES WHERE {where}"
-            estimate = next((row["found"] for row in load.server.ask(connection, asked)), None)
-        begun = LoadCommit(
-            one.since,
+            condition = is_table(table.name.schema, table.name.table)
+            query = f"SELECT TABLE_ROWS found FROM information_schema.TABLES WHERE {condition}"
+            estimate = next((row["found"] for row in load.server.ask(connection, query)), None)
+        commit = LoadCommit(
+            table.since,
             new_batch(),
             state=READING,
             read_from=read_from,
-            definition=one.definition,
+            definition=table.definition,
             chunk_rows=load.chunk_rows,
             estimate=estimate,
         )
-        session, properties = session_over(load.spark, 0), silver.properties(one.table)
-        head = one.head or one.table.new(columns_of(one.definition), properties)
-        stage = StagedTable(session, one.name, one.table, head, begun)
+        session, properties = session_over(load.spark, 0), silver.properties(table.table)
+        head = table.head or table.table.new(columns_of(table.definition), properties)
+        stage = StagedTable(session, table.name, table.table, head, commit)
         stage.renew()
-        load.on_progress(one.name, begun)
+        load.on_progress(table.name, commit)
     if stage.progress.state == READING:
         _require_same(load, stage)
     return stage
@@ -95,10 +95,10 @@ def _begun(load: LoadContext, one: TableToRead) -> StagedTable:
 
 def _require_same(load: LoadContext, stage: StagedTable) -> None:
     """Ends the load, and raises TableStopped, where the server's table is another one than when it began."""
-    known, declared = stage.progress.definition, on_server(load.server).get(stage.name)
-    if declared != known:
-        what = "gone from the server" if declared is None else f"{declared}, and was {known}"
-        raise stage.given_up(f"was changed while it was loaded: it is {what}; load it again")
+    definition, declared = stage.progress.definition, on_server(load.server).get(stage.name)
+    if declared != definition:
+        change = "gone from the server" if declared is None else f"{declared}, and was {definition}"
+        raise stage.given_up(f"was changed while it was loaded: it is {change}; load it again")
 
 
 def _read_ranges(load: LoadContext, stage: StagedTable) -> None:
@@ -110,24 +110,24 @@ def _read_ranges(load: LoadContext, stage: StagedTable) -> None:
     parts = _ranges(load, key, stage.progress)
     while parts:
         rows, counted = _rows(load, selecting, parts)
-        done = replace(
+        progress = replace(
             stage.progress,
             chunks=stage.progress.chunks + len(parts),
             after=parts[-1].up_to,
             is_walked=parts[-1].up_to is None,
         )
-        stage.append(rows, done)
-        stage.progress = replace(done, rows=done.rows + counted.get["rows"])
+        stage.append(rows, progress)
+        stage.progress = replace(progress, rows=progress.rows + counted.get["rows"])
         load.on_progress(name, stage.progress)
         parts = _ranges(load, key, stage.progress)
 
 
-def _ranges(load: LoadContext, key: Key, found: LoadCommit) -> list[KeyRange]:
+def _ranges(load: LoadContext, key: Key, progress: LoadCommit) -> list[KeyRange]:
     """The next ranges; none where the last one was read. On a connection of its own, since reading takes long."""
-    if found.is_walked:
+    if progress.is_walked:
         return []
     with load.server.connect() as connection:
-        return list(islice(ranges(connection, key, rows=found.chunk_rows, after=found.after), _AT_ONCE))
+        return list(islice(ranges(connection, key, rows=progress.chunk_rows, after=progress.after), _AT_ONCE))
 
 
 def _rows(load: LoadContext, selecting: Selecting, parts: list[KeyRange]) -> tuple[DataFrame, Observation]:
@@ -147,21 +147,21 @@ def reading_task(selecting: Selecting, parts: Sequence[KeyRange], key: Sequence[
     def run(ids: Batches) -> Batches:
         for batch in ids:
             for at in batch.column(0).to_pylist():
-                for found in selecting.read(parts[at]):
-                    yield _with_raw(found, key, selecting)
+                for rows in selecting.read(parts[at]):
+                    yield _with_raw(rows, key, selecting)
 
     return run
 
 
-def _with_raw(found: Changes, key: Sequence[str], selecting: Selecting) -> pa.RecordBatch:
+def _with_raw(rows: Changes, key: Sequence[str], selecting: Selecting) -> pa.RecordBatch:
     """Raises Unsupported for NULL in the key. A zero date, and bytes that are not text, have their text in ``_raw``."""
     for name in key:
-        for row in pc.indices_nonzero(pc.is_null(found.after.column(name))).to_pylist():
-            texts = dict(found.raw[row].as_py() or ()) if found.raw is not None else {}
+        for row in pc.indices_nonzero(pc.is_null(rows.after.column(name))).to_pylist():
+            texts = dict(rows.raw[row].as_py() or ()) if rows.raw is not None else {}
             if name not in texts:
                 raise Unsupported(
                     f"{selecting.source}: {selecting.definition.name}: column {name} of the key is NULL in a row"
                 )
-    raw = found.raw if found.raw is not None else pa.nulls(len(found), pa.map_(pa.string(), pa.string()))
-    names = [*found.after.schema.names, "_raw"]
-    return pa.RecordBatch.from_arrays([*found.after.columns, raw], names)
+    raw = rows.raw if rows.raw is not None else pa.nulls(len(rows), pa.map_(pa.string(), pa.string()))
+    names = [*rows.after.schema.names, "_raw"]
+    return pa.RecordBatch.from_arrays([*rows.after.columns, raw], names)

@@ -62,12 +62,12 @@ def _as_selected(definition: TableDefinition, column: Column) -> Column:
 
 def select(definition: TableDefinition, key: Key, part: KeyRange) -> tuple[str, list[Any]]:
     """The statement that gives a range's rows, and its parameters. definition: as the server declares the table."""
-    asked = ", ".join(_asked(column) for column in definition.columns)
+    expressions = ", ".join(_expression(column) for column in definition.columns)
     condition, parameters = part.condition(key)
-    return f"SELECT {in_text(asked)} FROM {in_text(key.table)} WHERE {condition}", parameters
+    return f"SELECT {in_text(expressions)} FROM {in_text(key.table)} WHERE {condition}", parameters
 
 
-def _asked(column: Column) -> str:
+def _expression(column: Column) -> str:
     name = identifier(str(column.name))
     if column.type_code in (4, 5):
         return f"{name} * 1e0"  # with all its digits; a sum would lose the sign of -0
@@ -90,10 +90,10 @@ class Selecting:
     def read(self, part: KeyRange) -> Iterator[Changes]:
         """The rows of a range, as one statement sees them, in pieces."""
         statement, parameters = select(self.definition, self.key, part)
-        where = f"{self.source}: rows of the server"
+        label = f"{self.source}: rows of the server"
         with self._errors(), self._connected() as connection, connection.cursor() as cursor:
             cursor.execute(statement, parameters)
-            yield from decoded(self.definition, iter(cursor.fetchone, None), where)
+            yield from decoded(self.definition, iter(cursor.fetchone, None), label)
 
     def _connected(self) -> "pymysql.Connection[SSCursor]":
         plain = {"conv": _ESCAPES, "use_unicode": False, "cursorclass": SSCursor, "autocommit": True}
@@ -107,11 +107,11 @@ class Selecting:
     def _require_server(self, connection: "pymysql.Connection[SSCursor]", variable: str, value: str) -> None:
         with connection.cursor() as cursor:
             cursor.execute(f"SELECT @@GLOBAL.{variable}")
-            ((found,),) = cursor.fetchall()
-        if bytes(found).decode() != value:
+            ((setting,),) = cursor.fetchall()
+        if bytes(setting).decode() != value:
             raise SourceError(
                 f"{self.source}: another server answers at {self.settings.host}:{self.settings.port} than when the "
-                f"load began ({variable} is {bytes(found).decode()}, and was {value}); load again"
+                f"load began ({variable} is {bytes(setting).decode()}, and was {value}); load again"
             )
 
     def _errors(self) -> "_Refusals":
@@ -126,7 +126,7 @@ _ESCAPES: dict[Any, Any] = dict(pymysql.converters.encoders)
 class _Refusals:
     """Makes a server's refusal an error that says where."""
 
-    where: str
+    label: str
     settings: MySQL
 
     def __enter__(self) -> None:
@@ -134,24 +134,24 @@ class _Refusals:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, pymysql.MySQLError | OSError | RuntimeError):
-            raise SourceError(refusal(self.where, self.settings, error)) from error
+            raise SourceError(refusal(self.label, self.settings, error)) from error
 
 
-def decoded(definition: TableDefinition, rows: Iterable[Sequence[bytes | None]], where: str) -> Iterator[Changes]:
-    """Rows as a query gives them (``select``), as inserts of the log. ``where`` opens what is said of a bad value."""
-    known = as_selected(definition)
+def decoded(definition: TableDefinition, rows: Iterable[Sequence[bytes | None]], label: str) -> Iterator[Changes]:
+    """Rows as a query gives them (``select``), as inserts of the log. ``label`` opens the message of a bad value."""
+    selected = as_selected(definition)
     encode = Images(definition)
-    decoder = Decoder(known, rows=_ROWS)
+    decoder = Decoder(selected, rows=_ROWS)
     images: list[bytes] = []
     size = 0
     for row in rows:
         images.append(encode(row))
         size += len(images[-1])
         if len(images) == _ROWS or size > _BYTES:
-            yield from decoder.decode_images(where, images)
+            yield from decoder.decode_images(label, images)
             images, size = [], 0
     if images:
-        yield from decoder.decode_images(where, images)
+        yield from decoder.decode_images(label, images)
 
 
 class Images:
@@ -239,13 +239,13 @@ _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 def _decimal(column: Column) -> Encode:
     """Nine digits in four bytes, the first group before the point and the last behind it less (strings/decimal.cc)."""
     precision, scale = column.meta >> 8, column.meta & 255
-    whole = precision - scale
-    cuts = _cuts(whole % 9, whole // 9, 0) + _cuts_behind(whole, scale)
+    integral = precision - scale
+    cuts = _cuts(integral % 9, integral // 9, 0) + _cuts_behind(integral, scale)
 
     def encode(value: bytes) -> bytes:
         is_negative = value.startswith(b"-")
         before, _, behind = value.lstrip(b"-").partition(b".")
-        digits = before.lstrip(b"0").rjust(whole, b"0") + behind.ljust(scale, b"0")
+        digits = before.lstrip(b"0").rjust(integral, b"0") + behind.ljust(scale, b"0")
         packed = bytearray().join(int(digits[a:b]).to_bytes(size, "big") for a, b, size in cuts)
         packed[0] ^= 0x80
         return bytes(byte ^ 0xFF for byte in packed) if is_negative else bytes(packed)
@@ -281,8 +281,8 @@ def _fraction(text: bytes, digits: int) -> bytes:
 
 def _datetime(column: Column) -> Encode:
     def encode(value: bytes) -> bytes:
-        whole, _, fraction = value.partition(b".")
-        day, _, clock = whole.partition(b" ")
+        seconds, _, fraction = value.partition(b".")
+        day, _, clock = seconds.partition(b" ")
         year, month, date_ = map(int, day.split(b"-"))
         hour, minute, second = map(int, clock.split(b":"))
         packed = ((year * 13 + month) << 5 | date_) << 17 | hour << 12 | minute << 6 | second
@@ -295,9 +295,9 @@ def _timestamp(column: Column) -> Encode:
     """The session speaks UTC; a zero timestamp is no second at all."""
 
     def encode(value: bytes) -> bytes:
-        whole, _, fraction = value.partition(b".")
-        zero = whole.startswith(b"0000")
-        seconds = 0 if zero else int(datetime.fromisoformat(whole.decode()).replace(tzinfo=UTC).timestamp())
+        text, _, fraction = value.partition(b".")
+        zero = text.startswith(b"0000")
+        seconds = 0 if zero else int(datetime.fromisoformat(text.decode()).replace(tzinfo=UTC).timestamp())
         return seconds.to_bytes(4, "big") + _fraction(fraction, column.meta)
 
     return encode
@@ -308,8 +308,8 @@ def _time(column: Column) -> Encode:
     size = (column.meta + 1) // 2
 
     def encode(value: bytes) -> bytes:
-        whole, _, fraction = value.lstrip(b"-").partition(b".")
-        hour, minute, second = map(int, whole.split(b":"))
+        seconds, _, fraction = value.lstrip(b"-").partition(b".")
+        hour, minute, second = map(int, seconds.split(b":"))
         packed = (hour << 12 | minute << 6 | second) << 8 * size
         packed |= int.from_bytes(_fraction(fraction, column.meta), "big")
         packed = -packed if value.startswith(b"-") else packed

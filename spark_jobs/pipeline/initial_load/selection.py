@@ -69,16 +69,16 @@ def select_tables(
     load: LoadContext, before: Outcome, patterns: Sequence[Pattern], stopped: dict[TableName, str]
 ) -> Selection:
     """The tables to read; ``stopped`` gets those that cannot be. Raises ConfigError, SourceError, LakeError."""
-    declared = {name: one for name, one in on_server(load.server).items() if not is_sequence(one)}
+    declared = {name: definition for name, definition in on_server(load.server).items() if not is_sequence(definition)}
     names = {name for name in declared if is_named(name, patterns)}
     require_each(load.source, patterns, names)
     entries = {TableName(*entry.name): entry for entry in before.entries}
     scope = [name for name in declared if load.pipeline.scope.holds(name.schema, name.table)]
     complete = {name for name, entry in entries.items() if entry.complete and not _lacks_values(load, name, names)}
-    wanted = sorted(names or set(scope) - complete)
-    since = _since(load) if set(wanted) - complete else None
+    names_to_load = sorted(names or set(scope) - complete)
+    since = _since(load) if set(names_to_load) - complete else None
     reading = []
-    for name in wanted:
+    for name in names_to_load:
         if name in complete:
             continue
         try:
@@ -109,15 +109,15 @@ def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outc
             "began is not known, and rows that are loaded are not masked yet"
         )
     if not load.pipeline.scope.holds(name.schema, name.table):
-        why = load.pipeline.scope.why_helper(name.schema, name.table)
-        raise TableStopped(f"is {why or 'not in scope; add it to tables: in the configuration'}")
+        reason = load.pipeline.scope.why_helper(name.schema, name.table)
+        raise TableStopped(f"is {reason or 'not in scope; add it to tables: in the configuration'}")
     if silver.is_numbered(load.lake.silver(load.source, name.schema, name.table).head()):
         raise TableStopped(
             "cannot be loaded: its columns have no names in the lake (on_unnamed: number); begin it anew once they "
             f"have (stratalog reset --source {load.source} --table {name}), or load it in a pipeline of its own"
         )
     gaps = gaps_of(load.pipeline, load.lake, load.source)
-    gap = next((one for one in gaps.of(name) if one.key is None and one.until is None), None)
+    gap = next((gap for gap in gaps.of(name) if gap.key is None and gap.until is None), None)
     if gap:
         raise TableStopped(gaps.refusal(gap, name))
     if name in before.stopped:
@@ -139,19 +139,19 @@ def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outc
 def _since(load: LoadContext) -> Position:
     """The place that rows count from. Raises LakeError, SourceError where bronze begins later."""
     table = load.lake.bronze(load.source)
-    head, held = table.head(), newest_checkpoint(table)
+    head, checkpoint = table.head(), newest_checkpoint(table)
     assert head is not None
-    return load.anchor.since(held, table, head.version, bronze.earliest(held))
+    return load.anchor.since(checkpoint, table, head.version, bronze.earliest(checkpoint))
 
 
 def _reading(load: LoadContext, name: TableName, since: Position, definition: TableDefinition) -> TableToRead:
     table = load.lake.load(load.source, name.schema, name.table)
     head = table.head()
-    found = LoadCommit.of_head(head)
-    if found and found.state == READING and found.since.stretch != since.stretch:
+    commit = LoadCommit.of_head(head)
+    if commit and commit.state == READING and commit.since.stretch != since.stretch:
         log.warning("%s: %s: was read from another server until now, and begins anew", load.source, name)
-        found = None
-    return TableToRead(name, since, definition, table, head, found if found and found.is_open else None)
+        commit = None
+    return TableToRead(name, since, definition, table, head, commit if commit and commit.is_open else None)
 
 
 def newest_checkpoint(table: Table) -> Checkpoint:

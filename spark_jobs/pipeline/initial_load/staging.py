@@ -34,14 +34,14 @@ class StagedTable:
 
     def renew(self) -> None:
         """Begins, with the columns that the table has now and no row of an earlier load."""
-        self.head = self.table.renew(self._nothing(), self.head, self.progress.next())
+        self.head = self.table.renew(self._no_rows(), self.head, self.progress.next())
 
     def note(self, progress: LoadCommit) -> None:
-        self.append(self._nothing(), progress)
+        self.append(self._no_rows(), progress)
 
     def empty(self, progress: LoadCommit) -> None:
         """Removes the rows."""
-        self.head = self.table.replace(self._nothing(), "true", self.head, progress.next())
+        self.head = self.table.replace(self._no_rows(), "true", self.head, progress.next())
         self.progress = progress
 
     def given_up(self, reason: str) -> TableStopped:
@@ -49,7 +49,7 @@ class StagedTable:
         self.empty(self.progress.stopped(reason))
         return TableStopped(reason)
 
-    def _nothing(self) -> DataFrame:
+    def _no_rows(self) -> DataFrame:
         return self.spark.createDataFrame([], staged_ddl(self.progress.definition))
 
 

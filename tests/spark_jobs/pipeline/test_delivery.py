@@ -8,7 +8,7 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.delivery import Arrivals, Brought
+from spark_jobs.pipeline.delivery import Arrivals, DeliveryResult
 from spark_jobs.silver.commit import SilverCommit
 
 ORDERS = TableName("shop", "orders")
@@ -26,7 +26,7 @@ def arrivals(brought: list[Destination], stopped: dict[Destination, str], *legs:
     pinned, landed = Head(5, 2, SilverCommit(END, "batch", is_complete=True)), Head(7, 4, None)
     lake = Lake("lake")
     came = {
-        (ORDERS, one.name): Brought((ORDERS, one.name), lake.downstream(*one.name), pinned, landed, None)
+        (ORDERS, one.name): DeliveryResult((ORDERS, one.name), lake.downstream(*one.name), pinned, landed, None)
         for one in brought
     }
     why = {(ORDERS, one.name): said for one, said in stopped.items()}

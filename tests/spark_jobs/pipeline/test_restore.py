@@ -110,7 +110,7 @@ def bronze_from(oldest: str, *origins: Origin, payload: bytes | None = None, **n
 def brought(earlier: Earlier, to: str) -> list[tuple[str, str, str]]:
     """The origin of each piece, and its first and last file."""
     pieces = earlier.back_to(Position.parse(to))
-    return [(one.origin.called, one.parts[0].file[-1], one.parts[-1].file[-1]) for one in pieces]
+    return [(one.origin.label, one.parts[0].file[-1], one.parts[-1].file[-1]) for one in pieces]
 
 
 def test_an_archive_comes_first_and_other_origins_have_what_it_lacks(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.gtid import DomainGtids, MysqlGtids
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load import anchor
-from spark_jobs.pipeline.initial_load.anchor import Anchor, Outrun, passed
+from spark_jobs.pipeline.initial_load.anchor import Anchor, Outrun, settled_position
 from spark_jobs.pipeline.initial_load.commit import READ, LoadCommit
 from spark_jobs.source.protocol import Part, Switch
 from spark_jobs.source.server import Server
@@ -68,12 +68,12 @@ def test_what_was_read_is_in_bronze_or_never_will_be(
     monkeypatch.setattr(anchor, "held_gtids", lambda *_: MysqlGtids.parse(held or ""))
     bronze = cast(Table, Bronze(reached, *known))
     if isinstance(found, Position):
-        assert passed("shop", read(gtids), bronze, reached) == found
+        assert settled_position("shop", read(gtids), bronze, reached) == found
     else:
         with pytest.raises(LakeError if "shorter" in found else Outrun, match=found):
-            passed("shop", read(gtids), bronze, reached)
+            settled_position("shop", read(gtids), bronze, reached)
     with pytest.raises(LakeError, match=r"no commit of bronze's that ended at bin\.000009:4 is there any more"):
-        passed("shop", read(gtids), bronze, Position("bin.000009", 4))
+        settled_position("shop", read(gtids), bronze, Position("bin.000009", 4))
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ def test_of_mariadb_the_very_transactions_count_and_not_their_numbers(
     reached = Position("bin.000008", 4, 2)
     bronze = cast(Table, Bronze(reached, replace(ONE, uuid=None), replace(TWO, uuid=None)))
     if missing is None:
-        assert passed("shop", read(shown), bronze, reached) == reached
+        assert settled_position("shop", read(shown), bronze, reached) == reached
     else:
         with pytest.raises(Outrun, match=f"which had {missing}, and bronze has gone on"):
-            passed("shop", read(shown), bronze, reached)
+            settled_position("shop", read(shown), bronze, reached)
 
 
 class Asked:

@@ -63,7 +63,7 @@ def walked(database: Database, table: str, rows: int) -> list[list[tuple[Any, ..
         parts = []
         for part in ranges(connection, found, rows=rows):
             condition, parameters = part.condition(found)
-            told = in_text(", ".join(column.told for column in found.columns))
+            told = in_text(", ".join(column.expression for column in found.columns))
             statement = f"SELECT {told} FROM {in_text(found.table)} WHERE {condition}"
             with connection.cursor(pymysql.cursors.Cursor) as cursor:
                 cursor.execute(statement, parameters)
