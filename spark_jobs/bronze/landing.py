@@ -68,8 +68,8 @@ class Totals:
             self.transactions + other.transactions,
             self.events + other.events,
             self.ignored + other.ignored,
-            max((one for one in (self.committed_at, other.committed_at) if one is not None), default=None),
-            max((one for one in (self.last_gtid, other.last_gtid) if one is not None), default=None),
+            max((time for time in (self.committed_at, other.committed_at) if time is not None), default=None),
+            max((place for place in (self.last_gtid, other.last_gtid) if place is not None), default=None),
             self.redacted_events + other.redacted_events,
             self.redacted_bytes + other.redacted_bytes,
         )
@@ -90,10 +90,10 @@ def land_slices(
     ids = spark.range(0, count, 1, tasks)
     task = carried(_writing(snapshot.path, snapshot.schema, dict(snapshot.configuration), slicing))
     with translated(snapshot.path):
-        found = ids.mapInArrow(task, "value BINARY").toArrow()
-    done: list[Landed] = [pickle.loads(value) for value in found.column("value").to_pylist()]  # noqa: S301 - our own
-    files = tuple(file for one in done for file in one.files)
-    return Landed(files, reduce(Totals.__add__, (one.totals for one in done), Totals()))
+        results = ids.mapInArrow(task, "value BINARY").toArrow()
+    landed: list[Landed] = [pickle.loads(value) for value in results.column("value").to_pylist()]  # noqa: S301 - our own
+    files = tuple(file for part in landed for file in part.files)
+    return Landed(files, reduce(Totals.__add__, (part.totals for part in landed), Totals()))
 
 
 def _writing(
@@ -128,8 +128,8 @@ def _groups(slices: Batches) -> Iterator[pa.Table]:
     for batch in slices:
         for at in range(0, batch.num_rows, _GROUP_ROWS):
             piece = batch.slice(at, _GROUP_ROWS)
-            full = sum(one.num_rows for one in waiting) + piece.num_rows > _GROUP_ROWS
-            if waiting and (full or sum(one.nbytes for one in waiting) > _GROUP_BYTES):
+            full = sum(rows.num_rows for rows in waiting) + piece.num_rows > _GROUP_ROWS
+            if waiting and (full or sum(rows.nbytes for rows in waiting) > _GROUP_BYTES):
                 yield pa.Table.from_batches(waiting)
                 waiting = []
             waiting.append(piece)

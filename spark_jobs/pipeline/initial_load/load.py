@@ -87,20 +87,20 @@ def load_source(
         planned = select_tables(load, before, patterns, stopped)
     entries = _with_new(source, before, planned.reading)
     publish(spark, pipeline, source, replace(before, entries=entries))
-    read = each_table(planned.reading, partial(read_table, load), stopped)
+    read_tables = each_table(planned.reading, partial(read_table, load), stopped)
     after = patiently(lambda: _compacted(spark, pipeline, source), wait=CONFLICT_WAIT)
-    landed = {one.name: one for one in each_table(read, lambda one: land(load, one, after), stopped)}
+    landed = {table.name: table for table in each_table(read_tables, lambda table: land(load, table, after), stopped)}
     entries = [_after(entry, landed.get(TableName(*entry.name))) for entry in after.entries]
     outcome = patiently(
         lambda: merge_source(spark, pipeline, source, replace(after, entries=entries)), wait=CONFLICT_WAIT
     )
     publish(spark, pipeline, source, outcome)
-    wanted = {name: why for name, why in outcome.stopped.items() if not patterns or is_named(name, patterns)}
-    outcome = replace(outcome, stopped=wanted | stopped)
+    selected = {name: reason for name, reason in outcome.stopped.items() if not patterns or is_named(name, patterns)}
+    outcome = replace(outcome, stopped=selected | stopped)
     new = known_tables.add(pipeline.tables_file, {(source, name.schema, name.table) for name in landed})
     outcome = replace(outcome, new=outcome.new | new)
-    done = {name: one.progress for name, one in landed.items()}
-    return Loaded(done, outcome, time.monotonic() - began, planned.already)
+    progress = {name: table.progress for name, table in landed.items()}
+    return Loaded(progress, outcome, time.monotonic() - began, planned.already)
 
 
 def _compacted(spark: SparkSession, pipeline: Pipeline, source: str) -> Outcome:
@@ -140,10 +140,10 @@ def _anchor(pipeline: Pipeline, source: str) -> Anchor:
 
 def _with_new(source: str, before: Outcome, reading: "Sequence[TableToRead]") -> list[Entry]:
     """The tables that are to be loaded have a row, whether the log knows them or not: so far, it did not."""
-    known, place = {entry.name for entry in before.entries}, str(before.position)
-    new = [one.name for one in reading if (one.name.schema, one.name.table) not in known]
+    entry_names, place = {entry.name for entry in before.entries}, str(before.position)
+    new = [table.name for table in reading if (table.name.schema, table.name.table) not in entry_names]
     bare = [Entry(source, name.schema, name.table, "current") for name in new]
-    return [*before.entries, *(replace(one, position=place, surveyed=place, complete=False) for one in bare)]
+    return [*before.entries, *(replace(entry, position=place, surveyed=place, complete=False) for entry in bare)]
 
 
 def _after(entry: Entry, landed: "LandedTable | None") -> Entry:

@@ -15,10 +15,10 @@ from tests.segment_spec import Commit, Insert
 @pytest.fixture
 def logs(spark: SparkSession, tmp_path: Path) -> Logs:
     """Five files with an order each."""
-    made = Logs(spark, tmp_path)
+    written_logs = Logs(spark, tmp_path)
     for number in range(1, 6):
-        made.write(number, Insert("shop.orders", (number, "x")), Commit())
-    return made
+        written_logs.write(number, Insert("shop.orders", (number, "x")), Commit())
+    return written_logs
 
 
 @pytest.mark.spark
@@ -33,11 +33,11 @@ def test_what_a_source_purged_is_read_from_copies_that_are_its_own(logs: Logs, t
         (logs.binlogs / file(number)).unlink()
     with pytest.raises(SourceError, match=rf"{file(4)} is gone .* oldest file is {file(6)}; either .* --archive DIR"):
         logs.run()
-    own = (archive / file(4)).read_bytes()
+    payload = (archive / file(4)).read_bytes()
     logs.write(4, Insert("shop.orders", (4, "y")), Commit()).rename(archive / file(4))
     with pytest.raises(SourceError, match=rf"{file(4)}: is not the file that bronze holds"):
         read_archive(logs.spark, logs.pipeline(), SOURCE, archive)
-    (archive / file(4)).write_bytes(own)
+    (archive / file(4)).write_bytes(payload)
     read_archive(logs.spark, logs.pipeline(), SOURCE, archive)
     shutil.copy(archive / file(5), logs.binlogs)
     logs.run()

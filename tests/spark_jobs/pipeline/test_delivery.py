@@ -21,17 +21,19 @@ def entry(**values: Any) -> Entry:
     return replace(Entry("s", ORDERS.schema, ORDERS.table, "current"), **values)
 
 
-def arrivals(brought: list[Destination], stopped: dict[Destination, str], *legs: Destination) -> Arrivals:
+def arrivals(destinations: list[Destination], stopped: dict[Destination, str], *legs: Destination) -> Arrivals:
     """What merges of ORDERS did: silver was at version 5, downstream tables are at 7 now."""
     pinned, landed = Head(5, 2, SilverCommit(END, "batch", is_complete=True)), Head(7, 4, None)
     lake = Lake("lake")
-    came = {
-        (ORDERS, one.name): DeliveryResult((ORDERS, one.name), lake.downstream(*one.name), pinned, landed, None)
-        for one in brought
+    results = {
+        (ORDERS, destination.name): DeliveryResult(
+            (ORDERS, destination.name), lake.downstream(*destination.name), pinned, landed, None
+        )
+        for destination in destinations
     }
-    why = {(ORDERS, one.name): said for one, said in stopped.items()}
+    reasons_into = {(ORDERS, destination.name): reason for destination, reason in stopped.items()}
     reasons = {ORDERS: "\n".join(stopped.values())} if stopped else {}
-    return Arrivals(lake, {ORDERS: legs}, came, why, reasons)
+    return Arrivals(lake, {ORDERS: legs}, results, reasons_into, reasons)
 
 
 def at(table: Table | str, merged: Position | None, version: int | None, reason: str | None = None) -> Target:
@@ -44,24 +46,24 @@ def test_a_table_with_one_target_is_where_it_was_merged_to() -> None:
     after = arrivals([HERE], {}, HERE).after(before)
     assert (after.state, after.merged, after.downstream_version, after.silver_version) == ("current", str(END), 7, 5)
     assert (after.downstream, after.targets, after.complete) == ("lake/downstream/shop/orders", (), True)
-    for one in (before, after):
-        assert arrivals([], {HERE: "why"}, HERE).after(one) == replace(one, state="stopped", reason="why")
+    for row in (before, after):
+        assert arrivals([], {HERE: "why"}, HERE).after(row) == replace(row, state="stopped", reason="why")
 
 
 def test_of_several_targets_each_is_where_it_was_merged_to_and_the_least_counts() -> None:
     before = entry(position=str(END), downstream=OLD.path, merged=OLD.merged, downstream_version=3)
     here = at("lake/downstream/shop/orders", END, 7)
-    both = arrivals([HERE, THERE], {}, HERE, THERE).after(before)
-    assert both.targets == (here, at(OLD.path, END, 7))
-    assert both.holds(str(END))
+    merged = arrivals([HERE, THERE], {}, HERE, THERE).after(before)
+    assert merged.targets == (here, at(OLD.path, END, 7))
+    assert merged.holds(str(END))
     stopped = arrivals([HERE], {THERE: "why"}, HERE, THERE).after(before)
     assert (stopped.state, stopped.reason, stopped.merged) == ("stopped", "why", str(BEGIN))
     assert stopped.targets == (here, at(OLD.path, BEGIN, 3, "why"))
-    chosen = arrivals([HERE], {}, HERE, THERE).after(before)
-    assert (chosen.state, chosen.targets, chosen.holds(str(END))) == ("current", (here, OLD), False)
+    part = arrivals([HERE], {}, HERE, THERE).after(before)
+    assert (part.state, part.targets, part.holds(str(END))) == ("current", (here, OLD), False)
     new = arrivals([HERE], {}, HERE, THERE).after(entry(position=str(END)))
     assert (new.targets, new.merged) == ((here, at(OLD.path, None, None)), None)
-    away = arrivals([HERE], {}, HERE).after(both)
+    away = arrivals([HERE], {}, HERE).after(merged)
     assert (away.targets, away.downstream) == ((), here.path)
 
 
@@ -73,6 +75,6 @@ def test_a_target_without_a_place_leaves_the_rest_as_it_was_and_a_silver_that_st
     silver = replace(arrivals([HERE, THERE], {}, HERE, THERE), stopped={ORDERS: "an ALTER"})
     after = silver.after(before)
     assert (after.state, after.reason, after.position, after.merged) == ("stopped", "an ALTER", str(END), str(END))
-    assert [one.reason for one in after.targets] == [None, None]
+    assert [target.reason for target in after.targets] == [None, None]
     nowhere = replace(arrivals([], {}, HERE, THERE), stopped={ORDERS: "an ALTER"})
     assert nowhere.after(before) == replace(before, state="stopped", reason="an ALTER")

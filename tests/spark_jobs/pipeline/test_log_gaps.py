@@ -30,8 +30,8 @@ def at(offset: int) -> Position:
 
 
 def pipeline(folder: Path, **keys: Any) -> Pipeline:
-    said = {"lake": "lake", "sources": {"shop": {"files": "logs"}}} | keys
-    return from_keys(said, folder / "pipeline.yaml")
+    settings = {"lake": "lake", "sources": {"shop": {"files": "logs"}}} | keys
+    return from_keys(settings, folder / "pipeline.yaml")
 
 
 def store(lake: Lake, *statements: tuple[int, str], facts: ServerFacts | None = None) -> None:
@@ -41,9 +41,9 @@ def store(lake: Lake, *statements: tuple[int, str], facts: ServerFacts | None = 
         for offset, text in statements
         for name in (CHILD, OLD)
     ]
-    said = HistoryCommit(at(900), "batch", begin=at(4), facts=facts)
-    metadata = deltalake.CommitProperties(custom_metadata={"userMetadata": said.to_json()})
-    rows = pa.Table.from_pylist([row_of(one) for one in versions], schema=ARROW)
+    commit = HistoryCommit(at(900), "batch", begin=at(4), facts=facts)
+    metadata = deltalake.CommitProperties(custom_metadata={"userMetadata": commit.to_json()})
+    rows = pa.Table.from_pylist([row_of(version) for version in versions], schema=ARROW)
     deltalake.write_deltalake(lake.schema("shop").path, rows, commit_properties=metadata)
 
 
@@ -51,12 +51,12 @@ def test_child_tables_in_scope_are_told_with_constraint_parent_and_rule(tmp_path
     lake = Lake(str(tmp_path / "lake"))
     key = ForeignKey("g", TableName("crm", "p"), "SET NULL", "CASCADE")
     store(lake, (100, CREATE), facts=ServerFacts(at(50), ((OLD, key),)))
-    found = cascades(pipeline(tmp_path), lake, "shop")
-    assert [str(one).partition("; ")[0] for one in found] == [
+    hits = cascades(pipeline(tmp_path), lake, "shop")
+    assert [str(cascade).partition("; ")[0] for cascade in hits] == [
         f"shop.c: is changed by the foreign key f -> shop.p ON DELETE CASCADE, {UNLOGGED}",
         f"shop.old: is changed by the foreign key g -> crm.p ON DELETE SET NULL ON UPDATE CASCADE, {UNLOGGED}",
     ]
-    assert found[1].to_json() == {
+    assert hits[1].to_json() == {
         "table": "shop.old",
         "constraint": "g",
         "parent": "crm.p",
@@ -83,22 +83,22 @@ def test_what_stands_in_comments_for_servers_of_a_version_counts(tmp_path: Path)
 
 
 def test_keys_stop_tables_by_choice_and_system_versioning_always(tmp_path: Path) -> None:
-    lake, whole = Lake(str(tmp_path / "lake")), Range(at(4), at(900))
+    lake, range_ = Lake(str(tmp_path / "lake")), Range(at(4), at(900))
     store(lake, (100, CREATE), (200, "CREATE TABLE v (id INT) WITH SYSTEM VERSIONING"))
     versioned = TableName("shop", "v")
     warns = gaps_of(pipeline(tmp_path), lake, "shop")
-    assert warns.first(CHILD, whole) is None
-    gap = warns.first(versioned, whole)
+    assert warns.first(CHILD, range_) is None
+    gap = warns.first(versioned, range_)
     assert gap is not None
-    assert before_gap(whole, gap) == Range(at(4), at(200))
+    assert before_gap(range_, gap) == Range(at(4), at(200))
     assert "leave the table out" in warns.refusal(gap, versioned)
 
     stops = gaps_of(pipeline(tmp_path, on_cascade="stop"), lake, "shop")
-    gap = stops.first(CHILD, whole)
+    gap = stops.first(CHILD, range_)
     assert gap is not None
-    assert before_gap(whole, gap) == Range(at(4), at(100))
+    assert before_gap(range_, gap) == Range(at(4), at(100))
     assert f"stratalog skip --source shop --at {at(100)}" in stops.refusal(gap, CHILD)
-    assert stops.first(CHILD, whole, skipped={at(100)}) is None
+    assert stops.first(CHILD, range_, skipped={at(100)}) is None
     assert stops.first(CHILD, Range(at(4), at(100))) is None
 
 
@@ -115,6 +115,6 @@ def test_what_is_older_than_the_log_stops_a_table_where_it_is(tmp_path: Path) ->
 def test_names_in_small_letters_are_met_by_statements_as_they_were_typed(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"))
     store(lake, (100, CREATE.replace("TABLE c", "TABLE Shop.C")))
-    found = gaps_of(pipeline(tmp_path), lake, "shop")
-    assert [one.table for one in found.of(CHILD)] == [TableName("Shop", "C")]
-    assert found.of(TableName("SHOP", "C")) == []
+    gaps = gaps_of(pipeline(tmp_path), lake, "shop")
+    assert [gap.table for gap in gaps.of(CHILD)] == [TableName("Shop", "C")]
+    assert gaps.of(TableName("SHOP", "C")) == []

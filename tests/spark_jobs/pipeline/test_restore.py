@@ -52,8 +52,8 @@ def test_files_are_brought_that_follow_each_other_up_to_the_oldest(
     lowest: str, oldest: str, names: list[str], parts: list[tuple[str, int, int]]
 ) -> None:
     begin = stretches(Checkpoint(Position("b.000001", 4), "x"))[0]
-    found = parts_before(listed(*names), Position.parse(lowest), Position.parse(oldest), begin)
-    assert found == [Part(*part) for part in parts]
+    pieces = parts_before(listed(*names), Position.parse(lowest), Position.parse(oldest), begin)
+    assert pieces == [Part(*part) for part in parts]
 
 
 def test_what_a_stretch_never_had_is_not_brought() -> None:
@@ -62,19 +62,19 @@ def test_what_a_stretch_never_had_is_not_brought() -> None:
         {"stretch": 2, "begin": "2/b.000002:77", "passed_over": [["b.000002", 90, 99], ["b.000003", 400, 500]]},
     ]
     second = stretches(Checkpoint(Position("b.000009", 400), "x", unnamed_members={"stretches": index}))[1]
-    wanted = [Part("b.000002", 77, 90), Part("b.000002", 99, 500), Part("b.000003", 0, 400)]
-    there = listed("b.000001", "b.000002", "b.000003")
-    assert parts_before(there, second.begin, Position("b.000004", 4, 2), second) == wanted
+    expected = [Part("b.000002", 77, 90), Part("b.000002", 99, 500), Part("b.000003", 0, 400)]
+    log = listed("b.000001", "b.000002", "b.000003")
+    assert parts_before(log, second.begin, Position("b.000004", 4, 2), second) == expected
 
 
-def content(number: int, server_id: int = 1, *, named: bool = True, late: int = 0, **keys: Any) -> bytes:
+def content(number: int, server_id: int = 1, *, has_gtids: bool = True, late: int = 0, **keys: Any) -> bytes:
     """A file of four transactions, a second apart; its head names those of the files before it."""
     first = 1 + IN_A_FILE * (number - 1)
-    changes = [one for n in range(first, first + IN_A_FILE) for one in (Insert("shop.t", (n,)), Commit())]
+    changes = [change for n in range(first, first + IN_A_FILE) for change in (Insert("shop.t", (n,)), Commit())]
     spec = replace(SPEC, changes=changes, first_number=first, second=SECOND + first + late, server_id=server_id, **keys)
     spec = replace(spec, rotate_to=f"b.{number + 1:06d}")
     head, previous, *events = spec.events()
-    sets = struct.pack("<Q16sQQQ", 1, uuid.UUID(UUID).bytes, 1, 1, first) if first > 1 and named else bytes(8)
+    sets = struct.pack("<Q16sQQQ", 1, uuid.UUID(UUID).bytes, 1, 1, first) if first > 1 and has_gtids else bytes(8)
     return b"\xfebin" + head + reframed(previous, body=sets) + b"".join(events)
 
 
@@ -99,30 +99,30 @@ def bronze_from(oldest: str, *origins: Origin, payload: bytes | None = None, **n
     """Bronze holds b.000004 to b.000006, or begins later in b.000004."""
     place = Position.parse(oldest)
     start = place.offset if place.offset > 4 else 0
-    held = content(place.number)[start : start + 600] if payload is None else payload
-    told = {"begin": "b.000001:4", "oldest": oldest} | notes
+    first_bytes = content(place.number)[start : start + 600] if payload is None else payload
+    members = {"begin": "b.000001:4", "oldest": oldest} | notes
     end = f"b.000006:{len(content(6))}"
-    said = BronzeCommit.from_members({"position": end, "batch": "x", **told})
-    table: Any = Bronze(held)  # what is not asked is not there
-    return Earlier(BronzeSnapshot("shop", table, Head(3, 3, said), said), origins)
+    commit = BronzeCommit.from_members({"position": end, "batch": "x", **members})
+    table: Any = Bronze(first_bytes)  # what is not asked is not there
+    return Earlier(BronzeSnapshot("shop", table, Head(3, 3, commit), commit), origins)
 
 
-def brought(earlier: Earlier, to: str) -> list[tuple[str, str, str]]:
+def fetched(earlier: Earlier, to: str) -> list[tuple[str, str, str]]:
     """The origin of each piece, and its first and last file."""
     pieces = earlier.back_to(Position.parse(to))
-    return [(one.origin.label, one.parts[0].file[-1], one.parts[-1].file[-1]) for one in pieces]
+    return [(piece.origin.label, piece.parts[0].file[-1], piece.parts[-1].file[-1]) for piece in pieces]
 
 
 def test_an_archive_comes_first_and_other_origins_have_what_it_lacks(tmp_path: Path) -> None:
     archive, source = folder(tmp_path / "archive", 1, 2), folder(tmp_path / "source", 2, 3, 4, 5, 6)
-    assert brought(bronze_from("b.000004:4", archive, source), "b.000001:50") == [
+    assert fetched(bronze_from("b.000004:4", archive, source), "b.000001:50") == [
         ("source", "2", "3"),
         ("archive", "1", "1"),
     ]
-    both = folder(tmp_path / "both", 1, 2, 3)
-    assert brought(bronze_from("b.000004:4", both, source), "b.000002:4") == [("both", "2", "3")]
-    assert brought(bronze_from("b.000004:4", archive, source), "b.000003:99") == [("source", "3", "3")]
-    assert brought(bronze_from("b.000004:4", archive, source), "b.000004:4") == []
+    origin = folder(tmp_path / "both", 1, 2, 3)
+    assert fetched(bronze_from("b.000004:4", origin, source), "b.000002:4") == [("both", "2", "3")]
+    assert fetched(bronze_from("b.000004:4", archive, source), "b.000003:99") == [("source", "3", "3")]
+    assert fetched(bronze_from("b.000004:4", archive, source), "b.000004:4") == []
 
 
 def test_the_beginning_of_a_file_and_what_came_before_the_first_extraction(tmp_path: Path) -> None:
@@ -135,46 +135,46 @@ def test_the_beginning_of_a_file_and_what_came_before_the_first_extraction(tmp_p
 
 
 def lacking(earlier: Earlier, to: str = "b.000001:4") -> str:
-    with pytest.raises(LakeError) as found:
+    with pytest.raises(LakeError) as failure:
         earlier.back_to(Position.parse(to))
-    return str(found.value)
+    return str(failure.value)
 
 
 def test_what_nobody_has_is_named_with_what_each_origin_has(tmp_path: Path) -> None:
     archive, source = folder(tmp_path / "archive", 1), folder(tmp_path / "source", 3, 4, 5)
-    said = lacking(bronze_from("b.000004:4", archive, source))
+    message = lacking(bronze_from("b.000004:4", archive, source))
     assert (
         "bronze begins at b.000004:4, and what is to be done again at b.000001:4: nobody has b.000001 to b.000002"
-        in said
+        in message
     )
-    assert "archive holds b.000001 to b.000001\n" in said
-    assert "source holds b.000003 to b.000005\n" in said
-    assert said.endswith("name it: --archive DIR, or archive: under the source")
+    assert "archive holds b.000001 to b.000001\n" in message
+    assert "source holds b.000003 to b.000005\n" in message
+    assert message.endswith("name it: --archive DIR, or archive: under the source")
     empty = Origin(Files("shop", tmp_path / "nowhere"), "the archive nowhere")
-    said = lacking(bronze_from("b.000004:4", empty), "b.000003:4")
-    assert "nobody has b.000003, which" in said
-    assert "the archive nowhere cannot be used: " in said
+    message = lacking(bronze_from("b.000004:4", empty), "b.000003:4")
+    assert "nobody has b.000003, which" in message
+    assert "the archive nowhere cannot be used: " in message
     index = [{"stretch": 1, "begin": "a.000001:4"}, {"stretch": 2, "begin": "2/b.000002:4"}]
-    said = lacking(bronze_from("2/b.000004:4", source, stretches=index), "a.000001:4")
-    assert "lies in a stretch of the log of which bronze holds nothing any more" in said
+    message = lacking(bronze_from("2/b.000004:4", source, stretches=index), "a.000001:4")
+    assert "lies in a stretch of the log of which bronze holds nothing any more" in message
 
 
 @pytest.mark.parametrize(
-    "numbers, keys, why",
+    "numbers, keys, reason",
     [
         ((3, 4), {"late": -9}, "its b.000004 is not the file that bronze begins in: the bytes from 0 to 600 differ"),
         ((3,), {"late": 99}, "its b.000003 was begun after b.000004"),
-        ((3,), {"named": False}, "its b.000003 is not the file before b.000004: with it the transactions are "),
+        ((3,), {"has_gtids": False}, "its b.000003 is not the file before b.000004: with it the transactions are "),
         ((3,), {"in_use": True}, "was copied while its server was still writing it"),
     ],
 )
 def test_files_of_another_log_are_refused(
-    tmp_path: Path, numbers: tuple[int, ...], keys: dict[str, Any], why: str
+    tmp_path: Path, numbers: tuple[int, ...], keys: dict[str, Any], reason: str
 ) -> None:
-    said = lacking(bronze_from("b.000004:4", folder(tmp_path / "archive", *numbers, **keys)), "b.000003:4")
-    assert f"archive cannot be used: {why}" in said or why in said
-    other = folder(tmp_path / "right", 3)
-    assert brought(bronze_from("b.000004:4", folder(tmp_path / "w", *numbers, **keys), other), "b.000003:4") == [
+    message = lacking(bronze_from("b.000004:4", folder(tmp_path / "archive", *numbers, **keys)), "b.000003:4")
+    assert f"archive cannot be used: {reason}" in message or reason in message
+    origin = folder(tmp_path / "right", 3)
+    assert fetched(bronze_from("b.000004:4", folder(tmp_path / "w", *numbers, **keys), origin), "b.000003:4") == [
         ("right", "3", "3")
     ], "another origin may have them"
 
@@ -183,34 +183,34 @@ def test_files_of_another_log_are_refused(
 def test_an_archive_of_two_logs_is_refused(tmp_path: Path, keys: dict[str, Any]) -> None:
     archive = folder(tmp_path / "archive", 1, 2, 3)
     (tmp_path / "archive" / "b.000002").write_bytes(content(**{"number": 2, **keys, "late": keys.get("late", -28)}))
-    said = lacking(bronze_from("b.000004:4", archive))
-    assert "archive cannot be used: its b.000003 does not go on where the file before it ends" in said
+    message = lacking(bronze_from("b.000004:4", archive))
+    assert "archive cannot be used: its b.000003 does not go on where the file before it ends" in message
 
 
 def test_without_gtids_the_servers_id_tells(tmp_path: Path) -> None:
-    plain = content(4, named=False)
-    other = folder(tmp_path / "other", 3, server_id=2, named=False)
-    said = lacking(bronze_from("b.000004:4", other, payload=plain[:600]), "b.000003:4")
-    assert "its b.000003 is of another server id than b.000004" in said
-    own = folder(tmp_path / "own", 3, named=False)
-    assert brought(bronze_from("b.000004:4", own, payload=plain[:600]), "b.000003:4") == [("own", "3", "3")]
+    plain = content(4, has_gtids=False)
+    origin = folder(tmp_path / "other", 3, server_id=2, has_gtids=False)
+    message = lacking(bronze_from("b.000004:4", origin, payload=plain[:600]), "b.000003:4")
+    assert "its b.000003 is of another server id than b.000004" in message
+    own_copies = folder(tmp_path / "own", 3, has_gtids=False)
+    assert fetched(bronze_from("b.000004:4", own_copies, payload=plain[:600]), "b.000003:4") == [("own", "3", "3")]
 
 
 def test_a_flag_for_being_in_use_is_no_difference(tmp_path: Path) -> None:
     source = folder(tmp_path / "source", 3, 4)
-    held = content(4, in_use=True)[:600]
-    assert held != content(4)[:600]
-    assert brought(bronze_from("b.000004:4", source, payload=held), "b.000003:4") == [("source", "3", "3")]
+    payload = content(4, in_use=True)[:600]
+    assert payload != content(4)[:600]
+    assert fetched(bronze_from("b.000004:4", source, payload=payload), "b.000003:4") == [("source", "3", "3")]
 
 
 def test_a_bronze_that_holds_nothing_yet_is_told_by_when_its_file_was_begun(tmp_path: Path) -> None:
     source = folder(tmp_path / "source", 3, 4)
     began = SECOND + 1 + 3 * IN_A_FILE
     index = [{"stretch": 1, "begin": "b.000004:4", "began": began}]
-    assert brought(bronze_from("b.000004:4", source, payload=b"", stretches=index), "b.000003:4")
+    assert fetched(bronze_from("b.000004:4", source, payload=b"", stretches=index), "b.000003:4")
     index[0]["began"] = began + 1
-    said = lacking(bronze_from("b.000004:4", source, payload=b"", stretches=index), "b.000003:4")
-    assert "its b.000004 was not begun when the file was in which bronze begins" in said
+    message = lacking(bronze_from("b.000004:4", source, payload=b"", stretches=index), "b.000003:4")
+    assert "its b.000004 was not begun when the file was in which bronze begins" in message
 
 
 def test_places_before_bronze_lie_where_all_of_the_log_has_them(tmp_path: Path) -> None:
@@ -223,8 +223,8 @@ def test_places_before_bronze_lie_where_all_of_the_log_has_them(tmp_path: Path) 
 
     times = [datetime.fromtimestamp(SECOND + n, UTC).isoformat() for n in (2, 5, 6, 9, 10, 12, 13)]
     for text in [*times, *(f"{UUID}:1-{n}" for n in range(1, 13))]:
-        found = {find(text, *origins) for origins in ((log,), (alone,), (archive, source), (source, alone))}
-        assert len(found) == 1, text
+        positions = {find(text, *origins) for origins in ((log,), (alone,), (archive, source), (source, alone))}
+        assert len(positions) == 1, text
     assert find(f"{UUID}:1-12", alone) == Position("b.000004", 4), "where bronze begins"
     early = datetime.fromtimestamp(SECOND - 5, UTC).isoformat()
     with pytest.raises(SourceError) as error:

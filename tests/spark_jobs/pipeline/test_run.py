@@ -55,9 +55,9 @@ def test_a_table_without_news_is_not_opened_and_is_published_as_complete(
         logs.write(number, Insert("shop.orders", (number, "b")), Commit())
         opened.clear()
         outcome = logs.run()
-        assert {one.name.table for one in outcome.merged} == {"orders"}
+        assert {merge.name.table for merge in outcome.merged} == {"orders"}
         assert not opened & {"lines"}
-        orders, lines = sorted(publication.read(logs.lake, SOURCE), key=lambda one: one.table, reverse=True)
+        orders, lines = sorted(publication.read(logs.lake, SOURCE), key=lambda entry: entry.table, reverse=True)
         assert (orders.position, orders.merged) == (lines.position, lines.merged) == (str(outcome.position),) * 2
         assert (lines.silver_version, lines.downstream_version) == (0, 0)
 
@@ -66,7 +66,7 @@ def test_a_table_without_news_is_not_opened_and_is_published_as_complete(
     logs.write(4, Insert("shop.orders", (4, "b")), Commit())
     logs.run()
     assert "lines" in opened
-    (lines,) = (one for one in publication.read(logs.lake, SOURCE) if one.table == "lines")
+    (lines,) = (entry for entry in publication.read(logs.lake, SOURCE) if entry.table == "lines")
     newest = logs.lake.downstream("shop", "lines").head()
     assert newest
     assert (lines.downstream_version, lines.merged) == (newest.version, lines.position)

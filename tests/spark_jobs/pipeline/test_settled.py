@@ -28,10 +28,10 @@ def commit(path: str, times: int = 1) -> None:
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     """Silver at version 2, downstream at version 1."""
-    found = Lake(str(tmp_path))
-    commit(found.silver("source", NAME.schema, NAME.table).path, 3)
-    commit(found.downstream(*INTO).path, 2)
-    return found
+    empty_lake = Lake(str(tmp_path))
+    commit(empty_lake.silver("source", NAME.schema, NAME.table).path, 3)
+    commit(empty_lake.downstream(*INTO).path, 2)
+    return empty_lake
 
 
 def published(lake: Lake, **keys: Any) -> Entry:
@@ -41,13 +41,13 @@ def published(lake: Lake, **keys: Any) -> Entry:
     return replace(entry, downstream=lake.downstream(*INTO).path, downstream_version=1, **keys)
 
 
-def found(lake: Lake, before: Entry, **now: Any) -> set[tuple[TableName, tuple[str, str]]]:
+def settled_targets(lake: Lake, before: Entry, **now: Any) -> set[tuple[TableName, tuple[str, str]]]:
     entry = replace(before, position="b.000002:4", **now)
     return set(settled(lake, "source", [Leg(entry, Destination(*INTO))], [before]))
 
 
 def test_a_table_of_which_no_layer_moved_is_not_opened(lake: Lake) -> None:
-    assert found(lake, published(lake)) == {(NAME, INTO)}
+    assert settled_targets(lake, published(lake)) == {(NAME, INTO)}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_table_of_which_no_layer_moved_is_not_opened(lake: Lake) -> None:
 def test_one_is_opened_where_what_is_published_says_less(
     lake: Lake, before: dict[str, Any], now: dict[str, Any]
 ) -> None:
-    assert found(lake, published(lake, **before), **now) == set()
+    assert settled_targets(lake, published(lake, **before), **now) == set()
 
 
 @pytest.mark.parametrize("layer", ["silver", "downstream"])
@@ -81,12 +81,12 @@ def test_one_is_opened_where_a_layer_moved_or_its_log_does_not_say(lake: Lake, l
         (Path(table.path) / "_delta_log" / f"{newest:020}.json").unlink()
     else:
         commit(table.path)
-    assert found(lake, published(lake)) == set()
+    assert settled_targets(lake, published(lake)) == set()
 
 
 def test_of_several_into_one_table_all_are_opened_where_one_is(lake: Lake) -> None:
-    both = [published(lake), published(lake, merged=None, table="archive")]
+    entries = [published(lake), published(lake, merged=None, table="archive")]
     commit(lake.silver("source", "shop", "archive").path, 3)
     into: Callable[[Entry], Leg] = lambda entry: Leg(entry, Destination(*INTO))  # noqa: E731
-    assert settled(lake, "source", map(into, both), both) == {}
-    assert set(settled(lake, "source", map(into, both[:1]), both)) == {(NAME, INTO)}
+    assert settled(lake, "source", map(into, entries), entries) == {}
+    assert set(settled(lake, "source", map(into, entries[:1]), entries)) == {(NAME, INTO)}

@@ -68,12 +68,12 @@ def test_a_table_stops_where_gc_removed_what_it_needs(
     since: Position | None,
 ) -> None:
     commit = BronzeCommit(END, "batch", begin=P1, oldest=oldest)
-    made = replace(planner(tmp_path, commit=commit), surveyed=surveyed)
-    tables = TablePlanner(made.pipeline, made.lake, made.snapshot, RangeScan({}, ()), RULES)
-    known = entry(ORDERS, position=position and str(position), surveyed=str(P3) if published else None)
+    planner_ = replace(planner(tmp_path, commit=commit), surveyed=surveyed)
+    tables = TablePlanner(planner_.pipeline, planner_.lake, planner_.snapshot, RangeScan({}, ()), RULES)
+    before = entry(ORDERS, position=position and str(position), surveyed=str(P3) if published else None)
     if since is None:
         with pytest.raises(TableStopped, match=r"^s: shop\.orders: bronze no longer holds \[.*, b\.000003:4\);"):
-            tables.job(known, made._since(known))
+            tables.job(before, planner_._since(before))
     else:
-        assert tables.job(known, made._since(known)) is None
-        assert made._since(known) == since
+        assert tables.job(before, planner_._since(before)) is None
+        assert planner_._since(before) == since

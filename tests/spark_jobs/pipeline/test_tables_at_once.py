@@ -33,17 +33,17 @@ def test_what_one_table_raises_stops_that_table_alone() -> None:
 
 
 def test_a_lost_race_is_raised_when_the_others_are_done() -> None:
-    done: list[TableName] = []
+    names: list[TableName] = []
 
     def work(item: Item) -> None:
         if item.name == LINES:
             raise LostRace("another run was first")
-        done.append(item.name)
+        names.append(item.name)
 
     stopped: dict[TableName, str] = {}
     with pytest.raises(LostRace, match="another run was first"):
         each_table([Item(LINES), Item(ORDERS)], work, stopped)
-    assert (done, stopped) == ([ORDERS], {}), "nothing is wrong with the table"
+    assert (names, stopped) == ([ORDERS], {}), "nothing is wrong with the table"
 
 
 def test_an_error_of_ours_is_not_taken_for_a_table_s() -> None:

@@ -23,13 +23,13 @@ FOLDED = Head(3, 2, SilverCommit(at(900), "batch", folded_to=at(500)))
     ],
 )
 def test_a_range_that_begins_in_folded_windows_fails(head: Head | None, start: int, floor: Position | None) -> None:
-    wanted = Range(at(start), at(800))
-    assert floor_above(head, wanted) == floor
+    range_ = Range(at(start), at(800))
+    assert floor_above(head, range_) == floor
     if floor is None:
-        _require_unfolded("shop", T, head, wanted)
+        _require_unfolded("shop", T, head, range_)
         return
     with pytest.raises(LakeError, match=r"^shop: shop\.t: its windows before b\.000001:500 are folded into one"):
-        _require_unfolded("shop", T, head, wanted)
+        _require_unfolded("shop", T, head, range_)
 
 
 def test_the_log_has_inherited_rows_from_where_their_own_table_begins() -> None:

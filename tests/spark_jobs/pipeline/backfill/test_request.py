@@ -32,8 +32,8 @@ def pipeline(tmp_path: Path) -> Pipeline:
     ],
 )
 def test_all_problems_are_listed(pipeline: Pipeline, values: dict[str, object], problems: dict[str, str]) -> None:
-    given: dict[str, object] = {"source": "shop", "start": "b.000001:4", "stop": "b.000002:4"} | values
-    request = BackfillRequest(**given)  # type: ignore[arg-type]
+    arguments: dict[str, object] = {"source": "shop", "start": "b.000001:4", "stop": "b.000002:4"} | values
+    request = BackfillRequest(**arguments)  # type: ignore[arg-type]
     if not problems:
         request.require_valid(pipeline)
         return
@@ -43,11 +43,11 @@ def test_all_problems_are_listed(pipeline: Pipeline, values: dict[str, object], 
 
 
 @pytest.mark.parametrize(
-    "tables, chosen", [((), [T, U]), (("shop.t",), [T]), (("*.t", "shop.u"), [T, U]), (("other.*",), [])]
+    "tables, selected", [((), [T, U]), (("shop.t",), [T]), (("*.t", "shop.u"), [T, U]), (("other.*",), [])]
 )
-def test_tables_are_chosen_by_patterns(tables: tuple[str, ...], chosen: list[TableName]) -> None:
+def test_tables_are_chosen_by_patterns(tables: tuple[str, ...], selected: list[TableName]) -> None:
     request = BackfillRequest("shop", "b.000001:4", "b.000002:4", tables)
-    assert [name for name in (T, U) if request.wants(name)] == chosen
+    assert [name for name in (T, U) if request.wants(name)] == selected
 
 
 @pytest.mark.parametrize(

@@ -30,11 +30,11 @@ DEFINITION = TableDefinition(TableName("shop", "t"), (Column("id", 3),), key=(0,
 class Bronze:
     """A bronze table by its only commit."""
 
-    def __init__(self, position: Position, *known: Stretch) -> None:
-        self.held = BronzeCommit(position, "batch", stretches=without_old_gtids(known))
+    def __init__(self, position: Position, *log_stretches: Stretch) -> None:
+        self.commit = BronzeCommit(position, "batch", stretches=without_old_gtids(log_stretches))
 
     def since(self, _version: int) -> list[tuple[int, Checkpoint]]:
-        return [(5, self.held)]
+        return [(5, self.commit)]
 
 
 def read(gtids: str | None) -> LoadCommit:
@@ -45,7 +45,7 @@ def read(gtids: str | None) -> LoadCommit:
 
 
 @pytest.mark.parametrize(
-    "reached, known, gtids, held, found",
+    "reached, log_stretches, gtids, held_set, expected",
     [
         (Position("bin.000002", 100), (ONE,), None, None, Position("bin.000002", 100)),
         (Position("bin.000003", 4), (ONE,), f"{A}:1-5", None, Position("bin.000002", 100)),
@@ -60,24 +60,24 @@ def read(gtids: str | None) -> LoadCommit:
 def test_what_was_read_is_in_bronze_or_never_will_be(
     monkeypatch: pytest.MonkeyPatch,
     reached: Position,
-    known: tuple[Stretch, ...],
+    log_stretches: tuple[Stretch, ...],
     gtids: str | None,
-    held: str | None,
-    found: Position | str,
+    held_set: str | None,
+    expected: Position | str,
 ) -> None:
-    monkeypatch.setattr(anchor, "held_gtids", lambda *_: MysqlGtids.parse(held or ""))
-    bronze = cast(Table, Bronze(reached, *known))
-    if isinstance(found, Position):
-        assert settled_position("shop", read(gtids), bronze, reached) == found
+    monkeypatch.setattr(anchor, "held_gtids", lambda *_: MysqlGtids.parse(held_set or ""))
+    bronze = cast(Table, Bronze(reached, *log_stretches))
+    if isinstance(expected, Position):
+        assert settled_position("shop", read(gtids), bronze, reached) == expected
     else:
-        with pytest.raises(LakeError if "shorter" in found else Outrun, match=found):
+        with pytest.raises(LakeError if "shorter" in expected else Outrun, match=expected):
             settled_position("shop", read(gtids), bronze, reached)
     with pytest.raises(LakeError, match=r"no commit of bronze's that ended at bin\.000009:4 is there any more"):
         settled_position("shop", read(gtids), bronze, Position("bin.000009", 4))
 
 
 @pytest.mark.parametrize(
-    "shown, there, seen, missing",
+    "executed, held_set, later_set, missing",
     [
         ("0-1-40", "0-1-40", "", None),
         ("0-1-40,3-1-7", "0-1-44,3-1-7", "0-1-40", None),
@@ -87,20 +87,20 @@ def test_what_was_read_is_in_bronze_or_never_will_be(
     ],
 )
 def test_of_mariadb_the_very_transactions_count_and_not_their_numbers(
-    monkeypatch: pytest.MonkeyPatch, shown: str, there: str, seen: str, missing: str | None
+    monkeypatch: pytest.MonkeyPatch, executed: str, held_set: str, later_set: str, missing: str | None
 ) -> None:
-    monkeypatch.setattr(anchor, "held_gtids", lambda *_: DomainGtids.parse(there))
-    monkeypatch.setattr(anchor, "seen_gtids", lambda *_: DomainGtids.parse(seen))
+    monkeypatch.setattr(anchor, "held_gtids", lambda *_: DomainGtids.parse(held_set))
+    monkeypatch.setattr(anchor, "seen_gtids", lambda *_: DomainGtids.parse(later_set))
     reached = Position("bin.000008", 4, 2)
     bronze = cast(Table, Bronze(reached, replace(ONE, uuid=None), replace(TWO, uuid=None)))
     if missing is None:
-        assert settled_position("shop", read(shown), bronze, reached) == reached
+        assert settled_position("shop", read(executed), bronze, reached) == reached
     else:
         with pytest.raises(Outrun, match=f"which had {missing}, and bronze has gone on"):
-            settled_position("shop", read(shown), bronze, reached)
+            settled_position("shop", read(executed), bronze, reached)
 
 
-class Asked:
+class QueriedServer:
     """A server by its answers."""
 
     endpoint = "two:3306"
@@ -120,7 +120,7 @@ END = Position("bin.000007", 5000, 2)
 
 
 @pytest.mark.parametrize(
-    "stretch, settled, committed, restarted, found",
+    "stretch, settled, committed, restarted, expected",
     [
         (TWO, Position("bin.000008", 4), False, False, Position("bin.000008", 4, 2)),
         (TWO, Position("bin.000007", 1200), False, False, Position("bin.000007", 1200, 2)),  # as MariaDB tells it
@@ -137,14 +137,14 @@ def test_where_rows_count_from_in_a_later_stretch(
     settled: Position,
     committed: bool,
     restarted: bool,
-    found: Position | None,
+    expected: Position | None,
 ) -> None:
     monkeypatch.setattr(anchor, "held_gtids", lambda *_: MysqlGtids.parse(f"{A}:1-5"))
-    server = cast(Server, Asked(settled, has_committed=committed))
-    held = Checkpoint(END, "batch")
-    one = Anchor(server, stretch, ("server_uuid", B), is_restarted=restarted)
-    if found:
-        assert one.since(held, cast(Table, None), 5, ONE.begin) == found
+    server = cast(Server, QueriedServer(settled, has_committed=committed))
+    checkpoint = Checkpoint(END, "batch")
+    load_anchor = Anchor(server, stretch, ("server_uuid", B), is_restarted=restarted)
+    if expected:
+        assert load_anchor.since(checkpoint, cast(Table, None), 5, ONE.begin) == expected
     else:
         with pytest.raises(SourceError, match=r"only of files before that is it sure .*FLUSH BINARY LOGS"):
-            one.since(held, cast(Table, None), 5, ONE.begin)
+            load_anchor.since(checkpoint, cast(Table, None), 5, ONE.begin)

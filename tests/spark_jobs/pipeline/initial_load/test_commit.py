@@ -21,7 +21,7 @@ READ_ALL = replace(BEGUN, state=READ, rows=3, chunks=2, is_walked=True, read_to=
 
 
 @pytest.mark.parametrize(
-    "one",
+    "commit",
     [
         BEGUN,
         replace(BEGUN, estimate=None),
@@ -30,10 +30,10 @@ READ_ALL = replace(BEGUN, state=READ, rows=3, chunks=2, is_walked=True, read_to=
         READ_ALL.stopped("was changed"),
     ],
 )
-def test_how_far_a_load_is_stands_in_its_commits(one: LoadCommit) -> None:
-    assert LoadCommit.of_head(Head(3, 2, Checkpoint.from_json(one.to_json()))) == one
-    later = replace(one, kind=CommitKind.MAINTENANCE).next()
-    assert (replace(later, batch=one.batch), later.batch != one.batch) == (one, True)
+def test_how_far_a_load_is_stands_in_its_commits(commit: LoadCommit) -> None:
+    assert LoadCommit.of_head(Head(3, 2, Checkpoint.from_json(commit.to_json()))) == commit
+    later = replace(commit, kind=CommitKind.MAINTENANCE).next()
+    assert (replace(later, batch=commit.batch), later.batch != commit.batch) == (commit, True)
 
 
 def test_a_table_without_a_commit_was_never_loaded() -> None:

@@ -59,12 +59,12 @@ def dict_connection(database: Database) -> Iterator["pymysql.Connection[DictCurs
 def walked(database: Database, table: str, rows: int) -> list[list[tuple[Any, ...]]]:
     """The keys in each range of a walk, in the order that the server gives them."""
     with dict_connection(database) as connection:
-        found = key_of(connection, database.name, table)
+        key = key_of(connection, database.name, table)
         parts = []
-        for part in ranges(connection, found, rows=rows):
-            condition, parameters = part.condition(found)
-            told = in_text(", ".join(column.expression for column in found.columns))
-            statement = f"SELECT {told} FROM {in_text(found.table)} WHERE {condition}"
+        for part in ranges(connection, key, rows=rows):
+            condition, parameters = part.condition(key)
+            expressions = in_text(", ".join(column.expression for column in key.columns))
+            statement = f"SELECT {expressions} FROM {in_text(key.table)} WHERE {condition}"
             with connection.cursor(pymysql.cursors.Cursor) as cursor:
                 cursor.execute(statement, parameters)
                 parts.append(list(cursor.fetchall()))
@@ -119,8 +119,8 @@ def test_a_walk_meets_every_row_once_whatever_the_key(database: Database) -> Non
             database.execute(statement, (value(chance), number))
         (total,) = database.execute(f"SELECT COUNT(*) FROM {table}")[0]
         parts = walked(database, f"{name}%s", 3)
-        met = [one for part in parts for one in part]
-        assert len(met) == len(set(met)) == total, name
+        keys = [key for part in parts for key in part]
+        assert len(keys) == len(set(keys)) == total, name
         assert all(len(part) == 3 for part in parts[: total // 3]), name
 
 
@@ -132,15 +132,15 @@ def test_a_walk_over_a_key_of_several_columns_goes_on_where_it_was_left(database
         row = (chance.choice("aAbä"), chance.randrange(9), chance.choice("xy"))
         database.execute("INSERT IGNORE INTO t VALUES (%s, %s, %s, 1)", row)
     (total,) = database.execute("SELECT COUNT(*) FROM t")[0]
-    met = [one for part in walked(database, "t", 4) for one in part]
-    assert len(met) == len(set(met)) == total
+    keys = [key for part in walked(database, "t", 4) for key in part]
+    assert len(keys) == len(set(keys)) == total
     with dict_connection(database) as connection:
-        found = key_of(connection, database.name, "t")
-        assert [column.name for column in found.columns] == ["e", "b", "a"]
-        whole = list(ranges(connection, found, rows=7))
-        again = list(ranges(connection, found, rows=7, after=whole[1].up_to))
-        assert again == whole[2:]
-        assert list(ranges(connection, found, rows=10**6)) == [KeyRange(None, None)]
+        key = key_of(connection, database.name, "t")
+        assert [column.name for column in key.columns] == ["e", "b", "a"]
+        all_ranges = list(ranges(connection, key, rows=7))
+        later_ranges = list(ranges(connection, key, rows=7, after=all_ranges[1].up_to))
+        assert later_ranges == all_ranges[2:]
+        assert list(ranges(connection, key, rows=10**6)) == [KeyRange(None, None)]
 
 
 @pytest.mark.mysql

@@ -26,5 +26,5 @@ def test_what_a_statement_means_to_rows_that_were_read(
     statement: str, after: TableDefinition | None, changes: bool
 ) -> None:
     place = Range(Position("b.000001", 5), Position("b.000001", 9))
-    said = LoggedStatement(place.start, judge(statement, "shop"), place.stop)
-    assert _changes(SchemaChange(place, TableState(after), said), KEYED_BY_DAY) is changes
+    logged = LoggedStatement(place.start, judge(statement, "shop"), place.stop)
+    assert _changes(SchemaChange(place, TableState(after), logged), KEYED_BY_DAY) is changes

@@ -15,7 +15,7 @@ NAME = TableName("shop", "t")
 KEYED_BY_DAY = TableDefinition(NAME, (Column("day", 10), Column("v", 3)), (0,))
 
 
-class Given:
+class SelectingRows:
     """Stands for what a task reads with."""
 
     source = "shop"
@@ -31,20 +31,20 @@ class Given:
 
 def read(*rows: tuple[bytes | None, ...]) -> pa.Table:
     ids = pa.RecordBatch.from_pydict({"id": [1]})
-    task = reading_task(Given(*rows), [KeyRange(None, ("1",)), KeyRange(("1",), None)], ["day"])  # type: ignore[arg-type]
+    task = reading_task(SelectingRows(*rows), [KeyRange(None, ("1",)), KeyRange(("1",), None)], ["day"])  # type: ignore[arg-type]
     return pa.Table.from_batches(task(iter([ids])))
 
 
 def test_a_task_gives_a_ranges_rows_with_their_exact_texts() -> None:
-    found = read((b"2024-02-29", b"1"), (b"2024-03-01", None))
-    assert found.column_names == ["day", "v", "_raw"]
-    assert found.column("v").to_pylist() == [1, None]
-    assert found.column("_raw").null_count == 2
+    rows = read((b"2024-02-29", b"1"), (b"2024-03-01", None))
+    assert rows.column_names == ["day", "v", "_raw"]
+    assert rows.column("v").to_pylist() == [1, None]
+    assert rows.column("_raw").null_count == 2
 
 
 def test_a_key_that_its_column_cannot_hold_has_its_text_and_null_is_refused() -> None:
-    found = read((b"2024-02-29", b"1"), (b"0000-00-00", b"2"))
-    assert found.column("day").null_count == 1
-    assert found.column("_raw").to_pylist()[1] == [("day", "0000-00-00")]
+    rows = read((b"2024-02-29", b"1"), (b"0000-00-00", b"2"))
+    assert rows.column("day").null_count == 1
+    assert rows.column("_raw").to_pylist()[1] == [("day", "0000-00-00")]
     with pytest.raises(Unsupported, match=r"shop: shop\.t: column day of the key is NULL in a row"):
         read((None, b"2"))

@@ -36,7 +36,7 @@ def one_column(column: Column) -> TableDefinition:
 
 
 @pytest.mark.parametrize(
-    "column, sent, value",
+    "column, text, value",
     [
         (INT, b"-2147483648", "-2147483648"),
         (JSON, b'"base64:type15:AAAA\nBBBB"', '"base64:type15:AAAA\\nBBBB"'),
@@ -52,23 +52,23 @@ def one_column(column: Column) -> TableDefinition:
         (Column("c", 247, 1, labels=("x", "y")), b"0", ""),
     ],
 )
-def test_what_a_server_sends_becomes_the_value_of_the_log(column: Column, sent: bytes, value: str) -> None:
-    [found] = decoded(one_column(column), [(sent,)], "here")
-    assert str(found.after.column(0)[0].as_py()) == value
+def test_what_a_server_sends_becomes_the_value_of_the_log(column: Column, text: bytes, value: str) -> None:
+    [changes] = decoded(one_column(column), [(text,)], "here")
+    assert str(changes.after.column(0)[0].as_py()) == value
 
 
 def test_what_a_column_cannot_hold_is_kept_as_text() -> None:
-    [found] = decoded(one_column(Column("c", 18, 2)), [(b"0000-00-00 00:00:00.00",), (None,)], "here")
-    assert found.after.column(0).to_pylist() == [None, None]
-    assert found.raw is not None
-    assert found.raw.to_pylist() == [[("c", "0000-00-00 00:00:00.00")], None]
+    [changes] = decoded(one_column(Column("c", 18, 2)), [(b"0000-00-00 00:00:00.00",), (None,)], "here")
+    assert changes.after.column(0).to_pylist() == [None, None]
+    assert changes.raw is not None
+    assert changes.raw.to_pylist() == [[("c", "0000-00-00 00:00:00.00")], None]
 
 
 def test_rows_are_decoded_in_pieces_and_in_order() -> None:
     rows = [(str(number).encode(),) for number in range(20_000)]
-    found = list(decoded(one_column(INT), iter(rows), "here"))
-    assert len(found) > 1
-    assert [one for part in found for one in part.after.column(0).to_pylist()] == list(range(20_000))
+    parts = list(decoded(one_column(INT), iter(rows), "here"))
+    assert len(parts) > 1
+    assert [value for part in parts for value in part.after.column(0).to_pylist()] == list(range(20_000))
 
 
 def test_a_type_that_is_not_known_is_refused_by_name() -> None:
@@ -94,9 +94,9 @@ def rows_of_log(log: Log, definition: TableDefinition) -> Iterator[Changes]:
                 yield from decoder.decode(name, row["start"], row["context"], row["payload"])
 
 
-def by_id(found: Iterable[Changes]) -> dict[str, dict[str, str]]:
+def by_id(parts: Iterable[Changes]) -> dict[str, dict[str, str]]:
     rows: dict[str, dict[str, str]] = {}
-    for part in found:
+    for part in parts:
         raws = [None] * len(part) if part.raw is None else part.raw.to_pylist()
         for cells, raw in zip(part.after.to_pylist(), raws, strict=True):
             rows[cells["id"]] = {name: repr(cell) for name, cell in cells.items()} | {"_raw": repr(raw)}
@@ -119,10 +119,10 @@ def test_values_are_those_of_the_log(name: str, servers: Servers) -> None:
     seed, schema = 5, "selected"
     random = Random(seed)
     with connected(server) as connection:
-        what = dialect_of(connection)
-        kinds = [one for one, kind in KINDS.items() if kind.here(what)]
+        dialect = dialect_of(connection)
+        kinds = [name for name, kind in KINDS.items() if kind.here(dialect)]
         groups = [kinds[at::4] for at in range(4)] + [random.sample(kinds, 10) for _ in range(2)]
-        tables = [table_of(random, what, (schema, f"t{at}"), "InnoDB", some) for at, some in enumerate(groups)]
+        tables = [table_of(random, dialect, (schema, f"t{at}"), "InnoDB", members) for at, members in enumerate(groups)]
         connection.execute(f"DROP DATABASE IF EXISTS {schema}")
         connection.execute(f"CREATE DATABASE {schema} CHARACTER SET utf8mb4")
         with logged(server, connection) as log:
@@ -139,15 +139,15 @@ def test_values_are_those_of_the_log(name: str, servers: Servers) -> None:
 def compare(server: MySQLServer, log: Log, declared: TableDefinition) -> None:
     selecting = Selecting("shop", settings(server), declared, Key(declared.name.schema, declared.name.table, (ID,)))
     selected = by_id(selecting.read(KeyRange(None, None)))
-    known = as_logged(log, declared)
-    told = by_id(rows_of_log(log, known))
+    definition = as_logged(log, declared)
+    cells_of_log = by_id(rows_of_log(log, definition))
     assert len(selected) > 20
-    assert selected.keys() == told.keys()
-    for row, cells in told.items():
+    assert selected.keys() == cells_of_log.keys()
+    for row, cells in cells_of_log.items():
         different = {
             name: (selected[row][name][:200], cell[:200]) for name, cell in cells.items() if selected[row][name] != cell
         }
-        assert not different, (known, row)
+        assert not different, (definition, row)
 
 
 def as_logged(log: Log, declared: TableDefinition) -> TableDefinition:
@@ -159,9 +159,9 @@ def as_logged(log: Log, declared: TableDefinition) -> TableDefinition:
         batches = [batch for chunk in chunks for batch in slicer.feed(chunk)] + list(slicer.finish())
         for batch in batches:
             for row in batch.to_pylist():
-                for one in definitions_of(name, row["start"], row["context"], row["payload"]):
-                    if one.name == declared.name:
-                        return completed("shop", one, (Position("log", 4), declared), None)
+                for definition in definitions_of(name, row["start"], row["context"], row["payload"]):
+                    if definition.name == declared.name:
+                        return completed("shop", definition, (Position("log", 4), declared), None)
     raise AssertionError(f"{declared.name} is not in the log")
 
 

@@ -8,9 +8,9 @@ from spark_jobs.pipeline.initial_load.selection import is_named, require_each
 NAMES = [TableName("shop", "orders"), TableName("shop", "lines")]
 
 
-@pytest.mark.parametrize("pattern, named", [("shop.orders", NAMES[:1]), ("shop.*", NAMES), ("other.*", [])])
-def test_tables_are_named_by_patterns(pattern: str, named: list[TableName]) -> None:
-    assert [name for name in NAMES if is_named(name, [Pattern.parse(pattern)])] == named
+@pytest.mark.parametrize("pattern, expected", [("shop.orders", NAMES[:1]), ("shop.*", NAMES), ("other.*", [])])
+def test_tables_are_named_by_patterns(pattern: str, expected: list[TableName]) -> None:
+    assert [name for name in NAMES if is_named(name, [Pattern.parse(pattern)])] == expected
 
 
 def test_every_pattern_has_to_name_a_table() -> None:
