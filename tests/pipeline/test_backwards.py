@@ -197,8 +197,8 @@ def require_outcome(shop: Shop, pipeline: Pipeline, stopped: dict[str, str], *, 
     reasons = {name: case.why_anyway or (None if says_all else case.why) for name, case in CASES.items()}
     wanted = {name: why for name, why in reasons.items() if why}
     assert stopped.keys() == wanted.keys(), stopped
-    for name, why in wanted.items():
-        assert why in stopped[name], stopped[name]
+    for name, reason in wanted.items():
+        assert reason in stopped[name], stopped[name]
         assert "ALTER TABLE at mysql-bin.000001:" in stopped[name]
     equal = [case.table.replace("{t}", name) for name, case in CASES.items() if name not in wanted]
     for table in (*equal, "one", "two"):
@@ -233,11 +233,11 @@ def test_a_first_run_behind_the_creates_has_the_server_s_tables(
             sources = {SOURCE: {"files": str(copied(server, tmp_path / "log")), "schema_dump": "schema.sql"}}
         pipeline = shop.pipeline(sources=sources, tables=["shop.*"])
         _, outcome = shop.run(pipeline)
-        stopped = {one.table: why for one, why in outcome.stopped.items()}
+        stopped = {name.table: reason for name, reason in outcome.stopped.items()}
         count = require_outcome(shop, pipeline, stopped, says_all=name in SAYS_ALL)
         history = schema_history.read(lake_of(pipeline), SOURCE)
-        assert {one.origin for one in history.versions} == {"ddl", "table_map", told_by, "inverted"}
-        assert not [one for one in history.versions if one.differs and one.origin != "table_map"]
+        assert {version.origin for version in history.versions} == {"ddl", "table_map", told_by, "inverted"}
+        assert not [version for version in history.versions if version.differs and version.origin != "table_map"]
         printed = CliRunner().invoke(
             cli, ["schema", "-c", str(tmp_path / "pipeline.yaml"), "--at", str(history.begin), "--table", "shop.added"]
         )
@@ -248,7 +248,10 @@ def test_a_first_run_behind_the_creates_has_the_server_s_tables(
         if told_by == "server":
             _, outcome = shop.run(pipeline)
             require_outcome(
-                shop, pipeline, {one.table: why for one, why in outcome.stopped.items()}, says_all=name in SAYS_ALL
+                shop,
+                pipeline,
+                {name.table: reason for name, reason in outcome.stopped.items()},
+                says_all=name in SAYS_ALL,
             )
         head = lake_of(pipeline).bronze(SOURCE).head()
         assert head is not None
@@ -272,8 +275,8 @@ def test_a_range_over_an_alter_may_begin_behind_the_create(shop: Shop) -> None:
         shop.run(pipeline)
     finally:
         shop.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
-    done = backfill_source(shop.spark, pipeline, SOURCE, Range(begin, shop.end()), lambda name: name.table == "t")
-    assert done.stopped == {}
+    outcome = backfill_source(shop.spark, pipeline, SOURCE, Range(begin, shop.end()), lambda name: name.table == "t")
+    assert outcome.stopped == {}
     require_same(shop, pipeline, "t")
 
 
@@ -287,14 +290,14 @@ def test_a_table_that_changed_while_the_server_was_asked_is_led_back_by_the_next
     pipeline = shop.pipeline(live=True)
 
     def altered_meanwhile(*asked: Any) -> Any:
-        found = ask(*asked)
+        definitions = ask(*asked)
         shop.execute("ALTER TABLE t RENAME COLUMN w TO x", "INSERT INTO t VALUES (2, 2)")
-        return found
+        return definitions
 
     try:
         shop.execute("INSERT INTO t VALUES (1, 1)", "ALTER TABLE t RENAME COLUMN v TO w")
-        with monkeypatch.context() as asked:
-            asked.setattr(schema_history, "ask", altered_meanwhile)
+        with monkeypatch.context() as patch:
+            patch.setattr(schema_history, "ask", altered_meanwhile)
             _, outcome = shop.run(pipeline)
         assert outcome.stopped.keys() == {TableName(shop.database.name, "t")}
         shop.execute("INSERT INTO t VALUES (3, 3)")
@@ -304,5 +307,5 @@ def test_a_table_that_changed_while_the_server_was_asked_is_led_back_by_the_next
     assert outcome.stopped == {}
     require_same(shop, pipeline, "t")
     versions = schema_history.read(lake_of(pipeline), SOURCE).of(TableName(shop.database.name, "t"))
-    back = [one.definition for one in versions if one.origin == "inverted" and one.definition]
-    assert [one.column_names() for one in back] == [["id", "v"]]  # from there statements lead on
+    back = [version.definition for version in versions if version.origin == "inverted" and version.definition]
+    assert [definition.column_names() for definition in back] == [["id", "v"]]  # from there statements lead on

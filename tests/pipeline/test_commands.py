@@ -33,8 +33,8 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "binlogs").mkdir()
     (tmp_path / "binlogs" / "bin.000001").write_bytes(SegmentSpec(tables=TABLES, changes=CHANGES).to_bytes())
     spark = {"conf": {"spark.driver.defaultJavaOptions": LIGHT, "spark.driver.memory": "1g"}}
-    said = {"lake": "./lake", "sources": {"shop": {"files": "./binlogs"}}, "spark": spark}
-    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
+    settings = {"lake": "./lake", "sources": {"shop": {"files": "./binlogs"}}, "spark": spark}
+    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     return tmp_path
 
 
@@ -46,13 +46,13 @@ def test_old_log_goes_and_comes_back(folder: Path) -> None:
     with (folder / "pipeline.yaml").open("a", encoding="utf-8") as text:
         text.write("retention: {bronze: 1d}\n")
     assert stratalog("extract", folder=folder).returncode == 0
-    kept = stratalog("gc", "--dry-run", folder=folder)
-    assert (kept.returncode, kept.stdout) == (0, "shop: nothing to remove; bronze begins at bin.000001:4\n")
-    assert "older files are kept for silver, at bin.000001:4 (" in kept.stderr
+    process = stratalog("gc", "--dry-run", folder=folder)
+    assert (process.returncode, process.stdout) == (0, "shop: nothing to remove; bronze begins at bin.000001:4\n")
+    assert "older files are kept for silver, at bin.000001:4 (" in process.stderr
     size = (folder / "binlogs" / "bin.000001").stat().st_size * 2
-    gone = stratalog("gc", "--ignore", "silver", folder=folder)
-    said = f"shop: removed bin.000001 to bin.000002, {size} bytes of log; bronze begins at bin.000003:4\n"
-    assert (gone.returncode, gone.stdout) == (0, said), gone.stderr
+    collected = stratalog("gc", "--ignore", "silver", folder=folder)
+    message = f"shop: removed bin.000001 to bin.000002, {size} bytes of log; bronze begins at bin.000003:4\n"
+    assert (collected.returncode, collected.stdout) == (0, message), collected.stderr
     back = stratalog("extract", "--archive", "binlogs", folder=folder)
     assert (back.returncode, back.stdout) == (0, f"shop: put back [bin.000001:4, bin.000003:4): {size} bytes\n")
     upkeep = stratalog("maintain", folder=folder)
@@ -66,9 +66,9 @@ def test_old_log_goes_and_comes_back(folder: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.long
 def test_a_process_ends_with_the_status_of_what_it_did(folder: Path) -> None:
-    done = stratalog("run", folder=folder)
-    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
-    assert "shop.t" in done.stdout
+    process = stratalog("run", folder=folder)
+    assert (process.returncode, "Traceback" in process.stderr) == (0, False), process.stderr
+    assert "shop.t" in process.stdout
     changes = stratalog("changes", "--source", "shop", "--table", "shop.u", folder=folder)
     assert (changes.returncode, [json.loads(line)["after"] for line in changes.stdout.splitlines()]) == (
         0,
@@ -110,13 +110,13 @@ def test_what_is_redacted_is_reported(folder: Path) -> None:
     assert extracted.returncode == 0, extracted.stderr
     size = int(re.findall(r"shop: 1 events redacted, in (\d+) bytes\n", extracted.stdout)[0])
     exported = stratalog("export", "--source", "shop", "--to", "out", folder=folder)
-    theirs, mine = ((folder / one / "bin.000001").read_bytes() for one in ("binlogs", "out"))
+    server_bytes, own_bytes = ((folder / name / "bin.000001").read_bytes() for name in ("binlogs", "out"))
     assert [line.split() for line in exported.stdout.splitlines()] == [
-        ["out/bin.000001", str(len(theirs)), "bytes"],
+        ["out/bin.000001", str(len(server_bytes)), "bytes"],
         ["redacted", "in", "tables", "events", "bytes"],
         ["bin.000001", "shop.u", "1", str(size)],
     ]
     assert exported.returncode == 0
-    assert 0 < sum(one != other for one, other in zip(theirs, mine, strict=True)) <= size
-    told = json.loads(stratalog("status", "--json", folder=folder).stdout)
-    assert told["sources"]["shop"]["redacted"] == {"events": 1, "bytes": size}
+    assert 0 < sum(one != other for one, other in zip(server_bytes, own_bytes, strict=True)) <= size
+    report = json.loads(stratalog("status", "--json", folder=folder).stdout)
+    assert report["sources"]["shop"]["redacted"] == {"events": 1, "bytes": size}

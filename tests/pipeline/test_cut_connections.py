@@ -33,7 +33,7 @@ def write(server: MySQLServer, *statements: str) -> None:
 
 def held(spark: SparkSession, configured: Pipeline, folder: Path) -> dict[str, bytes]:
     """Bronze as files."""
-    return {one.path.name: one.path.read_bytes() for one in export(spark, lake_of(configured), "shop", folder)}
+    return {file.path.name: file.path.read_bytes() for file in export(spark, lake_of(configured), "shop", folder)}
 
 
 def on_disk(server: MySQLServer) -> dict[str, bytes]:

@@ -70,8 +70,8 @@ def test_statements_of_sessions_with_ansi_quotes(shop: Shop) -> None:
     _, outcome = shop.run(pipeline)
     shop.execute('RENAME TABLE "t" TO "other"', "UPDATE other SET note = 'changed' WHERE id = 1")
     shop.execute('RENAME TABLE "other" TO "t"', 'ALTER TABLE "t" DROP COLUMN "a ""b`"')
-    _, again = shop.run(pipeline)
-    assert (outcome.stopped, again.stopped) == ({}, {})
+    _, repeated = shop.run(pipeline)
+    assert (outcome.stopped, repeated.stopped) == ({}, {})
     require_same(shop, pipeline, "t")
 
 
@@ -137,8 +137,8 @@ def test_exact_texts_stay_with_their_columns(shop: Shop) -> None:
     )
     _, outcome = shop.run(pipeline)
     assert outcome.stopped == {}
-    found = lake_of(pipeline).downstream(shop.database.name, "t").read(shop.spark).orderBy("id").collect()
-    assert [(row["id"], row["c"], row["_raw"]) for row in found] == [
+    rows = lake_of(pipeline).downstream(shop.database.name, "t").read(shop.spark).orderBy("id").collect()
+    assert [(row["id"], row["c"], row["_raw"]) for row in rows] == [
         (1, None, {"c": "2024-02-00"} | ZEROS),
         (2, None, {"c": "2023-00-00"} | ZEROS),
         (3, date(2023, 1, 1), None),
@@ -248,7 +248,7 @@ def test_rows_written_before_have_the_time_of_the_statement(
         pipeline = shop.pipeline(sources={SOURCE: origin})
         assert shop.run(pipeline)[1].stopped == {}
         require_same(shop, pipeline, "w")
-        whole = Range(begin, extracted.range.stop)
-        again = backfill_source(spark, pipeline, SOURCE, whole, lambda name: name.table != "w")
-        assert (again.stopped, again.compacted) == ({}, [])
+        range_ = Range(begin, extracted.range.stop)
+        repeated = backfill_source(spark, pipeline, SOURCE, range_, lambda name: name.table != "w")
+        assert (repeated.stopped, repeated.compacted) == ({}, [])
         database.execute("DROP DATABASE moments")

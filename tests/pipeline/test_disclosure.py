@@ -69,11 +69,11 @@ def stopping(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Shop:
         key = "" if name == "bag" else " PRIMARY KEY"
         execute(shop, ZERO_DATES, f"CREATE TABLE {name} (id INT{key}, {COLUMNS})")
         execute(shop, ZERO_DATES, f"INSERT INTO {name} VALUES (0, {VALUES})")
-    begun = replace(shop, start=shop.end())
+    started_shop = replace(shop, start=shop.end())
     for name, (statements, _) in STOPS.items():
-        execute(begun, ZERO_DATES, f"INSERT INTO {name} VALUES (1, {VALUES})", *statements)
+        execute(started_shop, ZERO_DATES, f"INSERT INTO {name} VALUES (1, {VALUES})", *statements)
     monkeypatch.setenv("SALT", "pepper")
-    return begun
+    return started_shop
 
 
 def text_of(folder: Path) -> str:
@@ -115,9 +115,9 @@ def test_no_message_repeats_a_value(
         "page": page,
         "published": text_of(Path(pipeline.lake) / "published"),
     }
-    for table, (_, why) in STOPS.items():
+    for table, (_, reason) in STOPS.items():
         assert f"{schema}.{table}" in written["events"]
-        assert why in everything[everything.index(f'"{schema}.{table}"') :][:2000], table
+        assert reason in everything[everything.index(f'"{schema}.{table}"') :][:2000], table
     for name, text in written.items():
         assert text or name == "output", name
         assert [secret for secret in SECRETS if secret in text] == [], name

@@ -41,8 +41,8 @@ def collected(shop: Shop, pipeline: Pipeline) -> None:
     """gc has removed all files but the last, whoever needs them."""
     kept = pipeline.retention.model_copy(update={"bronze": timedelta(microseconds=1)})
     names = [f"{shop.database.name}.{table}" for table in ("t", "bag", "emptied", "old")]
-    given = pipeline.model_copy(update={"retention": kept})
-    gc_source(shop.spark, given, SOURCE, ignored=frozenset(names) | READERS)
+    configured = pipeline.model_copy(update={"retention": kept})
+    gc_source(shop.spark, configured, SOURCE, ignored=frozenset(names) | READERS)
 
 
 def test_the_log_before_the_first_run_becomes_windows_and_what_gc_removed_comes_back(shop: Shop) -> None:
@@ -79,7 +79,7 @@ def test_the_log_before_the_first_run_becomes_windows_and_what_gc_removed_comes_
     assert [row[0] for row in shop.merged(pipeline, "t")] == [1]
     brought: list[Fetched] = []
     options = BackfillOptions(on_fetched=brought.append)
-    wanted = Range(shop.start, begin)
+    range_ = Range(shop.start, begin)
 
     # Killed between bringing and redoing: the log is there, the tables are what they were.
     (first,) = fetch(shop.spark, pipeline, SOURCE, shop.start, None)
@@ -90,15 +90,15 @@ def test_the_log_before_the_first_run_becomes_windows_and_what_gc_removed_comes_
     assert breaks(lake_of(pipeline).bronze(SOURCE), head) == []
     assert str(checkpoint.position) == str(shop.end())
 
-    done = backfill_source(shop.spark, pipeline, SOURCE, wanted, lambda _: True, options=options)
+    done = backfill_source(shop.spark, pipeline, SOURCE, range_, lambda _: True, options=options)
     assert (done.stopped, brought) == ({}, [])
     shop.run(pipeline)
     for table in ("t", "emptied", "old", "bag"):
         require_same(shop, pipeline, table)
     marks = shop.silver(pipeline, "emptied").where("_op = 'truncate'").count()
     assert marks == 1, "silver's history tells of the statement too"
-    again = backfill_source(shop.spark, pipeline, SOURCE, wanted, lambda _: True, options=options)
-    assert (again.compacted, again.merged, again.stopped) == ([], [], {})
+    repeated = backfill_source(shop.spark, pipeline, SOURCE, range_, lambda _: True, options=options)
+    assert (repeated.compacted, repeated.merged, repeated.stopped) == ([], [], {})
 
     shop.execute("UPDATE t SET v = 12 WHERE id = 1", "FLUSH BINARY LOGS", "INSERT INTO t VALUES (9,9,'n')")
     shop.run(pipeline)
@@ -111,6 +111,8 @@ def test_the_log_before_the_first_run_becomes_windows_and_what_gc_removed_comes_
     request = BackfillRequest(SOURCE, f"{moment.isoformat()}Z", str(begin), (f"{shop.database.name}.t",))
     outcome = backfill(shop.spark, pipeline, request, on_fetched=brought.append)
     assert not outcome.stopped
-    assert [one.files for one in brought] == [1, 1], "the range begins in one file, and a window that it touches before"
+    assert [piece.files for piece in brought] == [1, 1], (
+        "the range begins in one file, and a window that it touches before"
+    )
     assert [str(one.name) for one in outcome.merged] == [f"{shop.database.name}.t"]
     require_same(shop, pipeline, "t")

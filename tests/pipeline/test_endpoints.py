@@ -34,14 +34,14 @@ def on_disk(server: MySQLServer, file: str) -> bytes:
 
 def require_export(pair: Pair, pipeline: Pipeline, servers: list[MySQLServer]) -> list[Exported]:
     """What is exported of each stretch is the bytes of its server's files."""
-    done = list(export(pair.spark, lake_of(pipeline), SOURCE, pair.folder / f"out-{len(servers)}"))
-    for one in done:
+    files = list(export(pair.spark, lake_of(pipeline), SOURCE, pair.folder / f"out-{len(servers)}"))
+    for one in files:
         name, _, start = one.path.name.partition(".from-")
         stretch, _, file = name.partition("-") if name[0].isdigit() else ("1", "", name)
         written = on_disk(servers[int(stretch) - 1], file)[int(start or 0) :]
         assert written.startswith(one.path.read_bytes()), one.path
         assert bool(one.partial) == bool(start)
-    return done
+    return files
 
 
 def test_a_primary_is_killed_and_comes_back(pair: Pair) -> None:
@@ -89,8 +89,10 @@ def test_a_primary_is_killed_and_comes_back(pair: Pair) -> None:
 
     require_export(pair, pipeline, [primary, replica, primary])
     store = Store(pair.spark, pipeline, SOURCE)
-    again = backfill_source(pair.spark, pipeline, SOURCE, Range(store.first, store.last), lambda _: True)
-    assert (again.compacted, again.merged, again.stopped) == ([], [], {}), "the whole log, done again, is what is there"
+    outcome = backfill_source(pair.spark, pipeline, SOURCE, Range(store.first, store.last), lambda _: True)
+    assert (outcome.compacted, outcome.merged, outcome.stopped) == ([], [], {}), (
+        "the whole log, done again, is what is there"
+    )
 
 
 def test_a_run_whose_server_is_lost_in_the_middle_goes_on_with_the_next(pair: Pair) -> None:
@@ -101,14 +103,14 @@ def test_a_run_whose_server_is_lost_in_the_middle_goes_on_with_the_next(pair: Pa
     plain = {"tls": {"enabled": False}}  # a proxy sees where a dump begins
     with Proxy(primary.host, primary.port, [220] * 100) as proxy:
         listed = [
-            {"host": one.host, "port": port, "user": one.user, "password": one.password} | plain
-            for one, port in ((primary, proxy.port), (replica, replica.port))
+            {"host": server.host, "port": port, "user": server.user, "password": server.password} | plain
+            for server, port in ((primary, proxy.port), (replica, replica.port))
         ]
         pipeline = pair.pipeline(endpoints=listed)
-        done = extract_source(pair.spark, pipeline, SOURCE)
+        extracted = extract_source(pair.spark, pipeline, SOURCE)
         assert proxy.cut > 5
-    assert done.stretch
-    assert (done.stretch.number, done.stretch.endpoint) == (2, f"{replica.host}:{replica.port}")
+    assert extracted.stretch
+    assert (extracted.stretch.number, extracted.stretch.endpoint) == (2, f"{replica.host}:{replica.port}")
     pair.require_each_once(pipeline, replica)
 
 
@@ -136,8 +138,8 @@ def test_another_server_or_another_log_under_the_same_name(pair: Pair) -> None:
         extract_source(pair.spark, alone(replica), SOURCE)
     assert pair.head(moved)[0] == before
     moved = alone(replica, on_new_server="continue")
-    done = extract_source(pair.spark, moved, SOURCE)
-    assert (done.transactions, done.range.stop.stretch) == (1, 3)
+    extracted = extract_source(pair.spark, moved, SOURCE)
+    assert (extracted.transactions, extracted.range.stop.stretch) == (1, 3)
     lines = changes_of_bronze(
         pair.spark, lake_of(moved), SOURCE, "3/other-bin.000001:4", None, is_wanted=wanted_tables([])
     )
@@ -149,7 +151,7 @@ def test_another_server_or_another_log_under_the_same_name(pair: Pair) -> None:
     assert isinstance(server, Server)
     assert server.problems() == [], "alone it can be read"
     servers = open_sources(SOURCE, pair.pipeline().sources[SOURCE])
-    assert [one.problems() for one in servers if isinstance(one, Server)][1] == [
+    assert [server.problems() for server in servers if isinstance(server, Server)][1] == [
         "gtid_mode is OFF_PERMISSIVE; a source moves between endpoints by GTID: turn it on on all of them"
     ]
     execute(replica, "INSERT INTO shop.notes VALUES (51, 'without GTID')")
@@ -175,8 +177,8 @@ def test_by_score_a_replica_that_lags_is_left_for_its_primary(pair: Pair) -> Non
         execute(primary, f"SET timestamp = {time.time() - 300}", f"INSERT INTO shop.notes VALUES ({at}, 'late')")
     until(lambda: 200 < load_of(pipeline, two) < 1000)
     assert endpoints_of(pipeline, SOURCE).ordered()[0].endpoint == one
-    done = extract_source(pair.spark, pipeline, SOURCE)
-    assert (done.transactions, pair.in_use(pipeline)) == (2, [two, one])
+    extracted = extract_source(pair.spark, pipeline, SOURCE)
+    assert (extracted.transactions, pair.in_use(pipeline)) == (2, [two, one])
     pair.require_each_once(pipeline, primary)
 
     execute(replica, "STOP SLAVE SQL_THREAD")
@@ -192,9 +194,9 @@ def test_by_score_a_replica_that_lags_is_left_for_its_primary(pair: Pair) -> Non
 
 def load_of(pipeline: Pipeline, endpoint: str) -> float:
     return next(
-        one.load()
-        for one in open_sources(SOURCE, pipeline.sources[SOURCE])
-        if isinstance(one, Server) and one.endpoint == endpoint
+        source.load()
+        for source in open_sources(SOURCE, pipeline.sources[SOURCE])
+        if isinstance(source, Server) and source.endpoint == endpoint
     )
 
 
@@ -217,7 +219,7 @@ def test_a_mariadb_primary_with_two_domains_is_killed(pair: Pair) -> None:
     primary.kill()
     execute(replica, "STOP SLAVE", "INSERT INTO shop.notes VALUES (200, 'of the replica')")
     extract_source(pair.spark, pipeline, SOURCE)
-    assert [one.number for one in stretches(pair.head(pipeline)[1])] == [1, 2]
+    assert [stretch.number for stretch in stretches(pair.head(pipeline)[1])] == [1, 2]
     lines = changes_of_bronze(pair.spark, lake_of(pipeline), SOURCE, None, None, is_wanted=wanted_tables([]))
     found = [json.loads(line) for line in lines]
     ids = [one["after"].get("id", one["after"].get("@1")) for one in found if one["table"] == "notes"]

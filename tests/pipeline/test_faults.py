@@ -94,8 +94,8 @@ def test_a_late_compaction_and_a_late_merge_lose_too(shop: Shop) -> None:
     shop.execute("UPDATE orders SET state = 'sent'")
     extract_source(shop.spark, pipeline, SOURCE)
     lake = lake_of(pipeline)
-    held = BronzeSnapshot.of(lake, SOURCE)
-    planner = Planner(pipeline, lake, held)
+    snapshot = BronzeSnapshot.of(lake, SOURCE)
+    planner = Planner(pipeline, lake, snapshot)
     (late,) = planner.plan(publication.read(lake, SOURCE)).work
     run_source(shop.spark, pipeline, SOURCE)
     before = contents(shop, pipeline)
@@ -121,13 +121,13 @@ def test_a_run_that_slept_while_another_went_on_sets_nothing_back(shop: Shop) ->
     written(shop)
     _, slept = shop.run(pipeline)
     lake = lake_of(pipeline)
-    held = BronzeSnapshot.of(lake, SOURCE)
+    snapshot = BronzeSnapshot.of(lake, SOURCE)
     entries = publication.read(lake, SOURCE)
     shop.execute("UPDATE orders SET state = 'sent'")
     shop.run(pipeline)
     now = heads(pipeline, shop)
     with pytest.raises(LostRace, match="another writer has gone on"):
-        Planner(pipeline, lake, held).plan(entries)
+        Planner(pipeline, lake, snapshot).plan(entries)
     with pytest.raises(LostRace, match="and another writer up to"):
         publish(shop.spark, pipeline, SOURCE, slept)
     assert heads(pipeline, shop) == now
@@ -138,8 +138,8 @@ def copied(shop: Shop, folder: Path) -> list[Path]:
     shop.execute("FLUSH BINARY LOGS")
     folder.mkdir()
     files = sorted(shop.database.server.data.glob("mysql-bin.0*"))
-    chosen = [file for file in files if shop.start.number <= int(file.suffix[1:]) < shop.end().number]
-    return [Path(shutil.copy(file, folder)) for file in chosen]
+    paths = [file for file in files if shop.start.number <= int(file.suffix[1:]) < shop.end().number]
+    return [Path(shutil.copy(file, folder)) for file in paths]
 
 
 def heads(pipeline: Pipeline, shop: Shop) -> list[object]:
@@ -169,9 +169,9 @@ def test_a_damaged_file_is_one_message_and_leaves_every_table_as_it_was(shop: Sh
     (good,) = copied(fresh, tmp_path / "logs")
     pipeline = fresh.pipeline(sources={SOURCE: {"files": str(tmp_path / "logs")}})
     fresh.run(pipeline)
-    again = Shop(shop.spark, shop.database, shop.folder, shop.end())
-    again.execute("INSERT INTO orders VALUES (77,'later')")
-    (new,) = copied(again, tmp_path / "more")
+    later_shop = Shop(shop.spark, shop.database, shop.folder, shop.end())
+    later_shop.execute("INSERT INTO orders VALUES (77,'later')")
+    (new,) = copied(later_shop, tmp_path / "more")
     before = heads(pipeline, shop)
     for damage, error, said in DAMAGES:
         (good.parent / new.name).write_bytes(damage(new.read_bytes()))
@@ -217,6 +217,6 @@ def test_tables_named_in_the_outcome_are_those_that_moved(shop: Shop) -> None:
     shop.run(pipeline)
     shop.execute("DELETE FROM `lines` WHERE orders = 2")
     _, outcome = shop.run(pipeline)
-    assert [one.name for one in outcome.merged] == [TableName(shop.database.name, "lines")]
+    assert [merge.name for merge in outcome.merged] == [TableName(shop.database.name, "lines")]
     entries = {entry.table: entry for entry in publication.read(lake_of(pipeline), SOURCE)}
     assert {entry.position for name, entry in entries.items() if name in TABLES} == {str(shop.end())}

@@ -88,8 +88,8 @@ def test_case(done: Done, case: dict[str, Any]) -> None:
         assert case["stopped"] in done.second.stopped[name]
         return
     assert name not in done.second.stopped, done.second.stopped[name]
-    found = rows(lake_of(done.pipeline).downstream(name.schema, table).read(done.shop.spark))
-    assert [[told(cell) for cell in row] for row in found] == [[told(cell) for cell in row] for row in case["rows"]]
+    records = rows(lake_of(done.pipeline).downstream(name.schema, table).read(done.shop.spark))
+    assert [[told(cell) for cell in row] for row in records] == [[told(cell) for cell in row] for row in case["rows"]]
     assert counted(done, name) == case.get("left_out", {})
     if "raw" in case:
         kept = lake_of(done.pipeline).downstream(name.schema, table).read(done.shop.spark).orderBy("id")
@@ -102,16 +102,16 @@ def told(cell: Any) -> Any:
 
 def counted(done: Done, name: TableName) -> dict[str, int]:
     """What both runs left out, which the commits say too."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for outcome in (done.first, done.second):
-        for one in (one for one in outcome.compacted if one.name == name):
-            found = {rule: found.get(rule, 0) + one.left_out.get(rule, 0) for rule in {*found, *one.left_out}}
+        for job in (one for one in outcome.compacted if one.name == name):
+            counts = {rule: counts.get(rule, 0) + job.left_out.get(rule, 0) for rule in {*counts, *job.left_out}}
     noted: dict[str, int] = {}
     for _, commit in lake_of(done.pipeline).silver(SOURCE, name.schema, name.table).since(-1):
         for rule, count in (SilverCommit.of(commit).filtered or {}).items():
             noted[rule] = noted.get(rule, 0) + count
-    assert noted == found
-    return found
+    assert noted == counts
+    return counts
 
 
 BEFORE: dict[str, Any] = {
@@ -163,9 +163,9 @@ def test_rules_that_change_and_a_backfill_give_what_a_fresh_run_does(
     assert "the rules about its columns are others" in next(iter(outcome.stopped.values()))
     assert f"--from {shop.start} --to {extracted.head.position}" in next(iter(outcome.stopped.values()))
     assert extracted.head.position is not None
-    whole = Range(shop.start, extracted.head.position)
-    again = backfill_source(shop.spark, after, SOURCE, whole, lambda name: name.schema == shop.database.name)
-    assert not again.stopped
+    range_ = Range(shop.start, extracted.head.position)
+    repeated = backfill_source(shop.spark, after, SOURCE, range_, lambda name: name.schema == shop.database.name)
+    assert not repeated.stopped
     shop.run(after)
 
     fresh = pipeline_of(shop, monkeypatch, AFTER, "fresh")
@@ -173,7 +173,9 @@ def test_rules_that_change_and_a_backfill_give_what_a_fresh_run_does(
     assert not outcome.stopped
     for table in tables:
         assert shop.merged(after, table) == shop.merged(fresh, table), table
-        frames = [lake_of(one).downstream(shop.database.name, table).read(shop.spark) for one in (after, fresh)]
+        frames = [
+            lake_of(pipeline).downstream(shop.database.name, table).read(shop.spark) for pipeline in (after, fresh)
+        ]
         assert frames[0].columns == frames[1].columns
     assert shop.merged(fresh, "a") == [(1, 11), (3, 30)]
     assert shop.merged(fresh, "b") == [(1, "t", 1, None), (3, "t", 3, 30)]

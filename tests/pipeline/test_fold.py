@@ -59,8 +59,8 @@ def changed(shop: Shop, run: int) -> None:
 def require_all(shop: Shop, pipeline: Pipeline) -> None:
     for name in (*ALONE, "named"):
         require_same(shop, pipeline, name)
-    both = rows(lake_of(pipeline).downstream(shop.database.name, "parts").read(shop.spark))
-    assert both == sorted([*shop.truth("part_1"), *shop.truth("part_2")])
+    rows_ = rows(lake_of(pipeline).downstream(shop.database.name, "parts").read(shop.spark))
+    assert rows_ == sorted([*shop.truth("part_1"), *shop.truth("part_2")])
 
 
 def test_every_kind_of_table_is_what_it_was_and_goes_on(shop: Shop) -> None:
@@ -79,11 +79,11 @@ def test_every_kind_of_table_is_what_it_was_and_goes_on(shop: Shop) -> None:
         assert shop.run(pipeline)[1].stopped == {}
     require_all(shop, pipeline)
     gc_source(shop.spark, pipeline, SOURCE, now=datetime.now(UTC) + timedelta(days=9))
-    found = maintain_source(shop.spark, pipeline, SOURCE)
-    folds = {one.folded.name.table: one.folded for one in found.tables if one.folded}
-    assert (found.stopped, found.unfolded) == ({}, {})
+    upkeep = maintain_source(shop.spark, pipeline, SOURCE)
+    folds = {table.folded.name.table: table.folded for table in upkeep.tables if table.folded}
+    assert (upkeep.stopped, upkeep.unfolded) == ({}, {})
     assert folds.keys() >= {*ALONE, "named", "part_1", "part_2"}
-    assert all(one.rows_after <= one.rows_before for one in folds.values()), folds
+    assert all(fold.rows_after <= fold.rows_before for fold in folds.values()), folds
     assert folds["keyed"].rows_after < folds["keyed"].rows_before / 2
     require_all(shop, pipeline)
 
@@ -110,8 +110,8 @@ def test_every_kind_of_table_is_what_it_was_and_goes_on(shop: Shop) -> None:
     assert silver.folded(keyed.head()) == folds["keyed"].floor, "it stands through an ALTER"
     for table in (keyed, lake.downstream(db, "keyed")):
         shop.spark.sql(f"UPDATE {table.sql} SET v = -1 WHERE _position >= {silver.at_sql(head.position)}")
-    done = backfill_source(shop.spark, pipeline, SOURCE, Range(head.position, end.position), lambda _: True)
-    assert done.stopped == {}
+    outcome = backfill_source(shop.spark, pipeline, SOURCE, Range(head.position, end.position), lambda _: True)
+    assert outcome.stopped == {}
     require_all(shop, pipeline)
 
 
@@ -141,8 +141,11 @@ def test_killed_at_every_commit_and_run_again_the_tables_are_those_of_an_undistu
     """Copies of one lake: one folded undisturbed, one by maintenance that dies at the fold and where it publishes."""
     shop.execute(*(f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)" for name in PLAIN))
     brief = {"spark.driver.memory": "1g", "spark.driver.defaultJavaOptions": LIGHT}
-    said: dict[str, Any] = {"retention": {"bronze": "1d", "fold": True}, "spark": {"master": "local[2]", "conf": brief}}
-    first = shop.pipeline(lake=str(tmp_path / "shaken"), **said)
+    settings: dict[str, Any] = {
+        "retention": {"bronze": "1d", "fold": True},
+        "spark": {"master": "local[2]", "conf": brief},
+    }
+    first = shop.pipeline(lake=str(tmp_path / "shaken"), **settings)
     for run in range(1, 4):
         for name in PLAIN:
             shop.execute(
@@ -152,19 +155,19 @@ def test_killed_at_every_commit_and_run_again_the_tables_are_those_of_an_undistu
         shop.run(first)
     gc_source(shop.spark, first, SOURCE, now=datetime.now(UTC) + timedelta(days=9))
     shutil.copytree(tmp_path / "shaken", tmp_path / "undisturbed")
-    undisturbed = shop.pipeline(lake=str(tmp_path / "undisturbed"), **said)
+    undisturbed = shop.pipeline(lake=str(tmp_path / "undisturbed"), **settings)
     shop.run(undisturbed)  # the lake learns where it is
     folded = maintain_source(shop.spark, undisturbed, SOURCE)
-    assert {one.folded.name.table for one in folded.tables if one.folded} == set(PLAIN)
+    assert {table.folded.name.table for table in folded.tables if table.folded} == set(PLAIN)
 
-    shaken = shop.pipeline(lake=str(tmp_path / "shaken"), **said)
+    shaken = shop.pipeline(lake=str(tmp_path / "shaken"), **settings)
     table = f"silver/{SOURCE}/{shop.database.name}/{PLAIN[1]}"
     for layer, moment in ((table, "before"), (table, "after"), ("published", "before")):
         assert killed_at(shaken.path, layer, moment, "maintain")
         head = lake_of(shaken).silver(SOURCE, shop.database.name, PLAIN[1]).head()
         assert (silver.folded(head) is None) == ((layer, moment) == (table, "before"))
-    again = maintain_source(shop.spark, shaken, SOURCE)
-    assert (again.stopped, [one for one in again.tables if one.folded]) == ({}, [])
+    upkeep = maintain_source(shop.spark, shaken, SOURCE)
+    assert (upkeep.stopped, [table for table in upkeep.tables if table.folded]) == ({}, [])
     assert everything(shaken, shop) == everything(undisturbed, shop)
     for pipeline in (shaken, undisturbed):
         require_newest_published(pipeline, shop)

@@ -105,8 +105,8 @@ def require_equal(shop: Shop, pipeline: Pipeline, tables: Sequence[str] = TABLES
             cursor.execute(f"SELECT * FROM {identifier(table)}")
             names, truth = [one[0] for one in cursor.description], cursor.fetchall()
         assert [name for name in frame.columns if name not in ADDED] == names
-        found = frame.select(*map(identifier, names)).collect()
-        assert sorted(map(repr, map(tuple, found))) == sorted(map(repr, truth)), table
+        rows = frame.select(*map(identifier, names)).collect()
+        assert sorted(map(repr, map(tuple, rows))) == sorted(map(repr, truth)), table
 
 
 def files_with(folder: Path, text: str) -> list[str]:
@@ -135,13 +135,13 @@ def test_everything_that_is_done_to_tables_of_such_names(hostile: Shop, caplog: 
     shop.execute("FLUSH BINARY LOGS")
     assert shop.run(pipeline)[1].stopped == {}
     require_equal(shop, pipeline)
-    again = backfill_source(shop.spark, pipeline, SOURCE, Range(shop.start, shop.end()), lambda _: True)
-    assert again.stopped == {}
+    outcome = backfill_source(shop.spark, pipeline, SOURCE, Range(shop.start, shop.end()), lambda _: True)
+    assert outcome.stopped == {}
     reset(shop.spark, pipeline, SOURCE, plan_reset(shop.spark, pipeline, SOURCE, f"{SCHEMA}.{KEYED}"))
     assert shop.run(pipeline)[1].stopped == {}
     require_equal(shop, pipeline)
     verdicts = list(verify_source(shop.spark, pipeline, SOURCE))
-    assert [(one.summary, one.lines(values=True)) for one in verdicts if not one.is_right] == []
+    assert [(verdict.summary, verdict.lines(values=True)) for verdict in verdicts if not verdict.is_right] == []
     assert len(verdicts) == len(TABLES)
     assert files_with(shop.folder / "lake", SECRET) == []
     assert SECRET not in caplog.text

@@ -114,7 +114,9 @@ class Tables:
 
     def execute(self, statements: tuple[str, ...]) -> None:
         """Those of the statements that are about these tables."""
-        self.shop.execute(*(one for one in statements if any(name in one.split() for name in self.names)))
+        self.shop.execute(
+            *(statement for statement in statements if any(name in statement.split() for name in self.names))
+        )
 
     def run(self) -> Position:
         """A run, behind which the lake is as the server; where the log then ends."""
@@ -128,7 +130,7 @@ class Tables:
         outcome = backfill_source(self.shop.spark, self.pipeline, SOURCE, Range(start, stop), lambda _: True)
         assert outcome.stopped == {}
         self._require_same()
-        return {one.name.table for one in outcome.compacted}
+        return {job.name.table for job in outcome.compacted}
 
     def _require_same(self) -> None:
         for name in self.names:
@@ -139,7 +141,7 @@ class Tables:
 
     def heads(self) -> list[Head | None]:
         lake, schema = lake_of(self.pipeline), self.shop.database.name
-        return [one.head() for name in self.names for one in (self.silver(name), lake.downstream(schema, name))]
+        return [table.head() for name in self.names for table in (self.silver(name), lake.downstream(schema, name))]
 
     def keys(self) -> dict[str, tuple[str, ...]]:
         """By what rows are told apart in silver."""
@@ -191,8 +193,8 @@ def test_a_range_on_both_sides_is_done_again(tables: Tables) -> None:
         sql = tables.silver(name).sql
         tables.shop.spark.sql(f"UPDATE {sql} SET v = 1000 WHERE _op = 'rename'")
     assert tables.redo(places[0], places[-1]) == set(tables.names), "rows that were taken over are done again"
-    found = verify_source(tables.shop.spark, tables.pipeline, SOURCE)
-    assert {one.table.table: one.state for one in found} == dict.fromkeys(tables.names, "equal")
+    verdicts = verify_source(tables.shop.spark, tables.pipeline, SOURCE)
+    assert {verdict.table.table: verdict.state for verdict in verdicts} == dict.fromkeys(tables.names, "equal")
 
 
 @pytest.mark.long

@@ -59,21 +59,21 @@ VALUES = {
 COLUMNS = {"one": "a", "pair": "s, n", "ci": "s", "fixed": "s, b", "number": "f", "day": "d, t", NO_KEY: "s, f, d, j"}
 
 
-def statements(some: random.Random, count: int) -> list[str]:
+def statements(random_: random.Random, count: int) -> list[str]:
     """Random statements about all tables; keys change, swap and come again, and a bag's rows repeat."""
-    found = []
+    lines = []
     for _ in range(count):
-        table = some.choice(list(TABLES))
-        names, value = COLUMNS[table], some.choice(VALUES[table])
+        table = random_.choice(list(TABLES))
+        names, value = COLUMNS[table], random_.choice(VALUES[table])
         other = "b, " if table == "one" else ""
-        cells = f"{some.randrange(3)}, {value}" if table == NO_KEY else f"{some.randrange(99)}, {value}"
+        cells = f"{random_.randrange(3)}, {value}" if table == NO_KEY else f"{random_.randrange(99)}, {value}"
         if other:
-            cells = f"{some.randrange(99)}, {some.randrange(1000, 9999)}, {value}"
-        where = f"v % 3 = {some.randrange(3)}"
+            cells = f"{random_.randrange(99)}, {random_.randrange(1000, 9999)}, {value}"
+        where = f"v % 3 = {random_.randrange(3)}"
         first, *_ = names.split(", ")
-        into = some.choice(VALUES[table]).split(", ")[0]
-        found.append(
-            some.choice(
+        into = random_.choice(VALUES[table]).split(", ")[0]
+        lines.append(
+            random_.choice(
                 [
                     f"INSERT IGNORE INTO {table} (v, {other}{names}) VALUES ({cells})",
                     f"REPLACE INTO {table} (v, {other}{names}) VALUES ({cells})",
@@ -83,7 +83,7 @@ def statements(some: random.Random, count: int) -> list[str]:
                 ]
             )
         )
-    return found
+    return lines
 
 
 def require_equal(shop: Shop, pipeline: Pipeline, table: str) -> None:
@@ -93,11 +93,11 @@ def require_equal(shop: Shop, pipeline: Pipeline, table: str) -> None:
         "ORDER BY ordinal_position",
         (shop.database.name, table),
     )
-    asked = ", ".join(
+    query = ", ".join(
         f"CAST(`{name}` AS CHAR)" if kind in ("date", "datetime", "json", "double", "float") else f"`{name}`"
         for name, kind in listed
     )
-    truth = Counter(shop.database.execute(f"SELECT {asked} FROM `{table}`"))
+    truth = Counter(shop.database.execute(f"SELECT {query} FROM `{table}`"))
     target = lake_of(pipeline).downstream(shop.database.name, table)
     if target.head() is None:
         assert not truth
@@ -129,21 +129,21 @@ def _cell(value: Any, kind: str, exact: str | None) -> Any:
 def test_random_statements_about_tables_with_keys_of_every_kind_and_without_any(
     shop: Shop, seed: int, summary: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    some = random.Random(seed)
+    random_ = random.Random(seed)
     pipeline = shop.pipeline()
     shop.execute("SET SESSION sql_mode = ''", *TABLES.values())
     runs, places = 3, [shop.start]
     for nth in range(runs):
-        monkeypatch.setattr(window_rows, "_ONE_TASK", some.choice([1 << 20, -1]))
-        shop.execute(*statements(some, 150))
+        monkeypatch.setattr(window_rows, "_ONE_TASK", random_.choice([1 << 20, -1]))
+        shop.execute(*statements(random_, 150))
         _, outcome = shop.run(pipeline)
         assert outcome.stopped == {}, f"seed {seed}, run {nth}"
         for table in TABLES:
             require_equal(shop, pipeline, table)
         places.append(shop.end())
     before = heads(shop, pipeline)
-    wanted = Range(*sorted(some.sample(places, 2)))
-    outcome = backfill_source(shop.spark, pipeline, SOURCE, wanted, lambda _: True)
+    range_ = Range(*sorted(random_.sample(places, 2)))
+    outcome = backfill_source(shop.spark, pipeline, SOURCE, range_, lambda _: True)
     assert outcome.stopped == {}
     assert heads(shop, pipeline) == before, "done again, nothing differs"
     summary.append(f"seed {seed}: {150 * runs} statements of {len(TABLES)} tables, {runs} runs, no difference")
@@ -153,9 +153,9 @@ def heads(shop: Shop, pipeline: Pipeline) -> list[Any]:
     lake = lake_of(pipeline)
     names = [TableName(shop.database.name, table) for table in TABLES]
     return [
-        one
+        head
         for name in names
-        for one in (lake.silver(SOURCE, *_pair(name)).head(), lake.downstream(*_pair(name)).head())
+        for head in (lake.silver(SOURCE, *_pair(name)).head(), lake.downstream(*_pair(name)).head())
     ]
 
 

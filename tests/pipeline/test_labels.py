@@ -40,7 +40,9 @@ TABLES = ("t", "ascii_alike", "copied")
 
 
 def states(shop: Shop, pipeline: Any) -> dict[str, tuple[str, str | None]]:
-    return {one.table.table: (one.state, one.reason) for one in verify_source(shop.spark, pipeline, SOURCE)}
+    return {
+        verdict.table.table: (verdict.state, verdict.reason) for verdict in verify_source(shop.spark, pipeline, SOURCE)
+    }
 
 
 @pytest.mark.parametrize("metadata", ["FULL", "MINIMAL"])
@@ -78,8 +80,8 @@ def test_numbers_of_labels_in_an_older_lake_differ_and_a_backfill_corrects_them(
     with caplog.at_level(logging.WARNING):
         assert shop.run(pipeline)[1].stopped == {}
     assert "t: column e has labels from here on" in caplog.text
-    whole = Range(shop.start, shop.end())
-    outcome = backfill_source(shop.spark, pipeline, SOURCE, whole, lambda _: True)
+    range_ = Range(shop.start, shop.end())
+    outcome = backfill_source(shop.spark, pipeline, SOURCE, range_, lambda _: True)
     assert outcome.stopped == {}
     for table in TABLES:
         require_same(shop, pipeline, table)
@@ -98,6 +100,6 @@ def test_labels_that_nothing_tells_stop_their_table_unless_the_column_is_left_ou
     )
     stopped = shop.run(late)[1].stopped
     assert [name.table for name in stopped] == ["t"]
-    (why,) = stopped.values()
-    assert "t: column e: the log has its labels without a character set that is known" in why
+    (reason,) = stopped.values()
+    assert "t: column e: the log has its labels without a character set that is known" in reason
     assert lake_of(late).downstream(shop.database.name, "t").head() is None

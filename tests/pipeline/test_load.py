@@ -105,7 +105,7 @@ def written_to(database: Database) -> Iterator[None]:
 
 
 def completeness(shop: Shop, pipeline: Pipeline) -> dict[str, bool | None]:
-    return {one.table: one.complete for one in publication.read(lake_of(pipeline), SOURCE)}
+    return {entry.table: entry.complete for entry in publication.read(lake_of(pipeline), SOURCE)}
 
 
 @pytest.mark.long
@@ -118,8 +118,8 @@ def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
         shop.run(pipeline)
         shop.execute("INSERT INTO fresh VALUES (1)")
 
-        def killing(name: TableName, found: LoadCommit) -> None:
-            if name == big and found.chunks >= 8:
+        def killing(name: TableName, commit: LoadCommit) -> None:
+            if name == big and commit.chunks >= 8:
                 raise Killed
 
         with pytest.raises(Killed):
@@ -132,15 +132,15 @@ def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
 
         seen: list[tuple[str, int]] = []
 
-        def disturbing(name: TableName, found: LoadCommit) -> None:
-            seen.append((name.table, found.chunks))
-            if found.is_walked and found.state == READING:
+        def disturbing(name: TableName, commit: LoadCommit) -> None:
+            seen.append((name.table, commit.chunks))
+            if commit.is_walked and commit.state == READING:
                 shop.execute(*STATEMENTS.get(name.table, ()))
 
-        done = load_source(shop.spark, pipeline, SOURCE, chunk_rows=20, on_progress=disturbing)
+        load = load_source(shop.spark, pipeline, SOURCE, chunk_rows=20, on_progress=disturbing)
     assert min(chunks for name, chunks in seen if name == "big") > 8, "what was read before is not read again"
-    assert {name.table for name in done.tables} == {"big", "still", "emptied"}
-    stopped = {name.table: why for name, why in done.stopped.items()}
+    assert {name.table for name in load.tables} == {"big", "still", "emptied"}
+    stopped = {name.table: reason for name, reason in load.stopped.items()}
     assert stopped.keys() == {"altered", "dropped", "restored"}
     assert "was changed while it was loaded, by ALTER TABLE at" in stopped["restored"]
     assert "was changed while it was loaded" in stopped["altered"]
@@ -149,10 +149,10 @@ def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
     assert completeness(shop, pipeline) == complete | {"altered": False, "dropped": False, "restored": False}
     assert shop.silver(pipeline, "altered").where(f"_op = '{silver.Op.LOAD}'").isEmpty()
     assert lake.load(SOURCE, shop.database.name, "big").read(shop.spark).isEmpty()
-    shown = {one.table.partition(".")[2]: one for one in status(pipeline, lake, SOURCE).tables}
-    assert (shown["big"].complete, shown["altered"].complete) == (True, False)
-    assert shown["altered"].load is not None
-    assert shown["altered"].load["state"] == "stopped"
+    tables_shown = {table.table.partition(".")[2]: table for table in status(pipeline, lake, SOURCE).tables}
+    assert (tables_shown["big"].complete, tables_shown["altered"].complete) == (True, False)
+    assert tables_shown["altered"].load is not None
+    assert tables_shown["altered"].load["state"] == "stopped"
 
     shop.execute("UPDATE big SET v = 0", "DELETE FROM still WHERE id > 0", "INSERT INTO emptied VALUES (5, 5)")
     shop.run(pipeline)
@@ -168,14 +168,14 @@ def test_a_load_that_was_stopped_begins_anew(shop: Shop) -> None:
     shop.execute("FLUSH BINARY LOGS")
     pipeline = replace(shop, start=shop.end()).pipeline(live=True)
 
-    def disturbing(name: TableName, found: LoadCommit) -> None:
-        if found.is_walked and found.state == READING:
+    def disturbing(name: TableName, commit: LoadCommit) -> None:
+        if commit.is_walked and commit.state == READING:
             shop.execute(*STATEMENTS["altered"])
 
     assert load_source(shop.spark, pipeline, SOURCE, chunk_rows=2, on_progress=disturbing).stopped
-    again = load_source(shop.spark, pipeline, SOURCE, chunk_rows=2)
-    assert not again.stopped
-    assert [found.rows for found in again.tables.values()] == [4]
+    repeated = load_source(shop.spark, pipeline, SOURCE, chunk_rows=2)
+    assert not repeated.stopped
+    assert [table.rows for table in repeated.tables.values()] == [4]
     require_same(shop, pipeline, "altered")
     shop.execute("UPDATE altered SET w = id")
     shop.run(pipeline)
@@ -185,8 +185,8 @@ def test_a_load_that_was_stopped_begins_anew(shop: Shop) -> None:
 def test_what_cannot_be_loaded_is_refused_by_name(shop: Shop) -> None:
     shop.execute("CREATE TABLE bag (v INT)", "CREATE TABLE t (id INT PRIMARY KEY)")
     pipeline = shop.pipeline(live=True)
-    done = load_source(shop.spark, pipeline, SOURCE, tables=[f"{shop.database.name}.*"])
-    assert "has no primary key" in done.stopped[TableName(shop.database.name, "bag")]
+    load = load_source(shop.spark, pipeline, SOURCE, tables=[f"{shop.database.name}.*"])
+    assert "has no primary key" in load.stopped[TableName(shop.database.name, "bag")]
     with pytest.raises(ConfigError, match=r"the server has no table shop\.gone"):
         load_source(shop.spark, pipeline, SOURCE, tables=["shop.gone"])
 

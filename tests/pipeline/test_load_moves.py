@@ -96,8 +96,8 @@ class Moves:
     def behind_a_takeover(self) -> None:
         """All that bronze has stands in a file that the replica still writes."""
 
-        def written_to(found: LoadCommit) -> None:
-            if found.state == READING and found.chunks == 4:
+        def written_to(commit: LoadCommit) -> None:
+            if commit.state == READING and commit.chunks == 4:
                 self.write(
                     "UPDATE shop.orders SET state = 'amid' WHERE id IN (3, 18)",
                     "DELETE FROM shop.orders WHERE id = 4",
@@ -114,23 +114,23 @@ class Moves:
     def the_server_is_lost_when_all_was_read(self) -> None:
         """The other one has every transaction that the rows may show."""
 
-        def losing(found: LoadCommit) -> None:
-            if found.state == READING and found.is_walked:
+        def losing(commit: LoadCommit) -> None:
+            if commit.state == READING and commit.is_walked:
                 self.write("UPDATE shop.notes SET text = 'seen by no query' WHERE id = 1")
-            if found.state == READ:
+            if commit.state == READ:
                 self.pair.replica.kill()
                 execute(self.pair.primary, "INSERT INTO shop.notes VALUES (3, 'behind all that was read')")
 
-        done = self.load("notes", losing)
+        load = self.load("notes", losing)
         one, two = self.ends
-        assert (done.stopped, self.pair.in_use(self.on_primary)) == ({}, [one, two, one])
+        assert (load.stopped, self.pair.in_use(self.on_primary)) == ({}, [one, two, one])
         require_same(self.pair, self.on_primary, "notes", self.pair.primary)
 
     def cut_off_between_ranges(self) -> None:
         """The source has moved when the load is given again: the table begins anew."""
 
-        def killing(found: LoadCommit) -> None:
-            if found.chunks >= 4:
+        def killing(commit: LoadCommit) -> None:
+            if commit.chunks >= 4:
                 execute(
                     self.pair.primary,
                     "DELETE FROM shop.big WHERE id = 0",
@@ -149,8 +149,8 @@ class Moves:
     def a_statement_that_came_before_the_move(self) -> None:
         """Nobody can tell any more whether it came before the end of the reading, or behind it."""
 
-        def altering(found: LoadCommit) -> None:
-            if found.state == READ:
+        def altering(commit: LoadCommit) -> None:
+            if commit.state == READ:
                 self.write("ALTER TABLE shop.altered ADD COLUMN w INT DEFAULT 7")
                 self.pair.replica.kill()
 
@@ -161,17 +161,17 @@ class Moves:
     def a_row_that_no_other_server_has(self) -> None:
         """It was read, and the server lost before it gave the row away; others went on, by numbers like its own."""
 
-        def writing(found: LoadCommit) -> None:
-            if found.state == READING and found.chunks == 0:
+        def writing(commit: LoadCommit) -> None:
+            if commit.state == READING and commit.chunks == 0:
                 execute(self.pair.replica, "STOP SLAVE", "INSERT INTO shop.lost VALUES (999, 999)")
-            if found.state == READ:
+            if commit.state == READ:
                 self.pair.replica.kill()
                 execute(self.pair.primary, *(f"INSERT INTO shop.notes VALUES ({n}, 'went on')" for n in (4, 5)))
 
-        (why,) = self.load("lost", writing).stopped.values()
+        (reason,) = self.load("lost", writing).stopped.values()
         one, two = self.ends
-        assert f"was read from {two}, which had " in why
-        assert f"bronze has gone on with the log of {one} without that; load it again" in why
+        assert f"was read from {two}, which had " in reason
+        assert f"bronze has gone on with the log of {one} without that; load it again" in reason
         left = progress(lake_of(self.on_primary), SOURCE, TableName("shop", "lost"))
         assert left is not None
         assert (left.state, is_complete(self.on_primary, "lost")) == (STOPPED, False)
@@ -190,8 +190,8 @@ def test_a_log_that_its_server_begins_anew_amid_a_load(pair: Pair) -> None:
     alone = pair.pipeline(primary, start="latest", on_new_server="continue")
     pair.run(alone)
 
-    def reset(found: LoadCommit) -> None:
-        if found.state == READ:
+    def reset(commit: LoadCommit) -> None:
+        if commit.state == READ:
             execute(primary, "RESET MASTER", "INSERT INTO shop.notes VALUES (2, 'after it')")
 
     done = load(pair, alone, "notes", reset)
@@ -201,7 +201,7 @@ def test_a_log_that_its_server_begins_anew_amid_a_load(pair: Pair) -> None:
     execute(primary, "FLUSH BINARY LOGS")
     done = load(pair, alone, "notes")
     assert done.stopped == {}
-    (since,) = (one.since for one in done.tables.values())
+    (since,) = (table.since for table in done.tables.values())
     assert since >= Position("mysql-bin.000002", 4, 2), "MariaDB tells the place of a snapshot, behind the file's head"
     extract_source(pair.spark, alone, SOURCE)
     require_same(pair, alone, "notes", primary)

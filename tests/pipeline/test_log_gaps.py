@@ -28,8 +28,8 @@ CHILD = (
 
 
 def states(shop: Shop, **keys: object) -> dict[str, tuple[str, str]]:
-    found = read(lake_of(shop.pipeline(tables=["memory.*"])), SOURCE)
-    return {one.table: (one.state, one.reason or "") for one in found}
+    entries = read(lake_of(shop.pipeline(tables=["memory.*"])), SOURCE)
+    return {entry.table: (entry.state, entry.reason or "") for entry in entries}
 
 
 def test_a_child_whose_rows_go_by_a_cascade_is_told_by_name(shop: Shop) -> None:
@@ -39,8 +39,8 @@ def test_a_child_whose_rows_go_by_a_cascade_is_told_by_name(shop: Shop) -> None:
     _, outcome = shop.run(pipeline)
     assert not outcome.stopped
     assert shop.merged(pipeline, "c") == [(1, 1), (2, 2)], "the log does not tell that the server deleted row 1"
-    (found,) = cascades(pipeline, lake_of(pipeline), SOURCE)
-    assert str(found).startswith(f"{shop.database.name}.c: is changed by the foreign key f -> {shop.database.name}.p")
+    (cascade,) = cascades(pipeline, lake_of(pipeline), SOURCE)
+    assert str(cascade).startswith(f"{shop.database.name}.c: is changed by the foreign key f -> {shop.database.name}.p")
     shop.execute("CREATE TABLE copy LIKE c", "INSERT INTO copy SELECT * FROM c", "RENAME TABLE c TO old, copy TO c")
     shop.run(pipeline)
     assert shop.merged(pipeline, "c") == shop.truth("c") == [(2, 2)], "as docs/limits.md mends it"
@@ -56,10 +56,10 @@ def test_where_cascades_stop_a_child_holds_what_came_before_the_key(shop: Shop) 
     pipeline = shop.pipeline(on_cascade="stop")
     for _ in range(2):
         _, outcome = shop.run(pipeline)
-        ((name, why),) = outcome.stopped.items()
+        ((name, reason),) = outcome.stopped.items()
         assert name.table == "c"
-        assert why.startswith(f"{SOURCE}: {name}: at {at.file}:")
-        assert "on_cascade: stop" in why
+        assert reason.startswith(f"{SOURCE}: {name}: at {at.file}:")
+        assert "on_cascade: stop" in reason
         assert rows(shop.silver(pipeline, "c")) == [(1, 1)]
         assert shop.merged(pipeline, "p") == [(2,)]
     _, outcome = shop.run(shop.pipeline(on_cascade="warn"))
@@ -73,7 +73,7 @@ def test_keys_older_than_the_log_are_told_by_the_server(shop: Shop) -> None:
     pipeline = later.pipeline(live=True)
     later.execute("INSERT INTO p VALUES (1)", "INSERT INTO c VALUES (1, 1)")
     later.run(pipeline)
-    assert [one.key.name for one in cascades(pipeline, lake_of(pipeline), SOURCE)] == ["f"]
+    assert [cascade.key.name for cascade in cascades(pipeline, lake_of(pipeline), SOURCE)] == ["f"]
     later.execute("ALTER TABLE c DROP FOREIGN KEY f")
     later.run(pipeline)
     assert cascades(pipeline, lake_of(pipeline), SOURCE) == []
@@ -110,10 +110,10 @@ def test_a_system_versioned_table_stops_by_name_and_others_go_on(maria: Shop, cr
     pipeline = maria.pipeline(live=True)
     for _ in range(2):
         _, outcome = maria.run(pipeline)
-        ((name, why),) = outcome.stopped.items()
-        assert why.startswith(f"{SOURCE}: {name}: at {at.file}:")
-        assert "is a system-versioned table: the log has its historical rows" in why
-        assert f'leave the table out (tables: "!{name}"' in why
+        ((name, reason),) = outcome.stopped.items()
+        assert reason.startswith(f"{SOURCE}: {name}: at {at.file}:")
+        assert "is a system-versioned table: the log has its historical rows" in reason
+        assert f'leave the table out (tables: "!{name}"' in reason
         assert maria.merged(pipeline, "t") == [(1,)]
         assert lake_of(pipeline).silver(SOURCE, name.schema, "v").head() is None
         maria.execute("UPDATE v SET a = a + 1")
@@ -125,8 +125,8 @@ def test_a_table_that_is_versioned_later_holds_what_came_before(maria: Shop) -> 
     maria.run(pipeline)
     maria.execute("INSERT INTO v VALUES (2, 2)", "ALTER TABLE v ADD SYSTEM VERSIONING", "UPDATE v SET a = 3")
     _, outcome = maria.run(pipeline)
-    ((_, why),) = outcome.stopped.items()
-    assert "is a system-versioned table" in why
+    ((_, reason),) = outcome.stopped.items()
+    assert "is a system-versioned table" in reason
 
 
 def test_versioning_older_than_the_log_is_told_by_the_server(maria: Shop) -> None:
@@ -134,8 +134,8 @@ def test_versioning_older_than_the_log_is_told_by_the_server(maria: Shop) -> Non
     later = Shop(maria.spark, maria.database, maria.folder, maria.end())
     later.execute(*CHANGES)
     _, outcome = later.run(later.pipeline(live=True))
-    ((_, why),) = outcome.stopped.items()
-    assert "since before the log is a system-versioned table" in why
+    ((_, reason),) = outcome.stopped.items()
+    assert "since before the log is a system-versioned table" in reason
 
 
 def test_sequences_are_left_out_by_name(maria: Shop) -> None:
@@ -145,13 +145,17 @@ def test_sequences_are_left_out_by_name(maria: Shop) -> None:
         maria.execute("SELECT NEXTVAL(s)", "SELECT SETVAL(s, 5000)", "INSERT INTO t SELECT max(id) + 1 FROM t")
         _, outcome = maria.run(pipeline)
         assert not outcome.stopped
-        found = {one.table: (one.state, one.reason) for one in outcome.entries if one.schema == maria.database.name}
+        found = {
+            entry.table: (entry.state, entry.reason) for entry in outcome.entries if entry.schema == maria.database.name
+        }
         assert found["s"] == ("ignored", REASON)
         assert found["t"] == ("current", None)
     lake = lake_of(pipeline)
     assert lake.silver(SOURCE, maria.database.name, "s").head() is None
     assert lake.downstream(maria.database.name, "s").head() is None
-    assert [(one.table.table, one.state) for one in verify_source(maria.spark, pipeline, SOURCE)] == [("t", "equal")]
+    assert [(verdict.table.table, verdict.state) for verdict in verify_source(maria.spark, pipeline, SOURCE)] == [
+        ("t", "equal")
+    ]
     audit = audit_schema(pipeline, SOURCE)
     assert audit is not None
     assert not audit.lines()

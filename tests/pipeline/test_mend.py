@@ -24,9 +24,9 @@ AS_STATEMENT = ("SET SESSION binlog_format = 'STATEMENT'", "SET SESSION binlog_f
 
 def place_in(reason: str) -> str:
     """The position that a message names."""
-    found = re.search(r"[\w-]+\.\d{6}:\d+", reason)
-    assert found, reason
-    return found[0]
+    match = re.search(r"[\w-]+\.\d{6}:\d+", reason)
+    assert match, reason
+    return match[0]
 
 
 def refused(pipeline: Pipeline, position: str, table: str | None = None) -> str:
@@ -85,10 +85,10 @@ def test_events_that_stop_a_table_are_passed_over_one_by_one_and_for_good(shop: 
     _, outcome = shop.run(pipeline)
     assert outcome.stopped == {}
     assert [compacted.left_out for compacted in outcome.compacted] == [{f"skip {second}": 1}]
-    there = [(1, 1), (2, 2), (3, 3), (5, 5)]
-    assert shop.merged(pipeline, "t") == there
-    shown = status(pipeline, lake_of(pipeline), SOURCE).skips
-    assert [(one["table"], one["position"], one["event"]) for one in shown] == [
+    expected_rows = [(1, 1), (2, 2), (3, 3), (5, 5)]
+    assert shop.merged(pipeline, "t") == expected_rows
+    tables_shown = status(pipeline, lake_of(pipeline), SOURCE).skips
+    assert [(one["table"], one["position"], one["event"]) for one in tables_shown] == [
         (str(t), first, "Update_rows event"),
         (str(t), second, "INSERT INTO t VALUES (4, 4)"),
     ]
@@ -96,8 +96,8 @@ def test_events_that_stop_a_table_are_passed_over_one_by_one_and_for_good(shop: 
     silver = lake_of(pipeline).silver(SOURCE, schema, "t")
     head = silver.head()
     assert head
-    again = BackfillRequest(SOURCE, str(shop.start), str(head.position), tables=(str(t),))
-    assert backfill(shop.spark, pipeline, again).stopped == {}
+    request = BackfillRequest(SOURCE, str(shop.start), str(head.position), tables=(str(t),))
+    assert backfill(shop.spark, pipeline, request).stopped == {}
     assert silver.head() == head, "a backfill passes over what the run has passed over"
 
     with pytest.raises(ConfigError, match="no event is quarantined at"):
@@ -105,5 +105,5 @@ def test_events_that_stop_a_table_are_passed_over_one_by_one_and_for_good(shop: 
     said = remove(shop.spark, pipeline, SOURCE, plan_undo(pipeline, SOURCE, first))
     advice = f"stratalog backfill --source {SOURCE} --from {first} --to {head.position} --table {t}"
     assert said == [f"{t} is at {head.position} and has passed it; to take the event in: {advice}"]
-    assert place_in(backfill(shop.spark, pipeline, again).stopped[t]) == first
-    assert shop.merged(pipeline, "t") == there
+    assert place_in(backfill(shop.spark, pipeline, request).stopped[t]) == first
+    assert shop.merged(pipeline, "t") == expected_rows

@@ -75,11 +75,11 @@ def merged(shop: Shop, pipeline: Pipeline) -> list[Row]:
     for name in kept:
         of = name[1 : name.index("_until_")]
         short[name] = f"{of}{1 + sum(one.startswith(of) for one in short.values())}"
-    found = []
+    lines = []
     for row in frame.orderBy("id").collect():
         cells, raw = row.asDict(), row["_raw"] or {}
-        found.append({short.get(n, n): raw.get(n, v) for n, v in cells.items() if n in short or not n.startswith("_")})
-    return [{name: str(v) if name == "z1" and v is not None else v for name, v in row.items()} for row in found]
+        lines.append({short.get(n, n): raw.get(n, v) for n, v in cells.items() if n in short or not n.startswith("_")})
+    return [{name: str(v) if name == "z1" and v is not None else v for name, v in row.items()} for row in lines]
 
 
 def kept_at(shop: Shop, pipeline: Pipeline) -> str:
@@ -92,8 +92,8 @@ def contents(shop: Shop, pipeline: Pipeline) -> tuple[list[Any], ...]:
     """All that both tables hold, whatever the order of columns and rows; texts, since maps do not compare."""
     lake = lake_of(pipeline)
     tables = lake.silver(SOURCE, shop.database.name, "t"), lake.downstream(shop.database.name, "t")
-    rows = ([str(sorted(row.asDict().items())) for row in one.read(shop.spark).collect()] for one in tables)
-    return tuple(sorted(one) for one in rows)
+    rows = ([str(sorted(row.asDict().items())) for row in table.read(shop.spark).collect()] for table in tables)
+    return tuple(sorted(row) for row in rows)
 
 
 def test_columns_begin_anew_and_a_range_done_again_leaves_them_so(
@@ -114,12 +114,12 @@ def test_columns_begin_anew_and_a_range_done_again_leaves_them_so(
     listed = "id int, v int, d decimal(10,4), e enum('a','b'), z date"
     assert any(f"it was ({listed}) and is (id int, w int, v varchar(9)" in text for text in caplog.messages)
 
-    whole, before = Range(begin, shop.end()), contents(shop, pausing)
-    again = backfill_source(shop.spark, pausing, SOURCE, whole, lambda _: True)
-    assert (again.stopped, again.compacted) == ({}, [])
+    range_, before = Range(begin, shop.end()), contents(shop, pausing)
+    outcome = backfill_source(shop.spark, pausing, SOURCE, range_, lambda _: True)
+    assert (outcome.stopped, outcome.compacted) == ({}, [])
     origin = lake_of(pausing).silver(SOURCE, shop.database.name, "t")
     shop.spark.sql(f"UPDATE {origin.sql} SET v = 100, _v_until_{kept_at(shop, pausing)} = -1")
-    assert backfill_source(shop.spark, pausing, SOURCE, whole, lambda _: True).stopped == {}
+    assert backfill_source(shop.spark, pausing, SOURCE, range_, lambda _: True).stopped == {}
     assert contents(shop, pausing) == before
 
 
@@ -150,12 +150,12 @@ def killed_behind_each(monkeypatch: pytest.MonkeyPatch, part: str, do: Callable[
 def test_killed_behind_every_commit_of_the_change_the_tables_are_those_of_an_undisturbed_run(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both = [anew(shop, tmp_path / name) for name in ("undisturbed", "shaken")]
+    pipelines = [anew(shop, tmp_path / name) for name in ("undisturbed", "shaken")]
     shop.execute(*BEFORE)
-    for pipeline in both:
+    for pipeline in pipelines:
         done(shop, pipeline)
     shop.execute("ALTER TABLE t MODIFY v VARCHAR(9)", "UPDATE t SET v = 'two' WHERE id = 2")
-    undisturbed, shaken = both
+    undisturbed, shaken = pipelines
     done(shop, undisturbed)
     times = killed_behind_each(monkeypatch, f"/{shop.database.name}/t", lambda: shop.run(shaken))
     assert times >= 2 * len(("RENAME", "ADD", "ALTER", "the position")), "in silver and downstream"
@@ -168,13 +168,13 @@ def test_verify_passes_over_what_is_not_known_until_the_table_is_loaded_again(sh
     shop.execute(*BEFORE)
     done(shop, pipeline)
     shop.execute("ALTER TABLE t MODIFY v VARCHAR(9)", "UPDATE t SET v = 'two' WHERE id = 2")
-    (found,) = verify_source(shop.spark, pipeline, SOURCE)
-    assert (found.state, found.unknown) == ("equal", {"v": 3})
-    assert re.search(r"t: column v is not compared: .* 3 rows are from before", " ".join(found.remarks()))
+    (verdict,) = verify_source(shop.spark, pipeline, SOURCE)
+    assert (verdict.state, verdict.unknown) == ("equal", {"v": 3})
+    assert re.search(r"t: column v is not compared: .* 3 rows are from before", " ".join(verdict.remarks()))
     shop.execute("FLUSH BINARY LOGS")
     loaded = load_source(shop.spark, pipeline, SOURCE, tables=[str(name)])
     assert loaded.stopped == {}
-    (found,) = verify_source(shop.spark, pipeline, SOURCE)
-    assert (found.state, found.unknown, tuple(found.remarks())) == ("equal", {}, ())
+    (verdict,) = verify_source(shop.spark, pipeline, SOURCE)
+    assert (verdict.state, verdict.unknown, tuple(verdict.remarks())) == ("equal", {}, ())
     target = lake_of(pipeline).downstream(shop.database.name, "t").read(shop.spark)
     assert {row["v"] for row in target.collect()} == {"70000", "two", "3", "4"}

@@ -50,14 +50,14 @@ class Two:
 
     def run(self, pipeline: Pipeline, *sources: str) -> list[str]:
         """Why tables stopped."""
-        outcomes = [run_source(self.spark, pipeline, one)[1] for one in sources or ("eu", "us")]
-        return [why for outcome in outcomes for why in outcome.stopped.values()]
+        outcomes = [run_source(self.spark, pipeline, source)[1] for source in sources or ("eu", "us")]
+        return [reason for outcome in outcomes for reason in outcome.stopped.values()]
 
     def rows(self, table: str = "orders", schema: str = "world") -> list[tuple[Any, ...]]:
         """Source first, the columns of sources behind it."""
-        found = lake_of(self.pipeline()).downstream(schema, table).read(self.spark)
-        names = [name for name in found.columns if name not in (*MARKS, *merge_job.ADDED)]
-        return sorted(map(tuple, found.select("_source", *names).collect()), key=repr)
+        frame = lake_of(self.pipeline()).downstream(schema, table).read(self.spark)
+        names = [name for name in frame.columns if name not in (*MARKS, *merge_job.ADDED)]
+        return sorted(map(tuple, frame.select("_source", *names).collect()), key=repr)
 
 
 @pytest.fixture
@@ -88,14 +88,14 @@ def test_a_table_of_one_and_one_of_several_are_not_made_of_each_other(two: Two) 
     alone = two.pipeline({"from": "shop.orders", "to": "world.orders"})
     for name in ("eu", "us"):
         two.write(name, 1, [ORDERS], Insert("shop.orders", (1, name)))
-    (why,) = two.run(alone)
-    assert "is merged from shop.orders of source eu, and by routes: it is of one" in why
-    several = two.pipeline(*MERGED)
-    assert [why.partition(" has the rows of ")[2].partition(",")[0] for why in two.run(several)] == [
+    (reason,) = two.run(alone)
+    assert "is merged from shop.orders of source eu, and by routes: it is of one" in reason
+    pipeline = two.pipeline(*MERGED)
+    assert [why.partition(" has the rows of ")[2].partition(",")[0] for why in two.run(pipeline)] == [
         "shop.orders alone"
     ] * 2
-    (Path(pipeline_path := lake_of(several).downstream("world", "orders").path)).rename(f"{pipeline_path}_away")
-    assert two.run(several) == []
+    (Path(pipeline_path := lake_of(pipeline).downstream("world", "orders").path)).rename(f"{pipeline_path}_away")
+    assert two.run(pipeline) == []
     assert two.rows() == [("eu", 1, "eu"), ("us", 1, "us")]
     reasons = two.run(two.pipeline({"from": "shop.orders", "to": "world.orders"}))
     assert ["is merged from several source tables" in why for why in reasons] == [True, True]
@@ -132,7 +132,7 @@ def test_keys_in_common_live_through_ddl_and_are_not_set_apart_again(two: Two) -
         ("eu", 1, "eu1", 7), ("eu", 4, "eu4", 8), ("us", 2, "us2", None), ("us", 3, "us3", None)
     ]  # fmt: skip
     apart = two.run(two.pipeline(*MERGED))
-    assert ["with the keys of its source tables shared" in why for why in apart] == [True, True]
+    assert ["with the keys of its source tables shared" in reason for reason in apart] == [True, True]
 
 
 @pytest.mark.long
@@ -148,7 +148,7 @@ def test_keys_in_common_are_so_in_each_target(two: Two) -> None:
     for source in ("eu", "us"):
         (table,) = status(pipeline, lake_of(pipeline), source).tables
         assert table.watermark
-        assert [(one["table"], one["watermark"]) for one in table.targets or ()] == [
+        assert [(target["table"], target["watermark"]) for target in table.targets or ()] == [
             ("world.orders", table.watermark), ("copy.orders", table.watermark)
         ]  # fmt: skip
 

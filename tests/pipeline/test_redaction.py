@@ -85,22 +85,22 @@ class Redacting:
     folder: Path
 
     def pipeline(self, *, redact: tuple[str, ...] = ("shop.secrets",), **keys: Any) -> Pipeline:
-        one = self.server
-        login = {"host": one.host, "port": one.port, "user": one.user, "password": one.password}
+        server = self.server
+        login = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
         origin: dict[str, Any] = {"mysql": login, "start": "earliest"} | ({"redact": list(redact)} if redact else {})
-        said = {"lake": "./lake", "sources": {SOURCE: origin}, "tables": ["shop.orders"]} | keys
+        settings = {"lake": "./lake", "sources": {SOURCE: origin}, "tables": ["shop.orders"]} | keys
         path = self.folder / "pipeline.yaml"
-        path.write_text(yaml.safe_dump(said), encoding="utf-8")
+        path.write_text(yaml.safe_dump(settings), encoding="utf-8")
         return load(path)
 
     def require_nothing_held(self) -> None:
         """No file of the lake has the secret, neither as it is nor in what Parquet packs."""
         word = SECRET.encode()
-        for file in (one for one in self.folder.joinpath("lake").rglob("*") if one.is_file()):
+        for file in (path for path in self.folder.joinpath("lake").rglob("*") if path.is_file()):
             assert word not in file.read_bytes(), file
             if file.suffix == ".parquet":
-                held = pq.read_table(file)
-                assert word not in b"".join(_bytes(held.column(name).to_pylist()) for name in held.column_names), file
+                table = pq.read_table(file)
+                assert word not in b"".join(_bytes(table.column(name).to_pylist()) for name in table.column_names), file
 
     def exported(self, pipeline: Pipeline, name: str) -> list[Exported]:
         return list(export(self.spark, lake_of(pipeline), SOURCE, self.folder / name))
@@ -108,17 +108,19 @@ class Redacting:
     def require_exported(self, found: list[Exported]) -> int:
         """The files are the server's but for what is said to be redacted; how many bytes those are."""
         blank = 0
-        for one in found:
-            theirs, mine = _closed((self.server.data / one.path.name).read_bytes()), one.path.read_bytes()
-            assert len(mine) <= len(theirs)
+        for file in found:
+            server_bytes, own_bytes = _closed((self.server.data / file.path.name).read_bytes()), file.path.read_bytes()
+            assert len(own_bytes) <= len(server_bytes)
             spans = {
-                (event.offset, event.stop) for event in list_events(iter([mine]), one.path.name) if _is_blank(event)
+                (event.offset, event.stop)
+                for event in list_events(iter([own_bytes]), file.path.name)
+                if _is_blank(event)
             }
-            said = one.redacted.bytes if one.redacted else 0
+            said = file.redacted.bytes if file.redacted else 0
             assert said == sum(stop - start for start, stop in spans)
             at = 0
-            for start, stop in [*sorted(spans), (len(mine), len(mine))]:
-                assert mine[at:start] == theirs[at:start]
+            for start, stop in [*sorted(spans), (len(own_bytes), len(own_bytes))]:
+                assert own_bytes[at:start] == server_bytes[at:start]
                 at = stop
             blank += said
         return blank
@@ -174,21 +176,27 @@ def test_no_byte_of_a_redacted_table_is_in_the_lake_and_other_tables_are_the_ser
 
 def test_an_export_is_the_servers_files_but_for_what_it_says(redacting: Redacting) -> None:
     pipeline = redacting.pipeline()
-    found = redacting.exported(pipeline, "exported")
-    blank = redacting.require_exported(found)
-    said = [one.redacted for one in found if one.redacted]
-    assert {name for one in said for name in one.tables} == {"shop.secrets", "shop._secrets_gho"}
+    files = redacting.exported(pipeline, "exported")
+    blank = redacting.require_exported(files)
+    redactions = [file.redacted for file in files if file.redacted]
+    assert {name for redacted in redactions for name in redacted.tables} == {"shop.secrets", "shop._secrets_gho"}
     told = status.status(pipeline, lake_of(pipeline), SOURCE).to_json()["redacted"]
-    assert told == {"events": sum(one.events for one in said), "bytes": sum(one.bytes for one in said)}
+    assert told == {
+        "events": sum(redacted.events for redacted in redactions),
+        "bytes": sum(redacted.bytes for redacted in redactions),
+    }
     assert blank == told["bytes"]
-    for one in found:
-        assert SECRET.encode() not in one.path.read_bytes()
+    for file in files:
+        assert SECRET.encode() not in file.path.read_bytes()
         tool = _tool(redacting.version)
         if tool:
-            done = subprocess.run(
-                [*tool, "-v", "--base64-output=decode-rows", str(one.path)], capture_output=True, text=True, check=False
+            process = subprocess.run(
+                [*tool, "-v", "--base64-output=decode-rows", str(file.path)],
+                capture_output=True,
+                text=True,
+                check=False,
             )
-            assert (done.returncode, SECRET in done.stdout) == (0, False), done.stderr
+            assert (process.returncode, SECRET in process.stdout) == (0, False), process.stderr
 
 
 def _tool(version: str) -> list[str] | None:
@@ -199,7 +207,7 @@ def _tool(version: str) -> list[str] | None:
 def test_changes_leave_redacted_rows_out(redacting: Redacting, caplog: pytest.LogCaptureFixture) -> None:
     pipeline = redacting.pipeline()
     found = redacting.exported(pipeline, "for changes")
-    files = ((one.path.name, iter([one.path.read_bytes()])) for one in found)
+    files = ((file.path.name, iter([file.path.read_bytes()])) for file in found)
     of_files = [line.split('"schema"')[1] for line in changes_of_files(files, lambda name: name.schema == "shop")]
     assert "events were redacted" in caplog.text
     lake = lake_of(pipeline)
@@ -218,11 +226,11 @@ def test_what_gc_removed_and_what_was_not_read_comes_redacted_from_an_archive(re
     pipeline = again.pipeline()
     execute(redacting.server, *LATER)
     extract_source(redacting.spark, pipeline, SOURCE)
-    kept = pipeline.retention.model_copy(update={"bronze": timedelta(microseconds=1)})
-    gone = gc_source(
-        redacting.spark, pipeline.model_copy(update={"retention": kept}), SOURCE, ignored=frozenset({"silver"})
+    retention = pipeline.retention.model_copy(update={"bronze": timedelta(microseconds=1)})
+    collected = gc_source(
+        redacting.spark, pipeline.model_copy(update={"retention": retention}), SOURCE, ignored=frozenset({"silver"})
     )
-    assert gone.files
+    assert collected.files
     execute(
         redacting.server, "INSERT INTO shop.orders VALUES (12, 'twelve')", f"UPDATE shop.secrets SET word = '{SECRET}'"
     )
@@ -230,13 +238,13 @@ def test_what_gc_removed_and_what_was_not_read_comes_redacted_from_an_archive(re
         shutil.copy(file, again.folder / "archive")
     read_archive(redacting.spark, pipeline, SOURCE, again.folder / "archive")
     again.require_nothing_held()
-    found = again.exported(pipeline, "exported")
-    assert [one.partial for one in found] == [None] * len(found)
-    assert len(found) >= 3
-    again.require_exported(found)
+    files = again.exported(pipeline, "exported")
+    assert [file.partial for file in files] == [None] * len(files)
+    assert len(files) >= 3
+    again.require_exported(files)
     told = bronze.redacted_in_all(lake_of(pipeline).bronze(SOURCE), _version(pipeline))
-    said = [one.redacted for one in found if one.redacted]
-    assert told == (sum(one.events for one in said), sum(one.bytes for one in said))
+    redactions = [file.redacted for file in files if file.redacted]
+    assert told == (sum(redacted.events for redacted in redactions), sum(redacted.bytes for redacted in redactions))
 
 
 def _version(pipeline: Pipeline) -> int:
@@ -253,20 +261,20 @@ def test_a_list_that_changes_holds_from_the_next_extraction_on(redacting: Redact
     ends = []
     for at, pipeline in enumerate((later.pipeline(), later.pipeline(redact=())), 100):
         execute(redacting.server, f"INSERT INTO shop.secrets VALUES ({at}, 'x', NULL)", "FLUSH BINARY LOGS")
-        done = extract_source(redacting.spark, pipeline, SOURCE)
-        ends.append(done.redacted_events)
+        extracted = extract_source(redacting.spark, pipeline, SOURCE)
+        ends.append(extracted.redacted_events)
     told = bronze.redacted_in_all(lake_of(before).bronze(SOURCE), _version(before))
     assert (ends[1], ends[0] > 0, ends[0]) == (0, True, told[0])
-    found = later.exported(before, "exported")
-    assert later.require_exported(found) == told[1]
-    has_words = any(SECRET.encode() in one.path.read_bytes() for one in found)  # of what was read before the list
+    files = later.exported(before, "exported")
+    assert later.require_exported(files) == told[1]
+    has_words = any(SECRET.encode() in file.path.read_bytes() for file in files)  # of what was read before the list
     assert has_words or redacting.version == "mysql-9.7", "packed, words are none in a file"
 
 
 def test_a_table_that_was_redacted_stops_by_name_where_it_comes_into_scope(redacting: Redacting) -> None:
     pipeline = redacting.pipeline(redact=(), tables=["shop.*"])
     _, outcome = run_source(redacting.spark, pipeline, SOURCE)
-    (reason,) = [why for name, why in outcome.stopped.items() if name.table == "secrets"]
+    (reason,) = [reason for name, reason in outcome.stopped.items() if name.table == "secrets"]
     assert "shop.secrets: rows of it were left out here when the log was extracted" in reason
 
 

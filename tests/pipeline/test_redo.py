@@ -96,7 +96,7 @@ def test_a_mended_decoder_takes_effect_on_the_whole_range(
     monkeypatch.setattr(window_rows, "_ONE_TASK", at_once)
     outcome = again(shop, pipeline, shop.start, shop.end())
     assert shop.merged(pipeline, "t") == shop.truth("t") == [(1, 1), (2, 2), (3, 3)]
-    assert [(one.changes, one.inserts) for one in outcome.compacted] == [(3, 3)]
+    assert [(job.changes, job.inserts) for job in outcome.compacted] == [(3, 3)]
     (merged,) = outcome.merged
     assert (merged.inserted, merged.updated, merged.deleted) == (1, 2, 1)
 
@@ -109,7 +109,7 @@ def test_windows_with_different_columns_are_mended_together(shop: Shop, monkeypa
     shop.execute("ALTER TABLE t ADD n INT NOT NULL DEFAULT 7", "UPDATE t SET v = 10 WHERE id = 1")
     run_with_a_bug(shop, pipeline, monkeypatch)
     outcome = again(shop, pipeline, shop.start, shop.end())
-    assert [(one.changes, one.inserts, one.updates) for one in outcome.compacted] == [(4, 3, 1)]
+    assert [(job.changes, job.inserts, job.updates) for job in outcome.compacted] == [(4, 3, 1)]
     assert shop.merged(pipeline, "t") == shop.truth("t") == [(1, 10, 7), (2, 2, 7), (3, 3, 7)]
 
 

@@ -48,16 +48,18 @@ def test_online_schema_changes(shop: Shop, tool: str, often: bool) -> None:
     assert entries["t"].complete
     helpers = {"gh-ost": {"_t_gho", "_t_ghc"}, "pt-osc": {"_t_new"}}[tool]
     assert helpers < entries.keys()
-    assert all(one.state == ("current" if table == "t" else "ignored") for table, one in entries.items())
-    assert all(f"to change {name}.t" in str(entries[one].reason) for one in helpers)
-    assert not any(lake.silver(SOURCE, name, one).head() or lake.downstream(name, one).head() for one in helpers)
-    everything = Range(shop.start, shop.end())
-    again = backfill_source(shop.spark, pipeline, SOURCE, everything, lambda _: True)
-    assert (again.stopped, again.compacted) == ({}, [])
+    assert all(entry.state == ("current" if table == "t" else "ignored") for table, entry in entries.items())
+    assert all(f"to change {name}.t" in str(entries[helper].reason) for helper in helpers)
+    assert not any(
+        lake.silver(SOURCE, name, helper).head() or lake.downstream(name, helper).head() for helper in helpers
+    )
+    range_ = Range(shop.start, shop.end())
+    repeated = backfill_source(shop.spark, pipeline, SOURCE, range_, lambda _: True)
+    assert (repeated.stopped, repeated.compacted) == ({}, [])
     shop.spark.sql(f"UPDATE {lake.silver(SOURCE, name, 't').sql} SET note = 'damaged' WHERE _op = 'rename' AND id < 6")
-    again = backfill_source(shop.spark, pipeline, SOURCE, everything, lambda _: True)
-    assert again.stopped == {}
-    assert [(one.name.table, len(again.merged)) for one in again.compacted] == [("t", 1)]
+    repeated = backfill_source(shop.spark, pipeline, SOURCE, range_, lambda _: True)
+    assert repeated.stopped == {}
+    assert [(job.name.table, len(repeated.merged)) for job in repeated.compacted] == [("t", 1)]
     damaged = lake.silver(SOURCE, name, "t").read(shop.spark).where("note = 'damaged'")
     assert damaged.isEmpty()
     require_same(shop, pipeline, "t")
@@ -82,17 +84,17 @@ def test_a_cut_over_where_the_log_names_no_columns(shop: Shop) -> None:
 
 @pytest.mark.long
 def test_plain_renames(shop: Shop) -> None:
-    name, other = shop.database.name, f"{shop.database.name}_other"
-    shop.execute(f"DROP DATABASE IF EXISTS {other}")
+    name, other_schema = shop.database.name, f"{shop.database.name}_other"
+    shop.execute(f"DROP DATABASE IF EXISTS {other_schema}")
     shop.execute("CREATE TABLE old (id INT PRIMARY KEY, v INT)", "INSERT INTO old VALUES (1,1),(2,2)")
     shop = replace(shop, start=shop.end())
-    pipeline = shop.pipeline(tables=[f"{name}.*", f"!{name}.hidden*", f"{other}.*"])
+    pipeline = shop.pipeline(tables=[f"{name}.*", f"!{name}.hidden*", f"{other_schema}.*"])
     shop.execute(
-        f"CREATE DATABASE {other}",
-        *(f"CREATE TABLE {one} {T}" for one in ("a", "x", "log", "hidden", "hidden_twin", "e", "back", "two")),
+        f"CREATE DATABASE {other_schema}",
+        *(f"CREATE TABLE {name} {T}" for name in ("a", "x", "log", "hidden", "hidden_twin", "e", "back", "two")),
         *(
-            f"INSERT INTO {one} VALUES (1,1,'{one}'),(2,2,NULL)"
-            for one in ("a", "x", "log", "hidden", "e", "back", "two")
+            f"INSERT INTO {name} VALUES (1,1,'{name}'),(2,2,NULL)"
+            for name in ("a", "x", "log", "hidden", "e", "back", "two")
         ),
         "CREATE TABLE y (code VARCHAR(9), v INT, w DATE, PRIMARY KEY (code))",
         "INSERT INTO y VALUES ('k', 1, '2024-02-29'), ('l', 2, NULL)",
@@ -119,8 +121,8 @@ def test_plain_renames(shop: Shop) -> None:
         "INSERT INTO shown_twin VALUES (1,1,'twin')",
         "INSERT INTO bag VALUES (1),(3)",
         "DELETE FROM bag WHERE v = 2",
-        f"ALTER TABLE bag RENAME TO {other}.sack",
-        f"INSERT INTO {other}.sack VALUES (1),(4)",
+        f"ALTER TABLE bag RENAME TO {other_schema}.sack",
+        f"INSERT INTO {other_schema}.sack VALUES (1),(4)",
         "ALTER TABLE e RENAME AS f, ADD c INT NOT NULL DEFAULT 3 FIRST, CHANGE v w BIGINT",
         "UPDATE f SET w = 9 WHERE id = 2",
         "CREATE TABLE _back_new LIKE back",
@@ -145,7 +147,7 @@ def test_plain_renames(shop: Shop) -> None:
     def require_all(*tables: str) -> None:
         for table in tables:
             require_same(shop, pipeline, table)
-        sack = replace(shop, database=replace(shop.database, name=other))
+        sack = replace(shop, database=replace(shop.database, name=other_schema))
         assert sack.merged(pipeline, "sack") == [(1,), (1,), (1,), (1,), (3,), (4,)]
 
     require_all("b", "x", "y", "log", "log_1", "shown", "shown_twin", "f", "back", "two")
@@ -157,9 +159,9 @@ def test_plain_renames(shop: Shop) -> None:
         if entry.complete is not None
     }
     assert [table for table, is_complete in complete.items() if not is_complete] == ["old", "older"]
-    again = backfill_source(shop.spark, pipeline, SOURCE, Range(shop.start, shop.end()), lambda _: True)
-    ((refused, why),) = again.stopped.items()
+    repeated = backfill_source(shop.spark, pipeline, SOURCE, Range(shop.start, shop.end()), lambda _: True)
+    ((refused, reason),) = repeated.stopped.items()
     assert refused.table == "older"
-    assert "come from that table's silver as it was then; begin the range there or later" in why
-    assert again.compacted == []
+    assert "come from that table's silver as it was then; begin the range there or later" in reason
+    assert repeated.compacted == []
     require_all("b", "x", "y", "log", "log_1", "shown", "shown_twin", "f", "back", "two")

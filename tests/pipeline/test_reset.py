@@ -36,7 +36,7 @@ class Killed(BaseException):
 
 
 def entry(lake: Lake, table: str) -> Entry:
-    return next(one for one in publication.read(lake, SOURCE) if one.table == table)
+    return next(entry for entry in publication.read(lake, SOURCE) if entry.table == table)
 
 
 def planned(spark: SparkSession, pipeline: Pipeline, table: str, *, drops_older: bool = False) -> Reset:
@@ -48,9 +48,9 @@ def was_reset(spark: SparkSession, pipeline: Pipeline, table: str, *, drops_olde
 
 
 def refused(spark: SparkSession, pipeline: Pipeline, table: str) -> str:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as info:
         planned(spark, pipeline, table)
-    return str(caught.value)
+    return str(info.value)
 
 
 def killed_at(monkeypatch: pytest.MonkeyPatch, part: str, nth: int, moment: str, do: Callable[[], object]) -> None:
@@ -104,25 +104,25 @@ def test_a_damaged_table_is_done_over(shop: Shop) -> None:
     assert shop.merged(pipeline, "t") != shop.truth("t"), "a live run mends nothing of it"
     before, heads = entry(lake, "t"), (origin.head(), target.head())
 
-    wanted = planned(spark, pipeline, name)
-    assert (wanted.begin, wanted.rows, wanted.lost_rows) == (shop.start, 2, None)
+    plan = planned(spark, pipeline, name)
+    assert (plan.begin, plan.rows, plan.lost_rows) == (shop.start, 2, None)
     assert entry(lake, "t") == before, "planning changes nothing"
     with pytest.raises(ConfigError, match=f"{name} is not reset"):
         plan_unreset(pipeline, SOURCE, name)
     assert "is no table of shop that a run has seen" in refused(spark, pipeline, "shop.none")
-    reset(spark, pipeline, SOURCE, wanted)
+    reset(spark, pipeline, SOURCE, plan)
     asked = entry(lake, "t")
     assert (asked.state, asked.position, asked.resets) == ("reset", None, 1)
     assert (asked.merged, asked.downstream_version) == (before.merged, before.downstream_version)
-    shown = {one.table: one.state for one in status(pipeline, lake, SOURCE).tables}
-    assert [one for one, state in shown.items() if state != "current"] == [name]
-    assert shown[name] == "reset"
+    tables_shown = {table.table: table.state for table in status(pipeline, lake, SOURCE).tables}
+    assert [one for one, state in tables_shown.items() if state != "current"] == [name]
+    assert tables_shown[name] == "reset"
     assert "is reset already; the next run does it over" in refused(spark, pipeline, name)
-    found = consistent(spark, lake, SOURCE)
-    seen = found.tables[shop.database.name, "t"].rows
-    assert list(found.behind) == [(shop.database.name, "t")]
+    snapshot = consistent(spark, lake, SOURCE)
+    seen = snapshot.tables[shop.database.name, "t"].rows
+    assert list(snapshot.behind) == [(shop.database.name, "t")]
     assert seen is not None
-    assert len(rows(seen)) == wanted.rows
+    assert len(rows(seen)) == plan.rows
 
     unreset(spark, pipeline, SOURCE, plan_unreset(pipeline, SOURCE, name))
     shop.run(pipeline)
@@ -155,9 +155,9 @@ def test_killed_at_any_commit_and_run_again_it_is_the_servers_table(
     origin, target = lake.silver(SOURCE, schema, "t"), lake.downstream(schema, "t")
     shop.execute(*ALTERED)
     shop.run(pipeline)
-    wanted = planned(spark, pipeline, name)
+    plan = planned(spark, pipeline, name)
     before = entry(lake, "t")
-    killed_at(monkeypatch, "/published", 1, "before", lambda: reset(spark, pipeline, SOURCE, wanted))
+    killed_at(monkeypatch, "/published", 1, "before", lambda: reset(spark, pipeline, SOURCE, plan))
     assert entry(lake, "t") == before
     for at, (part, nth, moment) in enumerate(
         [
@@ -215,8 +215,8 @@ def test_of_a_table_of_several_the_others_stay_and_a_loaded_one_is_loaded_again(
     assert was_reset(spark, pipeline, f"{base}.still", drops_older=True).state == "reset"
     was_reset(spark, pipeline, f"{base}.part_1")
     assert shop.run(pipeline)[1].stopped == {}
-    kept = rows(target.read(spark).select("_table", "id").toDF("table", "id"))
-    assert kept == [("part_1", 1), ("part_1", 9), ("part_2", 2)]
+    rows_ = rows(target.read(spark).select("_table", "id").toDF("table", "id"))
+    assert rows_ == [("part_1", 1), ("part_1", 9), ("part_2", 2)]
     assert rows(lake.downstream(base, "still").read(spark)) == []
     assert entry(lake, "still").complete is False
     load_source(spark, pipeline, SOURCE)
@@ -246,10 +246,10 @@ def test_what_bronze_no_longer_has_is_not_dropped_in_silence(spark: SparkSession
     logs.write(
         5, Statement("shop", "ALTER TABLE lines MODIFY id SMALLINT NOT NULL"), Insert("shop.lines", (3, "z")), Commit()
     )
-    (why,) = logs.run(pipeline).stopped.values()
+    (reason,) = logs.run(pipeline).stopped.values()
     with pytest.raises(TableStopped, match="rebuilt, the table would stop there: nothing is reset"):
         planned(spark, pipeline, "shop.lines")
-    assert entry(logs.lake, "lines").reason == why
+    assert entry(logs.lake, "lines").reason == reason
 
 
 def test_a_run_that_began_before_the_reset_sets_nothing_back(
@@ -260,21 +260,21 @@ def test_a_run_that_began_before_the_reset_sets_nothing_back(
     logs.write(2, Insert("shop.orders", (2, "b")), Insert("shop.lines", (1, "x")), Commit())
     pipeline, lake, orders = logs.pipeline(), logs.lake, TableName("shop", "orders")
     logs.run()
-    read, slow = publication.read(lake, SOURCE), compact_source(spark, pipeline, SOURCE)
+    entries, slow = publication.read(lake, SOURCE), compact_source(spark, pipeline, SOURCE)
     was_reset(spark, pipeline, "shop.orders")
     publish(spark, pipeline, SOURCE, merge_source(spark, pipeline, SOURCE, slow))
     assert entry(lake, "orders").state == "reset", "what is published by a run of before leaves it so"
 
     logs.write(3, Insert("shop.orders", (3, "c")), Commit())
     extract_source(spark, pipeline, SOURCE)
-    held = BronzeSnapshot.of(lake, SOURCE)
-    planner = Planner(pipeline, lake, held)
-    (late,) = [one for one in planner.plan(read).work if one.name == orders]
+    snapshot = BronzeSnapshot.of(lake, SOURCE)
+    planner = Planner(pipeline, lake, snapshot)
+    (late,) = [job for job in planner.plan(entries).work if job.name == orders]
     killed_at(monkeypatch, "silver/shop/shop/orders", 2, "before", logs.run)
     with pytest.raises(LostRace):
         compact(spark, late)
     with pytest.raises(LostRace, match=r"shop\.orders was reset since this run began"):
-        planner.plan(read)
+        planner.plan(entries)
     logs.run()
     assert rows(lake.downstream("shop", "orders").read(spark)) == [(2, "b"), (3, "c")]
     assert silver.resets(lake.silver(SOURCE, "shop", "orders").head()) == 1

@@ -50,7 +50,7 @@ class Shards:
 
     def execute(self, *statements: str) -> None:
         """The statements with {0} to {3} for the tables."""
-        self.shop.execute(*(one.format(*self.names) for one in statements))
+        self.shop.execute(*(statement.format(*self.names) for statement in statements))
 
     def run(self) -> Outcome:
         return self.shop.run(self.pipeline)[1]
@@ -60,12 +60,17 @@ class Shards:
         asked = []
         for name in self.names:
             schema, table = name.split(".")
-            cells = ["NULL" if f"{name}.{one}" in without else f"`{one}`" for one in columns]
+            cells = ["NULL" if f"{name}.{column}" in without else f"`{column}`" for column in columns]
             asked.append(f"SELECT '{SOURCE}', '{schema}', '{table}', {', '.join(cells)} FROM {name}")
         truth = self.shop.database.execute(" UNION ALL ".join(asked))
-        found = self.merged.read(self.shop.spark)
-        assert [one for one in found.columns if one not in BESIDE] == [*columns, "_source", "_schema", "_table"]
-        rows = found.select("_source", "_schema", "_table", *columns).collect()
+        frame = self.merged.read(self.shop.spark)
+        assert [column for column in frame.columns if column not in BESIDE] == [
+            *columns,
+            "_source",
+            "_schema",
+            "_table",
+        ]
+        rows = frame.select("_source", "_schema", "_table", *columns).collect()
         assert sorted(map(repr, map(tuple, rows))) == sorted(map(repr, truth))
 
 
@@ -79,7 +84,7 @@ def shards(shop: Shop) -> Iterator[Shards]:
 def parts(table: Table) -> dict[str, PartEntry]:
     commit = DownstreamCommit.of_head(table.head())
     assert commit
-    return {f"{one.schema}.{one.table}": one for one in commit.parts or ()}
+    return {f"{part.schema}.{part.table}": part for part in commit.parts or ()}
 
 
 def require_contradictions_stop(shards: Shards) -> None:
@@ -139,15 +144,15 @@ def test_four_shards_over_two_schemas(shards: Shards) -> None:
         "INSERT INTO {0} VALUES (77,'narrow',1)",
     )
     assert shards.run().stopped == {}
-    others = tuple(f"{name}.note" for name in names if name != names[1])
-    shards.require_same("id", "name", "total", "note", without=others)
+    other_tables = tuple(f"{name}.note" for name in names if name != names[1])
+    shards.require_same("id", "name", "total", "note", without=other_tables)
     shards.execute("ALTER TABLE {2} ADD COLUMN note VARCHAR(10) NOT NULL DEFAULT 'old'", "DELETE FROM {3} WHERE id = 9")
     assert shards.run().stopped == {}
-    others = tuple(f"{name}.note" for name in (names[0], names[3]))
-    shards.require_same("id", "name", "total", "note", without=others)
+    other_tables = tuple(f"{name}.note" for name in (names[0], names[3]))
+    shards.require_same("id", "name", "total", "note", without=other_tables)
 
     require_contradictions_stop(shards)
-    shards.require_same("id", "name", "total", "note", without=others)
+    shards.require_same("id", "name", "total", "note", without=other_tables)
 
     # A column renamed in one, then gone from all that had it.
     shards.execute("ALTER TABLE {1} RENAME COLUMN note TO remark", "ALTER TABLE {2} DROP COLUMN note")
@@ -157,21 +162,21 @@ def test_four_shards_over_two_schemas(shards: Shards) -> None:
 
     # Each shard is compared with its own table, by hashes that the server makes.
     verdicts = list(verify_source(shop.spark, shards.pipeline, SOURCE))
-    assert {str(one.table): one.state for one in verdicts} == dict.fromkeys(names, "equal")
+    assert {str(verdict.table): verdict.state for verdict in verdicts} == dict.fromkeys(names, "equal")
 
     # Done again, nothing changes; a consistent set has each shard's own rows.
     version = shards.merged.head()
     assert backfill(shop.spark, shards.pipeline, BackfillRequest(SOURCE, shop.start, shop.end())).stopped == {}
     assert shards.merged.head() == version
-    again = BackfillRequest(SOURCE, shop.start, shop.end(), layers=(DOWNSTREAM,))
-    done = backfill(shop.spark, shards.pipeline, again)
-    assert done.stopped == {}
-    assert [(one.inserted, one.updated, one.deleted) for one in done.merged] == [(0, 0, 0)] * 4
+    request = BackfillRequest(SOURCE, shop.start, shop.end(), layers=(DOWNSTREAM,))
+    outcome = backfill(shop.spark, shards.pipeline, request)
+    assert outcome.stopped == {}
+    assert [(one.inserted, one.updated, one.deleted) for one in outcome.merged] == [(0, 0, 0)] * 4
     shards.require_same("id", "name", "total", "remark", without=without)
-    found = consistent(shop.spark, lake_of(shards.pipeline), SOURCE)
-    assert found.behind == {}
+    snapshot = consistent(shop.spark, lake_of(shards.pipeline), SOURCE)
+    assert snapshot.behind == {}
     for name in names:
         (count,) = shop.database.execute(f"SELECT COUNT(*) FROM {name}")[0]
-        rows = found.tables[tuple(name.split("."))].rows  # type: ignore[index]
+        rows = snapshot.tables[tuple(name.split("."))].rows  # type: ignore[index]
         assert rows is not None
         assert rows.count() == count

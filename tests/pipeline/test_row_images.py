@@ -34,11 +34,11 @@ TABLES = {
 }
 
 
-def statement(some: random.Random) -> list[str]:
+def statement(random_: random.Random) -> list[str]:
     """One random statement under a random row image; the key changes under whole ones alone."""
-    table, key, number = some.choice(list(TABLES)), some.randrange(KEYS), some.randrange(99)
-    text = some.choice(["'one'", "NULL", "''", "'two'"])
-    chosen = some.choice(
+    table, key, number = random_.choice(list(TABLES)), random_.randrange(KEYS), random_.randrange(99)
+    text = random_.choice(["'one'", "NULL", "''", "'two'"])
+    chosen = random_.choice(
         [
             f"INSERT IGNORE INTO {table} (id) VALUES ({key})",
             f"INSERT IGNORE INTO {table} (id, a, s) VALUES ({key}, {number}, {text}), ({key + 1}, {number}, {text})",
@@ -51,7 +51,7 @@ def statement(some: random.Random) -> list[str]:
             f"UPDATE IGNORE {table} SET id = {number} WHERE id = {key} LIMIT 1",
         ]
     )
-    image = "FULL" if "SET id" in chosen and table != "bag" else some.choice(IMAGES)
+    image = "FULL" if "SET id" in chosen and table != "bag" else random_.choice(IMAGES)
     return [f"SET binlog_row_image = {image}", chosen]
 
 
@@ -61,13 +61,13 @@ def silver(shop: Shop, pipeline: Pipeline, table: str) -> list[str]:
 
 @pytest.mark.long
 def test_random_statements_under_row_images_that_change(shop: Shop, summary: list[str]) -> None:
-    some, pipeline = random.Random(SEED), shop.pipeline()
+    random_, pipeline = random.Random(SEED), shop.pipeline()
     rows = ", ".join(f"({key}, {key})" for key in range(KEYS))
     shop.execute(*TABLES.values(), *(f"INSERT INTO {table} (id, a) VALUES {rows}" for table in TABLES))
     counts, places = [0, 0], [shop.start]
     for _ in range(3):
         for _ in range(STATEMENTS):
-            shop.execute(*statement(some))
+            shop.execute(*statement(random_))
         shop.execute("SET binlog_row_image = MINIMAL", "UPDATE t SET d = '2024-05-06' WHERE id % 2")
         places.append(shop.end())
         _, outcome = shop.run(pipeline)
@@ -82,7 +82,7 @@ def test_random_statements_under_row_images_that_change(shop: Shop, summary: lis
         done = backfill_source(shop.spark, pipeline, SOURCE, part, lambda _: True, options=BackfillOptions((SILVER,)))
         assert done.stopped == {}
     assert {table: silver(shop, pipeline, table) for table in TABLES} == before, "a range done again is the same"
-    assert [one.keys_never_whole for one in status(pipeline, lake_of(pipeline), SOURCE).tables] == [None] * 3
+    assert [table.keys_never_whole for table in status(pipeline, lake_of(pipeline), SOURCE).tables] == [None] * 3
     summary.append(f"{counts[0]} statements, {counts[1]} changes, {lacking} silver rows lack columns, no difference")
 
 
@@ -91,10 +91,10 @@ def minimal(*statements: str) -> tuple[str, ...]:
 
 
 def never_whole(pipeline: Pipeline) -> dict[str, int]:
-    shown = status(pipeline, lake_of(pipeline), SOURCE).tables
-    found = {one.table.split(".")[1]: one.keys_never_whole for one in shown if one.keys_never_whole}
-    assert {name.table: keys for (name, _), keys in keys_never_whole(pipeline, SOURCE).items()} == found
-    return found
+    tables_shown = status(pipeline, lake_of(pipeline), SOURCE).tables
+    counts = {one.table.split(".")[1]: one.keys_never_whole for one in tables_shown if one.keys_never_whole}
+    assert {name.table: keys for (name, _), keys in keys_never_whole(pipeline, SOURCE).items()} == counts
+    return counts
 
 
 OLDER = ("old", "unknown")
@@ -109,23 +109,23 @@ def test_what_no_image_tells_waits_or_stops_its_table_and_is_said(shop: Shop) ->
         "INSERT INTO old VALUES (1, 1, 1, 'one'), (2, 2, 2, 'two'), (3, 3, 3, 'three'), (4, 4, 4, 'four')",
         "FLUSH BINARY LOGS",
     )
-    begun = replace(shop, start=shop.end())
-    pipeline = begun.pipeline(
+    started_shop = replace(shop, start=shop.end())
+    pipeline = started_shop.pipeline(
         live=True,
         routes=[{"from": f"{schema}.part_*", "to": f"{schema}.parts"}],
         row_filters={"asking": {"tables": [f"{schema}.asked"], "update-new-value-expr": "b > 5"}},
         columns={"hiding": {"tables": [f"{schema}.hidden"], "exclude": ["s"], "mask": {"a": {"constant": 0}}}},
     )
-    others = ("moved", "asked", "hidden", "part_1", "part_2", "altered")
+    other_tables = ("moved", "asked", "hidden", "part_1", "part_2", "altered")
     shop.execute(
-        *(f"CREATE TABLE {name} (id INT PRIMARY KEY, a INT, b INT DEFAULT 5, s TEXT)" for name in others),
-        *(f"INSERT INTO {name} VALUES (1, 1, 1, 'one'), (2, 2, 2, 'two')" for name in others),
+        *(f"CREATE TABLE {name} (id INT PRIMARY KEY, a INT, b INT DEFAULT 5, s TEXT)" for name in other_tables),
+        *(f"INSERT INTO {name} VALUES (1, 1, 1, 'one'), (2, 2, 2, 'two')" for name in other_tables),
         *minimal("UPDATE old SET a = 10 WHERE id = 1", "UPDATE old SET a = 20 WHERE id = 2"),
         *minimal("DELETE FROM old WHERE id = 4", "UPDATE asked SET a = 9, b = 2 WHERE id = 1"),
     )
-    _, outcome = begun.run(pipeline)
+    _, outcome = started_shop.run(pipeline)
     assert outcome.stopped == {}
-    assert begun.merged(pipeline, "old") == []
+    assert started_shop.merged(pipeline, "old") == []
     assert never_whole(pipeline) == {"old": 2}
     shop.execute(
         *minimal(
@@ -139,48 +139,48 @@ def test_what_no_image_tells_waits_or_stops_its_table_and_is_said(shop: Shop) ->
         *minimal("UPDATE altered SET d = 9 WHERE id = 2", "ALTER TABLE altered ALTER d SET DEFAULT 4"),
         *minimal("INSERT INTO altered (id) VALUES (4)"),
     )
-    _, outcome = begun.run(pipeline)
-    reasons = {str(name).removeprefix(f"{schema}."): why for name, why in outcome.stopped.items()}
+    _, outcome = started_shop.run(pipeline)
+    reasons = {str(name).removeprefix(f"{schema}."): reason for name, reason in outcome.stopped.items()}
     assert reasons.keys() == {"moved", "asked", "unknown"}
     assert "an update of the key whose row image leaves out a: what the row had in it under" in reasons["moved"]
     assert "row_filters.asking.update-new-value-expr: the row image leaves column b out" in reasons["asked"]
     assert "column b is not in its row image: the row was inserted with the column's default" in reasons["unknown"]
-    assert begun.merged(pipeline, "old") == [(1, 10, 11, "eins"), (5, 5, 5, "")]
+    assert started_shop.merged(pipeline, "old") == [(1, 10, 11, "eins"), (5, 5, 5, "")]
     assert never_whole(pipeline) == {"old": 1}
-    assert begun.merged(pipeline, "hidden") == [(1, 0, 1), (2, 0, 6)]
-    assert begun.merged(pipeline, "parts") == [(1, 7, 1, "one"), (2, 2, 2, "two"), (2, 8, 2, "two")]
-    require_same(begun, pipeline, "altered")
-    done = load_source(begun.spark, pipeline, SOURCE, tables=[f"{schema}.old"])
-    assert done.stopped == {}
-    require_same(begun, pipeline, "old")
+    assert started_shop.merged(pipeline, "hidden") == [(1, 0, 1), (2, 0, 6)]
+    assert started_shop.merged(pipeline, "parts") == [(1, 7, 1, "one"), (2, 2, 2, "two"), (2, 8, 2, "two")]
+    require_same(started_shop, pipeline, "altered")
+    load = load_source(started_shop.spark, pipeline, SOURCE, tables=[f"{schema}.old"])
+    assert load.stopped == {}
+    require_same(started_shop, pipeline, "old")
     assert never_whole(pipeline) == {}
-    downstream = {name: begun.merged(pipeline, name) for name in ("old", "altered", "parts", "hidden")}
-    whole = Range(begun.start, shop.end())
+    downstream = {name: started_shop.merged(pipeline, name) for name in ("old", "altered", "parts", "hidden")}
+    full_range = Range(started_shop.start, shop.end())
     for options in (BackfillOptions(), BackfillOptions((DOWNSTREAM,))):
         again = backfill_source(
-            begun.spark, pipeline, SOURCE, whole, lambda one: one.table not in reasons, options=options
+            started_shop.spark, pipeline, SOURCE, full_range, lambda one: one.table not in reasons, options=options
         )
         assert again.stopped == {}
-        assert {name: begun.merged(pipeline, name) for name in downstream} == downstream
+        assert {name: started_shop.merged(pipeline, name) for name in downstream} == downstream
 
 
 @pytest.mark.long
 def test_a_live_server_that_leaves_columns_out_by_default_tells_their_defaults(shop: Shop) -> None:
     columns = "id INT PRIMARY KEY, a INT, b INT NOT NULL DEFAULT 5, s TEXT, d DATE DEFAULT '2024-01-02'"
     shop.execute(f"CREATE TABLE t ({columns})", "FLUSH BINARY LOGS")
-    begun = replace(shop, start=shop.end())
-    pipeline = begun.pipeline(live=True)
+    started_shop = replace(shop, start=shop.end())
+    pipeline = started_shop.pipeline(live=True)
     shop.execute("SET GLOBAL binlog_row_image = MINIMAL")
     try:
         shop.execute(
             *minimal("INSERT INTO t (id, a) VALUES (1, 1), (2, 2), (3, 3)", "UPDATE t SET s = 'x' WHERE id = 1"),
             *minimal("DELETE FROM t WHERE id = 2", "UPDATE t SET b = 6 WHERE id = 3"),
         )
-        _, outcome = begun.run(pipeline)
+        _, outcome = started_shop.run(pipeline)
     finally:
         shop.execute("SET GLOBAL binlog_row_image = FULL")
     assert outcome.stopped == {}
-    require_same(begun, pipeline, "t")
+    require_same(started_shop, pipeline, "t")
 
 
 PLAIN = "(id INT PRIMARY KEY, a INT, b INT NOT NULL DEFAULT 7, s TEXT) DEFAULT CHARSET=latin1"
@@ -225,7 +225,7 @@ def test_row_images_of_other_servers(servers: Servers, server: str, spark: Spark
             "INSERT INTO hidden (id, a) VALUES (1, 1)", "UPDATE hidden SET a = 2", "SET binlog_row_image = FULL"
         )
         _, outcome = shop.run(pipeline)
-        reasons = {name.table: why for name, why in outcome.stopped.items()}
+        reasons = {name.table: reason for name, reason in outcome.stopped.items()}
         if "mariadb" in server:
             assert reasons.keys() == {"replaced", "computed"}
             assert (

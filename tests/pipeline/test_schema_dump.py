@@ -124,12 +124,12 @@ def test_tables_that_only_a_dump_names_are_the_server_s(
         assert "ALTER TABLE at" in stopped[1]
         printed = CliRunner().invoke(cli, ["schema", "-c", str(tmp_path / "pipeline.yaml"), "--at", at])
         assert f"shop.orders at {at}: key id, as the schema dump told at {at}\n" in printed.stdout
-        _, again = shop.run(pipeline)
-        assert again.stopped.keys() == {TableName("shop", "early")}
+        _, repeated = shop.run(pipeline)
+        assert repeated.stopped.keys() == {TableName("shop", "early")}
         history = schema_history.read(lake_of(pipeline), SOURCE)
-        told = [one for one in history.versions if one.origin == "dump"]
-        assert {one.at for one in told} == {Position.parse(at)}
-        assert not [one for one in told if not one.holds or one.differs]
+        versions = [version for version in history.versions if version.origin == "dump"]
+        assert {version.at for version in versions} == {Position.parse(at)}
+        assert not [version for version in versions if not version.holds or version.differs]
     summary.append(f"{name}: {len(TABLES)} tables of a log without names, by a dump of {program} at {at}")
 
 
@@ -149,7 +149,7 @@ def test_a_dump_that_comes_later_or_is_another_one(
         def stopped(**more: str) -> dict[str, str]:
             pipeline = shop.pipeline(sources={SOURCE: source | more}, tables=["shop.*"])
             _, outcome = shop.run(pipeline)
-            return {name.table: why for name, why in outcome.stopped.items()}
+            return {name.table: reason for name, reason in outcome.stopped.items()}
 
         assert "no definition was read from a server" in stopped()["t"]
 
@@ -161,10 +161,10 @@ def test_a_dump_that_comes_later_or_is_another_one(
 
         execute(server, "ALTER TABLE shop.t ADD d INT NULL FIRST", "INSERT INTO shop.t VALUES (9, 3, 'z', 3)")
         copied(server, tmp_path / "log")
-        found = stopped(schema_dump="behind.sql")
-        assert found.keys() == {"wrong"}
-        assert "the schema dump does not tell them: its rows have types (@1 int" in found["wrong"]
-        assert "says shop.wrong (a bigint" in found["wrong"]
+        reasons = stopped(schema_dump="behind.sql")
+        assert reasons.keys() == {"wrong"}
+        assert "the schema dump does not tell them: its rows have types (@1 int" in reasons["wrong"]
+        assert "says shop.wrong (a bigint" in reasons["wrong"]
         pipeline = shop.pipeline(sources={SOURCE: source | {"schema_dump": "behind.sql"}}, tables=["shop.*"])
         require_same(shop, pipeline, "t")
         assert "the schema dump has changed" not in caplog.text
@@ -179,8 +179,8 @@ def test_a_dump_that_comes_later_or_is_another_one(
         assert start.position is not None
         assert end is not None
         assert end.position is not None
-        wanted = Range(start.position, end.position)
-        done = backfill_source(spark, pipeline, SOURCE, wanted, lambda name: name.table == "t")
+        range_ = Range(start.position, end.position)
+        done = backfill_source(spark, pipeline, SOURCE, range_, lambda name: name.table == "t")
         assert done.stopped == {}
         require_same(shop, pipeline, "t")
 

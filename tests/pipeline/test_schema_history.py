@@ -51,15 +51,15 @@ def of_server(pipeline: Pipeline, schema: str) -> dict[TableName, Any]:
 def require_as_on_server(shop: Shop, pipeline: Pipeline) -> dict[str, TableVersion]:
     """The tables as the history ends, which are the server's."""
     current = schema_history.read(lake_of(pipeline), SOURCE).at()
-    own = {name: one for name, one in current.items() if name.schema == shop.database.name}
+    own = {name: version for name, version in current.items() if name.schema == shop.database.name}
     declared = of_server(pipeline, shop.database.name)
-    assert {name for name, one in own.items() if not one.is_dropped} == declared.keys()
+    assert {name for name, version in own.items() if not version.is_dropped} == declared.keys()
     for name, there in declared.items():
         one = own[name]
         assert one.definition is not None, (name, one.note)
         assert differences(one.definition, there) == [], one
         assert one.definition.key == there.key, one
-    return {name.table: one for name, one in own.items()}
+    return {name.table: version for name, version in own.items()}
 
 
 def printed(shop: Shop, *arguments: str) -> str:
@@ -93,11 +93,13 @@ def test_the_history_is_the_server_s_tables_at_every_pause(
     before = history.at(middle)[TableName(shop.database.name, "t")]
     assert before.definition == found["t"].definition
     assert before.order < found["t"].order
-    statements = [one for one in history.versions if one.origin == "ddl"]
-    assert {one.statement for one in statements} == {one for one in STATEMENTS if not one.startswith("INSERT")}
-    assert all("STRICT_TRANS_TABLES" in one.variables["sql_mode"].split(",") for one in statements)
-    assert all(one.committed_at for one in statements)
-    assert not [one for one in history.versions if one.differs]
+    statements = [version for version in history.versions if version.origin == "ddl"]
+    assert {statement.statement for statement in statements} == {
+        version for version in STATEMENTS if not version.startswith("INSERT")
+    }
+    assert all("STRICT_TRANS_TABLES" in statement.variables["sql_mode"].split(",") for statement in statements)
+    assert all(statement.committed_at for statement in statements)
+    assert not [version for version in history.versions if version.differs]
     summary.append(f"schema history: {len(history.versions)} versions of {len(found)} tables, as the server has them")
 
     # Where silver is, t is as it was before the swap; at the end it is what u was.
@@ -108,18 +110,18 @@ def test_the_history_is_the_server_s_tables_at_every_pause(
     assert "key: id -> v" in lines
     assert "renamed from" in lines
     (line,) = printed(shop, "--table", own, "--at", str(middle), "--json").splitlines()
-    told = json.loads(line)
-    assert [one["name"] for one in told["columns"]] == ["id", "v", "note"]
-    assert (told["key"], told["at"]) == (["id"], str(middle))
+    loads = json.loads(line)
+    assert [one["name"] for one in loads["columns"]] == ["id", "v", "note"]
+    assert (loads["key"], loads["at"]) == (["id"], str(middle))
 
     files = shop.pipeline()
     once, parts = (files.model_copy(update={"lake": f"{files.lake}-{name}"}) for name in ("once", "parts"))
     extract_source(shop.spark, once, SOURCE)
     for until in (middle, None):
         extract_source(shop.spark, parts, SOURCE, until=until)
-    whole, pieced = (schema_history.read(lake_of(one), SOURCE) for one in (once, parts))
+    whole, pieced = (schema_history.read(lake_of(pipeline), SOURCE) for pipeline in (once, parts))
     assert whole == pieced
-    assert {one.origin for one in whole.versions} == {"ddl", "table_map"}
+    assert {version.origin for version in whole.versions} == {"ddl", "table_map"}
     follow(shop.spark, lake_of(once), SOURCE)
     head = lake_of(once).schema(SOURCE).head()
     extract_source(shop.spark, once, SOURCE)

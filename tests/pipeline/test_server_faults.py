@@ -127,8 +127,8 @@ def test_a_server_and_a_disk_through_their_faults(spark: SparkSession, tmp_path:
         keep(server, tmp_path / "kept")
         shutil.copy(server.data / str(last), tmp_path / "kept")
         written = {file.name: _closed(file) for file in (tmp_path / "kept").iterdir()}
-        done = list(export(spark, lake_of(pipeline), SOURCE, tmp_path / "out"))
-        assert {one.path.name: one.path.read_bytes() for one in done} == written
+        files = list(export(spark, lake_of(pipeline), SOURCE, tmp_path / "out"))
+        assert {file.path.name: file.path.read_bytes() for file in files} == written
 
 
 def _closed(file: Path) -> bytes:

@@ -116,29 +116,29 @@ def test_each_target_has_the_table_and_its_own_position_columns_and_commits(fan:
     done = backfill(shop.spark, pipeline, BackfillRequest(SOURCE, shop.start, shop.end()))
     assert (done.stopped, done.merged) == ({}, [])
     assert fan.counters() == before
-    again = BackfillRequest(SOURCE, shop.start, shop.end(), layers=(DOWNSTREAM,))
-    done = backfill(shop.spark, pipeline, again)
+    request = BackfillRequest(SOURCE, shop.start, shop.end(), layers=(DOWNSTREAM,))
+    done = backfill(shop.spark, pipeline, request)
     assert [(one.inserted, one.updated, one.deleted) for one in done.merged] == [(0, 0, 0)] * 4
 
     # What is published, shown and compared names each of them.
     fan.run()
     entry = fan.entry()
     end = entry.position
-    assert [(one.name, one.merged, one.reason) for one in entry.targets] == [
+    assert [(target.name, target.merged, target.reason) for target in entry.targets] == [
         (one, end, None) for one in (PLAIN, AUDIT, ALL)
     ]
     assert [one.version for one in entry.targets] == [fan.head(one).version for one in (PLAIN, AUDIT, ALL)]
     assert (entry.merged, entry.downstream) == (end, fan.table(PLAIN).path)
-    found = consistent(shop.spark, lake_of(pipeline), SOURCE).tables[base, "orders"]
-    assert {name: rows.count() for name, rows in found.targets.items()} == dict.fromkeys((PLAIN, AUDIT, ALL), 1)
-    assert found.rows is not None
-    shown = status(pipeline, lake_of(pipeline), SOURCE)
-    orders, returns = (one for one in shown.tables if one.table.startswith(f"{base}."))
+    table = consistent(shop.spark, lake_of(pipeline), SOURCE).tables[base, "orders"]
+    assert {name: rows.count() for name, rows in table.targets.items()} == dict.fromkeys((PLAIN, AUDIT, ALL), 1)
+    assert table.rows is not None
+    tables_shown = status(pipeline, lake_of(pipeline), SOURCE)
+    orders, returns = (one for one in tables_shown.tables if one.table.startswith(f"{base}."))
     assert orders.targets == [
         {"table": ".".join(one), "downstream": end, "reason": None, "watermark": None} for one in (PLAIN, AUDIT, ALL)
     ]
     assert (orders.downstream, returns.targets) == (end, None)
-    json.dumps(shown.to_json())
+    json.dumps(tables_shown.to_json())
     assert "into audit.orders" in report(pipeline, lake_of(pipeline), SOURCE).html()
     verdicts = {one.summary: one.state for one in verify_source(shop.spark, pipeline, SOURCE)}
     assert verdicts == {
@@ -164,13 +164,13 @@ def test_a_target_that_is_added_is_made_whole_and_one_that_is_taken_off_stays(fa
     assert outcome.stopped == {}
     fan.require_same()
     assert fan.head(PLAIN).version == version
-    assert [one.name for one in fan.entry().targets] == [PLAIN, AUDIT, ALL]
+    assert [target.name for target in fan.entry().targets] == [PLAIN, AUDIT, ALL]
 
     shop.execute("INSERT INTO orders VALUES (10,'j')")
     fan.run(PLAIN, ALL)
     fan.require_same(AUDIT)
     assert 10 not in [row[0] for row in rows(fan.table(AUDIT).read(shop.spark))]
-    assert [one.name for one in fan.entry().targets] == [PLAIN, ALL]
+    assert [target.name for target in fan.entry().targets] == [PLAIN, ALL]
 
     # While it is off, its silver is folded; put back it is whole again.
     shop.execute("UPDATE orders SET name = 'later'", "DELETE FROM orders WHERE id = 3")
@@ -179,15 +179,15 @@ def test_a_target_that_is_added_is_made_whole_and_one_that_is_taken_off_stays(fa
     fan.run(PLAIN, ALL)
     pipeline = fan.pipeline(PLAIN, ALL, retention={"bronze": "1d", "fold": True})
     gc_source(shop.spark, pipeline, SOURCE, now=datetime.now(UTC) + timedelta(days=9))
-    kept = maintain_source(shop.spark, pipeline, SOURCE)
-    assert (kept.stopped, kept.unfolded) == ({}, {})
+    upkeep = maintain_source(shop.spark, pipeline, SOURCE)
+    assert (upkeep.stopped, upkeep.unfolded) == ({}, {})
     floor = silver.folded(lake_of(pipeline).silver(SOURCE, shop.database.name, "orders").head())
     stood = fan.head(AUDIT).position
     assert floor
     assert stood
     assert floor > stood
-    assert fan.table(AUDIT).path not in [one.path for one in kept.tables]
-    assert {fan.table(PLAIN).path, fan.table(ALL).path} <= {one.path for one in kept.tables}
+    assert fan.table(AUDIT).path not in [table.path for table in upkeep.tables]
+    assert {fan.table(PLAIN).path, fan.table(ALL).path} <= {table.path for table in upkeep.tables}
     assert [one.version for one in fan.entry().targets] == [fan.head(one).version for one in (PLAIN, ALL)]
     assert fan.run().stopped == {}
     fan.require_same()
@@ -211,9 +211,13 @@ def test_one_that_stops_does_not_stop_the_others(fan: Fan) -> None:
     entry = fan.entry()
     end = entry.position
     assert (entry.state, entry.reason) == ("stopped", reason)
-    assert [(one.merged == end, one.reason) for one in entry.targets] == [(True, None), (True, None), (False, reason)]
+    assert [(target.merged == end, target.reason) for target in entry.targets] == [
+        (True, None),
+        (True, None),
+        (False, reason),
+    ]
     assert entry.merged == entry.targets[2].merged
-    assert [entry.is_stopped_in(one) for one in (PLAIN, AUDIT, ALL)] == [False, False, True]
+    assert [entry.is_stopped_in(verdict) for verdict in (PLAIN, AUDIT, ALL)] == [False, False, True]
     states = {one.into: one.state for one in verify_source(shop.spark, fan.pipeline(), SOURCE) if one.into}
     assert states == {"plain.orders": "equal", "audit.orders": "equal", "all.rows": "not compared"}
     # Nothing of silver is folded that one of them has not got.
@@ -224,7 +228,7 @@ def test_one_that_stops_does_not_stop_the_others(fan: Fan) -> None:
     shop.execute("ALTER TABLE orders DROP COLUMN refund", "DELETE FROM orders WHERE id = 20")
     assert fan.run().stopped == {}
     fan.require_same()
-    assert all(one.reason is None for one in fan.entry().targets)
+    assert all(target.reason is None for target in fan.entry().targets)
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])

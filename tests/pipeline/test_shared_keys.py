@@ -65,11 +65,11 @@ def truth(done: list[tuple[str, int, str, int, str]], left_out: tuple[str, int] 
             found[key] = (source, name)
             continue
         unseen = {one for its, one in hidden if its == source}
-        gone = own[source] if op == "truncate" else (own[source] | unseen) & {key}
+        collected = own[source] if op == "truncate" else (own[source] | unseen) & {key}
         hidden -= {(source, one) for one in (unseen if op == "truncate" else {key})}
-        for one in sorted(gone):
+        for one in sorted(collected):
             found.pop(one, None)
-        own[source] -= gone
+        own[source] -= collected
     return found
 
 
@@ -84,26 +84,30 @@ class World:
 
     def pipeline(self, lake: str = "lake", **keys: Any) -> Pipeline:
         sources, routes = {}, []
-        for one in self.regions:
-            server = one.database.server
+        for region in self.regions:
+            server = region.database.server
             login = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
-            sources[one.source] = {"mysql": login, "start": one.start}
-            into = {"to": "world.people", "sources": [one.source], "keys": "shared"}
-            routes.append({"from": f"{one.database.name}.people"} | into)
+            sources[region.source] = {"mysql": login, "start": region.start}
+            into = {"to": "world.people", "sources": [region.source], "keys": "shared"}
+            routes.append({"from": f"{region.database.name}.people"} | into)
         path = self.folder / f"{lake}.yaml"
-        said = {"lake": f"./{lake}", "sources": sources, "routes": routes} | keys
-        said["tables"] = [f"{one.database.name}.people" for one in self.regions]
-        path.write_text(yaml.safe_dump(said), encoding="utf-8")
+        settings = {"lake": f"./{lake}", "sources": sources, "routes": routes} | keys
+        settings["tables"] = [f"{one.database.name}.people" for one in self.regions]
+        path.write_text(yaml.safe_dump(settings), encoding="utf-8")
         return load(path, {})
 
     def run(self, pipeline: Pipeline, *sources: str) -> None:
         for source in sources:
             assert run_source(self.spark, pipeline, source)[1].stopped == {}
-            self.merged[source] = len(next(one.done for one in self.regions if one.source == source))
+            self.merged[source] = len(next(region.done for region in self.regions if region.source == source))
 
     def expected(self, left_out: tuple[str, int] | None = None) -> dict[int, Any]:
         """Of what was merged by now."""
-        done = [(one.source, *each) for one in self.regions for each in one.done[: self.merged.get(one.source, 0)]]
+        done = [
+            (region.source, *each)
+            for region in self.regions
+            for each in region.done[: self.merged.get(region.source, 0)]
+        ]
         return truth(done, left_out)
 
     def rows(self, pipeline: Pipeline) -> dict[int, Any]:
@@ -112,16 +116,16 @@ class World:
         return {row["id"]: (row["_source"], row["name"]) for row in found}
 
 
-def write(some: random.Random, regions: list[Region], first: int, count: int) -> None:
+def write(random_: random.Random, regions: list[Region], first: int, count: int) -> None:
     for nth in range(first, first + count):
-        op = some.choices(["put", "delete", "truncate"], [12, 5, 1])[0]
-        some.choice(regions).apply(nth, op, some.choice(KEYS))
+        op = random_.choices(["put", "delete", "truncate"], [12, 5, 1])[0]
+        random_.choice(regions).apply(nth, op, random_.choice(KEYS))
 
 
 def test_two_servers_that_write_the_same_keys(
     spark: SparkSession, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    some = random.Random(7)
+    random_ = random.Random(7)
     with MySQLServer(tmp_path / "us", {"server_id": 2}) as server, server.connect() as connection:
         other = Database("america", server, connection)
         other.execute("CREATE DATABASE america")
@@ -132,14 +136,14 @@ def test_two_servers_that_write_the_same_keys(
         for one in regions:
             one.database.execute(CREATE)
         # One runs ahead of the other, then the other brings what is older and what is newer.
-        write(some, regions, 0, 30)
+        write(random_, regions, 0, 30)
         world.run(pipeline, "us")
         assert world.rows(pipeline) == world.expected()
-        write(some, regions, 30, 30)
+        write(random_, regions, 30, 30)
         world.run(pipeline, "eu")
         assert world.rows(pipeline) == world.expected()
         regions[0].apply(60, "truncate", 0)
-        write(some, regions, 61, 20)
+        write(random_, regions, 61, 20)
         for nth, region in enumerate(regions):
             region.apply(90 + nth, "put", 2)
         world.run(pipeline, "us", "eu")
@@ -164,8 +168,8 @@ def test_two_servers_that_write_the_same_keys(
         assert _versions(pipeline) == before
         rule = {"tables": [f"{database.name}.people"], "insert-value-expr": "id = 2"}
         ruled = world.pipeline(row_filters={"no2": rule})
-        done = backfill(spark, ruled, BackfillRequest("eu", regions[0].start, _end(database)))
-        assert done.stopped == {}
+        outcome = backfill(spark, ruled, BackfillRequest("eu", regions[0].start, _end(database)))
+        assert outcome.stopped == {}
         fresh = world.pipeline("fresh", row_filters={"no2": rule})
         world.run(fresh, "eu", "us")
         assert world.rows(ruled) == world.rows(fresh) == world.expected(("eu", 2))
@@ -179,5 +183,5 @@ def _end(database: Database) -> str:
 def _versions(pipeline: Pipeline) -> list[int]:
     lake = lake_of(pipeline)
     entries = [lake.bronze(source) for source in pipeline.sources] + [lake.downstream("world", "people")]
-    heads = [one.head() for one in entries]
+    heads = [entry.head() for entry in entries]
     return [head.version for head in heads if head]

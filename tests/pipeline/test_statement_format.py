@@ -38,11 +38,11 @@ def test_a_table_that_statements_alone_fill_stops_by_name(shop: Shop) -> None:
 
 def test_definitions_and_statements_of_other_tables_keep_nothing_from_going_on(shop: Shop) -> None:
     nested = f"{'REPLACE(' * 60}a{',1,2)' * 60}"
-    other = f"{shop.database.name}_other"
+    other_schema = f"{shop.database.name}_other"
     shop.execute(
-        f"CREATE DATABASE {other}",
-        f"CREATE TABLE {other}.deep (a VARCHAR(20), b VARCHAR(20) AS ({nested}))",
-        f"CREATE TABLE {other}.exact (rate DECIMAL(65,30) NOT NULL DEFAULT 1)",
+        f"CREATE DATABASE {other_schema}",
+        f"CREATE TABLE {other_schema}.deep (a VARCHAR(20), b VARCHAR(20) AS ({nested}))",
+        f"CREATE TABLE {other_schema}.exact (rate DECIMAL(65,30) NOT NULL DEFAULT 1)",
         "CREATE TABLE t (id INT PRIMARY KEY, rate DECIMAL(65,30) NOT NULL DEFAULT 1)",
         "INSERT INTO t (id) VALUES (1)",
     )
@@ -50,9 +50,9 @@ def test_definitions_and_statements_of_other_tables_keep_nothing_from_going_on(s
         for live in (False, True):
             _, outcome = shop.run(shop.pipeline(live=live, lake=str(shop.folder / f"lake-{live}")))
             assert outcome.stopped == {}
-            assert [one.name.table for one in outcome.compacted] == ["t"]
+            assert [job.name.table for job in outcome.compacted] == ["t"]
     finally:
-        shop.execute(f"DROP DATABASE {other}")
+        shop.execute(f"DROP DATABASE {other_schema}")
 
 
 def test_the_log_is_in_bronze_whatever_the_servers_definitions_are_like(

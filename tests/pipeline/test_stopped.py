@@ -41,8 +41,8 @@ def run_up_to(shop: Shop, pipeline: Pipeline, until: Position | None = None) -> 
 
 
 def entry(shop: Shop, pipeline: Pipeline, table: str) -> Entry:
-    found = publication.read(lake_of(pipeline), SOURCE)
-    return next(one for one in found if one.name == (shop.database.name, table))
+    entries = publication.read(lake_of(pipeline), SOURCE)
+    return next(entry for entry in entries if entry.name == (shop.database.name, table))
 
 
 def layers(shop: Shop, pipeline: Pipeline, table: str) -> tuple[Table, Table]:
@@ -51,7 +51,7 @@ def layers(shop: Shop, pipeline: Pipeline, table: str) -> tuple[Table, Table]:
 
 
 def versions(shop: Shop, pipeline: Pipeline, table: str) -> list[int | None]:
-    return [head.version if (head := one.head()) else None for one in layers(shop, pipeline, table)]
+    return [head.version if (head := layer.head()) else None for layer in layers(shop, pipeline, table)]
 
 
 def test_the_rows_before_a_statement_that_is_not_followed_are_in_the_lake(shop: Shop) -> None:
@@ -63,18 +63,18 @@ def test_the_rows_before_a_statement_that_is_not_followed_are_in_the_lake(shop: 
     shop.execute("ALTER TABLE t MODIFY total INT", "INSERT INTO t VALUES (12, 12)")
 
     _, outcome = shop.run(pipeline)
-    (why,) = outcome.stopped.values()
-    assert f"ALTER TABLE at {place} does not keep every value of column total" in why
+    (reason,) = outcome.stopped.values()
+    assert f"ALTER TABLE at {place} does not keep every value of column total" in reason
     assert shop.merged(pipeline, "t") == [(2, 2), (3, 3), (10, 10), (11, 11)]
-    assert [head.position for one in layers(shop, pipeline, "t") if (head := one.head())] == [place, place]
+    assert [head.position for layer in layers(shop, pipeline, "t") if (head := layer.head())] == [place, place]
     one = entry(shop, pipeline, "t")
-    assert (one.state, one.reason, one.position, one.merged) == ("stopped", why, str(place), str(place))
+    assert (one.state, one.reason, one.position, one.merged) == ("stopped", reason, str(place), str(place))
 
     there = versions(shop, pipeline, "t")
     assert [one.silver_version, one.downstream_version] == there
     shop.execute("INSERT INTO t VALUES (13, 13)")
-    _, again = shop.run(pipeline)
-    assert (again.stopped, again.compacted, again.merged) == (outcome.stopped, [], [])
+    _, repeated = shop.run(pipeline)
+    assert (repeated.stopped, repeated.compacted, repeated.merged) == (outcome.stopped, [], [])
     assert versions(shop, pipeline, "t") == there, "nothing is written for a table that stays where it is"
     after = entry(shop, pipeline, "t")
     assert replace(after, surveyed=None, published_at=None) == replace(one, surveyed=None, published_at=None)
@@ -112,15 +112,15 @@ def test_the_transactions_before_a_row_that_cannot_be_taken_are_in_the_lake(shop
     assert shop.merged(pipeline, "t") == [(1, 1), (2, 2)], "and not the half of a transaction"
     assert entry(shop, pipeline, "t").position == str(place)
     there = versions(shop, pipeline, "t")
-    _, again = shop.run(pipeline)
-    assert (again.stopped, versions(shop, pipeline, "t")) == (outcome.stopped, there)
+    _, repeated = shop.run(pipeline)
+    assert (repeated.stopped, versions(shop, pipeline, "t")) == (outcome.stopped, there)
 
-    for kept in ([(1, 1), (2, 2), (3, 3), (7, 7)], [(1, 1), (2, 2), (3, 3), (4, 4), (7, 7)]):
+    for rows_ in ([(1, 1), (2, 2), (3, 3), (7, 7)], [(1, 1), (2, 2), (3, 3), (4, 4), (7, 7)]):
         (event,) = [word for word in outcome.stopped[t].split() if word.startswith(place.file)][:1]
         add(shop.spark, pipeline, SOURCE, plan_skip(pipeline, SOURCE, event.rstrip(":")))
-        shop.execute(f"INSERT INTO t VALUES ({len(kept)}, {len(kept)})") if len(kept) == 4 else None
+        shop.execute(f"INSERT INTO t VALUES ({len(rows_)}, {len(rows_)})") if len(rows_) == 4 else None
         _, outcome = shop.run(pipeline)
-        assert shop.merged(pipeline, "t") == kept
+        assert shop.merged(pipeline, "t") == rows_
     assert outcome.stopped == {}
 
 
@@ -139,12 +139,14 @@ class Left:
 def left(shop: Shop, pipeline: Pipeline, table: str) -> Left:
     silver, downstream = layers(shop, pipeline, table)
     rows = silver.read(shop.spark)
-    names = [one for one in rows.columns if not one.startswith("_")]
+    names = [column for column in rows.columns if not column.startswith("_")]
     last = F.max_by(F.struct(*names, "_position", (F.col("_op") == "delete").alias("_gone")), "_position")
     net = rows.groupBy("id").agg(last.alias("last")).select("last.*").collect() if silver.head() else []
     one = entry(shop, pipeline, table)
-    there = [tuple(row) for row in downstream.read(shop.spark).drop("_raw").collect()] if downstream.head() else []
-    found = sorted(map(repr, there)), sorted(map(repr, map(tuple, net)))
+    expected_rows = (
+        [tuple(row) for row in downstream.read(shop.spark).drop("_raw").collect()] if downstream.head() else []
+    )
+    found = sorted(map(repr, expected_rows)), sorted(map(repr, map(tuple, net)))
     return Left(*found, one.state, one.reason, one.position, one.merged)  # type: ignore[arg-type]
 
 
@@ -172,49 +174,51 @@ FAULTS = {
 """By table what stops it."""
 
 
-def statements(some: random.Random, steps: int) -> list[str]:
+def statements(random_: random.Random, steps: int) -> list[str]:
     """Rows of all tables, and in each somewhere what stops it."""
     found: list[list[str]] = []
     for _ in range(steps):
-        table, key = some.choice([*FAULTS]), some.randrange(30)
+        table, key = random_.choice([*FAULTS]), random_.randrange(30)
         changes = [f"INSERT INTO {table} (id, v) VALUES ({key}, 0) ON DUPLICATE KEY UPDATE v = v + 1"]
-        changes += [f"DELETE FROM {table} WHERE id = {key + 1}"] * (some.random() < 0.3)
-        found.append(["BEGIN", *changes, "COMMIT"] if some.random() < 0.5 else changes)
+        changes += [f"DELETE FROM {table} WHERE id = {key + 1}"] * (random_.random() < 0.3)
+        found.append(["BEGIN", *changes, "COMMIT"] if random_.random() < 0.5 else changes)
     for fault in FAULTS.values():
-        found.insert(some.randrange(steps // 4, steps), fault)
+        found.insert(random_.randrange(steps // 4, steps), fault)
     made = [f"CREATE TABLE {table} (id INT PRIMARY KEY, v INT, d DATE)" for table in FAULTS]
     return [*made, *(one for group in found for one in group)]
 
 
 def boundaries(shop: Shop, pipeline: Pipeline) -> list[Position]:
     """Where each transaction of the log ends, as bronze has it."""
-    held = bronze.BronzeSnapshot.of(lake_of(pipeline), SOURCE)
-    slices = bronze.read_all(shop.spark, held.table, held.version).where("kind <> 'control'").toArrow().to_batches()
-    each = (piece for one in slices for at in range(one.num_rows) for piece in split(one.slice(at, 1)))
+    snapshot = bronze.BronzeSnapshot.of(lake_of(pipeline), SOURCE)
+    slices = (
+        bronze.read_all(shop.spark, snapshot.table, snapshot.version).where("kind <> 'control'").toArrow().to_batches()
+    )
+    each = (piece for slice_ in slices for at in range(slice_.num_rows) for piece in split(slice_.slice(at, 1)))
     ends = (piece.select(["file", "stop"]).to_pylist()[0] for piece in each if piece.column("transactions")[0].as_py())
-    return sorted(Position(one["file"], one["stop"]) for one in ends)
+    return sorted(Position(end["file"], end["stop"]) for end in ends)
 
 
-def cut_at(some: random.Random, places: Sequence[Position], runs: int) -> list[Position]:
-    return sorted(some.sample(places[:-1], runs - 1))
+def cut_at(random_: random.Random, places: Sequence[Position], runs: int) -> list[Position]:
+    return sorted(random_.sample(places[:-1], runs - 1))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1])
 def test_how_a_log_is_cut_into_runs_does_not_decide_what_is_in_the_lake(shop: Shop, seed: int) -> None:
-    some = random.Random(seed)
-    shop.execute("SET SESSION sql_mode = ''", *statements(some, 60))
+    random_ = random.Random(seed)
+    shop.execute("SET SESSION sql_mode = ''", *statements(random_, 60))
     asked = {"tables": [f"{shop.database.name}.asked"], "insert-value-expr": "d = '2001-01-01'"}
     rules = {"r": asked}
     at_once = shop.pipeline(row_filters=rules)
     run_up_to(shop, at_once)
     places = boundaries(shop, at_once)
     in_pieces = shop.pipeline(lake=str(shop.folder / "pieces"), row_filters=rules)
-    for until in [*cut_at(some, places, 3), None]:
+    for until in [*cut_at(random_, places, 3), None]:
         run_up_to(shop, in_pieces, until)
     found = {table: left(shop, at_once, table) for table in FAULTS}
-    assert [table for table, one in found.items() if one.state == "current"] == ["fine"]
-    assert all(one.downstream for one in found.values()), "each stops amid its log"
+    assert [table for table, state in found.items() if state.state == "current"] == ["fine"]
+    assert all(state.downstream for state in found.values()), "each stops amid its log"
     assert {table: left(shop, in_pieces, table) for table in FAULTS} == found
     assert shop.merged(at_once, "fine") == shop.truth("fine")
 
@@ -241,7 +245,7 @@ def test_a_range_up_to_where_a_table_stands_inside_a_slice_is_done_again(shop: S
     shop.spark.sql(f"UPDATE {silver.sql} SET v = 0 WHERE id = 2")
     done = backfill_source(shop.spark, pipeline, SOURCE, Range(start, place), lambda _: True)
     assert done.stopped == {}
-    assert [one.rows for one in done.compacted] == [2]
+    assert [job.rows for job in done.compacted] == [2]
     assert sorted((row["id"], row["v"]) for row in silver.read(shop.spark).collect()) == [(1, 1), (2, 2)]
 
 
@@ -268,9 +272,9 @@ def test_tables_that_stand_inside_slices_unpublished_are_planned_at_once(
         return scan_effective(*given)
 
     monkeypatch.setattr(planner, "scan_effective", counted)
-    again = compact_source(shop.spark, pipeline, SOURCE)
+    outcome = compact_source(shop.spark, pipeline, SOURCE)
     assert len(looked) == 2
-    assert again.stopped == first.stopped
+    assert outcome.stopped == first.stopped
     assert {name: layers(shop, pipeline, name)[0].head().position for name in names} == places  # type: ignore[union-attr]
 
 
@@ -282,13 +286,13 @@ def test_a_table_whose_log_downstream_is_damaged_stops_alone(shop: Shop) -> None
     base = shop.database.name
     _, table = layers(shop, pipeline, "u")
     newest = max(Path(table.path, "_delta_log").glob("*.json"))
-    whole = newest.read_text()
-    newest.write_text(whole[: len(whole) // 2])
+    text = newest.read_text()
+    newest.write_text(text[: len(text) // 2])
     shop.execute("INSERT INTO t VALUES (2)", "INSERT INTO u VALUES (2)")
     _, outcome = shop.run(pipeline)
     assert list(outcome.stopped) == [TableName(base, "u")]
     assert table.path in outcome.stopped[TableName(base, "u")]
     require_same(shop, pipeline, "t")
-    newest.write_text(whole)
+    newest.write_text(text)
     assert shop.run(pipeline)[1].stopped == {}
     require_same(shop, pipeline, "u")

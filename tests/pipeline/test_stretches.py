@@ -93,7 +93,7 @@ def test_what_lies_in_a_file_held_in_part_is_to_be_named_by_position(spark: Spar
 def test_the_store_reads_all_of_it(spark: SparkSession, pipeline: Pipeline) -> None:
     store = Store(spark, pipeline, "shop")
     pieces = list(store.pull(store.first))
-    assert [one.start.stretch for one in pieces] == sorted(one.start.stretch for one in pieces)
+    assert [piece.start.stretch for piece in pieces] == sorted(piece.start.stretch for piece in pieces)
     last = store.get(pieces[-1].start)
     assert last is not None
     assert last.start == pieces[-1].start
@@ -103,32 +103,32 @@ def test_the_store_reads_all_of_it(spark: SparkSession, pipeline: Pipeline) -> N
 
 
 def test_what_is_exported_is_the_servers_bytes(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
-    done = list(export(spark, lake_of(pipeline), "shop", tmp_path))
-    for one in done:
+    files = list(export(spark, lake_of(pipeline), "shop", tmp_path))
+    for one in files:
         name, _, start = one.path.name.partition(".from-")
         stretch, _, file = name.rpartition("-")
         content = (pipeline.path.parent / (stretch or "1") / file).read_bytes()[int(start or 0) :]
         assert content[: one.size] == one.path.read_bytes()
         assert bool(one.partial) == bool(start)
         assert start or len(content) == one.size, "what is not named as partial is whole"
-    names = [one.path.name.partition(".from-")[0] for one in done]
+    names = [file.path.name.partition(".from-")[0] for file in files]
     assert names == ["b.000001", "b.000002", "2-other.000001", "2-other.000001", "2-other.000002", "3-b.000002"]
-    assert "an earlier stretch has" in str(done[2].partial)
+    assert "an earlier stretch has" in str(files[2].partial)
 
 
 def test_gc_removes_stretches_that_are_over(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     """Last: it takes away what the others read."""
-    kept = pipeline.model_copy(update={"retention": Retention(bronze=timedelta(days=1))})
-    gone = gc_source(spark, kept, "shop", ignored=["silver"], now=datetime.now(UTC))
-    assert [(one.stretch, one.file) for one in gone.files] == [
+    retaining = pipeline.model_copy(update={"retention": Retention(bronze=timedelta(days=1))})
+    collected = gc_source(spark, retaining, "shop", ignored=["silver"], now=datetime.now(UTC))
+    assert [(file.stretch, file.file) for file in collected.files] == [
         *((1, "b.000001"), (1, "b.000002")),
         *((2, "other.000001"), (2, "other.000002")),
     ]
-    assert gone.oldest == index(pipeline)[2].begin
+    assert collected.oldest == index(pipeline)[2].begin
     assert ids(spark, pipeline, None, None) == [9, 8]
     with pytest.raises(LakeError, match="bronze no longer holds"):
         ids(spark, pipeline, "2/other.000002:4", None)
     more = [THIRD[0], ("a:1-2", [*THIRD[1][1], "a:10"])]
     write_log(pipeline.path.parent / "3", more)
-    again = land(lake_of(pipeline).bronze("shop"), Standing(pipeline.path.parent / "3", f"3{A[1:]}", "db3:3306"))
-    assert not again.opens, "the log index is still there"
+    onward = land(lake_of(pipeline).bronze("shop"), Standing(pipeline.path.parent / "3", f"3{A[1:]}", "db3:3306"))
+    assert not onward.opens, "the log index is still there"

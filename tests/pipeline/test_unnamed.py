@@ -85,7 +85,7 @@ class Log:
     def run(self, pipeline: Pipeline) -> dict[str, str]:
         """Why tables stopped."""
         _, outcome = self.shop.run(pipeline)
-        return {one.table: why for one, why in outcome.stopped.items()}
+        return {name.table: reason for name, reason in outcome.stopped.items()}
 
     def asked(self, table: str, columns: str = "*") -> list[tuple[Any, ...]]:
         return list(self.shop.database.execute(f"SELECT {columns} FROM {table}"))
@@ -156,7 +156,7 @@ def _utf8_or_hex(content: bytes) -> str:
 
 def versions(pipeline: Pipeline) -> dict[str, tuple[int, int]]:
     entries = publication.read(lake_of(pipeline), SOURCE)
-    return {one.table: (one.silver_version or 0, one.downstream_version or 0) for one in entries}
+    return {entry.table: (entry.silver_version or 0, entry.downstream_version or 0) for entry in entries}
 
 
 def test_columns_that_nothing_names_are_read_by_number_where_that_is_chosen(log: Log, summary: list[str]) -> None:
@@ -165,7 +165,7 @@ def test_columns_that_nothing_names_are_read_by_number_where_that_is_chosen(log:
     pipeline = log.pipeline()
     stopped = log.run(pipeline)
     assert stopped.keys() == {"t", "grown", "anew", "late"}
-    assert all("the log does not name its columns" in why for why in stopped.values())
+    assert all("the log does not name its columns" in reason for reason in stopped.values())
     require_same(log.shop, pipeline, "named")
 
     pipeline = log.pipeline(on_unnamed="number")
@@ -179,8 +179,8 @@ def test_columns_that_nothing_names_are_read_by_number_where_that_is_chosen(log:
     assert grown == texts([(1, 2, "w"), (2, 3, "w"), (4, negative, "y")])
     assert lake_of(pipeline).downstream("shop", "grown").read(log.shop.spark).columns[:3] == ["@1", "@2", "w"]
     require_same(log.shop, pipeline, "named")
-    found = {one.table: one for one in status(pipeline, lake_of(pipeline), SOURCE).tables}
-    assert {name for name, one in found.items() if one.numbered} == {
+    found = {table.table: table for table in status(pipeline, lake_of(pipeline), SOURCE).tables}
+    assert {name for name, status in found.items() if status.numbered} == {
         f"shop.{name}" for name in ("t", "grown", "anew", "late")
     }
     assert (found["shop.t"].state, found["shop.grown"].state) == ("stopped", "current")
@@ -191,12 +191,12 @@ def test_columns_that_nothing_names_are_read_by_number_where_that_is_chosen(log:
     before = versions(pipeline)
     assert log.run(pipeline).keys() == {"t"}
     assert versions(pipeline) == before, "nothing is done twice"
-    held = lake_of(pipeline).bronze(SOURCE).head()
-    assert held is not None
-    assert held.position is not None
-    again = Range(Position("mysql-bin.000001", 4), held.position)
-    done = backfill_source(log.shop.spark, pipeline, SOURCE, again, lambda name: name.table in ("t", "grown"))
-    assert done.stopped == {}
+    head = lake_of(pipeline).bronze(SOURCE).head()
+    assert head is not None
+    assert head.position is not None
+    range_ = Range(Position("mysql-bin.000001", 4), head.position)
+    outcome = backfill_source(log.shop.spark, pipeline, SOURCE, range_, lambda name: name.table in ("t", "grown"))
+    assert outcome.stopped == {}
     assert texts(by_place(log, pipeline, "t")) == wanted
     assert texts(by_place(log, pipeline, "grown")) == grown
     summary.append(f"{log.build}: {len(wanted)} rows by number, as they were before DROP COLUMN")
@@ -215,7 +215,7 @@ def test_a_numbered_table_gets_its_names_where_it_is_made_anew_or_begun_anew(log
     assert log.run(pipeline) == {}
     require_same(log.shop, pipeline, "anew")
     assert len(by_place(log, pipeline, "late")) == 3
-    entries = {one.table: one.numbered for one in publication.read(lake_of(pipeline), SOURCE)}
+    entries = {entry.table: entry.numbered for entry in publication.read(lake_of(pipeline), SOURCE)}
     assert entries == {"anew": None, "grown": True, "late": True, "named": None, "t": True}
 
     (log.shop.folder / "schema.sql").write_text(schema_dump(log.build, log.server, "shop")[0], encoding="utf-8")
@@ -236,21 +236,21 @@ def test_what_goes_by_names_is_refused_of_a_numbered_table(shop: Shop) -> None:
     shop, db = replace(shop, start=shop.end()), shop.database.name
     try:
         shop.execute("UPDATE part_1 SET b = -5", "INSERT INTO part_1 VALUES (3, 3, 3), (4, 4, 4)")
-        wanted = shop.truth("part_1")
+        expected = shop.truth("part_1")
         shop.execute("ALTER TABLE part_1 DROP COLUMN a", "DELETE FROM part_1 WHERE id = 3")
         several = [{"from": f"{db}.part_*", "to": f"{db}.parts"}]
         _, outcome = shop.run(shop.pipeline(live=True, on_unnamed="number", routes=several))
-        (why,) = outcome.stopped.values()
-        assert "route it to a table of its own" in why
+        (reason,) = outcome.stopped.values()
+        assert "route it to a table of its own" in reason
 
         pipeline = shop.pipeline(live=True, on_unnamed="number")
         shop.run(pipeline)
-        assert shop.merged(pipeline, "part_1") == wanted
+        assert shop.merged(pipeline, "part_1") == expected
         (verdict,) = verify_source(shop.spark, pipeline, SOURCE)
         assert (verdict.state, verdict.is_right) == ("not compared", False)
         assert "its columns have no names" in str(verdict.reason)
         loaded = load_source(shop.spark, pipeline, SOURCE, tables=[f"{db}.part_1"])
         assert "cannot be loaded: its columns have no names" in loaded.stopped[TableName(db, "part_1")]
-        assert shop.merged(pipeline, "part_1") == wanted
+        assert shop.merged(pipeline, "part_1") == expected
     finally:
         shop.execute("SET GLOBAL binlog_row_metadata = 'FULL'")

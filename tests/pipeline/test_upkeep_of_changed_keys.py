@@ -66,10 +66,10 @@ def require_all(shop: Shop, pipeline: Pipeline) -> None:
 def kept(shop: Shop, pipeline: Pipeline) -> dict[str, tuple[int, int]]:
     """gc and maintenance; the rows of each table that was folded, before and after."""
     gc_source(shop.spark, pipeline, SOURCE)
-    found = maintain_source(shop.spark, pipeline, SOURCE)
-    assert (found.stopped, found.unfolded) == ({}, {})
-    folds = [one.folded for one in found.tables if one.folded]
-    return {one.name.table: (one.rows_before, one.rows_after) for one in folds}
+    upkeep = maintain_source(shop.spark, pipeline, SOURCE)
+    assert (upkeep.stopped, upkeep.unfolded) == ({}, {})
+    folds = [table.folded for table in upkeep.tables if table.folded]
+    return {fold.name.table: (fold.rows_before, fold.rows_after) for fold in folds}
 
 
 def floors(shop: Shop, pipeline: Pipeline) -> dict[str, Position | None]:
@@ -108,8 +108,8 @@ def test_windows_before_and_behind_a_changed_key_are_folded(shop: Shop) -> None:
     head = lake.bronze(SOURCE).head()
     assert head is not None
     assert head.checkpoint is not None
-    whole = Range(bronze.oldest(head.checkpoint), head.checkpoint.position)
-    backfill_source(shop.spark, pipeline, SOURCE, whole, lambda _: True)
+    range_ = Range(bronze.oldest(head.checkpoint), head.checkpoint.position)
+    backfill_source(shop.spark, pipeline, SOURCE, range_, lambda _: True)
     require_all(shop, pipeline)
     kept(shop, pipeline)
     require_all(shop, pipeline)
@@ -127,8 +127,8 @@ def test_killed_behind_every_commit_of_the_change_and_maintained_there_it_ends_a
     shop: Shop, tmp_path: Path
 ) -> None:
     """Maintenance comes by wherever the run died: it must not take a table between two sets of columns for whole."""
-    said: dict[str, Any] = {"spark": KEEPING["spark"]}
-    first = shop.pipeline(lake=str(tmp_path / "shaken"), **said)
+    settings: dict[str, Any] = {"spark": KEEPING["spark"]}
+    first = shop.pipeline(lake=str(tmp_path / "shaken"), **settings)
     shop.execute(*(f"CREATE TABLE {name} ({columns})" for name, columns in TABLES.items()))
     for run in (1, 2):
         written(shop, run)
@@ -136,9 +136,9 @@ def test_killed_behind_every_commit_of_the_change_and_maintained_there_it_ends_a
     shutil.copytree(tmp_path / "shaken", tmp_path / "undisturbed")
     shop.execute(*CHANGES)
     written(shop, 3)
-    undisturbed = shop.pipeline(lake=str(tmp_path / "undisturbed"), **said)
+    undisturbed = shop.pipeline(lake=str(tmp_path / "undisturbed"), **settings)
     require_all(shop, undisturbed)
-    shaken = shop.pipeline(lake=str(tmp_path / "shaken"), **said)
+    shaken = shop.pipeline(lake=str(tmp_path / "shaken"), **settings)
     died = 0
     while killed_at(shaken.path, f"{shop.database.name}/other", "after"):
         died += 1
@@ -167,12 +167,12 @@ def test_two_that_keep_one_lake_at_the_same_moment_change_no_row(
         assert status == 0 or (status == 1 and "another writer" in said), said
         assert "Traceback" not in said
     require_all(shop, pipeline)
-    found = maintain_source(shop.spark, pipeline, SOURCE)
-    assert (found.stopped, found.unfolded) == ({}, {})
+    upkeep = maintain_source(shop.spark, pipeline, SOURCE)
+    assert (upkeep.stopped, upkeep.unfolded) == ({}, {})
     assert all(floors(shop, pipeline).values())
-    held = lake_of(pipeline).bronze(SOURCE).head()
-    assert isinstance(held, Head)
-    assert held.position == shop.end()
+    head = lake_of(pipeline).bronze(SOURCE).head()
+    assert isinstance(head, Head)
+    assert head.position == shop.end()
     written(shop, 5)
     require_all(shop, pipeline)
 
@@ -180,21 +180,21 @@ def test_two_that_keep_one_lake_at_the_same_moment_change_no_row(
 def at_once(folder: Path, config: Path, verbs: tuple[str, ...]) -> list[tuple[int, str]]:
     """Exit status and standard error of each verb, all of them begun at one moment, each in its own process."""
     script = str(Path(__file__).with_name("at_once.py"))
-    told = [folder / f"{at}.err" for at in range(len(verbs))]
+    paths = [folder / f"{at}.err" for at in range(len(verbs))]
     with ExitStack() as stack:
         started = []
-        for verb, path in zip(verbs, told, strict=True):
+        for verb, path in zip(verbs, paths, strict=True):
             command = [sys.executable, script, str(folder), verb, "-c", str(config)]
             stderr = stack.enter_context(path.open("w"))
-            one = subprocess.Popen(
+            popen = subprocess.Popen(
                 command, stdout=subprocess.DEVNULL, stderr=stderr, env=os.environ | {"PYTHONPATH": "."}
             )
-            started.append(one)
-            stack.callback(one.wait)
-            stack.callback(one.kill)
+            started.append(popen)
+            stack.callback(popen.wait)
+            stack.callback(popen.kill)
         while len(list(folder.glob("ready-*"))) < len(verbs):
-            assert all(one.poll() is None for one in started), [path.read_text() for path in told]
+            assert all(process.poll() is None for process in started), [path.read_text() for path in paths]
             time.sleep(0.05)
         (folder / "go").touch()
-        ended = [one.wait() for one in started]
-    return [(status, path.read_text()) for status, path in zip(ended, told, strict=True)]
+        ended = [process.wait() for process in started]
+    return [(status, path.read_text()) for status, path in zip(ended, paths, strict=True)]

@@ -184,11 +184,11 @@ def test_bronze_gives_the_server_s_files_back_byte_for_byte(shop: Shop) -> None:
     from spark_jobs.pipeline.run import extract_source
 
     extract_source(shop.spark, pipeline, SOURCE)
-    written = list(export(shop.spark, lake_of(pipeline), SOURCE, shop.folder / "out"))
-    assert len(written) >= 3
-    for one in written[:-1]:  # the last file is open: its in-use flag is what a closed file has not
-        assert one.path.read_bytes() == (shop.database.server.data / one.path.name).read_bytes()
-    last, truth = written[-1].path.read_bytes(), (shop.database.server.data / written[-1].path.name).read_bytes()
+    files = list(export(shop.spark, lake_of(pipeline), SOURCE, shop.folder / "out"))
+    assert len(files) >= 3
+    for file in files[:-1]:  # the last file is open: its in-use flag is what a closed file has not
+        assert file.path.read_bytes() == (shop.database.server.data / file.path.name).read_bytes()
+    last, truth = files[-1].path.read_bytes(), (shop.database.server.data / files[-1].path.name).read_bytes()
     assert [at for at in range(len(last)) if last[at] != truth[at]] == [4 + 17]
 
 
@@ -205,14 +205,14 @@ def test_a_statement_that_is_not_applied_stops_its_table_alone(shop: Shop) -> No
     shop.run(pipeline)
     shop.execute(*CHANGES.values(), "INSERT INTO other VALUES (5, 5)")
     _, outcome = shop.run(pipeline)
-    said = {name.table: reason for name, reason in outcome.stopped.items()}
-    assert said.keys() == CHANGES.keys()
+    reasons = {name.table: reason for name, reason in outcome.stopped.items()}
+    assert reasons.keys() == CHANGES.keys()
     for table, statement in CHANGES.items():
-        assert f"{table}: {' '.join(statement.split()[:2])} at " in said[table]
+        assert f"{table}: {' '.join(statement.split()[:2])} at " in reasons[table]
         assert shop.merged(pipeline, table) == [(1, 1)]
     assert shop.merged(pipeline, "other") == [(1, 1), (5, 5)]
-    _, again = shop.run(pipeline)
-    assert again.stopped.keys() == outcome.stopped.keys(), "they do not go on by themselves"
+    _, repeated = shop.run(pipeline)
+    assert repeated.stopped.keys() == outcome.stopped.keys(), "they do not go on by themselves"
 
 
 def test_rows_in_statement_format_stop_their_table(shop: Shop) -> None:

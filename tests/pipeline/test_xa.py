@@ -45,9 +45,9 @@ def xid(name: str) -> str:
 
 def silver(logs: Logs, table: str = "orders") -> list[tuple[Any, ...]]:
     """Rows without their windows: operation, key, file and row of the change."""
-    found = logs.lake.silver(SOURCE, "shop", table).read(logs.spark).where("_op <> 'truncate'").collect()
+    rows = logs.lake.silver(SOURCE, "shop", table).read(logs.spark).where("_op <> 'truncate'").collect()
     return sorted(
-        (one["_op"], one["id"], one["note"], one["_position"]["number"], one["_position"]["row"]) for one in found
+        (row["_op"], row["id"], row["note"], row["_position"]["number"], row["_position"]["row"]) for row in rows
     )
 
 
@@ -76,9 +76,9 @@ def test_rows_take_effect_where_they_are_committed(
     assert logs.run().stopped == {}
     assert logs.rows("orders") == [(1, "waits"), (2, "last"), (5, "at once"), (8, "c")]
     logs.write(4, insert(10, "d"), Commit())
-    assert {one.name.table for one in logs.run().compacted} == {"orders"}
+    assert {job.name.table for job in logs.run().compacted} == {"orders"}
     logs.write(5, Statement("", f"XA COMMIT {xid('open')}"), COMMIT)
-    assert {one.name.table for one in logs.run().compacted} == {"orders", "later"}
+    assert {job.name.table for job in logs.run().compacted} == {"orders", "later"}
     whole = [(1, "waits"), (2, "last"), (5, "at once"), (6, "open"), (8, "c"), (9, "again"), (10, "d")]
     assert (logs.rows("orders"), logs.rows("later")) == (whole, [(7, "later")])
     assert {("delete", 3, "waits", 3, 0), ("update", 2, "last", 2, 24000)} <= set(silver(logs))
@@ -87,11 +87,11 @@ def test_rows_take_effect_where_they_are_committed(
     last = logs.bronze().position
     assert first
     assert last
-    before = [logs.lake.silver(SOURCE, "shop", one).head() for one in ("orders", "later")]
+    before = [logs.lake.silver(SOURCE, "shop", name).head() for name in ("orders", "later")]
     for begin, stop in ((first, last), (Position(file(1), 4), first)):
-        again = backfill_source(spark, logs.pipeline(), SOURCE, Range(begin, stop), lambda _: True)
-        assert (again.stopped, again.compacted) == ({}, []), "what it decodes to now is what is there"
-    assert [logs.lake.silver(SOURCE, "shop", one).head() for one in ("orders", "later")] == before
+        outcome = backfill_source(spark, logs.pipeline(), SOURCE, Range(begin, stop), lambda _: True)
+        assert (outcome.stopped, outcome.compacted) == ({}, []), "what it decodes to now is what is there"
+    assert [logs.lake.silver(SOURCE, "shop", name).head() for name in ("orders", "later")] == before
 
     monkeypatch.setattr(window_rows, "_ONE_TASK", 0)
     at_once = Logs(spark, tmp_path / "at once")
@@ -120,7 +120,7 @@ def test_changes_of_a_range_have_the_rows_that_it_commits(
     every = list(
         map(
             json.loads,
-            "".join(changes_of_files(((one.name, iter([one.read_bytes()])) for one in files), ANY)).splitlines(),
+            "".join(changes_of_files(((file.name, iter([file.read_bytes()])) for file in files), ANY)).splitlines(),
         )
     )
     assert [one["after"]["id"] for one in every if one["after"]["id"] < 100] == [1, 5, 6, 2, 3, 7]
@@ -137,25 +137,27 @@ def test_changes_of_a_range_have_the_rows_that_it_commits(
         frame = store.changes(start, stop).select("file", "offset", "row", "after", "committed_at").collect()
         assert sorted(
             (row["file"], row["offset"], row["row"], json.loads(row["after"])["id"]) for row in frame
-        ) == sorted((one["file"], one["offset"], one["row"], one["after"]["id"]) for one in lines)
+        ) == sorted((line["file"], line["offset"], line["row"], line["after"]["id"]) for line in lines)
         return lines
 
     assert told(None, None) == [one | {"source": SOURCE} for one in every]
     begins = [Position(file(number), 4) for number in (1, 2, 3)]
-    assert [one["after"]["id"] for one in told(begins[0], begins[1])] == [1, 5]
+    assert [change["after"]["id"] for change in told(begins[0], begins[1])] == [1, 5]
     second = told(begins[1], begins[2])
-    assert [(one["file"], one["after"]["id"]) for one in second] == [
+    assert [(change["file"], change["after"]["id"]) for change in second] == [
         (file(2), 6),
         (file(1), 2),
         (file(1), 3),
         (file(2), 7),
     ]
-    assert len({one["committed_at"] for one in second[1:3]} - {second[0]["committed_at"]}) == 1
-    (commit,) = [one for one in store.pull(begins[1]) if b"XA COMMIT " + XA.encode() in one.payload]
+    assert len({change["committed_at"] for change in second[1:3]} - {second[0]["committed_at"]}) == 1
+    (commit,) = [
+        transaction for transaction in store.pull(begins[1]) if b"XA COMMIT " + XA.encode() in transaction.payload
+    ]
     inside = Position(commit.start.file, commit.start.offset + 1, commit.start.stretch)
-    assert [one["after"]["id"] for one in told(inside, commit.stop)] == [2, 3], "snapped outward"
+    assert [change["after"]["id"] for change in told(inside, commit.stop)] == [2, 3], "snapped outward"
     assert len(told(begins[2], None)) == 40_000
-    assert not [one for one in caplog.messages if "does not hold its rows" in one]
+    assert not [message for message in caplog.messages if "does not hold its rows" in message]
 
 
 @pytest.mark.long
@@ -163,22 +165,22 @@ def test_rows_that_are_committed_far_behind_keep_the_log_until_all_have_read_the
     spark: SparkSession, tmp_path: Path
 ) -> None:
     logs = Logs(spark, tmp_path)
-    kept = logs.pipeline(retention={"bronze": "2d"})
+    pipeline = logs.pipeline(retention={"bronze": "2d"})
     logs.write(1, CREATE, insert(1, "a"), Commit(), *prepared(insert(2, "waits")))
     for number in (2, 3, 4):
         logs.write(number, insert(number + 10, "b"), Commit())
     logs.run()
     logs.write(5, COMMIT)
     logs.write(6, insert(20, "c"), Commit())
-    extract_source(spark, kept, SOURCE)
-    done = gc_source(spark, kept, SOURCE, now=day(9))
-    assert done.files == (), "silver is at the end of file 4"
+    extract_source(spark, pipeline, SOURCE)
+    collected = gc_source(spark, pipeline, SOURCE, now=day(9))
+    assert collected.files == (), "silver is at the end of file 4"
     assert re.fullmatch(
-        rf"xa, at {file(1)}:\d+ \(.*its XA COMMIT at {file(5)}:\d+ is not read by all\)", str(done.kept_for)
+        rf"xa, at {file(1)}:\d+ \(.*its XA COMMIT at {file(5)}:\d+ is not read by all\)", str(collected.kept_for)
     )
     logs.run()
     assert [row[0] for row in logs.rows("orders")] == [1, 2, 12, 13, 14, 20]
-    assert [one.file for one in gc_source(spark, kept, SOURCE, now=day(9)).files] == [
+    assert [file.file for file in gc_source(spark, pipeline, SOURCE, now=day(9)).files] == [
         file(number) for number in range(1, 6)
     ]
 
@@ -190,12 +192,12 @@ def test_a_commit_whose_rows_bronze_does_not_hold(spark: SparkSession, tmp_path:
     assert logs.run().stopped == {}, "orders lacks what was before its log in any case"
     logs.write(2, insert(3, "b"), Commit())
     logs.run()
-    kept = logs.pipeline(retention={"bronze": "2d"})
-    assert [one.file for one in gc_source(spark, kept, SOURCE, ignored=["xa"], now=day(9)).files] == [file(1)]
+    pipeline = logs.pipeline(retention={"bronze": "2d"})
+    assert [file.file for file in gc_source(spark, pipeline, SOURCE, ignored=["xa"], now=day(9)).files] == [file(1)]
     logs.write(3, COMMIT, insert(4, "c"), Commit())
-    (why,) = logs.run().stopped.values()
-    place = re.search(r"which XA COMMIT at (\S+) commits, was prepared before the log begins that bronze holds", why)
-    assert place, why
+    (reason,) = logs.run().stopped.values()
+    place = re.search(r"which XA COMMIT at (\S+) commits, was prepared before the log begins that bronze holds", reason)
+    assert place, reason
     add(spark, logs.pipeline(), SOURCE, plan_skip(logs.pipeline(), SOURCE, place[1]))
     assert logs.run().stopped == {}
     assert [row[0] for row in logs.rows("orders")] == [1, 3, 4]
@@ -203,17 +205,19 @@ def test_a_commit_whose_rows_bronze_does_not_hold(spark: SparkSession, tmp_path:
 
 def test_what_stops_a_table(spark: SparkSession, tmp_path: Path) -> None:
     logs = Logs(spark, tmp_path)
-    told = Query("shop", "INSERT INTO lines VALUES (9, 'z')")
-    logs.write(1, CREATE, *prepared(insert(1, "a")), *prepared(told, insert(2, "b", "_orders_gho"), name=b"said"))
+    query = Query("shop", "INSERT INTO lines VALUES (9, 'z')")
+    logs.write(1, CREATE, *prepared(insert(1, "a")), *prepared(query, insert(2, "b", "_orders_gho"), name=b"said"))
     logs.write(2, Statement("shop", "TRUNCATE TABLE lines"), insert(1, "a", "lines"), Commit())
     logs.write(3, Statement("shop", "RENAME TABLE orders TO later"), COMMIT, Statement("", f"XA COMMIT {xid('said')}"))
-    found = {name.table: why.partition(": shop.")[2].partition(": ")[2] for name, why in logs.run().stopped.items()}
-    assert set(found) == {"orders", "later", "lines"}
+    reasons = {
+        name.table: reason.partition(": shop.")[2].partition(": ")[2] for name, reason in logs.run().stopped.items()
+    }
+    assert set(reasons) == {"orders", "later", "lines"}
     renamed = (
         rf"RENAME TABLE at {file(3)}:\d+ changes the table between rows of an XA transaction, prepared at {file(1)}:"
     )
-    assert all(re.match(renamed, found[name]) for name in ("orders", "later")), found
-    assert re.match(rf"INSERT INTO at {file(3)}:\d+ changes rows in statement format", found["lines"]), found
+    assert all(re.match(renamed, reasons[name]) for name in ("orders", "later")), reasons
+    assert re.match(rf"INSERT INTO at {file(3)}:\d+ changes rows in statement format", reasons["lines"]), reasons
 
 
 def test_a_damaged_end_stops_the_source_in_one_message(spark: SparkSession, tmp_path: Path) -> None:
