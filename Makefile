@@ -38,7 +38,7 @@ demo: java $(RUN) delta mysql ## the whole pipeline on an embedded MySQL server,
 .PHONY: test
 test: java lint delta classes mysql servers ## lint, then the tests: minutes
 	@$(STEP) 'The tests, in two processes'
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not long and not stores'
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not long and not stores and not cluster'
 
 .PHONY: test-long
 test-long: java $(DEV) delta classes mysql servers ## the tests of random runs, kills and whole processes: most of an hour
@@ -58,10 +58,15 @@ test-stores: java $(DEV) delta classes s3 ## the tests of lakes on S3, against a
 	@$(STEP) 'Lakes on S3, in two processes'
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m stores tests/stores tests/spark_jobs
 
+.PHONY: test-cluster
+test-cluster: java $(DEV) delta mysql ## Spark Connect and a standalone cluster, which the tests start: minutes
+	@$(STEP) 'Spark Connect and a standalone cluster'
+	@$(PY) -m pytest -q -m cluster
+
 .PHONY: test-fast
 test-fast: $(DEV) ## the tests that need neither Spark nor a server: seconds
 	@$(STEP) 'Tests without Spark and server'
-	@STRATALOG_EXAMPLES=25 $(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not dagster and not slow and not long and not stores'
+	@STRATALOG_EXAMPLES=25 $(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not dagster and not slow and not long and not stores and not cluster'
 
 .PHONY: test-checked
 test-checked: $(DEV) ## the decoder's tests with every load and store of its kernels checked: minutes
@@ -112,7 +117,8 @@ lock: $(DEV) ## the locks anew from pyproject.toml and requirements*.in; LOCK_AR
 	}; \
 	lock pyproject.toml requirements.in -o requirements.txt; \
 	lock requirements-build.in -c requirements.txt -o requirements-build.txt; \
-	lock pyproject.toml requirements.in requirements-dev.in -c requirements.txt -o requirements-dev.txt
+	lock pyproject.toml requirements.in requirements-dev.in --extra connect -c requirements.txt -o requirements-dev.txt; \
+	lock requirements-connect.in -c requirements-dev.txt -o requirements-connect.txt
 
 .PHONY: docs
 docs: $(DEV) ## the pages of docs/reference anew, from the models and the command line
