@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -105,6 +106,57 @@ def connect_server(
         *("--master", master, *(f"--conf={key}={value}" for key, value in settings.items()), "spark-internal"),
     ]
     return Server(Program(command, log, environment(python, SPARK_CONNECT_MODE="0")))
+
+
+class Cluster:
+    """A standalone master with two workers of one core each, each with its own folder. It ends with the block."""
+
+    def __init__(self, folder: Path, python: str = sys.executable) -> None:
+        self._folder = folder
+        self._environment = environment(python, SPARK_DAEMON_JAVA_OPTS=LIGHT, SPARK_DAEMON_MEMORY="256m")
+        self._programs = ExitStack()
+        self.workers: list[Program] = []
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        master = self._start("Master", "master", "--port", "0", "--webui-port", "0")
+        self.url = master.wait_for(r"Starting Spark master at (spark://\S+)")
+        for _ in range(2):
+            self.add_worker()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._programs.close()
+
+    def add_worker(self) -> Program:
+        name = f"worker-{len(self.workers)}"
+        options = ("--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(self._folder / name))
+        worker = self._start("Worker", name, *options, self.url)
+        worker.wait_for(r"(Successfully registered) with master")
+        self.workers.append(worker)
+        return worker
+
+    def executors(self) -> list[int]:
+        """Processes of executors that run now."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                command = (folder / "cmdline").read_bytes().decode(errors="replace")
+                if "CoarseGrainedExecutorBackend" in command and self.url.removeprefix("spark://") in command:
+                    found.append(int(folder.name))
+        return found
+
+    def _start(self, kind: str, name: str, *options: str) -> Program:
+        command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind.lower()}.{kind}"]
+        command += ["--host", "127.0.0.1", *options]
+        return self._programs.enter_context(Program(command, self._folder / f"{name}.log", self._environment))
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The run's only standalone cluster; a test that ends a part of it makes its own."""
+    with Cluster(tmp_path_factory.mktemp("cluster")) as one:
+        yield one
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from spark_jobs import errors
 from spark_jobs.errors import LakeError, LostRace, StratalogError
-from spark_jobs.runtime import connect, jvm
+from spark_jobs.runtime import connect, executors, jvm
 from spark_jobs.storage.messages import meaning as of_store
 from spark_jobs.text.disclosure import foreign
 
@@ -81,7 +81,7 @@ def explained(path: str, text: str) -> StratalogError:
     where = f"{path}: " if path else ""
     if _CONFLICT.search(text):
         return LostRace(f"{where}another writer committed at the same time; run again")
-    ours = from_task(text)
+    ours = executors.explained(text) or from_task(text)
     if ours:
         return ours
     stored = path if path.startswith("s3a://") else next(iter(_S3_PATH.findall(text)), "")

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.config.model import Spark
 from spark_jobs.errors import ConfigError
-from spark_jobs.runtime import connect, python_daemon
+from spark_jobs.runtime import connect, executors, python_daemon
 from spark_jobs.runtime.jvm import attached, require_alive
 from spark_jobs.runtime.jvm_output import errors_copied
 from spark_jobs.runtime.lazy_session import lazy_session, session_if_started, start_session
@@ -98,7 +98,7 @@ def spark_session(settings: Spark) -> SparkSession:
     """
     use(settings.lake_store)
     if settings.remote:
-        return connect.connected(settings.remote, _of_session(_RUNTIME | AS_WRITTEN), settings.conf)
+        return _with_others(connect.connected(settings.remote, _of_session(_RUNTIME | AS_WRITTEN), settings.conf))
     require_alive()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this environment, not the system's Python
     local = settings.master.startswith("local")
@@ -116,9 +116,22 @@ def spark_session(settings: Spark) -> SparkSession:
             confs[_JAVA_OPTIONS] += f" {trust_options(store.settings)}"
     try:
         with errors_copied() if local else nullcontext(), _output_is_errors(), attached(confs):
-            return _configured(SparkSession.builder, confs).getOrCreate()
+            session = _configured(SparkSession.builder, confs).getOrCreate()
     except (RuntimeError, OSError, Py4JError) as error:
         raise ConfigError(f"Spark did not start on {settings.master}: {error}") from error
+    return session if local else _with_others(session)
+
+
+@cache
+def _with_others(session: SparkSession) -> SparkSession:
+    """The session, whose tasks run where this process's code may not be. Raises ConfigError where it is not."""
+    executors.use_others()
+    try:
+        executors.require_same_code(session, slots(session))
+    except ConfigError:
+        stop_session(session)
+        raise
+    return session
 
 
 def _progress() -> dict[str, str]:

@@ -24,3 +24,10 @@ def test_a_run_leaves_the_tables_that_one_in_this_process_leaves(connect: Server
     assert "Warning" not in ran.err
     assert way.tables() == local.tables()
     assert sum(map(len, way.tables().values())) > 1_500
+
+
+def test_all_verbs_leave_the_tables_that_they_leave_in_this_process(connect: Server, tmp_path: Path) -> None:
+    ways = Way(tmp_path / "local", LOCAL), Way(tmp_path / "connect", {"remote": connect.remote})
+    local, remote = (way.every_verb() for way in ways)
+    assert remote == local
+    assert ways[1].tables() == ways[0].tables()

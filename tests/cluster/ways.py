@@ -1,4 +1,4 @@
-"""The command over recorded logs, by one way of running Spark or another. Put here: running, reading. Not here: tests."""
+"""The command over recorded logs, by one way of running Spark or another. Put here: running it. Not here: tests."""
 
 import os
 import shutil
