@@ -103,7 +103,7 @@ def tables_option(only: str = "Only this table") -> Callable[[Verb], Verb]:
 SECTIONS = {
     "Pipeline": ("run", "extract", "compact", "merge", "load", "backfill"),
     "Inspection": ("status", "check", "verify", "schema", "changes", "events", "export", "report"),
-    "Operation": ("skip", "reset", "gc", "maintain"),
+    "Operation": ("skip", "reset", "gc", "maintain", "package"),
     "Try it": ("demo",),
 }
 """The verbs as ``--help`` lists them."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # its packages come with stratalog[connect]
 log = logging.getLogger(__name__)
 
 _MODULE = "pyspark.sql.connect"
+_OF_A_COMMIT = {"spark.databricks.delta.write.txnAppId", "spark.databricks.delta.commitInfo.userMetadata"}
 _MODULES = ("grpc", "grpc_status", "google.rpc.error_details_pb2", "zstandard")
 _FIRST: dict[str, Any] = {"max_retries": 4, "initial_backoff": 50, "backoff_multiplier": 4.0}
 """Attempts at the first call: four seconds where nobody listens."""
@@ -68,10 +69,13 @@ class _Borrowed:
 class _Server:
     """What this process has open on a server: a first session, and those beside it."""
 
-    def __init__(self, remote: str, first: "SparkSession", confs: Mapping[str, str]) -> None:
+    def __init__(
+        self, remote: str, first: "SparkSession", confs: Mapping[str, str], archive: str | None = None
+    ) -> None:
         self.remote = remote
         self.first = first
         self._confs = dict(confs)
+        self._archive = archive
         self._beside: weakref.WeakValueDictionary[Settings, SparkSession] = weakref.WeakValueDictionary()
         self._abandoned: deque[str] = deque()
         self._lock = threading.Lock()
@@ -88,6 +92,8 @@ class _Server:
             if session is None:
                 session = _session(_sharing(_client(self.first)))
                 _set(_client(session), dict(settings))
+                if self._archive and not confs.keys() & _OF_A_COMMIT:  # which runs no task of ours
+                    session.addArtifacts(self._archive, archive=True)
                 weakref.finalize(session, self._abandoned.append, _client(session)._session_id).atexit = False
                 self._beside[settings] = session
         return session
@@ -117,13 +123,16 @@ def is_connect(spark: "SparkSession") -> bool:
     return type(spark).__module__.startswith(_MODULE)
 
 
-def connected(remote: str, confs: Mapping[str, str], wanted: Mapping[str, str]) -> "SparkSession":
+def connected(
+    remote: str, confs: Mapping[str, str], wanted: Mapping[str, str], archive: str | None = None
+) -> "SparkSession":
     """This process's session on a server, opened at the first call.
 
     Args:
         remote: its address, sc://host:port.
         confs: settings of this session and of those beside it.
         wanted: further ones, of the user; those that no session can set are a warning.
+        archive: of the environment, and the folder that it is unpacked into; every session uploads it for itself.
 
     Raises:
         ConfigError: packages are missing, or the address or what answers there is not what is needed.
@@ -137,11 +146,13 @@ def connected(remote: str, confs: Mapping[str, str], wanted: Mapping[str, str]) 
             refused = _set(_client(first), settings)
             _require_spark(first.version)
             _require_delta(first)
+            if archive:
+                first.addArtifacts(archive, archive=True)
             _prepare(_client(first), _LATER)
         lost = [key for key in wanted if key in refused]
         if lost:
             log.warning("spark.conf: %s: no session can set it; set it where the server starts", ", ".join(lost))
-        _server = _Server(remote, first, {key: value for key, value in settings.items() if key not in refused})
+        _server = _Server(remote, first, {key: value for key, value in settings.items() if key not in refused}, archive)
         atexit.register(disconnect)
     return _server.first
 

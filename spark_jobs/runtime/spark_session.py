@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.config.model import Spark
 from spark_jobs.errors import ConfigError
-from spark_jobs.runtime import connect, executors, python_daemon
+from spark_jobs.runtime import connect, environment, executors, python_daemon
 from spark_jobs.runtime.jvm import attached, require_alive
 from spark_jobs.runtime.jvm_output import errors_copied
 from spark_jobs.runtime.lazy_session import lazy_session, session_if_started, start_session
@@ -86,6 +86,7 @@ _LOCAL = {
     _JAVA_OPTIONS: JAVA_OPTIONS,
     "spark.python.daemon.module": python_daemon.MODULE,
 }
+_CONNECT_PYTHON = "spark.sql.execution.pyspark.python"
 _LOOPBACK = ("SPARK_LOCAL_IP", "127.0.0.1")
 """Without it Spark looks its machine's own name up before all else, and ends where nothing knows that name: in a
 chroot, in some containers, away from the office's network."""
@@ -98,10 +99,14 @@ def spark_session(settings: Spark) -> SparkSession:
     """
     use(settings.lake_store)
     if settings.remote:
-        return _with_others(connect.connected(settings.remote, _of_session(_RUNTIME | AS_WRITTEN), settings.conf))
+        confs = _of_session(_RUNTIME | AS_WRITTEN) | ({_CONNECT_PYTHON: environment.PYTHON} if settings.archive else {})
+        return _with_others(connect.connected(settings.remote, confs, settings.conf, _archive(settings)))
     require_alive()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this environment, not the system's Python
     local = settings.master.startswith("local")
+    archive = None if local else _archive(settings)
+    if archive:
+        os.environ["PYSPARK_PYTHON"] = environment.PYTHON
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this environment, not the system's Python
     if local:
         require_java()
         os.environ.setdefault(*_LOOPBACK)
@@ -109,6 +114,8 @@ def spark_session(settings: Spark) -> SparkSession:
     store = settings.lake_store
     confs["spark.jars"] = ",".join(map(str, [*delta_jars(), *(s3_jars() if store else [])]))
     confs |= s3_confs(store) if store else {}
+    if archive:
+        confs["spark.archives"] = archive
     confs |= {"spark.master": settings.master, "spark.app.name": "stratalog"} | settings.conf | AS_WRITTEN
     if local:
         confs[_JAVA_OPTIONS] = f"{_archived()} {_LATE_OPTIMISER} {confs[_JAVA_OPTIONS]}"
@@ -120,6 +127,16 @@ def spark_session(settings: Spark) -> SparkSession:
     except (RuntimeError, OSError, Py4JError) as error:
         raise ConfigError(f"Spark did not start on {settings.master}: {error}") from error
     return session if local else _with_others(session)
+
+
+def _archive(settings: Spark) -> str | None:
+    """The archive of this environment with the folder that executors unpack it into. Raises ConfigError."""
+    if settings.archive is None:
+        return None
+    if "://" not in settings.archive and not Path(settings.archive).is_file():
+        why = "there is no such file; stratalog package --to FILE makes it"
+        raise ConfigError(f"spark.archive: {settings.archive}: {why}")
+    return f"{settings.archive}#{environment.NAME}"
 
 
 @cache
