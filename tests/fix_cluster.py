@@ -5,16 +5,18 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pyspark
 import pytest
 
 from spark_jobs.runtime.provision import delta_jars
+from tests.cluster.ways import LOCAL, Way
 from tests.fix_spark import LIGHT
 
 HOME = Path(pyspark.__file__).parent
@@ -146,10 +148,45 @@ class Cluster:
                     found.append(int(folder.name))
         return found
 
+    def executors_of(self, worker: Program) -> list[int]:
+        """Those of the executors that a worker has started."""
+        return [pid for pid in self.executors() if Path(f"/proc/{pid}/stat").read_text().split()[3] == str(worker.pid)]
+
     def _start(self, kind: str, name: str, *options: str) -> Program:
         command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind.lower()}.{kind}"]
         command += ["--host", "127.0.0.1", *options]
         return self._programs.enter_context(Program(command, self._folder / f"{name}.log", self._environment))
+
+
+Ways = Callable[..., Way]
+
+
+@pytest.fixture(scope="session")
+def ways() -> Iterator[Ways]:
+    """Makes pipelines over recorded logs (cluster/ways.py), whose processes end with the run."""
+    with ExitStack() as stack:
+
+        def make(*arguments: Any, **options: Any) -> Way:
+            way = Way(*arguments, **options)
+            stack.callback(way.close)
+            return way
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def local_demo(ways: Ways, tmp_path_factory: pytest.TempPathFactory) -> Way:
+    """The recorded demo, taken in by a session of the process itself."""
+    way = ways(tmp_path_factory.mktemp("local") / "demo", LOCAL, is_demo=True)
+    way.run("run")
+    return way
+
+
+@pytest.fixture(scope="session")
+def local_verbs(ways: Ways, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], dict[str, Counter[str]]]:
+    """What every verb left and printed by a session of the process itself."""
+    way = ways(tmp_path_factory.mktemp("local") / "verbs", LOCAL)
+    return way.every_verb(), way.tables()
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,15 @@
 """The command over recorded logs, by one way of running Spark or another. Put here: running it. Not here: tests."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
+import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +18,19 @@ import yaml
 
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.demo.recorded import recorded_files
+from spark_jobs.runtime.spark_session import JAVA_OPTIONS
+from tests.fix_spark import LIGHT
 from tests.lake_recording import RECORDING, SALT
 from tests.spark_jobs.engine.lake_rows import rows_of
 
-LOCAL = {"master": "local[2]", "conf": {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}}
+LOCAL: dict[str, Any] = {
+    "master": "local[2]",
+    "conf": {
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {LIGHT}",
+    },
+}
 STOPPED = ("--source", "shop", "--at", "mysql-bin.000002:3181", "--table", "shop.logged_by_statement", "--yes")
 
 
@@ -37,6 +50,34 @@ def stratalog(*arguments: object, **variables: str) -> Ran:
     return Ran(ended.returncode, ended.stdout, ended.stderr)
 
 
+@dataclass
+class Begun:
+    """A run in a process of its own that is under way."""
+
+    process: "subprocess.Popen[str]"
+    lake: Path
+
+    def wait_for_files(self, layer: str) -> None:
+        """Until a layer has a data file."""
+        while not any((self.lake / layer).rglob("*.parquet")):
+            assert self.process.poll() is None, "it ended before"
+            time.sleep(0.05)
+
+    def ended(self) -> Ran:
+        out, err = self.process.communicate()
+        return Ran(self.process.returncode, out, err)
+
+
+@contextmanager
+def begun(way: "Way") -> Iterator[Begun]:
+    """A run of a pipeline, which does not outlive the ``with`` block."""
+    command = [sys.executable, "-m", "stratalog", "run", "-c", str(way.config)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
+        yield Begun(process, way.folder / "lake")
+        process.kill()
+
+
 class Way:
     """A pipeline over recorded logs in a folder, whose ``spark:`` section is the way.
 
@@ -44,6 +85,7 @@ class Way:
     """
 
     def __init__(self, folder: Path, spark: dict[str, Any], *, is_demo: bool = False) -> None:
+        self._process: subprocess.Popen[str] | None = None
         self.folder = folder
         self.config = folder / "pipeline.yaml"
         folder.mkdir(parents=True)
@@ -62,10 +104,24 @@ class Way:
 
     def run(self, verb: str, *arguments: object, status: int = 0) -> Ran:
         """A verb on the pipeline, which ends with the status and prints no trace."""
-        ran = stratalog(verb, "-c", self.config, *arguments)
+        if self._process is None:
+            command = [sys.executable, "-m", "tests.cluster.verbs"]
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | {"SALT": SALT}
+            )
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps([verb, "-c", *map(str, (self.config, *arguments))]) + "\n")
+        self._process.stdin.flush()
+        ran = Ran(**json.loads(self._process.stdout.readline()))
         assert "Traceback" not in ran.err, ran.err
         assert ran.status == status, f"{verb}: {ran.err}"
         return ran
+
+    def close(self) -> None:
+        """Ends the process that runs verbs."""
+        if self._process is not None:
+            self._process.communicate()
 
     def log_arrives(self) -> None:
         """The recorded log that follows."""
@@ -85,7 +141,7 @@ class Way:
         self.run("reset", "--source", "shop", "--table", "shop.orders", "--yes")
         self.run("run")
         self.run("gc")
-        self.run("maintain", "--purge")
+        self.run("maintain")
         self.run("report", "--to", self.folder / "reports")
         self.run("export", "--source", "shop", "--to", self.folder / "exported")
         self.run("status")
