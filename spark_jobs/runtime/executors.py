@@ -1,7 +1,7 @@
 """Executors that are not this process's own: whether the code of a task is there what it is here.
 
-Put here: comparing the two before a task's code is unpacked, and what it means where an executor cannot run it. Not
-here: how executors get the environment (environment.py), or the session (spark_session.py).
+Put here: comparing the two before a task's code is unpacked, and what it means where an executor cannot run it.
+Not here: how executors get the environment (environment.py), or the session (spark_session.py).
 
 A task travels as a pickle that refers to this project's modules by name. An executor of another version would unpack
 it into something else, so the pickle is wrapped in a function that needs nothing but Python: it compares, then unpacks.
@@ -50,11 +50,8 @@ def checked(task: Task) -> Task:
 
 
 def require_same_code(spark: "SparkSession", tasks: int) -> None:
-    """Runs a task on so many cores at once. Raises ConfigError where an executor cannot run this process's tasks."""
-    from spark_jobs.runtime.engine_errors import translated
-
-    with translated(""):
-        spark.range(0, tasks, 1, tasks).mapInArrow(checked(_nothing), "id BIGINT").toArrow()
+    """Runs a task on so many cores at once. Raises what Spark raises where an executor cannot run it: ``explained``."""
+    spark.range(0, tasks, 1, tasks).mapInArrow(checked(_nothing), "id BIGINT").toArrow()
 
 
 @cache

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from spark_jobs.config.model import Spark
 from spark_jobs.errors import ConfigError
 from spark_jobs.runtime import connect, environment, executors, python_daemon
+from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.runtime.jvm import attached, require_alive
 from spark_jobs.runtime.jvm_output import errors_copied
 from spark_jobs.runtime.lazy_session import lazy_session, session_if_started, start_session
@@ -144,7 +145,8 @@ def _with_others(session: SparkSession) -> SparkSession:
     """The session, whose tasks run where this process's code may not be. Raises ConfigError where it is not."""
     executors.use_others()
     try:
-        executors.require_same_code(session, slots(session))
+        with translated(""):
+            executors.require_same_code(session, slots(session))
     except ConfigError:
         stop_session(session)
         raise
