@@ -61,7 +61,9 @@ test-stores: java $(DEV) delta classes s3 ## the tests of lakes on S3, against a
 .PHONY: test-cluster
 test-cluster: java $(DEV) delta mysql ## Spark Connect and a standalone cluster, which the tests start: minutes
 	@$(STEP) 'Spark Connect and a standalone cluster'
-	@$(PY) -m pytest -q -m cluster
+	@$(PY) -m pytest -q -m cluster tests/cluster
+	@$(STEP) "Dagster's assets and checks by Spark Connect"
+	@$(PY) -m pytest -q --connect -m 'spark and not mysql and not long' tests/assets
 
 .PHONY: test-fast
 test-fast: $(DEV) ## the tests that need neither Spark nor a server: seconds
