@@ -8,7 +8,7 @@ from tests.cluster.test_standalone import settings
 from tests.cluster.ways import Way, stratalog
 from tests.fix_cluster import Cluster, Ways, connect_server
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.long]
 NOWHERE = "/nowhere/python"
 
 

@@ -30,6 +30,7 @@ def settings(cluster: Cluster) -> dict[str, Any]:
     return {"master": cluster.url, "conf": conf}
 
 
+@pytest.mark.long
 def test_every_verb_does_what_it_does_in_this_process(
     cluster: Cluster, ways: Ways, local_verbs: tuple[dict[str, str], dict[str, Counter[str]]], tmp_path: Path
 ) -> None:
