@@ -43,7 +43,7 @@ test: java lint delta classes mysql servers ## lint, then the tests: minutes
 .PHONY: test-long
 test-long: java $(DEV) delta classes mysql servers ## the tests of random runs, kills and whole processes: most of an hour
 	@$(STEP) 'Long tests, in two processes'
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'long and not stores'
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'long and not stores and not cluster'
 
 # Those of the long tests that CI runs: what may break without a line of the code at fault being read.
 FAULTS = $(addprefix tests/pipeline/test_,soak.py recorded_lake.py faults.py server_faults.py cut_connections.py endpoints.py) tests/faults tests/browser tests/fuzz
