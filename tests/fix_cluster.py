@@ -140,17 +140,17 @@ class Cluster:
 
     def executors(self) -> list[int]:
         """Processes of executors that run now."""
+        return [pid for worker in self.workers for pid in self.executors_of(worker)]
+
+    def executors_of(self, worker: Program) -> list[int]:
+        """Those of them that a worker has started."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                command = (folder / "cmdline").read_bytes().decode(errors="replace")
-                if "CoarseGrainedExecutorBackend" in command and self.url.removeprefix("spark://") in command:
+                parent = (folder / "stat").read_text().rsplit(")", 1)[1].split()[1]
+                if parent == str(worker.pid) and b"CoarseGrainedExecutorBackend" in (folder / "cmdline").read_bytes():
                     found.append(int(folder.name))
         return found
-
-    def executors_of(self, worker: Program) -> list[int]:
-        """Those of the executors that a worker has started."""
-        return [pid for pid in self.executors() if Path(f"/proc/{pid}/stat").read_text().split()[3] == str(worker.pid)]
 
     def _start(self, kind: str, name: str, *options: str) -> Program:
         command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind.lower()}.{kind}"]
