@@ -38,12 +38,12 @@ demo: java $(RUN) delta mysql ## the whole pipeline on an embedded MySQL server,
 .PHONY: test
 test: java lint delta classes mysql servers ## lint, then the tests: minutes
 	@$(STEP) 'The tests, in two processes'
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not long and not stores'
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not long and not stores and not cluster'
 
 .PHONY: test-long
 test-long: java $(DEV) delta classes mysql servers ## the tests of random runs, kills and whole processes: most of an hour
 	@$(STEP) 'Long tests, in two processes'
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'long and not stores'
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'long and not stores and not cluster'
 
 # Those of the long tests that CI runs: what may break without a line of the code at fault being read.
 FAULTS = $(addprefix tests/pipeline/test_,soak.py recorded_lake.py faults.py server_faults.py cut_connections.py endpoints.py) tests/faults tests/browser tests/fuzz
@@ -58,10 +58,20 @@ test-stores: java $(DEV) delta classes s3 ## the tests of lakes on S3, against a
 	@$(STEP) 'Lakes on S3, in two processes'
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m stores tests/stores tests/spark_jobs
 
+# CI leaves out the cluster's own run of every verb, and packaging.
+CLUSTER = $(if $(CI),cluster and not long,cluster)
+
+.PHONY: test-cluster
+test-cluster: java $(DEV) delta mysql ## Spark Connect and a standalone cluster, which the tests start: minutes
+	@$(STEP) 'Spark Connect and a standalone cluster'
+	@$(PY) -m pytest -q -m '$(CLUSTER)' tests/cluster
+	@$(STEP) "Dagster's assets and checks by Spark Connect"
+	@$(PY) -m pytest -q --connect -m 'spark and not mysql and not long' tests/assets
+
 .PHONY: test-fast
 test-fast: $(DEV) ## the tests that need neither Spark nor a server: seconds
 	@$(STEP) 'Tests without Spark and server'
-	@STRATALOG_EXAMPLES=25 $(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not dagster and not slow and not long and not stores'
+	@STRATALOG_EXAMPLES=25 $(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not dagster and not slow and not long and not stores and not cluster'
 
 .PHONY: test-checked
 test-checked: $(DEV) ## the decoder's tests with every load and store of its kernels checked: minutes
@@ -112,7 +122,8 @@ lock: $(DEV) ## the locks anew from pyproject.toml and requirements*.in; LOCK_AR
 	}; \
 	lock pyproject.toml requirements.in -o requirements.txt; \
 	lock requirements-build.in -c requirements.txt -o requirements-build.txt; \
-	lock pyproject.toml requirements.in requirements-dev.in -c requirements.txt -o requirements-dev.txt
+	lock pyproject.toml requirements.in requirements-dev.in --extra connect -c requirements.txt -o requirements-dev.txt; \
+	lock requirements-connect.in -c requirements-dev.txt -o requirements-connect.txt
 
 .PHONY: docs
 docs: $(DEV) ## the pages of docs/reference anew, from the models and the command line

@@ -13,7 +13,7 @@
     │   └── NamesUnknown     nothing tells what the columns of its rows are called
     └── LakeError            the tables of the lake
         ├── LostRace         another writer moved the table's head first
-        └── JvmEnded         Spark's JVM is gone, and with it the session of this process
+        └── JvmEnded         Spark's JVM or server is gone, and with it the session of this process
 
 Put here: exception classes. Not here: the texts; they belong where the facts are.
 
@@ -102,7 +102,7 @@ class LostRace(LakeError):
 
 
 class JvmEnded(LakeError):
-    """Spark's JVM ended in the middle of its work; nothing of this process that needs Spark can succeed any more."""
+    """Spark's JVM ended amid its work, or a Connect server is gone; what needs Spark in this process cannot succeed."""
 
 
 def under(text: str, *names: object) -> str:

@@ -4,6 +4,7 @@ pytest_plugins = (
     "tests.fix_hypothesis",
     "tests.fix_summary",
     "tests.fix_spark",
+    "tests.fix_cluster",
     "tests.fix_mysql",
     "tests.fix_servers",
     "tests.fix_store",

@@ -7,15 +7,27 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config.model import Spark
-from spark_jobs.runtime.spark_session import JAVA_OPTIONS, spark_session
+from spark_jobs.runtime.spark_session import JAVA_OPTIONS, spark_session, stop_session
 
 LIGHT = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
 """For the JVM: the light compiler alone, with room for all of Spark's code (its default of 48 MB fills up)."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--connect", action="store_true", help="have the session of tests be a Spark Connect server's")
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The run's only session, on two threads, with its warehouse out of the way. For tests marked ``spark``."""
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The run's only session, on two threads, with its warehouse out of the way. For tests marked ``spark``.
+
+    With --connect it is that of a Spark Connect server, which is started for the run.
+    """
+    if request.config.getoption("--connect"):
+        session = spark_session(Spark(remote=request.getfixturevalue("connect").remote))
+        yield session
+        stop_session(session)
+        return
     warehouse = tmp_path_factory.mktemp("warehouse")
     session = spark_session(
         Spark(

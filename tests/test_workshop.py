@@ -15,7 +15,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("spark_jobs", "assets", "dagster_project", "stratalog")
-LOCKS = ("requirements-build.txt", "requirements.txt", "requirements-dev.txt")
+LOCKS = ("requirements-build.txt", "requirements.txt", "requirements-dev.txt", "requirements-connect.txt")
 MODULES = sorted(
     path.relative_to(ROOT)
     for package in PACKAGES
@@ -81,7 +81,12 @@ def test_locks_pin_every_distribution_by_hash_and_name_no_host(lock: str) -> Non
     assert not re.search(r"://|--(extra-)?index-url|--find-links|--trusted-host", text)
 
 
-@pytest.mark.parametrize("part, larger_lock", [("requirements-build.txt", "requirements.txt"), LOCKS[1:]])
+def test_the_lock_of_spark_connect_is_of_its_extra() -> None:
+    listed = re.findall(r"^[a-z].*", (ROOT / "requirements-connect.in").read_text(), re.MULTILINE)
+    assert listed == pyproject()["project"]["optional-dependencies"]["connect"]
+
+
+@pytest.mark.parametrize("part, larger_lock", [LOCKS[:2], LOCKS[1:3], (LOCKS[3], LOCKS[2])])
 def test_the_larger_lock_holds_the_smaller(part: str, larger_lock: str) -> None:
     larger = pins(larger_lock)
     assert {name: larger.get(name) for name in pins(part)} == pins(part)
@@ -113,7 +118,7 @@ def continuous_integration(folder: Path, makefile: str) -> subprocess.CompletedP
 def test_continuous_integration_runs_all_there_is(tmp_path: Path) -> None:
     ran = continuous_integration(tmp_path, "%:\n\t@echo first of $@; echo last of $@\n")
     ended = re.findall(r"^= (.*): \d+ minutes, exit status 0$", ran.stdout, re.MULTILINE)
-    steps = ["make test", "make test-faults", "make test-stores", "make test-checked"]
+    steps = ["make test", "make test-faults", "make test-stores", "make test-cluster", "make test-checked"]
     assert (ended, ran.returncode) == (steps, 0), ran.stdout
     assert "last of test-checked" in ran.stdout
     assert "first of" not in ran.stdout

@@ -25,6 +25,7 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.lake import ranges
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
+from spark_jobs.runtime.executors import checked
 
 Batches = Iterator[pa.RecordBatch]
 CELLS = ("file", "start", "stop", "transaction_start", "transactions", "kind", "context", "payload")
@@ -69,7 +70,7 @@ def cut(slices: DataFrame, positions: Collection[Position]) -> DataFrame:
     offsets: dict[tuple[int, int], list[int]] = {}
     for position_ in ordered:
         offsets.setdefault((position_.stretch, position_.number), []).append(position_.offset)
-    parts = slices.where(inside).mapInArrow(_cutting(offsets), slices.schema)
+    parts = slices.where(inside).mapInArrow(checked(_cutting(offsets)), slices.schema)
     return slices.where(~inside).unionByName(parts)
 
 

@@ -30,6 +30,7 @@ from spark_jobs.lake.commit import Checkpoint, Head, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range, file_number
+from spark_jobs.runtime.executors import checked
 from spark_jobs.source.protocol import Part, Reading, Source
 from spark_jobs.source.retention_margin import Margin, margin
 
@@ -276,7 +277,7 @@ def slices_of(  # noqa: PLR0913 - a part's place and its reader
     """Bronze rows of parts of files, to be written: each task reads those that its rows' ids stand for, in order."""
     ids = bronze.writing(spark).range(0, len(parts), 1, tasks_for(parts))
     columns = bronze.REDACTED_DDL if redact else bronze.DDL
-    return ids.mapInArrow(slicing_task(source, stretch, parts, uuid, reading, redact=redact), columns)
+    return ids.mapInArrow(checked(slicing_task(source, stretch, parts, uuid, reading, redact=redact)), columns)
 
 
 def tasks_for(parts: Sequence[Part]) -> int:

@@ -17,6 +17,7 @@ from spark_jobs.delta import data_files
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.runtime.engine_errors import translated
+from spark_jobs.runtime.executors import checked
 from spark_jobs.storage.reach import carried
 
 _GROUP_ROWS = 32
@@ -90,7 +91,7 @@ def land_slices(
     ids = spark.range(0, count, 1, tasks)
     task = carried(_writing(snapshot.path, snapshot.schema, dict(snapshot.configuration), slicing))
     with translated(snapshot.path):
-        results = ids.mapInArrow(task, "value BINARY").toArrow()
+        results = ids.mapInArrow(checked(task), "value BINARY").toArrow()
     landed: list[Landed] = [pickle.loads(value) for value in results.column("value").to_pylist()]  # noqa: S301 - our own
     files = tuple(file for part in landed for file in part.files)
     return Landed(files, reduce(Totals.__add__, (part.totals for part in landed), Totals()))

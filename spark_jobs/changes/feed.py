@@ -38,6 +38,7 @@ from spark_jobs.ddl.classify import judge
 from spark_jobs.errors import DecodeError, Truncated, Unsupported
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
+from spark_jobs.runtime.executors import checked
 
 logger = logging.getLogger(__name__)
 
@@ -337,7 +338,7 @@ def changes_frame(
     job that first needs the row.
     """
     part = _of_range(spark, lake, source, start, stop)
-    lines = part.taking_effect().mapInArrow(_lines_task(source, is_wanted, part.within), _LINE)
+    lines = part.taking_effect().mapInArrow(checked(_lines_task(source, is_wanted, part.within)), _LINE)
     return lines.select("stretch", "number", F.from_json("line", CHANGE).alias("change")).select(
         "stretch", "number", "change.*"
     )

@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +103,7 @@ def tables_option(only: str = "Only this table") -> Callable[[Verb], Verb]:
 SECTIONS = {
     "Pipeline": ("run", "extract", "compact", "merge", "load", "backfill"),
     "Inspection": ("status", "check", "verify", "schema", "changes", "events", "export", "report"),
-    "Operation": ("skip", "reset", "gc", "maintain"),
+    "Operation": ("skip", "reset", "gc", "maintain", "package"),
     "Try it": ("demo",),
 }
 """The verbs as ``--help`` lists them."""
@@ -189,7 +189,7 @@ def spark_of(pipeline: Pipeline, *, is_run: bool = False, is_lazy: bool = False)
         start_session(spark)
     with translated(""):
         try:
-            with nullcontext() if pipeline.spark.remote else interruptible(spark):
+            with interruptible(spark):
                 yield spark if is_lazy else start_session(spark)
         except JvmEnded:  # there is no session to stop
             raise
@@ -201,7 +201,9 @@ def spark_of(pipeline: Pipeline, *, is_run: bool = False, is_lazy: bool = False)
 
 def _stop(spark: "SparkSession | None") -> None:
     if spark is not None:
-        spark.stop()
+        from spark_jobs.runtime.spark_session import stop_session
+
+        stop_session(spark)
 
 
 def each_source(

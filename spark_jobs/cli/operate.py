@@ -228,3 +228,22 @@ def _say_collected(collected: "Collected", *, dry_run: bool) -> None:
             markup=False,
             highlight=False,
         )
+
+
+@cli.command()
+@click.option("--to", required=True, type=click.Path(path_type=Path), metavar="FILE", help="A new .tar.gz file.")
+def package(to: Path) -> None:
+    """Write an archive of this environment for executors.
+
+    It has Python, Stratalog and the packages that tasks import, and it is tried before it is
+    written. Name it in pipeline.yaml, by spark.archive.
+
+    \b
+    Example: stratalog package --to stratalog.tar.gz
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.runtime import environment
+    from spark_jobs.runtime.executors import code_version
+
+    with ERRORS.status("packaging"):
+        size = environment.package(to)
+    echo(f"{to}: stratalog {code_version()}, Python and packages, {size >> 20:,} MiB")

@@ -160,11 +160,13 @@ def _anchored_source(source: Source, folder: Path) -> Source:
 def _anchored(pipeline: Pipeline, folder: Path) -> Pipeline:
     sources = {name: _anchored_source(source, folder) for name, source in pipeline.sources.items()}
     lake = pipeline.lake if _REMOTE.match(pipeline.lake) else str(folder / pipeline.lake)
+    archive = pipeline.spark.archive
+    archive = str(folder / archive) if archive and not _REMOTE.match(archive) else archive
     to = pipeline.reports.to
     reports = pipeline.reports.model_copy(update={"to": to and folder / to})
     ca = pipeline.store.ca
     store = pipeline.store.model_copy(update={"ca": ca and folder / ca})
-    spark = pipeline.spark.reaching(store_of(lake, store))
+    spark = pipeline.spark.model_copy(update={"archive": archive}).reaching(store_of(lake, store))
     return pipeline.model_copy(
         update={"sources": sources, "lake": lake, "store": store, "spark": spark, "reports": reports}
     )

@@ -349,6 +349,9 @@ class Spark(Model):
     """A master's address; ``local[*]`` is this process."""
     remote: str | None = None
     """A Spark Connect address, like ``sc://spark.internal:15002``, in place of ``master``."""
+    archive: str | None = None
+    """What ``stratalog package`` wrote, for executors that do not have this environment: with ``remote``, or a
+    cluster's address as ``master``. Executors unpack it and run its Python."""
     conf: dict[str, str] = {}
     """Further settings of Spark."""
     _lake_store: LakeStore | None = PrivateAttr(None)

@@ -35,6 +35,7 @@ from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.retry import patiently
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
+from spark_jobs.runtime.executors import checked
 
 COLUMNS = {"stretch": "INT", "number": "BIGINT", "start": "BIGINT", "stop": "BIGINT", "order_at": "TIMESTAMP"}
 """A run of transactions of one file, [start, stop), and the order time of all of them."""
@@ -169,7 +170,7 @@ def _looked_through(
         mixed_places = places.filter(pa.array(mixed)).rename_columns(["stretch", "number", "start", "_stop", "_floor"])
         mixed_slices = slices.join(F.broadcast(session.createDataFrame(mixed_places)), ["stretch", "number", "start"])
         names = ("stretch", "number", "file", "start", "context", "payload", "_floor")
-        late_rows = late_rows.union(mixed_slices.select(*names).mapInArrow(_late_task, _ddl(_LATE_SCHEMA)))
+        late_rows = late_rows.union(mixed_slices.select(*names).mapInArrow(checked(_late_task), _ddl(_LATE_SCHEMA)))
     late_rows = late_rows.withColumn("order_at", F.timestamp_micros("order_at"))
     reached = max((int(time_) for time_ in (*greatest[-1:], *floor[-1:]) if time_ > _NEVER), default=before)
     return late_rows, reached, bool(is_late.any() or mixed.any())
@@ -186,7 +187,7 @@ def _spans(slices: DataFrame) -> DataFrame:
     )
     names = ("stretch", "number", "file", "start", "stop", "context", "payload")
     grouped = slices.where("transactions > 1").select(*names)
-    return alone.union(grouped.mapInArrow(_span_task, _SPAN))
+    return alone.union(grouped.mapInArrow(checked(_span_task), _SPAN))
 
 
 def _in_order(spans: pa.Table) -> pa.Table:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from spark_jobs.runtime.engine_errors import translated
+from spark_jobs.runtime.executors import checked
 from spark_jobs.storage.reach import carried
 
 Task = TypeVar("Task")
@@ -56,9 +57,9 @@ def run(
     """
     if not tasks:
         return []
-    rows = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(carried(_first(tasks, work, buckets)), _DDL)
+    rows = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(checked(carried(_first(tasks, work, buckets))), _DDL)
     if finish is not None:
-        rows = rows.repartitionById(buckets, "bucket").mapInArrow(carried(_second(finish)), _DDL)
+        rows = rows.repartitionById(buckets, "bucket").mapInArrow(checked(carried(_second(finish))), _DDL)
     with translated(""):
         answers = rows.select("value").toArrow()
     return [pickle.loads(value) for value in answers.column("value").to_pylist()]  # noqa: S301 - our own tasks' values

@@ -7,6 +7,7 @@ A table that delta/ does not write goes by Spark: on a store that is none of our
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from spark_jobs.delta import data_files, deletion_vectors, features
 from spark_jobs.delta.log_files import SparkOnly, why_not_store
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
+from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import Head
 
 Changes = dict[str, Any]
@@ -36,6 +38,19 @@ def snapshot_upon(path: str, head: Head) -> Snapshot | None:
     except SparkOnly:
         return None
     return None if snapshot is None or features.why_not(snapshot) else snapshot
+
+
+def require_shared(upon: Snapshot, changes: Changes) -> None:
+    """Raises LakeError where a file that a task wrote is not there: it lies on another machine's disk."""
+    vectors = (vector for _, vector in changes.get("dv_updates", ()) if vector.storage_type == "u")
+    written = [file.location(upon.path) for file in changes.get("adds", ())]
+    written += [vector.location(upon.path) for vector in vectors]
+    gone = [path for path in written if isinstance(path, Path) and not path.exists()]  # a store is one for all
+    if gone:
+        raise LakeError(
+            f"{upon.path}: a task wrote {gone[0].name}, and it is not there; set lake: to a path of a file system that "
+            "this machine and all executors share (docs/deployment.md#executors)"
+        )
 
 
 def of_rows(snapshot: Snapshot, rows: pa.Table, head: Head, cells: Cells | None = None) -> Changes:

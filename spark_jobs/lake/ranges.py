@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from spark_jobs.log.position import Position, Range
+from spark_jobs.runtime.connect import in_session_of
 from spark_jobs.text.sql import literal
 
 FEW = 16
@@ -92,5 +93,8 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
     pending = list(frames)
     while len(pending) > 1:
         pairs = zip(pending[::2], pending[1::2], strict=False)
-        pending = [*(first.unionByName(second) for first, second in pairs), *pending[len(pending) & ~1 :]]
+        pending = [
+            *(first.unionByName(in_session_of(second, first)) for first, second in pairs),
+            *pending[len(pending) & ~1 :],
+        ]
     return pending[0]

@@ -217,6 +217,7 @@ class Table:
 
         upon: the table at ``head``.
         """
+        driver_commit.require_shared(upon, changes)
         checkpoint = self._claimed(head, checkpoint)
         transaction, text = (APPLICATION, head.counter + 1), checkpoint.to_json()
         return self._commit(

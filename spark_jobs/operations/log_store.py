@@ -35,6 +35,7 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.operations.gc import Collected, gc_source
+from spark_jobs.runtime.executors import checked
 from spark_jobs.schema import history as schema_history
 from spark_jobs.schema.facts import TableVersion
 
@@ -156,7 +157,7 @@ class Store:
     def _place_of(self, gtid: str) -> Position | None:
         slices = bronze.read_all(self.spark, self._table, self._snapshot().version)
         likely = slices.where("kind != 'control'").where(_may_hold(gtid))
-        matches = likely.mapInArrow(_looking_for(gtid), "stretch INT, file STRING, start BIGINT")
+        matches = likely.mapInArrow(checked(_looking_for(gtid)), "stretch INT, file STRING, start BIGINT")
         row = matches.orderBy("stretch", "start").head()
         return Position(row["file"], row["start"], row["stretch"]) if row else None
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from spark_jobs import errors
 from spark_jobs.errors import LakeError, LostRace, StratalogError
-from spark_jobs.runtime import jvm
+from spark_jobs.runtime import connect, executors, jvm
 from spark_jobs.storage.messages import meaning as of_store
 from spark_jobs.text.disclosure import foreign
 
@@ -25,6 +25,8 @@ _NO_WRITE = re.compile(
     r"|Input/output error|Not a directory)"
 )
 _NO_FOLDER = re.compile(r"DELTA_CANNOT_CREATE_LOG_PATH|Mkdirs failed to create")
+_TRACE = re.compile(r"\s*JVM stacktrace:\n.*", re.DOTALL)
+"""What Spark Connect puts behind a message."""
 _REMEDIES = {
     "no space left on device": "free space and run again",
     "disk quota exceeded": "free space or raise the quota, and run again",
@@ -57,8 +59,8 @@ def translated(path: str) -> Iterator[None]:
 
 
 def meaning(error: Exception, path: str = "") -> StratalogError | None:
-    """The error of ours in the place of one of Spark's, or of a call to a JVM that is gone; None for others."""
-    ended = jvm.ended_by(error)
+    """The error of ours in the place of one of Spark's, or of a call to what is gone (JVM, server); None for others."""
+    ended = jvm.ended_by(error) or connect.ended_by(error)
     if ended:
         return ended
     return explained(path, str(error)) if is_of_spark(error) else None
@@ -71,7 +73,7 @@ def is_of_spark(error: Exception) -> bool:
         for module, name in (("pyspark.errors", "PySparkException"), ("py4j.protocol", "Py4JError"))
         if module in sys.modules
     ]
-    return isinstance(error, tuple(kinds))
+    return isinstance(error, tuple(kinds)) or connect.is_of_grpc(error)
 
 
 def explained(path: str, text: str) -> StratalogError:
@@ -79,7 +81,7 @@ def explained(path: str, text: str) -> StratalogError:
     where = f"{path}: " if path else ""
     if _CONFLICT.search(text):
         return LostRace(f"{where}another writer committed at the same time; run again")
-    ours = from_task(text)
+    ours = executors.explained(text) or from_task(text)
     if ours:
         return ours
     stored = path if path.startswith("s3a://") else next(iter(_S3_PATH.findall(text)), "")
@@ -94,7 +96,7 @@ def explained(path: str, text: str) -> StratalogError:
     raised = _RAISED.findall(text)
     if raised:
         return LakeError(f"{where}a task of Spark's failed: {foreign(raised[-1])}")
-    return LakeError(f"{where}{foreign(_PY4J.sub('', text))}")
+    return LakeError(f"{where}{foreign(_PY4J.sub('', _TRACE.sub('', text)))}")
 
 
 def from_task(text: str) -> StratalogError | None:

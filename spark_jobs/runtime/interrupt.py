@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from spark_jobs.runtime import connect
 from spark_jobs.runtime.lazy_session import session_if_started
 
 if TYPE_CHECKING:  # half a second that a run with nothing to do need not spend
@@ -32,9 +33,10 @@ _SPEAKING = (None, "py4j.clientserver")
 def interruptible(spark: "SparkSession") -> Iterator[None]:
     """Inside the ``with`` block SIGINT raises KeyboardInterrupt in the main thread, and Spark's jobs are cancelled.
 
-    For a session of this process, which may be a lazy one. Off the main thread signals do not arrive, and nothing is
-    changed. The block ends by KeyboardInterrupt whatever became of the one that the signal raised: a call that is
-    interrupted may raise what its clearing up met in its stead, and Python drops what is raised in a finalizer.
+    For a session of this process or of a server, which may be a lazy one. Off the main thread signals do not arrive,
+    and nothing is changed. The block ends by KeyboardInterrupt whatever became of the one that the signal raised: a
+    call that is interrupted may raise what its clearing up met in its stead, and Python drops what is raised in a
+    finalizer.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -85,7 +87,10 @@ def _cancel(spark: "SparkSession", silent: threading.Event, left: threading.Even
     try:
         while True:
             started = session_if_started(spark)
-            if started is not None:
+            if started is not None and connect.is_connect(started):
+                silent.set()
+                connect.interrupt_all()
+            elif started is not None:
                 if not is_quiet:
                     started.sparkContext.setLogLevel("OFF")
                     is_quiet = True

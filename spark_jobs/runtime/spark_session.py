@@ -1,6 +1,7 @@
 """The one place where a SparkSession is built.
 
-Put here: settings that every job needs, and why. Not here: settings of one job; it makes a ``newSession()`` of its own.
+Put here: settings that every job needs, and why. Not here: settings of one job (``own_session``), or
+Spark Connect's own ways (connect.py).
 The same code runs in this process (``local[*]``), on a cluster (a master's address) and through Spark Connect.
 """
 
@@ -17,7 +18,8 @@ from pyspark.sql import functions as F
 
 from spark_jobs.config.model import Spark
 from spark_jobs.errors import ConfigError
-from spark_jobs.runtime import python_daemon
+from spark_jobs.runtime import connect, environment, executors, python_daemon
+from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.runtime.jvm import attached, require_alive
 from spark_jobs.runtime.jvm_output import errors_copied
 from spark_jobs.runtime.lazy_session import lazy_session, session_if_started, start_session
@@ -52,6 +54,8 @@ _COMPILED_FROM = 8 << 20
 A merge compiles dozens of classes, anew for every table: 40 % of what a JVM did in a run over 60 kB of log, in which
 5 tables took 14 to 24 s on a busy machine. Interpreted, the rows of 5 MB take as long as they take compiled."""
 _PARTITIONS = "spark.sql.shuffle.partitions"
+_KEPT = (*_INTERPRETED, _PARTITIONS)
+"""Settings of queries that a session takes over from the one that it is made beside."""
 _A_TASK = 64 << 20
 """Bytes of log that one task of a shuffle has at most.
 
@@ -83,6 +87,7 @@ _LOCAL = {
     _JAVA_OPTIONS: JAVA_OPTIONS,
     "spark.python.daemon.module": python_daemon.MODULE,
 }
+_CONNECT_PYTHON = "spark.sql.execution.pyspark.python"
 _LOOPBACK = ("SPARK_LOCAL_IP", "127.0.0.1")
 """Without it Spark looks its machine's own name up before all else, and ends where nothing knows that name: in a
 chroot, in some containers, away from the office's network."""
@@ -95,10 +100,14 @@ def spark_session(settings: Spark) -> SparkSession:
     """
     use(settings.lake_store)
     if settings.remote:
-        return _configured(SparkSession.builder.remote(settings.remote), settings.conf | AS_WRITTEN).getOrCreate()
+        confs = _of_session(_RUNTIME | AS_WRITTEN) | ({_CONNECT_PYTHON: environment.PYTHON} if settings.archive else {})
+        return _with_others(connect.connected(settings.remote, confs, settings.conf, _archive(settings)))
     require_alive()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this environment, not the system's Python
     local = settings.master.startswith("local")
+    archive = None if local else _archive(settings)
+    if archive:
+        os.environ["PYSPARK_PYTHON"] = environment.PYTHON
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this environment, not the system's Python
     if local:
         require_java()
         os.environ.setdefault(*_LOOPBACK)
@@ -106,6 +115,8 @@ def spark_session(settings: Spark) -> SparkSession:
     store = settings.lake_store
     confs["spark.jars"] = ",".join(map(str, [*delta_jars(), *(s3_jars() if store else [])]))
     confs |= s3_confs(store) if store else {}
+    if archive:
+        confs["spark.archives"] = archive
     confs |= {"spark.master": settings.master, "spark.app.name": "stratalog"} | settings.conf | AS_WRITTEN
     if local:
         confs[_JAVA_OPTIONS] = f"{_archived()} {_LATE_OPTIMISER} {confs[_JAVA_OPTIONS]}"
@@ -113,9 +124,33 @@ def spark_session(settings: Spark) -> SparkSession:
             confs[_JAVA_OPTIONS] += f" {trust_options(store.settings)}"
     try:
         with errors_copied() if local else nullcontext(), _output_is_errors(), attached(confs):
-            return _configured(SparkSession.builder, confs).getOrCreate()
+            session = _configured(SparkSession.builder, confs).getOrCreate()
     except (RuntimeError, OSError, Py4JError) as error:
         raise ConfigError(f"Spark did not start on {settings.master}: {error}") from error
+    return session if local else _with_others(session)
+
+
+def _archive(settings: Spark) -> str | None:
+    """The archive of this environment with the folder that executors unpack it into. Raises ConfigError."""
+    if settings.archive is None:
+        return None
+    if "://" not in settings.archive and not Path(settings.archive).is_file():
+        why = "there is no such file; stratalog package --to FILE makes it"
+        raise ConfigError(f"spark.archive: {settings.archive}: {why}")
+    return f"{settings.archive}#{environment.NAME}"
+
+
+@cache
+def _with_others(session: SparkSession) -> SparkSession:
+    """The session, whose tasks run where this process's code may not be. Raises ConfigError where it is not."""
+    executors.use_others()
+    try:
+        with translated(""):
+            executors.require_same_code(session, slots(session))
+    except ConfigError:
+        stop_session(session)
+        raise
+    return session
 
 
 def _progress() -> dict[str, str]:
@@ -156,11 +191,19 @@ def session_over(spark: SparkSession, size: int) -> SparkSession:
     return own_session(spark, more if size >= _COMPILED_FROM else _INTERPRETED)
 
 
+def stop_session(spark: SparkSession) -> None:
+    """Ends this process's session, and with it those beside it."""
+    if connect.is_connect(spark):
+        connect.disconnect()
+    else:
+        spark.stop()
+
+
 @cache
 def slots(spark: SparkSession) -> int:
     """How many tasks Spark runs at a time: into so many parts it divides a range by itself."""
     session = start_session(spark)
-    if session.__module__.startswith("pyspark.sql.connect"):  # which has no context to ask
+    if connect.is_connect(session):  # which has no context to ask
         parts = session.range(1 << 16).select(F.spark_partition_id().alias("part")).distinct()
         return max(1, parts.count())
     return max(1, session.sparkContext.defaultParallelism)
@@ -171,12 +214,19 @@ def own_session(spark: SparkSession, confs: dict[str, str]) -> SparkSession:
 
     Whether it compiles, and into how many tasks it shuffles, is as there.
     """
+    spark = start_session(spark)
+    if connect.is_connect(spark):
+        return connect.beside(_of_session(connect.conf_values(spark, _KEPT) | confs | AS_WRITTEN))
+    kept = {key: str(spark.conf.get(key)) for key in _KEPT}
     session = spark.newSession()
-    kept = {key: str(spark.conf.get(key)) for key in (*_INTERPRETED, _PARTITIONS)}
-    for key, value in (_RUNTIME | kept | confs | AS_WRITTEN).items():
-        if key.startswith(("spark.sql", "spark.databricks", "parquet")):
-            session.conf.set(key, value)
+    for key, value in _of_session(_RUNTIME | kept | confs | AS_WRITTEN).items():
+        session.conf.set(key, value)
     return session
+
+
+def _of_session(confs: dict[str, str]) -> dict[str, str]:
+    """Those settings that a session may have for itself."""
+    return {key: value for key, value in confs.items() if key.startswith(("spark.sql", "spark.databricks", "parquet"))}
 
 
 def _configured(builder: SparkSession.Builder, confs: dict[str, str]) -> SparkSession.Builder:

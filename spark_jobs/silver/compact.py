@@ -255,7 +255,7 @@ def _renamed(spark: SparkSession, work: CompactionJob, head: Head | None, turn: 
     counted = Observation()
     rows = inherited_rows(spark, work, turn)
     inserts, newest = F.count(F.lit(1)).alias("inserts"), F.max(F.unix_micros("_committed_at")).alias("micros")
-    rows = rows.observe(counted, inserts, newest).unionByName(markers(spark, stored, [turn]))
+    rows = rows.observe(counted, inserts, newest).unionByName(markers(rows.sparkSession, stored, [turn]))
     landed = work.table.append(rows.select(*map(identifier, stored)), head, commit)
     counts = counted.get
     at = None if counts["micros"] is None else datetime.fromtimestamp(counts["micros"] / 1e6, UTC)

@@ -22,6 +22,7 @@ from spark_jobs.bronze.xa import EFFECT, NO_XA, by_bytes, effective
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.ranges import array
 from spark_jobs.log.position import Range
+from spark_jobs.runtime.executors import checked
 from spark_jobs.silver import masking, partial_rows, row_filters
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compaction_job import Compacted, CompactionJob, Window
@@ -100,7 +101,7 @@ def window_rows(spark: SparkSession, work: CompactionJob, window: Window, standi
         filter_columns = work.filters.condition_columns
         unseen = frozenset(name for name in unseen if name.casefold() not in filter_columns)
         task = passing_over(partial(as_rows_task, definition, unseen if work.has_partial else None), skips)
-        judged = slices.mapInArrow(task, row_filters.ddl(definition))
+        judged = slices.mapInArrow(checked(task), row_filters.ddl(definition))
         judged = row_filters.with_defaults(judged, definition) if work.has_partial else judged
         verdict_sql = row_filters.left_out_by(
             work.filters, definition, work.known_columns, has_partial=work.has_partial
@@ -115,7 +116,7 @@ def window_rows(spark: SparkSession, work: CompactionJob, window: Window, standi
         task = judged_task(definition, all_columns, alone=alone)
     else:
         task = passing_over(decoding_task(definition, all_columns, alone=alone, unseen=unseen), skips)
-    changes = slices.mapInArrow(salted(task, shape.salt), decoded_ddl(all_columns, shape.salt))
+    changes = slices.mapInArrow(checked(salted(task, shape.salt)), decoded_ddl(all_columns, shape.salt))
     changes = changes.observe(decoded, F.sum("_changes").alias("changes"), F.max("_micros").alias("micros"))
     changes = _with_defaults(changes, definition, all_columns) if all_columns.has_partial else changes
     changes, columns = _shaped(changes, all_columns, shape), shape.columns

@@ -23,6 +23,7 @@ from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyRange, key_of, r
 from spark_jobs.pipeline.initial_load.row_encoder import Selecting
 from spark_jobs.pipeline.initial_load.selection import TableToRead
 from spark_jobs.pipeline.initial_load.staging import StagedTable, columns_of, staged_ddl
+from spark_jobs.runtime.executors import checked
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver import table as silver
 from spark_jobs.source.information_schema import on_server
@@ -134,7 +135,7 @@ def _rows(load: LoadContext, selecting: Selecting, parts: list[KeyRange]) -> tup
     counted = Observation()
     key = silver.columns(selecting.definition).key
     ids = session_over(load.spark, 0).range(0, len(parts), 1, len(parts))
-    rows = ids.mapInArrow(reading_task(selecting, parts, key), staged_ddl(selecting.definition))
+    rows = ids.mapInArrow(checked(reading_task(selecting, parts, key)), staged_ddl(selecting.definition))
     return rows.observe(counted, F.count(F.lit(1)).alias("rows")), counted
 
 

@@ -11,11 +11,11 @@ import pytest
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
-from spark_jobs.delta import commits, deletion_vectors
+from spark_jobs.delta import commits, data_files, deletion_vectors
 from spark_jobs.delta.snapshot import snapshot_of
-from spark_jobs.errors import LostRace
+from spark_jobs.errors import LakeError, LostRace
 from spark_jobs.lake.commit import Checkpoint, Head, new_batch
-from spark_jobs.lake.driver_commit import snapshot_upon
+from spark_jobs.lake.driver_commit import require_shared, snapshot_upon
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.runtime.lazy_session import lazy_session
@@ -146,3 +146,19 @@ def test_spark_and_the_driver_take_turns(spark: SparkSession, table: LazyTable) 
     assert [cells[:2] for cells in rows_] == [("a", "x"), ("b", "y2"), ("c", "z")]
     assert rows_[1][3] == "y2"
     assert sources(table) == [cells[:2] for cells in rows_]
+
+
+def test_a_file_that_another_machine_has_is_not_committed(tmp_path: Path) -> None:
+    """A task on a machine without the lake's file system writes the file into a folder of its own."""
+    table = LazyTable(str(tmp_path / "table"), plain=False)
+    head = table.add(rows_of(row("shop", "a")), table.new(COLUMNS, PROPERTIES), checkpoint(4))
+    upon = snapshot_upon(table.path, head)
+    assert upon is not None
+    file = data_files.write(table.path, rows_of(row("shop", "b")), upon.schema, upon.configuration)
+    require_shared(upon, {"adds": [file]})
+    file.location(table.path).unlink()
+    with pytest.raises(
+        LakeError, match=f"a task wrote {file.location(table.path).name}, and it is not there; set lake: to"
+    ):
+        table.append_files(upon, [file], head, checkpoint(8))
+    assert table.head() == head

@@ -1,0 +1,351 @@
+"""Spark Connect: a session of this process that is a server's, reached by gRPC.
+
+Put here: opening it, sessions beside it, interrupting and releasing them. Not here: sessions of a JVM of this process
+(spark_session.py), or what Spark's errors mean (engine_errors.py).
+
+A session beside another is a further client on the connection of the first. PySpark has no ``newSession()`` here, and a
+clone takes over settings that are one commit's, and copies what was uploaded. The server keeps a session until it is
+released: whoever opens the next one releases those that nobody refers to any more.
+"""
+
+import atexit
+import copy
+import importlib
+import logging
+import os
+import re
+import sys
+import threading
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, cast
+
+from spark_jobs.errors import ConfigError, JvmEnded, StratalogError
+from spark_jobs.text.disclosure import foreign
+
+if TYPE_CHECKING:  # its packages come with stratalog[connect]
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.connect.client import DefaultChannelBuilder, SparkConnectClient
+
+log = logging.getLogger(__name__)
+
+_MODULE = "pyspark.sql.connect"
+_OF_A_COMMIT = {"spark.databricks.delta.write.txnAppId", "spark.databricks.delta.commitInfo.userMetadata"}
+_MODULES = ("grpc", "grpc_status", "google.rpc.error_details_pb2", "zstandard")
+_FIRST: dict[str, Any] = {"max_retries": 4, "initial_backoff": 50, "backoff_multiplier": 4.0}
+"""Attempts at the first call: four seconds where nobody listens."""
+_LATER: dict[str, Any] = {"max_retries": 9, "initial_backoff": 50, "backoff_multiplier": 4.0, "max_backoff": 10_000}
+"""Attempts at later calls: a minute. PySpark's own go on for more than ten, without a word."""
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Where PySpark logs errors as JSON on standard error, with the server's trace and the statement's literals."""
+_DETAILS = re.compile(r'^\s*details = "(.*?)"?$', re.MULTILINE)
+_LOST = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
+_FORGOTTEN = re.compile(r"INVALID_HANDLE\.SESSION_|INVALID_HANDLE\.OPERATION_NOT_FOUND|NO_ACTIVE_SESSION")
+_ENDED = (
+    "spark.remote: {where}: the server {what} in the middle of the work, and every table is at its last commit; start "
+    "the server where it is down, then run again"
+)
+
+
+Settings = frozenset[tuple[str, str]]
+
+
+class _Borrowed:
+    """The connection of another client, which closes it."""
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name)
+
+    def close(self) -> None:
+        """Nothing: it is open for as long as the session that opened it."""
+
+
+class _Server:
+    """What this process has open on a server: a first session, and those beside it."""
+
+    def __init__(
+        self, remote: str, first: "SparkSession", confs: Mapping[str, str], archive: str | None = None
+    ) -> None:
+        self.remote = remote
+        self.first = first
+        self._confs = dict(confs)
+        self._archive = archive
+        self._beside: weakref.WeakValueDictionary[Settings, SparkSession] = weakref.WeakValueDictionary()
+        self._abandoned: deque[str] = deque()
+        self._lock = threading.Lock()
+
+    def open(self, confs: Mapping[str, str]) -> "SparkSession":
+        """The session with these settings beside the first, on the first one's connection.
+
+        It is one for all who ask for the same settings, since rows of two sessions cannot be joined.
+        """
+        settings = frozenset({**self._confs, **confs}.items())
+        with self._lock:
+            self._release_abandoned()
+            session = self._beside.get(settings)
+            if session is None:
+                session = _session(_sharing(_client(self.first)))
+                _set(_client(session), dict(settings))
+                if self._archive and not confs.keys() & _OF_A_COMMIT:  # which runs no task of ours
+                    session.addArtifacts(self._archive, archive=True)
+                weakref.finalize(session, self._abandoned.append, _client(session)._session_id).atexit = False
+                self._beside[settings] = session
+        return session
+
+    def sessions(self) -> "list[SparkSession]":
+        with self._lock:
+            return [self.first, *self._beside.values()]
+
+    def close(self) -> None:
+        """Releases every session, and closes the connection."""
+        with self._lock:
+            self._release_abandoned()
+        for session in reversed(self.sessions()):
+            session.stop()
+
+    def _release_abandoned(self) -> None:
+        while self._abandoned:
+            _release(_client(self.first), self._abandoned.popleft())
+
+
+_server: _Server | None = None
+"""One of a process, as PySpark has one session of it."""
+
+
+def is_connect(spark: "SparkSession") -> bool:
+    """Whether a session, which is started, is a server's."""
+    return type(spark).__module__.startswith(_MODULE)
+
+
+def connected(
+    remote: str, confs: Mapping[str, str], wanted: Mapping[str, str], archive: str | None = None
+) -> "SparkSession":
+    """This process's session on a server, opened at the first call.
+
+    Args:
+        remote: its address, sc://host:port.
+        confs: settings of this session and of those beside it.
+        wanted: further ones, of the user; those that no session can set are a warning.
+        archive: of the environment, and the folder that it is unpacked into; every session uploads it for itself.
+
+    Raises:
+        ConfigError: packages are missing, or the address or what answers there is not what is needed.
+        JvmEnded: nothing answers.
+    """
+    global _server  # noqa: PLW0603 - as above
+    if _server is None or _client(_server.first).is_closed:
+        with _explained(remote):
+            first = _first(remote)
+            settings = {**wanted, **confs}
+            refused = _set(_client(first), settings)
+            _require_spark(first.version)
+            _require_delta(first)
+            if archive:
+                first.addArtifacts(archive, archive=True)
+            _prepare(_client(first), _LATER)
+        lost = [key for key in wanted if key in refused]
+        if lost:
+            log.warning("spark.conf: %s: no session can set it; set it where the server starts", ", ".join(lost))
+        _server = _Server(remote, first, {key: value for key, value in settings.items() if key not in refused}, archive)
+        atexit.register(disconnect)
+    return _server.first
+
+
+def beside(confs: Mapping[str, str]) -> "SparkSession":
+    """A session of this process's server with settings that no other session sees."""
+    assert _server is not None
+    return _server.open(confs)
+
+
+def in_session_of(rows: "DataFrame", like: "DataFrame") -> "DataFrame":
+    """The rows as some of another's session, with which they can be joined there: rows of a JVM can as they are."""
+    session = like.sparkSession
+    if not is_connect(session) or rows.sparkSession is session:
+        return rows
+    from pyspark.sql.connect.dataframe import DataFrame
+
+    return DataFrame(cast("Any", rows)._plan, cast("Any", session))
+
+
+def conf_values(spark: "SparkSession", keys: tuple[str, ...]) -> dict[str, str]:
+    """Settings of a session, by one call."""
+    return {key: str(value) for key, value in zip(keys, _client(spark).get_configs(*keys), strict=True)}
+
+
+def interrupt_all() -> None:
+    """Ends what runs for this process on its server; without a word where that is gone."""
+    for session in _server.sessions() if _server is not None else ():
+        with suppress(Exception):
+            session.interruptAll()
+
+
+def disconnect() -> None:
+    """Releases what this process has on its server; without a word where that is gone."""
+    global _server
+    if _server is None:
+        return
+    atexit.unregister(disconnect)
+    server, _server = _server, None
+    with suppress(Exception):  # it forgets its sessions by itself, in time
+        server.close()
+    os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)  # or this process could have no session of another kind
+
+
+def ended_by(error: Exception) -> JvmEnded | None:
+    """What an error means that comes of the server's end, or of its having forgotten this process; None for others."""
+    global _server
+    if _server is None or isinstance(error, StratalogError):
+        return None
+    status = _status(error)
+    if status in _LOST:
+        what = "is gone"
+    elif status and _FORGOTTEN.search(str(error)):
+        what = "was started anew, or has dropped the session,"
+    else:
+        return None
+    server, _server = _server, None
+    atexit.unregister(disconnect)
+    for session in server.sessions():
+        _client(session).close()
+    return JvmEnded(_ENDED.format(where=_address(server.remote), what=what))
+
+
+def is_of_grpc(error: Exception) -> bool:
+    """Whether a call to a server raised it, and PySpark did not put an error of its own in its place."""
+    grpc = sys.modules.get("grpc")
+    return grpc is not None and isinstance(error, grpc.RpcError)
+
+
+def _status(error: Exception) -> str:
+    """The name of gRPC's status that an error of a call has; empty for other errors."""
+    code = getattr(error, "getGrpcStatusCode", None) or getattr(error, "code", None)
+    status = code() if callable(code) else None
+    return str(getattr(status, "name", ""))
+
+
+def _address(remote: str) -> str:
+    """An address for messages: without the token that may follow it."""
+    return remote.split("/;", 1)[0].rstrip("/")
+
+
+@contextmanager
+def _explained(remote: str) -> Iterator[None]:
+    """What is raised before there is a session, as ConfigError or JvmEnded."""
+    where = f"spark.remote: {_address(remote)}"
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigError(
+            f"{where}: Spark Connect needs packages that are not installed ({error}); install stratalog[connect] "
+            "(docs/deployment.md)"
+        ) from error
+    except StratalogError as error:
+        raise type(error)(f"{where}: {error}") from error
+    except Exception as error:
+        if not (_status(error) or isinstance(error, _errors_of_pyspark())):
+            raise
+        details = _DETAILS.search(str(error))
+        why = foreign(details[1] if details else str(error), 1)
+        if _status(error) in _LOST:
+            raise JvmEnded(f"{where}: cannot be reached: {why}; start the server, then run again") from error
+        raise ConfigError(f"{where}: {why}") from error
+
+
+def _errors_of_pyspark() -> type[Exception]:
+    from pyspark.errors import PySparkException
+
+    return PySparkException
+
+
+def _first(remote: str) -> "SparkSession":
+    from pyspark.sql import SparkSession
+
+    for module in _MODULES:  # where PySpark looks for them, it ends a program that has no file of its own
+        importlib.import_module(module)
+    warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")
+    session = SparkSession.builder.remote(remote).getOrCreate()
+    _prepare(_client(session), _FIRST)
+    return session
+
+
+def _session(builder: "DefaultChannelBuilder") -> "SparkSession":
+    from pyspark.sql.connect import session as remote
+
+    session = cast("SparkSession", remote.SparkSession(connection=builder))
+    _prepare(_client(session), _LATER)
+    return session
+
+
+def _prepare(client: "SparkConnectClient", attempts: dict[str, Any]) -> None:
+    from pyspark.logger import PySparkLogger
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    client.set_retry_policies([DefaultPolicy(**attempts)])
+    atexit.unregister(client._on_exit)
+    for name in _LOGGERS:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
+def _client(spark: "SparkSession") -> "SparkConnectClient":
+    return spark.client
+
+
+def _sharing(client: "SparkConnectClient") -> "DefaultChannelBuilder":
+    """What makes a client of a session of its own on the connection of another."""
+    builder: Any = copy.copy(client._builder)  # PySpark opens a connection a session
+    builder._params = {key: value for key, value in builder._params.items() if key != builder.PARAM_SESSION_ID}
+    builder.toChannel = lambda: _Borrowed(client._channel)
+    return cast("DefaultChannelBuilder", builder)
+
+
+def _set(client: "SparkConnectClient", confs: Mapping[str, str]) -> set[str]:
+    """Sets what a session can set, by one call. Returns the keys that it cannot."""
+    from pyspark.sql.connect.proto import ConfigRequest, KeyValue
+
+    pairs = [KeyValue(key=key, value=value) for key, value in confs.items()]
+    answer = client.config(ConfigRequest.Operation(set=ConfigRequest.Set(pairs=pairs, silent=True)))
+    return {key for key in confs if any(text.startswith(f"Failed to set {key} to ") for text in answer.warnings)}
+
+
+def _release(client: "SparkConnectClient", session_id: str) -> None:
+    """Has the server forget a session of which nothing is left here; one that it has forgotten already is well."""
+    import grpc
+    from pyspark.sql.connect.proto import ReleaseSessionRequest, UserContext
+
+    request = ReleaseSessionRequest(
+        session_id=session_id,
+        user_context=UserContext(user_id=client._user_id or ""),
+        client_type=client._builder.userAgent,
+    )
+    with suppress(grpc.RpcError):
+        client._stub.ReleaseSession(request, metadata=client._builder.metadata())
+
+
+def _require_spark(server: str) -> None:
+    import pyspark
+
+    if server.split(".")[:2] != pyspark.__version__.split(".")[:2]:
+        own = pyspark.__version__
+        raise ConfigError(f"the server is Spark {server}, and stratalog runs with pyspark {own}; use a server of it")
+
+
+def _require_delta(spark: "SparkSession") -> None:
+    """Raises ConfigError where a server does not know a statement of Delta's."""
+    from pyspark.errors import PySparkException
+
+    try:
+        spark.sql("DESCRIBE DETAIL delta.`/stratalog/of/no/table`")
+    except PySparkException as error:
+        if not str(error.getCondition()).startswith("DELTA_"):
+            if _status(error) in _LOST:
+                raise
+            raise ConfigError(
+                "the server does not have Delta Lake; start it with Delta's jars, spark.sql.extensions and "
+                "spark.sql.catalog.spark_catalog (docs/deployment.md)"
+            ) from error

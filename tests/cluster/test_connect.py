@@ -1,0 +1,114 @@
+"""Spark Connect: each verb against a real server. Put here: what Connect alone has. Not here: a master's address."""
+
+import shutil
+import signal
+import sys
+import sysconfig
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.ways import Ran, Way, begun, stratalog
+from tests.fix_cluster import DELTA, Server, Ways, connect_server
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+
+
+def test_a_run_leaves_the_tables_that_one_in_this_process_leaves(
+    connect: Server, ways: Ways, local_demo: Way, tmp_path: Path
+) -> None:
+    way = ways(tmp_path / "demo", {"remote": connect.remote}, is_demo=True)
+    ran = way.run("run")
+    assert "Warning" not in ran.err
+    assert way.tables() == local_demo.tables()
+    assert sum(map(len, way.tables().values())) > 1_500
+
+
+def test_every_verb_does_what_it_does_in_this_process(
+    connect: Server, ways: Ways, local_verbs: tuple[dict[str, str], dict[str, Counter[str]]], tmp_path: Path
+) -> None:
+    way = ways(tmp_path / "verbs", {"remote": connect.remote})
+    assert (way.every_verb(), way.tables()) == local_verbs
+
+
+def refused(server: Server, folder: Path) -> Ran:
+    """A run on a server that cannot be used."""
+    with server.program:
+        way = Way(folder / "demo", {"remote": server.remote}, is_demo=True)
+        ran = stratalog("run", "-c", way.config)
+    assert "Traceback" not in ran.err, ran.err
+    assert not (way.folder / "lake").exists()
+    return ran
+
+
+@pytest.mark.parametrize(
+    "confs",
+    [dict.fromkeys((*DELTA, "spark.jars"), ""), {"spark.jars": ""}, dict.fromkeys(DELTA, "")],
+    ids=["nothing of Delta", "no jars", "jars alone"],
+)
+def test_a_server_without_delta_is_one_message(tmp_path: Path, confs: dict[str, str]) -> None:
+    server = connect_server(tmp_path / "server.log", confs=confs)
+    ran = refused(server, tmp_path)
+    assert ran.status == 2
+    assert f"spark.remote: {server.remote}: the server does not have Delta Lake; start it with" in ran.err
+
+
+def test_a_server_whose_python_lacks_packages_is_one_message(tmp_path: Path) -> None:
+    """It has the Python that this virtual environment was made from."""
+    bare = Path(sys.base_prefix, "bin", f"python{sysconfig.get_python_version()}")
+    ran = refused(connect_server(tmp_path / "server.log", python=str(bare)), tmp_path)
+    assert ran.status == 2
+    assert "lacks the Python package" in ran.err
+    assert "stratalog package" in ran.err
+
+
+def test_a_server_without_a_python_is_one_message(tmp_path: Path) -> None:
+    ran = refused(connect_server(tmp_path / "server.log", python="/nowhere/python"), tmp_path)
+    assert ran.status == 2
+    assert "cannot start Python by /nowhere/python (No such file or directory)" in ran.err
+
+
+def test_a_token_that_is_not_the_server_s_is_one_message_without_it(tmp_path: Path) -> None:
+    server = connect_server(tmp_path / "server.log", confs={"spark.connect.authenticate.token": "0pen"})
+    with server.program:
+        address = server.remote.replace("127.0.0.1", "localhost")
+        way = Way(tmp_path / "demo", {"remote": f"{address}/;token=${{TOKEN}}"}, is_demo=True)
+        wrong, right = (stratalog("extract", "-c", way.config, TOKEN=token) for token in ("s3cret", "0pen"))
+    assert (wrong.status, right.status) == (2, 0), (wrong.err, right.err)
+    assert f"spark.remote: {address}: " in wrong.err
+    assert "Traceback" not in wrong.err
+    assert "s3cret" not in wrong.err
+
+
+def test_an_interrupt_ends_the_jobs_and_the_next_run_goes_on(
+    connect: Server, ways: Ways, local_demo: Way, tmp_path: Path
+) -> None:
+    way = ways(tmp_path / "demo", {"remote": connect.remote}, is_demo=True)
+    with begun(way) as run:
+        run.wait_for_files("bronze")
+        run.process.send_signal(signal.SIGINT)
+        ended = run.ended()
+    assert (ended.status, ended.err.splitlines()[-1]) == (130, "interrupted"), ended.err
+    assert "Traceback" not in ended.err
+    way.run("run")
+    assert way.tables() == local_demo.tables()
+
+
+def test_a_server_that_dies_is_one_message_and_the_next_run_goes_on(
+    connect: Server, ways: Ways, local_demo: Way, tmp_path: Path
+) -> None:
+    mortal = connect_server(tmp_path / "server.log")
+    with mortal.program:
+        dying = Way(tmp_path / "dying", {"remote": mortal.remote}, is_demo=True)
+        with begun(dying) as run:
+            run.wait_for_files("bronze")
+            mortal.program.kill()
+            ended = run.ended()
+    assert "Traceback" not in ended.err
+    assert ended.status == 1
+    assert f"spark.remote: {mortal.remote}: the server is gone in the middle of the work" in ended.err
+    way = ways(tmp_path / "demo", {"remote": connect.remote}, is_demo=True)
+    shutil.move(dying.folder / "lake", way.folder / "lake")
+    way.run("run")
+    assert way.tables() == local_demo.tables()

@@ -1,0 +1,43 @@
+"""Executors without an environment of their own get it by an archive. Put here: that. Not here: what is in it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.test_standalone import settings
+from tests.cluster.ways import Way, stratalog
+from tests.fix_cluster import Cluster, Ways, connect_server
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.long]
+NOWHERE = "/nowhere/python"
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("archive") / "stratalog.tar.gz"
+    ran = stratalog("package", "--to", path)
+    assert ran.status == 0, ran.err
+    assert ran.out.startswith(f"{path}: stratalog 0.1.0 (code ")
+    return path
+
+
+def test_a_cluster_runs_by_the_archive(ways: Ways, local_demo: Way, archive: Path, tmp_path: Path) -> None:
+    with Cluster(tmp_path, NOWHERE) as cluster:
+        way = ways(tmp_path / "demo", settings(cluster) | {"archive": str(archive)}, is_demo=True)
+        way.run("run")
+    assert way.tables() == local_demo.tables()
+
+
+def test_a_connect_server_runs_by_the_archive(ways: Ways, local_demo: Way, archive: Path, tmp_path: Path) -> None:
+    server = connect_server(tmp_path / "server.log", python=NOWHERE)
+    with server.program:
+        way = ways(tmp_path / "demo", {"remote": server.remote, "archive": str(archive)}, is_demo=True)
+        way.run("run")
+    assert way.tables() == local_demo.tables()
+
+
+def test_an_archive_that_is_not_there_is_one_message(tmp_path: Path) -> None:
+    way = Way(tmp_path / "demo", {"remote": "sc://127.0.0.1:1", "archive": "gone.tar.gz"}, is_demo=True)
+    ran = way.run("run", status=2)
+    assert ran.err.splitlines()[-1].startswith(f"spark.archive: {way.folder}/gone.tar.gz: there is no such file; strat")
+    way.close()

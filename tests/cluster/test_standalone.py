@@ -1,0 +1,76 @@
+"""A standalone cluster of a master and two workers. Put here: what executors of their own have. Not here: Connect."""
+
+import os
+import signal
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.ways import LOCAL, Ran, Way, begun
+from tests.fix_cluster import Cluster, Ways
+from tests.fix_spark import LIGHT
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+
+
+def settings(cluster: Cluster) -> dict[str, Any]:
+    """Of a pipeline on the cluster: small executors, and shuffles for two cores."""
+    conf = {
+        **LOCAL["conf"],
+        "spark.executor.extraJavaOptions": LIGHT,
+        "spark.executor.memory": "768m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.python.daemon.module": "spark_jobs.runtime.python_daemon",
+    }
+    return {"master": cluster.url, "conf": conf}
+
+
+@pytest.mark.long
+def test_every_verb_does_what_it_does_in_this_process(
+    cluster: Cluster, ways: Ways, local_verbs: tuple[dict[str, str], dict[str, Counter[str]]], tmp_path: Path
+) -> None:
+    way = ways(tmp_path / "verbs", settings(cluster))
+    assert (way.every_verb(), way.tables()) == local_verbs
+
+
+def require_complete(way: Way, ended: Ran, local: Way) -> None:
+    """The run was done, or ended by one message; after the next one the tables are those of a run without a fault."""
+    assert "Traceback" not in ended.err, ended.err
+    assert ended.status in (0, 1), ended.err
+    way.run("run")
+    assert way.tables() == local.tables()
+
+
+def kill(pids: list[int]) -> None:
+    assert pids
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_worker_that_is_killed_amid_a_run_costs_no_row(ways: Ways, local_demo: Way, tmp_path: Path) -> None:
+    with Cluster(tmp_path) as cluster:
+        way = ways(tmp_path / "demo", settings(cluster), is_demo=True)
+        with begun(way) as run:
+            run.wait_for_files("bronze")
+            executors = cluster.executors_of(cluster.workers[0])
+            cluster.workers[0].kill()
+            kill(executors)
+            ended = run.ended()
+        require_complete(way, ended, local_demo)
+
+
+def test_an_executor_that_is_lost_while_a_unit_is_written_costs_no_row(
+    cluster: Cluster, ways: Ways, local_demo: Way, tmp_path: Path
+) -> None:
+    way = ways(tmp_path / "demo", settings(cluster), is_demo=True)
+    with begun(way) as run:
+        run.wait_for_files("silver")
+        kill(cluster.executors())
+        ended = run.ended()
+    require_complete(way, ended, local_demo)

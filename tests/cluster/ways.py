@@ -1,0 +1,166 @@
+"""The command over recorded logs, by one way of running Spark or another. Put here: running it. Not here: tests."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from spark_jobs.delta.snapshot import snapshot_of
+from spark_jobs.demo.recorded import recorded_files
+from spark_jobs.runtime.spark_session import JAVA_OPTIONS
+from tests.fix_spark import LIGHT
+from tests.lake_recording import RECORDING, SALT
+from tests.spark_jobs.engine.lake_rows import rows_of
+
+LOCAL: dict[str, Any] = {
+    "master": "local[2]",
+    "conf": {
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {LIGHT}",
+    },
+}
+STOPPED = ("--source", "shop", "--at", "mysql-bin.000002:3181", "--table", "shop.logged_by_statement", "--yes")
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    status: int
+    out: str
+    err: str
+
+
+def stratalog(*arguments: object, **variables: str) -> Ran:
+    """The command in a process of its own."""
+    command = [sys.executable, "-m", "stratalog", *map(str, arguments)]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | {"SALT": SALT} | variables
+    )
+    return Ran(ended.returncode, ended.stdout, ended.stderr)
+
+
+@dataclass
+class Begun:
+    """A run in a process of its own that is under way."""
+
+    process: "subprocess.Popen[str]"
+    lake: Path
+
+    def wait_for_files(self, layer: str) -> None:
+        """Until a layer has a data file."""
+        while not any((self.lake / layer).rglob("*.parquet")):
+            assert self.process.poll() is None, "it ended before"
+            time.sleep(0.05)
+
+    def ended(self) -> Ran:
+        out, err = self.process.communicate()
+        return Ran(self.process.returncode, out, err)
+
+
+@contextmanager
+def begun(way: "Way") -> Iterator[Begun]:
+    """A run of a pipeline, which does not outlive the ``with`` block."""
+    command = [sys.executable, "-m", "stratalog", "run", "-c", str(way.config)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
+        yield Begun(process, way.folder / "lake")
+        process.kill()
+
+
+class Way:
+    """A pipeline over recorded logs in a folder, whose ``spark:`` section is the way.
+
+    The logs are those of the recorded lake, with statements, masks, routes and tables that stop, or the demo's.
+    """
+
+    def __init__(self, folder: Path, spark: dict[str, Any], *, is_demo: bool = False) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self.folder = folder
+        self.config = folder / "pipeline.yaml"
+        folder.mkdir(parents=True)
+        if is_demo:
+            (folder / "binlogs").mkdir()
+            for file in recorded_files():
+                shutil.copy(file, folder / "binlogs")
+            keys: dict[str, Any] = {"lake": "./lake", "sources": {"shop": {"files": "./binlogs"}}, "tables": ["shop.*"]}
+        else:
+            with tarfile.open(RECORDING) as archive:
+                archive.extractall(folder, filter="data")
+            shutil.rmtree(folder / "lake")
+            (folder / "pipeline.tables.json").unlink()
+            keys = yaml.safe_load(self.config.read_text(encoding="utf-8"))
+        self.config.write_text(yaml.safe_dump(keys | {"spark": spark}), encoding="utf-8")
+
+    def run(self, verb: str, *arguments: object, status: int = 0) -> Ran:
+        """A verb on the pipeline, which ends with the status and prints no trace."""
+        if self._process is None:
+            command = [sys.executable, "-m", "tests.cluster.verbs"]
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | {"SALT": SALT}
+            )
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps([verb, "-c", *map(str, (self.config, *arguments))]) + "\n")
+        self._process.stdin.flush()
+        ran = Ran(**json.loads(self._process.stdout.readline()))
+        assert "Traceback" not in ran.err, ran.err
+        assert ran.status == status, f"{verb}: {ran.err}"
+        return ran
+
+    def close(self) -> None:
+        """Ends the process that runs verbs."""
+        if self._process is not None:
+            self._process.communicate()
+
+    def log_arrives(self) -> None:
+        """The recorded log that follows."""
+        for file in (self.folder / "later").iterdir():
+            shutil.move(file, self.folder / "binlogs")
+
+    def every_verb(self) -> dict[str, str]:
+        """What verbs print that is the same for all ways, after every verb that needs no server was run."""
+        self.run("check", "--connect")
+        for layer, status in (("extract", 0), ("compact", 1), ("merge", 0)):
+            self.run(layer, status=status)
+        self.log_arrives()
+        self.run("run", status=1)  # a table has stopped
+        self.run("skip", *STOPPED)
+        self.run("run")
+        self.run("backfill", "--source", "shop", "--from", "mysql-bin.000001:4", "--to", "mysql-bin.000003:4")
+        self.run("reset", "--source", "shop", "--table", "shop.orders", "--yes")
+        self.run("run")
+        self.run("gc")
+        self.run("maintain")
+        self.run("report", "--to", self.folder / "reports")
+        self.run("export", "--source", "shop", "--to", self.folder / "exported")
+        self.run("status")
+        printed = {"changes": self.run("changes", "--source", "shop").out, "schema": self.run("schema").out}
+        exported = {file.name: file.read_bytes() for file in sorted((self.folder / "exported").iterdir())}
+        assert exported == {name: (self.folder / "binlogs" / name).read_bytes() for name in exported}
+        return printed
+
+    def tables(self) -> dict[str, Counter[str]]:
+        """The rows of every table of the lake, as text, without those that tell of runs."""
+        return tables_of(self.folder / "lake")
+
+
+def tables_of(lake: Path) -> dict[str, Counter[str]]:
+    found = {}
+    for log in sorted(lake.rglob("_delta_log")):
+        name = str(log.parent.relative_to(lake))
+        if name.startswith(("bronze", "silver", "downstream")):
+            snapshot = snapshot_of(str(log.parent))
+            assert snapshot is not None
+            found[name] = Counter(repr(sorted(row.items())) for row in rows_of(snapshot))
+    return found
