@@ -144,13 +144,13 @@ class Cluster:
 
     def executors_of(self, worker: Program) -> list[int]:
         """Those of them that a worker has started."""
-        found = []
+        executors = []
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 parent = (folder / "stat").read_text().rsplit(")", 1)[1].split()[1]
                 if parent == str(worker.pid) and b"CoarseGrainedExecutorBackend" in (folder / "cmdline").read_bytes():
-                    found.append(int(folder.name))
-        return found
+                    executors.append(int(folder.name))
+        return executors
 
     def _start(self, kind: str, name: str, *options: str) -> Program:
         command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind.lower()}.{kind}"]
@@ -192,8 +192,8 @@ def local_verbs(ways: Ways, tmp_path_factory: pytest.TempPathFactory) -> tuple[d
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The run's only standalone cluster; a test that ends a part of it makes its own."""
-    with Cluster(tmp_path_factory.mktemp("cluster")) as one:
-        yield one
+    with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,8 @@ SLOW = {"pyspark", "py4j", "delta", "deltalake", "numba", "pyarrow", "numpy", "o
 """Libraries that take tenths of a second and more."""
 OTHER_REASONS = {
     "spark_jobs/cli/__init__.py": "an interrupt is a message while the verbs' libraries are imported, too",
+    "spark_jobs/runtime/connect.py": "grpc comes with an extra that most installations do not have",
+    "spark_jobs/runtime/executors.py": "the function travels to executors, whose code may be another or none",
     "spark_jobs/runtime/provision.py": "most calls find everything there, and print nothing by rich",
 }
 """Modules whose imports inside functions have a reason of their own."""

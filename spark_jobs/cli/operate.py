@@ -24,6 +24,8 @@ from spark_jobs.cli.output import print_grid
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import under
+from spark_jobs.runtime import environment
+from spark_jobs.runtime.executors import code_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -241,9 +243,6 @@ def package(to: Path) -> None:
     \b
     Example: stratalog package --to stratalog.tar.gz
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from spark_jobs.runtime import environment
-    from spark_jobs.runtime.executors import code_version
-
     with ERRORS.status("packaging"):
         size = environment.package(to)
     echo(f"{to}: stratalog {code_version()}, Python and packages, {size >> 20:,} MiB")

@@ -43,13 +43,13 @@ def snapshot_upon(path: str, head: Head) -> Snapshot | None:
 def require_shared(upon: Snapshot, changes: Changes) -> None:
     """Raises LakeError where a file that a task wrote is not there: it lies on another machine's disk."""
     vectors = (vector for _, vector in changes.get("dv_updates", ()) if vector.storage_type == "u")
-    written = [file.location(upon.path) for file in changes.get("adds", ())]
-    written += [vector.location(upon.path) for vector in vectors]
-    gone = [path for path in written if isinstance(path, Path) and not path.exists()]  # a store is one for all
-    if gone:
+    places = [file.location(upon.path) for file in changes.get("adds", ())]
+    places += [vector.location(upon.path) for vector in vectors]
+    missing = [path for path in places if isinstance(path, Path) and not path.exists()]  # a store is one for all
+    if missing:
         raise LakeError(
-            f"{upon.path}: a task wrote {gone[0].name}, and it is not there; set lake: to a path of a file system that "
-            "this machine and all executors share (docs/deployment.md#executors)"
+            f"{upon.path}: a task wrote {missing[0].name}, and it is not there; set lake: to a path of a file system "
+            "that this machine and all executors share (docs/deployment.md#executors)"
         )
 
 

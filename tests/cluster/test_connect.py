@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.ways import Ran, Way, begun, stratalog
+from tests.cluster.ways import Ran, Way, open_run, stratalog
 from tests.fix_cluster import DELTA, Server, Ways, connect_server
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
@@ -85,7 +85,7 @@ def test_an_interrupt_ends_the_jobs_and_the_next_run_goes_on(
     connect: Server, ways: Ways, local_demo: Way, tmp_path: Path
 ) -> None:
     way = ways(tmp_path / "demo", {"remote": connect.remote}, is_demo=True)
-    with begun(way) as run:
+    with open_run(way) as run:
         run.wait_for_files("bronze")
         run.process.send_signal(signal.SIGINT)
         ended = run.ended()
@@ -101,7 +101,7 @@ def test_a_server_that_dies_is_one_message_and_the_next_run_goes_on(
     mortal = connect_server(tmp_path / "server.log")
     with mortal.program:
         dying = Way(tmp_path / "dying", {"remote": mortal.remote}, is_demo=True)
-        with begun(dying) as run:
+        with open_run(dying) as run:
             run.wait_for_files("bronze")
             mortal.program.kill()
             ended = run.ended()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.ways import LOCAL, Ran, Way, begun
+from tests.cluster.ways import LOCAL, Ran, Way, open_run
 from tests.fix_cluster import Cluster, Ways
 from tests.fix_spark import LIGHT
 
@@ -56,7 +56,7 @@ def kill(pids: list[int]) -> None:
 def test_a_worker_that_is_killed_amid_a_run_costs_no_row(ways: Ways, local_demo: Way, tmp_path: Path) -> None:
     with Cluster(tmp_path) as cluster:
         way = ways(tmp_path / "demo", settings(cluster), is_demo=True)
-        with begun(way) as run:
+        with open_run(way) as run:
             run.wait_for_files("bronze")
             executors = cluster.executors_of(cluster.workers[0])
             cluster.workers[0].kill()
@@ -69,7 +69,7 @@ def test_an_executor_that_is_lost_while_a_unit_is_written_costs_no_row(
     cluster: Cluster, ways: Ways, local_demo: Way, tmp_path: Path
 ) -> None:
     way = ways(tmp_path / "demo", settings(cluster), is_demo=True)
-    with begun(way) as run:
+    with open_run(way) as run:
         run.wait_for_files("silver")
         kill(cluster.executors())
         ended = run.ended()

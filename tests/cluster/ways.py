@@ -51,7 +51,7 @@ def stratalog(*arguments: object, **variables: str) -> Ran:
 
 
 @dataclass
-class Begun:
+class OpenRun:
     """A run in a process of its own that is under way."""
 
     process: "subprocess.Popen[str]"
@@ -69,12 +69,12 @@ class Begun:
 
 
 @contextmanager
-def begun(way: "Way") -> Iterator[Begun]:
+def open_run(way: "Way") -> Iterator[OpenRun]:
     """A run of a pipeline, which does not outlive the ``with`` block."""
     command = [sys.executable, "-m", "stratalog", "run", "-c", str(way.config)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
-        yield Begun(process, way.folder / "lake")
+        yield OpenRun(process, way.folder / "lake")
         process.kill()
 
 
@@ -156,11 +156,11 @@ class Way:
 
 
 def tables_of(lake: Path) -> dict[str, Counter[str]]:
-    found = {}
+    tables = {}
     for log in sorted(lake.rglob("_delta_log")):
         name = str(log.parent.relative_to(lake))
         if name.startswith(("bronze", "silver", "downstream")):
             snapshot = snapshot_of(str(log.parent))
             assert snapshot is not None
-            found[name] = Counter(repr(sorted(row.items())) for row in rows_of(snapshot))
-    return found
+            tables[name] = Counter(repr(sorted(row.items())) for row in rows_of(snapshot))
+    return tables
