@@ -58,13 +58,16 @@ test-stores: java $(DEV) delta classes s3 ## the tests of lakes on S3, against a
 	@$(STEP) 'Lakes on S3, in two processes'
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m stores tests/stores tests/spark_jobs
 
-# CI leaves out the cluster's own run of every verb, and packaging.
-CLUSTER = $(if $(CI),cluster and not long,cluster)
+# The long ones, every verb and packaging, are left out: make test-cluster CLUSTER=cluster.
+CLUSTER ?= cluster and not long
 
 .PHONY: test-cluster
 test-cluster: java $(DEV) delta mysql ## Spark Connect and a standalone cluster, which the tests start: minutes
 	@$(STEP) 'Spark Connect and a standalone cluster'
 	@$(PY) -m pytest -q -m '$(CLUSTER)' tests/cluster
+
+.PHONY: test-connect
+test-connect: java $(DEV) delta ## Dagster's assets and checks with a session of Spark Connect: minutes
 	@$(STEP) "Dagster's assets and checks by Spark Connect"
 	@$(PY) -m pytest -q --connect -m 'spark and not mysql and not long' tests/assets
 

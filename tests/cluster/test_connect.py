@@ -25,6 +25,7 @@ def test_a_run_leaves_the_tables_that_one_in_this_process_leaves(
     assert sum(map(len, way.tables().values())) > 1_500
 
 
+@pytest.mark.long
 def test_every_verb_does_what_it_does_in_this_process(
     connect: Server, ways: Ways, local_verbs: tuple[dict[str, str], dict[str, Counter[str]]], tmp_path: Path
 ) -> None:
