@@ -28,7 +28,9 @@ def keys(defs: dg.Definitions) -> set[str]:
     return {key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()}
 
 
-def test_it_loads_without_a_lake_and_without_the_source(tmp_path: Path) -> None:
+def test_it_loads_without_a_lake_and_without_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "of nobody")
     with location(tmp_path, lake="s3a://nowhere/lake") as code_location:
         list_tables(code_location, "orders")
         defs = build_defs(code_location.pipeline.path)

@@ -84,7 +84,7 @@ def test_wrong_use_is_2_and_said_on_standard_error(stratalog: Stratalog, argumen
     assert message in ran.err
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("demo", "events", "changes")])
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("demo", "events", "changes", "package")])
 def test_each_verb_of_a_pipeline_lists_every_problem_of_its_configuration(
     stratalog: Stratalog, tmp_path: Path, verb: str
 ) -> None:

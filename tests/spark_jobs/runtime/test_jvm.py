@@ -39,7 +39,7 @@ run_verb()
 """
 STEPS = f"""{KILL}
 import dagster as dg
-from assets.steps import RETRY, failing
+from assets.failures import RETRY, failing
 from dagster_project.resources import SparkSessions
 
 @dg.op(retry_policy=RETRY, required_resource_keys={{"spark"}})
