@@ -45,7 +45,10 @@ def require_shared(upon: Snapshot, changes: Changes) -> None:
     vectors = (vector for _, vector in changes.get("dv_updates", ()) if vector.storage_type == "u")
     places = [file.location(upon.path) for file in changes.get("adds", ())]
     places += [vector.location(upon.path) for vector in vectors]
-    missing = [path for path in places if isinstance(path, Path) and not path.exists()]  # a store is one for all
+    try:
+        missing = [path for path in places if isinstance(path, Path) and not path.exists()]  # a store is one for all
+    except OSError as error:
+        raise LakeError(f"{upon.path}: cannot be read: {error.strerror}: {error.filename}") from error
     if missing:
         raise LakeError(
             f"{upon.path}: a task wrote {missing[0].name}, and it is not there; set lake: to a path of a file system "

@@ -95,5 +95,5 @@ def test_what_breaks_a_commit_is_seen(
     module: ModuleType, name: str, broken: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, name, broken)
-    *_, wrong = play(range(100, 108), tmp_path)
+    *_, wrong = play(range(104, 112), tmp_path)
     assert wrong

@@ -53,17 +53,27 @@ def keep(server: MySQLServer, folder: Path) -> None:
         shutil.copy(file, folder)
 
 
+def below(pid: int) -> Iterator[int]:
+    """A process and all that it started: Spark's Python workers write files too."""
+    yield pid
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in children.read_text(encoding="ascii").split():
+            yield from below(int(child))
+
+
 @contextmanager
 def full_disk(spark: SparkSession) -> Iterator[None]:
     """Files that the session writes end at ``ROOM`` bytes with an error, as on a disk without room for more."""
     process = jvm.process()
     assert process
-    soft, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (ROOM, hard))
+    limits = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in below(process.pid)}
+    for pid, (_, hard) in limits.items():
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (ROOM, hard))
     try:
         yield
     finally:
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (soft, hard))
+        for pid in {*limits} & {*below(process.pid)}:
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, limits[pid])
 
 
 def test_a_server_and_a_disk_through_their_faults(spark: SparkSession, tmp_path: Path) -> None:
