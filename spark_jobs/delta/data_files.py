@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any, TypedDict, Unpack
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from spark_jobs.delta import statistics
 from spark_jobs.delta.log_files import directory, random_prefix
@@ -131,6 +133,26 @@ def read_columns(table_path: str, file: DataFile, columns: Sequence[str], schema
         names = _stored_names(opened, columns, schema)
         rows = opened.read(columns=names, use_threads=False)
     return _logical(rows, opened.metadata.num_rows, columns, schema)
+
+
+def read_rows(
+    table_path: str, file: DataFile, numbers: NDArray[np.int64], columns: Sequence[str], schema: TableSchema
+) -> pa.Table:
+    """Rows of a data file by number, in the order of the numbers; as ``read_columns``.
+
+    Of the row groups only those are read that have some.
+    """
+    order = np.argsort(numbers, kind="stable")
+    ordered, begin, parts = numbers[order], 0, list[pa.Table]()
+    with reading(table_path, file):
+        opened = open_file(table_path, file)
+        for group in range(opened.num_row_groups):
+            end = begin + opened.metadata.row_group(group).num_rows
+            own = ordered[np.searchsorted(ordered, begin) : np.searchsorted(ordered, end)]
+            if len(own):
+                parts.append(read_row_group(opened, group, columns, schema).take(pa.array(own - begin)))
+            begin = end
+    return pa.concat_tables(parts).take(pa.array(np.argsort(order)))
 
 
 @contextmanager

@@ -4,7 +4,6 @@ Put here: units and tasks from what silver has and the targets have not, and the
 what tasks do (downstream_task.py), which tables come this way (routing.py).
 """
 
-import json
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -129,14 +128,15 @@ def _new_files(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot)
     if last is None or last.silver_version < 0:
         return {file.path for file in origin.files}, None
     new = added_since(work.origin.path, last.silver_version, work.pinned.version)
-    before = snapshot_of(origin.path, last.silver_version) if routing.is_restated(head, delta) else origin
-    if new is None or before is None:
+    is_restated = routing.is_restated(head, delta)
+    before = snapshot_of(origin.path, last.silver_version) if is_restated else None
+    if new is None or (is_restated and before is None):
         raise SparkOnly("the log of silver does not have all commits any more that the target has not got")
-    if not routing.is_restated(head, delta):
+    if before is None:
         return new, None
-    present = {(file.path, _vector_of(file)) for file in origin.files}
+    present = {file.key for file in origin.files}
     restatement = Restatement(
-        removed=tuple(file for file in before.files if (file.path, _vector_of(file)) not in present),
+        removed=tuple(file for file in before.files if file.key not in present),
         windows=tuple(delta.redone),
         is_loaded=delta.is_loaded and not head.design,
         files=tuple(origin.files),
@@ -146,10 +146,6 @@ def _new_files(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot)
     if sum(file.size for file in changed) > _RESTATED_BYTES:
         raise SparkOnly("more was done again or loaded than a task takes")
     return new, restatement
-
-
-def _vector_of(file: DataFile) -> str:
-    return "" if file.deletion_vector is None else json.dumps(file.deletion_vector.to_json(), sort_keys=True)
 
 
 def _reshaped(snapshot: Snapshot, steps: Sequence[str]) -> tuple[Snapshot, tuple[Fill, ...]]:

@@ -167,7 +167,7 @@ def _unchanged(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[An
     """Which hits are rows of the target that are what silver says of their keys."""
     names = [*unit.columns.types, *ADDED]
     silver_rows = rows.take(pa.array(hit.keys))
-    target_rows = data_files.read_columns(unit.target, hit.file, names, unit.schema).take(pa.array(hit.rows))
+    target_rows = data_files.read_rows(unit.target, hit.file, hit.rows, names, unit.schema)
     exists = np.asarray(pc.not_equal(silver_rows.column("_op"), silver.Op.DELETE).to_numpy(), np.bool_)
     return np.asarray(unchanged(silver_rows.select(names), target_rows) & exists, np.bool_)
 

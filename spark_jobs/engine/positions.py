@@ -47,11 +47,15 @@ def bounds_of(file: DataFile, schema: TableSchema, name: str) -> tuple[Place | N
 
 def newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """Of each key the row with the last position."""
+    return last_of_each(by_position(rows), key)
+
+
+def last_of_each(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Of each key the row that stands last."""
     if not len(rows):
         return rows
-    ordered = by_position(rows)
-    columns = identity(ordered, key)
+    columns = identity(rows, key)
     names = [f"\0{at}" for at in range(len(columns))]
-    places = pa.table([*columns, pa.array(np.arange(len(ordered)))], names=[*names, _AT])
+    places = pa.table([*columns, pa.array(np.arange(len(rows)))], names=[*names, _AT])
     last = places.group_by(names, use_threads=False).aggregate([(_AT, "max")])
-    return ordered.take(last.column(f"{_AT}_max"))
+    return rows.take(last.column(f"{_AT}_max"))

@@ -19,13 +19,10 @@ import pyarrow.compute as pc
 from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
-from spark_jobs.engine.locate import Keys, Numbers, hits
-from spark_jobs.engine.positions import at_or_after, bounds_of, newest
+from spark_jobs.engine.locate import Keys, hits
+from spark_jobs.engine.positions import at_or_after, bounds_of, last_of_each, newest
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.net_changes import identity
-
-_AT = "\0at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +85,12 @@ def states(
         *_touched(origin, added, keys_of, restatement, after=after),
     ]
     no_rows = pa.schema([origin.schema.column(name).arrow(physical=False) for name in names]).empty_table()
-    touched = _distinct(pa.concat_tables([no_rows.select(keys_of), *parts]), origin.key)
+    touched = last_of_each(pa.concat_tables([no_rows.select(keys_of), *parts]), origin.key)
     if not len(touched):
         return no_rows
     keys, alive = Keys(touched, origin.key), [no_rows]
     for hit in hits(origin.path, restatement.files, origin.schema, keys):
-        rows = _rows(origin, hit.file, hit.rows, names)
+        rows = data_files.read_rows(origin.path, hit.file, hit.rows, names, origin.schema)
         is_kept = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
         if floor:
             is_kept = pc.and_(is_kept, at_or_after(rows.column("_position"), floor))
@@ -125,33 +122,6 @@ def _touched(
             living = deletion_vectors.living(origin.path, file.deletion_vector, len(rows))
             is_touched = pc.and_(is_touched, pa.array(living))
         yield rows.select(list(names)).filter(is_touched)
-
-
-def _distinct(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """A row of each key."""
-    if not len(rows):
-        return rows
-    columns = identity(rows, key)
-    names = [f"\0{at}" for at in range(len(columns))]
-    places = pa.table([*columns, pa.array(np.arange(len(rows)))], names=[*names, _AT])
-    first = places.group_by(names, use_threads=False).aggregate([(_AT, "min")])
-    return rows.take(first.column(f"{_AT}_min"))
-
-
-def _rows(origin: Origin, file: DataFile, numbers: Numbers, names: Sequence[str]) -> pa.Table:
-    """Rows of a file by number, of which only the row groups that have some are read."""
-    ordered = np.sort(numbers)
-    begin, parts = 0, list[pa.Table]()
-    with data_files.reading(origin.path, file):
-        opened = data_files.open_file(origin.path, file)
-        for group in range(opened.num_row_groups):
-            end = begin + opened.metadata.row_group(group).num_rows
-            own_numbers = ordered[np.searchsorted(ordered, begin) : np.searchsorted(ordered, end)]
-            if len(own_numbers):
-                rows = data_files.read_row_group(opened, group, names, origin.schema)
-                parts.append(rows.take(pa.array(own_numbers - begin)))
-            begin = end
-    return pa.concat_tables(parts)
 
 
 def _deletes(touched: pa.Table, present: pa.Table, keys: Keys, schema: pa.Schema) -> pa.Table:
