@@ -148,9 +148,9 @@ def read_rows(
         opened = open_file(table_path, file)
         for group in range(opened.num_row_groups):
             end = begin + opened.metadata.row_group(group).num_rows
-            own = ordered[np.searchsorted(ordered, begin) : np.searchsorted(ordered, end)]
-            if len(own):
-                parts.append(read_row_group(opened, group, columns, schema).take(pa.array(own - begin)))
+            in_group = ordered[np.searchsorted(ordered, begin) : np.searchsorted(ordered, end)]
+            if len(in_group):
+                parts.append(read_row_group(opened, group, columns, schema).take(pa.array(in_group - begin)))
             begin = end
     return pa.concat_tables(parts).take(pa.array(np.argsort(order)))
 

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from spark_jobs.delta import statistics
 from spark_jobs.delta.deletion_vectors import Descriptor
 from spark_jobs.delta.log_files import LogListing, SparkOnly, directory, read_commit, read_log
-from spark_jobs.delta.schema import TableSchema, from_spark_types
+from spark_jobs.delta.schema import StructType, TableSchema, from_spark_types
 from spark_jobs.delta.statistics import Bounds
 from spark_jobs.errors import LakeError
 from spark_jobs.storage.files import StoredPath, readable
@@ -170,6 +170,14 @@ class DataFile:
     def bounds(self, schema: TableSchema, column: str) -> Bounds:
         """The bounds of a top-level column, by its logical name."""
         return statistics.bounds(self.stats, schema.column(column))
+
+    def field_bounds(self, schema: TableSchema, column: str, field: str) -> Bounds:
+        """The bounds of a field of a top-level column that is a structure, by their logical names."""
+        outer = schema.column(column)
+        assert isinstance(outer.type, StructType)
+        inner = next(part for part in outer.type.fields if part.name == field)
+        kinds = ("minValues", "maxValues", "nullCount")
+        return statistics.bounds({kind: self.stats.get(kind, {}).get(outer.physical_name, {}) for kind in kinds}, inner)
 
     def location(self, table_path: str) -> StoredPath:
         """The file. Raises SparkOnly."""

@@ -24,11 +24,11 @@ from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.engine.fills import Fill, with_fills
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
-from spark_jobs.engine.positions import FIELDS, at_or_after, bounds_of, newest
 from spark_jobs.engine.restatement import Origin, Restatement, states, unchanged
 from spark_jobs.errors import StratalogError
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.positions import FIELDS, at_or_after, bounds_of, newest
 
 _NO_ROWS: Numbers = np.zeros(0, np.int64)
 

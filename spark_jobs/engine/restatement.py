@@ -20,9 +20,9 @@ from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine.locate import Keys, hits
-from spark_jobs.engine.positions import at_or_after, bounds_of, last_of_each, newest
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.positions import at_or_after, bounds_of, last_of_each, newest
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ that maintenance wrote together the columns are read.
 """
 
 from collections.abc import Collection, Iterator
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,19 +15,17 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.log_files import SparkOnly
-from spark_jobs.delta.schema import StructType, TableSchema
+from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
 from spark_jobs.lake.table import Table
+from spark_jobs.silver.positions import FIELDS, Place, bounds_of
 from spark_jobs.silver.table import Op
 from spark_jobs.text.sql import literal
 
-Place = tuple[int, int, int]
-"""Stretch, number and offset of a position."""
 Window = tuple[Place, Place]
 """Where a window begins, and where it ends."""
 
 _START, _STOP = "_window_start", "_window_stop"
-_FIELDS = ("stretch", "number", "offset")
 OF_CHANGES = (Op.INSERT, Op.UPDATE, Op.DELETE)
 """Operations of rows that changes in the log left."""
 
@@ -62,7 +59,8 @@ def _by_statistics(file: DataFile, schema: TableSchema, operations: set[Op]) -> 
 
     Rows of two operations that have one window are changes in the log: others have no window in common with them.
     """
-    lowest, highest = _bounds(file, schema.column("_op").physical_name)
+    bounds = file.bounds(schema, "_op")
+    lowest, highest = bounds.minimum, bounds.maximum
     if lowest is None or highest is None:
         return None
     if not any(lowest <= operation <= highest for operation in operations):
@@ -76,24 +74,10 @@ def _by_statistics(file: DataFile, schema: TableSchema, operations: set[Op]) -> 
     return None if possible & operations else set()
 
 
-def _bounds(file: DataFile, *path: str) -> tuple[Any, Any]:
-    lowest: Any = file.stats.get("minValues", {})
-    highest: Any = file.stats.get("maxValues", {})
-    for name in path:
-        lowest, highest = (lowest or {}).get(name), (highest or {}).get(name)
-    return lowest, highest
-
-
 def _place(file: DataFile, schema: TableSchema, name: str) -> Place | None:
     """The position that all rows of a file have in a column."""
-    column = schema.column(name)
-    assert isinstance(column.type, StructType)
-    physical = {field.name: field.physical_name for field in column.type.fields}
-    bounds = [_bounds(file, column.physical_name, physical[field]) for field in _FIELDS]
-    if any(lowest is None or lowest != highest for lowest, highest in bounds):
-        return None
-    stretch, number, offset = (int(lowest) for lowest, _ in bounds)
-    return stretch, number, offset
+    least, most = bounds_of(file, schema, name)
+    return least if least == most else None
 
 
 def _read(table: Snapshot, file: DataFile, operations: Collection[Op]) -> Iterator[Window]:
@@ -101,7 +85,7 @@ def _read(table: Snapshot, file: DataFile, operations: Collection[Op]) -> Iterat
     if file.deletion_vector is not None:
         rows = rows.filter(pa.array(deletion_vectors.living(table.path, file.deletion_vector, len(rows))))
     rows = rows.filter(pc.is_in(rows.column("_op"), pa.array([str(operation) for operation in operations])))
-    cells = [pc.struct_field(rows.column(name), field) for name in (_START, _STOP) for field in _FIELDS]
+    cells = [pc.struct_field(rows.column(name), field) for name in (_START, _STOP) for field in FIELDS[:3]]
     names = [str(at) for at in range(len(cells))]
     for row in pa.table(cells, names).group_by(names, use_threads=False).aggregate([]).to_pylist():
         places = tuple(row.values())

@@ -4,6 +4,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -124,6 +125,14 @@ def test_row_groups_statistics_and_pages(tmp_path: Path) -> None:
     }
     assert file.bounds(schema, "a").maximum == 99
     assert read(tmp_path, file, schema) == table
+
+
+def test_rows_are_read_by_number(tmp_path: Path) -> None:
+    schema = from_spark_types({"a": "INT"}, True)
+    file = write_file(tmp_path, pa.table({"a": pa.array(range(100), pa.int32())}), schema, row_group_rows=32)
+    numbers = np.array([99, 0, 31, 32, 5, 98], np.int64)
+    rows = data_files.read_rows(str(tmp_path), file, numbers, ["a"], schema)
+    assert rows.column("a").to_pylist() == numbers.tolist()
 
 
 def test_floating_point_numbers_have_no_dictionary(tmp_path: Path) -> None:

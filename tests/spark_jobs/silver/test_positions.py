@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.delta.snapshot import new_table
-from spark_jobs.engine.positions import at_or_after, bounds_of, newest
+from spark_jobs.silver.positions import at_or_after, bounds_of, newest
 from spark_jobs.silver.table import Columns
 from tests.spark_jobs.engine.lake_rows import MAPPED, Row, at, key_of, stored, table_of
 

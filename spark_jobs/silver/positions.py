@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.delta.schema import StructType, TableSchema
+from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.log.position import Position
 from spark_jobs.silver.net_changes import by_position, identity
@@ -19,6 +19,7 @@ FIELDS = ("stretch", "number", "offset", "row")
 """Of ``_position``, in order of weight; ``_window_start`` has the first three."""
 _AT = "\0at"
 Place = tuple[int, ...]
+"""Stretch, number and offset of a position."""
 
 
 def at_or_after(places: pa.ChunkedArray, position: Position) -> pa.Array:
@@ -31,18 +32,13 @@ def at_or_after(places: pa.ChunkedArray, position: Position) -> pa.Array:
 
 
 def bounds_of(file: DataFile, schema: TableSchema, name: str) -> tuple[Place | None, Place | None]:
-    """Positions, without their rows, that no row of a file has an earlier or a later one than; None: not known.
+    """Places that no row of a file has an earlier or a later one than; None: not known.
 
     name: the column, a structure.
     """
-    column = schema.column(name)
-    assert isinstance(column.type, StructType)
-    physical = {field.name: field.physical_name for field in column.type.fields}
-    lowest, highest = (
-        tuple(file.stats.get(kind, {}).get(column.physical_name, {}).get(physical[field]) for field in FIELDS[:3])
-        for kind in ("minValues", "maxValues")
-    )
-    return None if None in lowest else lowest, None if None in highest else highest
+    bounds = [file.field_bounds(schema, name, field) for field in FIELDS[:3]]
+    least, most = tuple(field.minimum for field in bounds), tuple(field.maximum for field in bounds)
+    return None if None in least else least, None if None in most else most
 
 
 def newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:
