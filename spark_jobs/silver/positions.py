@@ -37,8 +37,8 @@ def bounds_of(file: DataFile, schema: TableSchema, name: str) -> tuple[Place | N
     name: the column, a structure.
     """
     bounds = [file.field_bounds(schema, name, field) for field in FIELDS[:3]]
-    least, most = tuple(field.minimum for field in bounds), tuple(field.maximum for field in bounds)
-    return None if None in least else least, None if None in most else most
+    lowest, highest = tuple(field.minimum for field in bounds), tuple(field.maximum for field in bounds)
+    return None if None in lowest else lowest, None if None in highest else highest
 
 
 def newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:

@@ -76,8 +76,8 @@ def _by_statistics(file: DataFile, schema: TableSchema, operations: set[Op]) -> 
 
 def _place(file: DataFile, schema: TableSchema, name: str) -> Place | None:
     """The position that all rows of a file have in a column."""
-    least, most = bounds_of(file, schema, name)
-    return least if least == most else None
+    lowest, highest = bounds_of(file, schema, name)
+    return lowest if lowest == highest else None
 
 
 def _read(table: Snapshot, file: DataFile, operations: Collection[Op]) -> Iterator[Window]:
