@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.ddl.classify import Effect
 from spark_jobs.ddl.effects import (
     AlterTable,
     ChangeIndex,
@@ -40,9 +39,7 @@ from spark_jobs.schema.facts import (
     TableVersion,
     in_order,
 )
-from spark_jobs.schema.tracker import lacks
-
-_ABOUT_TABLES = (Effect.CREATES, Effect.CHANGES, Effect.INDEXES)
+from spark_jobs.schema.tracker import ABOUT_TABLES, lacks
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +67,7 @@ def back(
                 way.take_answer(fact)
             case LoggedTable():
                 way.take_table(fact)
-            case StatementFact() if fact.statement.effect in _ABOUT_TABLES:
+            case StatementFact() if fact.statement.effect in ABOUT_TABLES:
                 way.take_statement(fact)
     return way.ended(begin)
 

@@ -46,7 +46,8 @@ from spark_jobs.schema.facts import (
     in_order,
 )
 
-_ABOUT_TABLES = (Effect.CREATES, Effect.CHANGES, Effect.INDEXES)
+ABOUT_TABLES = (Effect.CREATES, Effect.CHANGES, Effect.INDEXES)
+"""Effects of the statements that the schema history follows."""
 
 
 def lacks(definition: TableDefinition | None) -> bool:
@@ -90,7 +91,7 @@ class Tracker:
                     added = self._inverted(fact)
                 case _:
                     later = [statement.statement for statement in ordered[at:] if isinstance(statement, StatementFact)]
-                    about = [statement for statement in later if statement.effect in _ABOUT_TABLES]
+                    about = [statement for statement in later if statement.effect in ABOUT_TABLES]
                     added = self._by_server(fact, about if fact.origin == "server" else [])
             for version in sorted(added, key=lambda version: version.name):
                 if version.name.schema in SYSTEM_SCHEMAS:
@@ -111,7 +112,7 @@ class Tracker:
         return now is not None and not now.is_dropped
 
     def _by_statement(self, fact: StatementFact) -> list[TableVersion]:
-        if fact.statement.effect not in _ABOUT_TABLES:
+        if fact.statement.effect not in ABOUT_TABLES:
             return []
         try:
             versions = list(self._changed(fact))
