@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from spark_jobs.config.store import ObjectStore
 from spark_jobs.errors import ConfigError
 from spark_jobs.runtime.provision import made_once
+from tests.proxy import Listener
 
 VERSION = "v1.8.0"
 MODULE = f"github.com/versity/versitygw/cmd/versitygw@{VERSION}"
@@ -146,30 +147,17 @@ Fault = Callable[[str, str], "bytes | str | None"]
 an answer in the place of the server's."""
 
 
-class FaultyProxy:
+class FaultyProxy(Listener):
     """Stands before a gateway, passes requests on by HTTP/1.1, and breaks those that ``fault`` names."""
 
     def __init__(self, upstream: int, fault: Fault) -> None:
         self._upstream, self._fault = upstream, fault
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
         self.broken = 0
-        threading.Thread(target=self._serve, daemon=True).start()
+        super().__init__()
+        self.url = f"http://127.0.0.1:{self.port}"
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _serve(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                threading.Thread(target=self._connection, args=(client,), daemon=True).start()
+    def _accepted(self, client: socket.socket) -> None:
+        threading.Thread(target=self._connection, args=(client,), daemon=True).start()
 
     def _connection(self, client: socket.socket) -> None:
         with client, suppress(OSError), client.makefile("rb") as reading:

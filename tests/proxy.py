@@ -1,4 +1,7 @@
-"""A TCP proxy that cuts connections. Put here: the proxy. Not here: what must survive it."""
+"""A TCP proxy that cuts connections, and what proxies of tests have in common.
+
+Put here: listening, and cutting. Not here: what must survive it.
+"""
 
 import socket
 import threading
@@ -9,25 +12,12 @@ from typing import Self
 COM_BINLOG_DUMP = 0x12
 
 
-class Proxy:
-    """Stands before a server. Each dump through it is cut after so many bytes of the dump: the next of ``cuts``.
+class Listener:
+    """Accepts connections on a port of the loopback address until the ``with`` block ends."""
 
-    When there are none left, and for connections that ask for no dump, nothing is cut. It sees where a dump begins on
-    connections without TLS only; with ``in_full`` it counts from a connection's first byte on, whatever that carries.
-    With ``stalls`` a connection stays open where it would be cut, and nothing more comes.
-    """
-
-    def __init__(
-        self, host: str, port: int, cuts: Iterable[int] = (), *, in_full: bool = False, stalls: bool = False
-    ) -> None:
-        self._upstream = (host, port)
-        self._cuts: Iterator[int] = iter(cuts)
-        self._in_full = in_full
-        self.stalls = stalls
+    def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
-        self.dumps = 0
-        self.cut = 0
         threading.Thread(target=self._serve, daemon=True).start()
 
     def __enter__(self) -> Self:
@@ -42,12 +32,39 @@ class Proxy:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                try:
-                    server = socket.create_connection(self._upstream)
-                except OSError:  # the server is down, and may come back
-                    client.close()
-                    continue
-                _Connection(self, client, server, next(self._cuts, None) if self._in_full else None).start()
+                self._accepted(client)
+
+    def _accepted(self, client: socket.socket) -> None:
+        """Takes over a connection, and returns at once."""
+        raise NotImplementedError
+
+
+class Proxy(Listener):
+    """Stands before a server. Each dump through it is cut after so many bytes of the dump: the next of ``cuts``.
+
+    When there are none left, and for connections that ask for no dump, nothing is cut. It sees where a dump begins on
+    connections without TLS only; with ``in_full`` it counts from a connection's first byte on, whatever that carries.
+    With ``stalls`` a connection stays open where it would be cut, and nothing more comes.
+    """
+
+    def __init__(
+        self, host: str, port: int, cuts: Iterable[int] = (), *, in_full: bool = False, stalls: bool = False
+    ) -> None:
+        self._upstream = (host, port)
+        self._cuts: Iterator[int] = iter(cuts)
+        self._in_full = in_full
+        self.stalls = stalls
+        self.dumps = 0
+        self.cut = 0
+        super().__init__()
+
+    def _accepted(self, client: socket.socket) -> None:
+        try:
+            server = socket.create_connection(self._upstream)
+        except OSError:  # the server is down, and may come back
+            client.close()
+            return
+        _Connection(self, client, server, next(self._cuts, None) if self._in_full else None).start()
 
     def next_cut(self) -> int | None:
         """Takes note of a dump; how many of its bytes go through."""
