@@ -242,7 +242,7 @@ class Backfill:
         }
 
     def require_all(self) -> None:
-        """Fails the step, after all else is done, where a table could not be done again."""
+        """Fails the step, after all else is done, where a table could not be replayed."""
         stopped = self._outcome.stopped if self._outcome else {}
         if stopped:
             listed = "\n".join(stopped.values())

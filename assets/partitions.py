@@ -26,7 +26,7 @@ _AT_ONCE = 10_000
 
 
 def file_partitions(source: str) -> dg.DynamicPartitionsDefinition:
-    """The binlog files of a source that can be done again."""
+    """The binlog files of a source that can be replayed."""
     return dg.DynamicPartitionsDefinition(name=f"binlog_files_{source}")
 
 

@@ -21,7 +21,7 @@ from spark_jobs.pipeline.run import merge_source, publish, run_source
 
 def measure(spark: SparkSession, folder: Path, rows: int) -> None:
     """Prints a table: rows of silver, and what the same backfill takes; of an eighth of the rows, and of all."""
-    print("| rows of silver | windows done again | rows that differ | backfill, s | processor, s |")
+    print("| rows of silver | windows replayed | rows that differ | backfill, s | processor, s |")
     print("| --- | --- | --- | --- | --- |", flush=True)
     for count in (rows // 8, rows):
         pipeline = folding.pipeline_of(folder / str(count))
@@ -39,7 +39,7 @@ def measure(spark: SparkSession, folder: Path, rows: int) -> None:
         for is_damaged in (False, True):
             if is_damaged:
                 spark.sql(f"UPDATE delta.`{silver.path}` SET a = a + 1 WHERE id = 0 AND _window_start.number = 1")
-            say("done again")
+            say("replaying")
             with metered() as usage:
                 outcome = backfill_source(spark, pipeline, folding.SOURCE, range_, lambda _: True)
             assert not outcome.stopped, outcome.stopped

@@ -100,7 +100,7 @@ def verification(pipeline: Pipeline, lineages: Sequence[Lineage]) -> "Unresolved
 
 
 def backfill_range(pipeline: Pipeline, lineages: Sequence[Lineage]) -> dg.JobDefinition:
-    """A range of one source's log done again, by places; the form names the source, and its step waits in its pool."""
+    """A range of one source's log to replay, by places; the form names the source, and its step waits in its pool."""
     check = check_step(pipeline, lineages)
     steps = {lineage.source: range_step(pipeline, lineage, pool(lineage.source)) for lineage in lineages}
 

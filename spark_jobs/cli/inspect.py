@@ -253,7 +253,7 @@ def schema(
             echo_json(line)
     elif history:
         for definition in listing.histories():
-            print_grid([definition.title, "told by", "committed", "what it changed"], definition.rows)
+            print_grid([definition.title, "known from", "committed", "what it changed"], definition.rows)
     else:
         for definition in listing.definitions(dropped=bool(tables)):
             echo(definition.title)

@@ -144,7 +144,7 @@ def _new_files(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot)
     new |= {file.path for file in overlapping(origin.files, origin.schema, work.replays)}
     changed = [*restatement.removed, *(file for file in origin.files if file.path in new)]
     if sum(file.size for file in changed) > _RESTATED_BYTES:
-        raise SparkOnly("more was done again or loaded than a task takes")
+        raise SparkOnly("more was replayed or loaded than a task takes")
     return new, restatement
 
 

@@ -5,7 +5,7 @@ files are new (downstream_job.py), or commits.
 
 Live windows only move forward: a silver row is newer than what the target has of its key, unless that was loaded since.
 So the target's ``_position`` is read of hits in files that may hold a later one, and the later one stays. Where windows
-were done again or rows loaded, the state of their keys is taken from all of silver (restatement.py), and a row of the
+were replayed or rows loaded, the state of their keys is taken from all of silver (restatement.py), and a row of the
 target stays where it is that.
 """
 

@@ -35,9 +35,9 @@ def why_silver_by_sql(work: CompactionJob, stored: Collection[str]) -> str | Non
     """
     kind = work.head.checkpoint.kind if work.head and work.head.checkpoint else ""
     reasons = {
-        "the table is begun anew": work.reset or work.replay or work.inherited_bytes or not work.steps,
+        "the table is rebuilt": work.reset or work.replay or work.inherited_bytes or not work.steps,
         "it begins with a statement": work.head is None and work.steps and not isinstance(work.steps[0], DataRange),
-        "a run ended amid a statement that changes it": kind == CommitKind.ALTERING,
+        "a run ended during a statement that changes it": kind == CommitKind.ALTERING,
         "row images leave columns out": work.has_partial or silver.ABSENT in stored,
         "a filter judges its rows": work.filters.judges_rows,
         "XA transactions, and events that are skipped": work.filters.skips and len(work.window.xa.of(work.name).rows),
@@ -80,10 +80,10 @@ def why_downstream_by_sql(head: Head, delta: SilverDelta) -> str | None:
     if delta.is_renewed:
         return "all of silver was replaced"
     if is_restated(head, delta) and delta.steps:
-        return "windows were done again or rows loaded, and statements changed its columns"
+        return "windows were replayed or rows loaded, and statements changed its columns"
     last = DownstreamCommit.of_head(head)
     if last and last.steps_left:
-        return "a run ended amid a statement that changes it"
+        return "a run ended during a statement that changes it"
     return None
 
 

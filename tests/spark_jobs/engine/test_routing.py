@@ -52,13 +52,13 @@ def masked(rule: ColumnRule) -> TableFilters:
     [
         ({}, None),
         ({"head": head(CommitKind.LIVE)}, None),
-        ({"reset": 1}, "the table is begun anew"),
-        ({"replay": WHOLE}, "the table is begun anew"),
-        ({"inherited_bytes": 9}, "the table is begun anew"),
-        ({"steps": ()}, "the table is begun anew"),
+        ({"reset": 1}, "the table is rebuilt"),
+        ({"replay": WHOLE}, "the table is rebuilt"),
+        ({"inherited_bytes": 9}, "the table is rebuilt"),
+        ({"steps": ()}, "the table is rebuilt"),
         ({"steps": (SchemaChange(WHOLE, TableState(OLD)),)}, "it begins with a statement"),
         ({"steps": (SchemaChange(WHOLE, TableState(OLD)),), "head": head(CommitKind.LIVE)}, None),
-        ({"head": head(CommitKind.ALTERING)}, "a run ended amid a statement that changes it"),
+        ({"head": head(CommitKind.ALTERING)}, "a run ended during a statement that changes it"),
         ({"has_partial": True}, "row images leave columns out"),
         ({"filters": TableFilters(rows=(RowFilter("r", ANY),))}, "a filter judges its rows"),
         ({"filters": TableFilters(events=(ignored("delete"),))}, "a filter judges its rows"),
@@ -121,7 +121,7 @@ NEW = Table("none", plain=False).new({"id": "INT"}, {})
         (
             MERGED,
             replace(NEWS, redone=[WHOLE], steps=["DROP COLUMN `v`"]),
-            "windows were done again or rows loaded, and statements changed its columns",
+            "windows were replayed or rows loaded, and statements changed its columns",
         ),
         (NEW, replace(NEWS, is_loaded=True), None),
         (
@@ -129,7 +129,7 @@ NEW = Table("none", plain=False).new({"id": "INT"}, {})
                 MERGED, checkpoint=DownstreamCommit(at(10), "b", silver_version=2, steps_left=("DROP COLUMN `v`",))
             ),
             NEWS,
-            "a run ended amid a statement that changes it",
+            "a run ended during a statement that changes it",
         ),
     ],
 )
