@@ -22,8 +22,9 @@ import pyarrow.parquet as pq
 from deltalake.fs import DeltaStorageHandler
 from numpy.typing import NDArray
 
+from spark_jobs.delta.log_files import opened_by_deltalake
 from spark_jobs.errors import LakeError, StratalogError
-from spark_jobs.lake.table import Table, opened_by_delta
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.runtime.engine_errors import of_delta
 from spark_jobs.storage.files import is_stored, readable, stored_path
@@ -57,7 +58,7 @@ class DataFiles:
         """Raises LakeError."""
         self.path = table.path
         try:
-            self._opened = opened_by_delta(table.path, version)
+            self._opened = opened_by_deltalake(table.path, version)
             added = pa.table(self._opened.get_add_actions(flatten=True))
         except StratalogError:
             raise

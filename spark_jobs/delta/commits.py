@@ -14,16 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import deltalake
-
 from spark_jobs.delta import statistics
 from spark_jobs.delta.deletion_vectors import Descriptor
-from spark_jobs.delta.log_files import create_commit, directory, log_directory
+from spark_jobs.delta.log_files import create_commit, directory, log_directory, opened_by_deltalake
 from spark_jobs.delta.snapshot import CHECKPOINT_INTERVAL, DataFile, Metadata, Protocol, Snapshot
 from spark_jobs.errors import LakeError, LostRace
 from spark_jobs.storage.files import reason, why_not_exclusive
 from spark_jobs.storage.local import sync_directory, sync_file
-from spark_jobs.storage.reach import deltalake_options
 
 log = logging.getLogger(__name__)
 
@@ -119,8 +116,7 @@ def _require_exclusive(path: str) -> None:
 def write_checkpoint(path: str, version: int) -> bool:
     """Writes a checkpoint of a version; False where that failed, which costs readers time and nothing else."""
     try:
-        folder, options = str(directory(path)), deltalake_options(path)
-        deltalake.DeltaTable(folder, version=version, storage_options=options).create_checkpoint()
+        opened_by_deltalake(path, version).create_checkpoint()
         log_folder = log_directory(path)
         if isinstance(log_folder, Path):
             for file in (*log_folder.glob(f"{version:020}.checkpoint*"), log_folder / "_last_checkpoint"):

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from random import SystemRandom
 from typing import Any
 
+import deltalake
+
 from spark_jobs.errors import LakeError
 from spark_jobs.storage import files
 from spark_jobs.storage.files import StoredPath, is_stored, reason, scheme_of, stored_path
+from spark_jobs.storage.reach import deltalake_options
 
 RANDOM_PREFIXES = "delta.randomizeFilePrefixes"
 _PREFIX_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -65,6 +68,12 @@ def directory(path: str) -> StoredPath:
 
 def log_directory(path: str) -> StoredPath:
     return directory(path) / "_delta_log"
+
+
+def opened_by_deltalake(path: str, version: int | None = None) -> deltalake.DeltaTable:
+    """A table as deltalake reads it, on any store. Raises what deltalake raises."""
+    address = re.sub(r"^s3[an]://", "s3://", path)
+    return deltalake.DeltaTable(address, version=version, storage_options=deltalake_options(path))
 
 
 def read_log(path: str, version: int | None = None) -> LogListing | None:

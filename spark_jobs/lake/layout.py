@@ -9,7 +9,7 @@ from pathlib import Path
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.store import store_of
 from spark_jobs.errors import ConfigError, TableStopped, about
-from spark_jobs.lake.table import Table, object_store
+from spark_jobs.lake.table import Table
 from spark_jobs.storage.reach import use
 
 _NO_FOLDER = re.compile(r"[/\\%#?\x00-\x1f]")
@@ -104,5 +104,5 @@ def no_folder(root: str) -> Path | None:
 
 def local_path(root: str) -> Path | None:
     """The folder of a lake; None where it is in an object store."""
-    path = object_store(root.rstrip("/")).removeprefix("file://")
+    path = root.rstrip("/").removeprefix("file://")
     return None if "://" in path else Path(path)

@@ -11,7 +11,6 @@ own batch in the log afterwards (``_landed``) and reports ``LostRace`` where it 
 
 import json
 import logging
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -24,6 +23,7 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from spark_jobs.delta import commits
+from spark_jobs.delta.log_files import opened_by_deltalake
 from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.errors import LakeError, LostRace, StratalogError
 from spark_jobs.lake import driver_commit
@@ -33,7 +33,6 @@ from spark_jobs.runtime.engine_errors import of_delta, translated
 from spark_jobs.runtime.spark_session import own_session
 from spark_jobs.storage.files import is_stored, reason, stored_path
 from spark_jobs.storage.messages import meaning
-from spark_jobs.storage.reach import deltalake_options
 from spark_jobs.text.sql import delta, identifier, literal
 
 log = logging.getLogger(__name__)
@@ -145,9 +144,7 @@ class Table:
         if not is_local(self.path):
             yield from rows_of(self.path, version, columns, condition, rows=rows)
             return
-        dataset = deltalake.DeltaTable(self.path, version=version).to_pyarrow_dataset(
-            filesystem=_local_files(self.path)
-        )
+        dataset = opened_by_deltalake(self.path, version).to_pyarrow_dataset(filesystem=_local_files(self.path))
         scanner = dataset.scanner(
             columns=list(columns), filter=condition, batch_size=rows, batch_readahead=1, fragment_readahead=1
         )
@@ -337,7 +334,7 @@ class Table:
 
     def _open(self) -> deltalake.DeltaTable | None:
         try:
-            return opened_by_delta(self.path)
+            return opened_by_deltalake(self.path)
         except TableNotFoundError:
             return None
         except StratalogError:
@@ -345,11 +342,6 @@ class Table:
         except Exception as error:  # deltalake raises bare exceptions for permissions and broken logs alike
             reason = meaning(self.path, str(error)) or of_delta(str(error))
             raise LakeError(f"{self.path}: cannot be read: {reason}") from error
-
-
-def opened_by_delta(path: str, version: int | None = None) -> deltalake.DeltaTable:
-    """A table as deltalake reads it. Raises what deltalake raises."""
-    return deltalake.DeltaTable(object_store(path), version=version, storage_options=deltalake_options(path))
 
 
 def spark_type(kind: Any) -> str:
@@ -396,11 +388,6 @@ def _checkpoints(opened: deltalake.DeltaTable, limit: int | None) -> Iterator[tu
 def _upkept(kind: str) -> str:
     """The kind of a commit of maintenance upon one of a kind."""
     return CommitKind.ALTERING if kind == CommitKind.ALTERING else CommitKind.MAINTENANCE
-
-
-def object_store(path: str) -> str:
-    """Spark writes s3a://, deltalake reads s3://."""
-    return re.sub(r"^s3[an]://", "s3://", path)
 
 
 def is_local(path: str) -> bool:

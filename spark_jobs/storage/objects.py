@@ -84,16 +84,16 @@ class ObjectPath:
 
     def read_bytes(self) -> bytes:
         """Raises FileNotFoundError, StoreError."""
-        return bytes(self._answer(lambda: obstore.get(client(self.bucket), self.key).bytes()))
+        return bytes(self.answer(lambda: obstore.get(client(self.bucket), self.key).bytes()))
 
     def read_range(self, start: int, length: int) -> bytes:
         """Raises FileNotFoundError, StoreError."""
-        return bytes(self._answer(lambda: obstore.get_range(client(self.bucket), self.key, start=start, length=length)))
+        return bytes(self.answer(lambda: obstore.get_range(client(self.bucket), self.key, start=start, length=length)))
 
     def exists(self) -> bool:
         """Raises StoreError."""
         try:
-            self._answer(lambda: obstore.head(client(self.bucket), self.key))
+            self.answer(lambda: obstore.head(client(self.bucket), self.key))
         except FileNotFoundError:
             return False
         return True
@@ -101,12 +101,12 @@ class ObjectPath:
     def unlink(self, *, missing_ok: bool = False) -> None:
         """Removes the object; one that does not exist is no error to a store. Raises StoreError."""
         try:
-            self._answer(lambda: obstore.delete(client(self.bucket), self.key))
+            self.answer(lambda: obstore.delete(client(self.bucket), self.key))
         except FileNotFoundError:
             if not missing_ok:
                 raise
 
-    def _answer(self, request: Callable[[], Result]) -> Result:
+    def answer(self, request: Callable[[], Result]) -> Result:
         """The answer to a request. Raises FileNotFoundError, StoreError."""
         try:
             return request()
@@ -174,16 +174,16 @@ def names(folder: ObjectPath) -> list[str] | None:
 
 def age(target: ObjectPath) -> float:
     """Seconds since an object was written, by this machine's clock. Raises FileNotFoundError, StoreError."""
-    modified_at: datetime = target._answer(lambda: obstore.head(client(target.bucket), target.key))["last_modified"]  # noqa: SLF001 -- this module's own
+    modified_at: datetime = target.answer(lambda: obstore.head(client(target.bucket), target.key))["last_modified"]
     return (datetime.now(UTC) - modified_at).total_seconds()
 
 
 def opened(target: ObjectPath) -> pa.NativeFile:
     """An object for Arrow to read; a small one by one request. Raises FileNotFoundError, StoreError."""
-    answer = target._answer(lambda: obstore.get(client(target.bucket), target.key))  # noqa: SLF001 -- this module's own
+    answer = target.answer(lambda: obstore.get(client(target.bucket), target.key))
     size = answer.meta["size"]
     if size <= _WHOLE:
-        return pa.BufferReader(target._answer(lambda: bytes(answer.bytes())))  # noqa: SLF001 -- this module's own
+        return pa.BufferReader(target.answer(lambda: bytes(answer.bytes())))
     return pa.PythonFile(_Ranges(target, size), "r")
 
 
