@@ -1,7 +1,7 @@
 """The binlog decoder: bytes of MySQL's and MariaDB's binary logs to slices, events and Arrow columns.
 
 It does no I/O, but that FileDecoder.read reads the file it is given, and knows neither Spark nor Dagster: executors
-need nothing else of the project but ``errors``, ``gtid`` and ``position``.
+need nothing else of the project but ``errors`` and ``log``.
 FORMAT.md beside this file gives the layouts as offset tables.
 
 Put here: what callers outside this package import. Not here: any code.
@@ -11,6 +11,7 @@ from spark_jobs.binlog.events.format_description import MAGIC, FormatDescription
 from spark_jobs.binlog.events.query_event import Moment, Session, read_session, read_session_variables
 from spark_jobs.binlog.events.redaction import NOT_JUDGED, Rule, same_but_redacted
 from spark_jobs.binlog.events.skip import EventAt, events_of, passed_over
+from spark_jobs.binlog.events.slice_bytes import Scans, SliceBytes
 from spark_jobs.binlog.events.table_map import Column, TableDefinition, TableName, parse_table_map, same_layout
 from spark_jobs.binlog.events.types import EVENT_TYPES, EventType
 from spark_jobs.binlog.events.xa import XaStep, xa_step
@@ -19,6 +20,7 @@ from spark_jobs.binlog.rows.decoder import Decoder
 from spark_jobs.binlog.rows.file_decoder import FileDecoder
 from spark_jobs.binlog.slices.definitions import Definitions, definitions_of
 from spark_jobs.binlog.slices.listing import Event, Summary, TypeCount, list_events, summarize
+from spark_jobs.binlog.slices.marks import Mark, Marks, SliceMarks, transaction_starts
 from spark_jobs.binlog.slices.slicer import REDACTED, SLICE_SCHEMA, Slicer
 from spark_jobs.binlog.slices.transaction_index import Commits, FileHead, read_commits, read_head
 from spark_jobs.binlog.types import OLD_TWINS
@@ -41,10 +43,15 @@ __all__ = [
     "FileDecoder",
     "FileHead",
     "FormatDescription",
+    "Mark",
+    "Marks",
     "Moment",
     "Presence",
     "Rule",
+    "Scans",
     "Session",
+    "SliceBytes",
+    "SliceMarks",
     "Slicer",
     "Summary",
     "TableDefinition",
@@ -64,5 +71,6 @@ __all__ = [
     "same_but_redacted",
     "same_layout",
     "summarize",
+    "transaction_starts",
     "xa_step",
 ]

@@ -24,7 +24,7 @@ _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}")
 _INTERVAL = re.compile(r"(\d+)(?:\s*-\s*(\d+))?")
 _DOMAIN_GTID = re.compile(r"(\d+)-(\d+)-(\d+)")
 
-Origin = tuple[str, str]
+GtidSource = tuple[str, str]
 """Source UUID in lower case, and tag; no tag is ''."""
 Interval = tuple[int, int]
 """First number, and the one after the last."""
@@ -38,12 +38,12 @@ class NoGtids(ValueError):
 class MysqlGtids:
     """A set of MySQL's transactions. Intervals are in order, apart from one another, and never empty."""
 
-    intervals: Mapping[Origin, tuple[Interval, ...]] = field(default_factory=dict)
+    intervals: Mapping[GtidSource, tuple[Interval, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, pairs: Iterable[tuple[Origin, Interval]]) -> Self:
+    def of(cls, pairs: Iterable[tuple[GtidSource, Interval]]) -> Self:
         """The union of intervals, in any order."""
-        gathered: dict[Origin, list[Interval]] = {}
+        gathered: dict[GtidSource, list[Interval]] = {}
         for origin, interval in pairs:
             gathered.setdefault(origin, []).append(interval)
         return cls({origin: merged for origin, intervals in sorted(gathered.items()) if (merged := _merged(intervals))})
@@ -51,7 +51,7 @@ class MysqlGtids:
     @classmethod
     def parse(cls, text: str) -> Self:
         """The inverse of ``str()``; case, white space and hyphens in UUIDs as the server takes them. Raises NoGtids."""
-        pairs: list[tuple[Origin, Interval]] = []
+        pairs: list[tuple[GtidSource, Interval]] = []
         for part in filter(None, (part.strip() for part in text.lower().split(","))):
             first, *rest = (word.strip() for word in part.split(":"))
             if not _UUID.fullmatch(first):
@@ -68,8 +68,9 @@ class MysqlGtids:
         A count of origins, then for each UUID 16, where there are tags one with its length before, a count, and
         intervals [first, after) of 8 and 8 bytes. Sets with tags have a 1 in the count's first and last byte.
         """
-        pairs: list[tuple[Origin, Interval]] = []
+        pairs: list[tuple[GtidSource, Interval]] = []
         try:
+            # The count's outer bytes are 1 where sets have tags, and it has six bytes then.
             (count,) = struct.unpack_from("<Q", body)
             tagged = count >> 56 == 1
             count = (count >> 8) & 0xFFFFFFFFFFFF if tagged else count
@@ -114,7 +115,7 @@ class MysqlGtids:
             by_uuid.setdefault(source, []).append(":".join([*([tag] if tag else []), *map(_interval_text, intervals)]))
         return ",".join(":".join([source, *texts]) for source, texts in by_uuid.items())
 
-    def _pairs(self) -> Iterable[tuple[Origin, Interval]]:
+    def _pairs(self) -> Iterable[tuple[GtidSource, Interval]]:
         return ((origin, interval) for origin, intervals in self.intervals.items() for interval in intervals)
 
 
@@ -192,7 +193,7 @@ def union(left: Gtids, right: Gtids) -> Gtids:
 
 
 def parse_gtids(text: str) -> Gtids:
-    """A set of either server, told by its form. Raises ConfigError."""
+    """A set of either server, known from its form. Raises ConfigError."""
     try:
         if re.match(r"\s*\d+-\d+-\d+\s*(,|$)", text):
             return DomainGtids.parse(text)
@@ -204,8 +205,9 @@ def parse_gtids(text: str) -> Gtids:
     return gtids
 
 
-def _tagged(source: str, words: list[str]) -> Iterable[tuple[Origin, Interval]]:
+def _tagged(source: str, words: list[str]) -> Iterable[tuple[GtidSource, Interval]]:
     """What follows a UUID: intervals, with a tag before those that have it."""
+    # A word is a tag or an interval; None at the end asks whether the last tag has any.
     tag, is_named = "", 1
     for word in [*words, None]:
         if not is_named and (word is None or _TAG.fullmatch(word)):

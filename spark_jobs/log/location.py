@@ -11,16 +11,16 @@ from spark_jobs.errors import ConfigError
 from spark_jobs.log.gtid import DomainGtids, Gtids, MysqlGtids, parse_gtids
 from spark_jobs.log.position import Position, Range
 
-Place = Position | MysqlGtids | DomainGtids | datetime
+LogLocation = Position | MysqlGtids | DomainGtids | datetime
 """A position; a GTID set: before the first transaction that is not in it; a time: where the last one before it ends."""
 
-Start = Literal["earliest", "latest"] | Place
+Start = Literal["earliest", "latest"] | LogLocation
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d(?:\.\d{1,6})?)([Zz]|[+-]\d\d:\d\d)?")
 _POSITION = re.compile(r".*\.\d+:\d+")
 
 
-def parse_place(text: str) -> Place:
+def parse_place(text: str) -> LogLocation:
     """The place that a text names; its form decides which kind. Raises ConfigError."""
     text = text.strip()
     if _TIME.fullmatch(text):
@@ -57,7 +57,7 @@ def require_places(start: str | None, stop: str | None) -> None:
             positions += [place] if isinstance(place, Position) else []
     if problems:
         raise ConfigError(problems)
-    # Without its stretch in front, a position is told by its file's name alone; bronze says of which stretch that is.
+    # Without its stretch in front, a position is known by its file's name alone; bronze says of which stretch that is.
     if len(positions) == 2 and positions[0].file.rpartition(".")[0] == positions[1].file.rpartition(".")[0]:
         first, last = positions
         if (start or "").partition(":")[0].count("/") == (stop or "").partition(":")[0].count("/"):
@@ -77,4 +77,4 @@ def parse_time(text: str) -> datetime:
         raise ConfigError(f"{text!r} is not a time: {error}") from error
 
 
-__all__ = ["Gtids", "Place", "Start", "parse_place", "parse_start", "parse_time", "require_places"]
+__all__ = ["Gtids", "LogLocation", "Start", "parse_place", "parse_start", "parse_time", "require_places"]

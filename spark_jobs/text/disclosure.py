@@ -1,6 +1,6 @@
 """What messages show of statements and of other programs' messages: names, types and keywords, never a literal.
 
-A message is read by more people than the table that it is about: it stands in output, in the log of a scheduler, in
+A message is read by more people than the table that it is about: it is in output, in the log of a scheduler, in
 the table ``published`` and in reports. A literal of a statement may be a value of a column that is masked, filtered or
 redacted, so none is shown, of any table.
 
@@ -15,7 +15,7 @@ MOST = 120
 """Characters of a statement at most."""
 CUT = "..."
 LITERAL = "?"
-"""Stands in the place of a literal, as in the digests that servers make of statements."""
+"""Takes the place of a literal, as in the digests that servers make of statements."""
 
 _TOKEN = re.compile(
     r"""
@@ -45,7 +45,7 @@ _BEFORE_VALUES = {"DEFAULT", "AS", "CHECK", "COMMENT", "SELECT", "VALUES", "UPDA
 def statement(text: str) -> str:
     """A statement on one line without its literals, comments and what is beyond 120 characters.
 
-    Sizes and labels of types stay. Where a text has a backslash, what comes behind it is not shown: whether the
+    Sizes and labels of types stay. Where a text has a backslash, what comes after it is not shown: whether the
     backslash hides the next quote depends on the session's sql_mode. text: as a session without ANSI_QUOTES says it.
     """
     line = ""
@@ -58,6 +58,7 @@ def statement(text: str) -> str:
 
 def _without_literals(text: str) -> Iterator[str]:
     """Pieces of the text, one a token, blanks as one space; only as much is read as is asked for."""
+    # Comments go, literals are replaced, all other tokens stay as they are.
     types = _Types()
     at, is_blank = 0, True
     while at < len(text):
@@ -71,6 +72,7 @@ def _without_literals(text: str) -> Iterator[str]:
             is_blank = True
             continue
         is_blank = False
+        # A backslash may escape a quote, or not, by SQL mode: what follows cannot be told from text.
         token = match[0]
         if match["text"] or match["number"]:
             if "\\" in token:
@@ -100,6 +102,7 @@ class _Types:
 
     def take(self, token: str) -> None:
         """A word, a name or a sign."""
+        # Numbers inside of a type's brackets are part of the definition, not values: VARCHAR(20).
         word = token.upper()
         if self._is_definition is None:
             self._is_definition = word in _DEFINES

@@ -1,11 +1,14 @@
 """Progress lines of a run: one every few seconds where it takes long, and one at its end.
 
-Put here: when a line is due. Not here: what a run does (pipeline/tables_at_once.py).
+Put here: when a line is due. Not here: what a run does (pipeline/tables_at_once.py), or where lines go.
 """
 
 import logging
 import threading
 import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
 
 _EVERY = 10.0
 """Seconds from one line to the next: a run over 1,000 tables prints dozens, not thousands."""
@@ -29,3 +32,48 @@ class Progress:
                 return
             self._due = now + self._interval
             self._log.info("%s %d of %d tables", self._layer, self._count, self._total)
+
+
+class Heartbeat(logging.Handler):
+    """Repeats the last line of the work, with its age, where no line has come for a while.
+
+    A context manager; meanwhile the lines of a logger and of those below it come here.
+    """
+
+    def __init__(self, logger: logging.Logger, write: Callable[[str], None], interval: float = _EVERY) -> None:
+        super().__init__(logging.INFO)
+        self._logger, self._write, self._interval = logger, write, interval
+        self._is_over = threading.Event()
+        self._line, self._since = "", time.monotonic()
+        self._due = self._since + interval
+        self._thread = threading.Thread(target=self._repeat, name="stratalog-progress", daemon=True)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._line, self._since = record.getMessage(), time.monotonic()
+        self._due = self._since + self._interval
+
+    def __enter__(self) -> Self:
+        self._level = self._logger.level
+        self._logger.setLevel(min(self._level or logging.INFO, logging.INFO))
+        self._logger.addHandler(self)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_over.set()
+        self._thread.join()
+        self._logger.removeHandler(self)
+        self._logger.setLevel(self._level)
+
+    def _repeat(self) -> None:
+        while not self._is_over.wait(self._interval / 5):
+            self.acquire()
+            try:
+                now = time.monotonic()
+                if self._line and now >= self._due:
+                    self._due = now + self._interval
+                    self._write(f"… {self._line} ({now - self._since:.0f} s)")
+            finally:
+                self.release()

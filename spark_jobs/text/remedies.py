@@ -14,6 +14,7 @@ from spark_jobs.errors import (
     AnotherLog,
     ConfigError,
     DecodeError,
+    DeliveryError,
     LakeError,
     LostRace,
     SourceError,
@@ -35,7 +36,7 @@ _WITHOUT = (
     "load it (docs/howto/schema-change.md#a-table-has-stopped)"
 )
 _SKIP = (
-    "where the event can be done without, pass it over: stratalog skip --source {source} --at {at} --table {table} "
+    "where the event can be done without, quarantine it: stratalog skip --source {source} --at {at} --table {table} "
     "(docs/howto/broken-table.md#one-event-stops-the-table-and-can-be-done-without)"
 )
 _DUMP = "docs/howto/new-source.md#binlog-files-instead-of-a-server"
@@ -45,13 +46,13 @@ KINDS: tuple[Kind, ...] = (
     Kind(r"no new column begins, because|is about it, and columns of it are kept", _WITHOUT),
     Kind(
         r"does not keep every value of column|may have changed (?:NULL in|text of) column",
-        "set on_incompatible: new_column, and the next run begins the column anew "
+        "set on_incompatible: new_column, and the next run starts a new column "
         "(docs/howto/schema-change.md#a-type-that-does-not-hold-every-value)",
     ),
     Kind(
         r"\b(?:INSERT|UPDATE|DELETE|REPLACE|LOAD)\b[^:]* at \S+ changes the table, which is not applied|"
         r" at \S+ (?:fills the table|changes rows|runs a routine, logged) in statement format",
-        "SET GLOBAL binlog_format = 'ROW', then pass the statement over: stratalog skip --source {source} --at {at} "
+        "SET GLOBAL binlog_format = 'ROW', then quarantine the statement: stratalog skip --source {source} --at {at} "
         "--table {table}; stratalog verify names the rows that lack it "
         "(docs/howto/broken-table.md#one-event-stops-the-table-and-can-be-done-without)",
     ),
@@ -151,9 +152,12 @@ DEFAULTS: dict[type[StratalogError], str] = {
         "stratalog check --connect lists what is wrong with the source; mend that, then run again "
         "(docs/failover.md#when-a-run-stops)"
     ),
+    DeliveryError: (
+        "mend that at the target, and deliver again: stratalog deliver; what is delivered stays (docs/deliveries.md)"
+    ),
     DecodeError: (
         "compare the file with the server's own, and put a whole copy in its place or read a replica's "
-        "(docs/failover.md); an event of a table alone can be passed over with stratalog skip "
+        "(docs/failover.md); an event of a table alone can be quarantined with stratalog skip "
         "(docs/howto/broken-table.md)"
     ),
     StratalogError: "mend that, and run again (docs/howto/broken-table.md)",
@@ -183,9 +187,11 @@ def advised(error: StratalogError | str, source: str | None = None, table: objec
     source, table: what the stop is about; where they are not given, what the message begins with. A text is that of a
     stopped table.
     """
+    # Messages that end with a remedy already, and those about the configuration, stay as they are.
     text = str(error)
     if isinstance(error, ConfigError) or says_what_to_do(text):
         return text
+    # Source, table and position are taken from the message where the caller does not name them.
     prefix = _PREFIX.match(text)
     table = table or (prefix["table"] if prefix else None)
     cls = type(error) if isinstance(error, StratalogError) else TableStopped

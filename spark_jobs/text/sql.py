@@ -26,7 +26,7 @@ def literal(text: str) -> str:
 
 
 def encoded(text: str) -> str:
-    """A text for Spark of which no character stands in the statement: for what people write as conditions."""
+    """A text for Spark of which no character is in the statement: for what people write as conditions."""
     return f"CAST(X'{text.encode().hex()}' AS STRING)"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark_jobs.binlog.events.format_description import HEADER, IN_USE, FormatDescription, check_magic
-from spark_jobs.binlog.events.scanner import Bytes, Scan, Scanner, TableMaps, first_event, view
+from spark_jobs.binlog.events.scanner import Bytes, EventScanner, Scan, TableMaps, first_event, view
 from spark_jobs.binlog.kernels.memory import fresh
 from spark_jobs.errors import Truncated
 
@@ -57,10 +57,10 @@ class Feed:
         self._filled = 0
         self._format = description
         self._reuse = reuse
-        self._scanner = Scanner(file, description, self.maps, reuse=reuse) if description and offset else None
+        self._scanner = EventScanner(file, description, self.maps, reuse=reuse) if description and offset else None
 
     @property
-    def scanner(self) -> Scanner:
+    def scanner(self) -> EventScanner:
         """Of the file, whose head has been read."""
         assert self._scanner
         return self._scanner
@@ -81,6 +81,34 @@ class Feed:
         if self._format is None:
             raise Truncated(f"{self.file}: it ends inside its FORMAT_DESCRIPTION event, at byte {self.fed_to}")
         return self._format
+
+    @property
+    def scanned_to(self) -> int:
+        """Offset after the last event that was scanned: where one begins that is not complete."""
+        return self.base + self._scanned
+
+    def cut(self, transaction: int | None) -> str | None:
+        """Why the file ends too early: it is empty, or ends inside its head, an event or a transaction; else None.
+
+        transaction: where the transaction begins that is open at the end of what was scanned.
+        """
+        # Nothing, a part of the head, then a part of an event or a transaction.
+        if not self.fed_to:
+            return f"{self.file}: the file is empty; copy it again"
+        if self._scanner is None:
+            return (
+                f"{self.file}: the file ends inside its FORMAT_DESCRIPTION event, at byte {self.fed_to}; copy it again"
+            )
+        event = self.scanned_to
+        rest = self.fed_to - event
+        if rest:
+            of = "" if transaction is None else f", of the transaction that begins at {transaction}"
+            text = f"{event}: the file ends inside the event that begins there, {rest} bytes after its start{of}"
+        elif transaction is not None:
+            text = f"{transaction}: the file ends inside the transaction that begins there"
+        else:
+            return None
+        return f"{self.file}:{text}; copy the file again"
 
     @property
     def undecided(self) -> bool:
@@ -138,7 +166,7 @@ class Feed:
             self._missing_bytes = max(self._minimum - filled, 0)
 
     def _gather(self, piece: NDArray[np.uint8]) -> None:
-        """Puts a piece behind the bytes that wait."""
+        """Puts a piece after the bytes that wait."""
         self._free(len(piece), max(self._missing_bytes, len(piece)))[: len(piece)] = piece
         self._filled += len(piece)
 
@@ -183,7 +211,7 @@ class Feed:
         self._scanned -= begin
 
     def rewind(self, begin: int) -> None:
-        """As ``keep``, and scans the rest again with at least as much behind it; a transaction begins at ``begin``."""
+        """As ``keep``, and scans the rest again with at least as much after it; a transaction begins at ``begin``."""
         assert self._scanner
         self.keep(begin)
         self._missing_bytes = max(self._missing_bytes, self._scanned)
@@ -199,7 +227,7 @@ class Feed:
             return
         self._format = FormatDescription.parse(head, f"{self.file}:4")
         self.buffer[4 + 17] &= ~IN_USE & 0xFF
-        self._scanner = Scanner(self.file, self._format, self.maps, reuse=self._reuse)
+        self._scanner = EventScanner(self.file, self._format, self.maps, reuse=self._reuse)
         self._scanned = 4
 
 

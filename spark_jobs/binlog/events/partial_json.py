@@ -24,7 +24,7 @@ _SIZES = {4: 1, 5: 2, 6: 2, 7: 4, 8: 4, 9: 8, 10: 8, 11: 8}
 """Bytes of literals, integers of 2, 4, 8 bytes with and without a sign, and doubles, by type."""
 _STRING, _OPAQUE = 12, 15
 _IN_ENTRY = ({4, 5, 6}, {4, 5, 6, 7, 8})
-"""Types whose value stands in its entry, in small and in large containers."""
+"""Types whose value is in its entry, in small and in large containers."""
 _MOST_SMALL = 0xFFFF
 
 REPLACE, INSERT, REMOVE = range(3)
@@ -71,7 +71,7 @@ class _Container:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cell:
+class _DiffCell:
     """An array's cell, counted from its begin or its end."""
 
     number: int
@@ -88,7 +88,7 @@ class _Cell:
         return f"[{'last-' if self.from_end else ''}{self.number}]"
 
 
-_Leg: TypeAlias = bytes | _Cell
+_Leg: TypeAlias = bytes | _DiffCell
 _Raw: TypeAlias = tuple[int, bytes]
 _Node: TypeAlias = _Raw | _Container
 
@@ -195,7 +195,9 @@ def _leg(match: re.Match[bytes]) -> _Leg:
             raise DecodeError("a JSON path has a quoted name that is not understood") from None
     if match["name"]:
         return match["name"]
-    return _Cell(int(match["back"] or 0), from_end=True) if match["last"] else _Cell(int(match["number"]), False)
+    return (
+        _DiffCell(int(match["back"] or 0), from_end=True) if match["last"] else _DiffCell(int(match["number"]), False)
+    )
 
 
 def _order(key: bytes) -> tuple[int, bytes]:
@@ -240,6 +242,7 @@ def _size(kind: int, content: bytes, place: int) -> int:
     if kind <= _LARGE_ARRAY:
         width = 4 if kind in {_LARGE_OBJECT, _LARGE_ARRAY} else 2
         return _number(content, place + width, width)
+    # Strings and opaque values have a length of seven bits a byte, the lowest first.
     if kind not in {_STRING, _OPAQUE}:
         raise DecodeError(f"JSON value type {kind} is not known")
     begin = place + (kind == _OPAQUE)
@@ -269,12 +272,14 @@ def _encode(node: _Node) -> _Raw:
 
 def _laid_out(keys: list[bytes], values: list[_Raw], *, large: bool) -> bytes | None:
     """Count, size, key entries, value entries, keys, values; None where a small container does not hold them."""
+    # Small containers have offsets of two bytes, large ones of four.
     width, number = (4, "<I") if large else (2, "<H")
     body = b"".join(keys)
     place = 2 * width + len(keys) * (width + 2) + len(values) * (1 + width)
     size = place + len(body) + sum(len(content) for kind, content in values if kind not in _IN_ENTRY[large])
     if not large and size > _MOST_SMALL:
         return None
+    # Entries of the keys, then entries of the values, each with the place of what does not fit into it.
     head = [struct.pack(number, len(values)), struct.pack(number, size)]
     for key in keys:
         head += [struct.pack(number, place), struct.pack("<H", len(key))]

@@ -59,7 +59,7 @@ class Rule(Protocol):
 def original(event: bytes, footer: int) -> int | None:
     """The type number that a blanked event had; None for any other event.
 
-    footer: bytes of checksum behind the event. A text too short to say is one of MySQL's.
+    footer: bytes of checksum after the event. A text too short to say is one of MySQL's.
     """
     if len(event) < HEADER + footer or event[4] != IGNORABLE or not event[17] & _FLAG:
         return None

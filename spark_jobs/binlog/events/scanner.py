@@ -8,6 +8,7 @@ Put here: the walk and what it yields. Not here: the file head (format_descripti
 """
 
 import uuid
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
@@ -25,9 +26,9 @@ from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated, Unsuppor
 __all__ = [
     "HEADER",
     "MAGIC",
+    "EventScanner",
     "FormatDescription",
     "Scan",
-    "Scanner",
     "TableMaps",
     "check_magic",
     "gtid_text",
@@ -61,6 +62,8 @@ class TableMaps:
         self.events: list[bytes] = []
         """Whole events as first seen, with header and checksum."""
         self.names: list[tuple[str, str]] = []
+        self.by_name: dict[tuple[str, str], list[int]] = defaultdict(list)
+        """The ordinals of each table."""
         self.slots: NDArray[np.int32] = np.full(256, -1, np.int32)
         self.bodies: NDArray[np.int64] = np.zeros((64, 2), np.int64)
         self._buffers: list[NDArray[np.uint8]] = []
@@ -75,13 +78,16 @@ class TableMaps:
             name = map_name(body)
         except (IndexError, UnicodeDecodeError) as error:
             raise DecodeError(f"{place}: TABLE_MAP: no schema and table name in it ({error})") from None
+        # The event is kept: its address goes to the kernel, which compares bodies without Python.
         ordinal = len(self.events)
         self.events.append(event)
         self.names.append(name)
+        self.by_name[name].append(ordinal)
         self._buffers.append(np.frombuffer(body[6:], np.uint8))
         if ordinal == len(self.bodies):
             self.bodies = np.concatenate([self.bodies, np.zeros_like(self.bodies)])
         self.bodies[ordinal] = kernels.address_of(self._buffers[-1]), len(body) - 6
+        # The hash table is at most half full.
         if 2 * len(self) > len(self.slots):
             self._rehash()
         else:
@@ -176,6 +182,7 @@ _NOTHING = np.empty(0, np.uint8)
 
 def empty_scan(buffer: NDArray[np.uint8], base: int, start: int, capacity: int) -> Scan:
     """Arrays for ``capacity`` events, not filled, and for a quarter as many transactions and one more."""
+    # One piece of memory for all columns, the widest first, so that each is aligned.
     owners = capacity // 4 + 1
     sizes = (8 * kernels.TX_COLUMNS * owners, *(capacity * size for size in (8, 8, 4, 4, 1, 1)))
     stops = list(accumulate(sizes))
@@ -223,8 +230,8 @@ def _uuid_text(content: bytes) -> str:
     return str(uuid.UUID(bytes=content))
 
 
-class Scanner:
-    """Scans the buffers of one file in order; what is open at the end of one goes on in the next."""
+class EventScanner:
+    """Scans the buffers of one file in order; what is open at the end of one continues in the next."""
 
     def __init__(
         self,
@@ -306,12 +313,14 @@ class Scanner:
 
     def _run(self, scan: Scan) -> bool:
         """Runs the kernel from ``found.end``; False once every whole event is done."""
+        # The kernel continues from its state each time it comes back.
         cells = tuple(getattr(scan, name) for name in _EVENT_CELLS)
         place = (scan.address, scan.end, len(scan.buffer), scan.base, self.format.footer, MEANINGS)
         tables = scan.transactions, self._open, self.maps.slots, self.maps.bodies
         code, scan.end = kernels.scan(*place, self._state, cells, *tables)
         if code == kernels.SCANNED:
             return False
+        # Where it lacks a map or room it comes back for that; anything else ends the scan.
         if code == kernels.NEW_MAP:
             self._add_map(_event_at(scan.buffer, scan.end), self._place_of(scan))
         elif code == kernels.MAPS_FULL:
@@ -351,10 +360,12 @@ class Scanner:
         return scan
 
     def _refused(self, outcome: int, scan: Scan) -> tuple[type[DecodeError], str]:
+        """The kind of the error and its message, with file and offset, for an outcome of the kernel."""
         place = self._place_of(scan)
         header = scan.buffer[scan.end : scan.end + HEADER].tobytes()
         code, length = header[4], int.from_bytes(header[9:13], "little")
         name = type_name(code)
+        # What is damaged, what cannot be read, and what a log must not have.
         if outcome == kernels.BAD_CHECKSUM:
             return ChecksumMismatch, f"{place}: {name} event of {length} bytes: its CRC32 does not fit its bytes"
         if outcome == kernels.CANNOT_PASS:
@@ -397,7 +408,7 @@ def open_slice(  # noqa: PLR0913 - a slice's columns
     *,
     transaction_start: int | None = None,
     committed_us: int = 0,
-) -> tuple[Scanner, Scan]:
+) -> tuple[EventScanner, Scan]:
     """Scans a slice: first the maps of its context, then its payload, whole. The buffer is the payload, not a copy.
 
     start: the payload's file offset (0: the payload begins with the magic bytes and a FORMAT_DESCRIPTION);
@@ -406,14 +417,14 @@ def open_slice(  # noqa: PLR0913 - a slice's columns
     buffer = view(payload)
     if start == 0:
         check_magic(buffer[:4].tobytes(), file)
-        scanner = Scanner(file, FormatDescription.parse(first_event(buffer, 4), f"{file}:4"), maps)
+        scanner = EventScanner(file, FormatDescription.parse(first_event(buffer, 4), f"{file}:4"), maps)
         return scanner, scanner.scan_all(buffer, 0, 4)
     if context is None:
         raise DecodeError(f"{file}:{start}: a slice that begins inside a file needs a context, and has none")
     head = first_event(view(context), 0)
     description = FormatDescription.parse(head, f"{file}:{start}: context")
     start_ = transaction_start if transaction_start is not None and transaction_start < start else None
-    scanner = Scanner(file, description, maps, transaction_start=start_, committed_us=committed_us)
+    scanner = EventScanner(file, description, maps, transaction_start=start_, committed_us=committed_us)
     if len(context) > len(head):
         scanner.scan_all(context, start, len(head))
     return scanner, scanner.scan_all(buffer, start)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from spark_jobs.binlog.events.scanner import HEADER, FormatDescription, map_name
 from spark_jobs.binlog.types import GEOMETRY_CODE, OLD_TWINS, TYPES, VECTOR_CODE, real_code, type_of
-from spark_jobs.binlog.types.base import ColumnType, Reading
+from spark_jobs.binlog.types.base import ColumnReading, ColumnType
 from spark_jobs.binlog.types.charsets import ALIKE, BINARY, charset_of, text_of
 from spark_jobs.binlog.types.temporal import YEAR
 from spark_jobs.errors import DecodeError, Truncated, Unsupported
@@ -77,7 +77,7 @@ class Column:
         """Its type in silver. Raises Unsupported for a type, sign or character set that this version does not read."""
         return self.type.arrow(self)
 
-    def reading(self) -> Reading:
+    def reading(self) -> ColumnReading:
         """How its values are read. Raises as ``arrow``."""
         return self.type.reading(self)
 
@@ -120,7 +120,7 @@ def same_layout(a: TableDefinition, b: TableDefinition) -> bool:
     return [(c.type_code, c.meta) for c in a.columns] == [(c.type_code, c.meta) for c in b.columns]
 
 
-class _Bytes:
+class _ByteReader:
     """Reads forward over bytes; beyond their end it raises Truncated."""
 
     def __init__(self, wire: bytes) -> None:
@@ -150,7 +150,7 @@ class _Bytes:
 
 
 def _packed_numbers(wire: bytes) -> Iterator[int]:
-    numbers = _Bytes(wire)
+    numbers = _ByteReader(wire)
     while numbers:
         yield numbers.packed()
 
@@ -176,25 +176,25 @@ def parse_table_map(event: bytes, head: FormatDescription, place: str) -> TableD
 
 @lru_cache(maxsize=1024)
 def _parse_body(name: TableName, body: bytes, is_mariadb: bool, year_counts: tuple[bool, ...]) -> TableDefinition:
-    """body: behind the table's id and the flags. Each file of a server has its table maps again."""
-    wire = _Bytes(body)
+    """body: after the table's id and the flags. Each file of a server has its table maps again."""
+    wire = _ByteReader(body)
     for _ in ("schema", "table"):
         wire.take(wire.number(1) + 1)
     count = wire.packed()
     if not 1 <= count <= _MOST_COLUMNS:
         raise DecodeError(f"{count} columns; servers have 1 to {_MOST_COLUMNS}")
     codes = wire.take(count)
-    columns = _plain_columns(codes, _Bytes(wire.text()), wire.take((len(codes) + 7) // 8))
+    columns = _plain_columns(codes, _ByteReader(wire.text()), wire.take((len(codes) + 7) // 8))
     if not is_mariadb:  # there, old temporal types may have a fraction that the log does not tell
         columns = [replace(c, declared=c.type.sql(c)) if c.type_code in OLD_TWINS.values() else c for c in columns]
-    return _Metadata(name, columns, is_mariadb, year_counts).read(wire)
+    return _OptionalMetadata(name, columns, is_mariadb, year_counts).read(wire)
 
 
 _MOST_COLUMNS = 4096
 """MySQL sql/sql_const.h and MariaDB, MAX_FIELDS: more would make a few bytes claim gigabytes of slots."""
 
 
-def _plain_columns(codes: bytes, metadata: _Bytes, nullable: bytes) -> list[Column]:
+def _plain_columns(codes: bytes, metadata: _ByteReader, nullable: bytes) -> list[Column]:
     columns = []
     for ordinal, code in enumerate(codes):
         if code not in TYPES:
@@ -213,7 +213,7 @@ def _plain_columns(codes: bytes, metadata: _Bytes, nullable: bytes) -> list[Colu
 
 
 @dataclass(slots=True)
-class _Metadata:
+class _OptionalMetadata:
     """What TABLE_MAP's optional fields add to the columns, field by field."""
 
     name: TableName
@@ -224,7 +224,7 @@ class _Metadata:
     labels: list[tuple[int, bytes]] = field(default_factory=list)
     has_names: bool = False
 
-    def read(self, wire: _Bytes) -> TableDefinition:
+    def read(self, wire: _ByteReader) -> TableDefinition:
         while wire:
             kind = wire.number(1)
             content = wire.text()
@@ -287,7 +287,7 @@ class _Metadata:
         self._charsets(self._ordinals(lambda kind: kind.has_labels), _packed_numbers(content))
 
     def names(self, content: bytes) -> None:
-        names = _Bytes(content)
+        names = _ByteReader(content)
         for ordinal, column in enumerate(self.columns):
             self.columns[ordinal] = replace(column, name=names.text().decode())
         self.has_names = True
@@ -300,7 +300,7 @@ class _Metadata:
 
     def _set_labels(self, code: int, content: bytes) -> None:
         """Labels come before the fields that name their character sets, so they are read last."""
-        wire = _Bytes(content)
+        wire = _ByteReader(content)
         for ordinal, column in enumerate(self.columns):
             if column.type_code == code:
                 texts = [wire.text() for _ in range(wire.packed())]
@@ -359,16 +359,16 @@ def _year_counts(head: FormatDescription) -> tuple[bool, ...]:
 
 
 _SET, _ENUM = 248, 247
-_FIELDS: dict[int, Callable[[_Metadata, bytes], None]] = {
-    1: _Metadata.signs,
-    2: _Metadata.default_charset,
-    3: _Metadata.column_charsets,
-    4: _Metadata.names,
-    5: _Metadata.set_labels,
-    6: _Metadata.enum_labels,
-    8: _Metadata.simple_key,
-    9: _Metadata.prefixed_key,
-    10: _Metadata.default_label_charset,
-    11: _Metadata.label_charsets,
-    12: _Metadata.visibility,
+_FIELDS: dict[int, Callable[[_OptionalMetadata, bytes], None]] = {
+    1: _OptionalMetadata.signs,
+    2: _OptionalMetadata.default_charset,
+    3: _OptionalMetadata.column_charsets,
+    4: _OptionalMetadata.names,
+    5: _OptionalMetadata.set_labels,
+    6: _OptionalMetadata.enum_labels,
+    8: _OptionalMetadata.simple_key,
+    9: _OptionalMetadata.prefixed_key,
+    10: _OptionalMetadata.default_label_charset,
+    11: _OptionalMetadata.label_charsets,
+    12: _OptionalMetadata.visibility,
 }

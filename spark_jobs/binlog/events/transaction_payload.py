@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.compression import AT_ONCE, PADDING, inflated_frames, inflated_pieces
-from spark_jobs.binlog.events.scanner import FormatDescription, Scan, Scanner, TableMaps
+from spark_jobs.binlog.events.scanner import EventScanner, FormatDescription, Scan, TableMaps
 from spark_jobs.errors import DecodeError, Unsupported
 
 _NAME = "Transaction_payload event"
@@ -43,7 +43,7 @@ class PayloadContents:
     begins: bool = True
 
 
-class _Contents(Scanner):
+class _PayloadScanner(EventScanner):
     """Scans contents of payloads; names places by their payload, and keeps table maps as the file has them."""
 
     def __init__(self, file: str, description: FormatDescription, maps: TableMaps) -> None:
@@ -127,8 +127,8 @@ class Payloads:
         self._note_statements(scan, inner, outer, in_parts=False)
         return PayloadContents(inner, outer)
 
-    def _scanner(self, scan: Scan, events: NDArray[np.int64], starts: NDArray[np.int64]) -> _Contents:
-        scanner = _Contents(self.file, self._format, self._maps)
+    def _scanner(self, scan: Scan, events: NDArray[np.int64], starts: NDArray[np.int64]) -> _PayloadScanner:
+        scanner = _PayloadScanner(self.file, self._format, self._maps)
         scanner.offsets, scanner.starts = scan.base + scan.offset[events], starts
         return scanner
 
@@ -159,6 +159,7 @@ class Payloads:
 
     def _in_parts(self, scan: Scan, event: int, head: NDArray[np.int64]) -> Iterator[PayloadContents]:
         """One payload that is large, or does not say how large: inflated and scanned piece by piece."""
+        # An event may lie across two pieces: what is left of one is scanned with the next.
         events = np.array([event])
         scanner = self._scanner(scan, events, np.zeros(1, np.int64))
         rest, base = b"", 0
@@ -171,6 +172,7 @@ class Payloads:
                 raise inner.error
             begins += _edges(inner, kernels.MARK_BEGINS).tolist()
             stop += _edges(inner, kernels.MARK_ENDS).tolist()
+            # Flags of the transactions inside count for the one around them.
             outer = np.full(len(inner), event)
             scan.transactions[scan.transaction[event], kernels.TX_FLAGS] |= np.bitwise_or.reduce(
                 inner.transactions[:, kernels.TX_FLAGS], initial=0
@@ -178,15 +180,18 @@ class Payloads:
             self._note_statements(scan, inner, outer, in_parts=True)
             yield PayloadContents(inner, outer, is_whole=False, begins=base == 0)
             rest, base = content[inner.end :], base + inner.end
+        # Once all is read, the transaction inside must be complete.
         self._check(scan, events, np.array(begins), np.zeros(1, np.int64))
         self._check(scan, events, np.array(stop), np.array([base + len(rest)]))
 
     def _pieces(self, scan: Scan, event: int, head: NDArray[np.int64]) -> Iterator[bytes]:
+        """The content of a payload, piece by piece. Raises DecodeError where it is not as long as its head says."""
         offset, size, kind, claimed = head.tolist()
         frame = scan.buffer[offset : offset + size]
         if kind == kernels.PAYLOAD_NONE:
             yield from (frame[at : at + AT_ONCE].tobytes() for at in range(0, size, AT_ONCE))
             return
+        # More than announced is refused before it fills the memory.
         count = 0
         try:
             for piece in inflated_pieces(frame):

@@ -37,7 +37,7 @@ _QUERIES = (kernels.QUERY, kernels.LOAD_QUERY, kernels.QUERY_COMPRESSED)
 class XaStep:
     """What a slice does. xid: as the server writes it, ``X'6131',X'',1``; None where it is not told yet.
 
-    part: it holds rows of a transaction that goes on in the next slice. prepared: it ends such a transaction, and its
+    part: it holds rows of a transaction that continues in the next slice. prepared: it ends such a transaction, and its
     rows wait for a decision. at once: it ends one that is committed with it. committed, rolled back: it decides one
     that was prepared. undone: it undoes rows of an ordinary transaction whose beginning lies in an earlier slice.
     statement: database and text of the first statement inside that is not about the transaction as a whole: rows logged
@@ -54,7 +54,7 @@ def xa_step(
 ) -> XaStep | None:
     """What a slice does to rows that may not take effect; None where it is about none. Raises DecodeError.
 
-    inside: whether the slice before it was a part of the transaction that this one goes on with.
+    inside: whether the slice before it was a part of the transaction that this one continues.
     """
     maps = TableMaps()
     scanner, scan = open_slice(file, start, context, payload, maps, transaction_start=transaction_start)

@@ -45,19 +45,19 @@ def _folder(parent: str) -> str:
         folder.mkdir(parents=True)
     except FileExistsError:
         return str(folder)
-    for other in folder.parent.glob(PREFIX + "*"):
-        if other != folder:
-            shutil.rmtree(other, ignore_errors=True)
+    for stale in folder.parent.glob(PREFIX + "*"):
+        if stale != folder:
+            shutil.rmtree(stale, ignore_errors=True)
     return str(folder)
 
 
 class _Locator:
     """The folder of these sources, inside the place that numba chooses: NUMBA_CACHE_DIR, __pycache__, the user's."""
 
-    def __init__(self, chosen: Any) -> None:
-        self._py_file = chosen._py_file  # noqa: SLF001 - numba names it in its warnings
-        self._line = chosen.get_disambiguator()
-        self._path = _folder(chosen.get_cache_path())
+    def __init__(self, locator: Any) -> None:
+        self._py_file = locator._py_file  # noqa: SLF001 - numba names it in its warnings
+        self._line = locator.get_disambiguator()
+        self._path = _folder(locator.get_cache_path())
 
     def get_cache_path(self) -> str:
         return self._path
@@ -72,7 +72,7 @@ class _Locator:
         return self._line
 
 
-class _Place(CompileResultCacheImpl):
+class _CachePlace(CompileResultCacheImpl):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         self._locator = _Locator(self._locator)
@@ -81,7 +81,7 @@ class _Place(CompileResultCacheImpl):
 class KernelCache(FunctionCache):
     """numba's cache of one function, in that folder."""
 
-    _impl_class = _Place
+    _impl_class = _CachePlace
 
     def save_overload(self, sig: Any, data: Any) -> None:
         # The folder is gone where a process with newer sources has removed it. Nobody would look for this code there.
@@ -92,7 +92,7 @@ class KernelCache(FunctionCache):
 def load_all(compiled: Any) -> int:
     """Loads what the cache of a kernel holds for this processor. Returns how many signatures that is."""
     cache, codegen = compiled._cache, compiled.targetctx.codegen()  # noqa: SLF001 - nothing public lists a cache
-    found = [key for key in cache._cache_file._load_index() if key == cache._index_key(key[0], codegen)]  # noqa: SLF001
-    for signature, *_ in found:
+    entries = [key for key in cache._cache_file._load_index() if key == cache._index_key(key[0], codegen)]  # noqa: SLF001
+    for signature, *_ in entries:
         compiled.compile(signature)
-    return len(found)
+    return len(entries)

@@ -47,6 +47,7 @@ def map_bytes(
                 break
             store32(out + place, table[byte])
             place += sizes[byte]
+        # A row with such a byte is left empty, and its room is used by the next one.
         if bad[row]:
             place = np.int64(new_offsets[row])
             count += 1
@@ -64,6 +65,7 @@ _QUADS_ABOVE = 189000
 @kernel
 def _put_character(out: int, point: Any) -> Any:
     """A code point in UTF-8; up to four bytes are stored. Returns how many count."""
+    # One to four bytes, the first of which says how many (RFC 3629).
     if point < 0x80:
         store8(out, np.uint8(point))
         return 1
@@ -98,16 +100,16 @@ def _quad(q: int, quads: Array) -> Any:
 
 
 @kernel
-def _read_character(q: int, left: int, sizes: Array, pairs: Array, triples: Array, quads: Array) -> Any:
-    """(code point, bytes) of the character at q, of which ``left`` bytes are there."""
+def _read_character(q: int, available: int, sizes: Array, pairs: Array, triples: Array, quads: Array) -> Any:
+    """(code point, bytes) of the character at q, of which ``available`` bytes are there."""
     size = sizes[load8(q)]
     if size == 1:
         return pairs[load8(q)], 1
-    if size == 2 and left >= 2:
-        if len(quads) and left >= 4 and load8(q + 1) - np.uint8(0x30) < 10:
+    if size == 2 and available >= 2:
+        if len(quads) and available >= 4 and load8(q + 1) - np.uint8(0x30) < 10:
             return _quad(q, quads), 4
         return pairs[load16_big(q)], 2
-    if size == 3 and left >= 3:
+    if size == 3 and available >= 3:
         return triples[load16_big(q + 1)], 3
     return NO_CHARACTER, 0
 
@@ -135,6 +137,7 @@ def map_characters(
         new_offsets[row] = place
         i, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
         while i < end:
+            # Eight ASCII characters at once.
             if i + 8 <= end and load64(address + i) & np.uint64(0x8080808080808080) == 0:
                 store64(out + place, load64(address + i))
                 i += 8
@@ -177,6 +180,7 @@ def map_units(
             if i + width > end:
                 bad[row] = 1
                 break
+            # One unit, and with it the second half of a surrogate pair (RFC 2781).
             if width == 4:
                 point = load32_big(address + i)
             else:
@@ -193,6 +197,7 @@ def map_units(
                 bad[row] = 1
                 break
             place += _put_character(out + place, point)
+        # A row that is not text takes no room: Python decides what becomes of its bytes.
         if bad[row]:
             place = np.int64(new_offsets[row])
             count += 1

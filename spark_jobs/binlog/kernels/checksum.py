@@ -102,8 +102,8 @@ def _reduce(builder: Any, value: Any, quotients: Any, divisor: Any) -> Any:
     quad, number = ir.VectorType(ir.IntType(32), 4), ir.IntType(32)
     zeros = ir.Constant(quad, [0] * 4)
 
-    def words(vector: Any, *chosen: int) -> Any:
-        mask = ir.Constant(ir.VectorType(number, 4), list(chosen))
+    def words(vector: Any, *lanes: int) -> Any:
+        mask = ir.Constant(ir.VectorType(number, 4), list(lanes))
         return builder.bitcast(builder.shuffle_vector(builder.bitcast(vector, quad), zeros, mask), vector.type)
 
     value = builder.xor(words(value, 4, 2, 3, 4), _times(builder, value, quotients, 0x00))
@@ -159,10 +159,10 @@ class _Folding:
         content = ir.Constant(ir.ArrayType(ir.IntType(8), len(masks)), masks)
         builder = self.builder
         mask = builder.add(builder.add(self.hidden("crc_masks", content), past), self.word(1))
-        found = self.block(builder.sub(builder.add(address, past), self.word(63)))
-        chosen = map(builder.and_, found, self.block(mask))
-        begun = map(builder.xor, chosen, self.block(builder.add(mask, self.word(128))))
-        return list(begun), self.half(mask, 192)
+        content_vectors = self.block(builder.sub(builder.add(address, past), self.word(63)))
+        masked = map(builder.and_, content_vectors, self.block(mask))
+        initial = map(builder.xor, masked, self.block(builder.add(mask, self.word(128))))
+        return list(initial), self.half(mask, 192)
 
     def folded(self, values: list[Any], rest: Any, place: Any, end: Any) -> Any:
         """The state after the block ``values`` and those from ``place`` to ``end``; ``rest`` is mixed into the next."""
@@ -170,17 +170,19 @@ class _Folding:
         widened = ir.Constant(ir.VectorType(ir.IntType(32), count), [min(k, 2) for k in range(count)])
         far = loaded(builder, self.constants, self.kind)
 
+        # A round folds the carried block over the next; what is mixed into its first bytes comes from before.
         def once(now: list[Any]) -> list[Any]:
             *carried, rest, place = now
-            found = self.block(place)
-            found[0] = builder.xor(found[0], builder.shuffle_vector(rest, zeros, widened))
+            block = self.block(place)
+            block[0] = builder.xor(block[0], builder.shuffle_vector(rest, zeros, widened))
             after = [
-                builder.xor(_moved(builder, one, far), next_one) for one, next_one in zip(carried, found, strict=True)
+                builder.xor(_moved(builder, vector, far), next_vector)
+                for vector, next_vector in zip(carried, block, strict=True)
             ]
             return [*after, zeros, builder.add(place, self.word(_BLOCK))]
 
-        begun = [*values, rest, place]
-        *values, _, _ = while_loop(builder, begun, lambda now: builder.icmp_unsigned("<", now[-1], end), once)
+        initial = [*values, rest, place]
+        *values, _, _ = while_loop(builder, initial, lambda now: builder.icmp_unsigned("<", now[-1], end), once)
         return self.merged(values)
 
     def folded_side_by_side(self, state: Any, address: Any, end: Any) -> Any:
@@ -188,28 +190,35 @@ class _Folding:
         builder, count = self.builder, len(self.steps)
         far = loaded(builder, builder.add(self.constants, self.word(2 * _BLOCK)), self.kind)
         steps = [self.word(k * _BLOCK) for k in range(_BLOCKS)]
-        begun = [vector for step in steps for vector in self.block(builder.add(address, step))]
-        begun[0] = builder.xor(begun[0], self.mixed(state))
+        initial = [vector for step in steps for vector in self.block(builder.add(address, step))]
+        initial[0] = builder.xor(initial[0], self.mixed(state))
 
+        # One round loads _BLOCKS blocks and folds the carried vectors over them; independent vectors hide the latency.
         def once(now: list[Any]) -> list[Any]:
             *carried, place = now
-            found = [vector for step in steps for vector in self.block(builder.add(place, step))]
-            after = [builder.xor(_moved(builder, one, far), other) for one, other in zip(carried, found, strict=True)]
+            loaded_vectors = [vector for step in steps for vector in self.block(builder.add(place, step))]
+            after = [
+                builder.xor(_moved(builder, folded_vector, far), next_vector)
+                for folded_vector, next_vector in zip(carried, loaded_vectors, strict=True)
+            ]
             return [*after, builder.add(place, self.word(_BLOCKS * _BLOCK))]
 
-        begun.append(builder.add(address, self.word(_BLOCKS * _BLOCK)))
-        *values, _ = while_loop(builder, begun, lambda now: builder.icmp_unsigned("<", now[-1], end), once)
+        initial.append(builder.add(address, self.word(_BLOCKS * _BLOCK)))
+        *values, _ = while_loop(builder, initial, lambda now: builder.icmp_unsigned("<", now[-1], end), once)
+        # The carried blocks are folded into one, then that into the state.
         near = loaded(builder, self.constants, self.kind)
         block = values[:count]
         for k in range(count, len(values), count):
             pairs = zip(block, values[k : k + count], strict=True)
-            block = [builder.xor(_moved(builder, one, near), other) for one, other in pairs]
+            block = [
+                builder.xor(_moved(builder, folded_vector, near), next_vector) for folded_vector, next_vector in pairs
+            ]
         return self.merged(block)
 
     def mixed(self, state: Any) -> Any:
         """A state where it meets the first vector's bytes."""
-        nothing, first = ir.Constant(self.kind, [0] * self.kind.count), ir.Constant(ir.IntType(32), 0)
-        return self.builder.insert_element(nothing, self.builder.zext(state, ir.IntType(64)), first)
+        zeros, first = ir.Constant(self.kind, [0] * self.kind.count), ir.Constant(ir.IntType(32), 0)
+        return self.builder.insert_element(zeros, self.builder.zext(state, ir.IntType(64)), first)
 
     def merged(self, values: list[Any]) -> Any:
         """The state after four lanes."""
@@ -231,6 +240,7 @@ def _folding(size: int) -> tuple[Any, Any, Any]:
     fold_long(state, address, count): the same of a multiple of _BLOCKS blocks.
     """
 
+    # Generated code: each function emits the same folding for another beginning.
     @intrinsic
     def fold(_typing: Any, _address: Any, _count: Any) -> Any:
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -249,8 +259,8 @@ def _folding(size: int) -> tuple[Any, Any, Any]:
             state, address, count = arguments
             folding = _Folding(builder, size)
             values = [ir.Constant(folding.kind, [0] * folding.kind.count)] * len(folding.steps)
-            nothing, first = ir.Constant(ir.VectorType(ir.IntType(64), 2), [0, 0]), ir.Constant(ir.IntType(32), 0)
-            rest = builder.insert_element(nothing, builder.zext(state, ir.IntType(64)), first)
+            zeros, first = ir.Constant(ir.VectorType(ir.IntType(64), 2), [0, 0]), ir.Constant(ir.IntType(32), 0)
+            rest = builder.insert_element(zeros, builder.zext(state, ir.IntType(64)), first)
             return folding.folded(values, rest, address, builder.add(address, count))
 
         return types.uint32(types.uint32, types.int64, types.int64), generate
@@ -278,10 +288,10 @@ def _crc_at_the_front(address: int, count: int) -> Any:
     """As _crc_folded, without a byte before these: first what is left of whole blocks, then of _BLOCKS of them."""
     head = count & (_BLOCK - 1)
     state = _crc_rest(address, head, np.uint32(0xFFFFFFFF))
-    some = count & (_BLOCKS * _BLOCK - 1)
-    if head < some:
-        state = _fold_on(state, address + head, some - head)
-    return _fold_long(state, address + some, count - some) if some < count else state
+    remainder = count & (_BLOCKS * _BLOCK - 1)
+    if head < remainder:
+        state = _fold_on(state, address + head, remainder - head)
+    return _fold_long(state, address + remainder, count - remainder) if remainder < count else state
 
 
 @part
@@ -318,10 +328,10 @@ def _state_before_zeros(state: int, count: int) -> int:
 
 
 JOINT = _state_before_zeros(0xFFFFFFFF, 4) ^ 0xFFFFFFFF
-"""What a checksum is changed by (XOR) that joins its event to the next: behind it the state is all ones then, with
+"""What a checksum is changed by (XOR) that joins its event to the next: after it the state is all ones then, with
 which every event begins.
 
-So joined, events that stand one behind the other are one message whose CRC32 is 0 if each checksum fits: many short
+So joined, events that stand one after the other are one message whose CRC32 is 0 if each checksum fits: many short
 ones are verified as fast as a long one. Nothing is lost by that. A state is linear in the bytes: what differs in an
 event adds the remainder that its own checksum would show, times a power of x, by which no remainder becomes 0. Errors
 in several events escape where their remainders add up to 0, once in 2^32 times, which is what a CRC32 promises of one.
@@ -330,7 +340,7 @@ in several events escape where their remainders add up to 0, once in 2^32 times,
 
 @part
 def join_checksum(checksum: int) -> None:
-    """Joins the event that ends in this checksum to the next; done again, it has its own checksum back."""
+    """Joins the event that ends in this checksum to the next; twice, it has its own checksum back."""
     store32(checksum, load32(checksum) ^ np.uint32(JOINT))
 
 

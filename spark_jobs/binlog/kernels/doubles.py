@@ -24,8 +24,8 @@ def _powers_of_ten() -> np.ndarray[Any, np.dtype[np.uint64]]:
     for k in range(_TEN_LOW, _TEN_HIGH + 1):
         above, below = 10 ** max(k, 0), 10 ** max(-k, 0)
         shift = 127 - ((above.bit_length() - 1) if k >= 0 else -below.bit_length())
-        whole = -((-above << max(shift, 0)) // (below << max(-shift, 0)))
-        rows.append([whole >> 64, whole & ((1 << 64) - 1)])
+        quotient = -((-above << max(shift, 0)) // (below << max(-shift, 0)))
+        rows.append([quotient >> 64, quotient & ((1 << 64) - 1)])
     return np.array(rows, np.uint64)
 
 
@@ -65,6 +65,7 @@ def _rounded_to_odd(power: int, factor: Any) -> Any:
 @kernel
 def shortest(bits: Any) -> Any:
     """(digits, exponent): the value of a finite double that is not 0, its sign left out, is digits * 10^exponent."""
+    # The value is number * 2^q. A whole number has its digits already.
     fraction = bits & np.uint64(0xFFFFFFFFFFFFF)
     biased: Any = np.int64((bits >> np.uint64(52)) & np.uint64(0x7FF))
     two, four, forty = np.uint64(2), np.uint64(4), np.uint64(40)
@@ -72,25 +73,27 @@ def shortest(bits: Any) -> Any:
     q = (biased or 1) - 1075
     if -52 <= q <= 0 and number & ((np.uint64(1) << np.uint64(-q)) - np.uint64(1)) == 0:
         return number >> np.uint64(-q), np.int64(0)
+    # The interval of numbers that round to this double, scaled by a power of ten.
     closer = fraction == 0 and biased > 1
     k = (q * 1262611 - (524031 if closer else 0)) >> 22
     shift = np.uint64(q + ((-k * 1741647) >> 19) + 1)
     power = -k - _TEN_LOW
-    least = _rounded_to_odd(power, (four * number - two + np.uint64(closer)) << shift)
+    lower = _rounded_to_odd(power, (four * number - two + np.uint64(closer)) << shift)
     value = _rounded_to_odd(power, (four * number) << shift)
-    most = _rounded_to_odd(power, (four * number + two) << shift)
+    upper = _rounded_to_odd(power, (four * number + two) << shift)
     odd = number & np.uint64(1)
-    least += odd
-    most -= odd
+    lower += odd
+    upper -= odd
+    # One digit less where exactly one such number is inside, otherwise the nearer neighbour, ties to even.
     digits = value >> two
     if digits >= np.uint64(10):
         shorter = digits // np.uint64(10)
-        down = least <= forty * shorter
-        up = forty * shorter + forty <= most
+        down = lower <= forty * shorter
+        up = forty * shorter + forty <= upper
         if down != up:
             return shorter + np.uint64(up), k + 1
-    down = least <= four * digits
-    up = four * digits + four <= most
+    down = lower <= four * digits
+    up = four * digits + four <= upper
     if down == up:
         middle = four * digits + two
         up = value > middle or (value == middle and (digits & np.uint64(1)) != np.uint64(0))

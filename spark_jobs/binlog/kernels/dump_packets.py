@@ -19,8 +19,8 @@ D_POSITION = 0  # file offset of the next byte that is kept
 D_STOP = 1  # file offset to end at
 D_BOUNDARY = 2  # file offset after the last whole event
 D_PACKET = 3  # bytes of the packet under way that have not come yet
-D_EVENT = 4  # the same of its event, which may go on in further packets
-D_GOES_ON = 5  # whether the next packet goes on with the event
+D_EVENT = 4  # the same of its event, which may continue in further packets
+D_GOES_ON = 5  # whether the next packet continues the event
 D_LEFT_OUT = 6  # whether the event under way is not the file's
 D_SEQUENCE = 7  # number of the next packet, of one byte
 D_FORMATS = 8  # format events so far: one begins every dump
@@ -46,8 +46,8 @@ D_CELLS = 11
     DUMP_STRANGE,  # no packet, or no event, that can stand here
 ) = range(12)
 
-LONGEST_PACKET = 0xFFFFFF  # one as long as this goes on in the next
-DUMP_PADDING = 32  # bytes behind the source and the target that may be touched
+LONGEST_PACKET = 0xFFFFFF  # one as long as this continues in the next
+DUMP_PADDING = 32  # bytes after the source and the target that may be touched
 _WHOLE = 1 << 16  # the longest packet of those that are looked at whole
 _ARTIFICIAL = np.uint16(0x20)  # LOG_EVENT_ARTIFICIAL_F
 
@@ -78,7 +78,7 @@ def _judge_event(header: int, event: int, position: int, formats: int) -> Any:  
 
 @kernel
 def unpack_dump(source: int, size: int, target: int, room: int, state: Array) -> Any:  # noqa: PLR0911 - one a reason
-    """Copies the bytes of events that are the file's; returns (why it stopped, bytes taken, bytes written).
+    """Copies the bytes of events that are the file's; returns (outcome, bytes taken, bytes written).
 
     source: ``size`` bytes as they came, with the first that was not taken before in front; target: ``room`` bytes.
     Behind both, DUMP_PADDING more may be touched. A format event is written where the dump begins with the file.
@@ -86,6 +86,7 @@ def unpack_dump(source: int, size: int, target: int, room: int, state: Array) ->
     place = 0
     out = 0
     while True:
+        # Bytes of the packet that is open: copied, or skipped where its event is not of the file.
         if state[D_PACKET] > 0:
             count = min(state[D_PACKET], size - place)
             if not state[D_LEFT_OUT]:
@@ -105,6 +106,7 @@ def unpack_dump(source: int, size: int, target: int, room: int, state: Array) ->
                     return DUMP_STOPPED, place, out
             if state[D_PACKET] > 0:
                 return DUMP_FULL if not state[D_LEFT_OUT] and out == room else DUMP_MORE, place, out
+        # A packet's header: three bytes of length, one of sequence. A packet of full length is followed by more of it.
         if size - place < 4:
             return DUMP_MORE, place, out
         packet = source + place
@@ -116,8 +118,9 @@ def unpack_dump(source: int, size: int, target: int, room: int, state: Array) ->
                 return DUMP_SEQUENCE, place, out
             if length > state[D_EVENT] or (not goes_on and length != state[D_EVENT]):
                 return DUMP_STRANGE, place, out
-            why = DUMP_MORE
+            outcome = DUMP_MORE
             place += 4
+        # The first packet of an event has a status byte: error, end of dump, or an event.
         else:
             if length == 0:
                 return DUMP_STRANGE, place, out
@@ -126,26 +129,27 @@ def unpack_dump(source: int, size: int, target: int, room: int, state: Array) ->
             status = load8(packet + 4)
             event = np.int64(0)
             if status == np.uint8(0xFF):
-                why = DUMP_REFUSED
+                outcome = DUMP_REFUSED
             elif not in_sequence:
                 return DUMP_SEQUENCE, place, out
             elif status == np.uint8(0xFE) and length < 9:
-                why = DUMP_END
+                outcome = DUMP_END
             elif status != np.uint8(0) or length <= HEADER:
                 return DUMP_STRANGE, place, out
             else:
                 event = np.int64(load32(packet + 5 + 9))
                 if event < length - 1 or (event > length - 1 and not goes_on):
                     return DUMP_STRANGE, place, out
-                why = _judge_event(packet + 5, event, state[D_POSITION], state[D_FORMATS])
-            if why > DUMP_REFUSED:
-                return why, place, out
-            if why > DUMP_STOPPED:
+                outcome = _judge_event(packet + 5, event, state[D_POSITION], state[D_FORMATS])
+            if outcome > DUMP_REFUSED:
+                return outcome, place, out
+            # Events that Python has to look at are taken only when they are here as a whole.
+            if outcome > DUMP_STOPPED:
                 if length > _WHOLE:
                     return DUMP_STRANGE, place, out
                 if size - place < 4 + length:
                     return DUMP_MORE, place, out
-                if why == DUMP_FORMAT:
+                if outcome == DUMP_FORMAT:
                     count = min(event, state[D_STOP] - state[D_POSITION])
                     if state[D_POSITION] == 4:
                         if count > room - out:
@@ -159,9 +163,9 @@ def unpack_dump(source: int, size: int, target: int, room: int, state: Array) ->
                     state[D_FORMATS] = 1
                 state[D_BEHIND] = length
                 state[D_SEQUENCE] = (state[D_SEQUENCE] + 1) & 0xFF
-                return why, place + 4 + length, out
+                return outcome, place + 4 + length, out
             state[D_EVENT] = event
-            state[D_LEFT_OUT] = np.int64(why < 0)
+            state[D_LEFT_OUT] = np.int64(outcome < 0)
             length -= 1
             place += 5
         state[D_PACKET] = length

@@ -8,7 +8,7 @@ import numpy as np
 # What an event means for the walk. binlog/events/types.py gives every type code one of these.
 (
     UNKNOWN,  # no type of this number is known
-    STOPS,  # known, and it cannot be passed over
+    STOPS,  # known, and it cannot be skipped
     FORMAT,
     CONTROL,  # stands outside transactions: file head, rotation, stop
     IGNORED,  # known to be irrelevant; counted
@@ -69,8 +69,8 @@ OUTSIDE, BEGUN, INSIDE = range(3)  # BEGUN: a GTID was read and the next QUERY d
 # Why a scan stopped.
 (
     SCANNED,  # every whole event is done
-    NEW_MAP,  # a TABLE_MAP body that was not seen before: register it and go on
-    MAPS_FULL,  # more maps open in one statement than the array holds: enlarge it and go on
+    NEW_MAP,  # a TABLE_MAP body that was not seen before: register it and continue
+    MAPS_FULL,  # more maps open in one statement than the array holds: enlarge it and continue
     BAD_LENGTH,  # shorter than its fixed parts, or longer than a server writes
     BAD_CHECKSUM,
     NOT_KNOWN,
@@ -78,13 +78,13 @@ OUTSIDE, BEGUN, INSIDE = range(3)  # BEGUN: a GTID was read and the next QUERY d
     NO_MAP,  # a row event whose table id no open TABLE_MAP has
     NOT_ENDED,  # a transaction begins, or the file ends by an event, inside another one
     AGAIN_FORMAT,  # a second FORMAT_DESCRIPTION
-    EVENTS_FULL,  # more events or transactions than the arrays hold: enlarge them and go on
+    EVENTS_FULL,  # more events or transactions than the arrays hold: enlarge them and continue
     NOT_PLAIN,  # a payload, rows that are packed or left out, XA, a ROLLBACK: not for a walk that notes rows alone
 ) = range(12)
 
 # Cells of a row event whose rows are to be decoded.
 (
-    E_ADDRESS,  # in memory; as many bytes as the row kernel reads beyond an event are readable behind it
+    E_ADDRESS,  # in memory; as many bytes as the row kernel reads beyond an event are readable after it
     E_LENGTH,  # without a checksum
     E_OFFSET,  # in the file; of the payload event for what was inside one
     E_COMMIT,  # its transaction's commit time (µs)

@@ -157,7 +157,7 @@ def walk(
     slots: Array,
     bodies: Array,
 ) -> Any:
-    """Walks events from ``place`` while whole ones are there; returns (why it stopped, place).
+    """Walks events from ``place`` while whole ones are there; returns (outcome, place).
 
     Either all events are noted and their checksums verified, or the row events that somebody wants are, as the row
     kernel wants to know of them, and checksums are joined (JOINT), for the caller to verify. What is not plain then
@@ -165,39 +165,39 @@ def walk(
 
     address: of the buffer; base: file offset of its first byte; checksum: bytes of CRC32 after each event, 4 or 0;
     meanings: uint8[256] by type code. cells: offsets … marks, a cell an event each; transactions: [n, TX_COLUMNS]. Or
-    rows: wanted, as choose_rows has it, and [n, E_CELLS] row events; transactions: [1, TX_COLUMNS], the one that is
-    open. What is not given of these two is None.
+    rows: table_groups, as choose_rows has it, and [n, E_CELLS] row events; transactions: [1, TX_COLUMNS], the one that
+    is open. What is not given of these two is None.
     open_maps: [n, 2] table id, ordinal; slots, bodies: see find_map.
     No byte outside [address, address + size) is read.
     """
     n = state[S_EVENTS]
-    why = SCANNED
-    least = HEADER + checksum
+    outcome = SCANNED
+    overhead = HEADER + checksum
     maps_at = open_maps.ctypes.data
     bodies_at = bodies.ctypes.data
     while place + HEADER <= size:
         if cells is not None and (n == len(cells[0]) or state[S_TRANSACTIONS] == len(transactions)):
-            why = EVENTS_FULL
+            outcome = EVENTS_FULL
             break
         header = address + place
         length = np.int64(load32(header + 9))
-        if length < least or length > LONGEST_EVENT:
-            why = BAD_LENGTH
+        if length < overhead or length > LONGEST_EVENT:
+            outcome = BAD_LENGTH
             break
         if place + length > size:
             break
         code = load8(header + 4)
         meaning = np.int64(meanings[np.uintp(code)])
         body = header + HEADER
-        count = length - least
+        count = length - overhead
         if cells is not None and checksum and crc32(header, length - 4, place) != load32(header + length - 4):
-            why = BAD_CHECKSUM
+            outcome = BAD_CHECKSUM
             break
         table = np.int64(-1)
         mark = 0
         if meaning <= IGNORED:
-            meaning, why = _meaning_of_others(header, count, meaning, base + place, state[S_PHASE], meanings)
-            if why != SCANNED:
+            meaning, outcome = _meaning_of_others(header, count, meaning, base + place, state[S_PHASE], meanings)
+            if outcome != SCANNED:
                 break
             if meaning != IGNORED and meaning != ROWS:  # noqa: PLR1714 - numba is slow at tuples
                 mark = MARK_CONTROL
@@ -208,25 +208,25 @@ def walk(
             is_gtid = meaning >= GTID and meaning <= GTID_MARIADB
             if is_gtid:
                 if not begins:
-                    why = NOT_ENDED
+                    outcome = NOT_ENDED
                     break
                 if meaning != GTID_TAGGED and count < gtid_length(meaning):
-                    why = BAD_LENGTH
+                    outcome = BAD_LENGTH
                     break
             elif meaning == TABLE_MAP:
                 if count < 8 + 2:
-                    why = BAD_LENGTH
+                    outcome = BAD_LENGTH
                     break
                 table_id = load48(body)
                 table = recent_map(body + 6, count - 6, state, bodies_at, table_id)
                 if table < 0:
                     table = find_map(body + 6, count - 6, slots, bodies)
                     if table < 0:
-                        why = NEW_MAP
+                        outcome = NEW_MAP
                         break
                     state[S_RECENT + (table_id & (RECENT - 1))] = table + 1
                 if state[S_MAPS] == len(open_maps):
-                    why = MAPS_FULL
+                    outcome = MAPS_FULL
                     break
                 opened = maps_at + 16 * state[S_MAPS]
                 store64(opened, np.uint64(table_id))
@@ -234,7 +234,7 @@ def walk(
                 state[S_MAPS] += 1
             elif meaning == ROWS:
                 if count < 8:
-                    why = BAD_LENGTH
+                    outcome = BAD_LENGTH
                     break
                 table_id = load48(body)
                 for k in range(state[S_MAPS] - 1, -1, -1):
@@ -242,7 +242,7 @@ def walk(
                         table = np.int64(load64(maps_at + 16 * k + 8))
                         break
                 if table < 0 and table_id != _DUMMY_TABLE:
-                    why = NO_MAP
+                    outcome = NO_MAP
                     break
                 mark = MARK_ROWS if table >= 0 and code != IGNORABLE else MARK_IGNORED
             row = np.int64(0)
@@ -262,11 +262,11 @@ def walk(
                     mark |= MARK_STATEMENT_ENDS
                     state[S_MAPS] = 0
                 if rows is not None and table >= 0:
-                    wanted, noted = rows
-                    group = wanted[np.uintp(table)]
+                    table_groups, noted = rows
+                    group = table_groups[np.uintp(table)]
                     if group >= 0:
                         if code > LAST_PLAIN or code == IGNORABLE:
-                            why = NOT_PLAIN
+                            outcome = NOT_PLAIN
                             break
                         _note_rows(
                             noted.ctypes.data + E_BYTES * n, header, length - checksum, base + place,
@@ -278,7 +278,7 @@ def walk(
             elif is_gtid:
                 if meaning == GTID_TAGGED:
                     if not read_tagged_gtid(transaction, body, count):
-                        why = BAD_LENGTH
+                        outcome = BAD_LENGTH
                         break
                 else:
                     read_gtid(transaction, meaning, header, body, count)
@@ -291,12 +291,12 @@ def walk(
             elif meaning == XID:
                 ends = True
             elif meaning in (QUERY, LOAD_QUERY, QUERY_COMPRESSED):
-                found = read_query(body, count, meaning, state, transaction)
-                if found < 0:
-                    why = BAD_LENGTH if found == -1 else NOT_ENDED
+                query_marks = read_query(body, count, meaning, state, transaction)
+                if query_marks < 0:
+                    outcome = BAD_LENGTH if query_marks == -1 else NOT_ENDED
                     break
-                mark |= found
-                ends = found & MARK_ENDS != 0
+                mark |= query_marks
+                ends = query_marks & MARK_ENDS != 0
             elif meaning in (PAYLOAD, XA_PREPARE):
                 ends = True
                 if meaning == PAYLOAD:
@@ -311,7 +311,7 @@ def walk(
                 state[S_PHASE] = OUTSIDE
                 state[S_MAPS] = 0
                 if rows is not None and (meaning == PAYLOAD or transaction[TX_FLAGS] & (TX_XA | TX_ROLLED_BACK)):
-                    why = NOT_PLAIN
+                    outcome = NOT_PLAIN
                     break
         if cells is not None:
             offsets, lengths, codes, tables, owners, marks = cells
@@ -330,7 +330,7 @@ def walk(
             state[S_COMPLETE] = place
             state[S_COMPLETE_EVENTS] = n
     state[S_EVENTS] = n
-    return why, place
+    return outcome, place
 
 
 @kernel

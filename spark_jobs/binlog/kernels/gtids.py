@@ -34,17 +34,17 @@ def _varlen(place: int, end: int) -> Any:
     if place >= end:
         return np.uint64(0), np.int64(-1)
     first = load8(place)
-    more = 0
-    while more < 8 and (first >> np.uint8(more)) & np.uint8(1):
-        more += 1
-    if place + 1 + more > end:
+    extra = 0
+    while extra < 8 and (first >> np.uint8(extra)) & np.uint8(1):
+        extra += 1
+    if place + 1 + extra > end:
         return np.uint64(0), np.int64(-1)
     value = np.uint64(0)
-    for k in range(more):
+    for k in range(extra):
         value |= np.uint64(load8(place + 1 + k)) << np.uint64(8 * k)
-    if more < 8:
-        value = value << np.uint64(7 - more) | np.uint64(first) >> np.uint64(more + 1)
-    return value, place + 1 + more
+    if extra < 8:
+        value = value << np.uint64(7 - extra) | np.uint64(first) >> np.uint64(extra + 1)
+    return value, place + 1 + extra
 
 
 @kernel
@@ -76,6 +76,7 @@ def read_tagged_gtid(transaction: Array, body: int, count: int) -> Any:
     Fields: 0 flags, 1 UUID, 2 number (signed), 3 tag, 4 and 5 logical clock, 6 immediate commit µs; more follow.
     Returns whether it could be read.
     """
+    # The serialization's version and size, and the last field that a reader must know.
     end = body + count
     version, place = _varlen(body, end)
     if place < 0 or version != np.uint64(1):
@@ -83,10 +84,11 @@ def read_tagged_gtid(transaction: Array, body: int, count: int) -> Any:
     size, place = _varlen(place, end)
     if place < 0 or size != np.uint64(count):
         return False
-    needed, place = _varlen(place, end)
-    if place < 0 or needed > np.uint64(11):
+    last_field, place = _varlen(place, end)
+    if place < 0 or last_field > np.uint64(11):
         return False
     transaction[TX_GTID] = GTID_TAG
+    # Fields by their number; those after 6 say nothing that is wanted here.
     while place < end:
         number, place = _varlen(place, end)
         if place < 0:

@@ -153,8 +153,8 @@ def _memmove() -> Any:
 memmove: Any = memory.copy if CHECKED else _memmove()
 
 
-def _read() -> Any:
-    """An intrinsic ``read(descriptor, target, count)``: as of POSIX, bytes read, 0 at the end, -1 where it failed."""
+def _read_bytes() -> Any:
+    """An intrinsic ``read_bytes(descriptor, target, count)``: POSIX read; bytes read, 0 at the end, -1 on failure."""
 
     @intrinsic
     def read(_typing: Any, _descriptor: Any, _target: Any, _count: Any) -> Any:
@@ -170,7 +170,7 @@ def _read() -> Any:
     return read
 
 
-read: Any = memory.read if CHECKED else _read()
+read_bytes: Any = memory.read if CHECKED else _read_bytes()
 
 
 def _prefetch() -> Any:
@@ -181,11 +181,12 @@ def _prefetch() -> Any:
     @intrinsic
     def fetch(_typing: Any, _address: Any) -> Any:
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            # llvm.prefetch(address, 0 for reading, 3 for all caches, 1 for data).
             byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
             kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
             function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-            to_read, kept, of_data = (ir.Constant(number, value) for value in (0, 3, 1))
-            builder.call(function, [builder.inttoptr(arguments[0], byte), to_read, kept, of_data])
+            to_read, locality, of_data = (ir.Constant(number, value) for value in (0, 3, 1))
+            builder.call(function, [builder.inttoptr(arguments[0], byte), to_read, locality, of_data])
             return context.get_dummy_value()
 
         return types.void(types.int64), generate
@@ -223,12 +224,15 @@ def _without() -> Any:
     @intrinsic
     def test(_typing: Any, _address: Any, _bit: Any) -> Any:
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            # Eight words are compared with the bit at once.
             eight = ir.VectorType(ir.IntType(64), 8)
             value = builder.load(builder.inttoptr(arguments[0], eight.as_pointer()))
             value.align = 1
-            one = builder.insert_element(ir.Constant(eight, ir.Undefined), arguments[1], ir.Constant(ir.IntType(32), 0))
-            wanted = builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), 8), [0] * 8))
-            lacks = builder.icmp_unsigned("==", builder.and_(value, wanted), ir.Constant(eight, [0] * 8))
+            vector = builder.insert_element(
+                ir.Constant(eight, ir.Undefined), arguments[1], ir.Constant(ir.IntType(32), 0)
+            )
+            pattern = builder.shuffle_vector(vector, vector, ir.Constant(ir.VectorType(ir.IntType(32), 8), [0] * 8))
+            lacks = builder.icmp_unsigned("==", builder.and_(value, pattern), ir.Constant(eight, [0] * 8))
             return builder.bitcast(lacks, ir.IntType(8))
 
         return types.uint8(types.int64, types.uint64), generate
@@ -239,8 +243,8 @@ def _without() -> Any:
 without = _without()
 
 
-def _ones() -> Any:
-    """An intrinsic ``ones(byte)``: how many bits are set."""
+def _bit_count() -> Any:
+    """An intrinsic ``bit_count(byte)``: how many bits are set."""
     if CHECKED:
         return lambda byte: int(byte).bit_count()
 
@@ -254,7 +258,7 @@ def _ones() -> Any:
     return count
 
 
-ones = _ones()
+bit_count = _bit_count()
 
 
 def _run_generated() -> Any:
@@ -293,20 +297,20 @@ def load48(address: int) -> Any:
 
 
 def while_loop(
-    builder: Any, begun: list[Any], goes_on: Callable[[list[Any]], Any], once: Callable[[list[Any]], list[Any]]
+    builder: Any, initial: list[Any], goes_on: Callable[[list[Any]], Any], once: Callable[[list[Any]], list[Any]]
 ) -> list[Any]:
     """Emits a loop: ``goes_on`` asks values before each round, ``once`` makes the next of them. Returns the last."""
     before = builder.block
     test, body, after = (builder.append_basic_block(name) for name in ("loop.test", "loop.body", "loop.after"))
     builder.branch(test)
     builder.position_at_end(test)
-    values = [builder.phi(value.type) for value in begun]
+    values = [builder.phi(value.type) for value in initial]
     builder.cbranch(goes_on(values), body, after)
     builder.position_at_end(body)
     following = once(values)
-    for phi, first, next_one in zip(values, begun, following, strict=True):
+    for phi, first, next_value in zip(values, initial, following, strict=True):
         phi.add_incoming(first, before)
-        phi.add_incoming(next_one, builder.block)
+        phi.add_incoming(next_value, builder.block)
     builder.branch(test)
     builder.position_at_end(after)
     return values

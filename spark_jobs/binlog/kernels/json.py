@@ -46,6 +46,7 @@ def _put_document(at: int, end: int, out: int, limit: int, stack: Array) -> Any:
     while True:
         if out + JSON_ROOM > limit:
             return JSON_NO_ROOM
+        # A container: its entries are put on the stack, and it is opened in the text.
         if kind <= JSON_LARGE_ARRAY:
             wide = kind & 1
             width = 2 + 2 * wide
@@ -65,6 +66,7 @@ def _put_document(at: int, end: int, out: int, limit: int, stack: Array) -> Any:
             out = put_scalar(kind, at, end, out, limit)
             if out < 0:
                 return out
+        # Close the containers whose entries are all written.
         while depth and stack[depth - 1, 4] == stack[depth - 1, 3]:
             depth -= 1
             if out >= limit:
@@ -73,6 +75,7 @@ def _put_document(at: int, end: int, out: int, limit: int, stack: Array) -> Any:
             out += 1
         if depth == 0:
             return out
+        # The next entry of the innermost container: a comma, the key of an object, then the value.
         top = depth - 1
         base, end, count, index = stack[top, 1], stack[top, 2], stack[top, 3], stack[top, 4]
         stack[top, 4] = index + 1
@@ -96,6 +99,7 @@ def _put_document(at: int, end: int, out: int, limit: int, stack: Array) -> Any:
             out += 2
         entry = stack[top, 6] + index * (1 + width)
         kind = np.int64(load8(entry))
+        # Small values stand in the entry, all others at an offset from the container's first byte.
         if JSON_LITERAL <= kind <= JSON_UINT16 or (wide and (kind == JSON_INT32 or kind == JSON_UINT32)):  # noqa: PLR1714, SIM109
             at = entry + 1
         else:
@@ -110,11 +114,12 @@ def json_text(
 ) -> Any:
     """The text of binary JSON documents, as CAST(… AS CHAR) has it. Returns 0, JSON_NO_ROOM or JSON_BAD.
 
-    state: the row, and the place in ``out``, to go on from; where it stopped. ``out`` may be continued in a larger one.
+    state: the row, and the place in ``out``, to resume from; where it stopped. ``out`` may continue in a larger one.
     stack: int64[JSON_DEPTH, 7]. A value without bytes is what an implicit default leaves: null (field.cc, val_json).
     """
     place = state[1]
     for row in range(state[0], len(offsets) - 1):
+        # The row's beginning is noted first, so that a call with more room can continue there.
         new_offsets[row] = place
         state[0] = row
         state[1] = place
@@ -130,6 +135,7 @@ def json_text(
         after = _put_document(start, end, out + place, out + capacity, stack)
         if after < 0:
             return after
+        # A document's strings are copied as they are: the whole text is judged at once.
         if not valid_utf8(out + place, after - out - place):
             return JSON_BAD
         place = after - out

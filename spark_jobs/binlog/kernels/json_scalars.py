@@ -58,13 +58,14 @@ _DATE_TYPE, _TIME_TYPE, _DATETIME_TYPE, _TIMESTAMP_TYPE = 10, 11, 12, 7
 def _plain_run(source: int, start: int, count: int) -> Any:
     """The first place in [start, count) whose byte a JSON string must escape, or count."""
     i = start
-    ones, tops = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+    low_bits, high_bits = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+    # Eight bytes at once: the high bit of a byte is set where it is a quote, a backslash or below 32.
     while i + 8 <= count:
         word = load64(source + i)
         quote = word ^ np.uint64(0x2222222222222222)
         slash = word ^ np.uint64(0x5C5C5C5C5C5C5C5C)
         low = (word - np.uint64(0x2020202020202020)) & ~word
-        if (low | ((quote - ones) & ~quote) | ((slash - ones) & ~slash)) & tops:
+        if (low | ((quote - low_bits) & ~quote) | ((slash - low_bits) & ~slash)) & high_bits:
             break
         i += 8
     while i < count:
@@ -77,6 +78,7 @@ def _plain_run(source: int, start: int, count: int) -> Any:
 
 @kernel
 def _put_escape(out: int, byte: Any) -> Any:
+    # Characters with an escape of their own, by its letter; all others are \u00xx.
     short = 0
     if byte == 34 or byte == 92:  # noqa: PLR1714 - numba is slow at tuples
         short = int(byte)
@@ -110,6 +112,7 @@ def put_string(source: int, count: int, out: int, limit: int) -> Any:
     store8(out, np.uint8(34))
     out += 1
     i = np.int64(0)
+    # Runs without an escape are copied at once.
     while True:
         run = _plain_run(source, i, count)
         if out + (run - i) + 8 > limit:
@@ -143,12 +146,12 @@ def _put_base64(kind: int, source: int, count: int, out: int, limit: int) -> Any
             out += 2
             line = 0
         bits = np.uint32(0)
-        left = count - 3 * group
+        remaining = count - 3 * group
         for k in range(3):
-            bits = bits << np.uint32(8) | np.uint32(load8(source + 3 * group + k) if k < left else 0)
+            bits = bits << np.uint32(8) | np.uint32(load8(source + 3 * group + k) if k < remaining else 0)
         for k in range(4):
             letter = _BASE64[(bits >> np.uint32(18 - 6 * k)) & np.uint32(63)]
-            store8(out + k, letter if k <= left else np.uint8(61))
+            store8(out + k, letter if k <= remaining else np.uint8(61))
         out += 4
         line += 4
     store8(out, np.uint8(34))
@@ -177,6 +180,7 @@ def _put_moment(kind: int, source: int, count: int, out: int) -> Any:
         return JSON_BAD
     store8(out, np.uint8(34))
     out += 1
+    # Upper 40 bits: year and month, day, and clock; lower 24: microseconds. A negative time is the whole, negated.
     magnitude = abs(packed)
     clock, fraction = magnitude >> 24, magnitude & 0xFFFFFF
     if fraction > 999999:
@@ -212,9 +216,10 @@ def _put_decimal(source: int, count: int, out: int) -> Any:
         return JSON_BAD
     precision: Any = np.int64(load8(source))
     scale: Any = np.int64(load8(source + 1))
-    whole = precision - scale
-    if precision > 81 or whole < 0:
+    integer_digits = precision - scale
+    if precision > 81 or integer_digits < 0:
         return JSON_BAD
+    # The sign is the inverted first bit; bytes of a negative number are inverted.
     q, end = source + 2, source + count
     flip = np.uint8(0 if load8(q) & np.uint8(128) else 255)
     sign = np.uint8(128)
@@ -222,18 +227,19 @@ def _put_decimal(source: int, count: int, out: int) -> Any:
         store8(out, np.uint8(45))
         out += 1
     first = out
+    # Digits before the point from the left, groups of nine last; after it groups of nine first.
     for part in range(2):
-        left = whole if part == 0 else scale
+        remaining = integer_digits if part == 0 else scale
         if part == 1:
             if out == first:
                 store8(out, np.uint8(48))
                 out += 1
-            if left == 0:
+            if remaining == 0:
                 break
             store8(out, np.uint8(46))
             out += 1
-        while left:
-            digits = (left % 9 or 9) if part == 0 else min(left, 9)
+        while remaining:
+            digits = (remaining % 9 or 9) if part == 0 else min(remaining, 9)
             size = (digits + 1) // 2 if digits < 9 else 4
             if q + size > end:
                 return JSON_BAD
@@ -248,7 +254,7 @@ def _put_decimal(source: int, count: int, out: int) -> Any:
                 out = put_number(out, number, digits)
             elif number:
                 out = put_unsigned(out, number)
-            left -= digits
+            remaining -= digits
     return out if q == end else JSON_BAD
 
 
@@ -272,10 +278,10 @@ def _put_opaque(at: int, end: int, out: int, limit: int) -> Any:
     if at >= end:
         return JSON_BAD
     kind = np.int64(load8(at))
-    length, used = _varying(at + 1, end)
+    length, length_bytes = _varying(at + 1, end)
     if length < 0:
         return JSON_BAD
-    source = at + 1 + used
+    source = at + 1 + length_bytes
     if kind == _VAR_STRING:
         return put_string(source, length, out, limit)
     if kind == _NEWDECIMAL:
@@ -289,24 +295,25 @@ def _put_opaque(at: int, end: int, out: int, limit: int) -> Any:
 def put_scalar(kind: int, at: int, end: int, out: int, limit: int) -> Any:  # noqa: PLR0911 - one a type
     """The address after the text of anything but a container, or JSON_NO_ROOM, JSON_BAD."""
     if kind == JSON_STRING:
-        length, used = _varying(at, end)
-        return JSON_BAD if length < 0 else put_string(at + used, length, out, limit)
+        length, length_bytes = _varying(at, end)
+        return JSON_BAD if length < 0 else put_string(at + length_bytes, length, out, limit)
     if kind == JSON_OPAQUE:
         return _put_opaque(at, end, out, limit)
     if kind > JSON_STRING:
         return JSON_BAD
+    # Numbers have the size of their type, little-endian; literals one byte.
     size = 1 if kind == JSON_LITERAL else 2 if kind <= JSON_UINT16 else 4 if kind <= JSON_UINT32 else 8
     if at + size > end:
         return JSON_BAD
     if kind == JSON_LITERAL:
-        which = load8(at)
-        if which > 2:
+        literal = load8(at)
+        if literal > 2:
             return JSON_BAD
-        if which == 2:
+        if literal == 2:
             store32(out, np.uint32(0x736C6166))
             store8(out + 4, np.uint8(101))
             return out + 5
-        store32(out, np.uint32(0x65757274 if which else 0x6C6C756E))
+        store32(out, np.uint32(0x65757274 if literal else 0x6C6C756E))
         return out + 4
     if kind == JSON_INT16:
         return put_signed(out, np.int64(np.int16(load16(at))))

@@ -31,7 +31,7 @@ class OutOfBounds(AssertionError):
     """A kernel went beyond the memory that it was given."""
 
 
-class _Range:
+class _MemoryRange:
     """Bytes that belong to one object; ``lives()`` is None once that is gone."""
 
     __slots__ = ("end", "lives", "start", "writable")
@@ -44,9 +44,9 @@ class _Range:
         self.lives = weakref.ref(owner)
 
 
-_ranges: list[_Range] = []
+_ranges: list[_MemoryRange] = []
 """What may be touched, what was touched last in front."""
-_known: dict[int, list[_Range]] = {}
+_ranges_of: dict[int, list[_MemoryRange]] = {}
 """The same by the object's id, which another one may have later. Never empty: a whole, or parts."""
 _MANY = 256
 
@@ -58,7 +58,7 @@ def rounded(size: int) -> int:
 
 
 def fresh(size: int) -> NDArray[np.uint8]:
-    """``size`` bytes to write to, with whatever stands in them.
+    """``size`` bytes to write to, with whatever is in them.
 
     They are taken again once the array, its views and what Arrow made of it are all gone. Allocators give memory of
     this size back to the system, and then every 4 KiB of it is a page fault again, of about 1 µs: as much as it takes
@@ -68,7 +68,7 @@ def fresh(size: int) -> NDArray[np.uint8]:
         return np.frombuffer(pa.allocate_buffer(size), np.uint8)
     # Sizes are few, so that what is given back fits again; what is never touched of it costs nothing.
     room = rounded(int(size))
-    owner = _taken(room) or pa.allocate_buffer(room)
+    owner = _spare(room) or pa.allocate_buffer(room)
     # Views of an array that owns no memory keep that array alive, not what it was made from.
     lease = np.frombuffer(owner, np.uint8, size)
     weakref.finalize(lease, _give_back, owner).atexit = False
@@ -83,7 +83,7 @@ _lock = threading.RLock()
 """Arrow gives memory back from any thread, the garbage collector in the middle of anything."""
 
 
-def _taken(size: int) -> pa.Buffer | None:
+def _spare(size: int) -> pa.Buffer | None:
     with _lock:
         fitting = [place for place, owner in _spares.items() if size <= owner.size <= 2 * size]
         return _spares.pop(fitting[-1], None) if fitting else None
@@ -104,9 +104,9 @@ def address(memory: Memory) -> int:
 
 def note(memory: Memory) -> int:
     """As ``address``; its bytes may be touched from now on, for as long as the object lives."""
-    found = _known.get(id(memory))
-    if found is None or found[0].lives() is None:
-        _add(memory, [_Range(memory)])
+    ranges = _ranges_of.get(id(memory))
+    if ranges is None or ranges[0].lives() is None:
+        _add(memory, [_MemoryRange(memory)])
     return address(memory)
 
 
@@ -118,39 +118,50 @@ def part_address(memory: Memory, _places: Any, _sizes: Any) -> int:
 def note_parts(memory: Memory, places: Any, sizes: Any) -> int:
     """As ``note``, of arrays of parts; nothing may be touched across their ends, nor between them."""
     parts = zip(places.ravel().tolist(), sizes.ravel().tolist(), strict=True)
-    _add(memory, [_Range(memory, place, size) for place, size in parts] or [_Range(memory, 0, 0)])
+    _add(memory, [_MemoryRange(memory, place, size) for place, size in parts] or [_MemoryRange(memory, 0, 0)])
     return address(memory)
 
 
-def _add(memory: Memory, found: list[_Range]) -> None:
+def _add(memory: Memory, ranges: list[_MemoryRange]) -> None:
     if len(_ranges) > _MANY:
         _forget()
-    _known[id(memory)] = found
-    _ranges[:0] = found
+    _ranges_of[id(memory)] = ranges
+    _ranges[:0] = ranges
 
 
 def _forget() -> None:
     """Drops what is gone."""
-    for key in [key for key, found in _known.items() if found[0].lives() is None]:
-        del _known[key]
-    _ranges[:] = [each for found in _known.values() for each in found]
+    for key in [key for key, ranges in _ranges_of.items() if ranges[0].lives() is None]:
+        del _ranges_of[key]
+    _ranges[:] = [range_ for ranges in _ranges_of.values() for range_ in ranges]
 
 
 def touch(place: int, count: int, *, write: bool = False) -> int:
     """Moves the range of these bytes to the front. Raises OutOfBounds where there is none."""
     place = int(place)
+    # Most loads and stores are in the range of the one before.
     if _ranges:
         last = _ranges[0]
         if last.start <= place and place + count <= last.end and last.writable >= write and last.lives() is not None:
             return place
-    for k, each in enumerate(_ranges):
-        if each.start <= place and place + count <= each.end and each.lives() is not None and each.writable >= write:
+    for k, range_ in enumerate(_ranges):
+        if (
+            range_.start <= place
+            and place + count <= range_.end
+            and range_.lives() is not None
+            and range_.writable >= write
+        ):
             if k:
                 _ranges.insert(0, _ranges.pop(k))
             return place
-    near = sorted((each for each in _ranges if each.lives() is not None), key=lambda each: abs(each.start - place))[:2]
-    there = ", ".join(f"[{each.start:#x}, {each.end:#x})" for each in near)
-    raise OutOfBounds(f"{'store to' if write else 'load of'} {count} bytes at {place:#x}; near: {there or 'nothing'}")
+    # The message names the nearest ranges.
+    near = sorted(
+        (range_ for range_ in _ranges if range_.lives() is not None), key=lambda range_: abs(range_.start - place)
+    )[:2]
+    neighbours = ", ".join(f"[{range_.start:#x}, {range_.end:#x})" for range_ in near)
+    raise OutOfBounds(
+        f"{'store to' if write else 'load of'} {count} bytes at {place:#x}; near: {neighbours or 'nothing'}"
+    )
 
 
 def load(size: int, *, big_endian: bool = False) -> Callable[[int], Any]:
@@ -224,7 +235,9 @@ def checked(kernel: Callable[..., Any]) -> Callable[..., Any]:
             return kernel(*arguments)
         _note_arrays(arguments)
         _inside = True
-        typed = [np.int64(each) if type(each) is int else each for each in arguments]  # as numba has them
+        typed = [
+            np.int64(argument) if type(argument) is int else argument for argument in arguments
+        ]  # as numba has them
         try:
             with np.errstate(over="ignore"):  # compiled numbers wrap around silently
                 return kernel(*typed)

@@ -49,6 +49,7 @@ def lenenc(place: int, end: int) -> Any:
     first = np.int64(load8(place))
     if first < 251:
         return first, place + 1
+    # 252, 253 and 254 announce two, three and eight bytes; 251 and 255 are no lengths.
     size = np.int64(0)
     if first == 252:
         size = np.int64(2)
@@ -80,6 +81,7 @@ def _payload_head(header: int, end: int, head: Array) -> Any:
         length, place = lenenc(place, end)
         if place < 0 or place + length > end:
             return False
+        # Fields that a newer server adds are skipped by their length.
         if field <= 3:
             value, after = lenenc(place, place + length)
             if after < 0:
@@ -95,7 +97,7 @@ def payload_heads(addresses: Array, lengths: Array, heads: Array) -> Any:
     """Fills ``heads`` [n, PH_COLUMNS] from TRANSACTION_PAYLOAD events; returns the first that makes no sense, or n.
 
     Source: libs/mysql/binlog/event/codecs/binary.cpp. Its field numbers are those of the columns: 1 payload size,
-    2 compression type, 3 uncompressed size; unknown fields are passed over. lengths: without a checksum.
+    2 compression type, 3 uncompressed size; unknown fields are skipped. lengths: without a checksum.
     """
     for event in range(len(addresses)):
         if not _payload_head(addresses[event], addresses[event] + lengths[event], heads[event]):
@@ -119,41 +121,42 @@ def choose_rows(
     codes: Array,
     tables: Array,
     transactions: Array,
-    wanted: Array,
-    chosen: Array,
+    table_groups: Array,
+    events: Array,
     groups: Array,
 ) -> Any:
-    """Finds the row events among the first ``count`` events whose rows somebody wants: (how many, what else is there).
+    """Finds the row events among the first ``count`` events whose rows somebody wants: (count, findings).
 
-    wanted: the group by ordinal of a table map, -1 for rows that nobody wants. chosen, groups: event and group of each.
-    What else: bits CHOSEN_….
+    table_groups: the group by ordinal of a table map, -1 for rows that nobody wants. events, groups: event and group of
+    each row event. findings: bits CHOSEN_….
     """
     n = np.uintp(0)
-    other = 0
+    findings = 0
+    # Row events of the groups; what else is among the events decides which way the scan is decoded.
     for k in range(count):
         event = np.uintp(k)
         mark = marks[event]
         if mark & MARK_ROWS:
-            group = wanted[np.uintp(tables[event])]
+            group = table_groups[np.uintp(tables[event])]
             if group >= 0:
-                chosen[n] = k
+                events[n] = k
                 groups[n] = group
                 n += np.uintp(1)
                 if codes[event] > LAST_PLAIN:
-                    other |= CHOSEN_PACKED
+                    findings |= CHOSEN_PACKED
         elif mark & MARK_ANY_TABLE:
-            other |= CHOSEN_ANY_TABLE
-        elif codes[event] == IGNORABLE and tables[event] >= 0 and wanted[tables[event]] >= 0:
-            other |= CHOSEN_BLANKED
+            findings |= CHOSEN_ANY_TABLE
+        elif codes[event] == IGNORABLE and tables[event] >= 0 and table_groups[tables[event]] >= 0:
+            findings |= CHOSEN_BLANKED
     for k in range(len(transactions)):
         if transactions[k, TX_FLAGS] & (TX_XA | TX_ROLLED_BACK):
-            other |= CHOSEN_UNDECIDED
-    return np.int64(n), other
+            findings |= CHOSEN_UNDECIDED
+    return np.int64(n), findings
 
 
 @kernel
 def gather_rows(
-    chosen: Array,
+    events: Array,
     places: Array,
     sizes: Array,
     codes: Array,
@@ -173,10 +176,10 @@ def gather_rows(
     buffer's first byte; readable: offset in it. gathered: [5, n] addresses, lengths without a checksum, offsets in the
     file, commit times, zeros.
     """
-    late = len(chosen)
-    for k in range(len(chosen)):
+    late = len(events)
+    for k in range(len(events)):
         at = np.uintp(k)
-        event = np.uintp(chosen[at])
+        event = np.uintp(events[at])
         place = places[event]
         length = sizes[event] - checksum
         owner = owners[event]
@@ -187,7 +190,8 @@ def gather_rows(
         gathered[4, at] = 0
         chosen_codes[at] = codes[event]
         chosen_owners[at] = owner
-        if place + length > readable and late == len(chosen):
+        # The row kernel reads beyond an event: those at the buffer's end need a copy.
+        if place + length > readable and late == len(events):
             late = k
     return late
 
@@ -217,7 +221,7 @@ def rows_body(header: int, end: int, columns: int, images: int) -> Any:
 
 @kernel
 def packed_rows(addresses: Array, lengths: Array, columns: int, images: Array, bodies: Array, out: int) -> Any:
-    """Copies row events one behind the other to the address ``out``; ``bodies``: where the rows of each begin.
+    """Copies row events one after the other to the address ``out``; ``bodies``: where the rows of each begin.
 
     Returns how many there are before one whose head does not hold the bitmaps of ``images``.
     """

@@ -9,9 +9,9 @@ import numpy as np
 
 from spark_jobs.binlog.kernels.compile import Array, kernel, part
 from spark_jobs.binlog.kernels.intrinsics import (
+    bit_count,
     load32,
     load64,
-    ones,
     store8,
     store8_at,
     store32,
@@ -62,16 +62,18 @@ def clear_before(block: int, first: int, after: int) -> None:
     """Says of rows that they have no before image; their slots hold no mark or label, though nobody asks for them."""
     words = cell(block, B_WORDS)
     nulls = cell(block, B_NULLS) + (cell(block, B_CAPACITY) + first) * words * 8
+    # All columns are NULL in the images that are not there.
     for k in range((after - first) * words):
         store64_at(nulls, k, ~np.uint64(0))
     for k in range(cell(block, B_KEPTS)):
         step = cell(block, B_STEPS) + np.int64(load64(cell(block, B_KEPT) + 8 * k)) * STEP_BYTES
         slot = cell(step, STEP_SLOT)
         width = cell(step, STEP_WIDTH)
+        # A text ends where it begins.
         if cell(step, STEP_KIND) >= TEXT_1:
-            used = np.uint32(cell(step, STEP_USED))
+            text_end = np.uint32(cell(step, STEP_USED))
             for row in range(first, after):
-                store32_at(slot, row, used)
+                store32_at(slot, row, text_end)
         elif after == first + 1:
             zero_slot(slot + width * first, width)
         else:
@@ -144,17 +146,17 @@ def validities(nulls: Array, rows: int, columns: Array, bitmaps: int, size: int,
 
     counts: the number of nulls in each.
     """
-    whole = rows & ~7 if nulls.shape[1] == 1 else 0  # eight rows at once, where a row has one word
+    aligned = rows & ~7 if nulls.shape[1] == 1 else 0  # eight rows at once, where a row has one word
     for j in range(len(columns)):
         word = columns[j] >> 6
         shift = np.uint64(columns[j] & 63)
         bitmap = bitmaps + j * size
         count = np.int64(0)
-        for first in range(0, whole, 8):
+        for first in range(0, aligned, 8):
             bits = without(nulls.ctypes.data + 8 * first, np.uint64(1) << shift)
             store8(bitmap + (first >> 3), bits)
-            count += 8 - ones(bits)
-        for first in range(whole, rows, 8):
+            count += 8 - bit_count(bits)
+        for first in range(aligned, rows, 8):
             bits = np.uint8(0xFF)
             for k in range(min(8, rows - first)):
                 if (nulls[first + k, word] >> shift) & np.uint64(1):

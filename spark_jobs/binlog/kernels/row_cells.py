@@ -69,7 +69,7 @@ STEP_BYTES = 8 * STEP_CELLS
 
 DATE_MARK = -(1 << 31)
 TIME_MARK = -(1 << 63)
-"""A date that no calendar has stands in its slot as mark + packed bits, under a null; no real one is that small."""
+"""A date that no calendar has is stored in its slot as mark + packed bits, under a null; no real one is that small."""
 
 
 def _calendar() -> tuple[np.ndarray[Any, np.dtype[np.int32]], np.ndarray[Any, np.dtype[np.uint8]]]:

@@ -72,7 +72,7 @@ def _run_usual(code: int, q: int, end: int, n: int, block: int, state: Array, st
 _AHEAD = 8
 """Events between the one that is read and the one whose first and last bytes are asked for. Those of one table lie
 apart, by the other tables' and by what a transaction has besides rows, and no processor guesses where the next one is;
-how a long one goes on it sees by itself."""
+how a long one continues it sees by itself."""
 
 
 @kernel
@@ -91,7 +91,7 @@ def decode_rows(
     before they are followed.
 
     events, count: address of E_CELLS cells an event, one after the other, and how many there are. E_GROUP: which of
-        ``blocks`` its rows go into; E_LEAD: of two events with one E_OFFSET row ordinals go on from one to the other.
+        ``blocks`` its rows go into; E_LEAD: of two events with one E_OFFSET row ordinals continue from the first.
     blocks: addresses of B_CELLS cells each.
     state: next R_EVENT, R_PLACE: address inside it (0: at its start), R_ORDINAL of the row inside it, R_COLUMN of a
         failure, R_MASKS: address of the event's column masks where an image is partial (0: all are full), R_FRESH: 1
@@ -185,9 +185,9 @@ def decode_rows(
             if n == rows:
                 reason = BLOCK_FULL
                 break
-            most = n + 1 if usual else rows
+            limit = n + 1 if usual else rows
             reason, n, q = decode_by_steps(
-                block, n, most, q, end, is_update, masks, fresh, state, month_start, month_length
+                block, n, limit, q, end, is_update, masks, fresh, state, month_start, month_length
             )
             if reason != DONE:
                 break

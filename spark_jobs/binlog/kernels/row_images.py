@@ -47,6 +47,7 @@ def _past_image(q: int, end: int, present: int, columns: int, sizes: Array, spot
     q += (_count_set(present, columns) + 7) >> 3
     if q > end:
         return np.int64(-1)
+    # Null bits are of present columns alone.
     place = 0
     for c in range(columns):
         spots[c] = 0
@@ -82,8 +83,8 @@ def count_rows(
         if first < 0 or q > end or code > 39:
             return event
         counts[event] = 0
-        whole = is_full(first, columns) and (not is_update or is_full(first + bitmap_bytes, columns))
-        while q < end or (counts[event] == 0 and not whole):  # one row without bytes, of images without columns
+        all_columns = is_full(first, columns) and (not is_update or is_full(first + bitmap_bytes, columns))
+        while q < end or (counts[event] == 0 and not all_columns):  # one row without bytes, of images without columns
             start = q
             q = _past_image(q, end, first, columns, sizes, spots)
             if q >= 0 and code == 39:
@@ -100,7 +101,7 @@ def count_rows(
 def _past_shared(q: int, end: int, documents: Array) -> Any:
     """(address after what stands between the images of a partial update, address of its bits or 0); -1 beyond ``end``.
 
-    Value options: 0, or 1 with a bit for each JSON column of the table behind it (sql/rpl_record.cc).
+    Value options: 0, or 1 with a bit for each JSON column of the table after it (sql/rpl_record.cc).
     """
     options, q = lenenc(q, end)
     if q < 0 or options > 1:
@@ -153,6 +154,7 @@ def plain_updates(
     bitmap_bytes = (columns + 7) >> 3
     cell = np.int64(0)
     place = np.int64(0)
+    # Each event gets the head of the partial one; its type code changes at the end.
     for event in range(len(addresses)):
         failed[0], failed[1] = event, -1
         starts[event] = place
@@ -162,9 +164,10 @@ def plain_updates(
         q = first + 2 * bitmap_bytes
         if first < 0 or q > end:
             return np.int64(-1)
-        begun = place
+        event_start = place
         place = _put_bytes(out, place, header, q - header)
         row = np.int64(0)
+        # A row: the before image as it is, then the after image with whole documents in the place of diffs.
         while q < end:
             failed[1] = row
             start = q
@@ -200,9 +203,10 @@ def plain_updates(
                 document += 1
             place = _put_bytes(out, place, start, q - start)
             row += 1
+        # Type UPDATE_ROWS, and the length that the event has now.
         if out:
-            store8(out + begun + 4, np.uint8(31))
-            store32(out + begun + 9, np.uint32(place - begun))
+            store8(out + event_start + 4, np.uint8(31))
+            store32(out + event_start + 9, np.uint32(place - event_start))
     starts[len(addresses)] = place
     return cell
 
@@ -225,20 +229,20 @@ def spread_masks(mask: int, bits: int, end: int, columns: int, target: int) -> A
 
     Returns the place after ``bits``, beyond ``end`` where they are cut. ``target`` has whole words of 8 bytes.
     """
-    taken = 0
+    position = 0
     word = np.uint64(0)
     for c in range(columns):
         null = np.uint8(1)
         if (load8(mask + (c >> 3)) >> np.uint8(c & 7)) & np.uint8(1):
-            if taken & 7 == 0 and bits + (taken >> 3) >= end:
+            if position & 7 == 0 and bits + (position >> 3) >= end:
                 return end + 1
-            null = (load8(bits + (taken >> 3)) >> np.uint8(taken & 7)) & np.uint8(1)
-            taken += 1
+            null = (load8(bits + (position >> 3)) >> np.uint8(position & 7)) & np.uint8(1)
+            position += 1
         word |= np.uint64(null) << np.uint64(c & 63)
         if c & 63 == 63 or c == columns - 1:
             store64(target + 8 * (c >> 6), word)
             word = np.uint64(0)
-    return bits + ((taken + 7) >> 3)
+    return bits + ((position + 7) >> 3)
 
 
 @kernel

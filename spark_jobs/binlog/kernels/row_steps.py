@@ -91,7 +91,7 @@ from spark_jobs.binlog.kernels.row_values import (
 def decode_by_steps(
     block: int,
     n: int,
-    most: int,
+    limit: int,
     q: Any,
     end: int,
     is_update: Any,
@@ -103,7 +103,7 @@ def decode_by_steps(
 ) -> Any:
     """Rows by their steps, whatever they are: (why the next cannot be, or DONE; how many there are; where that begins).
 
-    n, most: the first of the block's rows that they become, and how many there may be; [q, end): the bytes that are
+    n, limit: the first of the block's rows that they become, and how many there may be; [q, end): the bytes that are
     left of their event; masks, fresh: as decode_rows' R_MASKS and R_FRESH. Where a row cannot be, its text is taken
     back and ``state[R_COLUMN]`` says in which column.
     """
@@ -118,7 +118,7 @@ def decode_by_steps(
     marked_at = cell(block, B_MARKED)
     lacks_before = cell(block, B_HAS_BEFORE) and not is_update
     # An event without bytes of rows holds one row, of images without columns (log_event.cc, write_row).
-    while n < most and (q < end or (masks and fresh)):
+    while n < limit and (q < end or (masks and fresh)):
         row_start = q
         program = 0
         passed: Any = np.int64(0)

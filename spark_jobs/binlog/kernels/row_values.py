@@ -25,6 +25,7 @@ _MARK_64 = np.uint64(1 << 63)
 
 @part
 def zero_slot(slot: int, width: int) -> Any:
+    """Zeroes a slot of ``width`` bytes."""
     if width == 8:
         store64(slot, np.uint64(0))
     elif width == 4:
@@ -40,20 +41,22 @@ def zero_slot(slot: int, width: int) -> Any:
 
 
 @kernel
-def read_decimal_18(q: int, slot: int, lead: int, whole: int, tail: int, tail_scale: int, lead_scale: int) -> Any:
+def read_decimal_18(q: int, slot: int, lead: int, groups: int, tail: int, tail_scale: int, lead_scale: int) -> Any:
     """DECIMAL of at most 18 digits (decimal.cc, bin2decimal) into 16 bytes; False where a group has too many digits."""
+    # The sign is the inverted first bit; groups of a negative number are inverted.
     negative = (load8(q) & np.uint8(128)) == 0
     flip = np.uint64(0xFFFFFFFF) if negative else np.uint64(0)
     sign = np.uint64(0x80000000)
     value = np.int64(0)
     good: Any = True
+    # A shorter group, whole groups of nine digits in four bytes, and a shorter one.
     if lead:
         part = ((np.uint64(load32_big(q)) ^ sign) ^ flip) >> np.uint64(32 - 8 * lead)
         value = np.int64(part)
         good = value < lead_scale
         sign = np.uint64(0)
         q += lead
-    for _ in range(whole):
+    for _ in range(groups):
         part = (np.uint64(load32_big(q)) ^ sign) ^ flip
         value = value * 1000000000 + np.int64(part)
         good &= part < np.uint64(1000000000)
@@ -64,6 +67,7 @@ def read_decimal_18(q: int, slot: int, lead: int, whole: int, tail: int, tail_sc
         value = value * tail_scale + np.int64(part)
         good &= np.int64(part) < tail_scale
     if negative:
+        # Sign-extended to 128 bits, as Arrow has decimals.
         value = -value
     store64(slot, np.uint64(value))
     store64(slot + 8, np.uint64(value >> 63))
@@ -71,8 +75,9 @@ def read_decimal_18(q: int, slot: int, lead: int, whole: int, tail: int, tail_sc
 
 
 @kernel
-def read_decimal_38(q: int, slot: int, lead: int, whole: int, tail: int, tail_scale: int, lead_scale: int) -> Any:
+def read_decimal_38(q: int, slot: int, lead: int, groups: int, tail: int, tail_scale: int, lead_scale: int) -> Any:
     """As read_decimal_18, for up to 38 digits, in 128 bits."""
+    # The sign is the inverted first bit; groups of a negative number are inverted.
     negative = (load8(q) & np.uint8(128)) == 0
     flip = np.uint64(0xFFFFFFFF) if negative else np.uint64(0)
     sign = np.uint64(0x80000000)
@@ -80,10 +85,10 @@ def read_decimal_38(q: int, slot: int, lead: int, whole: int, tail: int, tail_sc
     low = np.uint64(0)
     high = np.uint64(0)
     good: Any = True
-    for k in range(whole + 2):
+    for k in range(groups + 2):
         if k == 0:
             size, scale = lead, lead_scale
-        elif k <= whole:
+        elif k <= groups:
             size, scale = 4, 1000000000
         else:
             size, scale = tail, tail_scale
@@ -93,11 +98,13 @@ def read_decimal_38(q: int, slot: int, lead: int, whole: int, tail: int, tail_sc
         good &= np.int64(part) < scale
         sign = np.uint64(0)
         q += size
+        # 128 bits times the group's scale, in halves of 32 bits, so that carries stay in 64.
         factor = np.uint64(scale)
         first = (low & mask) * factor + part
         second = (low >> np.uint64(32)) * factor + (first >> np.uint64(32))
         low = (second << np.uint64(32)) | (first & mask)
         high = high * factor + (second >> np.uint64(32))
+    # Two's complement.
     if negative:
         low = ~low + np.uint64(1)
         high = ~high + (np.uint64(1) if low == np.uint64(0) else np.uint64(0))
@@ -128,6 +135,7 @@ def read_datetime(q: int, slot: int, fraction_size: int, unit: int, month_start:
     fraction = np.int64((bits & np.uint64(0xFFFFFF)) >> np.uint64(24 - 8 * fraction_size)) * unit
     if packed < 0 or fraction > 999999:
         return 2
+    # Fields by their bits: year and month 17, day 5, hour 5, minute 6, second 6.
     month = packed >> 22
     day = (packed >> 17) & 31
     hour = (packed >> 12) & 31
@@ -138,6 +146,7 @@ def read_datetime(q: int, slot: int, fraction_size: int, unit: int, month_start:
         seconds = days * 86400 + hour * 3600 + minute * 60 + second
         store64(slot, np.uint64(seconds * 1000000 + fraction))
         return 0
+    # What no timestamp can hold is kept as it is, with a mark, and becomes an exact text.
     store64(slot, _MARK_64 | np.uint64(packed << 20 | fraction))
     return 1
 

@@ -78,16 +78,16 @@ def cut(
             break
         ended_otherwise = transactions[owner, TX_FLAGS] & (TX_XA | TX_ROLLED_BACK) != 0
         standalone = complete and not ended_otherwise and marks[last] & MARK_STATEMENT != 0
-        whole = ended_otherwise or standalone
-        if kind >= 0 and (large or whole or kind != SLICE_ROWS):
+        separate = ended_otherwise or standalone
+        if kind >= 0 and (large or separate or kind != SLICE_ROWS):
             count = _put(slices, count, start, i, kind)
             kind = -1
         if kind < 0:
             start = i
-        kind = SLICE_STATEMENT if whole else SLICE_ROWS
-        alone = large or whole
+        kind = SLICE_STATEMENT if separate else SLICE_ROWS
+        alone = large or separate
         for j in range(i, last + 1):
-            if marks[j] & MARK_STATEMENT and not whole:
+            if marks[j] & MARK_STATEMENT and not separate:
                 if j > start:
                     count = _put(slices, count, start, j, kind)
                 count = _put(slices, count, j, j + 1, SLICE_STATEMENT)

@@ -54,6 +54,7 @@ _XA_START = (_spelled(b"START"), _spelled(b"BEGIN"), _spelled(b"END"))
 @part
 def query_class(text: int, count: int) -> Any:  # noqa: PLR0911 - one a keyword
     """Which of Q_OTHER … the ``count`` bytes of a QUERY's text are. The server writes these words itself, bare."""
+    # By length first: these two are most of a log.
     if count == 5 and _word(text, 5) == np.uint64(_BEGIN):
         return Q_BEGIN
     if count == 6 and _word(text, 6) == np.uint64(_COMMIT):
@@ -68,6 +69,7 @@ def query_class(text: int, count: int) -> Any:  # noqa: PLR0911 - one a keyword
         return Q_XA
     if count < 8:
         return Q_OTHER
+    # Longer keywords by their first eight bytes in one word.
     word = _word(text, 8)
     if word == np.uint64(_ROLLBACK):
         if count == 8:
@@ -103,34 +105,34 @@ def read_query(  # noqa: PLR0911 - one a keyword
     text = query_text(body, count, meaning)
     if text < 0:
         return -1
-    found = Q_OTHER
+    query = Q_OTHER
     if meaning == QUERY:
-        found = query_class(body + text, count - text)
-    if found in (Q_BEGIN, Q_XA_START):
+        query = query_class(body + text, count - text)
+    if query in (Q_BEGIN, Q_XA_START):
         if state[S_PHASE] == INSIDE and not state[S_FLAVOR]:
             return -2
         state[S_PHASE] = INSIDE
-        if found == Q_XA_START:
+        if query == Q_XA_START:
             transaction[TX_FLAGS] |= TX_XA
             return MARK_STATEMENT
         return 0
-    if found == Q_COMMIT:
+    if query == Q_COMMIT:
         state[S_PHASE] = OUTSIDE
         return MARK_ENDS
-    if found == Q_ROLLBACK:
+    if query == Q_ROLLBACK:
         state[S_PHASE] = OUTSIDE
         transaction[TX_FLAGS] |= TX_ROLLED_BACK
         return MARK_ENDS | MARK_STATEMENT
-    if found == Q_ROLLBACK_TO and transaction[TX_FLAGS] & TX_HAS_ROWS:
+    if query == Q_ROLLBACK_TO and transaction[TX_FLAGS] & TX_HAS_ROWS:
         # Logged where a table without transactions took part: its rows stay, others since the savepoint do not.
         transaction[TX_FLAGS] |= TX_ROLLED_BACK
         return MARK_STATEMENT
-    if found in (Q_SAVEPOINT, Q_ROLLBACK_TO):
+    if query in (Q_SAVEPOINT, Q_ROLLBACK_TO):
         return MARK_IGNORED
-    if found == Q_XA_END:
+    if query == Q_XA_END:
         transaction[TX_FLAGS] |= TX_XA
         return MARK_STATEMENT
-    if found == Q_XA:
+    if query == Q_XA:
         transaction[TX_FLAGS] |= TX_XA
     elif state[S_PHASE] == INSIDE:
         return MARK_STATEMENT

@@ -14,7 +14,7 @@ from spark_jobs.binlog.kernels.intrinsics import load8, load64
 
 @kernel
 def body_hash(address: int, count: int) -> Any:
-    """A spread of a TABLE_MAP's body over 32 bits; equal bodies are told by their bytes, not by this."""
+    """A spread of a TABLE_MAP's body over 32 bits; equal bodies are known by their bytes, not by this."""
     state = np.uint64(count) * np.uint64(0x9E3779B97F4A7C15)
     while count >= 8:
         state = (state ^ load64(address)) * np.uint64(0xD6E8FEB86659FD93)
@@ -27,7 +27,8 @@ def body_hash(address: int, count: int) -> Any:
 
 
 @part
-def _same(left: int, right: int, count: int) -> Any:
+def _equal(left: int, right: int, count: int) -> Any:
+    # 32 bytes, then 8, then one at a time: bodies are short, and equal most of the time.
     while count >= 32:
         differs = (load64(left) ^ load64(right)) | (load64(left + 8) ^ load64(right + 8))
         differs |= (load64(left + 16) ^ load64(right + 16)) | (load64(left + 24) ^ load64(right + 24))
@@ -58,7 +59,7 @@ def find_map(address: int, count: int, slots: Array, bodies: Array) -> Any:
     slot = body_hash(address, count) & mask
     while slots[slot] >= 0:
         ordinal = slots[slot]
-        if bodies[ordinal, 1] == count and _same(bodies[ordinal, 0], address, count):
+        if bodies[ordinal, 1] == count and _equal(bodies[ordinal, 0], address, count):
             return np.int64(ordinal)
         slot = (slot + 1) & mask
     return np.int64(-1)
@@ -71,7 +72,7 @@ def recent_map(address: int, count: int, state: Array, bodies: int, table_id: in
     bodies: the address of what find_map has.
     """
     ordinal = state[np.uintp(S_RECENT + (table_id & (RECENT - 1)))] - 1
-    known = bodies + 16 * ordinal
-    if ordinal >= 0 and np.int64(load64(known + 8)) == count and _same(np.int64(load64(known)), address, count):
+    entry = bodies + 16 * ordinal
+    if ordinal >= 0 and np.int64(load64(entry + 8)) == count and _equal(np.int64(load64(entry)), address, count):
         return ordinal
     return np.int64(-1)

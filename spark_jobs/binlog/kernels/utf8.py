@@ -47,6 +47,7 @@ def _utf8_blocks(size: int) -> Any:
 
     A character that the end cuts is not wrong.
     """
+    # Three tables by half bytes: the AND of their entries has a bit for each kind of error in two bytes.
     some_bytes, some_words = ir.VectorType(ir.IntType(8), size), ir.VectorType(ir.IntType(64), size // 8)
     tables = [ir.Constant(some_bytes, table * (size // 16)) for table in _utf8_errors()]
 
@@ -64,10 +65,11 @@ def _utf8_blocks(size: int) -> Any:
             mask = ir.Constant(ir.VectorType(ir.IntType(32), size), list(range(size - count, 2 * size - count)))
             return builder.shuffle_vector(before, block, mask)
 
+        # Bytes two and three places back say whether a continuation byte has to stand here.
         first = earlier(1)
         halves = builder.lshr(first, all_of(4)), builder.and_(first, all_of(15)), builder.lshr(block, all_of(4))
-        found = [called(_SHUFFLES[size], *pair) for pair in zip(tables, halves, strict=True)]
-        pair = builder.and_(builder.and_(found[0], found[1]), found[2])
+        lookups = [called(_SHUFFLES[size], *pair) for pair in zip(tables, halves, strict=True)]
+        pair = builder.and_(builder.and_(lookups[0], lookups[1]), lookups[2])
         third = called(f"llvm.usub.sat.v{size}i8", earlier(2), all_of(0xE0 - 0x80))
         fourth = called(f"llvm.usub.sat.v{size}i8", earlier(3), all_of(0xF0 - 0x80))
         return builder.xor(pair, builder.and_(builder.or_(third, fourth), all_of(0x80)))
@@ -78,16 +80,21 @@ def _utf8_blocks(size: int) -> Any:
             word, zeros = ir.IntType(64), all_of(0)
 
             def looked(values: list[Any]) -> list[Any]:
-                at, before, seen = values
+                at, before, errors = values
                 place = builder.add(arguments[0], builder.mul(at, ir.Constant(word, size)))
                 block = loaded(builder, place, some_bytes)
-                return [builder.add(at, ir.Constant(word, 1)), block, builder.or_(seen, wrong(builder, before, block))]
+                return [
+                    builder.add(at, ir.Constant(word, 1)),
+                    block,
+                    builder.or_(errors, wrong(builder, before, block)),
+                ]
 
-            begun = [ir.Constant(word, 0), zeros, zeros]
-            [_, _, seen] = while_loop(
-                builder, begun, lambda now: builder.icmp_unsigned("<", now[0], arguments[1]), looked
+            # The errors of all blocks in one vector, and then in one word.
+            initial = [ir.Constant(word, 0), zeros, zeros]
+            [_, _, errors] = while_loop(
+                builder, initial, lambda now: builder.icmp_unsigned("<", now[0], arguments[1]), looked
             )
-            words = builder.bitcast(seen, some_words)
+            words = builder.bitcast(errors, some_words)
             parts = [builder.extract_element(words, ir.Constant(word, k)) for k in range(size // 8)]
             return functools.reduce(builder.or_, parts)
 
@@ -115,14 +122,14 @@ def _in_blocks(address: int, count: int) -> Any:
     blocks = count // UTF8_BLOCK
     if utf8_blocks(address, blocks) != 0:
         return np.int64(-1)
-    done = blocks * UTF8_BLOCK
-    for k in range(1, min(3, done) + 1):
-        byte = load8(address + done - k)
+    checked = blocks * UTF8_BLOCK
+    for k in range(1, min(3, checked) + 1):
+        byte = load8(address + checked - k)
         if byte >= np.uint8(0xC0):
-            return done - k
+            return checked - k
         if byte < np.uint8(0x80):
             break
-    return done
+    return checked
 
 
 @kernel
@@ -159,9 +166,9 @@ def valid_utf8(address: int, count: int) -> Any:
         if i + size > count:
             return False
         second = load8(address + i + 1)
-        least = 0xA0 if lead == 0xE0 else 0x90 if lead == 0xF0 else 0x80
-        most = 0x9F if lead == 0xED else 0x8F if lead == 0xF4 else 0xBF
-        if second < least or second > most:
+        lowest = 0xA0 if lead == 0xE0 else 0x90 if lead == 0xF0 else 0x80
+        highest = 0x9F if lead == 0xED else 0x8F if lead == 0xF4 else 0xBF
+        if second < lowest or second > highest:
             return False
         for k in range(2, size):
             if load8(address + i + k) & np.uint8(0xC0) != np.uint8(0x80):
@@ -173,19 +180,19 @@ def valid_utf8(address: int, count: int) -> Any:
 @kernel
 def is_ascii(address: int, count: int) -> Any:
     """Whether no byte has its highest bit set."""
-    seen = np.uint64(0)
+    union = np.uint64(0)
     i = np.int64(0)
     while i < count & ~7:
         words: Any = min((count - i) >> 3, 512)
         for k in range(words):
-            seen |= load64_at(address + i, k)
-        if seen & np.uint64(0x8080808080808080) != 0:
+            union |= load64_at(address + i, k)
+        if union & np.uint64(0x8080808080808080) != 0:
             return False
         i += 8 * words
     while i < count:
-        seen |= np.uint64(load8(address + i))
+        union |= np.uint64(load8(address + i))
         i += 1
-    return (seen & np.uint64(0x8080808080808080)) == 0
+    return (union & np.uint64(0x8080808080808080)) == 0
 
 
 @kernel
@@ -194,18 +201,18 @@ def invalid_utf8(offsets: Array, address: int, bad: Array) -> Any:
     rows = len(offsets) - 1
     if is_ascii(address + offsets[0], np.int64(offsets[rows] - offsets[0])):  # as most text is
         return 0
-    whole = valid_utf8(address + offsets[0], np.int64(offsets[rows] - offsets[0]))
-    if whole:
+    all_valid = valid_utf8(address + offsets[0], np.int64(offsets[rows] - offsets[0]))
+    if all_valid:
         # A run that is UTF-8 as a whole is so in parts where no part begins inside a character.
         filled = rows
         while filled and offsets[filled - 1] == offsets[rows]:
             filled -= 1
         for row in range(filled):
             if load8(address + offsets[np.uintp(row)]) & np.uint8(0xC0) == np.uint8(0x80):
-                whole = False
+                all_valid = False
                 break
     count = 0
-    if not whole:
+    if not all_valid:
         for row in range(rows):
             if not valid_utf8(address + offsets[row], np.int64(offsets[row + 1] - offsets[row])):
                 bad[row] = 1

@@ -29,7 +29,7 @@ def hex_text(offsets: Array, address: int, rows: Array, new_offsets: Array, out:
 def split_geometry(
     offsets: Array, address: int, nulls: Array, srids: Array, new_offsets: Array, out: Array, bad: Array
 ) -> Any:
-    """Takes the SRID, four bytes, off each value; the rest stands in ``out``.
+    """Takes the SRID, four bytes, off each value; the rest is in ``out``.
 
     Rows without an SRID, or with one that int32 cannot hold, are marked in ``bad``, and counted.
     """
@@ -40,6 +40,7 @@ def split_geometry(
         start, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
         if nulls[row]:
             continue
+        # An SRID is an unsigned number of four bytes.
         srid = np.int64(load32(address + start)) if end - start >= 4 else np.int64(-1)
         if srid < 0 or srid > 2147483647:
             bad[row] = 1
@@ -75,6 +76,7 @@ def time_text(packed: Array, nulls: Array, digits: int, new_offsets: Array, out:
             out[place] = 45
             place += 1
             value = -value
+        # Hours 10 bits, minutes 6, seconds 6, microseconds 24.
         hour = (value >> 36) & 1023
         place = _digits(out, place, hour, 3 if hour > 99 else 2)
         for part in (value >> 30, value >> 24):
@@ -90,17 +92,18 @@ def time_text(packed: Array, nulls: Array, digits: int, new_offsets: Array, out:
 
 
 @kernel
-def decimal_text(values: Array, nulls: Array, sizes: Array, whole: int, new_offsets: Array, out: Array) -> Any:
+def decimal_text(values: Array, nulls: Array, sizes: Array, integer_groups: int, new_offsets: Array, out: Array) -> Any:
     """DECIMAL as the server prints it, from its own bytes ``values[row, byte]``; ``nulls`` marks rows left empty.
 
-    sizes: the number of digits of each group; whole: how many groups stand before the point. Returns the first row with
-    a group of too many digits, or -1.
+    sizes: the number of digits of each group; integer_groups: how many stand before the point. Returns the first row
+    with a group of too many digits, or -1.
     """
     place = np.int64(0)
     for row in range(len(values)):
         new_offsets[row] = place
         if nulls[row]:
             continue
+        # The sign is the inverted first bit; bytes of a negative number are inverted.
         negative = values[row, 0] < 128
         start = place
         if negative:
@@ -109,8 +112,9 @@ def decimal_text(values: Array, nulls: Array, sizes: Array, whole: int, new_offs
         first = place
         q = 0
         zero: Any = True
+        # Group after group, and the point before the first one after it.
         for k in range(len(sizes)):
-            if k == whole:
+            if k == integer_groups:
                 place = _without_zeros(out, first, place)
                 out[place] = 46
                 place += 1
@@ -124,8 +128,9 @@ def decimal_text(values: Array, nulls: Array, sizes: Array, whole: int, new_offs
                 return row
             zero &= number == 0
             place = _digits(out, place, number, sizes[k])
-        if whole == len(sizes):
+        if integer_groups == len(sizes):
             place = _without_zeros(out, first, place)
+        # The server prints no -0: the sign is taken out again.
         if negative and zero:
             for k in range(start, place - 1):
                 out[k] = out[k + 1]
@@ -168,7 +173,7 @@ def label_offsets(numbers: Array, starts: Array, new_offsets: Array) -> Any:
 
 @kernel
 def copy_labels(numbers: Array, starts: Array, labels: int, new_offsets: Array, out: int) -> Any:
-    """The label of each row to its place; ``COPIED`` bytes behind the labels and behind ``out`` may be touched."""
+    """The label of each row to its place; ``COPIED`` bytes after the labels and behind ``out`` may be touched."""
     for row in range(len(numbers)):
         size = np.int64(new_offsets[row + 1] - new_offsets[row])
         if size:
@@ -189,6 +194,7 @@ def join_labels(masks: Array, nulls: Array, starts: Array, labels: Array, new_of
         new_offsets[row] = place
         if nulls[row]:
             continue
+        # Bits without a label are no value.
         mask = masks[row]
         if count < 64 and (mask & np.uint64(0x7FFFFFFFFFFFFFFF)) >> np.uint64(count):
             return row
@@ -266,11 +272,13 @@ def inet6_text(offsets: Array, address: int, nulls: Array, new_offsets: Array, o
         if nulls[row]:
             continue
         source = address + offsets[row]
+        # The first of the longest runs of zero words.
         gap, longest, run = -1, 0, 0
         for word in range(8):
             run = run + 1 if load16_big(source + 2 * word) == 0 else 0
             if run > longest:
                 gap, longest = word + 1 - run, run
+        # Words in hex, but the run, and an IPv4 address at the end.
         word = 0
         while word < 8:
             if word == gap:

@@ -20,8 +20,8 @@ from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.compression import PADDING
 from spark_jobs.binlog.events.table_map import TableDefinition
 from spark_jobs.binlog.kernels.memory import fresh
-from spark_jobs.binlog.rows.codegen import Code, Step, code_of
-from spark_jobs.binlog.types.base import BadValue, Exact, Filled, Numbers, Reading
+from spark_jobs.binlog.rows.codegen import Code, ColumnStep, code_of
+from spark_jobs.binlog.types.base import BadValue, ColumnReading, Exact, Filled, Numbers
 from spark_jobs.errors import Unsupported
 
 ROW = 0
@@ -62,12 +62,12 @@ class _RowStatistics:
     """Rows of a block."""
     window: int = 0
     """Rows since the reader last wanted all that there was."""
-    layout: "_Layout | None" = None
+    layout: "_BlockLayout | None" = None
     """Of the last block."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
+class _BlockLayout:
     """Where the parts of a block lie in its memory.
 
     places, sizes: bytes [program, 0: slots 1: text, column]; own_places: places of what rows have beside columns, and
@@ -81,7 +81,7 @@ class _Layout:
     own_places: list[int]
 
     @classmethod
-    def of(cls, rows: int, room: int, sizes: Numbers) -> "_Layout":
+    def of(cls, rows: int, room: int, sizes: Numbers) -> "_BlockLayout":
         rounded = (sizes + PADDING - 1) & -PADDING
         places = np.cumsum(rounded).reshape(sizes.shape) - rounded
         own_places = int(rounded.sum()) + np.cumsum([0, *(width * rows for _, width in _OWN)])
@@ -96,10 +96,10 @@ class _Layout:
         return kernels.address_of_parts(memory, starts, lengths)
 
 
-_statistics: dict[tuple[tuple[Step, ...], ...], _RowStatistics] = {}
+_statistics: dict[tuple[tuple[ColumnStep, ...], ...], _RowStatistics] = {}
 
 
-class Plan:
+class DecodePlan:
     """A definition compiled: the kernel's steps, the sizes of buffers, and how each column is finished.
 
     Decoders of one definition share it (``plan_of``), those of other threads too.
@@ -125,9 +125,9 @@ class Plan:
         self._kept_before = count + np.array(self.ordinals[BEFORE], np.int64)
         self.cells = self._cells()
         self._code: Code | None = None
-        self._described: tuple[_Layout, Numbers, Numbers] | None = None
+        self._described: tuple[_BlockLayout, Numbers, Numbers] | None = None
 
-    def _compile(self, program: int, ordinal: int, reading: Reading) -> None:
+    def _compile(self, program: int, ordinal: int, reading: ColumnReading) -> None:
         is_read = ordinal in self.ordinals[program]
         step = self.steps[program, ordinal]
         step[kernels.STEP_KIND] = reading.kind if is_read else reading.skip
@@ -174,7 +174,7 @@ class Plan:
             )
             self.statistics.window = 0
 
-    def layout(self, rows: int, room: int) -> "_Layout":
+    def layout(self, rows: int, room: int) -> "_BlockLayout":
         """Of a block of so many rows; ``room``, at most twice as much, is added to text that nothing bounds."""
         last = self.statistics.layout
         if last and last.rows == rows and room <= last.room <= 2 * room:
@@ -182,11 +182,11 @@ class Plan:
         slots = self.widths * (rows + self.is_text)
         expected = np.minimum(self.statistics.expected * rows * 1.25, _MOST_TEXT).astype(np.int64) + room
         texts = np.where(self.bounded > 0, self.bounded * rows + PADDING, expected) * self.is_text
-        layout = _Layout.of(rows, room, np.stack([slots, texts], axis=1))
+        layout = _BlockLayout.of(rows, room, np.stack([slots, texts], axis=1))
         self.statistics.layout = layout  # for whoever asks next, in whatever thread
         return layout
 
-    def described(self, layout: "_Layout") -> tuple[Numbers, Numbers]:
+    def described(self, layout: "_BlockLayout") -> tuple[Numbers, Numbers]:
         """Steps and cells of a block, with places in its memory where addresses are to be."""
         last = self._described  # of whoever asked last, in whatever thread
         if last is None or last[0] is not layout:
@@ -213,9 +213,9 @@ class Plan:
 
 
 @lru_cache(maxsize=1024)
-def plan_of(definition: TableDefinition, before: Literal["key", "all"]) -> Plan:
+def plan_of(definition: TableDefinition, before: Literal["key", "all"]) -> DecodePlan:
     """The same for the same: each file of a server has its table maps again. Raises Unsupported."""
-    return Plan(definition, before)
+    return DecodePlan(definition, before)
 
 
 class Scratch:
@@ -253,11 +253,11 @@ def _zeros(size: int) -> pa.Buffer:
     return _zeros_of(max(20, (size - 1).bit_length()))
 
 
-def _generated(steps: Numbers, definition: TableDefinition) -> tuple[Step, ...]:
+def _generated(steps: Numbers, definition: TableDefinition) -> tuple[ColumnStep, ...]:
     """What generated code has to know of a program's steps."""
     pairs = zip(steps.tolist(), definition.columns, strict=True)
     return tuple(
-        Step(
+        ColumnStep(
             cells[kernels.STEP_KIND],
             cells[kernels.STEP_WIDTH],
             tuple(cells[kernels.STEP_PARAMETERS :]),
@@ -267,7 +267,7 @@ def _generated(steps: Numbers, definition: TableDefinition) -> tuple[Step, ...]:
     )
 
 
-def _reading(definition: TableDefinition, ordinal: int) -> Reading:
+def _reading(definition: TableDefinition, ordinal: int) -> ColumnReading:
     try:
         return definition.columns[ordinal].reading()
     except Unsupported as error:
@@ -279,7 +279,7 @@ class Block:
 
     def __init__(  # noqa: PLR0913 - what it is of, how large, and what of it is the decoder's
         self,
-        plan: Plan,
+        plan: DecodePlan,
         file: str,
         rows: int,
         room: int,
@@ -402,11 +402,13 @@ def _raw(exact: dict[str, Exact], rows: int) -> pa.Array | None:
     """One map a row from the exact texts of the columns, null where a row has none."""
     if not exact:
         return None
+    # Texts of all columns in the order of their rows; a row's entries follow each other.
     places = np.concatenate([raw.rows for raw in exact.values()])
     names = np.repeat(np.arange(len(exact)), [len(raw.rows) for raw in exact.values()])
     order = np.argsort(places, kind="stable")
     texts = pa.concat_arrays([raw.texts for raw in exact.values()]).take(pa.array(order))
     keys = pa.array(exact, pa.string()).take(pa.array(names[order]))
+    # The offsets of a map array: how many entries each row has.
     counts = np.bincount(places, minlength=rows)
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     validity = pa.py_buffer(np.packbits(counts > 0, bitorder="little"))

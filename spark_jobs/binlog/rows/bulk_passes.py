@@ -76,10 +76,11 @@ class PlainPasses:
         return PassedEvents(self._feed.file, self._rows[: kernels.E_CELLS * count].reshape(-1, kernels.E_CELLS))
 
     def take(self, descriptor: int, until: int, is_wanted: Numbers, blocks: Numbers) -> tuple[int, int]:
-        """Goes on: (one of kernels.PASSES_…, why the row kernel stopped if it has).
+        """Resumes: (one of kernels.PASSES_…, why the row kernel stopped if it has).
 
-        until: file offset where to come back; wanted, blocks: as kernels.choose_rows and decode_rows have them.
+        until: file offset where to come back; is_wanted, blocks: as kernels.choose_rows and decode_rows have them.
         """
+        # The kernel reads the file into this memory itself; Python gets it back where it is to decide something.
         feed, passes = self._feed, self._passes
         passes[kernels.P_FILLED], passes[kernels.P_BASE] = feed.waiting, feed.base
         code, reason = kernels.take_passes(

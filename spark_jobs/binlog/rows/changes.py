@@ -31,27 +31,30 @@ class Presence:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Row changes in log order; all arrays have one length.
-
-    op: uint8, 1 insert, 2 update, 3 delete. offset: int64, where the row's event starts in its file. row: int32, its
-    place within the event. committed_at: timestamp[us, UTC] of the transaction. gtid: a dictionary of strings, or None.
-    after: the row, in a delete its last one. before: an update's before image, all null for other rows.
-    raw, before_raw: map<string, string>: exact text or hex of what typed columns cannot hold; None when no row has any.
-    present, before_present: which columns of ``after`` and ``before`` the log holds; what it leaves out is null there.
-    None: every image is whole. A row without a before image has no column in ``before_present``.
-    """
+    """Row changes in log order; all arrays have one length."""
 
     op: pa.Array
+    """uint8: 1 insert, 2 update, 3 delete."""
     offset: pa.Array
+    """int64: where the row's event starts in its file."""
     row: pa.Array
+    """int32: its place within the event."""
     committed_at: pa.Array
+    """timestamp[us, UTC] of the transaction."""
     gtid: pa.Array | None
+    """A dictionary of strings, or None."""
     after: pa.RecordBatch
+    """The row, in a delete its last one."""
     before: pa.RecordBatch
+    """An update's before image, all null for other rows."""
     raw: pa.Array | None
     before_raw: pa.Array | None
+    """Of ``raw`` and ``before_raw``, map<string, string>: exact text or hex of what typed columns cannot hold; None
+    where no row has any."""
     present: Presence | None = None
     before_present: Presence | None = None
+    """Of ``present`` and ``before_present``: which columns of ``after`` and ``before`` the log holds; what it leaves
+    out is null there. None: every image is whole. A row without a before image has no column in ``before_present``."""
 
     def __len__(self) -> int:
         return len(self.op)
@@ -64,6 +67,7 @@ class Changes:
     def slice(self, first: int, rows: int) -> "Changes":
         """Some of the changes that follow each other, without a copy."""
 
+        # Slices of Arrow arrays share their buffers.
         def cut(values: pa.Array | None) -> pa.Array | None:
             return None if values is None else values.slice(first, rows)
 

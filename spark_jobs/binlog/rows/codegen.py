@@ -2,7 +2,7 @@
 
 decode_rows asks at every value what is to be done with it, and that jump takes longer than to do it. A table of which
 millions of rows come is worth code of its own. It is made in LLVM's own language, since numba takes a second or more to
-compile as much, and left as it is written: LLVM's optimizer takes twice the time and gains nothing here.
+compile as much, and not optimised: LLVM's optimizer takes twice the time and gains nothing here.
 
 The code stops before any row that is not usual: a date that no calendar has, digits that are none, a NULL where none
 may be, a row that ends beyond its event. decode_rows takes that row, and so it alone says what is wrong.
@@ -30,11 +30,11 @@ _AHEAD, _TEXT_AHEAD = 256, 512
 """Bytes beyond what is written now that are asked for: a table of 50 columns writes to a hundred places by turns, more
 than a processor sees coming, and half of all time was waiting for memory that would be written over."""
 _UNCHECKED = 48
-"""Bytes of values that may be read before the event's end is asked for; 64 behind it are readable."""
+"""Bytes of values that may be read before the event's end is asked for; 64 after it are readable."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ColumnStep:
     """What is done with one column: the cells of a kernel's step that do not depend on the block."""
 
     kind: int
@@ -57,7 +57,7 @@ class Code:
 
 
 @lru_cache(maxsize=512)
-def code_of(row: tuple[Step, ...], before: tuple[Step, ...]) -> Code:
+def code_of(row: tuple[ColumnStep, ...], before: tuple[ColumnStep, ...]) -> Code:
     """The code for a table whose rows and before images are read by these steps."""
     module = ir.Module("rows")
     _Function(module, "row", [(0, row)])
@@ -83,24 +83,27 @@ class _Function:
     ``state`` how many are filled and where the next begins, and in ``steps`` how much text they had.
     """
 
-    def __init__(self, module: ir.Module, name: str, images: list[tuple[int, tuple[Step, ...]]]) -> None:
+    def __init__(self, module: ir.Module, name: str, images: list[tuple[int, tuple[ColumnStep, ...]]]) -> None:
         function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_WORD] * 8), name)
         self.columns = len(images[0][1])
         self.words = (self.columns + 63) // 64
         self.builder = b = ir.IRBuilder(function.append_basic_block("entry"))
         start, self.end, first, rows, self.steps, self.nulls, self.null_rows, state = function.args
+        # Ends of text are kept in registers while the function runs.
         texts = [(program, c) for program, steps in images for c, step in enumerate(steps) if step.is_text]
         filled = {text: self.load(64, self._cell(*text, kernels.STEP_USED)) for text in texts}
         entry, head, body = b.block, function.append_basic_block("head"), function.append_basic_block("body")
         self.leave = function.append_basic_block("leave")
         b.branch(head)
 
+        # The loop continues while there is a row and room for it.
         b.position_at_end(head)
         phis = {text: self._phi(entry, filled[text]) for text in texts}
         q, self.n = self._phi(entry, start), self._phi(entry, first)
         has_more = b.and_(b.icmp_signed("<", self.n, rows), b.icmp_unsigned("<", q, self.end))
         b.cbranch(has_more, body, self.leave)
 
+        # A row: the images one after the other, each from where the one before it ended.
         b.position_at_end(body)
         self.filled: dict[tuple[int, int], Any] = dict(phis)
         place: Any = q
@@ -112,6 +115,7 @@ class _Function:
         self.n.add_incoming(self.add(self.n, 1), b.block)
         b.branch(head)
 
+        # What is left of the state, for the caller and the next call.
         b.position_at_end(self.leave)
         for text in texts:
             self.store(phis[text], self._cell(*text, kernels.STEP_USED))
@@ -127,9 +131,10 @@ class _Function:
     def _cell(self, program: int, column: int, cell: int) -> Any:
         return self.add(self.steps, (program * self.columns + column) * kernels.STEP_BYTES + 8 * cell)
 
-    def _image(self, program: int, steps: tuple[Step, ...], q: Any) -> Any:
+    def _image(self, program: int, steps: tuple[ColumnStep, ...], q: Any) -> Any:
         """Code of one image; returns where the next begins."""
         b = self.builder
+        # Null bits of a row stand in words of 64, for both images one after the other.
         row = b.add(self.n, self.null_rows) if program else self.n
         nulls = b.add(self.nulls, b.mul(row, self.word(8 * self.words)))
         bitmap, q = q, self.add(q, (self.columns + 7) // 8)
@@ -137,11 +142,13 @@ class _Function:
         unchecked = 0
         word: Any = None
         for c, step in enumerate(steps):
+            # A word of null bits at a time; a NULL in a column that cannot be NULL ends the generated code.
             if c & 63 == 0:
                 word = self.load(64, self.add(bitmap, c // 8))
                 self.store(word, self.add(nulls, c // 8))
                 never = sum(1 << k for k, step in enumerate(steps[c : c + 64]) if not step.nullable)
                 self.leave_if(b.icmp_unsigned("!=", b.and_(word, self.word(never)), self.word(0)))
+            # Bounds are checked after a few columns of fixed size, and after each of variable size.
             if unchecked + 16 > _UNCHECKED:
                 self.leave_if(b.icmp_unsigned(">", q, self.end))
                 unchecked = 0
@@ -154,7 +161,7 @@ class _Function:
         self.leave_if(b.icmp_unsigned(">", q, self.end))
         return q
 
-    def _column(self, program: int, c: int, step: Step, q: Any, word: Any) -> Any:
+    def _column(self, program: int, c: int, step: ColumnStep, q: Any, word: Any) -> Any:
         """Code of one column, for a value and for a NULL; returns where the next begins."""
         b = self.builder
         before = self.filled.get((program, c))
@@ -162,11 +169,13 @@ class _Function:
         at = b.add(slot, b.mul(self.n, self.word(4 if step.is_text else step.width)))
         if step.kind != kernels.SKIP and step.kind < kernels.SKIP_1:
             self.prefetch(self.add(at, _AHEAD))
+        # Columns that are never NULL need no branch.
         if not step.nullable:
             return self._value(program, c, step, q, at)
         absent, present, after = (b.append_basic_block(name) for name in ("absent", "present", "after"))
         is_null = b.trunc(b.lshr(word, self.word(c & 63)), _BIT)
         b.cbranch(is_null, absent, present)
+        # A NULL text ends where it begins, and a NULL number is 0: slots hold no bytes of an earlier row.
         b.position_at_end(absent)
         if before is not None:
             self.store(b.trunc(before, ir.IntType(32)), at)
@@ -177,6 +186,7 @@ class _Function:
         place = self._value(program, c, step, q, at)
         filled = b.block
         b.branch(after)
+        # Either way the text's end and the place in the row continue from here.
         b.position_at_end(after)
         if before is not None:
             filled_ = self._phi(absent, before)
@@ -186,15 +196,16 @@ class _Function:
         merged.add_incoming(place, filled)
         return merged
 
-    def _value(self, program: int, c: int, step: Step, q: Any, at: Any) -> Any:
+    def _value(self, program: int, c: int, step: ColumnStep, q: Any, at: Any) -> Any:
         if step.is_text:
             place, self.filled[program, c] = self._text(step, q, at, self.filled[program, c], (program, c))
             return place
         return _VALUES[step.kind](self, q, at, *step.parameters)
 
-    def _text(self, step: Step, q: Any, at: Any, filled: Any, text: tuple[int, int]) -> tuple[Any, Any]:
+    def _text(self, step: ColumnStep, q: Any, at: Any, filled: Any, text: tuple[int, int]) -> tuple[Any, Any]:
         """Code of a value of variable length; returns what follows it, in the log and in the text."""
         b = self.builder
+        # The length, of one to four bytes, then the bytes themselves.
         size = 1 if step.kind == kernels.PADDED else step.kind - kernels.TEXT_1 + 1
         length = self.little(q, size)
         source = self.add(q, size)
@@ -289,7 +300,7 @@ class _Function:
 
 
 _Value = Callable[..., Any]
-"""(function, address of the value, address of its slot, the kind's parameters) -> address behind the value."""
+"""(function, address of the value, address of its slot, the kind's parameters) -> address after the value."""
 
 
 def _number(size: int, bits: int) -> _Value:
@@ -392,12 +403,14 @@ def _timestamp(f: _Function, q: Any, at: Any, size: int, *parameters: int) -> An
 
 def _time(f: _Function, q: Any, at: Any, size: int, *parameters: int) -> Any:
     b, (fraction_size, unit) = f.builder, parameters[:2]
+    # A number of so many bytes plus half its range, so that negative times are below zero.
     zero = f.word(0x800000 << (8 * fraction_size))
     number = b.sub(b.lshr(f.load_big(64, q), f.word(64 - 8 * size)), zero)
     negative = b.icmp_signed("<", number, f.word(0))
     magnitude = b.select(negative, b.neg(number), number)
     clock = b.lshr(magnitude, f.word(8 * fraction_size))
     fraction = b.mul(_field(f, magnitude, 0, 8 * fraction_size), f.word(unit))
+    # Each part is checked: what no TIME can be ends the generated code, and the plain kernel names it.
     for part, limit in (
         (fraction, 999_999),
         (_field(f, clock, 0, 6), 59),
@@ -416,11 +429,13 @@ def _decimal(bits: int) -> _Value:
     def emit(f: _Function, q: Any, at: Any, *parameters: int) -> Any:
         size, lead, full_groups, tail, tail_scale, lead_scale = parameters
         b, wide = f.builder, ir.IntType(bits)
+        # The sign is the inverted first bit; groups of a negative number are inverted.
         negative = b.icmp_unsigned("<", f.load(8, q), f.word(128))
         flip = b.select(negative, f.word(0xFFFFFFFF), f.word(0))
         groups = [(lead, lead_scale), *[(4, 1_000_000_000)] * full_groups, (tail, tail_scale)]
         value: Any = ir.Constant(wide, 0)
         place, sign = q, 0x80000000
+        # Groups of nine digits in four bytes, the first and the last with fewer.
         for count, scale in groups:
             if not count:
                 continue

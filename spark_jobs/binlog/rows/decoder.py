@@ -13,15 +13,16 @@ import pyarrow as pa
 
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.redaction import refuse_blanked
-from spark_jobs.binlog.events.scanner import Bytes, FormatDescription, Scan, TableMaps, empty_scan, open_slice
+from spark_jobs.binlog.events.scanner import Bytes, FormatDescription, Scan, TableMaps, empty_scan
+from spark_jobs.binlog.events.slice_bytes import Scans, SliceBytes
 from spark_jobs.binlog.events.table_map import Column, TableDefinition, parse_table_map, same_layout
 from spark_jobs.binlog.events.transaction_payload import PayloadContents, Payloads
 from spark_jobs.binlog.kernels.memory import rounded
-from spark_jobs.binlog.rows.blocks import BEFORE, ROW, TEXT_SLACK, Block, Plan, Scratch, plan_of
+from spark_jobs.binlog.rows.blocks import BEFORE, ROW, TEXT_SLACK, Block, DecodePlan, Scratch, plan_of
 from spark_jobs.binlog.rows.changes import Changes, Presence
 from spark_jobs.binlog.rows.placed_events import (
-    Origin,
     PlacedEvents,
+    RowSource,
     inner_events,
     leads,
     outer_events,
@@ -37,10 +38,27 @@ OPEN = 256 << 20
 """Bytes that blocks which are not full have taken together, from which on they are handed out whatever is in them."""
 
 
+_UNKNOWN = -1
 _UNDECIDED = {
     kernels.TX_XA: "rows of an XA transaction, which may be rolled back later, are not decoded in this version",
     kernels.TX_ROLLED_BACK: "rows of a transaction with a ROLLBACK past them are not decoded: which stay is not logged",
 }
+
+
+def _require_same(expected: TableDefinition, logged: TableDefinition, place_: str) -> None:
+    """Raises DecodeError where a TABLE_MAP differs from the definition, Unsupported where that cannot be told."""
+    if not same_layout(logged, expected):
+        raise DecodeError(f"{place_}: the log's table is not the one expected: {logged} instead of {expected}")
+    pairs = zip(expected.columns, logged.columns, expected.column_names(), strict=True)
+    for expected_column, logged_column, name in pairs:
+        place = f"{place_}: {expected.name}.{name}"
+        try:
+            different = next(_differences(expected_column, logged_column), None)
+        except Unsupported as error:
+            raise Unsupported(f"{place}: {error}") from None
+        if different:
+            attribute, expected_value, logged_value = different
+            raise DecodeError(f"{place}: {attribute} {logged_value} in the log, {expected_value} expected")
 
 
 def _differences(expected: Column, logged: Column) -> Iterator[tuple[str, object, object]]:
@@ -114,7 +132,7 @@ class Decoder:
     redacted: whether redacted events of the table are ignored; they are refused otherwise.
 
     What the definition leaves open (signs, character sets, labels) is taken from the first TABLE_MAP met, and from then
-    on every TABLE_MAP must agree; exact: rows logged under another TABLE_MAP are those of another decoder.
+    on every TABLE_MAP must agree; logged: of the only TABLE_MAP whose rows are decoded, where others have decoders too.
     """
 
     def __init__(  # noqa: PLR0913 - what is kept of the rows, and which are taken
@@ -126,27 +144,31 @@ class Decoder:
         gtids: bool = False,
         partial: bool = False,
         prepared: bool = False,
-        exact: bool = False,
+        logged: TableDefinition | None = None,
         redacted: bool = False,
         maps: TableMaps | None = None,
+        scans: Scans | None = None,
     ) -> None:
-        """maps: those of who scans for it, where it is not given whole slices."""
+        """maps: those of who scans for it, where it is not given whole slices; scans: shared with other decoders."""
         self.definition = definition
+        self._name = definition.name.schema, definition.name.table
         self.is_mariadb = False
         """Whether the last slice is of MariaDB's log."""
         self._partial = partial
         self._accepted = kernels.TX_XA if prepared else 0
-        self._exact = exact
+        self._logged = logged
         self._redacted = redacted
         self._before = before
         self._rows = rows
         self._gtids = gtids
         self.is_lasting = not (gtids or partial)
         """Whether rows in a block can do without what they came from."""
-        self._maps = TableMaps() if maps is None else maps
-        self._is_own_table: dict[int, bool] = {}
+        self._scans = scans
+        self._maps = scans.maps if scans is not None else TableMaps() if maps is None else maps
+        self._owned = np.zeros(0, np.int8)
+        """By ordinal of a table map: whether its rows are this decoder's."""
         self._foreign: dict[int, TableDefinition] = {}
-        self._plan: Plan | None = None
+        self._plan: DecodePlan | None = None
         self._scratch = Scratch()
         self._block: Block | None = None
         """Open while rows go into it."""
@@ -165,19 +187,24 @@ class Decoder:
         committed_us: int = 0,
         gtid: str | None = None,
     ) -> Iterator[Changes]:
-        """The table's changes in one slice, in log order.
+        """The table's changes in one slice, in log order: as ``decode_slices`` with one."""
+        slice_ = SliceBytes(start, context, payload, transaction_start, committed_us, gtid)
+        return self.decode_slices(file, [slice_])
 
-        file, start, context, payload, transaction_start: as the slice has them; the payload is not copied.
-        committed_us (µs since 1970 UTC), gtid: of the slice, for rows of a transaction that began before it.
+    def decode_slices(self, file: str, slices: Iterable[SliceBytes]) -> Iterator[Changes]:
+        """The table's changes in slices of one file, in log order; rows of several slices may come together.
 
         Raises DecodeError, Truncated, ChecksumMismatch or Unsupported, after the changes that stand before; every
         message begins with ``file:offset``.
         """
-        scanner, scan = open_slice(
-            file, start, context, payload, self._maps, transaction_start=transaction_start, committed_us=committed_us
-        )
-        self.is_mariadb = scanner.format.flavor == "mariadb"
-        yield from self.decode_scan(file, scan, scanner.format, gtid=gtid)
+        yield from self._with_rest(self._of_slices(file, slices))
+
+    def _of_slices(self, file: str, slices: Iterable[SliceBytes]) -> Iterator[Changes]:
+        """The blocks that slices fill."""
+        for slice_ in slices:
+            scanner, scan = slice_.opened(file, self._maps) if self._scans is None else self._scans.of(file, slice_)
+            self.is_mariadb = scanner.format.flavor == "mariadb"
+            yield from self._filled(self._events(file, scan, scanner.format), scan, slice_.gtid)
 
     def decode_scan(
         self, file: str, scan: Scan, head: FormatDescription, *, gtid: str | None = None
@@ -190,21 +217,24 @@ class Decoder:
         yield from self._decoded(self._readable(events, scan), scan, None)
 
     def _decoded(self, runs: Iterator[RowEvents], scan: Scan, gtid: str | None) -> Iterator[Changes]:
-        """All rows of all events, blocks of which end with them; one such iterator of a decoder at a time."""
-        self._block, self.cells[:] = None, 0
+        """All rows of all events, blocks of which end with them."""
+        return self._with_rest(self._filled(runs, scan, gtid))
+
+    def _with_rest(self, blocks: Iterator[Changes]) -> Iterator[Changes]:
+        """Full blocks, then the last one, also before an error; one such iterator of a decoder at a time."""
+        self._block, self.cells[:] = None, 0  # what an iterator that was given up has left
         try:
-            for events in runs:
-                for _, changes in fill([self], self._cells_at, Origin(events, scan, gtid)):
-                    yield changes
+            yield from blocks
         except DecodeError:
             yield from self.rest()
             raise
         yield from self.rest()
 
-    @property
-    def _name(self) -> tuple[str, str]:
-        """The table's, as table maps have it."""
-        return self.definition.name.schema, self.definition.name.table
+    def _filled(self, runs: Iterator[RowEvents], scan: Scan, gtid: str | None) -> Iterator[Changes]:
+        """The blocks that events of a scan fill; the last one stays open where the decoder is lasting."""
+        for events in runs:
+            for _, changes in fill([self], self._cells_at, RowSource(events, scan, gtid)):
+                yield changes
 
     def decode_images(self, place: str, images: Sequence[bytes]) -> Iterator[Changes]:
         """Rows of this table that no log holds, as inserts: each the null bits and values of a full row image.
@@ -245,7 +275,7 @@ class Decoder:
             raise Unsupported(f"{events.place(refused[0])}: {self.definition.name}: {text}")
 
     def _inside(self, file: str, scan: Scan, opened: PayloadContents, head: FormatDescription) -> tuple[RowEvents, int]:
-        """This table's row events inside payloads, and the other tables' rows behind the last of them."""
+        """This table's row events inside payloads, and the other tables' rows after the last of them."""
         if not self._redacted:
             places = opened.outer
             refuse_blanked(opened.inner, self._maps, self._name, lambda event: place_of(file, scan, places[event]))
@@ -254,7 +284,7 @@ class Decoder:
         is_own = self._own_events(tables, head, lambda row: place_of(file, scan, outer[row]))
         events = inner_events(file, scan, opened, rows[is_own])
         foreign = ~is_own & (np.isin(outer, outer[is_own]) | (not opened.is_whole))
-        if not foreign.any():
+        if not foreign.any():  # rows of other tables count for the numbers of the rows after them
             return events, 0
         counts = np.zeros(len(rows), np.int64)
         for ordinal in np.unique(tables[foreign]).tolist():
@@ -270,18 +300,19 @@ class Decoder:
 
     def _own_events(self, tables: Numbers, head: FormatDescription, place: Callable[[int], str]) -> Numbers:
         """Which ordinals of table maps are this table's; ``place`` names that of a place in ``tables``."""
-        ordinals, first = np.unique(tables, return_index=True)
-        pairs = zip(ordinals.tolist(), first.tolist(), strict=True)
-        own_ordinals = [ordinal for ordinal, at in pairs if self._is_mine(ordinal, place, at, head)]
-        return np.isin(tables, np.array(own_ordinals, np.int32))
-
-    def _is_mine(self, ordinal: int, place: Callable[[int], str], at: int, head: FormatDescription) -> bool:
-        if ordinal not in self._is_own_table:
-            name = self.definition.name
-            self._is_own_table[ordinal] = self._maps.names[ordinal] == (name.schema, name.table)
-            if self._is_own_table[ordinal]:
-                self._is_own_table[ordinal] = self._accept(ordinal, place(at), head)
-        return self._is_own_table[ordinal]
+        count = len(self._owned)
+        if len(self._maps) > count:
+            self._owned = np.concatenate([self._owned, np.zeros(len(self._maps) - count, np.int8)])
+            own_ordinals = np.array(self._maps.by_name.get(self._name, ()), np.int64)
+            self._owned[own_ordinals[own_ordinals >= count]] = _UNKNOWN
+        owned = self._owned[tables]
+        if (owned == _UNKNOWN).any():
+            ordinals, first = np.unique(tables, return_index=True)
+            for ordinal, at in zip(ordinals.tolist(), first.tolist(), strict=True):
+                if self._owned[ordinal] == _UNKNOWN:
+                    self._owned[ordinal] = self._accept(ordinal, place(at), head)
+            owned = self._owned[tables]
+        return owned.view(np.bool_)
 
     def _accept(self, ordinal: int, place_: str, head: FormatDescription) -> bool:
         """Checks a TABLE_MAP of this table against the definition, and fills in what that leaves open.
@@ -289,28 +320,17 @@ class Decoder:
         False where its rows are left to another decoder.
         """
         definition = parse_table_map(self._maps.events[ordinal], head, place_)
-        if self._exact:
-            return definition == self.definition
-        if not same_layout(definition, self.definition):
-            raise DecodeError(
-                f"{place_}: the log's table is not the one expected: {definition} instead of {self.definition}"
-            )
-        pairs = list(zip(self.definition.columns, definition.columns, strict=True))
-        for (expected, logged), name in zip(pairs, self.definition.column_names(), strict=True):
-            place = f"{place_}: {self.definition.name}.{name}"
-            try:
-                different = next(_differences(expected, logged), None)
-            except Unsupported as error:
-                raise Unsupported(f"{place}: {error}") from None
-            if different:
-                attribute, expected_value, logged_value = different
-                raise DecodeError(f"{place}: {attribute} {logged_value} in the log, {expected_value} expected")
+        # A decoder of one TABLE_MAP takes it alone, another takes every map of the same layout.
+        if self._logged is not None:
+            return definition == self._logged
+        _require_same(self.definition, definition, place_)
         if self._plan is None:
+            pairs = zip(self.definition.columns, definition.columns, strict=True)
             columns = tuple(_completed(expected, logged) for expected, logged in pairs)
             self.definition = replace(self.definition, columns=columns)
         return True
 
-    def closed(self, origin: Origin | None = None) -> Iterator[Changes]:
+    def closed(self, origin: RowSource | None = None) -> Iterator[Changes]:
         """The rows of the block that is open; its place is free for the next one.
 
         origin: what they came from, for a decoder that is not lasting. Raises DecodeError after the rows before.
@@ -327,7 +347,7 @@ class Decoder:
         if failed:
             raise failed.pop()
 
-    def rest(self, origin: Origin | None = None) -> Iterator[Changes]:
+    def rest(self, origin: RowSource | None = None) -> Iterator[Changes]:
         """As ``closed``, where the reader wants all that there is."""
         try:
             yield from self.closed(origin)
@@ -350,13 +370,13 @@ class Decoder:
         """Bytes of the block that is open."""
         return self._block.memory.size if self._block else 0
 
-    def _compiled(self, place: str) -> Plan:
+    def _compiled(self, place: str) -> DecodePlan:
         try:
             return plan_of(self.definition, self._before)
         except Unsupported as error:
             raise Unsupported(f"{place}: {error}") from None
 
-    def _finished(self, block: Block, origin: Origin | None) -> tuple[Changes | None, list[DecodeError]]:
+    def _finished(self, block: Block, origin: RowSource | None) -> tuple[Changes | None, list[DecodeError]]:
         """A block's rows up to the first with a value that its type has not, and what is to be said of that, if any."""
         failed: list[DecodeError] = []
         block.plan.filled(block.rows)
@@ -368,7 +388,7 @@ class Decoder:
                 block.cut(bad.row)
         return None, failed
 
-    def _changes(self, block: Block, origin: Origin | None) -> Changes:
+    def _changes(self, block: Block, origin: RowSource | None) -> Changes:
         """Raises BadValue."""
         block.close()
         presence: list[Presence] | list[None] = [None, None]
@@ -397,16 +417,17 @@ class Decoder:
             )
         if reason == kernels.OTHER_COLUMN_COUNT:
             return DecodeError(f"{place}: {name}: a row event whose column count is not its TABLE_MAP's")
-        column = "its null bits" if ordinal < 0 else self._described(ordinal)
+        column = "its null bits" if ordinal < 0 else _described(self.definition, ordinal)
         if reason == kernels.BAD_VALUE:
             return DecodeError(f"{place}: row {row} of {name}: {column}: the bytes are no value of the type")
         return Truncated(f"{place}: row {row} of {name}: {column}: the row ends beyond its event")
 
-    def _described(self, ordinal: int) -> str:
-        return f"{self.definition.column_names()[ordinal]} {self.definition.columns[ordinal].sql_type}"
+
+def _described(definition: TableDefinition, ordinal: int) -> str:
+    return f"{definition.column_names()[ordinal]} {definition.columns[ordinal].sql_type}"
 
 
-def fill(decoders: Sequence[Decoder], blocks: Numbers, origin: Origin) -> Iterator[tuple[Decoder, Changes]]:
+def fill(decoders: Sequence[Decoder], blocks: Numbers, origin: RowSource) -> Iterator[tuple[Decoder, Changes]]:
     """Decodes row events into the blocks of some decoders; yields those that become full, each with its decoder.
 
     blocks: addresses of the decoders' cells; the events' groups are places in both. What is in blocks that are not full
@@ -440,7 +461,7 @@ def make_room(
     events: PlacedEvents,
     state: Numbers,
     *,
-    origin: Origin | None = None,
+    origin: RowSource | None = None,
 ) -> Generator[tuple[Decoder, Changes], None, int]:
     """Yields the block that was full where the row kernel has stopped, and opens another one in its place.
 
@@ -460,7 +481,7 @@ def make_room(
     return int(size + decoder.size)
 
 
-def rest_of(decoders: Iterable[Decoder], origin: Origin | None = None) -> Iterator[tuple[Decoder, Changes]]:
+def rest_of(decoders: Iterable[Decoder], origin: RowSource | None = None) -> Iterator[tuple[Decoder, Changes]]:
     """What is in the blocks of all of them; raises the first DecodeError after that."""
     failed: list[DecodeError] = []
     for decoder in decoders:

@@ -25,7 +25,7 @@ from spark_jobs.binlog.events.transaction_payload import Payloads
 from spark_jobs.binlog.rows.bulk_passes import PlainPasses
 from spark_jobs.binlog.rows.changes import Changes
 from spark_jobs.binlog.rows.decoder import Decoder, fill, make_room, rest_of
-from spark_jobs.binlog.rows.placed_events import Origin, outer_events
+from spark_jobs.binlog.rows.placed_events import RowSource, outer_events
 from spark_jobs.errors import DecodeError, Unsupported
 
 PASS = 4 << 20
@@ -96,7 +96,7 @@ class FileDecoder:
         """Whether rows of the transaction that is open were decoded, which may yet end in a ROLLBACK."""
         # No closure over self: memory as large as a pass would wait for the garbage collector.
         self._new = functools.partial(
-            Decoder, before=before, rows=rows, gtids=gtids, partial=partial, exact=True, maps=self._feed.maps
+            Decoder, before=before, rows=rows, gtids=gtids, partial=partial, maps=self._feed.maps
         )
         self._decoders: list[Decoder] = []
         self._numbers: dict[TableDefinition, int] = {}
@@ -174,7 +174,7 @@ class FileDecoder:
                 yield from self._handed_out()
 
     def _advance(self, scan: Scan) -> Iterator[tuple[Decoder, Changes]]:
-        """Decodes what is complete; events behind that are scanned again when more has come, as if never seen."""
+        """Decodes what is complete; events after that are scanned again when more has come, as if never seen."""
         ready = kernels.complete_events(scan.mark)
         size = int(scan.offset[ready - 1] + scan.length[ready - 1]) if ready else 0
         ended = scan.base + size if ready else self._ended
@@ -206,7 +206,7 @@ class FileDecoder:
             yield from self._decoded_apart(scan, ready, kinds, places[:count], groups[:count])
             return
         rows = outer_events(self.file, scan, places[:count], self._feed.format.footer, groups[:count])
-        yield from fill(self._decoders, self._blocks, Origin(rows, scan, None))
+        yield from fill(self._decoders, self._blocks, RowSource(rows, scan, None))
 
     def _decoded_apart(
         self, scan: Scan, ready: int, kinds: int, places: NDArray[np.int64], groups: NDArray[np.int64]
@@ -270,6 +270,6 @@ class FileDecoder:
                 definition = parse_table_map(maps.events[ordinal], self._feed.format, place)
                 number = self._numbers.setdefault(definition, len(self._decoders))
                 if number == len(self._decoders):
-                    self._decoders.append(self._new(definition))
+                    self._decoders.append(self._new(definition, logged=definition))
                     self._blocks = np.append(self._blocks, kernels.address_of(self._decoders[-1].cells))
             self._by_map = np.append(self._by_map, number)

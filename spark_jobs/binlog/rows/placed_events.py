@@ -33,7 +33,7 @@ class PlacedEvents(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class RowSource:
     """Where rows come from, while that is still in memory; of a block that is lasting only the last of them."""
 
     events: RowEvents
@@ -101,7 +101,7 @@ def inner_events(file: str, scan: Scan, opened: PayloadContents, events: Numbers
 
 
 def leads(counts: Numbers, outer: Numbers, own_rows: Numbers) -> tuple[Numbers, int]:
-    """Other tables' rows between each own event and the own one before it in its payload; and those behind the last.
+    """Other tables' rows between each own event and the own one before it in its payload; and those after the last.
 
     counts, outer: of all row events, 0 for own ones; own_rows: places of these.
     """

@@ -30,33 +30,35 @@ PLAIN = np.array([COMPRESSED.get(code, code) for code in range(256)])
 """The plain event of each type."""
 _UPDATES = [code for code, plain_code in COMPRESSED.items() if plain_code in (24, 31)]
 _TYPE = 4
-"""Where the type stands in an event."""
+"""Where the type is in an event."""
 JSON_CODE = 245
 
 
 @dataclass(slots=True)
 class RowEvents:
-    """Row events in memory, in log order; all arrays have one length.
-
-    addresses: where an event begins, PADDING readable bytes behind its end. lengths: without a checksum. codes: their
-    types. offsets: in the file; of the payload event for what was inside one. commits: µs of commit. transactions: rows
-    of the scan's array. leads: rows of other tables between an event of the same payload and this one. groups: whose
-    rows they are, 0 where all are one table's.
-    buffers: what the addresses point into. rows_after: set by who decodes them: rows of the last payload up to its last
-    event here.
-    """
+    """Row events in memory, in log order; all arrays have one length."""
 
     file: str
     addresses: Numbers
+    """Where an event begins, PADDING readable bytes behind its end."""
     lengths: Numbers
+    """Without a checksum."""
     codes: Numbers
+    """Their type codes."""
     offsets: Numbers
+    """In the file; of the payload event for what was inside one."""
     commits: Numbers
+    """Commit times, in µs."""
     transactions: Numbers
+    """Rows of the scan's array."""
     leads: Numbers
+    """Rows of other tables between an event of the same payload and this one."""
     groups: Numbers
+    """Whose rows they are, 0 where all are one table's."""
     buffers: list[object] = field(default_factory=list)
+    """What the addresses point into."""
     rows_after: int = 0
+    """Set by who decodes them: rows of the last payload up to its last event here."""
 
     def __len__(self) -> int:
         return len(self.addresses)
@@ -144,7 +146,9 @@ _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
 
 def _size(column: Column, name: str) -> int:  # noqa: PLR0911 - one line a kind of type
+    """Bytes of a value: negative, how many bytes its length has. Raises DecodeError, Unsupported."""
     code, meta = column.type_code, column.meta
+    # By type code (MYSQL_TYPE_…): fixed, with fractional seconds, with a length, then the rest one by one.
     if code in _FIXED:
         return _FIXED[code]
     if code in _FRACTIONAL:
@@ -162,7 +166,7 @@ def _size(column: Column, name: str) -> int:  # noqa: PLR0911 - one line a kind 
     if code == 246:
         parts = (meta >> 8) - (meta & 255), meta & 255
         return sum(digits // 9 * 4 + _DIGIT_BYTES[digits % 9] for digits in parts)
-    raise Unsupported(f"{name}: values of type {column.sql_type} cannot be passed over in this version")
+    raise Unsupported(f"{name}: values of type {column.sql_type} cannot be skipped in this version")
 
 
 def _documents(definition: TableDefinition) -> Numbers:
@@ -201,7 +205,7 @@ def _inflated(events: RowEvents, definition: TableDefinition) -> Iterator[RowEve
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """Compressed events one behind the other in ``wire``: where each starts, where its record does, where it stops.
+    """Compressed events one after the other in ``wire``: where each starts, where its record does, where it stops.
 
     Python takes a slice of bytes for each and keeps none: kept, slices of a view or rows of numbers are objects that
     its collector visits again and again, which took a third of the time.
@@ -236,6 +240,7 @@ def _replaced(events: RowEvents, within: slice, packed: _Packed, records: list[b
     run = events.part(within)
     if not records:
         return run
+    # Heads and records interleaved in a new buffer, at the places that the lengths give.
     wire, contents = np.frombuffer(packed.wire, np.uint8), np.frombuffer(b"".join(records) or b"\0", np.uint8)
     heads, sizes = packed.records - packed.starts, np.array([len(content) for content in records])
     lengths = heads + sizes
@@ -243,6 +248,7 @@ def _replaced(events: RowEvents, within: slice, packed: _Packed, records: list[b
     buffer = np.zeros(int(lengths.sum()) + PADDING, np.uint8)
     out = kernels.address_of(buffer)
     kernels.interleave(kernels.address_of(wire), packed.starts, heads, kernels.address_of(contents), sizes, out)
+    # The events of the range refer to that buffer, with the code of the plain type.
     places = packed.events - within.start
     run.addresses, run.lengths, run.codes = (array.copy() for array in (run.addresses, run.lengths, run.codes))
     run.codes[places] = buffer[starts + _TYPE] = PLAIN[run.codes[places]]

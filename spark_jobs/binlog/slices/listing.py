@@ -8,16 +8,18 @@ Put here: the listing and the account. Not here: the registry of types (binlog/e
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from itertools import chain
+from typing import Literal, Protocol
 
 import numpy as np
 
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.chunk_buffer import Feed
 from spark_jobs.binlog.events.format_description import HEADER, MAGIC
-from spark_jobs.binlog.events.query_event import read_query
+from spark_jobs.binlog.events.query_event import Session, read_query, read_session
 from spark_jobs.binlog.events.redaction import IGNORABLE, original
 from spark_jobs.binlog.events.scanner import Scan, map_name
+from spark_jobs.binlog.events.table_map import TableDefinition, parse_table_map
 from spark_jobs.binlog.events.transaction_payload import Payloads, payload_note
 from spark_jobs.binlog.events.types import EVENT_TYPES, EventType, type_name
 from spark_jobs.errors import DecodeError, Truncated
@@ -48,22 +50,32 @@ class Event:
     note: str
 
 
-def list_events(chunks: Iterator[bytes], file: str) -> Iterator[Event]:
+class TableNotes(Protocol):
+    """What a caller knows of tables, and follows by the statements of the log."""
+
+    def read(self, text: str, database: str, session: Session) -> None:
+        """Takes the next statement."""
+
+    def columns(self, logged: TableDefinition) -> str:
+        """A table's columns, for the note of its TABLE_MAP."""
+
+
+def list_events(chunks: Iterator[bytes], file: str, tables: TableNotes | None = None) -> Iterator[Event]:
     """Yields the events of one file, given in chunks from its first byte on; holds a chunk and an event at a time.
+
+    tables: has the columns that notes of TABLE_MAP events name; they name none without it.
 
     Every checksum is verified. Raises DecodeError where the bytes stop making sense, Truncated where they end inside
     an event.
     """
     feed = Feed(file, 0, None, minimum=_LEAST)
-    for chunk in chunks:
-        for scan in feed.add(chunk):
-            yield from _events(scan, feed)
-            feed.keep(scan.end)
-    for scan in feed.scan():
-        yield from _events(scan, feed)
+    transaction: int | None = None
+    for scan in chain(chain.from_iterable(map(feed.add, chunks)), _last(feed)):
+        yield from _events(scan, feed, tables)
+        transaction = _transaction_at_end(scan) if len(scan) else transaction
         feed.keep(scan.end)
-    if len(feed.buffer) or feed.base <= len(MAGIC):
-        raise _cut_short(feed)
+    if (len(feed.buffer) or not feed.is_open) and (cut := feed.cut(transaction)):
+        raise Truncated(cut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +114,14 @@ def summarize(chunks: Iterator[bytes], file: str) -> Summary:
     """
     events, sizes = np.zeros(256, np.int64), np.zeros(256, np.int64)
     redacted = np.zeros(2, np.int64)
-    size, error = 0, None
+    size, error, transaction = 0, None, None
     feed = Feed(file, 0, None, minimum=_LEAST)
 
+    # Counts a code at a time, over all events of a scan; blanked events are known by their content.
     def count(scans: Iterator[Scan]) -> None:
+        nonlocal transaction
         for scan in scans:
+            transaction = _transaction_at_end(scan) if len(scan) else transaction
             np.add.at(events, scan.code, 1)
             np.add.at(sizes, scan.code, scan.length)
             for event in np.flatnonzero(scan.code == IGNORABLE).tolist():
@@ -114,13 +129,15 @@ def summarize(chunks: Iterator[bytes], file: str) -> Summary:
                     redacted[:] += 1, scan.length[event]
             feed.keep(scan.end)
 
+    # After an error the rest is only counted.
     for chunk in chunks:
         size += len(chunk)
         if error is None:
             error = _failure(count, feed.add(chunk))
     error = error or _failure(count, feed.scan())
-    if error is None and (len(feed.buffer) or feed.base <= len(MAGIC)):
-        error = str(_cut_short(feed))
+    if error is None and (len(feed.buffer) or not feed.is_open) and (cut := feed.cut(transaction)):
+        error = cut
+    # Whatever was not scanned is the rest, so that the numbers add up to the file's size.
     magic = min(feed.base, len(MAGIC))
     rest = size - magic - int(sizes.sum())
     events[IGNORABLE], sizes[IGNORABLE] = events[IGNORABLE] - redacted[0], sizes[IGNORABLE] - redacted[1]
@@ -148,28 +165,53 @@ def _treatment(code: int) -> Literal["decoded", "counted"]:
     return "decoded"
 
 
-def _cut_short(feed: Feed) -> Truncated:
-    if feed.base <= len(MAGIC):
-        return Truncated(f"{feed.file}: the file ends before its FORMAT_DESCRIPTION event")
-    remaining = len(feed.buffer)
-    return Truncated(f"{feed.file}:{feed.base}: the file ends inside an event, {remaining} bytes after its start")
+def _transaction_at_end(scan: Scan) -> int | None:
+    """Where the transaction begins that is open after the last event of a scan."""
+    if not len(scan) or scan.mark[-1] & (kernels.MARK_ENDS | kernels.MARK_CONTROL) or scan.transaction[-1] < 0:
+        return None
+    return int(scan.transactions[scan.transaction[-1], kernels.TX_START])
 
 
-def _events(scan: Scan, feed: Feed) -> Iterator[Event]:
+def _last(feed: Feed) -> Iterator[Scan]:
+    """What is complete when the file has ended."""
+    yield from feed.scan()
+
+
+def _events(scan: Scan, feed: Feed, tables: TableNotes | None) -> Iterator[Event]:
     """The scan's events, each payload followed by those inside it, which have its offset and stop."""
+
+    def event(scan: Scan, number: int, gtid: str | None, *, inside: bool = False) -> Event:
+        plain = _event(scan, number, feed, gtid, inside=inside)
+        columns = _columns(scan, number, feed, tables, inside=inside) if tables else ""
+        return replace(plain, note=plain.note + columns) if columns else plain
+
+    # Inner events have the offset of their payload.
     gtids = [scan.gtid(row) for row in range(len(scan.transactions))]
     owners = scan.transaction
     listed = 0
     for opened in Payloads(feed.file, feed.format, feed.maps).open(scan):
         for number, outer in enumerate(opened.outer.tolist()):
             while listed <= outer:
-                yield _event(scan, listed, feed, gtids[owners[listed]] if owners[listed] >= 0 else None)
+                yield event(scan, listed, gtids[owners[listed]] if owners[listed] >= 0 else None)
                 listed += 1
-            inner = _event(opened.inner, number, feed, gtids[owners[outer]], inside=True)
+            inner = event(opened.inner, number, gtids[owners[outer]], inside=True)
             offset = scan.base + int(scan.offset[outer])
             yield replace(inner, offset=offset, stop=offset + int(scan.length[outer]))
     for number in range(listed, len(scan)):
-        yield _event(scan, number, feed, gtids[owners[number]] if owners[number] >= 0 else None)
+        yield event(scan, number, gtids[owners[number]] if owners[number] >= 0 else None)
+
+
+def _columns(scan: Scan, number: int, feed: Feed, tables: TableNotes, *, inside: bool) -> str:
+    """What a TABLE_MAP's note has of its columns; a statement is followed, and has nothing."""
+    event, place = scan.head_of(number, _LONGEST_NOTE), f"{feed.file}:{scan.base + int(scan.offset[number])}"
+    meaning = EVENT_TYPES[event[4]].meaning if event[4] in EVENT_TYPES else kernels.UNKNOWN
+    if meaning == kernels.TABLE_MAP:
+        definition = parse_table_map(feed.maps.events[int(scan.table[number])], feed.format, place)
+        return f" ({tables.columns(definition)})"
+    if meaning in (kernels.QUERY, kernels.QUERY_COMPRESSED) and len(event) == int(scan.length[number]):
+        database, text = read_query(event, 0 if inside else feed.format.footer, place)
+        tables.read(text, database, read_session(event))
+    return ""
 
 
 def _event(scan: Scan, number: int, feed: Feed, gtid: str | None, *, inside: bool = False) -> Event:

@@ -118,6 +118,11 @@ class Slicer:
         """Bytes fed beyond ``complete``."""
         return self._feed.fed_to - self.complete
 
+    def cut(self) -> str | None:
+        """Why the file ends too early, after finish(); None where all of it is complete."""
+        event = self._feed.scanned_to
+        return self._feed.cut(self.complete if self.complete < event else None)
+
     def feed(self, chunk: bytes | memoryview) -> Iterator[pa.RecordBatch]:
         """Takes the next bytes, any number of them, and yields slices (SLICE_SCHEMA) when there are enough for one.
 
@@ -147,6 +152,7 @@ class Slicer:
 
     def _open_payloads(self, scan: Scan) -> NDArray[np.int64]:
         """Reads what compressed transactions hold: int64[n, 2], payload's file offset and table map, in log order."""
+        # Table maps and statements inside of payloads count at the place of the payload.
         pairs = [np.zeros((0, 2), np.int64)]
         packing = _Packing(self._redactor, scan, self.format.footer) if self._redactor else None
         for opened in Payloads(self.file, self.format, self._feed.maps).open(scan):
@@ -157,6 +163,7 @@ class Slicer:
             places = scan.base + scan.offset[opened.outer]
             maps = inner.code == _MAP_CODE
             pairs.append(np.column_stack([places[maps], inner.table[maps]]))
+            # From the last to the first, so that the first statement of a payload is the one that stays.
             for event in np.flatnonzero(inner.mark & kernels.MARK_STATEMENT)[::-1].tolist():
                 place = int(places[event])
                 self._statements[place] = read_query(inner.bytes_of(event), 0, f"{self.file}:{place}")
@@ -210,6 +217,7 @@ class Slicer:
 
     def _describe(self, index: Scan, first: int, after: int, kind: int) -> "_Slice":
         """The row of the slice of events [first, after)."""
+        # The slice is that of its first event's transaction, and ends with its last one's.
         offset, last = _start(index, first), after - 1
         mark = index.mark[first:after]
         owner, final = int(index.transaction[first]), int(index.transaction[last])
@@ -239,6 +247,7 @@ class Slicer:
         """What events [first, after) lack, as REDACTED has it."""
         if not self._has_blanked:
             return None
+        # Blanked events of their own, then those inside of payloads.
         blanked, size = [], 0
         for event in (first + np.flatnonzero(index.code[first:after] == IGNORABLE)).tolist():
             table = int(index.table[event])
@@ -250,6 +259,7 @@ class Slicer:
             if inside:
                 blanked += inside
                 size += int(index.length[event])
+        # Names of tables: a blanked statement has none.
         names = sorted({self._feed.maps.names[table] for table in blanked if table >= 0})
         tables = [{"schema": schema, "table": table} for schema, table in names]
         return {"events": len(blanked), "bytes": size, "tables": tables} if blanked else None
@@ -327,8 +337,10 @@ class _Packing:
     def add(self, opened: PayloadContents) -> None:
         """Blanks events in what was opened."""
         inner, outer = opened.inner, opened.outer
+        # The buffer belongs to the decompressor.
         inner.buffer = inner.buffer.copy()
         blanked = self._redactor.blank(inner, 0)
+        # A whole payload is packed again at once, a piecewise one when its last piece is here.
         if opened.is_whole:
             for event in np.unique(outer[blanked]).tolist():
                 first, last = np.flatnonzero(outer == event)[[0, -1]].tolist()
@@ -426,6 +438,7 @@ def _joined(before: Scan, scan: Scan) -> Scan:
 
 def _tail(index: Scan, first: int) -> Scan:
     """What is left from event ``first`` on, over a buffer of its own bytes."""
+    # Offsets and ordinals count from the tail's own beginning.
     begin = _start(index, first) if first < len(index) else index.end
     owners = index.transaction[first:]
     transactions = owners[owners >= 0]

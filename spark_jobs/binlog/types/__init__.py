@@ -89,5 +89,5 @@ def type_of(code: int, declared: str | None) -> ColumnType:
 
 
 def real_code(code: int, wire: bytes) -> int:
-    """The type that a column has: ENUM and SET hide behind the code of CHAR, their own stands in the metadata."""
+    """The type that a column has: ENUM and SET come with the code of CHAR, their own is in the metadata."""
     return wire[0] if code == STRING_CODE and wire[0] in {ENUM_CODE, SET_CODE} else code

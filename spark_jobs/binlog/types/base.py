@@ -40,7 +40,7 @@ class BadValue(Exception):
         super().__init__(row, text)
 
 
-class Declared(Protocol):
+class TypedColumn(Protocol):
     """What a type needs to know of a column; table.Column is one."""
 
     @property
@@ -130,7 +130,7 @@ Finish: TypeAlias = Callable[[Filled], Finished]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ColumnReading:
     """How one column is read.
 
     kind, skip: what the row kernel does to read it, or to pass over it; parameters: see kernels. width: bytes of a slot
@@ -165,9 +165,9 @@ def as_is(arrow: pa.DataType) -> Finish:
     return finish
 
 
-def fixed(kind: int, size: int, arrow: pa.DataType, *parameters: int, finish: Finish | None = None) -> Reading:
+def fixed(kind: int, size: int, arrow: pa.DataType, *parameters: int, finish: Finish | None = None) -> ColumnReading:
     """A value of ``size`` bytes on the wire whose slot has the width of ``arrow``."""
-    return Reading(kind, (size, *parameters), arrow.bit_width // 8, arrow, finish or as_is(arrow))
+    return ColumnReading(kind, (size, *parameters), arrow.bit_width // 8, arrow, finish or as_is(arrow))
 
 
 class ColumnType(ABC):
@@ -189,18 +189,18 @@ class ColumnType(ABC):
         return True
 
     @abstractmethod
-    def sql(self, column: Declared) -> str:
+    def sql(self, column: TypedColumn) -> str:
         """The type as SHOW CREATE TABLE would print it."""
 
     @abstractmethod
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: TypedColumn) -> ColumnReading:
         """Raises Unsupported where values of it cannot be read in this version."""
 
-    def digits(self, column: Declared) -> int:  # noqa: ARG002 - every type is asked alike
+    def digits(self, column: TypedColumn) -> int:  # noqa: ARG002 - every type is asked alike
         """Digits of a second's fraction. Raises as ``reading``."""
         return 0
 
-    def arrow(self, column: Declared) -> pa.DataType:
+    def arrow(self, column: TypedColumn) -> pa.DataType:
         """The type of the column in Arrow, and so in the lake."""
         return self.reading(column).arrow
 
@@ -221,8 +221,8 @@ class Refused(ColumnType):
         self.name = name
         self.meta_size = meta_size
 
-    def sql(self, column: Declared) -> str:  # noqa: ARG002 - every type is asked alike
+    def sql(self, column: TypedColumn) -> str:  # noqa: ARG002 - every type is asked alike
         return self.name
 
-    def reading(self, column: Declared) -> Reading:  # noqa: ARG002 - every type is asked alike
+    def reading(self, column: TypedColumn) -> ColumnReading:  # noqa: ARG002 - every type is asked alike
         raise Unsupported(f"type {self.name} is not read in this version; leave the table out")

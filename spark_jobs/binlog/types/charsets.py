@@ -27,7 +27,7 @@ _BY_COLLATION = {collation: name for name, parts in COLLATIONS.items() for part 
 _ROOM, _SLACK = 3, 8
 """Bytes of UTF-8 that a byte of any set may become, and bytes that kernels may store behind all."""
 
-_Convert = Callable[[Numbers, int, Numbers, int, Numbers], int]
+_Conversion = Callable[[Numbers, int, Numbers, int, Numbers], int]
 """(offsets, address, new offsets, address of the UTF-8, marks) -> how many rows are marked: no text."""
 
 
@@ -121,7 +121,7 @@ def _labels_in(wire: tuple[bytes, ...], charset: str) -> tuple[str, ...] | None:
         return None
 
 
-def _converted(convert: _Convert, offsets: Numbers, address: int) -> tuple[Numbers, pa.Buffer, Numbers]:
+def _converted(convert: _Conversion, offsets: Numbers, address: int) -> tuple[Numbers, pa.Buffer, Numbers]:
     """New offsets, UTF-8 and marks of a column's text."""
     size = _ROOM * int(offsets[-1])
     require_fits(size)
@@ -132,7 +132,7 @@ def _converted(convert: _Convert, offsets: Numbers, address: int) -> tuple[Numbe
 
 
 @cache
-def _converter(charset: str) -> tuple[_Convert, bool]:
+def _converter(charset: str) -> tuple[_Conversion, bool]:
     """How text of a set becomes UTF-8, and whether the bytes 0 to 127 are ASCII in it."""
     if charset in SINGLE_BYTE:
         table, sizes = _byte_table(charset)
@@ -144,14 +144,14 @@ def _converter(charset: str) -> tuple[_Convert, bool]:
     raise AssertionError(f"no way to read the character set {charset}")
 
 
-def _single_byte(table: Numbers, sizes: Numbers) -> _Convert:
+def _single_byte(table: Numbers, sizes: Numbers) -> _Conversion:
     def convert(offsets: Numbers, address: int, new_offsets: Numbers, out: int, bad: Numbers) -> int:
         return int(kernels.map_bytes(offsets, address, table, sizes, new_offsets, out, bad))
 
     return convert
 
 
-def _multi_byte(charset: str) -> _Convert:
+def _multi_byte(charset: str) -> _Conversion:
     table = table_of(charset)
 
     def convert(offsets: Numbers, address: int, new_offsets: Numbers, out: int, bad: Numbers) -> int:
@@ -161,7 +161,7 @@ def _multi_byte(charset: str) -> _Convert:
     return convert
 
 
-def _units(width: int, big_endian: bool, surrogates: bool) -> _Convert:
+def _units(width: int, big_endian: bool, surrogates: bool) -> _Conversion:
     def convert(offsets: Numbers, address: int, new_offsets: Numbers, out: int, bad: Numbers) -> int:
         return int(kernels.map_units(offsets, address, width, big_endian, surrogates, new_offsets, out, bad))
 

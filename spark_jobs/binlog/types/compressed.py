@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.binlog.types.base import BadValue, Declared, Filled, Finish, Finished, Reading, require_fits
+from spark_jobs.binlog.types.base import BadValue, ColumnReading, Filled, Finish, Finished, TypedColumn, require_fits
 from spark_jobs.binlog.types.strings import Blob, Varchar
 
 _PLAIN, _ZLIB, _RAW, _SIZE = 0, 0x80, 0x08, 0x07
@@ -31,24 +31,24 @@ class CompressedVarchar(Varchar):
     def allows(self, meta: int) -> bool:
         return meta > 0
 
-    def sql(self, column: Declared) -> str:
+    def sql(self, column: TypedColumn) -> str:
         return f"{self.sized(column, column.meta - 1)} compressed"
 
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: TypedColumn) -> ColumnReading:
         return _inflating(super().reading(column), column.meta - 1)
 
 
 class CompressedBlob(Blob):
     """TINYTEXT to LONGTEXT, TINYBLOB to LONGBLOB."""
 
-    def sql(self, column: Declared) -> str:
+    def sql(self, column: TypedColumn) -> str:
         return f"{super().sql(column)} compressed"
 
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: TypedColumn) -> ColumnReading:
         return _inflating(super().reading(column), (1 << 8 * column.meta) - 1)
 
 
-def _inflating(reading: Reading, longest: int) -> Reading:
+def _inflating(reading: ColumnReading, longest: int) -> ColumnReading:
     """As ``reading``, whose values have at most so many bytes when they are inflated."""
     return replace(reading, finish=partial(_finish, reading.finish, longest))
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.types.base import BadValue, ColumnType, Declared, Filled, Finished, Reading, fixed
+from spark_jobs.binlog.types.base import BadValue, ColumnReading, ColumnType, Filled, Finished, TypedColumn, fixed
 
 _BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 """Bytes of a group by its number of digits."""
@@ -41,11 +41,12 @@ class Decimal(ColumnType):
         precision, scale = meta >> 8, meta & 255
         return 1 <= precision <= _MOST_DIGITS and scale <= precision
 
-    def sql(self, column: Declared) -> str:
+    def sql(self, column: TypedColumn) -> str:
         text = f"decimal({column.meta >> 8},{column.meta & 255})"
         return f"{text} unsigned" if column.unsigned else text
 
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: TypedColumn) -> ColumnReading:
+        """The kernel's step for the column; more than 38 digits are text, as Arrow's decimals end there."""
         precision, scale = column.meta >> 8, column.meta & 255
         groups, before = _groups(precision, scale)
         size = sum(_BYTES[digits] for digits in groups)
@@ -58,7 +59,7 @@ class Decimal(ColumnType):
         return fixed(kind, size, pa.decimal128(precision, scale), *layout)
 
 
-def _as_text(precision: int, groups: list[int], before: int, size: int) -> Reading:
+def _as_text(precision: int, groups: list[int], before: int, size: int) -> ColumnReading:
     sizes = np.array(groups, np.int64)
 
     def finish(filled: Filled) -> Finished:
@@ -70,7 +71,7 @@ def _as_text(precision: int, groups: list[int], before: int, size: int) -> Readi
             raise BadValue(bad, "a group of digits is too large for its place")
         return filled.texts(offsets, out[: offsets[-1]]), None
 
-    return Reading(kernels.COPY_N, (size,), size, pa.string(), finish)
+    return ColumnReading(kernels.COPY_N, (size,), size, pa.string(), finish)
 
 
 DECIMAL = Decimal()

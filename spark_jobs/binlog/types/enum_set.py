@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.kernels.memory import fresh
-from spark_jobs.binlog.types.base import BadValue, ColumnType, Declared, Filled, Finish, Finished, Reading
+from spark_jobs.binlog.types.base import BadValue, ColumnReading, ColumnType, Filled, Finish, Finished, TypedColumn
 
 
-def _quoted(name: str, column: Declared) -> str:
+def _quoted(name: str, column: TypedColumn) -> str:
     labels = "" if column.labels is None else ",".join("'" + label.replace("'", "''") + "'" for label in column.labels)
     return f"{name}({labels})"
 
@@ -26,6 +26,7 @@ def _as_number(filled: Filled) -> Finished:
 
 
 def _finish_enum(labels: tuple[str, ...]) -> Finish:
+    # Ordinals begin at 1; 0 is the empty text of a value that was not valid.
     encoded = [b"", *(label.encode() for label in labels)]
     starts = np.cumsum([0, *map(len, encoded)])
     text = np.frombuffer(b"".join(encoded) + bytes(kernels.COPIED), np.uint8)
@@ -74,12 +75,12 @@ class Enum(ColumnType):
     def allows(self, meta: int) -> bool:
         return meta in {1, 2}
 
-    def sql(self, column: Declared) -> str:
+    def sql(self, column: TypedColumn) -> str:
         return _quoted("enum", column)
 
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: TypedColumn) -> ColumnReading:
         finish = _as_number if column.labels is None else _finish_enum(column.labels)
-        return Reading(kernels.LITTLE_TO_64, (column.meta,), 8, pa.string(), finish)
+        return ColumnReading(kernels.LITTLE_TO_64, (column.meta,), 8, pa.string(), finish)
 
 
 class Set(ColumnType):
@@ -94,12 +95,12 @@ class Set(ColumnType):
     def allows(self, meta: int) -> bool:
         return meta in {1, 2, 3, 4, 8}
 
-    def sql(self, column: Declared) -> str:
+    def sql(self, column: TypedColumn) -> str:
         return _quoted("set", column)
 
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: TypedColumn) -> ColumnReading:
         finish = _as_number if column.labels is None else _finish_set(column.labels)
-        return Reading(kernels.LITTLE_TO_64, (column.meta,), 8, pa.string(), finish)
+        return ColumnReading(kernels.LITTLE_TO_64, (column.meta,), 8, pa.string(), finish)
 
 
 ENUM = Enum()

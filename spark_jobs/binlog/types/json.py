@@ -13,11 +13,11 @@ from spark_jobs.binlog.types.base import (
     MOST_TEXT,
     WITH_LENGTH,
     BadValue,
+    ColumnReading,
     Counted,
-    Declared,
     Filled,
     Finished,
-    Reading,
+    TypedColumn,
     require_fits,
 )
 
@@ -29,12 +29,12 @@ _SLACK = 1 << 10
 class Json(Counted):
     """JSON: a document in MySQL's binary form."""
 
-    def sql(self, column: Declared) -> str:  # noqa: ARG002 - every type is asked alike
+    def sql(self, column: TypedColumn) -> str:  # noqa: ARG002 - every type is asked alike
         return "json"
 
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: TypedColumn) -> ColumnReading:
         kind, skip = WITH_LENGTH[column.meta]
-        return Reading(kind, (0,), 4, pa.string(), _finish, skip)
+        return ColumnReading(kind, (0,), 4, pa.string(), _finish, skip)
 
 
 def _finish(filled: Filled) -> Finished:
@@ -45,6 +45,7 @@ def _finish(filled: Filled) -> Finished:
     state = np.zeros(2, np.int64)
     nulls = filled.is_null()
     out = np.empty(min(2 * int(offsets[-1]) + 8 * filled.rows + _SLACK, MOST_TEXT), np.uint8)
+    # A document without room comes back with its row: the buffer is doubled, up to what JSON's longest text can be.
     while True:
         reason = kernels.json_text(
             offsets, filled.text_address, nulls, state, new_offsets, kernels.address_of(out), len(out), stack

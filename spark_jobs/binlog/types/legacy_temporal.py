@@ -16,13 +16,13 @@ import pyarrow as pa
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.types.base import (
     BadValue,
+    ColumnReading,
     ColumnType,
-    Declared,
     Filled,
     Finish,
     Finished,
     Numbers,
-    Reading,
+    TypedColumn,
     fixed,
 )
 from spark_jobs.binlog.types.temporal import MICROSECONDS, finish_marked, finish_moment, time_texts
@@ -33,15 +33,15 @@ _TIME_ZERO = (838 * 3600 + 59 * 60 + 60) * _SECOND
 """MariaDB sql/field.cc, zero_point: what a TIME with a fraction has on top, before its digits are cut."""
 
 
-class Old(ColumnType):
+class LegacyTemporal(ColumnType):
     """A type without metadata; ``declared`` tells its digits (``time(3)``), None where nothing does."""
 
     name: ClassVar[str]
 
-    def sql(self, column: Declared) -> str:
+    def sql(self, column: TypedColumn) -> str:
         return column.declared or self.name
 
-    def digits(self, column: Declared) -> int:
+    def digits(self, column: TypedColumn) -> int:
         if column.declared is None:
             raise Unsupported(
                 f"MariaDB wrote it as {self.name} of mysql56_temporal_format=OFF, and the log does not tell its digits "
@@ -55,19 +55,19 @@ def _unit(digits: int) -> int:
     return int(10 ** (6 - digits))
 
 
-class OldTimestamp(Old):
+class OldTimestamp(LegacyTemporal):
     """Four bytes of seconds since 1970, 0 for no time; with a fraction big-endian, like today's but for its unit."""
 
     name = "timestamp"
 
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: TypedColumn) -> ColumnReading:
         digits = self.digits(column)
         arrow = pa.timestamp("us", "UTC")
         if digits:
             size = (digits + 1) // 2
             parameters = (4 + size, size, _unit(digits))
-            return Reading(kernels.TIMESTAMP_TO_64, parameters, 8, arrow, finish_moment(arrow, digits))
-        return Reading(kernels.UINT32_TO_64, (4,), 8, arrow, _finish_seconds)
+            return ColumnReading(kernels.TIMESTAMP_TO_64, parameters, 8, arrow, finish_moment(arrow, digits))
+        return ColumnReading(kernels.UINT32_TO_64, (4,), 8, arrow, _finish_seconds)
 
 
 def _finish_seconds(filled: Filled) -> Finished:
@@ -76,12 +76,12 @@ def _finish_seconds(filled: Filled) -> Finished:
     return finish_marked(filled, values, pa.timestamp("us", "UTC"), 0)
 
 
-class OldDatetime(Old):
+class OldDatetime(LegacyTemporal):
     """A decimal number YYYYMMDDHHMMSS; with a fraction the mixed number of year, month (13), day (32), hour …."""
 
     name = "datetime"
 
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: TypedColumn) -> ColumnReading:
         digits = self.digits(column)
         if digits:
             return fixed(kernels.BIG_TO_64, (5, 6, 6, 7, 7, 7, 8)[digits], MICROSECONDS, finish=_mixed_datetime(digits))
@@ -120,17 +120,17 @@ def _finish_parts(filled: Filled, values: Numbers, bases: tuple[int, ...], digit
     return finish_marked(filled, slots, MICROSECONDS, digits)
 
 
-class OldTime(Old):
+class OldTime(LegacyTemporal):
     """A signed decimal number HHMMSS in three bytes; with a fraction its units above a zero point."""
 
     name = "time"
 
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: TypedColumn) -> ColumnReading:
         digits = self.digits(column)
         if digits:
             parameters = ((3, 4, 4, 5, 5, 5, 6)[digits],)
-            return Reading(kernels.BIG_TO_64, parameters, 8, pa.string(), _mixed_time(digits))
-        return Reading(kernels.INT24_TO_32, (3,), 4, pa.string(), _finish_decimal_time)
+            return ColumnReading(kernels.BIG_TO_64, parameters, 8, pa.string(), _mixed_time(digits))
+        return ColumnReading(kernels.INT24_TO_32, (3,), 4, pa.string(), _finish_decimal_time)
 
 
 def _finish_decimal_time(filled: Filled) -> Finished:

@@ -21,7 +21,7 @@ _CELLS = range(0xA1, 0xFF)
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CharsetTable:
     """What kernels.map_characters takes: bytes of a character by its first, code points by its bytes."""
 
     sizes: Numbers
@@ -31,7 +31,7 @@ class Table:
 
 
 @cache
-def table_of(charset: str) -> Table:
+def table_of(charset: str) -> CharsetTable:
     """The tables of a set of CODECS."""
     points = dict(_single_bytes(charset)) | dict(_pairs(charset))
     if charset in _EUC:
@@ -46,7 +46,7 @@ def table_of(charset: str) -> Table:
             sizes[code >> 8 or code] = 2 if code > 255 else 1
     if charset in _EUC:
         triples, sizes[_SECOND_PLANE] = _filled(points, _SECOND_PLANE << 16), 3
-    return Table(sizes, pairs, triples, quads)
+    return CharsetTable(sizes, pairs, triples, quads)
 
 
 def _filled(points: dict[int, int], first: int) -> Numbers:

@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.types.base import (
+    ColumnReading,
     ColumnType,
-    Declared,
     Exact,
     Filled,
     Finish,
     Finished,
-    Reading,
+    TypedColumn,
     fixed,
     validity_of,
 )
@@ -39,10 +39,10 @@ class Integer(ColumnType):
         self.signed = signed
         self.unsigned = unsigned
 
-    def sql(self, column: Declared) -> str:
+    def sql(self, column: TypedColumn) -> str:
         return f"{self.name} unsigned" if column.unsigned else self.name
 
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: TypedColumn) -> ColumnReading:
         if column.unsigned is None:
             raise Unsupported(f"whether it is signed is unknown: {self.name} comes without signedness metadata")
         kind, arrow = self.unsigned if column.unsigned else self.signed
@@ -61,10 +61,10 @@ class EitherSign(ColumnType):
     def __init__(self, integer: Integer) -> None:
         self.integer = integer
 
-    def sql(self, column: Declared) -> str:
+    def sql(self, column: TypedColumn) -> str:
         return f"{self.integer.sql(column)} of unknown sign"
 
-    def reading(self, column: Declared) -> Reading:  # noqa: ARG002 - every type is asked alike
+    def reading(self, column: TypedColumn) -> ColumnReading:  # noqa: ARG002 - every type is asked alike
         kind, arrow = self.integer.signed
         return fixed(kind, self.integer.size, arrow, finish=_finish_either(8 * self.integer.size, arrow))
 
@@ -96,10 +96,10 @@ class Float(ColumnType):
         self.kind = kind
         self.type = arrow
 
-    def sql(self, column: Declared) -> str:
+    def sql(self, column: TypedColumn) -> str:
         return f"{self.name} unsigned" if column.unsigned else self.name
 
-    def reading(self, column: Declared) -> Reading:  # noqa: ARG002 - every type is asked alike
+    def reading(self, column: TypedColumn) -> ColumnReading:  # noqa: ARG002 - every type is asked alike
         return fixed(self.kind, self.type.bit_width // 8, self.type)
 
 
@@ -114,10 +114,10 @@ class Bit(ColumnType):
     def allows(self, meta: int) -> bool:
         return 1 <= meta <= 64
 
-    def sql(self, column: Declared) -> str:
+    def sql(self, column: TypedColumn) -> str:
         return f"bit({column.meta})"
 
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: TypedColumn) -> ColumnReading:
         size = (column.meta + 7) // 8
         if column.meta == 64:
             return fixed(kernels.BIG_TO_128, size, UINT64)

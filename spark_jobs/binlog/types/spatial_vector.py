@@ -13,12 +13,12 @@ from spark_jobs.binlog import kernels
 from spark_jobs.binlog.types.base import (
     WITH_LENGTH,
     BadValue,
+    ColumnReading,
     ColumnType,
     Counted,
-    Declared,
     Filled,
     Finished,
-    Reading,
+    TypedColumn,
     exact_hex,
     validity_of,
 )
@@ -34,12 +34,12 @@ class Geometry(Counted):
     A value without an SRID (an implicit default is empty), or with one beyond 2^31, is NULL with its hex beside it.
     """
 
-    def sql(self, column: Declared) -> str:  # noqa: ARG002 - every type is asked alike
+    def sql(self, column: TypedColumn) -> str:  # noqa: ARG002 - every type is asked alike
         return "geometry"
 
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: TypedColumn) -> ColumnReading:
         kind, skip = WITH_LENGTH[column.meta]
-        return Reading(kind, (0,), 4, GEOMETRY_TYPE, _finish_geometry, skip)
+        return ColumnReading(kind, (0,), 4, GEOMETRY_TYPE, _finish_geometry, skip)
 
 
 def _finish_geometry(filled: Filled) -> Finished:
@@ -57,12 +57,12 @@ def _finish_geometry(filled: Filled) -> Finished:
 class Vector(Counted):
     """VECTOR of MySQL 9. Floats, IEEE 754, little-endian."""
 
-    def sql(self, column: Declared) -> str:  # noqa: ARG002 - every type is asked alike
+    def sql(self, column: TypedColumn) -> str:  # noqa: ARG002 - every type is asked alike
         return "vector"
 
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: TypedColumn) -> ColumnReading:
         kind, skip = WITH_LENGTH[column.meta]
-        return Reading(kind, (0,), 4, VECTOR_TYPE, _finish_vector, skip)
+        return ColumnReading(kind, (0,), 4, VECTOR_TYPE, _finish_vector, skip)
 
 
 def _finish_vector(filled: Filled) -> Finished:
@@ -80,12 +80,12 @@ def _finish_vector(filled: Filled) -> Finished:
 class MariaDBVector(ColumnType):
     """VECTOR of MariaDB 11.7: in the log a VARBINARY, metadata: the bytes of a value (sql/sql_type_vector.h)."""
 
-    def sql(self, column: Declared) -> str:
+    def sql(self, column: TypedColumn) -> str:
         return f"vector({column.meta // _FLOAT_SIZE})"
 
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: TypedColumn) -> ColumnReading:
         kind, skip = WITH_LENGTH[1 if column.meta < 256 else 2]
-        return Reading(kind, (0,), 4, VECTOR_TYPE, _finish_vector, skip)
+        return ColumnReading(kind, (0,), 4, VECTOR_TYPE, _finish_vector, skip)
 
 
 GEOMETRY = Geometry()

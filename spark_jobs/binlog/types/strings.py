@@ -9,16 +9,16 @@ from typing import ClassVar
 import pyarrow as pa
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.types.base import WITH_LENGTH, ColumnType, Counted, Declared, Reading, as_is
+from spark_jobs.binlog.types.base import WITH_LENGTH, ColumnReading, ColumnType, Counted, TypedColumn, as_is
 from spark_jobs.binlog.types.charsets import BINARY, charset_of, finish_for, width_of
 from spark_jobs.errors import Unsupported
 
 
-def _charset(column: Declared) -> str | None:
+def _charset(column: TypedColumn) -> str | None:
     return None if column.charset is None else charset_of(column.charset)
 
 
-def _named_charset(column: Declared) -> str | None:
+def _named_charset(column: TypedColumn) -> str | None:
     """As _charset, for a name: a collation that is not known stops who reads the column, not who names it."""
     try:
         return _charset(column)
@@ -26,15 +26,15 @@ def _named_charset(column: Declared) -> str | None:
         return None
 
 
-def _reading(column: Declared, length_size: int) -> Reading:
+def _reading(column: TypedColumn, length_size: int) -> ColumnReading:
     kind, skip = WITH_LENGTH[length_size]
     charset = _charset(column)
     arrow = pa.binary() if charset == BINARY else pa.string()
     finish = as_is(arrow) if charset == BINARY else finish_for(charset)
-    return Reading(kind, (0,), 4, arrow, finish, skip)
+    return ColumnReading(kind, (0,), 4, arrow, finish, skip)
 
 
-def _length(column: Declared, size: int) -> int:
+def _length(column: TypedColumn, size: int) -> int:
     """The declared length of a column of ``size`` bytes, in characters where there is a character set."""
     charset = _named_charset(column)
     return size // (1 if charset is None else width_of(charset))
@@ -46,14 +46,14 @@ class Varchar(ColumnType):
     meta_size: int = 2
     is_character: ClassVar[bool] = True
 
-    def sql(self, column: Declared) -> str:
+    def sql(self, column: TypedColumn) -> str:
         return self.sized(column, column.meta)
 
-    def sized(self, column: Declared, size: int) -> str:
+    def sized(self, column: TypedColumn, size: int) -> str:
         """As declared with so many bytes."""
         return f"{'varbinary' if _named_charset(column) == BINARY else 'varchar'}({_length(column, size)})"
 
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: TypedColumn) -> ColumnReading:
         return _reading(column, 1 if column.meta < 256 else 2)
 
 
@@ -66,14 +66,16 @@ class Char(ColumnType):
     def meta(self, wire: bytes) -> int:
         return packed_length(wire)
 
-    def sql(self, column: Declared) -> str:
+    def sql(self, column: TypedColumn) -> str:
         return f"{'binary' if _named_charset(column) == BINARY else 'char'}({_length(column, column.meta)})"
 
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: TypedColumn) -> ColumnReading:
         if _charset(column) == BINARY:
             parameters = (column.meta,)
             arrow = pa.binary()
-            return Reading(kernels.PADDED, parameters, 4, arrow, as_is(arrow), kernels.SKIP_1, bounded=column.meta)
+            return ColumnReading(
+                kernels.PADDED, parameters, 4, arrow, as_is(arrow), kernels.SKIP_1, bounded=column.meta
+            )
         return _reading(column, 1 if column.meta < 256 else 2)
 
 
@@ -82,11 +84,11 @@ class Blob(Counted):
 
     is_character: ClassVar[bool] = True
 
-    def sql(self, column: Declared) -> str:
+    def sql(self, column: TypedColumn) -> str:
         size = ("", "tiny", "", "medium", "long")[column.meta]
         return f"{size}{'blob' if _named_charset(column) == BINARY else 'text'}"
 
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: TypedColumn) -> ColumnReading:
         return _reading(column, column.meta)
 
 

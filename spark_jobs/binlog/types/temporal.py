@@ -14,14 +14,14 @@ import pyarrow as pa
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.types.base import (
     BadValue,
+    ColumnReading,
     ColumnType,
-    Declared,
     Exact,
     Filled,
     Finish,
     Finished,
     Numbers,
-    Reading,
+    TypedColumn,
     fixed,
     validity_of,
 )
@@ -122,10 +122,10 @@ def time_texts(filled: Filled, packed: Numbers, digits: int) -> pa.Array:
 class Date(ColumnType):
     """DATE: three bytes, little-endian: day 5 bits, month 4, year 15."""
 
-    def sql(self, column: Declared) -> str:  # noqa: ARG002 - every type is asked alike
+    def sql(self, column: TypedColumn) -> str:  # noqa: ARG002 - every type is asked alike
         return "date"
 
-    def reading(self, column: Declared) -> Reading:  # noqa: ARG002 - every type is asked alike
+    def reading(self, column: TypedColumn) -> ColumnReading:  # noqa: ARG002 - every type is asked alike
         return fixed(kernels.DATE_TO_32, 3, pa.date32(), finish=_finish_date)
 
 
@@ -134,10 +134,10 @@ class Year(ColumnType):
 
     is_numeric: ClassVar[bool] = True
 
-    def sql(self, column: Declared) -> str:  # noqa: ARG002 - every type is asked alike
+    def sql(self, column: TypedColumn) -> str:  # noqa: ARG002 - every type is asked alike
         return "year"
 
-    def reading(self, column: Declared) -> Reading:  # noqa: ARG002 - every type is asked alike
+    def reading(self, column: TypedColumn) -> ColumnReading:  # noqa: ARG002 - every type is asked alike
         return fixed(kernels.YEAR_TO_16, 1, pa.int16())
 
 
@@ -155,18 +155,18 @@ class Fractional(ColumnType):
     def allows(self, meta: int) -> bool:
         return meta <= 6
 
-    def sql(self, column: Declared) -> str:
+    def sql(self, column: TypedColumn) -> str:
         return f"{self.name}({column.meta})" if column.meta else self.name
 
-    def digits(self, column: Declared) -> int:
+    def digits(self, column: TypedColumn) -> int:
         return column.meta
 
-    def reading(self, column: Declared) -> Reading:
+    def reading(self, column: TypedColumn) -> ColumnReading:
         fraction = (column.meta + 1) // 2
         parameters = (self.size + fraction, fraction, FRACTION_UNIT[fraction])
         if self.kind == kernels.TIME_TO_64:
-            return Reading(self.kind, parameters, 8, pa.string(), _finish_time(column.meta))
-        return Reading(self.kind, parameters, 8, self.type, finish_moment(self.type, column.meta))
+            return ColumnReading(self.kind, parameters, 8, pa.string(), _finish_time(column.meta))
+        return ColumnReading(self.kind, parameters, 8, self.type, finish_moment(self.type, column.meta))
 
 
 DATE = Date()

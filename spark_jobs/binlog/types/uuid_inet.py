@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.binlog import kernels
-from spark_jobs.binlog.types.base import ColumnType, Declared, Filled, Finished, Reading
+from spark_jobs.binlog.types.base import ColumnReading, ColumnType, Filled, Finished, TypedColumn
 
 
 class FixedText(ColumnType):
@@ -25,12 +25,12 @@ class FixedText(ColumnType):
         self.longest = longest
         self.print_texts = print_texts
 
-    def sql(self, column: Declared) -> str:  # noqa: ARG002 - every type is asked alike
+    def sql(self, column: TypedColumn) -> str:  # noqa: ARG002 - every type is asked alike
         return self.name
 
-    def reading(self, column: Declared) -> Reading:  # noqa: ARG002 - every type is asked alike
+    def reading(self, column: TypedColumn) -> ColumnReading:  # noqa: ARG002 - every type is asked alike
         size = self.size
-        return Reading(kernels.PADDED, (size,), 4, pa.string(), self._finish, kernels.SKIP_1, bounded=size)
+        return ColumnReading(kernels.PADDED, (size,), 4, pa.string(), self._finish, kernels.SKIP_1, bounded=size)
 
     def _finish(self, filled: Filled) -> Finished:
         new_offsets = np.empty(filled.rows + 1, np.int32)

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.errors import ConfigError
-from spark_jobs.log.gtid import DomainGtids, MysqlGtids, NoGtids, Origin, parse_gtids
+from spark_jobs.log.gtid import DomainGtids, GtidSource, MysqlGtids, NoGtids, parse_gtids
 
 A, B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4350f323-7565-4e59-8763-4b1b83a0ce0e"
-Spans = list[tuple[Origin, int, int]]
-Plain = frozenset[tuple[Origin, int]]
+Spans = list[tuple[GtidSource, int, int]]
+Plain = frozenset[tuple[GtidSource, int]]
 
 origins = st.tuples(st.sampled_from([A, B]), st.sampled_from(["", "blue", "_x9"]))
 spans = st.tuples(origins, st.integers(1, 20), st.integers(1, 6))

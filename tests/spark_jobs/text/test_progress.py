@@ -1,8 +1,10 @@
 import logging
+import re
+import threading
 
 import pytest
 
-from spark_jobs.text.progress import Progress
+from spark_jobs.text.progress import Heartbeat, Progress
 
 
 @pytest.mark.parametrize(
@@ -22,3 +24,22 @@ def test_lines_are_due_at_the_end_and_after_some_seconds(
     for _ in range(total):
         progress.add()
     assert caplog.messages == expected
+
+
+def test_a_silent_run_repeats_its_last_line_with_its_age() -> None:
+    lines: list[str] = []
+    is_long = threading.Event()
+
+    def write(line: str) -> None:
+        lines.append(line)
+        is_long.set()
+
+    work = logging.getLogger("spark_jobs")
+    level = work.level
+    with Heartbeat(work, write, interval=0.01):
+        assert lines == [], "nothing is repeated before the first line"
+        logging.getLogger("spark_jobs.any").info("starting %s", "Spark")
+        assert is_long.wait(20)
+    assert re.fullmatch(r"… starting Spark \(\d+ s\)", lines[0])
+    count = len(lines)
+    assert (work.level, work.handlers, len(lines)) == (level, [], count)

@@ -118,7 +118,7 @@ def test_a_remedy_names_what_there_is(remedy: str) -> None:
 SOURCE_MESSAGES: list[tuple[StratalogError, str]] = [
     (
         TableStopped("shop: shop.orders: ALTER TABLE at b.000003:99 does not keep every value of column total: x"),
-        "; set on_incompatible: new_column, and the next run begins the column anew",
+        "; set on_incompatible: new_column, and the next run starts a new column",
     ),
     (
         TableStopped("shop: shop.orders: UPDATE at b.000003:99 changes the table, which is not applied yet: UPDATE o"),
@@ -126,7 +126,7 @@ SOURCE_MESSAGES: list[tuple[StratalogError, str]] = [
     ),
     (
         DecodeError("shop: shop.orders: b.000003:99: a JSON document is damaged"),
-        "pass it over: stratalog skip --source shop --at b.000003:99 --table shop.orders (",
+        "quarantine it: stratalog skip --source shop --at b.000003:99 --table shop.orders (",
     ),
     (Truncated("b.000003:99: Gtid event of 75 bytes: cut"), "; compare the file with the server's own"),
     (TableStopped("shop: shop.orders: row 7 is strange"), '(tables: "!shop.orders")'),

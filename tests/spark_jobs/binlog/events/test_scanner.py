@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.format_description import FormatDescription
-from spark_jobs.binlog.events.scanner import Scanner, TableMaps, map_name, open_slice
+from spark_jobs.binlog.events.scanner import EventScanner, TableMaps, map_name, open_slice
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated
 from tests.segment_spec import (
     MAGIC,
@@ -216,9 +216,9 @@ def test_more_events_than_there_was_room_for() -> None:
 def test_what_stands_before_damage_is_scanned() -> None:
     content = bytearray(SPEC.to_bytes())
     content[SPEC.offsets()[6] + 25] ^= 1
-    scanner = Scanner(FILE, FormatDescription.parse(SPEC.events()[0], FILE))
+    scanner = EventScanner(FILE, FormatDescription.parse(SPEC.events()[0], FILE))
     scan = scanner.scan(bytes(content), 0, 4)
     assert (len(scan), scan.end) == (6, SPEC.offsets()[6])
     assert isinstance(scan.error, ChecksumMismatch)
     with pytest.raises(ChecksumMismatch):
-        Scanner(FILE, FormatDescription.parse(SPEC.events()[0], FILE)).scan_all(bytes(content), 0, 4)
+        EventScanner(FILE, FormatDescription.parse(SPEC.events()[0], FILE)).scan_all(bytes(content), 0, 4)

@@ -54,20 +54,20 @@ def folders(place: Path) -> list[str]:
 @pytest.mark.parametrize("cache", ["", "elsewhere"])
 def test_an_edit_of_a_helper_compiles_its_callers_again(tree: Path, cache: str) -> None:
     """MARK_CONTROL is a constant of another module than the kernel that is compiled with it."""
-    own = tree / "spark_jobs/binlog/kernels/__pycache__"
+    local_cache = tree / "spark_jobs/binlog/kernels/__pycache__"
     place = str(tree / cache) if cache else ""
     together = [started(tree, cache=place), started(tree, cache=place)]
     assert [answer(process)[0] for process in together] == ["1", "1"]
     assert answer(started(tree, cache=place)) == ["1", "0"]
-    before = folders(tree / cache if cache else own)
+    before = folders(tree / cache if cache else local_cache)
 
     helpers = tree / HELPERS
     helpers.write_text(helpers.read_text().replace("MARK_CONTROL = 4", "MARK_CONTROL = 8"))
     assert answer(started(tree, cache=place)) == ["0", "1"]
     assert answer(started(tree, cache=place)) == ["0", "0"]
-    after = folders(tree / cache if cache else own)
+    after = folders(tree / cache if cache else local_cache)
     assert (len(before), len(after), before != after) == (1, 1, True)
-    assert (folders(own) == []) == bool(cache)
+    assert (folders(local_cache) == []) == bool(cache)
 
 
 def test_a_process_whose_folder_is_removed_compiles_for_itself(tree: Path) -> None:

@@ -31,8 +31,8 @@ def converted(texts: list[bytes], width: int, *, big_endian: bool, surrogates: b
 @pytest.mark.parametrize("codec, width", [("utf-16-be", 2), ("utf-16-le", 2), ("utf-32-be", 4)])
 @given(texts=st.lists(st.text(max_size=9), max_size=5))
 def test_units(codec: str, width: int, texts: list[str]) -> None:
-    found = converted([text.encode(codec) for text in texts], width, big_endian=codec != "utf-16-le", surrogates=True)
-    assert found == [text.encode() for text in texts]
+    actual = converted([text.encode(codec) for text in texts], width, big_endian=codec != "utf-16-le", surrogates=True)
+    assert actual == [text.encode() for text in texts]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tests.kernel_bytes import address
 
 @given(content=st.binary(max_size=400), before=st.integers(0, 100))
 def test_crc32(content: bytes, before: int) -> None:
-    place, _kept = address(content)
+    place, _owner = address(content)
     rest = content[before:]
     if len(content) >= before:
         assert checksum._crc32(place + before, len(rest), before) == zlib.crc32(rest)
@@ -29,7 +29,7 @@ def test_crc32(content: bytes, before: int) -> None:
 @pytest.mark.parametrize("count", [*range(300), 4096, 65537])
 def test_crc32_of_long_runs(count: int) -> None:
     content = np.random.default_rng(count).bytes(64 + count)
-    place, _kept = address(content)
+    place, _owner = address(content)
     for before in (0, 64):
         assert checksum._crc32(place + before, count, before) == zlib.crc32(content[before : before + count])
 
@@ -60,11 +60,11 @@ def test_joined_checksums_tell_what_the_events_own_one_tells(events: list[bytes]
     assert (joined([*events[:place], event, *events[place + 1 :]]) == 0) == (with_checksum(event[:-4]) == event)
 
 
-@given(events=EVENTS, bit=st.integers(0, 19 * 8 - 1), more=st.integers(0, 255))
-def test_the_same_bits_wrong_in_every_event_do_not_cancel(events: list[bytes], bit: int, more: int) -> None:
+@given(events=EVENTS, bit=st.integers(0, 19 * 8 - 1), damage=st.integers(0, 255))
+def test_the_same_bits_wrong_in_every_event_do_not_cancel(events: list[bytes], bit: int, damage: int) -> None:
     wrong = bytearray(19)
     wrong[bit // 8] |= 1 << bit % 8
-    wrong[-1] ^= more
+    wrong[-1] ^= damage
     damaged = [bytes(map(int.__xor__, event, wrong.ljust(len(event), b"\0"))) for event in events]
     assert joined(damaged) != 0 or damaged == events
 
@@ -79,7 +79,7 @@ def test_events_that_are_missing_or_cut_elsewhere_do_not_join() -> None:
 @given(content=st.binary(max_size=200), state=st.integers(0, 0xFFFFFFFF))
 def test_the_tables_of_crc32(content: bytes, state: int) -> None:
     """They serve processors without PCLMULQDQ, and the first event of a buffer."""
-    place, _kept = address(content)
+    place, _owner = address(content)
     slow = checksum._crc_rest(place, len(content), np.uint32(state))
     assert slow ^ 0xFFFFFFFF == zlib.crc32(content, state ^ 0xFFFFFFFF)
 
@@ -94,8 +94,8 @@ def in_halves(builder: Any, left: Any, right: Any, halves: int) -> Any:
         return builder.shuffle_vector(vector, vector, part)
 
     products = [checksum._times(builder, half(left, part), half(right, part), halves) for part in parts]
-    whole = ir.Constant(ir.VectorType(ir.IntType(32), count), list(range(count)))
-    return builder.shuffle_vector(*products, whole)
+    lanes = ir.Constant(ir.VectorType(ir.IntType(32), count), list(range(count)))
+    return builder.shuffle_vector(*products, lanes)
 
 
 @pytest.mark.skipif(not checksum.HAS_CLMUL, reason="this processor does not multiply polynomials")
@@ -111,17 +111,17 @@ def test_crc32_folded_by_vectors_of_each_size(size: int, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(checksum, "_times", divided)
     fold, fold_on, fold_long = checksum._folding(size)
-    before, many = np.uint32(7), checksum._BLOCKS * 64
+    before, run_bytes = np.uint32(7), checksum._BLOCKS * 64
 
     @numba.njit
     def states(address: int, count: int, blocks: int, long: int) -> Any:
         return fold(address, count), fold_on(before, address, blocks), fold_long(before, address, long)
 
     for count in [*range(4, 500), 4096, 65537]:
-        content = np.random.default_rng(count).bytes(64 + count + many)
-        place, _kept = address(content)
-        counts = count, count + 63 & -64, count + many - 1 & -many
-        expected = [zlib.crc32(content[64:][:size], begun) for size, begun in zip(counts, (0, ~7, ~7), strict=True)]
+        content = np.random.default_rng(count).bytes(64 + count + run_bytes)
+        place, _owner = address(content)
+        counts = count, count + 63 & -64, count + run_bytes - 1 & -run_bytes
+        expected = [zlib.crc32(content[64:][:size], initial) for size, initial in zip(counts, (0, ~7, ~7), strict=True)]
         assert [state ^ 0xFFFFFFFF for state in states(place + 64, *counts)] == expected
 
 
@@ -147,8 +147,8 @@ for before in (*range(70), 1000):
 @pytest.mark.skipif(kernels.CHECKED, reason="nothing is compiled where kernels run as plain Python")
 def test_crc32_reads_nothing_but_what_it_may() -> None:
     """On a page between two that nobody may read: one byte too far would end the process."""
-    said = subprocess.run([sys.executable, "-c", AT_THE_EDGE], capture_output=True, text=True, check=False)
-    assert (said.returncode, said.stderr) == (0, "")
+    process = subprocess.run([sys.executable, "-c", AT_THE_EDGE], capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stderr) == (0, "")
 
 
 ELSEWHERE = """
@@ -166,5 +166,5 @@ def test_numba_may_be_told_for_which_processor_to_compile() -> None:
     """With instructions that this one has and the other has not, LLVM would end the process."""
     environment = os.environ | {"NUMBA_CPU_NAME": "generic"}
     command = [sys.executable, "-c", ELSEWHERE]
-    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-    assert said.split() == ["False", "False", "True"]
+    output = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert output.split() == ["False", "False", "True"]

@@ -16,9 +16,9 @@ from tests.binary_json import double_text
 def test_doubles_as_the_twin_has_them(value: float) -> None:
     out = np.zeros(40, np.uint8)
     end = doubles.put_double(kernels.address_of(out), np.float64(value).view(np.uint64))
-    found = out[: end - kernels.address_of(out)].tobytes().decode()
-    assert found == double_text(value)
-    assert struct.pack("<d", float(found)) == struct.pack("<d", value)
+    text = out[: end - kernels.address_of(out)].tobytes().decode()
+    assert text == double_text(value)
+    assert struct.pack("<d", float(text)) == struct.pack("<d", value)
 
 
 def test_the_digits_of_doubles_are_the_shortest() -> None:

@@ -21,29 +21,29 @@ def unpacked(wire: bytes, position: int, stop: int, cuts: Sequence[int] = (), ro
     """What the kernel makes of the bytes, given piece by piece, into a target that is emptied when it is full."""
     state = np.zeros(dump_packets.D_CELLS, np.int64)
     state[dump_packets.D_POSITION], state[dump_packets.D_STOP], state[dump_packets.D_SEQUENCE] = position, stop, 1
-    taken, rest = DumpResult(position=position), b""
+    result, rest = DumpResult(position=position), b""
     for piece in [*_pieces(wire, cuts), b""]:
         rest += piece
         while True:
             source = np.frombuffer(rest + bytes(dump_packets.DUMP_PADDING), np.uint8)
             target = np.zeros(room + dump_packets.DUMP_PADDING, np.uint8)
-            why, used, written = dump_packets.unpack_dump(
+            outcome, source_bytes, target_bytes = dump_packets.unpack_dump(
                 kernels.address_of(source), len(rest), kernels.address_of(target), room, state
             )
-            taken.content += target[:written].tobytes()
-            behind, rest = rest[:used], rest[used:]
-            taken.outcome = WHY[why]
-            if taken.outcome in WHOLE:
-                taken.packets.append((taken.outcome, behind[len(behind) - state[dump_packets.D_BEHIND] :]))
-            if taken.outcome not in {"full", "rotated", "format"} or state[dump_packets.D_POSITION] >= stop:
+            result.content += target[:target_bytes].tobytes()
+            behind, rest = rest[:source_bytes], rest[source_bytes:]
+            result.outcome = WHY[outcome]
+            if result.outcome in WHOLE:
+                result.packets.append((result.outcome, behind[len(behind) - state[dump_packets.D_BEHIND] :]))
+            if result.outcome not in {"full", "rotated", "format"} or state[dump_packets.D_POSITION] >= stop:
                 break
-        if taken.outcome != "more":
+        if result.outcome != "more":
             break
-    taken.position, taken.boundary = int(state[dump_packets.D_POSITION]), int(state[dump_packets.D_BOUNDARY])
-    taken.events = int(state[dump_packets.D_EVENTS])
-    if taken.position >= stop:
-        taken.outcome = "stopped"
-    return taken
+    result.position, result.boundary = int(state[dump_packets.D_POSITION]), int(state[dump_packets.D_BOUNDARY])
+    result.events = int(state[dump_packets.D_EVENTS])
+    if result.position >= stop:
+        result.outcome = "stopped"
+    return result
 
 
 def _pieces(wire: bytes, cuts: Sequence[int]) -> Iterator[bytes]:
@@ -59,11 +59,11 @@ ends = st.sampled_from(
 )
 
 
-def stream(position: int, chosen: Sequence[tuple[str, int]], last: str) -> tuple[bytes, int]:
+def stream(position: int, events: Sequence[tuple[str, int]], last: str) -> tuple[bytes, int]:
     """A dump from there: the wire, and the offset that its events lead to."""
     payloads = [b"\0" + fake_rotate("bin.000001", position), b"\0" + FORMAT]
     position = 123 if position == 4 else position
-    for kind, size in chosen:
+    for kind, size in events:
         body = bytes([size & 0xFF]) * size
         if kind == "made up":
             payloads.append(b"\0" + event(163, body, 0, flags=ARTIFICIAL))
@@ -93,16 +93,16 @@ def stream(position: int, chosen: Sequence[tuple[str, int]], last: str) -> tuple
 @examples(150)
 @given(
     start=st.sampled_from([4, 500, (1 << 32) - 40, 1 << 33]),
-    chosen=st.lists(st.tuples(kinds, st.integers(0, 300)), max_size=12),
+    events=st.lists(st.tuples(kinds, st.integers(0, 300)), max_size=12),
     last=ends,
     short=st.integers(0, 60),
     cuts=st.lists(st.integers(0, 1 << 16), max_size=20),
     room=st.integers(128, 512),
 )
 def test_it_takes_apart_what_its_twin_does(
-    start: int, chosen: list[tuple[str, int]], last: str, short: int, cuts: list[int], room: int
+    start: int, events: list[tuple[str, int]], last: str, short: int, cuts: list[int], room: int
 ) -> None:
-    wire, end = stream(start, chosen, last)
+    wire, end = stream(start, events, last)
     for stop in (end, end - short, end + 1000):
         if stop > start:
             assert unpacked(wire, start, stop, cuts, room) == take(wire, start, stop)
@@ -110,16 +110,16 @@ def test_it_takes_apart_what_its_twin_does(
 
 @examples(50)
 @given(
-    chosen=st.lists(st.tuples(kinds, st.integers(0, 60)), max_size=6),
+    events=st.lists(st.tuples(kinds, st.integers(0, 60)), max_size=6),
     last=ends,
     length=st.integers(0, 1 << 16),
     damage=st.integers(0, 1 << 16),
     byte=st.integers(0, 255),
 )
 def test_damage_ends_as_its_twin_says(
-    chosen: list[tuple[str, int]], last: str, length: int, damage: int, byte: int
+    events: list[tuple[str, int]], last: str, length: int, damage: int, byte: int
 ) -> None:
-    wire, end = stream(4, chosen, last)
+    wire, end = stream(4, events, last)
     broken = bytearray(wire[: length % (len(wire) + 1)])
     if broken:
         broken[damage % len(broken)] = byte
@@ -131,15 +131,20 @@ def test_events_of_several_packets(length: int) -> None:
     """With the byte before it an event of 16 MiB - 2 fills a packet, and an empty one follows."""
     big = event(2, np.random.default_rng(1).bytes(length - 19), 123 + length)
     later = event(2, b"x", 143 + length)
-    wire = packets([b"\0" + one for one in (fake_rotate("bin.000001"), FORMAT, big, later)])
+    wire = packets([b"\0" + event for event in (fake_rotate("bin.000001"), FORMAT, big, later)])
     wire += packets([b"\xfe\0\0\2\0"], 9 if length == 2 * LONGEST + 5 else 99)
-    found = unpacked(wire, 4, length + 143, [1000, LONGEST + 3, LONGEST + 900], 1 << 22)
-    assert (found.outcome, found.position, found.boundary, found.events) == ("stopped", length + 143, length + 143, 3)
-    assert found.content == FORMAT + big + later
+    result = unpacked(wire, 4, length + 143, [1000, LONGEST + 3, LONGEST + 900], 1 << 22)
+    assert (result.outcome, result.position, result.boundary, result.events) == (
+        "stopped",
+        length + 143,
+        length + 143,
+        3,
+    )
+    assert result.content == FORMAT + big + later
 
 
 @pytest.mark.parametrize(
-    "size, sequence, why",
+    "size, sequence, outcome",
     [
         (LONGEST, 4, "strange"),
         (700, 4, "strange"),
@@ -149,8 +154,8 @@ def test_events_of_several_packets(length: int) -> None:
         (520, 3, "sequence"),
     ],
 )
-def test_further_packets_follow_and_are_as_long_as_their_event(size: int, sequence: int, why: str) -> None:
+def test_further_packets_follow_and_are_as_long_as_their_event(size: int, sequence: int, outcome: str) -> None:
     big = event(2, bytes(LONGEST + 500), 0)
     wire = packets([b"\0" + fake_rotate("bin.000001"), b"\0" + FORMAT, (b"\0" + big)[:LONGEST]])
     wire = wire[:-4] + packets([bytes(size)], sequence)  # in place of the empty one
-    assert unpacked(wire, 4, 1 << 30, [], 1 << 25).outcome == why
+    assert unpacked(wire, 4, 1 << 30, [], 1 << 25).outcome == outcome

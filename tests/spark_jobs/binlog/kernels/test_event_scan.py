@@ -22,17 +22,17 @@ def flipped(content: bytes, place: int) -> bytes:
 
 def scanned(content: bytes, capacity: int = 16) -> tuple[int, int, list[int]]:
     """(why, place, offsets of events noted)."""
-    place, _kept = address(content)
+    place, _owner = address(content)
     cells = tuple(np.zeros(capacity, kind) for kind in (np.int64, np.int64, np.uint8, np.int32, np.int32, np.uint8))
     state = np.zeros(event_cells.S_CELLS, np.int64)
     transactions = np.zeros((capacity, event_cells.TX_COLUMNS), np.int64)
     maps = np.zeros((4, 2), np.int64), np.full(16, -1, np.int32), np.zeros((4, 2), np.int64)
-    why, end = event_scan.scan(place, 4, len(content), 0, 4, MEANINGS, state, cells, transactions, *maps)
-    return why, end, cells[0][: state[event_cells.S_EVENTS]].tolist()
+    outcome, end = event_scan.scan(place, 4, len(content), 0, 4, MEANINGS, state, cells, transactions, *maps)
+    return outcome, end, cells[0][: state[event_cells.S_EVENTS]].tolist()
 
 
 @pytest.mark.parametrize(
-    "change, why, stop",
+    "change, outcome, stop",
     [
         (lambda content: content, event_cells.NEW_MAP, MAP),
         (lambda content: content[: MAP + 18], event_cells.SCANNED, MAP),
@@ -41,9 +41,9 @@ def scanned(content: bytes, capacity: int = 16) -> tuple[int, int, list[int]]:
         (lambda content: content[:13] + bytes(4) + content[17:], event_cells.BAD_LENGTH, 4),
     ],
 )
-def test_where_a_walk_stops(change: Callable[[bytes], bytes], why: int, stop: int) -> None:
+def test_where_a_walk_stops(change: Callable[[bytes], bytes], outcome: int, stop: int) -> None:
     before = [offset for offset in OFFSETS if offset < stop]
-    assert scanned(change(SPEC.to_bytes())) == (why, stop, before)
+    assert scanned(change(SPEC.to_bytes())) == (outcome, stop, before)
 
 
 def test_arrays_that_are_full_stop_the_walk() -> None:

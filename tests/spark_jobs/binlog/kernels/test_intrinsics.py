@@ -14,10 +14,10 @@ load8, load16, load32, load64 = intrinsics.load8, intrinsics.load16, intrinsics.
 load16_big, load32_big, load64_big = intrinsics.load16_big, intrinsics.load32_big, intrinsics.load64_big
 store8, store16, store32, store64 = intrinsics.store8, intrinsics.store16, intrinsics.store32, intrinsics.store64
 load64_at, store64_at = intrinsics.load64_at, intrinsics.store64_at
-memmove, trailing_zeros, ones, without = (
+memmove, trailing_zeros, bit_count, without = (
     intrinsics.memmove,
     intrinsics.trailing_zeros,
-    intrinsics.ones,
+    intrinsics.bit_count,
     intrinsics.without,
 )
 WIRE = bytes(range(0x81, 0x91))
@@ -49,12 +49,12 @@ def _moved(target: int, source: int, count: int) -> None:
 
 @part
 def _bits(word: Any, place: int) -> Any:
-    return trailing_zeros(word), ones(np.uint8(word)), without(place, word)
+    return trailing_zeros(word), bit_count(np.uint8(word)), without(place, word)
 
 
 @pytest.mark.parametrize("shift", [0, 1, 3])
 def test_loads_need_no_alignment(shift: int) -> None:
-    place, _kept = address(WIRE)
+    place, _owner = address(WIRE)
     wire = WIRE[shift:]
     assert _loads(place + shift) == tuple(int.from_bytes(wire[:size], "little") for size in (1, 2, 4, 8, 6))
     assert _big_loads(place + shift) == tuple(int.from_bytes(wire[:size], "big") for size in (2, 4, 8))
@@ -71,7 +71,7 @@ def test_stores() -> None:
 @pytest.mark.parametrize("length", [0, 1, 31, 32, 33, 64, 255, 256, 257, 288, 600])
 def test_text_is_copied_whole(length: int) -> None:
     content = np.random.default_rng(length).bytes(length + 32)
-    place, _kept = address(content)
+    place, _owner = address(content)
     out = np.zeros(length + 40, np.uint8)
     intrinsics.copy_text(kernels.address_of(out), place, length)
     assert out[:length].tobytes() == content[:length]

@@ -15,7 +15,7 @@ from tests.kernel_bytes import address
 )
 def test_strings(string: str) -> None:
     content = string.encode()
-    place, _kept = address(content)
+    place, _owner = address(content)
     out = np.zeros(6 * len(content) + 64, np.uint8)
     start = kernels.address_of(out)
     end = json_scalars.put_string(place, len(content), start, start + len(out))
@@ -24,10 +24,10 @@ def test_strings(string: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "wire, length, used", [("00", 0, 1), ("02", 2, 1), ("800161", 128, 2), ("80", -1, 0), ("7f", -1, 0)]
+    "wire, length, length_bytes", [("00", 0, 1), ("02", 2, 1), ("800161", 128, 2), ("80", -1, 0), ("7f", -1, 0)]
 )
-def test_lengths_of_seven_bits_a_byte(wire: str, length: int, used: int) -> None:
+def test_lengths_of_seven_bits_a_byte(wire: str, length: int, length_bytes: int) -> None:
     content = bytes.fromhex(wire)
-    place, _kept = address(content + bytes(max(length, 0)))
+    place, _owner = address(content + bytes(max(length, 0)))
     end = place + len(content) + max(length, 0)
-    assert json_scalars._varying(place, end) == (length, used)
+    assert json_scalars._varying(place, end) == (length, length_bytes)

@@ -24,7 +24,7 @@ def noted(content: bytes = WIRE) -> tuple[int, np.ndarray]:
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
 def test_loads(size: int) -> None:
-    place, _kept = noted()
+    place, _owner = noted()
     value = memory.load(size)(place + 1)
     assert (int(value), value.nbytes) == (int.from_bytes(WIRE[1 : 1 + size], "little"), size)
     assert int(memory.load(size, big_endian=True)(place + 1)) == int.from_bytes(WIRE[1 : 1 + size], "big")
@@ -45,7 +45,7 @@ def test_copy() -> None:
 
 
 def test_crc32() -> None:
-    place, _kept = noted()
+    place, _owner = noted()
     assert memory.crc32(place, 16, 0) == zlib.crc32(WIRE)
     with pytest.raises(memory.OutOfBounds):
         memory.crc32(place, 17, 0)
@@ -84,15 +84,15 @@ def test_what_is_gone_may_not_be_touched() -> None:
 
 
 def test_what_is_read_only_is_not_written() -> None:
-    place = memory.note(kept := pa.py_buffer(WIRE))
-    memory.touch(place, len(kept))
+    place = memory.note(owner := pa.py_buffer(WIRE))
+    memory.touch(place, len(owner))
     with pytest.raises(memory.OutOfBounds, match="store to 1 bytes"):
         memory.touch(place, 1, write=True)
 
 
 def test_many_may_be_touched() -> None:
-    kept = [noted() for _ in range(600)]
-    for place, _ in kept:
+    owners = [noted() for _ in range(600)]
+    for place, _ in owners:
         memory.touch(place, len(WIRE))
 
 
@@ -132,10 +132,10 @@ except memory.OutOfBounds as error: print(error)
 def test_kernels_run_as_python_where_they_are_told_to() -> None:
     """In a process of its own; one byte too far is seen."""
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True
     ).stdout
-    assert said.startswith("load of 1 bytes")
+    assert output.startswith("load of 1 bytes")
 
 
 VIEWS: dict[str, Callable[[np.ndarray], Any]] = {
@@ -148,28 +148,28 @@ VIEWS: dict[str, Callable[[np.ndarray], Any]] = {
 }
 
 
-@pytest.mark.parametrize("what", VIEWS)
-def test_large_memory_is_taken_again_once_nothing_of_it_lives(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", VIEWS)
+def test_large_memory_is_taken_again_once_nothing_of_it_lives(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """For as much, or somewhat less; not for a little, which would hold the rest."""
     monkeypatch.setattr(memory, "_spares", {})
     first = memory.fresh(300_000)
     place = memory.address(first)
-    view = VIEWS[what](first)
+    view = VIEWS[kind](first)
     del first
-    others = [memory.fresh(300_000 - k) for k in range(3)]
-    assert place not in [memory.address(other) for other in others]
+    buffers = [memory.fresh(300_000 - k) for k in range(3)]
+    assert place not in [memory.address(buffer) for buffer in buffers]
     del view
     little = memory.fresh(131_072)
     assert memory.address(little) != place
-    again = memory.fresh(200_000)
-    assert (memory.address(again), len(again)) == (place, 200_000)
+    reused = memory.fresh(200_000)
+    assert (memory.address(reused), len(reused)) == (place, 200_000)
 
 
 def test_no_more_memory_is_kept_than_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_MOST", 4 << 20)
-    held = [memory.fresh(1 << 20) for _ in range(9)]
-    places = {memory.address(one) for one in held}
-    del held
+    buffers = [memory.fresh(1 << 20) for _ in range(9)]
+    places = {memory.address(buffer) for buffer in buffers}
+    del buffers
     assert sum(spare.size for spare in memory._spares.values()) <= 4 << 20
     assert memory._spares.keys() <= places
 

@@ -14,7 +14,7 @@ EVENT = next(event for event in SPEC.events() if event[4] == 30)[:-4] + b"\x02\x
 
 
 def decoded(event: bytes, block: Block) -> tuple[int, np.ndarray]:
-    place, _kept = address(event)
+    place, _owner = address(event)
     cells = np.zeros((1, event_cells.E_CELLS), np.int64)
     cells[0, [event_cells.E_ADDRESS, event_cells.E_LENGTH]] = place, len(event)
     cells[0, [event_cells.E_OFFSET, event_cells.E_COMMIT]] = 400, 77

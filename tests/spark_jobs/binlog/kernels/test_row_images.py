@@ -13,7 +13,7 @@ def test_a_bitmap_is_full_where_no_column_is_missing(columns: int) -> None:
     full = (1 << columns) - 1
     for missing in (None, *range(columns)):
         bits = full if missing is None else full & ~(1 << missing)
-        place, _kept = address(bits.to_bytes(24, "little"))
+        place, _owner = address(bits.to_bytes(24, "little"))
         assert row_images.is_full(place, columns) == (missing is None)
 
 
@@ -37,10 +37,11 @@ def test_a_column_that_the_mask_leaves_out_counts_as_null(columns: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "size, wire, taken", [(4, "01020304", 4), (4, "010203", -1), (-1, "02aabb", 3), (-2, "0100aa", 3), (-2, "01", -1)]
+    "size, wire, size_read",
+    [(4, "01020304", 4), (4, "010203", -1), (-1, "02aabb", 3), (-2, "0100aa", 3), (-2, "01", -1)],
 )
-def test_a_value_ends_after_its_bytes(size: int, wire: str, taken: int) -> None:
+def test_a_value_ends_after_its_bytes(size: int, wire: str, size_read: int) -> None:
     content = bytes.fromhex(wire)
-    place, _kept = address(content)
+    place, _owner = address(content)
     after = row_images._past_field(place, place + len(content), size)
-    assert after == (place + taken if taken >= 0 else -1)
+    assert after == (place + size_read if size_read >= 0 else -1)

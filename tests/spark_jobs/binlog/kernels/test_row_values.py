@@ -16,11 +16,11 @@ from tests.segment_types import DECIMAL
 @pytest.mark.parametrize("reader", [row_values.read_decimal_18, row_values.read_decimal_38])
 def test_decimals(reader: Any, value: str) -> None:
     """DECIMAL(18, 6): a lead of three digits in two bytes, a whole group, a tail of six digits in three bytes."""
-    place, _kept = address(DECIMAL(18, 6).encode(value))
+    place, _owner = address(DECIMAL(18, 6).encode(value))
     slot = np.zeros(16, np.uint8)
     assert reader(place, kernels.address_of(slot), 2, 1, 3, 10**6, 10**3)
-    whole, _, fraction = value.lstrip("-").partition(".")
-    number = int(whole + fraction.ljust(6, "0")) * (-1 if value[0] == "-" else 1)
+    integer, _, fraction = value.lstrip("-").partition(".")
+    number = int(integer + fraction.ljust(6, "0")) * (-1 if value[0] == "-" else 1)
     assert int.from_bytes(slot.tobytes(), "little", signed=True) == number
 
 
@@ -28,7 +28,7 @@ def test_decimals(reader: Any, value: str) -> None:
 def test_groups_with_too_many_digits_are_no_decimal(reader: Any) -> None:
     wire = bytearray(DECIMAL(18, 6).encode("0"))
     wire[2:6] = (10**9).to_bytes(4, "big")
-    place, _kept = address(bytes(wire))
+    place, _owner = address(bytes(wire))
     slot = np.zeros(16, np.uint8)
     assert not reader(place, kernels.address_of(slot), 2, 1, 3, 10**6, 10**3)
 
@@ -39,7 +39,7 @@ def test_groups_with_too_many_digits_are_no_decimal(reader: Any) -> None:
 )
 def test_dates(year: int, month: int, day: int, real: bool) -> None:
     packed = year << 9 | month << 5 | day
-    place, _kept = address(packed.to_bytes(3, "little"))
+    place, _owner = address(packed.to_bytes(3, "little"))
     slot = np.zeros(1, np.int32)
     assert row_values.read_date(place, kernels.address_of(slot), *kernels.CALENDAR) == real
     expected = (date(year, month, day) - date(1970, 1, 1)).days if real else kernels.DATE_MARK + packed
@@ -48,7 +48,7 @@ def test_dates(year: int, month: int, day: int, real: bool) -> None:
 
 @pytest.mark.parametrize("wire, code, value", [("00000001", 0, 10**6), ("00000000", 1, kernels.TIME_MARK)])
 def test_timestamps(wire: str, code: int, value: int) -> None:
-    place, _kept = address(bytes.fromhex(wire))
+    place, _owner = address(bytes.fromhex(wire))
     slot = np.zeros(1, np.int64)
     assert row_values.read_timestamp(place, kernels.address_of(slot), 0, 0) == code
     assert slot[0] == value

@@ -21,12 +21,12 @@ def cut(marks: list[int], target: int, final: int) -> tuple[list[tuple[int, ...]
     slices = np.zeros((3 * n + 3, 3), np.int64)
     offsets, lengths = np.arange(n, dtype=np.int64) * 100, np.full(n, 100, np.int64)
     bits = np.array(marks, np.uint8)
-    count, left = slice_cut.cut(offsets, lengths, owners, bits, transactions, 0, target, 0, final, slices)
-    return [tuple(row) for row in slices[:count].tolist()], int(left)
+    count, rest = slice_cut.cut(offsets, lengths, owners, bits, transactions, 0, target, 0, final, slices)
+    return [tuple(row) for row in slices[:count].tolist()], int(rest)
 
 
 @pytest.mark.parametrize(
-    "marks, target, final, slices, left",
+    "marks, target, final, slices, rest",
     [
         (PLAIN * 3, 10_000, 1, [(0, 9, ROWS)], 9),
         (PLAIN * 3, 10_000, 0, [], 0),
@@ -37,5 +37,5 @@ def cut(marks: list[int], target: int, final: int) -> tuple[list[tuple[int, ...]
         ([CONTROL, *PLAIN], 10_000, 1, [(0, 1, slice_cut.SLICE_CONTROL), (1, 4, ROWS)], 4),
     ],
 )
-def test_cut(marks: list[int], target: int, final: int, slices: list[tuple[int, ...]], left: int) -> None:
-    assert cut(marks, target, final) == (slices, left)
+def test_cut(marks: list[int], target: int, final: int, slices: list[tuple[int, ...]], rest: int) -> None:
+    assert cut(marks, target, final) == (slices, rest)

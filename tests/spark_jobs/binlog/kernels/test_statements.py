@@ -7,7 +7,7 @@ from tests.kernel_bytes import address
 
 
 @pytest.mark.parametrize(
-    "text, found",
+    "text, query",
     [
         ("BEGIN", statements.Q_BEGIN),
         ("begin", statements.Q_BEGIN),
@@ -33,6 +33,6 @@ from tests.kernel_bytes import address
         ("é", statements.Q_OTHER),
     ],
 )
-def test_query_class(text: str, found: int) -> None:
-    place, _kept = address(text.encode())
-    assert statements.query_class(place, len(text.encode())) == found
+def test_query_class(text: str, query: int) -> None:
+    place, _owner = address(text.encode())
+    assert statements.query_class(place, len(text.encode())) == query

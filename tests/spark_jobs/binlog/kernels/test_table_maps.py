@@ -11,21 +11,21 @@ from tests.segment_types import INT, VARCHAR
 
 
 def test_body_hash_tells_lengths_apart() -> None:
-    place, _kept = address(bytes(64))
+    place, _owner = address(bytes(64))
     assert len({table_maps.body_hash(place, count) for count in range(64)}) == 64
 
 
 @pytest.mark.parametrize("size", [1, 7, 8, 9, 24, 31])
 def test_bytes_are_the_same_but_for_any_that_differs(size: int) -> None:
     content = bytes(range(size))
-    left, _kept = address(content)
+    left, _owner = address(content)
     right, copy = address(content)
-    assert table_maps._same(left, right, size)
+    assert table_maps._equal(left, right, size)
     writable = np.array(copy)
     for k in range(size):
         writable[32 + k] ^= 1
-        other, _other = address(writable[32 : 32 + size].tobytes())
-        assert not table_maps._same(left, other, size)
+        duplicate, _duplicate_owner = address(writable[32 : 32 + size].tobytes())
+        assert not table_maps._equal(left, duplicate, size)
         writable[32 + k] ^= 1
 
 
@@ -37,6 +37,6 @@ def test_known_bodies_have_their_ordinals_and_others_none() -> None:
     for event in mapped[:8]:
         maps.add(event, 4, "here")
     for ordinal, event in enumerate(mapped):
-        place, _kept = address(event[25:-4])
+        place, _owner = address(event[25:-4])
         expected = ordinal if ordinal < 8 else -1
         assert table_maps.find_map(place, len(event) - 29, maps.slots, maps.bodies) == expected

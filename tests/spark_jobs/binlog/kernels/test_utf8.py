@@ -56,9 +56,9 @@ def test_text_is_utf8_where_python_says_so(texts: list[bytes]) -> None:
     content = np.frombuffer(b"".join(texts) or b"x", np.uint8)
     offsets = np.cumsum([0, *map(len, texts)]).astype(np.int32)
     bad = np.zeros(len(texts), np.uint8)
-    found = utf8.invalid_utf8(offsets, kernels.address_of(content), bad)
+    count = utf8.invalid_utf8(offsets, kernels.address_of(content), bad)
     assert bad.tolist() == [not is_utf8(text) for text in texts]
-    assert found == sum(bad)
+    assert count == sum(bad)
 
 
 @pytest.mark.skipif(not utf8.HAS_SHUFFLE, reason="there are no blocks")

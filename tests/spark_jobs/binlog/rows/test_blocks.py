@@ -6,7 +6,7 @@ import pytest
 from spark_jobs.binlog.events.table_map import TableDefinition
 from spark_jobs.binlog.kernels import memory
 from spark_jobs.binlog.rows import blocks
-from spark_jobs.binlog.rows.blocks import BEFORE, Plan
+from spark_jobs.binlog.rows.blocks import BEFORE, DecodePlan
 from spark_jobs.binlog.rows.changes import Changes
 from spark_jobs.binlog.rows.decoder import Decoder
 from tests import segment_types as types
@@ -49,7 +49,7 @@ def decoded(wire: bytes, limit: int = 1 << 16) -> list[Changes]:
 
 def test_null_images_are_of_the_columns_types() -> None:
     """Those over shared zeros, and a nested one."""
-    plan = Plan(definition(), "all")
+    plan = DecodePlan(definition(), "all")
     for rows in (0, 1, 100_000):
         absent = plan.absent(rows)
         absent.validate(full=True)
@@ -110,11 +110,11 @@ def test_text_that_grows_finds_room() -> None:
 
 
 def test_a_layout_is_reckoned_once() -> None:
-    plan = Plan(definition(), "all")
+    plan = DecodePlan(definition(), "all")
     first = plan.layout(2000, 64)
     assert plan.layout(2000, 64) is first
     assert plan.layout(2000, 128) is not first
-    assert Plan(replace(definition()), "all").layout(2000, 128) is not first
+    assert DecodePlan(replace(definition()), "all").layout(2000, 128) is not first
     ends = [*(first.places + first.sizes).ravel()[:-1]]
     assert all(end <= start for end, start in zip(ends, first.places.ravel()[1:], strict=True))
     assert first.own_places[0] >= (first.places + first.sizes).max()

@@ -14,7 +14,8 @@ import pytest
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.types.charset_tables import SINGLE_BYTE, UTF, WIDTHS
 from spark_jobs.binlog.types.charsets import UTF8, _converted, _converter, charset_of
-from spark_jobs.changes.feed import changes_of_files, wanted_tables
+from spark_jobs.changes.feed import changes_of_files
+from spark_jobs.changes.lines import wanted_tables
 from tests.fix_mysql import Database
 
 pytestmark = pytest.mark.mysql

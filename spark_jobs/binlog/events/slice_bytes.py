@@ -1,0 +1,62 @@
+"""A slice of the log as a decoder takes it: its bytes, and what of the slice its events need.
+
+Put here: opening slices, once for several decoders. Not here: how slices are cut (binlog/slices/), or their rows
+(binlog/rows/).
+"""
+
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from spark_jobs.binlog.events.scanner import Bytes, EventScanner, Scan, TableMaps, open_slice
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class SliceBytes:
+    """What is decoded of a slice.
+
+    start: the payload's offset in its file (0: it begins with the file's magic bytes). context, transaction_start: as
+    the slice has them. committed_us (µs since 1970 UTC), gtid: of the slice, for rows of a transaction that began
+    before it.
+    """
+
+    start: int
+    context: bytes | None
+    payload: Bytes
+    """Not copied."""
+    transaction_start: int | None = None
+    committed_us: int = 0
+    gtid: str | None = None
+
+    def opened(self, file: str, maps: TableMaps) -> tuple[EventScanner, Scan]:
+        """Its events. Raises DecodeError and its kinds."""
+        return open_slice(
+            file,
+            self.start,
+            self.context,
+            self.payload,
+            maps,
+            transaction_start=self.transaction_start,
+            committed_us=self.committed_us,
+        )
+
+
+class Scans:
+    """Scans of slices, for decoders of several tables that read the same slices one after the other.
+
+    A slice is identified by its object: who shares scans hands the same one to each decoder. Its scan is kept as long
+    as it is.
+    """
+
+    def __init__(self) -> None:
+        self.maps = TableMaps()
+        self._by_slice: WeakKeyDictionary[SliceBytes, tuple[EventScanner, Scan]] = WeakKeyDictionary()
+
+    def __len__(self) -> int:
+        return len(self._by_slice)
+
+    def of(self, file: str, slice_: SliceBytes) -> tuple[EventScanner, Scan]:
+        """A slice's events. Raises DecodeError and its kinds."""
+        opened = self._by_slice.get(slice_)
+        if opened is None:
+            self._by_slice[slice_] = opened = slice_.opened(file, self.maps)
+        return opened
