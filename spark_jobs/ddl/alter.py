@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_jobs.binlog import Column, Moment, TableDefinition
-from spark_jobs.ddl.columns import Declared, converted
+from spark_jobs.ddl.columns import DeclaredColumn, converted
 from spark_jobs.ddl.default_values import Fill, fill_of, with_default
 from spark_jobs.ddl.definitions import PRIMARY
 from spark_jobs.ddl.operations import (
@@ -53,7 +53,7 @@ class _Slot:
 
     name: str
     origin: int | None
-    declared: Declared | None = None
+    declared: DeclaredColumn | None = None
     after: str | None = None
 
 
@@ -139,7 +139,7 @@ def _require_one_primary(before: TableDefinition, clauses: Sequence[Operation], 
 
 
 def _loses_key(before: TableDefinition, clauses: Sequence[Operation], slots: Sequence["_Slot"]) -> bool:
-    """Whether the index by which rows are told apart goes, or may."""
+    """Whether the index by which rows are identified goes, or may."""
     if any(isinstance(clause, DropPrimary) for clause in clauses):
         return True
     return any(drops_key(before, clause) for clause in clauses if isinstance(clause, DropIndex)) or _may_be_null(
@@ -165,7 +165,7 @@ def _first_key(clauses: Sequence[Operation], slots: Sequence["_Slot"], columns: 
 
 @readable
 def drops_key(before: TableDefinition, dropped: DropIndex) -> bool:
-    """Whether the index that goes is, or may be, the one by which rows are told apart.
+    """Whether the index that goes is, or may be, the one by which rows are identified.
 
     Where the log tells the key itself and nothing names the index, the next TABLE_MAP does.
     """
@@ -185,6 +185,7 @@ def _may_be_null(before: TableDefinition, slots: Sequence[_Slot]) -> bool:
 
 def _surviving(before: TableDefinition, clauses: Sequence[Operation]) -> tuple[list[_Slot], list[_Slot]]:
     """The columns that stay in their places, and those that are put somewhere afterwards, as they are named there."""
+    # Columns without FIRST or AFTER keep their order, whatever their new names are.
     names = [name.casefold() for name in before.column_names()]
     drops = {clause.name.casefold() for clause in clauses if isinstance(clause, Drop)}
     changes = {clause.old.casefold(): clause for clause in clauses if isinstance(clause, Change)}
@@ -196,6 +197,7 @@ def _surviving(before: TableDefinition, clauses: Sequence[Operation]) -> tuple[l
             slots.append(_Slot(change.new, ordinal, change.declared))
         elif change is None and name not in drops:
             slots.append(_Slot(before.column_names()[ordinal], ordinal))
+    # IF NOT EXISTS looks at names that no clause of the same statement drops or changes.
     staying = {name for name in names if name not in drops and name not in changes}
     waiting = []
     for clause in clauses:
@@ -234,7 +236,9 @@ def _settled(before: TableDefinition, slot: _Slot, clauses: Sequence[Operation])
     column = replace(column, name=slot.name) if column.name is not None else column
     for clause in clauses:
         if isinstance(clause, Default) and clause.name.casefold() == slot.name.casefold():
-            column = with_default(Declared(column, clause.words)) if clause.words else replace(column, default=None)
+            column = (
+                with_default(DeclaredColumn(column, clause.words)) if clause.words else replace(column, default=None)
+            )
         if isinstance(clause, Visible) and clause.name.casefold() == slot.name.casefold():
             column = replace(column, invisible=not clause.is_visible)
     charset = next((clause.charset for clause in clauses if isinstance(clause, Convert)), None)

@@ -16,8 +16,8 @@ from enum import Enum
 from functools import lru_cache
 
 from spark_jobs.binlog import Session
-from spark_jobs.ddl.scanner import Gap, Scanner, Token, scan
-from spark_jobs.ddl.table_names import Name, names_in, query_of_create
+from spark_jobs.ddl.scanner import Gap, Token, TokenScanner, scan
+from spark_jobs.ddl.table_names import QualifiedName, names_in, query_of_create
 from spark_jobs.errors import Unsupported
 from spark_jobs.text import disclosure
 from spark_jobs.text.sql import identifier
@@ -61,7 +61,7 @@ class Effect(Enum):
 class Statement:
     """A judged statement. ``tables`` holds (schema, table) in small letters; None: only ``words`` are known.
 
-    plain: the text as a session without a sql_mode would say it, with what stands in comments for servers from a
+    plain: the text as a session without a sql_mode would say it, with what is in comments for servers from a
     version on; of statements that change rows it is the text. words: None where any table's name may be among them.
     writes: the tables whose rows the statement itself changes, in the letters that it has them in; None where it
     changes rows of tables that it does not tell.
@@ -144,7 +144,7 @@ _EMPTIED = re.compile(r"DELETE FROM ((?:`(?:[^`]|``)+`\.)`(?:[^`]|``)+`)")
 ``open_table_entry_fini``): all rows go, and nobody's condition decides which."""
 
 
-def judge(text: str, database: str, session: Session = _NO_MODE, *, is_cut: bool = False) -> Statement:
+def classify(text: str, database: str, session: Session = _NO_MODE, *, is_cut: bool = False) -> Statement:
     """What a QUERY event's text does; ``database`` is the session's default one.
 
     is_cut: the text is the beginning of a longer one, of which the head tells the tables. Nothing is raised.
@@ -152,27 +152,30 @@ def judge(text: str, database: str, session: Session = _NO_MODE, *, is_cut: bool
     if emptied := _EMPTIED.fullmatch(text):
         return replace(_cached(f"TRUNCATE TABLE {emptied[1]}", database, session), text=text)
     if len(text) > _CACHED or is_cut:
-        return _judge(text, database, session, is_cut=is_cut)
+        return _classify(text, database, session, is_cut=is_cut)
     return _cached(text, database, session)
 
 
 @lru_cache(maxsize=1024)
 def _cached(text: str, database: str, session: Session) -> Statement:
-    return _judge(text, database, session, is_cut=False)
+    return _classify(text, database, session, is_cut=False)
 
 
-def _judge(text: str, database: str, session: Session, *, is_cut: bool) -> Statement:
+def _classify(text: str, database: str, session: Session, *, is_cut: bool) -> Statement:
+    """What a statement is and which tables it names; a name is folded, None stands for tables that cannot be listed."""
     heads, tokens = _begin(text, session)
     effect = _effect(heads)
     verb = " ".join(head.text for head in heads[:2]).upper()
     plain = text if effect is Effect.ROWS else _plain(text, session)
     no_tables = frozenset[tuple[str, str]]()
+    # Kinds without tables, and bodies of routines, which name tables of another time.
     if effect in (Effect.NONE, Effect.TRANSACTION):
         return Statement(text, plain, verb, effect, no_tables, frozenset(), frozenset())
     if effect is Effect.ROUTINE:
         return Statement(text, plain, verb, effect, None, frozenset(), None, None)
     if verb in ("DROP DATABASE", "DROP SCHEMA"):
         return Statement(text, plain, verb, effect, no_tables, frozenset(_last_name(text, session)), frozenset())
+    # Without names of its own the statement keeps its words: a table whose name is among them may be meant.
     names, is_filled = (None, False) if tokens is None else _tables_of(tokens, database)
     if names is None:
         words = None if is_cut else frozenset(_words(text))
@@ -183,7 +186,7 @@ def _judge(text: str, database: str, session: Session, *, is_cut: bool) -> State
     return Statement(text, plain, verb, effect, tables, frozenset(), frozenset(), writes)
 
 
-def _tables_of(tokens: Scanner, database: str) -> tuple[list[tuple[str, str]] | None, bool]:
+def _tables_of(tokens: TokenScanner, database: str) -> tuple[list[tuple[str, str]] | None, bool]:
     """The tables that a statement names, None where that cannot be told; and whether it is a query that fills them."""
     verb = tokens.peek().text.upper()
     try:
@@ -200,13 +203,13 @@ _ESCAPED = re.compile(r"\\x[0-9a-f]{2}")
 """What stands for a byte that is not text of the client's character set."""
 
 
-def _full(name: Name, database: str) -> tuple[str, str]:
+def _full(name: QualifiedName, database: str) -> tuple[str, str]:
     schema, table = name
     return database if schema is None else schema, table
 
 
 def _plain(text: str, session: Session) -> str:
-    """A statement as it reads where neither ANSI_QUOTES nor REAL_AS_FLOAT is set, and nothing stands in comments."""
+    """A statement as it reads where neither ANSI_QUOTES nor REAL_AS_FLOAT is set, and nothing is in comments."""
     has_modes = session.has_ansi_quotes or session.has_real_as_float
     if not has_modes and "/*!" not in text and "/*M!" not in text:
         return text
@@ -231,12 +234,13 @@ def _shape(token: Token, spelling: str, session: Session) -> str:
     return "FLOAT" if session.has_real_as_float and token.kind == "word" and spelling.upper() == "REAL" else spelling
 
 
-def _begin(text: str, session: Session) -> tuple[list[Token], Scanner | None]:
+def _begin(text: str, session: Session) -> tuple[list[Token], TokenScanner | None]:
     """The first tokens of the statement that is carried out, and all from there on; None of a text without tokens.
 
     MariaDB's SET STATEMENT and ANALYZE have another statement inside.
     """
-    tokens = Scanner(text, session)
+    # SET STATEMENT … FOR, and ANALYZE before a statement that reads or writes rows, are skipped.
+    tokens = TokenScanner(text, session)
     try:
         heads = _ahead(tokens)
         while _is(heads, 0, "SET") and _is(heads, 1, "STATEMENT"):
@@ -249,13 +253,14 @@ def _begin(text: str, session: Session) -> tuple[list[Token], Scanner | None]:
             for _ in range(at):
                 tokens.take()
             heads = _ahead(tokens)
+    # A text that the scanner cannot read has its first words all the same, for messages.
     except Unsupported:
         matches = re.finditer(r"[\w$]+", text[:_SHOWN])
         return [Token(match[0], "word", *match.span()) for match, _ in zip(matches, range(_HEADS), strict=False)], None
     return heads, tokens
 
 
-def _ahead(tokens: Scanner) -> list[Token]:
+def _ahead(tokens: TokenScanner) -> list[Token]:
     """The next tokens, as far as the text has them. Raises Unsupported where it has none."""
     ahead = [tokens.peek()]
     with suppress(Unsupported):  # what stands there, whoever needs it reads it again

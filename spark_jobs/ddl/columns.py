@@ -95,24 +95,25 @@ def _kind(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    """A column's definition.
-
-    column: as TABLE_MAP would describe it; text whose character set the statement leaves to the table's default has
-    none, and its length in characters. default: the words of its default, None where it has none. why_unknown: what
-    makes the values of older rows unknown. in_key, is_unique: it is declared the primary key, or UNIQUE. is_open: it is
-    a TIMESTAMP without NULL, NOT NULL or a default; whether NULL is one of its values depends on
-    explicit_defaults_for_timestamp. measure: digits and scale of a FLOAT or DOUBLE that is rounded to these.
-    """
+class DeclaredColumn:
+    """A column's definition."""
 
     column: Column
+    """As TABLE_MAP would describe it; text whose character set the statement leaves to the table's default has none,
+    and its length in characters."""
     default: tuple[Word, ...] | None = None
+    """The words of its default, None where it has none."""
     why_unknown: str | None = None
+    """What makes the values of older rows unknown."""
     in_key: bool = False
     is_unique: bool = False
+    """``in_key`` and ``is_unique``: it is declared the primary key, or UNIQUE."""
     is_computed: bool = False
     is_open: bool = False
+    """It is a TIMESTAMP without NULL, NOT NULL or a default; whether NULL is one of its values depends on
+    explicit_defaults_for_timestamp."""
     measure: tuple[int, int] | None = None
+    """Digits and scale of a FLOAT or DOUBLE that is rounded to these."""
 
 
 _SYNONYMS = {
@@ -134,13 +135,14 @@ _DIGITS = {"decimal": 10, "bit": 1}
 _TEXTUAL = re.compile(r"char|varchar|(tiny|medium|long)?text|enum|set")
 
 
-def declared(name: str, words: Sequence[Word], charset: str | None = None) -> Declared:
+def declared(name: str, words: Sequence[Word], charset: str | None = None) -> DeclaredColumn:
     """Reads what stands behind a column's name. Raises Unsupported.
 
     charset: that of text which names none, where it is known.
     """
     if not words:
         raise Unsupported(f"column {name} has no type")
+    # In the order of the grammar: type, its arguments, then attributes in any order.
     kind, at = _kind_of(words)
     arguments, at = _arguments(words, at)
     rest = _Attributes(words[at:])
@@ -148,10 +150,12 @@ def declared(name: str, words: Sequence[Word], charset: str | None = None) -> De
         rest.serial()
     while rest:
         rest.read()
+    # NATIONAL types fix the character set; a CHARACTER SET in the attributes overrides that.
     national = "utf8mb3" if words[0].among("NATIONAL", "NCHAR", "NVARCHAR") else None
     column = _column(name, kind, arguments, rest, rest.charset or national or charset or "")
+    # Whether such a TIMESTAMP may be NULL, and its default, depend on explicit_defaults_for_timestamp.
     is_open = kind == "timestamp" and not rest.says_null and rest.default is None
-    return Declared(
+    return DeclaredColumn(
         column,
         rest.default,
         rest.why_unknown(words[0]),
@@ -305,7 +309,7 @@ class _Attributes:
             del self._words[0]
 
     def _expression(self) -> tuple[Word, ...]:
-        """A literal with its sign, a word with its arguments, or what stands in parentheses."""
+        """A literal with its sign, a word with its arguments, or what is in parentheses."""
         words: list[Word] = []
         while self._words and self._words[0].among("-", "+"):
             words.append(self._words.pop(0))

@@ -22,7 +22,7 @@ import numpy as np
 
 from spark_jobs.binlog import Column, Moment
 from spark_jobs.ddl import session_time
-from spark_jobs.ddl.columns import Declared, Word, words_of
+from spark_jobs.ddl.columns import DeclaredColumn, Word, words_of
 from spark_jobs.errors import Unsupported
 from spark_jobs.text.disclosure import LITERAL
 from spark_jobs.text.sql import literal
@@ -64,7 +64,7 @@ class Fill:
     exact: str | None = None
 
 
-def fill_of(declared: Declared, moment: Moment | None = None) -> Fill | None:
+def fill_of(declared: DeclaredColumn, moment: Moment | None = None) -> Fill | None:
     """What rows that were there before the column get; None for NULL.
 
     moment: when the statement that adds it started, where that is known. Raises Unsupported where only the server
@@ -75,11 +75,13 @@ def fill_of(declared: Declared, moment: Moment | None = None) -> Fill | None:
             f"what rows written before column {declared.column.name} have in it is not in the log: "
             f"{declared.why_unknown}"
         )
+    # DEFAULT NULL is no default; without one, a column that may be NULL is NULL.
     words = declared.default or ()
     if len(words) == 1 and words[0].among("NULL"):
         words = ()
     if not words and declared.column.nullable:
         return None
+    # A time of the statement, then a constant, then the implicit default of the type.
     try:
         if moment and (times := _timed(declared.column, words, moment)):
             return Fill(times)
@@ -94,7 +96,7 @@ def fill_of(declared: Declared, moment: Moment | None = None) -> Fill | None:
         ) from None
 
 
-def with_default(declared: Declared) -> Column:
+def with_default(declared: DeclaredColumn) -> Column:
     """The column, with what a row has in it whose INSERT gives no value, as far as the definition tells."""
     if declared.is_open or declared.why_unknown:
         return replace(declared.column, default=None, computed=declared.is_computed)
@@ -130,7 +132,9 @@ def on_server_default(column: Column, row: dict[str, Any], is_mariadb: bool) -> 
     if text is not None and column.type_code == _BLOB and not text.strip("'"):
         return replace(column, default="''", computed=False)  # a server that has it, as a statement does not tell
     measured = column.type_code in _REALS and row.get("scale") is not None
-    return with_default(Declared(column, words or None, measure=(row["digits"], row["scale"]) if measured else None))
+    return with_default(
+        DeclaredColumn(column, words or None, measure=(row["digits"], row["scale"]) if measured else None)
+    )
 
 
 def _digits_of(text: str) -> str:
@@ -174,7 +178,7 @@ def _constant(words: tuple[Word, ...]) -> _Constant:
     return _Constant(sign + last.text, last.kind)
 
 
-def _literal(declared: Declared, constant: _Constant | None) -> str:
+def _literal(declared: DeclaredColumn, constant: _Constant | None) -> str:
     """``constant``: None for the value that the server takes where a column has none and may not be NULL."""
     column = declared.column
     if column.type_code in _REALS:

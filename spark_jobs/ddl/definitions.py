@@ -78,6 +78,7 @@ def completed(
     that the log does not tell. ``answer``: the server's definition and where in the log it was read. ``last_change``:
     where the last statement of the range stands that names the table, if one does.
     """
+    # Named columns need labels and declared types alone, as far as the server's definition still fits.
     if logged.has_names():
         if answer is None:
             return logged
@@ -85,6 +86,7 @@ def completed(
         declared = _declared(source, logged, read_at, definition, last_change)
         is_same = logged.column_names() == definition.column_names() and not (last_change and read_at < last_change)
         return with_defaults(with_labels(declared, definition), definition) if is_same else declared
+    # Unnamed columns take the names by their ordinals: the definition must be of the rows' time.
     missing = f"{source}: {logged.name}: the log does not name its columns (binlog_row_metadata is not FULL)"
     if answer is None:
         raise NamesUnknown(
@@ -96,6 +98,7 @@ def completed(
         raise TableStopped(
             f"{missing}, and the server's definition was read at {read_at}, before a change at {last_change}"
         )
+    # The types must agree one by one, otherwise names would be given to the wrong columns.
     strange = [column.name for column in definition.columns if not is_known(column)]
     if strange:
         raise TableStopped(f"{missing}, and the type of its column {strange[0]} is not known; leave the table out")
@@ -124,6 +127,7 @@ class HistoryAnswer:
 
 def completed_by_history(logged: TableDefinition, history: HistoryAnswer) -> TableDefinition:
     """The definition with what a log that names no columns lacks. Raises TableStopped where that is not told."""
+    # Each thing that is missing has a message of its own, with what to do.
     missing = f"{logged.name}: the log does not name its columns (binlog_row_metadata is not FULL)"
     definition = history.definition
     if definition is None or history.reason:
@@ -135,6 +139,7 @@ def completed_by_history(logged: TableDefinition, history: HistoryAnswer) -> Tab
             f"{missing}, and the definition by {history.by}, at {history.at}, does not fit: the log has {logged}, and "
             f"it says {definition}{do}"
         )
+    # Without character sets, text of 5.7 logs cannot be decoded.
     open_ = [column.name for column in fits.columns if column.charset is None and column.type.is_character]
     if open_:
         do = "; make the dump without --compatible" if history.by == "the schema dump" else ""

@@ -29,7 +29,7 @@ from spark_jobs.ddl.parse_alter import (
     target,
 )
 from spark_jobs.ddl.renames import like, renamed
-from spark_jobs.ddl.scanner import Scanner
+from spark_jobs.ddl.scanner import TokenScanner
 from spark_jobs.ddl.table_names import names_in
 from spark_jobs.ddl.unreadable_types import readable
 from spark_jobs.errors import DecodeError, Unsupported
@@ -60,8 +60,8 @@ class CreateTable(_OfTable):
 
     Attributes:
         table: the table that is there after the statement.
-        if_missing: IF NOT EXISTS stands in it: a table that is there stays as it is.
-        replaces: OR REPLACE stands in it.
+        if_missing: IF NOT EXISTS is in it: a table that is there stays as it is.
+        replaces: OR REPLACE is in it.
         like: the table whose columns and keys it takes.
         is_filled: a query of the statement fills it, and no row event does.
         declared: its columns and key; None where another table or a query has them.
@@ -215,7 +215,7 @@ def effects(statement: Statement, database: str, session: Session) -> tuple[Tabl
     """What a statement does to tables; nothing for what touches none, and for what changes rows alone.
 
     Args:
-        statement: as ``classify.judge`` returns it.
+        statement: as ``classify`` returns it.
         database: the session's default schema, for names without one.
         session: decides what literals of columns mean.
 
@@ -376,7 +376,7 @@ _READERS: dict[str, Callable[[_Text], tuple[TableEffect, ...]]] = {
 
 def _body(plain: str) -> str:
     """What a statement carries out, without MariaDB's SET STATEMENT … FOR before it."""
-    tokens = Scanner(plain, Session())
+    tokens = TokenScanner(plain, Session())
     if not (tokens.peek().among("SET") and tokens.peek(1).among("STATEMENT")):
         return plain
     while not tokens.peek().among("FOR"):
@@ -389,7 +389,7 @@ def _temporary(statement: Statement, database: str) -> tuple[TableEffect, ...]:
     """The table of a CREATE TEMPORARY TABLE; a view or a routine may be of any text, of which the head is read."""
     if not statement.verb.startswith("CREATE"):
         return ()
-    tokens = Scanner(_body(statement.plain), Session())
+    tokens = TokenScanner(_body(statement.plain), Session())
     heads = [tokens.peek(at).text.upper() for at in range(5)]
     at = 3 if heads[1:3] == ["OR", "REPLACE"] else 1
     if heads[at : at + 2] != ["TEMPORARY", "TABLE"]:

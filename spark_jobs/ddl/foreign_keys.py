@@ -26,7 +26,7 @@ class ForeignKey:
     Attributes:
         name: of the constraint; empty where the statement leaves it to the server.
         index: the name given after FOREIGN KEY, by which some servers call an unnamed constraint.
-        is_inline: it stands in a column's definition, which MySQL before 9.0 and MariaDB before 10.5 ignore.
+        is_inline: it is in a column's definition, which MySQL before 9.0 and MariaDB before 10.5 ignore.
     """
 
     name: str

@@ -42,10 +42,10 @@ _ADDRESSES = (4, 16)
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierDefinition:
     """A definition that a table may have had at a place.
 
-    is_open: of each column, whether its name alone is known. It stands as it was behind the statement that changed it,
+    is_open: of each column, whether its name alone is known. It stands as it was after the statement that changed it,
     under the name that it had before.
     """
 
@@ -58,18 +58,18 @@ class Earlier:
 
 
 @readable
-def exact(definition: TableDefinition) -> Earlier:
+def exact(definition: TableDefinition) -> EarlierDefinition:
     """A definition of which every column is known."""
-    return Earlier(definition, (False,) * len(definition.columns))
+    return EarlierDefinition(definition, (False,) * len(definition.columns))
 
 
 @readable
-def inverted(candidates: Sequence[Earlier], clauses: Sequence[Operation]) -> list[Earlier]:
+def inverted(candidates: Sequence[EarlierDefinition], clauses: Sequence[Operation]) -> list[EarlierDefinition]:
     """What a table may have been before the operations of one statement, that left it as one of the candidates.
 
     Raises Unsupported for what no log tells: which says what that is.
     """
-    right, reasons = list[Earlier](), list[Unsupported]()
+    right, reasons = list[EarlierDefinition](), list[Unsupported]()
     for after in candidates:
         try:
             right += _inverted(after, clauses)
@@ -82,7 +82,7 @@ def inverted(candidates: Sequence[Earlier], clauses: Sequence[Operation]) -> lis
     return right
 
 
-def _inverted(after: Earlier, clauses: Sequence[Operation]) -> list[Earlier]:
+def _inverted(after: EarlierDefinition, clauses: Sequence[Operation]) -> list[EarlierDefinition]:
     _require_told(after.definition, clauses)
     attempts = [attempt for absent in _absences(clauses) for attempt in _before(after, clauses, absent)]
     differs = [(attempt, _differs(attempt, after, clauses)) for attempt in attempts]
@@ -94,7 +94,7 @@ def _inverted(after: Earlier, clauses: Sequence[Operation]) -> list[Earlier]:
 
 
 @readable
-def settled(candidates: Sequence[Earlier], logged: TableDefinition) -> Earlier:
+def settled(candidates: Sequence[EarlierDefinition], logged: TableDefinition) -> EarlierDefinition:
     """The one definition that rows were logged with. Raises Unsupported where none fits them, or several do."""
     right, reasons = [], []
     for candidate in candidates:
@@ -122,10 +122,10 @@ def _require_told(after: TableDefinition, clauses: Sequence[Operation]) -> None:
 
 
 def _touches_key(after: TableDefinition, clauses: Sequence[Operation]) -> bool:
-    """Whether rows may have been told apart by other columns before.
+    """Whether rows may have been identified by other columns before.
 
     Without an index that it makes, the unique indexes that are left keep their order: the first one stays the first.
-    Columns that are NOT NULL behind it left at most fewer indexes usable before it.
+    Columns that are NOT NULL after it left at most fewer indexes usable before it.
     """
     declaring = [clause.declared for clause in clauses if isinstance(clause, Add | Change) and clause.declared]
     if any(isinstance(clause, AddPrimary | DropPrimary) for clause in clauses) or any(
@@ -154,14 +154,16 @@ def _absences(clauses: Sequence[Operation]) -> Iterator[frozenset[str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Was:
-    """A column before a statement. origin: its ordinal behind it, by which the key is found."""
+    """A column before a statement. origin: its ordinal after it, by which the key is found."""
 
     column: Column
     is_open: bool
     origin: int
 
 
-def _before(after: Earlier, clauses: Sequence[Operation], absent: frozenset[str]) -> Iterator[Earlier]:
+def _before(
+    after: EarlierDefinition, clauses: Sequence[Operation], absent: frozenset[str]
+) -> Iterator[EarlierDefinition]:
     adds = {clause.name.casefold(): clause for clause in clauses if isinstance(clause, Add)}
     dropped = {name for name, clause in adds.items() if not clause.if_missing or name in absent}
     changes = {clause.new.casefold(): clause for clause in clauses if isinstance(clause, Change)}
@@ -216,18 +218,18 @@ def _placements(staying: list[_Was], moved: list[_Was]) -> Iterator[list[_Was]]:
             yield [*columns[:at], moved[0], *columns[at:]]
 
 
-def _definition(after: TableDefinition, columns: list[_Was]) -> Earlier:
+def _definition(after: TableDefinition, columns: list[_Was]) -> EarlierDefinition:
     origins = [column.origin for column in columns]
     missing = [at for at in after.key or () if at not in origins]
     if missing:
         raise Unsupported(f"it adds column {after.columns[missing[0]].name}, which rows are told apart by behind it")
     key = None if after.key is None else tuple(origins.index(at) for at in after.key)
     definition = replace(after, columns=tuple(column.column for column in columns), key=key)
-    return Earlier(definition, tuple(column.is_open for column in columns))
+    return EarlierDefinition(definition, tuple(column.is_open for column in columns))
 
 
-def _differs(before: Earlier, after: Earlier, clauses: Sequence[Operation]) -> str | None:
-    """How what a statement makes of a definition differs from what is known behind it; None where it does not."""
+def _differs(before: EarlierDefinition, after: EarlierDefinition, clauses: Sequence[Operation]) -> str | None:
+    """How what a statement makes of a definition differs from what is known after it; None where it does not."""
     try:
         definition = altered(before.definition, clauses)
     except DecodeError as error:
@@ -241,7 +243,7 @@ def _differs(before: Earlier, after: Earlier, clauses: Sequence[Operation]) -> s
     return "; ".join(lines) or None
 
 
-def _closed(candidate: Earlier, logged: TableDefinition) -> Earlier:
+def _closed(candidate: EarlierDefinition, logged: TableDefinition) -> EarlierDefinition:
     """With what the rows tell of columns that are open. Raises Unsupported where that is not all, or is another."""
     definition = candidate.definition
     if len(definition.columns) != len(logged.columns):

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.binlog import Session, TableName
-from spark_jobs.ddl.classify import judge
+from spark_jobs.ddl.classify import classify
 from spark_jobs.ddl.columns import Word, words_of
 from spark_jobs.ddl.effects import AlterTable, CreateTable, DropSchema, DropTable, Rename, TableEffect, effects
 from spark_jobs.ddl.foreign_keys import ForeignKey, declared_keys, dropped_keys
@@ -29,8 +29,8 @@ _TELLING = re.compile(r"\bREFERENCES\b|\bVERSIONING\b|\bROW\s+START\b", re.IGNOR
 
 
 @dataclass(frozen=True, slots=True)
-class Ddl:
-    """A statement about tables, where it stands in the log, and its session's default schema."""
+class DdlStatement:
+    """A statement about tables, where it is in the log, and its session's default schema."""
 
     at: Position
     text: str
@@ -73,13 +73,13 @@ class LogGap:
 
 
 @dataclass(slots=True)
-class _State:
+class _TableKeys:
     keys: list[tuple[ForeignKey, Position | None]] = field(default_factory=list)
     versioned: list[Position | None] = field(default_factory=list)
     """Since when the table is system-versioned; empty where it is not."""
 
 
-def log_gaps(statements: Iterable[Ddl], facts: ServerFacts | None = None) -> list[LogGap]:
+def log_gaps(statements: Iterable[DdlStatement], facts: ServerFacts | None = None) -> list[LogGap]:
     """The gaps of all tables.
 
     Args:
@@ -119,7 +119,7 @@ class _Follower:
     """Follows tables from one statement to the next."""
 
     def __init__(self) -> None:
-        self._tables: dict[TableName, _State] = {}
+        self._tables: dict[TableName, _TableKeys] = {}
         self._ended: list[LogGap] = []
 
     def gaps(self) -> list[LogGap]:
@@ -129,24 +129,24 @@ class _Follower:
     def take_in(self, facts: ServerFacts) -> None:
         """Adds what a server declares and no statement told."""
         for name, key in facts.foreign_keys:
-            state = self._tables.setdefault(name, _State())
+            state = self._tables.setdefault(name, _TableKeys())
             names = {key.name.casefold() for key, _ in state.keys}
             if key.name.casefold() not in names:
                 state.keys.append((key, None))
         for name in facts.versioned:
-            state = self._tables.setdefault(name, _State())
+            state = self._tables.setdefault(name, _TableKeys())
             state.versioned = state.versioned or [None]
 
-    def follow(self, ddl: Ddl) -> None:
+    def follow(self, ddl: DdlStatement) -> None:
         try:
-            effects_ = effects(judge(ddl.text, ddl.database), ddl.database, _NO_MODE)
+            effects_ = effects(classify(ddl.text, ddl.database), ddl.database, _NO_MODE)
             for effect in effects_:
                 self._carry_out(ddl, effect)
             self._rename(ddl, [effect for effect in effects_ if isinstance(effect, Rename)])
         except (DecodeError, IndexError, StopIteration):
             return  # whoever follows the table's columns stops it by this statement
 
-    def _carry_out(self, ddl: Ddl, effect: TableEffect) -> None:
+    def _carry_out(self, ddl: DdlStatement, effect: TableEffect) -> None:
         match effect:
             case CreateTable():
                 self._create(ddl, effect)
@@ -160,21 +160,21 @@ class _Follower:
             case _:
                 pass
 
-    def _create(self, ddl: Ddl, effect: CreateTable) -> None:
+    def _create(self, ddl: DdlStatement, effect: CreateTable) -> None:
         name, like = effect.table, effect.like
         if effect.if_missing and name in self._tables:
             return
         self._end(name, ddl.at)
         model = self._tables.get(like) if like else None
-        state = self._tables[name] = _State()
+        state = self._tables[name] = _TableKeys()
         if is_versioned(words_of(ddl.text)) or (model and model.versioned):
             state.versioned = [ddl.at]
         if like is None:
             self._add_keys(name, ddl)
 
-    def _alter(self, ddl: Ddl, name: TableName) -> None:
+    def _alter(self, ddl: DdlStatement, name: TableName) -> None:
         words = words_of(ddl.text)
-        state = self._tables.setdefault(name, _State())
+        state = self._tables.setdefault(name, _TableKeys())
         dropped = {name_.casefold() for name_ in dropped_keys(ddl.text)}
         for key, since in [
             entry for entry in state.keys if {entry[0].name.casefold(), entry[0].index.casefold()} & dropped
@@ -188,7 +188,7 @@ class _Follower:
             self._ended += [LogGap(name, None, since, ddl.at) for since in state.versioned]
             state.versioned = []
 
-    def _rename(self, ddl: Ddl, renames: Sequence[Rename]) -> None:
+    def _rename(self, ddl: DdlStatement, renames: Sequence[Rename]) -> None:
         """Gives tables and the keys that refer to them their new names."""
         moved = {rename.was: self._tables.pop(rename.was) for rename in renames if rename.was in self._tables}
         for entry in renames:
@@ -199,7 +199,7 @@ class _Follower:
         for state in self._tables.values():
             state.keys = [(replace(key, parent=names.get(key.parent, key.parent)), since) for key, since in state.keys]
 
-    def _add_keys(self, name: TableName, ddl: Ddl) -> None:
+    def _add_keys(self, name: TableName, ddl: DdlStatement) -> None:
         state = self._tables[name]
         for key in declared_keys(ddl.text, ddl.database):
             with_name = key if key.name else replace(key, name=_next_name(name, [key.name for key, _ in state.keys]))
@@ -207,7 +207,7 @@ class _Follower:
                 state.keys.append((with_name, ddl.at))
 
     def _end(self, name: TableName, at: Position) -> None:
-        self._ended += _gaps_of(name, self._tables.pop(name, _State()), at)
+        self._ended += _gaps_of(name, self._tables.pop(name, _TableKeys()), at)
 
     def _note(self, gap: LogGap) -> None:
         self._ended += [gap] if gap.key is None or gap.key.is_cascading else []
@@ -217,19 +217,19 @@ _FIRST = Position("", 0)
 _NO_MODE = Session()
 
 
-def _gaps_of(name: TableName, state: _State, until: Position | None = None) -> list[LogGap]:
+def _gaps_of(name: TableName, state: _TableKeys, until: Position | None = None) -> list[LogGap]:
     keys = [LogGap(name, key, since, until) for key, since in state.keys if key.is_cascading]
     return [*(LogGap(name, None, since, until) for since in state.versioned), *keys]
 
 
-def _renamed(state: _State, old: TableName, new: TableName, at: Position) -> _State:
+def _renamed(state: _TableKeys, old: TableName, new: TableName, at: Position) -> _TableKeys:
     """The state under a new name: names that the server made up of the table's follow it."""
     prefix = f"{old.table}_ibfk_"
     keys = list[tuple[ForeignKey, Position | None]]()
     for key, _ in state.keys:
         follows = key.name.startswith(prefix)
         keys.append((replace(key, name=f"{new.table}_ibfk_{key.name[len(prefix) :]}") if follows else key, at))
-    return _State(keys, [at] if state.versioned else [])
+    return _TableKeys(keys, [at] if state.versioned else [])
 
 
 def _next_name(name: TableName, names: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ Put here: operations as values. Not here: reading them out of a statement (parse
 
 from dataclasses import dataclass
 
-from spark_jobs.ddl.columns import Declared, Word
+from spark_jobs.ddl.columns import DeclaredColumn, Word
 
 FIRST = ""
 """Place of a column that comes before all others."""
@@ -15,7 +15,7 @@ FIRST = ""
 class Add:
     """``after``: the column that it stands behind, FIRST, or None for the end."""
 
-    declared: Declared
+    declared: DeclaredColumn
     after: str | None
     if_missing: bool = False
 
@@ -38,7 +38,7 @@ class Change:
 
     old: str
     new: str
-    declared: Declared | None = None
+    declared: DeclaredColumn | None = None
     after: str | None = None
     if_there: bool = False
 
@@ -83,7 +83,7 @@ class AddUnique:
 
 @dataclass(frozen=True, slots=True)
 class DropIndex:
-    """DROP INDEX, and RENAME INDEX: behind it no index has the name."""
+    """DROP INDEX, and RENAME INDEX: after it no index has the name."""
 
     name: str
 

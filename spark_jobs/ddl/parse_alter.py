@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.ddl.columns import Declared, Word, declared, words_of
+from spark_jobs.ddl.columns import DeclaredColumn, Word, declared, words_of
 from spark_jobs.ddl.default_values import with_default
 from spark_jobs.ddl.definitions import PRIMARY
 from spark_jobs.ddl.operations import (
@@ -51,7 +51,7 @@ _NO_COLUMN = {
 }
 """Options of tables and of how the statement is carried out."""
 _WHOLE = {"ORDER", "PARTITION", "REORGANIZE", "COALESCE", "REMOVE", "ANALYZE", "OPTIMIZE", "REBUILD", "REPAIR"}
-"""What begins with these goes on to the statement's end, and leaves rows and columns as they are."""
+"""What begins with these continues to the statement's end, and leaves rows and columns as they are."""
 
 
 @readable
@@ -106,12 +106,14 @@ def _table_names(words: list[Word], database: str) -> list[TableName]:
 def created(name: TableName, text: str) -> TableDefinition | None:
     """What a CREATE TABLE defines; None for what takes its columns from another table. Raises Unsupported."""
     words = _behind_name(words_of(text))
+    # CREATE … LIKE and CREATE … SELECT take their columns from another table.
     if not words or not words[0].among("(") or words[1].among("LIKE", "SELECT", "WITH", "TABLE", "("):
         return None
     options = words[len(enclosed(words)) + 2 :]
     if any(word.among("SELECT", "AS") for word in options):
         return None
     charset = default_charset(options)
+    # Columns and keys in the order of the text; PRIMARY and UNIQUE may stand in a column too.
     columns, key, uniques, periods = [], list[str](), list[AddUnique](), list[str]()
     for part in parts(enclosed(words)):
         if is_primary(part):
@@ -125,6 +127,7 @@ def created(name: TableName, text: str) -> TableDefinition | None:
             columns.append(parsed)
             key += [part[0].text] if parsed.in_key else []
             uniques += [AddUnique("", (part[0].text,))] if parsed.is_unique else []
+    # Columns of a primary key, and those of a period, are NOT NULL without saying it.
     settled = [with_default(column) for column in columns]
     names = [str(column.name).casefold() for column in settled]
     ordinals = tuple(name_index(names, part) for part in key)
@@ -155,11 +158,13 @@ def _unique(part: Sequence[Word]) -> AddUnique:
     return AddUnique((name or [""])[0], columns if is_plain else None)
 
 
-def instead_of_primary(columns: Sequence[Declared], uniques: Sequence[AddUnique]) -> tuple[tuple[int, ...], str | None]:
+def instead_of_primary(
+    columns: Sequence[DeclaredColumn], uniques: Sequence[AddUnique]
+) -> tuple[tuple[int, ...], str | None]:
     """Key and index of a table without a primary key: the first unique index whose columns are all NOT NULL, if any.
 
     One of which that is not certain (a part of a value may be all of it, a TIMESTAMP may be NOT NULL unsaid) is passed
-    over: rows are told apart by all columns, whatever index there is.
+    over: rows are identified by all columns, whatever index there is.
     """
     names = [str(column.column.name).casefold() for column in columns]
     for unique in uniques:
@@ -201,7 +206,7 @@ def _is_name(word: Word) -> bool:
 
 
 def enclosed(words: Sequence[Word]) -> list[Word]:
-    """What stands in the parentheses that the words begin with."""
+    """What is in the parentheses that the words begin with."""
     depth = 0
     for at, word in enumerate(words):
         depth += word.among("(") - word.among(")")

@@ -36,7 +36,7 @@ _USUAL, _PLAIN = _pattern(_BACKSLASHES), _pattern(_NO_BACKSLASHES)
 class Token:
     """kind: word (a keyword or a name without quotes), name, string, sign, or end; text: without its quotes.
 
-    start, stop: where it stands in the statement. is_double: it stands in double quotes.
+    start, stop: where it is in the statement. is_double: it is in double quotes.
     """
 
     text: str
@@ -78,7 +78,7 @@ def scan(text: str, session: Session) -> Iterator[Token | Gap]:
         elif kind == "closer" and depth:
             depth -= 1
             yield Gap(start, at)
-        elif kind == "closer":  # a star, and a comment behind it
+        elif kind == "closer":  # a star, and a comment after it
             at = start + 1
             yield Token("*", "sign", start, at)
         elif kind != "skipped":
@@ -94,7 +94,7 @@ def _token(text: str, kind: str, start: int, stop: int, session: Session) -> Tok
     return Token(inside.replace(quote * 2, quote), "string", start, stop, is_double=kind == "double")
 
 
-class Scanner:
+class TokenScanner:
     """A statement's tokens, with a look at those that come next. ``count``: how many were read so far."""
 
     def __init__(self, text: str, session: Session) -> None:
@@ -105,7 +105,7 @@ class Scanner:
         self.count = 0
 
     def peek(self, nth: int = 0) -> Token:
-        """The token that comes next, or behind that; one of the kind ``end`` where none does. Raises Unsupported."""
+        """The token that comes next, or after that; one of the kind ``end`` where none does. Raises Unsupported."""
         while len(self._ahead) <= nth:
             if self._failure:  # what follows cannot be read either
                 raise self._failure
@@ -135,7 +135,7 @@ class Scanner:
         return is_next
 
     def skip_enclosed(self) -> None:
-        """Passes over what stands in the parenthesis that comes next. Raises Unsupported where it is not closed."""
+        """Passes over what is in the parenthesis that comes next. Raises Unsupported where it is not closed."""
         depth = 0
         while True:
             token = self.take()

@@ -35,7 +35,7 @@ class ServerFacts:
     logs_cascades: bool = False
 
     def to_note(self) -> dict[str, Any]:
-        """As it stands in a commit of the schema history."""
+        """As it is stored in a commit of the schema history."""
         keys = [
             [*_pair(child), key.name, *_pair(key.parent), key.on_delete, key.on_update]
             for child, key in self.foreign_keys

@@ -11,10 +11,10 @@ Put here: the grammar around names. Not here: tokens (scanner.py), what a statem
 
 from collections.abc import Callable, Iterator
 
-from spark_jobs.ddl.scanner import Scanner, Token
+from spark_jobs.ddl.scanner import Token, TokenScanner
 from spark_jobs.errors import Unsupported
 
-Name = tuple[str | None, str]
+QualifiedName = tuple[str | None, str]
 """Schema, None for the session's default one, and table, as they are written."""
 
 _INSERT_MODIFIERS = ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "IGNORE")
@@ -29,7 +29,7 @@ _BEHIND_TABLE = {
 _QUERIES = ("SELECT", "WITH", "VALUES", "TABLE")
 
 
-def names_in(verb: str, tokens: Scanner) -> list[Name]:
+def names_in(verb: str, tokens: TokenScanner) -> list[QualifiedName]:
     """The tables that a statement changes. verb: the word that it begins with, which comes next in ``tokens``.
 
     Raises Unsupported where that cannot be read.
@@ -44,8 +44,8 @@ def names_in(verb: str, tokens: Scanner) -> list[Name]:
     return list(dict.fromkeys(names))
 
 
-def query_of_create(tokens: Scanner) -> bool:
-    """Whether a CREATE TABLE, whose name was read, has a query behind it that fills the table. Raises Unsupported."""
+def query_of_create(tokens: TokenScanner) -> bool:
+    """Whether a CREATE TABLE, whose name was read, has a query after it that fills the table. Raises Unsupported."""
     tokens.takes("AS")
     if tokens.peek().among("("):
         if _begins_query(tokens):
@@ -61,15 +61,15 @@ def query_of_create(tokens: Scanner) -> bool:
     return False
 
 
-def _begins_query(tokens: Scanner) -> bool:
-    """Whether a query begins behind the parentheses that come next."""
+def _begins_query(tokens: TokenScanner) -> bool:
+    """Whether a query begins after the parentheses that come next."""
     at = 0
     while tokens.peek(at).among("("):
         at += 1
     return tokens.peek(at).among(*_QUERIES)
 
 
-def _name(tokens: Scanner) -> Name:
+def _name(tokens: TokenScanner) -> QualifiedName:
     """The table's name that comes next. Raises Unsupported."""
     if tokens.takes("."):  # ODBC's way to say the default schema
         return None, _part(tokens)
@@ -80,25 +80,25 @@ def _name(tokens: Scanner) -> Name:
     return None, first
 
 
-def _part(tokens: Scanner) -> str:
+def _part(tokens: TokenScanner) -> str:
     token = tokens.take()
     if not token.may_be_name:
         raise Unsupported(f"it cannot be parsed: {token.text or 'its end'} stands where a name belongs")
     return token.text
 
 
-def _skip(tokens: Scanner, *words: str) -> None:
+def _skip(tokens: TokenScanner, *words: str) -> None:
     while tokens.takes(*words):
         pass
 
 
-def _of_insert(tokens: Scanner) -> list[Name]:
+def _of_insert(tokens: TokenScanner) -> list[QualifiedName]:
     _skip(tokens, *_INSERT_MODIFIERS)
     tokens.takes("INTO")
     return [_name(tokens)]
 
 
-def _of_load(tokens: Scanner) -> list[Name]:
+def _of_load(tokens: TokenScanner) -> list[QualifiedName]:
     """LOAD DATA and LOAD XML: the name stands behind INTO TABLE."""
     while not (tokens.peek().among("INTO") and tokens.peek(1).among("TABLE")):
         if tokens.take().kind == "end":
@@ -108,13 +108,13 @@ def _of_load(tokens: Scanner) -> list[Name]:
     return [_name(tokens)]
 
 
-def _of_update(tokens: Scanner, apart: frozenset[str] = frozenset()) -> list[Name]:
+def _of_update(tokens: TokenScanner, apart: frozenset[str] = frozenset()) -> list[QualifiedName]:
     """All tables that are joined: which of them has a column is not in the statement. apart: names of its queries."""
     _skip(tokens, *_UPDATE_MODIFIERS)
     return _tables(_references(tokens, "SET"), apart)
 
 
-def _of_delete(tokens: Scanner, apart: frozenset[str] = frozenset()) -> list[Name]:
+def _of_delete(tokens: TokenScanner, apart: frozenset[str] = frozenset()) -> list[QualifiedName]:
     _skip(tokens, *_DELETE_MODIFIERS)
     if not tokens.takes("FROM"):
         targets = _deleted(tokens)
@@ -127,15 +127,15 @@ def _of_delete(tokens: Scanner, apart: frozenset[str] = frozenset()) -> list[Nam
     return targets
 
 
-def _deleted(tokens: Scanner) -> list[Name]:
-    """The list of tables in front of FROM or USING; each may have ``.*`` behind it."""
+def _deleted(tokens: TokenScanner) -> list[QualifiedName]:
+    """The list of tables in front of FROM or USING; each may have ``.*`` after it."""
     names = [_of_list(tokens)]
     while tokens.takes(","):
         names.append(_of_list(tokens))
     return names
 
 
-def _of_list(tokens: Scanner) -> Name:
+def _of_list(tokens: TokenScanner) -> QualifiedName:
     name = _name(tokens)
     if tokens.peek().among(".") and tokens.peek(1).among("*"):
         tokens.take()
@@ -143,9 +143,11 @@ def _of_list(tokens: Scanner) -> Name:
     return name
 
 
-def _aliased(targets: list[Name], references: list[tuple[Name, str | None]], apart: frozenset[str]) -> list[Name]:
+def _aliased(
+    targets: list[QualifiedName], references: list[tuple[QualifiedName, str | None]], apart: frozenset[str]
+) -> list[QualifiedName]:
     """The tables that names in a DELETE's list stand for; all that are joined where one of them stands for none."""
-    names = list[Name]()
+    names = list[QualifiedName]()
     for schema, table in targets:
         by_alias = [name for name, alias in references if schema is None and _is_same(alias, table)]
         by_name = [name for name, alias in references if alias is None and _is(name, schema, table)]
@@ -159,18 +161,18 @@ def _is_same(left: str | None, right: str) -> bool:
     return left is not None and left.casefold() == right.casefold()
 
 
-def _is(name: Name, schema: str | None, table: str) -> bool:
+def _is(name: QualifiedName, schema: str | None, table: str) -> bool:
     return _is_same(name[1], table) and (schema is None or name[0] is None or _is_same(name[0], schema))
 
 
-def _tables(references: Iterator[tuple[Name, str | None]], apart: frozenset[str]) -> list[Name]:
+def _tables(references: Iterator[tuple[QualifiedName, str | None]], apart: frozenset[str]) -> list[QualifiedName]:
     return [name for name, _ in references if name[0] is not None or name[1].casefold() not in apart]
 
 
-def _references(tokens: Scanner, *ends: str) -> Iterator[tuple[Name, str | None]]:
+def _references(tokens: TokenScanner, *ends: str) -> Iterator[tuple[QualifiedName, str | None]]:
     """The tables of a list of joined ones, each with its alias; those of queries in it are ignored.
 
-    ends: the keywords behind it. Raises Unsupported.
+    ends: the keywords after it. Raises Unsupported.
     """
     depth, is_next, before = 0, True, Token("", "end", 0, 0)
     while True:
@@ -195,14 +197,14 @@ def _references(tokens: Scanner, *ends: str) -> Iterator[tuple[Name, str | None]
         before = token
 
 
-def _is_table(tokens: Scanner) -> bool:
+def _is_table(tokens: TokenScanner) -> bool:
     """Whether a name comes next where one belongs, and not LATERAL, or JSON_TABLE and its arguments."""
     token = tokens.peek()
     is_function = token.kind == "word" and tokens.peek(1).among("(")
     return not is_function and not token.among("LATERAL", ")", "}")
 
 
-def _alias(tokens: Scanner) -> str | None:
+def _alias(tokens: TokenScanner) -> str | None:
     if tokens.peek().among("PARTITION"):
         tokens.take()
         if tokens.peek().among("("):
@@ -214,9 +216,10 @@ def _alias(tokens: Scanner) -> str | None:
     return tokens.take().text if is_alias else None
 
 
-def _of_with(tokens: Scanner) -> list[Name]:
+def _of_with(tokens: TokenScanner) -> list[QualifiedName]:
     """WITH … UPDATE, DELETE: the queries have names of their own."""
     tokens.takes("RECURSIVE")
+    # Names of the common table expressions, whose bodies are skipped: a table with such a name is not meant.
     apart = set[str]()
     while True:
         apart.add(_part(tokens).casefold())
@@ -230,6 +233,7 @@ def _of_with(tokens: Scanner) -> list[Name]:
         tokens.skip_enclosed()
         if not tokens.takes(","):
             break
+    # The statement that the expressions belong to.
     if tokens.takes("UPDATE"):
         return _of_update(tokens, frozenset(apart))
     if tokens.takes("DELETE"):
@@ -242,8 +246,8 @@ def _of_with(tokens: Scanner) -> list[Name]:
 _OBJECTS = ("TABLE", "TABLES", "INDEX", "SEQUENCE")
 
 
-def _skip_to_object(tokens: Scanner) -> str:
-    """Takes what stands in front of TABLE or INDEX, and that."""
+def _skip_to_object(tokens: TokenScanner) -> str:
+    """Takes what is in front of TABLE or INDEX, and that."""
     for _ in range(8):
         token = tokens.take()
         if token.among(*_OBJECTS):
@@ -251,17 +255,17 @@ def _skip_to_object(tokens: Scanner) -> str:
     raise Unsupported("it cannot be parsed: TABLE is missing")
 
 
-def _skip_condition(tokens: Scanner) -> None:
+def _skip_condition(tokens: TokenScanner) -> None:
     """IF EXISTS, IF NOT EXISTS."""
     if tokens.peek().among("IF") and tokens.peek(1).among("EXISTS", "NOT"):
         _skip(tokens, "IF", "NOT", "EXISTS")
 
 
-def _of_create(tokens: Scanner) -> list[Name]:
+def _of_create(tokens: TokenScanner) -> list[QualifiedName]:
     return _of_index(tokens) if _skip_to_object(tokens) == "INDEX" else _of_one(tokens)
 
 
-def _of_index(tokens: Scanner) -> list[Name]:
+def _of_index(tokens: TokenScanner) -> list[QualifiedName]:
     _skip_condition(tokens)
     tokens.take()  # the index
     while not tokens.peek().among("ON"):
@@ -271,27 +275,27 @@ def _of_index(tokens: Scanner) -> list[Name]:
     return [_name(tokens)]
 
 
-def _of_one(tokens: Scanner) -> list[Name]:
+def _of_one(tokens: TokenScanner) -> list[QualifiedName]:
     _skip_condition(tokens)
     return [_name(tokens)]
 
 
-def _of_drop(tokens: Scanner) -> list[Name]:
+def _of_drop(tokens: TokenScanner) -> list[QualifiedName]:
     if _skip_to_object(tokens) == "INDEX":
         return _of_index(tokens)
     _skip_condition(tokens)
     return _deleted(tokens)
 
 
-def _of_truncate(tokens: Scanner) -> list[Name]:
+def _of_truncate(tokens: TokenScanner) -> list[QualifiedName]:
     tokens.takes("TABLE")
     return [_name(tokens)]
 
 
-def _of_rename(tokens: Scanner) -> list[Name]:
+def _of_rename(tokens: TokenScanner) -> list[QualifiedName]:
     _skip_to_object(tokens)
     _skip_condition(tokens)
-    names = list[Name]()
+    names = list[QualifiedName]()
     while True:
         names.append(_name(tokens))
         while not tokens.peek().among("TO", "AS"):  # MariaDB: WAIT 5, NOWAIT
@@ -303,7 +307,7 @@ def _of_rename(tokens: Scanner) -> list[Name]:
             return names
 
 
-def _of_alter(tokens: Scanner) -> list[Name]:
+def _of_alter(tokens: TokenScanner) -> list[QualifiedName]:
     """The table, the name that it is given, and those that it takes rows from or gives rows to."""
     _skip_to_object(tokens)
     names = _of_one(tokens)
@@ -319,7 +323,7 @@ def _of_alter(tokens: Scanner) -> list[Name]:
     return names
 
 
-def _skip_rest(tokens: Scanner) -> None:
+def _skip_rest(tokens: TokenScanner) -> None:
     """Behind an opening parenthesis to the closing one."""
     depth = 1
     while depth:
@@ -329,7 +333,7 @@ def _skip_rest(tokens: Scanner) -> None:
         depth += token.among("(") - token.among(")")
 
 
-_READERS: dict[str, Callable[[Scanner], list[Name]]] = {
+_READERS: dict[str, Callable[[TokenScanner], list[QualifiedName]]] = {
     "INSERT": _of_insert,
     "REPLACE": _of_insert,
     "UPDATE": _of_update,

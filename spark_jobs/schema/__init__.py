@@ -1,1 +1,5 @@
-"""What the columns of a table were at a position, and which statements of the log change that."""
+"""The schema history: the definition of each table at each position of the log.
+
+Put here: following statements, servers and dumps, and storing what they say. Not here: what one statement does (ddl/),
+or what becomes of a table's rows (silver/).
+"""

@@ -5,14 +5,16 @@ what its text means (mysqldump.py), or what follows for tables (history.py).
 """
 
 from hashlib import sha256
+from pathlib import Path
 
+from spark_jobs.binlog import TableDefinition
 from spark_jobs.config.model import SchemaDump
 from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.errors import SourceError, StratalogError, about
-from spark_jobs.log.location import Place, parse_place
+from spark_jobs.log.location import LogLocation, parse_place
 from spark_jobs.log.position import Position
 from spark_jobs.schema.facts import ServerAnswer
-from spark_jobs.schema.mysqldump import Dump, Unread, read_dump
+from spark_jobs.schema.mysqldump import ParsedDump, UnreadStatement, read_dump
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import require_boundary
 from spark_jobs.source.seek import find_place
@@ -27,14 +29,30 @@ _WITHOUT_PLACE = (
 
 def content(source: str, schema_dump: SchemaDump) -> bytes:
     """Raises SourceError where the file cannot be read."""
+    with about(_message(source, schema_dump, "")[:-2]):
+        return _bytes_of(schema_dump.file)
+
+
+def _bytes_of(file: Path) -> bytes:
+    """Raises SourceError where it cannot be read."""
     try:
-        if schema_dump.file.stat().st_size > MOST:
-            raise SourceError(
-                _message(source, schema_dump, f"it has more than {MOST >> 20} MiB; make it with --no-data")
-            )
-        return schema_dump.file.read_bytes()
+        if file.stat().st_size > MOST:
+            raise SourceError(f"it has more than {MOST >> 20} MiB; make it with --no-data")
+        return file.read_bytes()
     except OSError as error:
-        raise SourceError(_message(source, schema_dump, f"it cannot be read: {error.strerror}")) from error
+        raise SourceError(f"it cannot be read: {error.strerror}") from error
+
+
+def definitions_of(file: Path) -> tuple[tuple[TableDefinition, ...], list[str]]:
+    """The tables of a dump whose place in a log is of no account, and what is wrong with those that cannot be read.
+
+    Raises SourceError, naming the file.
+    """
+    with about(str(file)):
+        dump = read_dump(_bytes_of(file))
+        if not dump.definitions and not dump.unread:
+            raise SourceError("it makes no table; mysqldump --no-data writes a CREATE TABLE for each of them")
+    return dump.definitions, [_unread(file, unread) for unread in dump.unread]
 
 
 def mark(schema_dump: SchemaDump, raw: bytes) -> str:
@@ -47,7 +65,7 @@ def answer_of(source: Files, schema_dump: SchemaDump, raw: bytes) -> ServerAnswe
     with about(_message(source.name, schema_dump, "")[:-2]):
         dump = read_dump(raw)
         at = _position(source, _place(schema_dump, dump))
-    unread = tuple((unread.name, _unread(schema_dump, unread)) for unread in dump.unread)
+    unread = tuple((unread.name, _unread(schema_dump.file, unread)) for unread in dump.unread)
     keys = tuple((gap.table, gap.key) for gap in dump.gaps if gap.key)
     versioned = tuple(gap.table for gap in dump.gaps if gap.key is None)
     facts = ServerFacts(at, keys, versioned)
@@ -66,22 +84,22 @@ def problems(source: str, schema_dump: SchemaDump, listed: Files | None) -> list
         return [f"{schema_dump.file}: {problem}"]
     if not dump.definitions and not dump.unread:
         return [f"{schema_dump.file}: it makes no table; a dump of tables has a CREATE TABLE for each of them"]
-    return [_unread(schema_dump, unread) for unread in dump.unread]
+    return [_unread(schema_dump.file, unread) for unread in dump.unread]
 
 
 def _message(source: str, schema_dump: SchemaDump, text: str) -> str:
     return f"{source}: the schema dump {schema_dump.file}: {text}"
 
 
-def _unread(schema_dump: SchemaDump, unread: Unread) -> str:
-    return f"{schema_dump.file}: line {unread.line}: CREATE TABLE of {unread.name} cannot be read: {unread.reason}"
+def _unread(file: Path, unread: UnreadStatement) -> str:
+    return f"{file}: line {unread.line}: CREATE TABLE of {unread.name} cannot be read: {unread.reason}"
 
 
-def _place(schema_dump: SchemaDump, dump: Dump) -> Place:
+def _place(schema_dump: SchemaDump, dump: ParsedDump) -> LogLocation:
     """Raises SourceError where a dump says none, or several."""
     if schema_dump.at:
         return parse_place(schema_dump.at)
-    places: list[Place] = [*(dump.positions or dump.gtids)]
+    places: list[LogLocation] = [*(dump.positions or dump.gtids)]
     if not places:
         raise SourceError(_WITHOUT_PLACE)
     if len(places) > 1:
@@ -90,7 +108,7 @@ def _place(schema_dump: SchemaDump, dump: Dump) -> Place:
     return places[0]
 
 
-def _position(source: Files, place: Place) -> Position:
+def _position(source: Files, place: LogLocation) -> Position:
     log = source.log()
     if not isinstance(place, Position):
         return find_place(source, log, place)

@@ -13,7 +13,7 @@ from spark_jobs.ddl.classify import Statement
 from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.log.position import Position
 
-Origin = Literal["ddl", "table_map", "server", "dump", "inverted"]
+VersionOrigin = Literal["ddl", "table_map", "server", "dump", "inverted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +46,21 @@ class LoggedTable:
 
 @dataclass(frozen=True, slots=True)
 class ServerAnswer:
-    """What a server said of its tables, or a dump of them.
-
-    at: where its log ended before it was asked; where the dump was taken, during which nothing changed. is_whole: of
-    all that it has. note: why it does not count. unread: tables that the dump has, and why they cannot be read there.
-    declared: of a dump, what the log may not tell of its tables.
-    """
+    """What a server said of its tables, or a dump of them."""
 
     at: Position
+    """Where its log ended before it was asked; where the dump was taken, during which nothing changed."""
     definitions: tuple[TableDefinition, ...]
     variables: Mapping[str, str] = field(default_factory=dict)
     is_whole: bool = True
+    """Of all that it has."""
     note: str | None = None
+    """Why it does not count."""
     origin: Literal["server", "dump"] = "server"
     unread: tuple[tuple[TableName, str], ...] = ()
+    """Tables that the dump has, and why they cannot be read there."""
     declared: ServerFacts | None = None
+    """Of a dump, what the log may not tell of its tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,26 +80,27 @@ Fact = StatementFact | LoggedTable | ServerAnswer | InvertedDefinition
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """What one origin told of a table at a position, and the definition that it has from there on.
-
-    at: where the statement, or the slice of the TABLE_MAP's rows, begins; where a server's log ended when it was asked;
-    where a dump was taken.
-    definition: None where it is not known, or there is no table. is_dropped: there is none behind it.
-    holds: whether the definition is the table's from here on; a server's that contradicts the log, or was read while
-    the table changed, is not. differs: what this origin says otherwise than those before it. note: why the definition
-    is not known, or is not certain. renamed_from, renamed_to: the name before, and behind the statement.
-    """
+    """What one origin told of a table at a position, and the definition that it has from there on."""
 
     name: TableName
     at: Position
-    origin: Origin
+    """Where the statement, or the slice of the TABLE_MAP's rows, begins; where a server's log ended when it was asked;
+    where a dump was taken."""
+    origin: VersionOrigin
     definition: TableDefinition | None = None
+    """None where it is not known, or there is no table."""
     is_dropped: bool = False
+    """There is no table after it."""
     holds: bool = True
+    """Whether the definition is the table's from here on; a server's that contradicts the log, or was read while the
+    table changed, is not."""
     differs: tuple[str, ...] = ()
+    """What this origin says otherwise than those before it."""
     note: str | None = None
+    """Why the definition is not known, or is not certain."""
     renamed_from: TableName | None = None
     renamed_to: TableName | None = None
+    """``renamed_from`` and ``renamed_to``: the name before, and after the statement."""
     statement: str | None = None
     database: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -112,7 +113,7 @@ class TableVersion:
         return self.at.order, _ORDER[self.origin]
 
     def is_before(self, position: Position) -> bool:
-        """Whether what begins at a position has this version behind it; a statement is not behind itself."""
+        """Whether what begins at a position has this version after it; a statement is not after itself."""
         return self.at < position or (self.at == position and self.origin != "ddl")
 
 
@@ -121,6 +122,6 @@ def in_order(facts: Iterable[Fact]) -> list[Fact]:
     return sorted(facts, key=lambda fact: (fact.at.order, _KIND[type(fact)]))
 
 
-_ORDER: dict[Origin, int] = {"inverted": 0, "server": 1, "dump": 1, "table_map": 2, "ddl": 3}
+_ORDER: dict[VersionOrigin, int] = {"inverted": 0, "server": 1, "dump": 1, "table_map": 2, "ddl": 3}
 """Of what stands at one position: servers were asked and dumps taken before the statement, rows are elsewhere."""
 _KIND: dict[type, int] = {InvertedDefinition: 0, ServerAnswer: 1, LoggedTable: 2, StatementFact: 3}

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Self
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -23,12 +24,13 @@ from spark_jobs.bronze.index import read_index
 from spark_jobs.bronze.scan import definitions_in
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import SchemaDump
-from spark_jobs.ddl.classify import judge
+from spark_jobs.ddl.classify import classify
 from spark_jobs.ddl.definitions import HistoryAnswer, completed
 from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.errors import DecodeError, LakeError
-from spark_jobs.lake.commit import Checkpoint, new_batch
+from spark_jobs.lake.commit import Checkpoint, Head, new_batch
 from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.schema import dump as dumped
 from spark_jobs.schema.commit import HistoryCommit
@@ -82,7 +84,7 @@ def read(lake: Lake, source: str) -> History:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ServerReading:
     """What a server told, or a schema dump. completes: its log leaves out what only the server tells, such as names.
 
     dump: which one it is of; None of a server.
@@ -95,7 +97,7 @@ class Reading:
 
 def reading_of(
     lake: Lake, source: Source, schema_dump: SchemaDump | None, default_of: DefaultOf = lambda column, *_: column
-) -> Reading | None:
+) -> ServerReading | None:
     """What is to be asked now beside the log: of a live server as ``ask_server``, of files their schema dump.
 
     None of a dump that the history has already. Raises SourceError.
@@ -107,10 +109,10 @@ def reading_of(
     commit = HistoryCommit.of_head(lake.schema(source.name).head())
     if commit and commit.dump == mark:
         return None
-    return Reading(dumped.answer_of(source, schema_dump, raw), completes=False, dump=mark)
+    return ServerReading(dumped.answer_of(source, schema_dump, raw), completes=False, dump=mark)
 
 
-def ask_server(lake: Lake, source: Source, default_of: DefaultOf = lambda column, *_: column) -> Reading | None:
+def ask_server(lake: Lake, source: Source, default_of: DefaultOf = lambda column, *_: column) -> ServerReading | None:
     """What a live server says of its tables now: once, and whenever its log does not tell all; None of files.
 
     Asked before the end of the log is, so that it is never of later than what is extracted. Raises SourceError.
@@ -124,7 +126,7 @@ def ask_server(lake: Lake, source: Source, default_of: DefaultOf = lambda column
         if commit and commit.asked_at:
             return None
         at = source.end(connection)
-        return Reading(ServerAnswer(at, ask(source, connection, variables, default_of), variables), not tells_all)
+        return ServerReading(ServerAnswer(at, ask(source, connection, variables, default_of), variables), not tells_all)
 
 
 def new_facts(lake: Lake, source: Source) -> ServerFacts | None:
@@ -149,11 +151,70 @@ def declared_facts(lake: Lake, source: str) -> ServerFacts | None:
     return commit.facts if commit else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Update:
+    """What an update of the history starts from."""
+
+    table: Table
+    head: Head | None
+    before: HistoryCommit | None
+    """What the newest commit of the history says."""
+    oldest: Position
+    end: Position
+    """Of bronze."""
+    start: Position
+    """From where on facts are followed."""
+    is_rebuilt: bool
+    """Everything is followed from ``oldest`` on: bronze begins earlier than the history, or the dump is new."""
+    dump: ServerAnswer | None
+    """A schema dump, at its place in the log."""
+
+    @classmethod
+    def of(cls, table: Table, snapshot: BronzeSnapshot, reading: ServerReading | None) -> Self:
+        """Where the history resumes. reading: what a server or a schema dump told beside the log."""
+        head = table.head()
+        before = HistoryCommit.of_head(head)
+        oldest, end = snapshot.oldest, snapshot.end
+        dump = _placed(reading.answer, snapshot.checkpoint, Range(oldest, end)) if reading and reading.dump else None
+        is_rebuilt = oldest < (before.begin if before else oldest) or bool(before and dump and not dump.note)
+        start = oldest if is_rebuilt or head is None or head.position is None else max(head.position, oldest)
+        return cls(table, head, before, oldest, end, start, is_rebuilt, dump)
+
+    def has_news(self, reading: ServerReading | None, declared: ServerFacts | None) -> bool:
+        """Whether there is anything to follow, or something outside of the log was asked for the first time."""
+        is_first_answer = reading is not None and not (self.before and self.before.asked_at)
+        return self.start < self.end or not self.before or self.is_rebuilt or declared is not None or is_first_answer
+
+    def commit(self, declared: ServerFacts | None) -> HistoryCommit:
+        """Up to where the history is, and what servers and dumps were asked before."""
+        before = self.before
+        return HistoryCommit(
+            self.end,
+            new_batch(),
+            begin=min(before.begin if before else self.oldest, self.oldest),
+            asked_at=before.asked_at if before else None,
+            completes_log=before.completes_log if before else None,
+            dump=before.dump if before else None,
+            facts=_declared_facts(declared, self.dump, self.end) or (before.facts if before else None),
+        )
+
+    def answers(self, reading: ServerReading | None, commit: HistoryCommit) -> tuple[list[Fact], HistoryCommit]:
+        """What was told beside the log and counts from here on, and the commit that names it."""
+        if reading and self.dump:
+            return [self.dump], commit if self.dump.note else replace(commit, dump=reading.dump)
+        answer = _in_stretch(reading.answer, self.end) if reading else None
+        if reading is None or answer is None or answer.at < self.start:
+            return [], commit
+        # A server's answer from after bronze's end is known, but does not hold yet.
+        fact = answer if answer.at <= self.end else replace(answer, at=self.end, is_whole=False, note=_AHEAD)
+        return [fact], replace(commit, asked_at=answer.at, completes_log=reading.completes)
+
+
 def follow(
     spark: SparkSession,
     lake: Lake,
     source: str,
-    reading: Reading | None = None,
+    reading: ServerReading | None = None,
     declared: ServerFacts | None = None,
 ) -> list[TableVersion]:
     """Brings the history to bronze's end; the versions that it gained. Raises LostRace, LakeError.
@@ -170,49 +231,31 @@ def follow(
     snapshot = BronzeSnapshot.find(lake, source)
     if snapshot is None:
         return []
-    table = lake.schema(source)
-    head = table.head()
-    before = HistoryCommit.of_head(head)
-    oldest, end = snapshot.oldest, snapshot.end
-    begin = before.begin if before else oldest
-    dump = _placed(reading.answer, snapshot.checkpoint, Range(oldest, end)) if reading and reading.dump else None
-    is_anew = oldest < begin or bool(before and dump and not dump.note)
-    start = oldest if is_anew or head is None or head.position is None else max(head.position, oldest)
-    if start >= end and before and not is_anew and declared is None and (reading is None or before.asked_at):
+    update = _Update.of(lake.schema(source), snapshot, reading)
+    if not update.has_news(reading, declared):
         return []
-    commit = HistoryCommit(
-        end,
-        new_batch(),
-        begin=min(begin, oldest),
-        asked_at=before.asked_at if before else None,
-        completes_log=before.completes_log if before else None,
-        dump=before.dump if before else None,
-        facts=_declared_facts(declared, dump, end) or (before.facts if before else None),
-    )
-    facts = list(_facts(snapshot, Range(start, max(start, end))))
-    stored = [version_of(row) for row in table.rows()] if head and (facts or is_anew or reading) else []
-    answers = list[Fact]()
-    if reading and dump:
-        answers.append(dump)
-        commit = commit if dump.note else replace(commit, dump=reading.dump)
-    elif reading and (answer := _in_stretch(reading.answer, end)).at >= start:
-        answers.append(answer if answer.at <= end else replace(answer, at=end, is_whole=False, note=_AHEAD))
-        commit = replace(commit, asked_at=answer.at, completes_log=reading.completes)
-    versions, lacking = ([], []) if is_anew else _followed(stored, [*facts, *answers], start)
-    if lacking and start > oldest:
+    # Facts in the order of the log, then answers from outside of it at the positions that they hold for.
+    table, head, start, is_rebuilt = update.table, update.head, update.start, update.is_rebuilt
+    facts = list(_facts(snapshot, Range(start, max(start, update.end))))
+    stored = [version_of(row) for row in table.rows()] if head and (facts or is_rebuilt or reading) else []
+    answers, commit = update.answers(reading, update.commit(declared))
+    # A table that turns out to have existed before needs the log from its beginning: everything is followed again.
+    versions, lacking = ([], []) if is_rebuilt else _followed(stored, [*facts, *answers], start)
+    if lacking and start > update.oldest:
         log.info("%s: the schema history is rebuilt: %s was not known before", source, ", ".join(lacking))
-        is_anew, start = True, oldest
-        facts = list(_facts(snapshot, Range(start, end)))
-    if is_anew:
+        is_rebuilt, start = True, update.oldest
+        facts = list(_facts(snapshot, Range(start, update.end)))
+    if is_rebuilt:
         answers += _asked_before(stored, start, is_other=bool(reading and reading.dump))
         _warn(source, stored, reading)
         stored = [version for version in stored if version.at < start]
         versions, _ = _followed(stored, [*facts, *answers], start)
-    if not versions and dump and not is_anew and start >= end and before and declared is None:
+    if not versions and update.dump and not is_rebuilt and start >= update.end and update.before and declared is None:
         return []
+    # Rebuilt versions replace those from the start on; otherwise they are appended.
     rows = pa.Table.from_pylist([row_of(version) for version in versions], schema=ARROW)
     upon = head or table.new(COLUMNS, {})
-    if is_anew:
+    if is_rebuilt:
         table.replace(spark.createDataFrame(rows).coalesce(1), _behind(start), upon, commit)
     else:
         table.append_rows(spark, rows, upon, commit)
@@ -273,10 +316,11 @@ def _placed(answer: ServerAnswer, checkpoint: Checkpoint, within: Range) -> Serv
     return replace(answer, at=within.stop, note=note)
 
 
-def _warn(source: str, stored: Iterable[TableVersion], reading: Reading | None) -> None:
+def _warn(source: str, stored: Iterable[TableVersion], reading: ServerReading | None) -> None:
     """Of tables that an earlier dump told otherwise than this one."""
     if reading is None or reading.dump is None:
         return
+    # Rows that are in the lake already keep the names that the old dump gave them.
     now = {definition.name: definition for definition in reading.answer.definitions}
     was = {
         version.name: version
@@ -297,22 +341,23 @@ def _warn(source: str, stored: Iterable[TableVersion], reading: Reading | None) 
 
 
 def by_history(lake: Lake, source: str) -> Callable[[TableName, Position], HistoryAnswer | None]:
-    """What the schema history tells of a table at a place: there, or where it was known first behind that.
+    """What the schema history tells of a table at a place: there, or where it was known first after that.
 
     The history is read when it is first asked.
     """
-
-    @cache
-    def versions() -> dict[TableName, list[TableVersion]]:
-        table = lake.schema(source)
-        by_name: dict[TableName, list[TableVersion]] = {}
-        if table.head() is None:
-            return by_name
-        for entry in sorted(map(version_of, table.rows()), key=lambda entry: entry.order):
-            by_name.setdefault(entry.name, []).append(entry)
-        return by_name
-
+    versions = cache(lambda: by_table(lake, source))
     return lambda name, start: told_at(versions().get(name, []), start)
+
+
+def by_table(lake: Lake, source: str) -> dict[TableName, list[TableVersion]]:
+    """The versions in order, by table; none where there is no history yet. Without a JVM. Raises LakeError."""
+    table = lake.schema(source)
+    by_name: dict[TableName, list[TableVersion]] = {}
+    if table.head() is None:
+        return by_name
+    for entry in sorted(map(version_of, table.rows()), key=lambda entry: entry.order):
+        by_name.setdefault(entry.name, []).append(entry)
+    return by_name
 
 
 def told_at(versions: Sequence[TableVersion], start: Position) -> HistoryAnswer | None:
@@ -320,12 +365,14 @@ def told_at(versions: Sequence[TableVersion], start: Position) -> HistoryAnswer 
 
     What a server told counts where a statement was inverted: elsewhere it is asked for as ``complete_names``.
     """
+    # A dump taken later whose definition does not hold says why nothing is known.
     dump = next((version for version in reversed(versions) if version.origin == "dump"), None)
     if dump and dump.at >= start and not dump.holds:
         return HistoryAnswer(dump.at, dump.definition, _reason(dump))
     named_versions = [
         version for version in versions if version.holds and version.definition and version.definition.has_names()
     ]
+    # Names that hold at the place itself come first, then those of an inverted statement or a dump after it.
     now = next(iter(as_of(versions, start).values()), None)
     if now and now.definition and now.definition.has_names():
         by = "the schema dump" if now.origin == "dump" else "the schema history"
@@ -363,6 +410,7 @@ def _facts(snapshot: BronzeSnapshot, within: Range) -> Iterator[Fact]:
     """What a part of bronze says of tables. A TABLE_MAP that cannot be read is left to whoever decodes its rows."""
     if not within:
         return
+    # Slices that hold a table map or a statement, in the order of the log.
     slices = read_index(snapshot.table, snapshot.version, within).within(within)
     for row in slices.notable(with_xa=True):
         at = Position(row["file"], row["start"], row["stretch"])
@@ -377,7 +425,7 @@ def _facts(snapshot: BronzeSnapshot, within: Range) -> Iterator[Fact]:
             database, session = row["database"] or "", read_session(row["begin"])
             yield StatementFact(
                 at,
-                judge(row["statement"], database, session),
+                classify(row["statement"], database, session),
                 database,
                 session,
                 read_session_variables(row["begin"]),
@@ -392,6 +440,7 @@ def _asked_before(stored: Iterable[TableVersion], start: Position, *, is_other: 
 
     A dump that was taken outside of the log is read again.
     """
+    # One answer a position and origin, as it was asked.
     groups: dict[tuple[Position, str], list[TableVersion]] = {}
     for version in stored:
         is_dump = version.origin == "dump" and not is_other and not (version.note and version.definition)

@@ -65,6 +65,7 @@ ARROW = pa.schema([(name, kind) for name, (_, kind) in _TYPES.items()])
 
 def row_of(version: TableVersion) -> dict[str, Any]:
     """The row of a version, by ``COLUMNS``."""
+    # One row a version, with names where the definition has ordinals.
     definition = version.definition
     names = definition.column_names() if definition else []
     return {
@@ -138,8 +139,10 @@ def _charset(collation: int | None) -> str | None:
 
 
 def version_of(row: dict[str, Any]) -> TableVersion:
+    """The version that a row of ``COLUMNS`` stores; the inverse of ``row_of``."""
     name = TableName(row["schema"], row["table"])
     definition = None
+    # The key is stored by names, and is ordinals of columns here.
     if row["columns"] is not None:
         columns = tuple(map(_column, row["columns"]))
         bare = TableDefinition(name, columns)

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from spark_jobs.binlog import Session, TableDefinition, TableName
-from spark_jobs.ddl.classify import Statement, judge
+from spark_jobs.ddl.classify import Statement, classify
 from spark_jobs.ddl.columns import Word, converted, words_of
 from spark_jobs.ddl.effects import AlterTable, ChangeIndex, ChangeStorage, CreateTable, DropTable, effects
-from spark_jobs.ddl.log_gaps import Ddl, LogGap, log_gaps
+from spark_jobs.ddl.log_gaps import DdlStatement, LogGap, log_gaps
 from spark_jobs.ddl.parse_alter import default_charset
 from spark_jobs.errors import ConfigError, DecodeError, SourceError, StratalogError, Unsupported
 from spark_jobs.log.gtid import Gtids, parse_gtids
@@ -24,7 +24,7 @@ from spark_jobs.schema.tracker import Tracker
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadStatement:
     """A table of which a dump's statement cannot be read: in which line that begins, and why."""
 
     line: int
@@ -33,11 +33,11 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True)
-class Dump:
+class ParsedDump:
     """What a dump says: its tables, those that cannot be read, and the places in logs that it names, each once."""
 
     definitions: tuple[TableDefinition, ...]
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[UnreadStatement, ...] = ()
     positions: tuple[Position, ...] = ()
     gtids: tuple[Gtids, ...] = ()
     gaps: tuple[LogGap, ...] = ()
@@ -53,7 +53,7 @@ class _Piece:
     is_comment: bool = False
 
 
-def read_dump(raw: bytes) -> Dump:
+def read_dump(raw: bytes) -> ParsedDump:
     """Raises SourceError, with the line, for what is no whole dump, or has a table whose name cannot be read."""
     text = _decoded(raw)
     script = _Script()
@@ -84,6 +84,7 @@ _DELIMITER = re.compile(r"\s*DELIMITER[ \t]+(\S+)[ \t]*(?:\n|$)", re.IGNORECASE)
 
 def _pieces(text: str) -> Iterator[_Piece]:
     """The text cut as the mysql client cuts it. Raises SourceError for a statement without an end."""
+    # DELIMITER is a command of the client: it is no part of a statement, and changes what ends one.
     at, line, delimiter = 0, 1, ";"
     while at < len(text):
         command = _DELIMITER.match(text, at)
@@ -92,6 +93,7 @@ def _pieces(text: str) -> Iterator[_Piece]:
             line += text.count("\n", at, command.end())
             at = command.end()
             continue
+        # One statement: texts between tokens, comments as a blank, up to the delimiter outside of quotes.
         pieces, beginning = [], None
         for match in _tokens(delimiter).finditer(text, at):
             before = text[at : match.start()]
@@ -100,6 +102,7 @@ def _pieces(text: str) -> Iterator[_Piece]:
             line += before.count("\n")
             here, at = line, match.end()
             line += match[0].count("\n")
+            # An open quote or comment runs to the end of the file: the dump was cut.
             if match["open"]:
                 raise SourceError(
                     f"line {beginning or here}: what begins with {match[0]} in line {here} has no end; it is cut"
@@ -115,6 +118,7 @@ def _pieces(text: str) -> Iterator[_Piece]:
             else:
                 beginning = beginning or here
                 pieces.append(match[0])
+        # The loop ended without a delimiter.
         else:
             rest = text[at:]
             if rest.strip() or beginning:
@@ -173,7 +177,7 @@ class _Script:
         self.without_charset: set[TableName] = set()
         self.positions: dict[Position, None] = {}
         self.gtids: dict[str, Gtids] = {}
-        self.statements: list[Ddl] = []
+        self.statements: list[DdlStatement] = []
         self.is_dump = self.is_complete = False
 
     def take(self, piece: _Piece) -> None:
@@ -244,14 +248,14 @@ class _Script:
         return Session(bits, _UTF8MB4)
 
     def _judged(self, piece: _Piece) -> Statement:
-        return judge(piece.text.strip(), self.database or "", self._session(piece.text))
+        return classify(piece.text.strip(), self.database or "", self._session(piece.text))
 
     def _table(self, piece: _Piece) -> None:
         """A statement about a table."""
         judged, database = self._judged(piece), self.database or ""
         effects_ = effects(judged, database, self._session(piece.text))
         if any(isinstance(effect, DropTable) for effect in effects_):
-            self.statements.append(Ddl(_line(piece), judged.plain, database))
+            self.statements.append(DdlStatement(_line(piece), judged.plain, database))
         for effect in effects_:
             match effect:
                 case CreateTable():
@@ -276,16 +280,20 @@ class _Script:
         """Has a statement make or change a table, of which another one may tell the columns."""
         versions = [self.tables[table] for table in (name, second) if table in self.tables]
         statement = StatementFact(_line(piece), self._judged(piece), self.database or "", self._session(piece.text))
-        self.statements.append(Ddl(statement.at, statement.statement.plain, statement.database))
+        self.statements.append(DdlStatement(statement.at, statement.statement.plain, statement.database))
         for version in Tracker(versions).follow([statement]):
             if version.name == name:
                 self.tables[name] = version
 
-    def dump(self) -> Dump:
+    def dump(self) -> ParsedDump:
         tables = [version for _, version in sorted(self.tables.items()) if not version.is_dropped]
-        return Dump(
+        return ParsedDump(
             tuple(self._with_charset(table.definition) for table in tables if table.definition),
-            tuple(Unread(table.at.offset, table.name, str(table.note)) for table in tables if not table.definition),
+            tuple(
+                UnreadStatement(table.at.offset, table.name, str(table.note))
+                for table in tables
+                if not table.definition
+            ),
             tuple(self.positions),
             tuple(self.gtids.values()),
             tuple(gap for gap in log_gaps(self.statements) if gap.until is None),

@@ -26,7 +26,7 @@ from spark_jobs.ddl.effects import (
     UnknownChange,
     effects,
 )
-from spark_jobs.ddl.inverse import Earlier, exact, inverted, settled
+from spark_jobs.ddl.inverse import EarlierDefinition, exact, inverted, settled
 from spark_jobs.ddl.operations import Operation
 from spark_jobs.errors import DecodeError, Unsupported
 from spark_jobs.log.position import Position
@@ -43,7 +43,7 @@ from spark_jobs.schema.tracker import ABOUT_TABLES, lacks
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
+class ReversedHistory:
     """What was found. reached: the tables, by the names that they have there, whose way goes back to the beginning."""
 
     facts: tuple[InvertedDefinition, ...] = ()
@@ -52,15 +52,15 @@ class Back:
 
 def back(
     facts: Iterable[Fact], versions: Sequence[TableVersion], begin: Position, stored: Iterable[TableVersion] = ()
-) -> Back:
+) -> ReversedHistory:
     """Leads back, to ``begin``, what servers and dumps told among some facts.
 
     versions: those that the facts lead to going forward; stored: what is known of the tables at ``begin``. Where they
     lack nothing, nothing is looked for.
     """
     if not any(_is_lacking(version) for version in (*versions, *stored)):
-        return Back()
-    way = _Back(versions)
+        return ReversedHistory()
+    way = _ReverseReplay(versions)
     for fact in reversed(in_order(facts)):
         match fact:
             case ServerAnswer():
@@ -77,10 +77,10 @@ def _is_lacking(version: TableVersion) -> bool:
 
 
 @dataclass(slots=True)
-class _Way:
+class _InversePath:
     """A table on its way. last: the ordinal of what was found last of it. is_maybe_made: by the last statement."""
 
-    candidates: list[Earlier]
+    candidates: list[EarlierDefinition]
     last: int | None = None
     is_maybe_made: bool = False
     since: StatementFact | None = None
@@ -93,16 +93,16 @@ class _Way:
 
 
 @dataclass(slots=True)
-class _Back:
+class _ReverseReplay:
     versions: Sequence[TableVersion]
-    ways: dict[TableName, _Way] = field(default_factory=dict)
+    ways: dict[TableName, _InversePath] = field(default_factory=dict)
     facts: list[InvertedDefinition] = field(default_factory=list)
 
     def take_answer(self, fact: ServerAnswer) -> None:
         for version in self.versions:
             is_it = version.at == fact.at and version.origin == fact.origin and version.holds
             if is_it and version.definition and not lacks(version.definition):
-                self.ways[version.name] = _Way([exact(version.definition)])
+                self.ways[version.name] = _InversePath([exact(version.definition)])
 
     def take_table(self, fact: LoggedTable) -> None:
         name = fact.definition.name
@@ -129,14 +129,16 @@ class _Back:
             return
         self._end_alike(fact, touched)
 
-    def ended(self, begin: Position) -> Back:
+    def ended(self, begin: Position) -> ReversedHistory:
         reached = [(name, way.definition) for name, way in self.ways.items() if way.last is not None]
         self.facts += [
             InvertedDefinition(begin, definition)
             for name, definition in reached
             if definition and not self.ways[name].is_maybe_made
         ]
-        return Back(tuple(self.facts), frozenset(name for name, way in self.ways.items() if not way.is_maybe_made))
+        return ReversedHistory(
+            tuple(self.facts), frozenset(name for name, way in self.ways.items() if not way.is_maybe_made)
+        )
 
     def _before_statement(self, fact: StatementFact) -> list[TableName]:
         """The tables that a statement is about. Raises Unsupported where it cannot be read."""
@@ -224,7 +226,7 @@ class _Back:
             self._end(name, _not_before(fact, note))
 
 
-def _under_name(way: _Way, name: TableName) -> _Way:
+def _under_name(way: _InversePath, name: TableName) -> _InversePath:
     way.candidates = [
         replace(candidate, definition=replace(candidate.definition, name=name)) for candidate in way.candidates
     ]

@@ -90,9 +90,11 @@ class Tracker:
                 case InvertedDefinition():
                     added = self._inverted(fact)
                 case _:
+                    # A server's answer holds for a table only where no statement after it names the table.
                     later = [statement.statement for statement in ordered[at:] if isinstance(statement, StatementFact)]
                     about = [statement for statement in later if statement.effect in ABOUT_TABLES]
                     added = self._by_server(fact, about if fact.origin == "server" else [])
+            # What holds becomes the state that the next fact is compared with.
             for version in sorted(added, key=lambda version: version.name):
                 if version.name.schema in SYSTEM_SCHEMAS:
                     continue
@@ -103,7 +105,8 @@ class Tracker:
                     self._by_origin[version.origin][version.name] = version
         return versions
 
-    def _definition(self, name: TableName) -> TableDefinition | None:
+    def definition(self, name: TableName) -> TableDefinition | None:
+        """A table's definition after what was followed; None where it is not known, or the table is dropped."""
         now = self._now.get(name)
         return now.definition if now else None
 
@@ -176,7 +179,7 @@ class Tracker:
         is_unsure = effect.if_missing and name not in self._now
         note = "made only if it was not there, which the log does not tell" if is_unsure else None
         if model:
-            like = self._definition(model)
+            like = self.definition(model)
             note_ = note if like else f"the columns of {model} were not known"
             return [_of(fact, name, definition=like and replace(like, name=name), note=note_)]
         try:
@@ -191,7 +194,7 @@ class Tracker:
         if changed:
             definition = changed.definition and replace(changed.definition, name=name)
             return replace(changed, name=name, definition=definition, renamed_from=was, renamed_to=effect.displaced)
-        before = self._definition(was)
+        before = self.definition(was)
         note = None if before else f"the columns of {was} were not known"
         definition = before and replace(before, name=name)
         return _of(fact, name, definition=definition, note=note, renamed_from=was, renamed_to=effect.displaced)
@@ -199,7 +202,7 @@ class Tracker:
     def _altered(
         self, fact: StatementFact, effect: AlterTable | ChangeIndex | ChangeStorage | TruncateTable
     ) -> TableVersion:
-        before = self._definition(effect.table)
+        before = self.definition(effect.table)
         if before is None:
             return _of(fact, effect.table, note="its columns were not known before it")
         try:
@@ -215,12 +218,14 @@ class Tracker:
             return [TableVersion(name, fact.at, "table_map", fact.definition, note=str(error))]
 
     def _by_rows(self, fact: LoggedTable) -> list[TableVersion]:
+        """The version that rows show where it differs from the one that is followed; none where it is the same."""
         name = fact.definition.name
-        stored = self._definition(name)
+        stored = self.definition(name)
         logged = with_labels(fact.definition, stored)
         now = self._now.get(name)
         differs: list[str] = []
         definition = logged
+        # Named columns are compared by name; without names the followed definition must fit the types.
         if now and now.is_dropped:
             differs = ["the log has rows of it behind the statement that dropped it"]
         elif stored and logged.has_names() and stored.has_names():
@@ -239,7 +244,7 @@ class Tracker:
     def _inverted(self, fact: InvertedDefinition) -> list[TableVersion]:
         """What was found going back counts where something lacks going forward, and does not contradict that."""
         name, definition = fact.definition.name, fact.definition
-        now, stored = self._now.get(name), self._definition(name)
+        now, stored = self._now.get(name), self.definition(name)
         if (now and now.is_dropped) or not lacks(stored):
             return []
         if stored and stored.has_names():
@@ -260,7 +265,7 @@ class Tracker:
     def _is_repeated(self, version: TableVersion) -> bool:
         """Whether the same origin said the same the last time, and it changes nothing."""
         last = self._by_origin[version.origin].get(version.name)
-        is_news = version.holds and not _is_same(version.definition, self._definition(version.name))
+        is_news = version.holds and not _is_same(version.definition, self.definition(version.name))
         return (
             last is not None
             and not is_news
@@ -269,10 +274,12 @@ class Tracker:
         )
 
     def _declared(self, fact: ServerAnswer, declared: TableDefinition, later: Sequence[Statement]) -> TableVersion:
-        name, definition = declared.name, self._definition(declared.name)
+        """The version by a server's or a dump's definition: whether it holds, and if not, why."""
+        name, definition = declared.name, self.definition(declared.name)
         version = TableVersion(name, fact.at, fact.origin, declared, variables=fact.variables)
         strange = unknown_types(declared)
         unknown = f"the type of its column {strange[0]} is not known" if strange else None
+        # What is unknown in it, or changed by a statement after it, does not hold.
         reason = fact.note or unknown or _changing(name, later)
         if reason:
             return replace(version, holds=False, note=reason)
@@ -281,6 +288,7 @@ class Tracker:
             return replace(version, holds=False, differs=("the log has dropped it",))
         if definition is None:
             return version
+        # Beside a followed definition it completes names that the log lacks, or has to agree with the log's.
         declared = as_logged(definition, declared)
         if not definition.has_names():
             fits = declared if fact.origin == "server" else fitted(definition, declared)
@@ -351,9 +359,10 @@ def _complete_server(declared: TableDefinition, definition: TableDefinition) -> 
 
 
 def changes(before: TableDefinition | None, after: TableDefinition | None) -> list[str]:
-    """What a version changed of a table's columns and key, a few words each; columns are told by their names."""
+    """What a version changed of a table's columns and key, a few words each; columns are known by their names."""
     if after is None:
         return []
+    # Columns by name: dropped, added, and those with another type.
     was = {} if before is None else _typed(before)
     now = _typed(after)
     if before is None:
@@ -361,6 +370,7 @@ def changes(before: TableDefinition | None, after: TableDefinition | None) -> li
     lines = [f"- {name} {kind}" for name, kind in was.items() if name not in now]
     lines += [f"+ {name} {kind}" for name, kind in now.items() if name not in was]
     lines += [f"{name}: {was[name]} -> {kind}" for name, kind in now.items() if was.get(name, kind) != kind]
+    # Defaults that both versions name, the order of shared columns, and the key.
     values = [
         {name: column.default for name, column in zip(definition.column_names(), definition.columns, strict=True)}
         for definition in (before, after)

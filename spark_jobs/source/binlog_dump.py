@@ -25,11 +25,11 @@ from pymysql.cursors import DictCursor
 from pymysql.err import raise_mysql_exception
 
 from spark_jobs.binlog import MAGIC, FormatDescription, kernels
-from spark_jobs.config.model import MySQL
+from spark_jobs.config.servers import MySQL
 from spark_jobs.errors import SourceError
 from spark_jobs.log.position import FIRST_EVENT, Position
 from spark_jobs.source.connection import may_pass, open_connection, refusal
-from spark_jobs.source.protocol import Part
+from spark_jobs.source.protocol import FilePart
 
 log = logging.getLogger(__name__)
 
@@ -56,30 +56,32 @@ class DumpReading:
     """Reads parts of a server's log, each over a dump connection of its own.
 
     Carries the password, since a task connects by itself; it travels pickled in the task and nowhere else. ``uuid`` is
-    the server's, where it has one: another server behind the same address is refused.
+    the server's, where it has one: another server at the same address is refused.
     """
 
     name: str
     settings: MySQL
     uuid: str | None = None
 
-    def __call__(self, part: Part) -> tuple[FormatDescription | None, Iterator[memoryview]]:
+    def __call__(self, part: FilePart) -> tuple[FormatDescription | None, Iterator[memoryview]]:
         """A chunk is valid until the next one is asked for. Raises SourceError and DecodeError, as its chunks do."""
         dump = Dump(self, part)
         return (dump.format() if part.start else None), dump.chunks()
 
     def probe(self, position: Position) -> None:
         """Asks for a dump from there and ends it. Raises SourceError where the server does not give one."""
-        with closing(Dump(self, Part(position.file, position.offset, position.offset + 1))) as dump:
+        with closing(Dump(self, FilePart(position.file, position.offset, position.offset + 1))) as dump:
             dump.format()
 
 
 class Dump:
     """A part under way: its connection, what has come and was not handed on, and how far it is."""
 
-    def __init__(self, reading: DumpReading, part: Part) -> None:
+    def __init__(self, reading: DumpReading, part: FilePart) -> None:
+        """Buffers for one part of a file; nothing is connected before the first byte is read."""
         self._reading, self._part = reading, part
         self._connection: pymysql.Connection[DictCursor] | None = None
+        # Received packets and what the kernel makes of them: file bytes, without the protocol's headers.
         self._source = np.empty(PIECE + kernels.DUMP_PADDING, np.uint8)
         self._begin = self._end = 0
         """What of ``_source`` was not taken yet."""
@@ -91,7 +93,7 @@ class Dump:
         self._emitted = max(part.start, FIRST_EVENT)
         """File offset after what was handed on."""
         self._mark, self._crc = self._emitted, 0
-        """File offset after the last whole event handed on, and the CRC32 of what was handed on behind it."""
+        """File offset after the last whole event handed on, and the CRC32 of what was handed on after it."""
         self._crc_again = 0
         """The same of what came again after a connection was lost."""
         self._tries = 0
@@ -160,7 +162,7 @@ class Dump:
         return max(int(self._state[kernels.D_BOUNDARY]), self._mark)
 
     def _open(self) -> None:
-        """Asks for the dump from the last whole event on; what was handed on behind it comes again."""
+        """Asks for the dump from the last whole event on; what was handed on after it comes again."""
         assert not self._filled
         begin = self._mark if self._mark <= _FARTHEST else FIRST_EVENT
         self._begin = self._end = 0
@@ -209,6 +211,7 @@ class Dump:
 
     def _step(self) -> bool:
         """Takes what has come, and receives more where there is no more; whether the target is to be emptied."""
+        # The kernel unpacks until the target is full, the part is complete, or it needs more bytes or a decision.
         code, consumed, produced = kernels.unpack_dump(
             kernels.address_of(self._source) + self._begin,
             self._end - self._begin,
@@ -218,6 +221,7 @@ class Dump:
         )
         self._begin += consumed
         self._filled += produced
+        # What the kernel leaves to Python: more packets, the file's first events, errors of the server.
         if code in (kernels.DUMP_FULL, kernels.DUMP_STOPPED):
             return True
         if code == kernels.DUMP_MORE:
@@ -291,6 +295,8 @@ class Dump:
             )
 
     def _problem(self, code: int) -> str:
+        """The message for an outcome that is no success, with the first bytes of the packet."""
+        # An end is the server's, everything else something between it and here.
         if code in (kernels.DUMP_END, kernels.DUMP_IDLE, kernels.DUMP_ROTATED):
             return (
                 f"{self._place}: the server's log ends here, and was to be read to {self._part.stop}; the file was cut "

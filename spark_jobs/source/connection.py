@@ -17,7 +17,7 @@ from typing import Any, Self
 import pymysql
 from pymysql.cursors import DictCursor
 
-from spark_jobs.config.model import MySQL, Tls
+from spark_jobs.config.servers import MySQL, Tls
 from spark_jobs.errors import SourceError, about
 from spark_jobs.text.disclosure import foreign
 
@@ -123,6 +123,7 @@ class _Deadline:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        # The timer and the login end at the same time: whichever takes the lock first decides which error is told.
         with self._lock:
             if self._timer:
                 self._timer.cancel()

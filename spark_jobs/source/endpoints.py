@@ -1,7 +1,7 @@
 """Several servers that have the same log, and which of them is read.
 
-A run takes the first one that works, in the order of the strategy. One that did not answer, or cannot go on from where
-bronze is, is skipped for a while: 30 seconds at first, twice as long after each further try, half an hour at most.
+A run takes the first one that works, in the order of the strategy. One that did not answer, or lacks the log after
+bronze's end, is skipped for a while: 30 seconds at first, twice as long after each further try, half an hour at most.
 Where all of them are waiting, all are tried: no run fails for a wait.
 
 What was found is kept in a small file beside pipeline.yaml, for the next run and for ``status``. It is a hint: without
@@ -74,12 +74,14 @@ class Endpoints:
         proves: whether an endpoint that did not fail in it can be read, and counts as available again. Raises
         SourceError with what each of them said, and at once AnotherLog, or what is not about the endpoint.
         """
+        # A single endpoint has no alternative, so its error is the answer.
         if len(self.sources) == 1:
             return work(self.sources[0])
         failures: list[str] = []
         for source in self._by_health():
             try:
                 result = work(source)
+            # A log that is another one is an answer, not a failure of the endpoint.
             except AnotherLog:
                 raise
             except SourceError as error:
@@ -135,7 +137,9 @@ class Endpoints:
         _write(self.path, notes | {self.name: states})
 
 
-def open_endpoints(name: str, settings: config.Source, path: Path | None, in_use: str | None = None) -> Endpoints:
+def open_endpoints(
+    name: str, settings: config.SourceSettings, path: Path | None, in_use: str | None = None
+) -> Endpoints:
     """The endpoints of a configured source; one for a directory. Nothing is connected yet. path: of the kept health."""
     return Endpoints(name, open_sources(name, settings), settings.choose, path, in_use)
 

@@ -1,4 +1,4 @@
-"""Another log taken up by GTID, behind the transactions that are held already: what of it is new.
+"""Another log taken up by GTID, after the transactions that are held already: what of it is new.
 
 Servers that have the same transactions have them in files and at offsets of their own, and replicas that apply side by
 side even in another order. So the log is read from the newest file on whose head names nothing that is not held, and
@@ -18,7 +18,7 @@ from spark_jobs.binlog import Commits
 from spark_jobs.errors import SourceError
 from spark_jobs.log.gtid import DomainGtids, Gtids, MysqlGtids
 from spark_jobs.log.position import FIRST_EVENT, Position, file_number
-from spark_jobs.source.protocol import Log, LogFile, Part, Source
+from spark_jobs.source.protocol import FilePart, Log, LogFile, Source
 from spark_jobs.source.seek import Search
 
 _LAGS = (
@@ -35,8 +35,8 @@ class Takeover:
     """
 
     begin: Position
-    parts: tuple[Part, ...]
-    passed_over: tuple[Part, ...]
+    parts: tuple[FilePart, ...]
+    passed_over: tuple[FilePart, ...]
 
 
 def take_over(source: Source, log: Log, executed: Gtids) -> Takeover:
@@ -44,17 +44,17 @@ def take_over(source: Source, log: Log, executed: Gtids) -> Takeover:
 
     Raises DecodeError on a damaged log.
     """
-    return _Search(source, log, executed).takeover()
+    return _FailoverSearch(source, log, executed).takeover()
 
 
 def all_but(source: Source, log: Log, executed: Gtids) -> Takeover:
     """The whole of a log but for the transactions held, which it need not have. Raises SourceError, DecodeError."""
-    search = _Search(source, log, executed)
+    search = _FailoverSearch(source, log, executed)
     parts = [part for file in search.files for part in search.runs(file, is_first=False)] if executed else None
     return _takeover(search, search.complete_parts(search.files) if parts is None else parts)
 
 
-class _Search(Search):
+class _FailoverSearch(Search):
     def __init__(self, source: Source, log: Log, executed: Gtids) -> None:
         super().__init__(source, log)
         self.executed = executed
@@ -64,7 +64,7 @@ class _Search(Search):
     def takeover(self) -> Takeover:
         first = self._first()
         files = self.files[self.files.index(first) :]
-        parts: list[Part] = []
+        parts: list[FilePart] = []
         for at, file in enumerate(files):
             if not self.awaited:
                 parts += self.complete_parts(files[at:])
@@ -80,6 +80,7 @@ class _Search(Search):
 
     def _first(self) -> LogFile:
         """The newest file before which there is nothing that is not held."""
+        # From the newest file back to the first one before which every GTID is in bronze.
         purged = self.source.purged()
         missing: Gtids = purged
         for file in reversed(self.files):
@@ -96,6 +97,8 @@ class _Search(Search):
                 )
             missing = previous - self.executed  # type: ignore[operator] # both are of one type
             if not missing:
+                # Other transactions that bronze has may follow later in this log, since servers commit in different
+                # orders.
                 self._require_all(purged)
                 self.awaited = _Awaited.after(self.executed, previous, purged)
                 return file
@@ -112,14 +115,16 @@ class _Search(Search):
             "before that, and bronze lacks them"
         )
 
-    def complete_parts(self, files: list[LogFile]) -> list[Part]:
-        return [Part(file.name, 0, self.size(file)) for file in files]
+    def complete_parts(self, files: list[LogFile]) -> list[FilePart]:
+        return [FilePart(file.name, 0, self.size(file)) for file in files]
 
-    def runs(self, file: LogFile, *, is_first: bool) -> Iterator[Part]:
+    def runs(self, file: LogFile, *, is_first: bool) -> Iterator[FilePart]:
         """The parts of a file without transactions that are held. What stands before the first one goes with it.
 
         is_first: a file's head is not new where its first transaction is not.
         """
+        # Runs of transactions that bronze does not have: one begins at the first of them and ends before the next that
+        # it has.
         size = self.size(file)
         begin: int | None = None if is_first else 0
         is_behind = False
@@ -134,6 +139,7 @@ class _Search(Search):
                 elif not inside[row] and begin is None:
                     begin = start if is_behind else 0
                 is_behind = True
+            # Once every awaited transaction was seen, the rest of the file is new.
             if self.awaited is not None:
                 self.awaited.take_out(file, commits.select(inside))
                 if not self.awaited:
@@ -191,23 +197,23 @@ class _Awaited:
         return str(self._lacking())
 
 
-def _part(file: LogFile, start: int, stop: int) -> Iterator[Part]:
+def _part(file: LogFile, start: int, stop: int) -> Iterator[FilePart]:
     if start < stop:
-        yield Part(file.name, start, stop)
+        yield FilePart(file.name, start, stop)
 
 
-def _takeover(search: _Search, parts: list[Part]) -> Takeover:
+def _takeover(search: _FailoverSearch, parts: list[FilePart]) -> Takeover:
     if not parts:
         return Takeover(search.log.end, (), ())
     begin = Position(parts[0].file, max(parts[0].start, FIRST_EVENT))
     gaps = [
-        Part(part.file, part.stop, next_part.start)
+        FilePart(part.file, part.stop, next_part.start)
         for part, next_part in pairwise(parts)
         if part.file == next_part.file and part.stop < next_part.start
     ]
     last = {part.file: part.stop for part in parts}
     sizes = {file.name: search.size(file) for file in search.files}
-    tails = [Part(file, stop, sizes[file]) for file, stop in last.items() if stop < sizes[file]]
+    tails = [FilePart(file, stop, sizes[file]) for file, stop in last.items() if stop < sizes[file]]
     return Takeover(
         begin, tuple(parts), tuple(sorted([*gaps, *tails], key=lambda gap: (file_number(gap.file), gap.start)))
     )

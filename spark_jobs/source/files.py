@@ -4,27 +4,29 @@ Put here: which files of a directory are the log, and where it ends. Not here: w
 The numbers in the names give the order. The index file, where there is one, tells which base name is the log's.
 """
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from spark_jobs.binlog import FormatDescription, check_magic
-from spark_jobs.errors import DecodeError, SourceError, Truncated
+from spark_jobs.errors import SourceError, Truncated, about
 from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.log.position import FIRST_EVENT, Position, file_number
 from spark_jobs.source.protocol import (
     ALONE,
     TWO_WAYS,
+    FilePart,
     Log,
     LogFile,
-    Part,
-    Reading,
+    PartReader,
     Switch,
     last_boundary,
     require_contiguous,
+    require_whole,
 )
 from spark_jobs.text.disclosure import printable
 
@@ -46,8 +48,10 @@ class Files:
         self.switch = switch
 
     def log(self) -> Log:
+        """The files of the folder, in order, and the end of what is complete in them. Raises SourceError, Truncated."""
         with _reading(f"{self.name}: {self.directory}"):
-            files = [LogFile(name, (self.directory / name).stat().st_size) for name in self._names()]
+            sizes = self._sizes()
+            files = [LogFile(name, sizes[name]) for name in self._log_names(sizes)]
             require_contiguous(self.name, [file.name for file in files])
             end = self._complete(files[-1])
             if not end and len(files) > 1:  # just being started: the log ends with the file before
@@ -61,7 +65,7 @@ class Files:
                 )
             return Log(self.name, tuple(files), Position(last.name, end))
 
-    def reading(self) -> Reading:
+    def reading(self) -> PartReader:
         return FileReading(self.directory)
 
     def now(self) -> None:
@@ -83,10 +87,15 @@ class Files:
     def names(self) -> list[str]:
         """The log's files in order, by their names alone. Raises SourceError."""
         with _reading(f"{self.name}: {self.directory}"):
-            return self._names()
+            return self._log_names(self._sizes())
 
-    def _names(self) -> list[str]:
-        files = [entry.name for entry in self.directory.iterdir() if entry.is_file()]
+    def _sizes(self) -> dict[str, int]:
+        """Each file of the directory, whatever it is, with its bytes; a directory may have a hundred thousand."""
+        with os.scandir(self.directory) as entries:
+            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+
+    def _log_names(self, files: Collection[str]) -> list[str]:
+        """The log's files among those of the directory, in order. Raises SourceError."""
         names = sorted((name for name in files if _NAME.fullmatch(name)), key=file_number)
         bases = {name.rpartition(".")[0] for name in names}
         if len(bases) > 1:
@@ -102,7 +111,7 @@ class Files:
             raise SourceError(f"{self.name}: {self.directory} holds no binlog files (named like mysql-bin.000001)")
         return names
 
-    def _indexed_base(self, files: list[str], bases: set[str]) -> str:
+    def _indexed_base(self, files: Collection[str], bases: set[str]) -> str:
         indexed = [base for base in bases if f"{base}.index" in files]
         if len(indexed) != 1:
             listed = ", ".join(sorted(bases))
@@ -117,10 +126,8 @@ class Files:
         path = self.directory / file.name
         complete = _boundary(self.directory, file, path.stat().st_mtime_ns)
         if FIRST_EVENT <= complete < file.size and not _in_use(path):
-            raise DecodeError(
-                f"{self.name}: {file.name}:{complete}: the file is cut: {file.size - complete} bytes at "
-                "its end are no complete transaction, and its server had closed it; copy the file again"
-            )
+            with about(self.name):
+                require_whole(FileReading(self.directory), FilePart(file.name, 0, file.size))
         return complete
 
 
@@ -130,7 +137,7 @@ class FileReading:
 
     directory: Path
 
-    def __call__(self, part: Part) -> tuple[FormatDescription | None, Iterator[bytes]]:
+    def __call__(self, part: FilePart) -> tuple[FormatDescription | None, Iterator[bytes]]:
         format_ = self._format(part.file) if part.start else None
         return format_, self._chunks(part)
 
@@ -141,7 +148,7 @@ class FileReading:
             body = stream.read(int.from_bytes(header[9:13], "little") - _HEADER)
         return FormatDescription.parse(header + body, f"{file}:{FIRST_EVENT}")
 
-    def _chunks(self, part: Part) -> Iterator[bytes]:
+    def _chunks(self, part: FilePart) -> Iterator[bytes]:
         remaining = part.stop - part.start
         with _reading(part.file), (self.directory / part.file).open("rb") as stream:
             stream.seek(part.start)
@@ -156,7 +163,7 @@ class FileReading:
 @lru_cache(64)  # a sensor asks every half minute, and a file is up to a GiB
 def _boundary(directory: Path, file: LogFile, _modified: int) -> int:
     """Where the last complete transaction of a file ends that is as large, and was modified when, as is said here."""
-    return last_boundary(FileReading(directory), Part(file.name, 0, file.size))
+    return last_boundary(FileReading(directory), FilePart(file.name, 0, file.size))
 
 
 @contextmanager

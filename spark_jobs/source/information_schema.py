@@ -56,6 +56,12 @@ def on_server(source: Server) -> dict[TableName, TableDefinition]:
         return {definition.name: definition for definition in read_definitions(source, connection)}
 
 
+def table_names(source: Server, connection: Any) -> list[TableName]:
+    """The names of a server's tables, without views, sequences and system tables. Raises SourceError."""
+    rows = source.ask(connection, _ASK_TABLES)
+    return [TableName(row["schema"], row["table"]) for row in rows if row["kind"] != "SEQUENCE"]
+
+
 def _leaves_label_charsets_out(variables: Mapping[str, str]) -> bool:
     """MySQL before 8.0.17 logs labels, and not their character set."""
     numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", variables.get("version", ""))
@@ -68,7 +74,7 @@ def of_users(column: str) -> str:
 
 
 _ASK_TABLES = f"""
-SELECT t.TABLE_SCHEMA `schema`, t.TABLE_NAME `table` FROM information_schema.TABLES t
+SELECT t.TABLE_SCHEMA `schema`, t.TABLE_NAME `table`, t.TABLE_TYPE kind FROM information_schema.TABLES t
 WHERE t.TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED', 'SEQUENCE') AND {of_users("t.TABLE_SCHEMA")}
 """
 _ASK_COLUMNS = f"""
@@ -102,6 +108,7 @@ ORDER BY s.TABLE_SCHEMA, s.TABLE_NAME, s.INDEX_NAME, s.SEQ_IN_INDEX
 def read_definitions(
     source: Server, connection: Any, finish: Finish = lambda column, _: column
 ) -> Iterator[TableDefinition]:
+    """The definitions of a server's tables, views left out; ``finish`` completes each column. Raises SourceError."""
     tables = _by_table(source.ask(connection, _ASK_TABLES))
     columns = _by_table(source.ask(connection, _ASK_COLUMNS))
     query = _FULL_COLLATIONS if source.ask(connection, _ASK_FULL_NAMES) else _COLLATIONS
@@ -124,7 +131,7 @@ def _is_stored(row: Mapping[str, Any]) -> bool:
 
 
 def _usable(rows: Iterable[dict[str, Any]], stored: Container[str]) -> dict[str, list[str]]:
-    """The columns of each unique index by which a table's rows can be told apart; the primary key alone, if there.
+    """The columns of each unique index by which a table's rows can be identified; the primary key alone, if there.
 
     An expression in an index has no column, a part of a column only tells the rows of a primary key apart.
     """

@@ -10,12 +10,12 @@ from spark_jobs.source.protocol import Source, Switch
 from spark_jobs.source.server import Server
 
 
-def open_source(name: str, settings: config.Source) -> Source:
+def open_source(name: str, settings: config.SourceSettings) -> Source:
     """A source by its configuration, the first one listed of several endpoints; nothing is connected yet."""
     return open_sources(name, settings)[0]
 
 
-def open_sources(name: str, settings: config.Source) -> tuple[Source, ...]:
+def open_sources(name: str, settings: config.SourceSettings) -> tuple[Source, ...]:
     """A source's endpoints as they are listed, one for a directory; nothing is connected yet."""
     switch = Switch(len(settings.endpoints) > 1, settings.on_new_server)
     if settings.servers:

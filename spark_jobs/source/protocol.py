@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Literal, Protocol
 
 from spark_jobs.binlog import FormatDescription, Slicer
-from spark_jobs.errors import SourceError
+from spark_jobs.errors import SourceError, Truncated
 from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.log.position import FIRST_EVENT, Position, file_number
 
@@ -29,7 +29,7 @@ class LogFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """The bytes [start, stop) of one file; ``start`` is 0 (with the magic bytes) or a transaction's boundary."""
 
     file: str
@@ -59,7 +59,7 @@ class Log:
         """The log as if it ended at a place of its own, where one is given, or where bronze ends if that is further."""
         return replace(self, end=min(self.end, max(place, minimum or place))) if place else self
 
-    def parts_from(self, start: Position) -> list[Part]:
+    def parts_from(self, start: Position) -> list[FilePart]:
         """What lies between a position and the end, file by file. Raises SourceError where it is not all there."""
         self._require(start)
         if self.end.file not in [file.name for file in self.files]:
@@ -69,7 +69,7 @@ class Log:
             begin = start.offset if file.name == start.file else 0
             stop = self.end.offset if file.name == self.end.file else file.size
             if start.number <= file_number(file.name) <= self.end.number and begin < stop:
-                parts.append(Part(file.name, begin if begin > FIRST_EVENT else 0, stop))
+                parts.append(FilePart(file.name, begin if begin > FIRST_EVENT else 0, stop))
         return parts
 
     def bytes_from(self, start: Position) -> int:
@@ -99,7 +99,7 @@ class Log:
         )
 
 
-Reading = Callable[[Part], tuple[FormatDescription | None, Iterator[bytes] | Iterator[memoryview]]]
+PartReader = Callable[[FilePart], tuple[FormatDescription | None, Iterator[bytes] | Iterator[memoryview]]]
 """Opens a part for a task: the format in force at its start (None where it starts at 0) and its bytes in chunks, each
 of which is valid until the next one is asked for."""
 
@@ -138,7 +138,7 @@ class Source(Protocol):
         """The log now. Raises SourceError."""
         ...
 
-    def reading(self) -> Reading:
+    def reading(self) -> PartReader:
         """What tasks open their parts with."""
         ...
 
@@ -151,21 +151,31 @@ class Source(Protocol):
         ...
 
 
-def last_boundary(reading: Reading, part: Part) -> int:
+def last_boundary(reading: PartReader, part: FilePart) -> int:
     """Where the last complete transaction of a part ends, by reading it whole. Raises DecodeError, SourceError."""
+    return _read_whole(reading, part).complete
+
+
+def require_whole(reading: PartReader, part: FilePart) -> None:
+    """Raises Truncated where a part ends inside an event or a transaction, with the place of both."""
+    if cut := _read_whole(reading, part).cut():
+        raise Truncated(cut)
+
+
+def _read_whole(reading: PartReader, part: FilePart) -> Slicer:
     format_, chunks = reading(part)
     slicer = Slicer(part.file, part.start, format_)
     for chunk in chunks:
         deque(slicer.feed(chunk), maxlen=0)
     deque(slicer.finish(), maxlen=0)
-    return slicer.complete
+    return slicer
 
 
 def require_boundary(source: Source, position: Position) -> None:
     """Raises SourceError where no transaction begins at the position."""
     if position.offset <= FIRST_EVENT:
         return
-    complete = last_boundary(source.reading(), Part(position.file, 0, position.offset))
+    complete = last_boundary(source.reading(), FilePart(position.file, 0, position.offset))
     if complete != position.offset:
         raise SourceError(
             f"{source.name}: no transaction begins at {position}; the nearest boundary before it is "

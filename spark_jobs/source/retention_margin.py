@@ -10,7 +10,7 @@ from spark_jobs.binlog import check_magic
 from spark_jobs.config.model import Retention
 from spark_jobs.errors import SourceError
 from spark_jobs.log.position import FIRST_EVENT, Position, file_number
-from spark_jobs.source.protocol import Log, Part, Reading, Source
+from spark_jobs.source.protocol import FilePart, Log, PartReader, Source
 
 log = logging.getLogger(__name__)
 
@@ -73,9 +73,9 @@ def _hours(source: Source, oldest: str, current: str) -> float | None:
     return round((last - first) / 3600, 3) if first and last else None
 
 
-def file_started_at(reading: Reading, file: str) -> int:
+def file_started_at(reading: PartReader, file: str) -> int:
     """When a file was started, in seconds since 1970: the time of its FORMAT_DESCRIPTION event; 0 where it has none."""
-    _, chunks = reading(Part(file, 0, FIRST_EVENT + _HEADER))
+    _, chunks = reading(FilePart(file, 0, FIRST_EVENT + _HEADER))
     head = b"".join(chunks)
     check_magic(head[:FIRST_EVENT], file)
     return int.from_bytes(head[_SECOND], "little")

@@ -15,9 +15,9 @@ import numpy as np
 from spark_jobs.binlog import Commits, FileHead, read_commits, read_head
 from spark_jobs.errors import SourceError
 from spark_jobs.log.gtid import DomainGtids, Gtids, MysqlGtids, union
-from spark_jobs.log.location import Place, Start
+from spark_jobs.log.location import LogLocation, Start
 from spark_jobs.log.position import FIRST_EVENT, Position, file_number
-from spark_jobs.source.protocol import Log, LogFile, Part, Source
+from spark_jobs.source.protocol import FilePart, Log, LogFile, Source
 
 _HEAD = 1 << 14
 """Bytes that nearly every file's head fits into."""
@@ -34,7 +34,7 @@ def find_start(source: Source, log: Log, start: Start) -> Position:
     return find_place(source, log, start)
 
 
-def find_place(source: Source, log: Log, place: Place) -> Position:
+def find_place(source: Source, log: Log, place: LogLocation) -> Position:
     """The position that a place means in a log. Raises SourceError, DecodeError."""
     if isinstance(place, Position):
         return place
@@ -72,7 +72,7 @@ def gtids_of(commits: Commits) -> Gtids:
 
 def has_no_transaction_before(source: Source, position: Position) -> bool:
     """Whether its file begins with no transaction but the one there. Raises SourceError, DecodeError."""
-    before = source.reading()(Part(position.file, 0, position.offset))[1]
+    before = source.reading()(FilePart(position.file, 0, position.offset))[1]
     return not any(len(commits) for commits in read_commits(before, position.file))
 
 
@@ -92,10 +92,10 @@ class Search:
         return self._head(file, size) if head.previous is None and size > _HEAD else head
 
     def _head(self, file: LogFile, size: int) -> FileHead:
-        return read_head(self.reading(Part(file.name, 0, size))[1], file.name)
+        return read_head(self.reading(FilePart(file.name, 0, size))[1], file.name)
 
     def commits(self, file: LogFile) -> Iterator[Commits]:
-        return read_commits(self.reading(Part(file.name, 0, self.size(file)))[1], file.name)
+        return read_commits(self.reading(FilePart(file.name, 0, self.size(file)))[1], file.name)
 
     def size(self, file: LogFile) -> int:
         return self.log.end.offset if file.name == self.log.end.file else file.size
@@ -106,7 +106,7 @@ class Search:
         return Position(later[0].name, FIRST_EVENT) if later else self.log.end
 
 
-class _Gtids(Search):
+class _GtidSearch(Search):
     """Where a set of GTIDs leads to: before the first transaction that is not in it."""
 
     def __init__(self, source: Source, log: Log, gtids: Gtids) -> None:
@@ -144,7 +144,7 @@ class _Gtids(Search):
             is_open = True
 
 
-class _MysqlSet(_Gtids):
+class _MysqlSet(_GtidSearch):
     def find(self) -> Position:
         file, passed_gtids = self.newest()
         assert isinstance(passed_gtids, MysqlGtids)
@@ -176,11 +176,14 @@ class _MysqlSet(_Gtids):
         )
 
 
-class _Domains(_Gtids):
+class _Domains(_GtidSearch):
     def find(self) -> Position:
+        """The position after the last GTID of every domain, in whatever order they were committed."""
         file, previous = self.newest()
         assert isinstance(previous, DomainGtids)
         assert isinstance(self.gtids, DomainGtids)
+        # A set names only the last GTID of a domain: numbers must rise within it, or the set does not tell what is in
+        # it.
         last = dict(previous.last)
         place, lacks = None, ""
         for commits, place, lacks in self.first_without(file):  # noqa: B007 - the last ones are used
@@ -189,6 +192,7 @@ class _Domains(_Gtids):
                     f"{self.name}: {file.name}: {gtid} came after a higher number of its domain, so that a set does "
                     "not tell what came before it; name a position or a time instead"
                 )
+        # Each domain must end, before that place, exactly where the set says.
         for domain, last_gtid in self.gtids.last.items():
             if last.get(domain) != last_gtid:
                 in_log = DomainGtids({domain: last[domain]}) if domain in last else "nothing of that domain"
@@ -204,7 +208,7 @@ class _Domains(_Gtids):
 
 
 class _Time(Search):
-    """Where a time leads to: behind the last transaction that committed before it.
+    """Where a time leads to: after the last transaction that committed before it.
 
     A file's head says in which second it was begun, and later files hold later commits: the server's clock is taken at
     its word there.

@@ -11,13 +11,13 @@ from typing import Any
 import pymysql
 from pymysql.cursors import DictCursor
 
-from spark_jobs.config.model import MySQL
+from spark_jobs.config.servers import MySQL
 from spark_jobs.errors import SourceError
 from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.log.position import FIRST_EVENT, Position, file_number
 from spark_jobs.source.binlog_dump import DumpReading
 from spark_jobs.source.connection import connect, error_number, refusal
-from spark_jobs.source.protocol import ALONE, TWO_WAYS, Log, LogFile, Reading, Switch, require_contiguous
+from spark_jobs.source.protocol import ALONE, TWO_WAYS, Log, LogFile, PartReader, Switch, require_contiguous
 
 _NO_SUCH_COMMAND = 1064
 _NO_LOG = "the server writes no binary log; start it with log_bin"
@@ -50,6 +50,7 @@ class Server:
         self._uuid: str | None = None
 
     def log(self) -> Log:
+        """The files that SHOW BINARY LOGS lists, with the server's UUID and the end of the log. Raises SourceError."""
         with self.connect() as connection:
             variables = self.variables(connection)
             self._require_rows(variables)
@@ -62,7 +63,7 @@ class Server:
         self._uuid = variables.get("server_uuid")
         return Log(self.name, tuple(files), end, self._uuid, variables.get("server_id"))
 
-    def reading(self) -> Reading:
+    def reading(self) -> PartReader:
         return DumpReading(self.name, self.settings, self._uuid)
 
     def now(self) -> datetime:

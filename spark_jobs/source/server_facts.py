@@ -57,6 +57,7 @@ def ask_facts(
     may read a table is the statement that makes it.
     """
     at = source.end(connection)
+    # Every table is asked for at once; MariaDB's foreign keys a table at a time, by its CREATE statement.
     tables = [row for row in source.ask(connection, _ASK_TABLES) if in_scope(row["schema"], row["table"])]
     if is_mariadb(variables):
         keys = [

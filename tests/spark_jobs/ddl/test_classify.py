@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog import Session
-from spark_jobs.ddl.classify import Effect, judge
+from spark_jobs.ddl.classify import Effect, classify
 
 NONE, CREATES, CHANGES, ROWS = Effect.NONE, Effect.CREATES, Effect.CHANGES, Effect.ROWS
 INDEXES = Effect.INDEXES
@@ -124,7 +124,7 @@ def split(name: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("text, effect, tables", CASES, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_statement_has_one_effect_and_names_its_tables(text: str, effect: Effect, tables: set[str]) -> None:
-    judged = judge(text, "db")
+    judged = classify(text, "db")
     assert judged.effect is effect
     assert [name for name in tables if not judged.names(*split(name))] == []
 
@@ -135,20 +135,20 @@ def test_a_statement_has_one_effect_and_names_its_tables(text: str, effect: Effe
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_it_names_no_table_that_is_not_in_it(text: str, effect: Effect, tables: set[str]) -> None:
-    assert not judge(text, "db").names("db", "bystander")
-    assert not judge(text, "elsewhere").names("bystander", "bystander")
+    assert not classify(text, "db").names("db", "bystander")
+    assert not classify(text, "elsewhere").names("bystander", "bystander")
 
 
 @pytest.mark.parametrize("text", ["CREATE INDEX i ON t (a)", "CREATE SPATIAL INDEX i ON t (g)", "DROP INDEX i ON t"])
 def test_what_makes_or_drops_an_index_names_its_table(text: str) -> None:
-    judged = judge(text, "db")
+    judged = classify(text, "db")
     assert judged.effect is INDEXES
     assert judged.names("db", "t")
 
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_touches_no_rows_and_no_columns_names_nothing(text: str) -> None:
-    judged = judge(text, "db")
+    judged = classify(text, "db")
     assert judged.effect is NONE
     assert not judged.names("db", "t")
 
@@ -165,7 +165,7 @@ def test_what_touches_no_rows_and_no_columns_names_nothing(text: str) -> None:
     ],
 )
 def test_words_that_are_no_changed_tables_are_told_apart(text: str, names: list[str]) -> None:
-    assert [name for name in names if judge(text, "db").names(*split(name))] == []
+    assert [name for name in names if classify(text, "db").names(*split(name))] == []
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_words_that_are_no_changed_tables_are_told_apart(text: str, names: list[
     ],
 )
 def test_messages_have_its_verb_and_one_line_of_it(text: str, verb: str, short: str) -> None:
-    judged = judge(text, "db")
+    judged = classify(text, "db")
     assert (judged.verb, judged.short) == (verb, short)
     assert len(judged.short) <= 120
 
@@ -228,14 +228,14 @@ def test_a_table_that_stands_in_a_statement_is_named(
     form: str, schema: str, table: str, quote: str, bare: bool
 ) -> None:
     table_text = quoted(table, quote) if bare else f"{quoted(schema, quote)}.{quoted(table, quote)}"
-    judged = judge(form.replace("{}", table_text), schema)
+    judged = classify(form.replace("{}", table_text), schema)
     assert judged.effect is not NONE
     assert judged.names(schema, table)
 
 
 @given(st.text(max_size=60))
 def test_any_text_is_judged(text: str) -> None:
-    judged = judge(text, "db")
+    judged = classify(text, "db")
     assert isinstance(judged.effect, Effect)
     assert isinstance(judged.names("db", "t"), bool)
 
@@ -261,10 +261,10 @@ ANSI, REAL = Session(sql_mode=4), Session(sql_mode=1)
     ],
 )
 def test_a_statement_reads_as_its_session_meant_it(text: str, session: Session, plain: str) -> None:
-    assert judge(text, "db", session).plain == plain
-    assert judge(text, "db", session).text == text
+    assert classify(text, "db", session).plain == plain
+    assert classify(text, "db", session).text == text
 
 
 def test_quoted_names_of_ansi_sessions_are_tables() -> None:
-    assert judge('TRUNCATE TABLE "T t"', "db", ANSI).tables == frozenset({("db", "t t")})
-    assert judge('DROP TABLE "a", s."b"', "db", ANSI).tables == frozenset({("db", "a"), ("s", "b")})
+    assert classify('TRUNCATE TABLE "T t"', "db", ANSI).tables == frozenset({("db", "t t")})
+    assert classify('DROP TABLE "a", s."b"', "db", ANSI).tables == frozenset({("db", "a"), ("s", "b")})

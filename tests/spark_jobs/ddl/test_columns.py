@@ -1,11 +1,11 @@
 import pytest
 
 from spark_jobs.binlog import Session
-from spark_jobs.ddl.columns import Declared, converted, declared, require_plain, words_of
+from spark_jobs.ddl.columns import DeclaredColumn, converted, declared, require_plain, words_of
 from spark_jobs.errors import Unsupported
 
 
-def column(text: str) -> Declared:
+def column(text: str) -> DeclaredColumn:
     name, *rest = words_of(text)
     return declared(name.text, rest)
 

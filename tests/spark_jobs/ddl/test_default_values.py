@@ -13,14 +13,14 @@ import pytest
 from pymysql.cursors import Cursor
 
 from spark_jobs.binlog import Column, Moment
-from spark_jobs.ddl.columns import Declared, declared, words_of
+from spark_jobs.ddl.columns import DeclaredColumn, declared, words_of
 from spark_jobs.ddl.default_values import Fill, fill_of, on_server_default, with_default
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import Unsupported
 from tests.fix_servers import Servers
 
 
-def column(text: str) -> Declared:
+def column(text: str) -> DeclaredColumn:
     name, *rest = words_of(text)
     return declared(name.text, rest)
 

@@ -13,7 +13,7 @@ import pytest
 
 from spark_jobs.binlog import Column, Session, TableDefinition, TableName
 from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
-from spark_jobs.ddl.classify import judge
+from spark_jobs.ddl.classify import classify
 from spark_jobs.ddl.effects import (
     AlterTable,
     ChangeIndex,
@@ -39,7 +39,7 @@ from spark_jobs.schema.tracker import Tracker, as_of
 from spark_jobs.silver.rename_lineage import made_at
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableContents, TableState
 from spark_jobs.silver.timeline.build import steps_of
-from spark_jobs.silver.timeline.inputs import Rules
+from spark_jobs.silver.timeline.inputs import TimelineInputs
 
 T, U = TableName("shop", "t"), TableName("shop", "u")
 ID, V, A = Column("id", 3, nullable=False), Column("v", 3), Column("a", 3, nullable=False)
@@ -250,7 +250,7 @@ by_text = pytest.mark.parametrize("case", CASES, ids=lambda case: case.text)
 
 @by_text
 def test_what_a_statement_does_to_tables(case: Case) -> None:
-    statement = judge(case.text, "shop", case.session)
+    statement = classify(case.text, "shop", case.session)
     assert ", ".join(map(text_of, effects(statement, "shop", case.session))) == case.effects
 
 
@@ -259,13 +259,15 @@ def at(offset: int) -> Position:
 
 
 def fact_of(case: Case, offset: int = 500) -> StatementFact:
-    return StatementFact(at(offset), judge(case.text, "shop", case.session), "shop", case.session, stop=at(offset + 10))
+    return StatementFact(
+        at(offset), classify(case.text, "shop", case.session), "shop", case.session, stop=at(offset + 10)
+    )
 
 
 def scanned(case: Case) -> RangeScan:
     """The statement, and rows of t before it."""
     occurrence = TableOccurrence(at(100), at(400), ((at(100), TABLES[T]),))
-    statement = judge(case.text, "shop", case.session)
+    statement = classify(case.text, "shop", case.session)
     logged = LoggedStatement(at(500), statement, at(510), "shop", session=case.session)
     return RangeScan({T: occurrence}, (logged,) if statement.effect.value != "none" else ())
 
@@ -296,7 +298,7 @@ def filled(name: TableName, until: Position) -> TableContents:
 
 @by_text
 def test_what_the_timeline_makes_of_it(case: Case) -> None:
-    rules = Rules(lambda logged, _: logged, lambda *_: {}, contents=filled)
+    rules = TimelineInputs(lambda logged, _: logged, lambda *_: {}, contents=filled)
     try:
         steps = steps_of(scanned(case), T, Range(at(10), at(1000)), TableState(TABLES[T]), rules)
     except TableStopped:
@@ -333,7 +335,7 @@ def test_whether_it_makes_the_table(case: Case) -> None:
 )
 def test_a_statement_whose_tables_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(Unsupported):
-        effects(judge(text, "shop"), "shop", PLAIN)
+        effects(classify(text, "shop"), "shop", PLAIN)
 
 
 def test_what_cannot_be_read_is_not_taken_for_nothing() -> None:
@@ -350,11 +352,11 @@ def test_the_names_that_change_are_those_of_renames() -> None:
         ("ALTER TABLE c COMMENT 'RENAME TO d'", ""),
         ("DROP TABLE t", ""),
     ):
-        assert ", ".join(map(text_of, name_changes(judge(text, "shop"), "shop", PLAIN))) == expected
+        assert ", ".join(map(text_of, name_changes(classify(text, "shop"), "shop", PLAIN))) == expected
 
 
 @by_text
 def test_a_statement_that_is_cut_anywhere_is_read_or_refused(case: Case) -> None:
     for length in range(len(case.text)):
         with suppress(Unsupported):
-            effects(judge(case.text[:length], "shop", case.session), "shop", case.session)
+            effects(classify(case.text[:length], "shop", case.session), "shop", case.session)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.config.model import MySQL
+from spark_jobs.config.servers import MySQL
 from spark_jobs.ddl.diff import differences
 from spark_jobs.schema.tracker import Tracker, as_of
 from spark_jobs.source.information_schema import on_server

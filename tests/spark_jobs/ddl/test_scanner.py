@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog import Session
-from spark_jobs.ddl.scanner import Gap, Scanner, Token, scan
+from spark_jobs.ddl.scanner import Gap, Token, TokenScanner, scan
 from spark_jobs.errors import Unsupported
 
 ANSI, NO_BACKSLASHES = Session(sql_mode=4), Session(sql_mode=1 << 20)
@@ -45,7 +45,7 @@ def test_quotes_are_read_as_the_session_means_them() -> None:
 
 @pytest.mark.parametrize("text", ["'a", '"a', "`a", "/* a", "a 'b\\'"])
 def test_what_is_not_closed_is_refused_wherever_it_is_asked_for(text: str) -> None:
-    tokens = Scanner(f"x {text}", Session())
+    tokens = TokenScanner(f"x {text}", Session())
     assert tokens.take().text == "x"
     for nth in (5, 2):
         with pytest.raises(Unsupported, match="cannot be parsed"):
@@ -53,7 +53,7 @@ def test_what_is_not_closed_is_refused_wherever_it_is_asked_for(text: str) -> No
 
 
 def test_no_more_is_read_than_is_asked_for() -> None:
-    tokens = Scanner("INSERT INTO t VALUES " + "(1)," * 1000, Session())
+    tokens = TokenScanner("INSERT INTO t VALUES " + "(1)," * 1000, Session())
     assert (tokens.peek(2).text, tokens.count) == ("t", 3)
 
 

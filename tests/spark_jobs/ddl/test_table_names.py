@@ -14,8 +14,8 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from spark_jobs.binlog import Session
-from spark_jobs.ddl.classify import Effect, judge
-from spark_jobs.ddl.scanner import Scanner
+from spark_jobs.ddl.classify import Effect, classify
+from spark_jobs.ddl.scanner import TokenScanner
 from spark_jobs.ddl.table_names import names_in, query_of_create
 from spark_jobs.errors import Unsupported
 
@@ -23,7 +23,7 @@ logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 
 def names(text: str) -> list[str]:
-    tokens = Scanner(text, Session())
+    tokens = TokenScanner(text, Session())
     return [f"{schema or ''}.{table}" for schema, table in names_in(tokens.peek().text.upper(), tokens)]
 
 
@@ -130,7 +130,7 @@ def test_what_cannot_be_read_is_refused(text: str) -> None:
     ],
 )
 def test_a_query_fills_a_table_that_is_made(text: str, is_filled: bool) -> None:
-    tokens = Scanner(text, Session())
+    tokens = TokenScanner(text, Session())
     names_in("CREATE", tokens)
     assert query_of_create(tokens) is is_filled
 
@@ -208,7 +208,7 @@ def statements(draw: st.DrawFn, depths: st.SearchStrategy[int], widths: st.Searc
 
 
 def judged(example: Example) -> tuple[Effect, frozenset[str] | None]:
-    statement = judge(example.text, "db")
+    statement = classify(example.text, "db")
     return statement.effect, None if statement.tables is None else frozenset(
         ".".join(name) for name in statement.tables
     )
@@ -258,7 +258,7 @@ def test_what_a_statement_is_about_does_not_depend_on_who_asks(room: int) -> Non
     depth = len(inspect.stack(0))
     sys.setrecursionlimit(depth + room)
     try:
-        assert judge(text, "db").tables == frozenset({("s", "t")})
+        assert classify(text, "db").tables == frozenset({("s", "t")})
     finally:
         sys.setrecursionlimit(limit)
 
@@ -275,12 +275,12 @@ def test_what_a_statement_is_about_does_not_depend_on_who_asks(room: int) -> Non
 )
 def test_rows_of_a_statement_are_not_read(head: str, unit: str, limit: int) -> None:
     text = head + unit * (2_000_000 // len(unit)) + ")"
-    tokens = Scanner(text, Session())
+    tokens = TokenScanner(text, Session())
     names_in(tokens.peek().text, tokens)
     assert tokens.count <= limit
     tracemalloc.start()
     try:
-        assert judge(text, "db").tables == frozenset({("db", "t")})
+        assert classify(text, "db").tables == frozenset({("db", "t")})
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()
@@ -291,7 +291,7 @@ def test_of_a_long_statement_that_is_read_whole_nothing_is_kept() -> None:
     text = f"ALTER TABLE t ADD c ENUM({labels}), RENAME TO u"
     tracemalloc.start()
     try:
-        assert judge(text, "db").tables == frozenset({("db", "t"), ("db", "u")})
+        assert classify(text, "db").tables == frozenset({("db", "t"), ("db", "u")})
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()

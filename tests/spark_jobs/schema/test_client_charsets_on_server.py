@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.binlog import TableDefinition
-from spark_jobs.config.model import MySQL
+from spark_jobs.config.servers import MySQL
 from spark_jobs.ddl.diff import differences
 from spark_jobs.log.position import Position
 from spark_jobs.schema.tracker import Tracker, as_of

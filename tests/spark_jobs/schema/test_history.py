@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import Column, Session, TableDefinition, TableName
-from spark_jobs.config.model import MySQL, SchemaDump
-from spark_jobs.ddl.classify import judge
+from spark_jobs.config.model import SchemaDump
+from spark_jobs.config.servers import MySQL
+from spark_jobs.ddl.classify import classify
 from spark_jobs.errors import LakeError, StratalogError, TableStopped
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position
@@ -261,7 +262,7 @@ def test_a_dump_that_the_history_has_is_not_read_again(tmp_path: Path) -> None:
 
 def ddl_at(offset: int, text: str) -> StatementFact:
     session = Session(1 << 22, 33, explicit_timestamps=True)
-    return StatementFact(at(offset), judge(text, "shop"), "shop", session, stop=at(offset + 50))
+    return StatementFact(at(offset), classify(text, "shop"), "shop", session, stop=at(offset + 50))
 
 
 def test_what_a_run_could_not_know_is_known_further_back_when_the_server_tells() -> None:

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog import Session, TableDefinition, TableName
-from spark_jobs.config.model import MySQL
+from spark_jobs.config.servers import MySQL
 from spark_jobs.ddl.alter import altered
-from spark_jobs.ddl.classify import judge
+from spark_jobs.ddl.classify import classify
 from spark_jobs.ddl.diff import differences
 from spark_jobs.ddl.parse_alter import operations
 from spark_jobs.errors import Unsupported
 from spark_jobs.log.position import Position
 from spark_jobs.schema.facts import Fact, LoggedTable, ServerAnswer, StatementFact
-from spark_jobs.schema.reverse_replay import Back, back
+from spark_jobs.schema.reverse_replay import ReversedHistory, back
 from spark_jobs.schema.tracker import Tracker, as_of
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.server import Server
@@ -49,10 +49,10 @@ def at(offset: int) -> Position:
 
 
 def ddl_at(offset: int, text: str) -> StatementFact:
-    return StatementFact(at(offset), judge(text, "d"), "d", STRICT, stop=at(offset + 50))
+    return StatementFact(at(offset), classify(text, "d"), "d", STRICT, stop=at(offset + 50))
 
 
-def led_back(facts: Iterable[Fact]) -> Back:
+def led_back(facts: Iterable[Fact]) -> ReversedHistory:
     ordered = list(facts)
     return back(ordered, Tracker().follow(ordered), at(4))
 
@@ -158,7 +158,7 @@ def test_what_statements_and_rows_say_going_back(facts: list[Fact], expected: di
 
 def test_nothing_is_looked_for_where_nothing_lacks() -> None:
     facts: list[Fact] = [ddl_at(100, "CREATE TABLE t (id INT PRIMARY KEY, a INT)"), ServerAnswer(at(END), (ONE,))]
-    assert led_back(facts) == Back()
+    assert led_back(facts) == ReversedHistory()
 
 
 def test_a_character_set_that_a_statement_leaves_to_the_table_is_led_back() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from spark_jobs.binlog import Column, FormatDescription, Session, TableDefinition, TableName, parse_table_map
 from spark_jobs.binlog.events.query_event import read_session
-from spark_jobs.config.model import MySQL
-from spark_jobs.ddl.classify import judge
+from spark_jobs.config.servers import MySQL
+from spark_jobs.ddl.classify import classify
 from spark_jobs.ddl.diff import differences
 from spark_jobs.log.position import Position
 from spark_jobs.schema.facts import Fact, InvertedDefinition, LoggedTable, ServerAnswer, StatementFact, TableVersion
@@ -37,7 +37,7 @@ def at(offset: int) -> Position:
 def statements_at(*statements: str, start: int = 100) -> list[Fact]:
     return [
         StatementFact(
-            at(start + 10 * nth), judge(text, "d"), "d", STRICT, {"sql_mode": "STRICT_ALL_TABLES"}, f"g:{nth}"
+            at(start + 10 * nth), classify(text, "d"), "d", STRICT, {"sql_mode": "STRICT_ALL_TABLES"}, f"g:{nth}"
         )
         for nth, text in enumerate(statements)
     ]
@@ -296,7 +296,7 @@ def facts_of(log: Log) -> list[Fact]:
         place = log.at(row["start"])
         facts += [LoggedTable(place, parse_table_map(event, format_, log.file)) for event in row["maps"]]
         if row["kind"] == "statement":
-            judged = judge(row["statement"], row["database"])
+            judged = classify(row["statement"], row["database"])
             session, stop = read_session(row["payload"]), log.at(row["stop"])
             facts.append(StatementFact(place, judged, row["database"], session, stop=stop))
     return facts

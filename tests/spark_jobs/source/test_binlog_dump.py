@@ -12,12 +12,12 @@ import pytest
 from pydantic import SecretStr
 
 from spark_jobs.binlog import list_events, read_head
-from spark_jobs.config.model import MySQL
+from spark_jobs.config.servers import MySQL
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import ConfigError, SourceError
 from spark_jobs.source import binlog_dump
 from spark_jobs.source.binlog_dump import DumpReading
-from spark_jobs.source.protocol import Part
+from spark_jobs.source.protocol import FilePart
 from tests.dump_stream import LONGEST, event, fake_rotate, packets
 from tests.fix_servers import OPTIONS, Servers
 from tests.proxy import Proxy
@@ -28,7 +28,7 @@ SETTINGS = MySQL(user="repl", password=SecretStr("geheim"), port=3306)
 READING = DumpReading("shop", SETTINGS)
 
 
-def read(reading: DumpReading, part: Part) -> bytes:
+def read(reading: DumpReading, part: FilePart) -> bytes:
     return b"".join(bytes(chunk) for chunk in reading(part)[1])
 
 
@@ -104,14 +104,14 @@ def ok(*bodies: bytes) -> list[bytes]:
 def test_a_file_is_its_magic_and_its_events(connections: list[Any]) -> None:
     first, two = events(b"one", b"two")
     connections.append(Scripted(packets([ROTATE, HEAD, *ok(first, two)])))
-    content = read(READING, Part("bin.000001", 0, AFTER + len(first + two)))
+    content = read(READING, FilePart("bin.000001", 0, AFTER + len(first + two)))
     assert content == b"\xfebin" + FORMAT + first + two
 
 
 def test_the_command_asks_for_the_part_and_replaces_no_other_dump(connections: list[Any]) -> None:
     connection = Scripted(packets([b"\0" + fake_rotate("bin.000001", 500), HEAD, *ok(event(2, b"x", 520))]))
     connections.append(connection)
-    assert read(READING, Part("bin.000001", 500, 520)) == event(2, b"x", 520)
+    assert read(READING, FilePart("bin.000001", 500, 520)) == event(2, b"x", 520)
     assert connection.request == (0x12, struct.pack("<IHI", 500, 1, 0) + b"bin.000001")
     assert connection.closed
 
@@ -128,7 +128,7 @@ def test_beyond_4_gib_a_file_is_asked_for_from_its_beginning(
         Scripted(packets([ROTATE, HEAD, *ok(first, two, three)])),
     ]
     made_connections = list(connections)
-    assert read(READING, Part("bin.000001", start, start + len(two + three))) == two + three
+    assert read(READING, FilePart("bin.000001", start, start + len(two + three))) == two + three
     assert {connection.request for connection in made_connections} == {
         (0x12, struct.pack("<IHI", 4, 1, 0) + b"bin.000001")
     }
@@ -154,7 +154,7 @@ def test_what_does_not_follow_is_refused_by_place(connections: list[Any], later:
     connection = Scripted(packets([ROTATE, HEAD, *ok(*events(b"one")), later]))
     connections.append(connection)
     with pytest.raises(SourceError) as refused:
-        read(READING, Part("bin.000001", 0, 1000))
+        read(READING, FilePart("bin.000001", 0, 1000))
     assert str(refused.value).startswith(WHERE + message)
     assert connection.closed
 
@@ -163,19 +163,19 @@ def test_a_packet_that_is_missing_is_noticed(connections: list[Any]) -> None:
     wire = packets([ROTATE, HEAD]) + packets(ok(*events(b"one")), 4)
     connections.append(Scripted(wire))
     with pytest.raises(SourceError, match=rf"^shop: bin\.000001:{AFTER}: a packet of the connection is missing"):
-        read(READING, Part("bin.000001", 0, 1000))
+        read(READING, FilePart("bin.000001", 0, 1000))
 
 
 def test_another_file_than_asked_for_is_refused(connections: list[Any]) -> None:
     connections.append(Scripted(packets([b"\0" + fake_rotate("bin.000009"), HEAD])))
     with pytest.raises(SourceError, match=r"^shop: bin\.000001:4: the server sends 'bin\.000009' where this file was"):
-        read(READING, Part("bin.000001", 0, 1000))
+        read(READING, FilePart("bin.000001", 0, 1000))
 
 
 def test_another_server_behind_the_address_is_refused(connections: list[Any]) -> None:
     connections.append(Scripted(b""))
     with pytest.raises(SourceError, match="is another-uuid now, and was a-uuid when the run began"):
-        read(DumpReading("shop", SETTINGS, "a-uuid"), Part("bin.000001", 0, 1000))
+        read(DumpReading("shop", SETTINGS, "a-uuid"), FilePart("bin.000001", 0, 1000))
 
 
 def test_a_lost_connection_goes_on_at_the_last_whole_event(connections: list[Any]) -> None:
@@ -183,7 +183,7 @@ def test_a_lost_connection_goes_on_at_the_last_whole_event(connections: list[Any
     wire = packets([ROTATE, HEAD, *ok(first, two)])
     reconnected = Scripted(packets([b"\0" + fake_rotate("bin.000001", AFTER + len(first)), HEAD, *ok(two, three)]))
     connections += [Scripted(wire[:-10]), pymysql.OperationalError(2003, "not now"), reconnected]
-    content = read(READING, Part("bin.000001", 0, AFTER + len(first + two + three)))
+    content = read(READING, FilePart("bin.000001", 0, AFTER + len(first + two + three)))
     assert content == b"\xfebin" + FORMAT + first + two + three
     assert reconnected.request == (0x12, struct.pack("<IHI", AFTER + len(first), 1, 0) + b"bin.000001")
 
@@ -195,7 +195,7 @@ def test_what_comes_again_is_compared(connections: list[Any], byte: int) -> None
     wire = packets([ROTATE, HEAD, b"\0" + big])
     changed = bytearray(big)
     changed[byte] ^= 1
-    part = Part("bin.000001", 0, AFTER + len(big))
+    part = FilePart("bin.000001", 0, AFTER + len(big))
     connections += [Scripted(wire[: -(1 << 20)]), Scripted(wire)]
     assert read(READING, part) == b"\xfebin" + FORMAT + big
     connections += [Scripted(wire[: -(1 << 20)]), Scripted(packets([ROTATE, HEAD, b"\0" + bytes(changed)]))]
@@ -211,20 +211,20 @@ def test_another_file_of_the_name_after_a_lost_connection_is_refused(connections
         Scripted(packets([ROTATE, b"\0" + foreign, *ok(two)])),
     ]
     with pytest.raises(SourceError, match=r"^shop: bin\.000001:\d+: the server has another file of that name"):
-        read(READING, Part("bin.000001", 0, AFTER + len(first + two)))
+        read(READING, FilePart("bin.000001", 0, AFTER + len(first + two)))
 
 
 def test_tries_are_bounded(connections: list[Any]) -> None:
     connections += [pymysql.OperationalError(2003, "Connection refused")] * 20
     with pytest.raises(SourceError, match=r"cannot be reached: Connection refused; tried 6 times$"):
-        read(READING, Part("bin.000001", 0, 1000))
+        read(READING, FilePart("bin.000001", 0, 1000))
     assert len(connections) == 14
 
 
 def test_a_refusal_is_not_tried_again(connections: list[Any]) -> None:
     connections += [pymysql.OperationalError(1045, "Access denied"), Scripted(b"")]
     with pytest.raises(SourceError, match=r"Access denied; check the user or password of 'repl'$"):
-        read(READING, Part("bin.000001", 0, 1000))
+        read(READING, FilePart("bin.000001", 0, 1000))
     assert len(connections) == 1
 
 
@@ -263,7 +263,7 @@ STATEMENTS = (
 )
 
 
-def closed_file(server: MySQLServer, *statements: str) -> Part:
+def closed_file(server: MySQLServer, *statements: str) -> FilePart:
     """A whole file that the statements are in."""
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("DROP DATABASE IF EXISTS dumped")
@@ -274,7 +274,7 @@ def closed_file(server: MySQLServer, *statements: str) -> Part:
         file = str(cursor.fetchall()[-1][0])
         for statement in statements:
             cursor.execute(statement)
-    return Part(file, 0, (server.data / file).stat().st_size)
+    return FilePart(file, 0, (server.data / file).stat().st_size)
 
 
 @pytest.fixture(scope="module", params=SERVERS)
@@ -395,7 +395,7 @@ def test_a_server_that_starts_again_in_between_is_survived(tmp_path: Path) -> No
 
 @pytest.mark.mysql
 def test_files_with_and_without_checksums_whatever_the_server_writes_now(plain_server: MySQLServer) -> None:
-    contents: dict[Part, bytes] = {}
+    contents: dict[FilePart, bytes] = {}
     with plain_server.connect() as connection, connection.cursor() as cursor:
         for now in ("NONE", "CRC32", "NONE", "CRC32"):
             for part, content in contents.items():
@@ -445,7 +445,7 @@ def test_a_server_that_does_not_end_the_dump_is_left_after_a_heartbeat(
         file, end = cursor.fetchall()[-1][:2]
     began = time.monotonic()
     with pytest.raises(SourceError, match=rf"^shop: {file}:\d+: the server's log ends here"):
-        read(DumpReading("shop", settings_of(plain_server, read_timeout=2)), Part(file, 0, end + 1000))
+        read(DumpReading("shop", settings_of(plain_server, read_timeout=2)), FilePart(file, 0, end + 1000))
     assert time.monotonic() - began < 10
 
 
@@ -490,4 +490,4 @@ def test_an_encrypted_log_comes_decrypted(name: str, tmp_path: Path) -> None:
         assert listed[1].type == "Start_encryption"
         assert listed[-1].stop == part.stop
         for event_ in listed[2::7]:
-            assert read(reading, Part(part.file, event_.offset, part.stop)) == content[event_.offset :]
+            assert read(reading, FilePart(part.file, event_.offset, part.stop)) == content[event_.offset :]

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from pydantic import SecretStr
 
-from spark_jobs.config.model import MySQL, Tls
+from spark_jobs.config.servers import MySQL, Tls
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import ConfigError, SourceError
 from spark_jobs.source.connection import connect, connection_options, log_in, may_pass, open_connection

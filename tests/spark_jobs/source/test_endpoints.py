@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from spark_jobs.config import model as config
+from spark_jobs.config.servers import Endpoint, MySQL
 from spark_jobs.errors import AnotherLog, DecodeError, SourceError
 from spark_jobs.source.endpoints import LONGEST_WAIT, Endpoints, open_endpoints
 from spark_jobs.source.protocol import Source
@@ -187,9 +188,9 @@ def test_how_far_a_replica_is_behind(rows: list[dict[str, Any]], seconds: float)
 
 
 def test_a_configured_source() -> None:
-    shared = config.MySQL(user="repl", port=3307)
-    listed = (config.Endpoint(host="db1"), config.Endpoint(host="db2", port=1, user="other"))
-    endpoints = open_endpoints("shop", config.Source(mysql=shared, endpoints=listed, choose="hash"), None)
+    shared = MySQL(user="repl", port=3307)
+    listed = (Endpoint(host="db1"), Endpoint(host="db2", port=1, user="other"))
+    endpoints = open_endpoints("shop", config.SourceSettings(mysql=shared, endpoints=listed, choose="hash"), None)
     assert {source.endpoint for source in endpoints.sources} == {"db1:3307", "db2:1"}
     assert all(source.switch.has_several for source in endpoints.sources)
     assert [source.settings.user for source in endpoints.sources if isinstance(source, Server)] == ["repl", "other"]

@@ -11,7 +11,7 @@ from spark_jobs.errors import SourceError
 from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.log.position import Position
 from spark_jobs.source.failover import Takeover, all_but, take_over
-from spark_jobs.source.protocol import Part, Source
+from spark_jobs.source.protocol import FilePart, Source
 from tests.gtid_logs import Standing, gtids, write_log
 
 THREE = [("", ["a:1", "a:2", "a:3"]), ("a:1-3", ["a:4", "a:5"]), ("a:1-5", ["a:6", "b:1", "a:7"])]
@@ -33,8 +33,8 @@ def gtids_of(takeover: Takeover, source: Source) -> MysqlGtids:
     return names
 
 
-def all_parts(source: Source) -> list[Part]:
-    return [Part(file.name, 0, file.size) for file in source.log().files]
+def all_parts(source: Source) -> list[FilePart]:
+    return [FilePart(file.name, 0, file.size) for file in source.log().files]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from spark_jobs.errors import ChecksumMismatch, DecodeError, SourceError, Truncated
 from spark_jobs.log.position import Position
 from spark_jobs.source.files import Files
-from spark_jobs.source.protocol import Log, Part
+from spark_jobs.source.protocol import FilePart, Log
 from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT
 
@@ -38,7 +38,7 @@ def refused(source: Files) -> str:
     return str(error.value)
 
 
-def read(source: Files, part: Part) -> bytes:
+def read(source: Files, part: FilePart) -> bytes:
     return b"".join(source.reading()(part)[1])
 
 
@@ -108,7 +108,7 @@ def test_a_file_that_went_away_is_named(tmp_path: Path) -> None:
     source = filled(tmp_path, "mysql-bin.000001")
     reading = source.reading()
     (tmp_path / "mysql-bin.000001").unlink()
-    for part in (Part("mysql-bin.000001", 0, 100), Part("mysql-bin.000001", 50, 100)):
+    for part in (FilePart("mysql-bin.000001", 0, 100), FilePart("mysql-bin.000001", 50, 100)):
         with pytest.raises(SourceError) as error:
             b"".join(reading(part)[1])
         missing = tmp_path / "mysql-bin.000001"
@@ -140,10 +140,11 @@ def test_a_closed_file_that_is_cut_is_an_error_with_its_place(tmp_path: Path) ->
     closed = replace(SPEC, rotate_to="").to_bytes()
     with pytest.raises(DecodeError) as error:
         filled(tmp_path, "mysql-bin.000001", last=closed[:-10]).log()
-    end = commits(SPEC)[0]
+    end, event = commits(SPEC)[0], replace(SPEC, rotate_to="").offsets()[-2]
     assert str(error.value) == (
-        f"shop: mysql-bin.000001:{end}: the file is cut: {len(closed) - 10 - end} bytes at its end are no complete "
-        "transaction, and its server had closed it; copy the file again"
+        f"shop: mysql-bin.000001:{event}: the file ends inside the event that begins there, "
+        f"{len(closed) - 10 - event} bytes after its start, of the transaction that begins at {end}; "
+        "copy the file again"
     )
 
 
@@ -175,11 +176,11 @@ def test_a_flipped_byte_is_a_checksum_error(tmp_path: Path) -> None:
 def test_a_part_is_the_files_bytes_and_its_format(tmp_path: Path) -> None:
     source = filled(tmp_path, "mysql-bin.000001", last=SPEC.to_bytes())
     content, middle = SPEC.to_bytes(), commits(SPEC)[0]
-    assert read(source, Part("mysql-bin.000001", 0, len(content))) == content
-    assert read(source, Part("mysql-bin.000001", middle, len(content))) == content[middle:]
-    assert read(source, Part("mysql-bin.000001", 0, middle)) == content[:middle]
-    assert source.reading()(Part("mysql-bin.000001", 0, middle))[0] is None
-    format_, _ = source.reading()(Part("mysql-bin.000001", middle, len(content)))
+    assert read(source, FilePart("mysql-bin.000001", 0, len(content))) == content
+    assert read(source, FilePart("mysql-bin.000001", middle, len(content))) == content[middle:]
+    assert read(source, FilePart("mysql-bin.000001", 0, middle)) == content[:middle]
+    assert source.reading()(FilePart("mysql-bin.000001", 0, middle))[0] is None
+    format_, _ = source.reading()(FilePart("mysql-bin.000001", middle, len(content)))
     assert format_ is not None
     assert (format_.server_version, format_.checksum) == ("8.0.36", True)
 
@@ -188,14 +189,14 @@ def test_a_part_beyond_the_files_end_is_not_cut_in_silence(tmp_path: Path) -> No
     source = filled(tmp_path, "mysql-bin.000001", last=SPEC.to_bytes())
     size = len(SPEC.to_bytes())
     with pytest.raises(SourceError) as error:
-        read(source, Part("mysql-bin.000001", 0, size + 1))
+        read(source, FilePart("mysql-bin.000001", 0, size + 1))
     assert str(error.value) == f"mysql-bin.000001:{size}: the file became shorter while it was read"
 
 
 def test_tasks_get_a_reading_that_pickles(tmp_path: Path) -> None:
     source = filled(tmp_path, "mysql-bin.000001", last=SPEC.to_bytes())
     reading = pickle.loads(pickle.dumps(source.reading()))  # noqa: S301 - our own bytes
-    assert b"".join(reading(Part("mysql-bin.000001", 0, 4))[1]) == b"\xfebin"
+    assert b"".join(reading(FilePart("mysql-bin.000001", 0, 4))[1]) == b"\xfebin"
 
 
 @pytest.mark.parametrize("name", [b"b\xff.000001", b"b:1.000001", b"b\x1b[31m.000001"])

@@ -7,8 +7,8 @@ from pydantic import SecretStr
 from pymysql.cursors import Cursor
 
 from spark_jobs.binlog import Slicer, TableDefinition, TableName, definitions_of
-from spark_jobs.checks.verify.server_rows import Session
-from spark_jobs.config.model import MySQL
+from spark_jobs.checks.verify.server_rows import ServerSession
+from spark_jobs.config.servers import MySQL
 from spark_jobs.ddl import definitions
 from spark_jobs.ddl.default_values import on_server_default
 from spark_jobs.ddl.definitions import completed
@@ -248,7 +248,7 @@ def test_tables_whose_names_a_collation_folds_are_told_apart(servers: Servers, n
                 variables = source.variables(asking)
                 answer = ask(source, asking, variables, on_server_default)
                 walked = {table: key_of(asking, database.name, table, key) for table, (_, key) in ALIKE.items() if key}
-            with Session(source) as session:
+            with ServerSession(source) as session:
                 columns_shown = {
                     table: [row["name"] for row in session.columns(database.name, table)] for table in ALIKE
                 }

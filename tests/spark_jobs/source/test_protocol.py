@@ -6,7 +6,7 @@ import pytest
 from spark_jobs.errors import SourceError
 from spark_jobs.log.position import Position
 from spark_jobs.source.files import Files
-from spark_jobs.source.protocol import Log, LogFile, Part, require_boundary, require_contiguous
+from spark_jobs.source.protocol import FilePart, Log, LogFile, require_boundary, require_contiguous
 from tests.segment_spec import Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT
 
@@ -35,7 +35,7 @@ SPEC = SegmentSpec(
 )
 def test_what_lies_behind_a_position_is_listed_by_file(start: str, parts: list[tuple[str, int, int]]) -> None:
     position = Position.parse(start)
-    assert LOG.parts_from(position) == [Part(*part) for part in parts]
+    assert LOG.parts_from(position) == [FilePart(*part) for part in parts]
     assert LOG.bytes_from(position) == sum(stop - begin for _, begin, stop in parts)
 
 

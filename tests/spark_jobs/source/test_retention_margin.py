@@ -8,7 +8,8 @@ from pymysql.cursors import Cursor
 
 from spark_jobs.bronze.extract import plan
 from spark_jobs.config.loader import load
-from spark_jobs.config.model import MySQL, Pipeline, Retention
+from spark_jobs.config.model import Pipeline, Retention
+from spark_jobs.config.servers import MySQL
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import ConfigError, SourceError
 from spark_jobs.lake.layout import Lake, lake_of

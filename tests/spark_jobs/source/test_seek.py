@@ -13,7 +13,7 @@ from spark_jobs.binlog import list_events
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import SourceError
 from spark_jobs.log.gtid import DomainGtids, Gtids, MysqlGtids, parse_gtids
-from spark_jobs.log.location import Place, parse_start
+from spark_jobs.log.location import LogLocation, parse_start
 from spark_jobs.log.position import Position
 from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import Source
@@ -44,13 +44,13 @@ class WrittenLog:
             return DomainGtids.parse(",".join(last.values()))
         return MysqlGtids.parse(",".join(gtids))
 
-    def find(self, place: Place) -> Position:
+    def find(self, place: LogLocation) -> Position:
         """Both sources lead to the same."""
         live, copied = (find_place(source, source.log(), place) for source in self.sources)
         assert live == copied
         return live
 
-    def refused(self, place: Place) -> str:
+    def refused(self, place: LogLocation) -> str:
         messages = []
         for source in self.sources:
             with pytest.raises(SourceError) as error:

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from spark_jobs.config.model import MySQL
+from spark_jobs.config.servers import MySQL
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import SourceError
 from spark_jobs.log.position import Position
-from spark_jobs.source.protocol import Part, require_boundary
+from spark_jobs.source.protocol import FilePart, require_boundary
 from spark_jobs.source.server import Server
 from tests.fix_mysql import Database
 from tests.fix_servers import Servers
@@ -33,7 +33,7 @@ def content_of(server: MySQLServer, file: str) -> bytes:
     return bytes(content)
 
 
-def read(source: Server, part: Part) -> bytes:
+def read(source: Server, part: FilePart) -> bytes:
     return b"".join(bytes(chunk) for chunk in source.reading()(part)[1])
 
 
@@ -90,9 +90,9 @@ def test_a_dump_is_the_files_bytes(database: Database) -> None:
     source = source_of(database.server)
     file, stop = ends[-1].file, ends[-1].offset
     content = content_of(database.server, file)[:stop]
-    assert read(source, Part(file, 0, stop)) == content
+    assert read(source, FilePart(file, 0, stop)) == content
     middle, later = ends[5].offset, ends[12].offset
-    pieces = [read(source, Part(file, *span)) for span in ((0, middle), (middle, later), (later, stop))]
+    pieces = [read(source, FilePart(file, *span)) for span in ((0, middle), (middle, later), (later, stop))]
     assert pieces == [content[:middle], content[middle:later], content[later:]]
 
 
@@ -100,7 +100,7 @@ def test_a_closed_file_is_dumped_to_its_rotate_event(database: Database) -> None
     file = database.execute("SHOW MASTER STATUS")[0][0]
     database.execute("FLUSH BINARY LOGS")
     content = content_of(database.server, file)
-    assert read(source_of(database.server), Part(file, 0, len(content))) == content
+    assert read(source_of(database.server), FilePart(file, 0, len(content))) == content
 
 
 def test_chunks_are_bounded(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +110,7 @@ def test_chunks_are_bounded(database: Database, monkeypatch: pytest.MonkeyPatch)
     for number in range(5):
         database.execute("INSERT INTO t VALUES (%s)", (number,))
     file, stop = database.execute("SHOW MASTER STATUS")[0][:2]
-    chunks = [bytes(chunk) for chunk in source_of(database.server).reading()(Part(file, 0, stop))[1]]
+    chunks = [bytes(chunk) for chunk in source_of(database.server).reading()(FilePart(file, 0, stop))[1]]
     assert len(chunks) > 5
     assert max(map(len, chunks)) <= 300
     assert b"".join(chunks) == content_of(database.server, file)[:stop]
@@ -121,7 +121,7 @@ def test_a_start_in_the_middle_comes_with_the_files_format(database: Database) -
     file, start = database.execute("SHOW MASTER STATUS")[0][:2]
     database.execute("INSERT INTO t VALUES (1)")
     stop = database.execute("SHOW MASTER STATUS")[0][1]
-    format_, chunks = source_of(database.server).reading()(Part(file, start, stop))
+    format_, chunks = source_of(database.server).reading()(FilePart(file, start, stop))
     assert format_ is not None
     assert format_.checksum
     assert format_.server_version == database.execute("SELECT VERSION()")[0][0]
@@ -144,7 +144,7 @@ def test_transactions_begin_where_the_server_says(database: Database) -> None:
 
 def test_a_file_that_the_server_has_not_is_refused_by_name(database: Database) -> None:
     with pytest.raises(SourceError) as refused:
-        read(source_of(database.server), Part("mysql-bin.999999", 0, 1000))
+        read(source_of(database.server), FilePart("mysql-bin.999999", 0, 1000))
     assert str(refused.value) == (
         f"shop: mysql-bin.999999:4: 127.0.0.1:{database.server.port} answered: "
         "Could not find first log file name in binary log index file"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from spark_jobs.binlog import TableName
-from spark_jobs.config.model import MySQL
+from spark_jobs.config.servers import MySQL
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.ddl.server_facts import ServerFacts
 from spark_jobs.source.server import Server
