@@ -45,6 +45,7 @@ def commit(  # noqa: PLR0913 -- a commit has as many parts, each of which most c
     operation: str = "WRITE",
     operation_parameters: Mapping[str, str] | None = None,
     metrics: Mapping[str, int] | None = None,
+    changes_rows: bool = True,
 ) -> int:
     """Commits the version after a snapshot's, durably, and returns it.
 
@@ -63,18 +64,20 @@ def commit(  # noqa: PLR0913 -- a commit has as many parts, each of which most c
         operation: its name in the history.
         operation_parameters: its parameters in the history.
         metrics: its counts in the history.
+        changes_rows: False where the files that are added hold the rows of those that are removed, and no others.
 
     Raises CommitConflict, SparkOnly, LakeError.
     """
     version, now = snapshot.version + 1, int(time.time() * 1000)
     if snapshot.version < 0:
         metadata, protocol = metadata or snapshot.metadata, protocol or snapshot.protocol
+    # isBlindAppend tells concurrent writers that the commit depends on no file of the table.
     info: dict[str, Any] = {
         "timestamp": now,
         "operation": operation,
         "operationParameters": dict(operation_parameters or {}),
         "isolationLevel": "Serializable",
-        "isBlindAppend": not removes and not dv_updates and metadata is None,
+        "isBlindAppend": not removes and not dv_updates and metadata is None and changes_rows,
         "operationMetrics": {name: str(count) for name, count in (metrics or {}).items()},
         "engineInfo": _ENGINE,
         "txnId": str(uuid.uuid4()),
@@ -83,6 +86,7 @@ def commit(  # noqa: PLR0913 -- a commit has as many parts, each of which most c
         info["readVersion"] = snapshot.version
     if user_metadata is not None:
         info["userMetadata"] = user_metadata
+    # One action a line; commitInfo comes first, as readers of in-commit timestamps expect it.
     actions: list[dict[str, Any]] = [{"commitInfo": info}]
     if protocol is not None:
         actions.append({"protocol": protocol.to_json()})
@@ -90,14 +94,17 @@ def commit(  # noqa: PLR0913 -- a commit has as many parts, each of which most c
         actions.append({"metaData": metadata.to_json()})
     if transaction is not None:
         actions.append({"txn": {"appId": transaction[0], "version": transaction[1], "lastUpdated": now}})
-    actions += _file_actions(snapshot, adds, removes, dv_updates, now)
+    file_actions = _file_actions(snapshot, adds, removes, dv_updates, now)
+    actions += file_actions if changes_rows else map(_as_rearranged, file_actions)
+    # The file of a version is created only if it does not exist: of two writers on one snapshot, one loses here.
     if version == 0:
         _require_exclusive(snapshot.path)
     if not create_commit(snapshot.path, version, _lines(actions)):
         raise CommitConflict(
             f"{snapshot.path}: planned on version {snapshot.version}, but another writer committed first; "
-            "nothing of this run is in the table, and the next run goes on from its head"
+            "nothing of this run is in the table, and the next run resumes from its head"
         )
+    # Readers start from a checkpoint. The commit is complete without it.
     if version and version % _interval(metadata or snapshot.metadata) == 0:
         write_checkpoint(snapshot.path, version)
     return version
@@ -145,6 +152,11 @@ def _file_actions(
             actions.append({"add": action if stats is None else action | {"stats": stats}})
     actions += [{"add": dict(file.action)} for file in adds]
     return actions
+
+
+def _as_rearranged(action: Mapping[str, Any]) -> dict[str, Any]:
+    """An action on a file that changes no row of the table: readers of changes leave it out."""
+    return {kind: dict(value) | {"dataChange": False} for kind, value in action.items()}
 
 
 def _remove(snapshot: Snapshot, file: DataFile, present: set[tuple[str, str | None]], now: int) -> dict[str, Any]:

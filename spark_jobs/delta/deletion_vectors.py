@@ -122,14 +122,18 @@ def write(
     """
     if not vectors:
         return []
+    # One file for all vectors; each descriptor has its own offset in it.
     name = uuid.uuid4()
     prefix = random_prefix(configuration or {})
+    # Delta's PROTOCOL.md, "Deletion Vector Format": a version byte, then for each vector its size, its bytes and their
+    # CRC-32.
     vectors_content, descriptors = bytearray(_VERSION), []
     for vector in vectors:
         data = to_bytes(vector)
         encoded = prefix + z85_encode(name.bytes)
         descriptors.append(Descriptor("u", encoded, len(vectors_content), len(data), len(vector)))
         vectors_content += struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
+    # The file is durable before a commit can name it.
     file = descriptors[0].location(table_path)
     try:
         with durable(file) as sink:

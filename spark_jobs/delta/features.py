@@ -1,6 +1,6 @@
 """Which tables this package writes.
 
-Put here: the list of what is supported. Not here: how a table that is not goes on (engine/routing.py).
+Put here: the list of what is supported. Not here: how a table that is not continues (engine/routing.py).
 
 Everything that a protocol or a configuration may ask of a writer is refused unless it is listed here. A feature that is
 only in the protocol, as Spark lists some that no column and no property uses, is fine where it asks nothing then.

@@ -4,8 +4,45 @@ Put here: questions about commits between two versions. Not here: what a version
 """
 
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from spark_jobs.delta.log_files import read_commit
+from spark_jobs.delta.log_files import LogListing, read_commit
+
+
+@dataclass(frozen=True, slots=True)
+class CommitInfo:
+    """What a commit says of itself. counters: by application, the version of its transaction."""
+
+    version: int
+    operation: str | None
+    user_metadata: str | None
+    counters: dict[str, int]
+
+
+def newest_first(path: str, listing: LogListing) -> Iterator[CommitInfo]:
+    """What commits say of themselves, from a listing's version backwards to the oldest one that the log has.
+
+    Raises LakeError, and ValueError where a commit is no lines of JSON.
+    """
+    contents = dict(listing.commits)
+    for version in range(listing.version, -1, -1):
+        content = contents.get(version) or read_commit(path, version)
+        if content is None:
+            return
+        yield _info(version, content)
+
+
+def _info(version: int, content: bytes) -> CommitInfo:
+    info: dict[str, str] = {}
+    counters: dict[str, int] = {}
+    for line in content.splitlines():
+        if line.startswith(b'{"commitInfo"'):
+            info = json.loads(line)["commitInfo"]
+        elif line.startswith(b'{"txn"'):
+            transaction = json.loads(line)["txn"]
+            counters[transaction["appId"]] = transaction["version"]
+    return CommitInfo(version, info.get("operation"), info.get("userMetadata"), counters)
 
 
 def added_since(path: str, after: int, until: int) -> set[str] | None:
@@ -22,3 +59,31 @@ def added_since(path: str, after: int, until: int) -> set[str] | None:
             if line.startswith(b'{"add"'):
                 paths.add(json.loads(line)["add"]["path"])
     return paths
+
+
+def data_runs(path: str, after: int, until: int) -> list[tuple[int, int]] | None:
+    """Versions behind one and up to another in which rows changed, as pairs: the version before a run, and its last.
+
+    Commits that only moved rows between files (OPTIMIZE) are in no run, and end one. None where the log does not have
+    all of these commits any more.
+    """
+    runs: list[tuple[int, int]] = []
+    begin = after
+    for version in range(after + 1, until + 1):
+        content = read_commit(path, version)
+        if content is None:
+            return None
+        if _only_moves(content):
+            if begin < version - 1:
+                runs.append((begin, version - 1))
+            begin = version
+    if begin < until:
+        runs.append((begin, until))
+    return runs
+
+
+def _only_moves(content: bytes) -> bool:
+    """Whether a commit has files, and changes no row by them."""
+    actions = [json.loads(line) for line in content.splitlines() if line.startswith((b'{"add"', b'{"remove"'))]
+    changes = [next(iter(action.values())).get("dataChange", True) for action in actions]
+    return bool(changes) and not any(changes)

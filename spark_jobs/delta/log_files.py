@@ -82,8 +82,8 @@ def read_log(path: str, version: int | None = None) -> LogListing | None:
     Raises LakeError where files are missing, or are of a kind that this version does not read.
     """
     log = log_directory(path)
-    hint = _hint(log) if version is None else None
     try:
+        hint = _hint(log) if version is None else None
         if hint is not None:
             start, parts = hint
             return LogListing(start, parts, tuple(_commits_after(log, start)))
@@ -122,9 +122,13 @@ def create_commit(path: str, version: int, content: bytes) -> bool:
         raise LakeError(f"{path}: cannot be written: {reason(error)}") from error
 
 
-def random_prefix(configuration: Mapping[str, str], *, is_always: bool = False) -> str:
-    """A folder for a file of a table that asks for random ones, or has them always; empty for others."""
-    if not (is_always or configuration.get(RANDOM_PREFIXES, "false").lower() == "true"):
+def random_prefix(configuration: Mapping[str, str]) -> str:
+    """A folder for a file of a table that asks for random ones; empty for others.
+
+    Spark also makes them for tables with column mapping, whose names of partitions they hide; no table here has any,
+    and a folder costs two more waits for the disk a file.
+    """
+    if configuration.get(RANDOM_PREFIXES, "false").lower() != "true":
         return ""
     return "".join(SystemRandom().choices(_PREFIX_LETTERS, k=int(configuration.get("delta.randomPrefixLength", "2"))))
 
@@ -164,15 +168,18 @@ def _commits_after(log: StoredPath, version: int) -> list[tuple[int, bytes]]:
 
 
 def _listed(path: str, log: StoredPath, version: int | None) -> LogListing | None:
+    """What a snapshot of ``version`` (None: the newest) is read from; None where the folder has no such version."""
     names = files.names(log)
     if names is None:
         return None
     commits = sorted(int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)))
     checkpoints, unsupported = _checkpoints(log, names)
+    # A version that is requested must have a commit or a checkpoint of its own.
     newest = max([*commits, *checkpoints], default=-1)
     if newest < 0 or (version is not None and version not in commits and version not in checkpoints):
         return None
     until = newest if version is None else version
+    # The newest checkpoint that is not after it, and every commit after that: a gap would lose rows silently.
     start = max((number for number in checkpoints if number <= until), default=-1)
     numbers = [number for number in commits if start < number <= until]
     if numbers != list(range(start + 1, until + 1)):

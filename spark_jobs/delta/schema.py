@@ -64,7 +64,7 @@ DeltaType: TypeAlias = "str | StructType | ArrayType | MapType"
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class DeltaColumn:
     """A column of a table, or a field of a struct."""
 
     name: str
@@ -103,7 +103,7 @@ class Column:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Column":
+    def from_json(cls, value: Mapping[str, Any]) -> "DeltaColumn":
         return cls(value["name"], _type_of(value["type"]), value.get("nullable", True), dict(value.get("metadata", {})))
 
 
@@ -111,7 +111,7 @@ class Column:
 class StructType:
     """A struct; the table itself is one."""
 
-    fields: tuple[Column, ...]
+    fields: tuple[DeltaColumn, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +135,13 @@ class MapType:
 class TableSchema:
     """A table's columns, in order."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[DeltaColumn, ...]
 
     @property
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> DeltaColumn:
         """The column with this logical name. Raises LakeError."""
         for column in self.columns:
             if column.name == name:
@@ -158,7 +158,7 @@ class TableSchema:
         """The largest column-mapping id, 0 without column mapping."""
         return max((column.id or 0 for column in self.all_columns()), default=0)
 
-    def all_columns(self) -> Iterator[Column]:
+    def all_columns(self) -> Iterator[DeltaColumn]:
         """The columns and all nested fields, parents first."""
         for column in self.columns:
             yield from _nested(column)
@@ -176,7 +176,7 @@ class TableSchema:
     def from_json(cls, text: str) -> "TableSchema":
         """Raises LakeError where the text is no schema, or names a type that this version does not know."""
         try:
-            return cls(tuple(Column.from_json(item) for item in json.loads(text)["fields"]))
+            return cls(tuple(DeltaColumn.from_json(item) for item in json.loads(text)["fields"]))
         except (KeyError, TypeError, ValueError) as error:
             raise LakeError(f"the schema in the table's log cannot be read: {error!r}") from error
 
@@ -187,20 +187,21 @@ def from_spark_types(types: Mapping[str, str], column_mapping: bool) -> TableSch
     return assign_ids(schema, 0)[0] if column_mapping else schema
 
 
-def column_of(name: str, ddl: str) -> Column:
+def column_of(name: str, ddl: str) -> DeltaColumn:
     """A column without column mapping from its name and DDL type. Raises LakeError."""
-    parser = _Ddl(ddl)
+    parser = _DdlParser(ddl)
     kind = parser.type()
     parser.end()
     text = re.fullmatch(r"\s*(VAR)?CHAR\s*\(\s*(\d+)\s*\)\s*", ddl, re.IGNORECASE)
     metadata = {_TEXT_TYPE: f"{'varchar' if text[1] else 'char'}({text[2]})"} if text else {}
-    return Column(name, kind, True, metadata)
+    return DeltaColumn(name, kind, True, metadata)
 
 
 def assign_ids(schema: TableSchema, last_id: int) -> tuple[TableSchema, int]:
     """The schema with an id and a physical name for each column without one, and the largest id in use."""
 
-    def mapped(column: Column) -> Column:
+    # Ids count up over the whole table, nested fields included. What has one keeps it: data files refer to it.
+    def mapped(column: DeltaColumn) -> DeltaColumn:
         nonlocal last_id
         metadata = dict(column.metadata)
         if ID not in metadata:
@@ -234,12 +235,12 @@ def decimal_of(kind: object) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def _nested(column: Column) -> Iterator[Column]:
+def _nested(column: DeltaColumn) -> Iterator[DeltaColumn]:
     yield column
     yield from _fields(column.type)
 
 
-def _fields(kind: DeltaType) -> Iterator[Column]:
+def _fields(kind: DeltaType) -> Iterator[DeltaColumn]:
     match kind:
         case StructType(fields):
             for item in fields:
@@ -254,6 +255,7 @@ def _fields(kind: DeltaType) -> Iterator[Column]:
 
 
 def _arrow_of(kind: DeltaType, physical: bool) -> pa.DataType:
+    """The Arrow type of a Delta type; nested fields by physical or logical names. Raises LakeError for other types."""
     match kind:
         case StructType(fields):
             return pa.struct([item.arrow(physical) for item in fields])
@@ -295,7 +297,7 @@ def _type_of(value: Any) -> DeltaType:
         return value
     match value["type"]:
         case "struct":
-            return StructType(tuple(Column.from_json(item) for item in value["fields"]))
+            return StructType(tuple(DeltaColumn.from_json(item) for item in value["fields"]))
         case "array":
             return ArrayType(_type_of(value["elementType"]), value["containsNull"])
         case "map":
@@ -316,7 +318,7 @@ def _ddl_of(kind: DeltaType) -> str:
             return _DDL_NAMES.get(kind, kind).upper().replace(" ", "")
 
 
-class _Ddl:
+class _DdlParser:
     """A parser of one type in Spark's DDL."""
 
     _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|([A-Za-z_][\w]*)|(\d+)|([<>(),:]))")
@@ -326,6 +328,7 @@ class _Ddl:
         self._at = 0
 
     def type(self) -> DeltaType:
+        """The type that the next words declare. Raises LakeError where they declare none."""
         word = self._next().upper()
         match word:
             case "STRUCT":
@@ -342,6 +345,7 @@ class _Ddl:
                 value = self.type()
                 self._require(">")
                 return MapType(key, value)
+            # Spark's defaults: DECIMAL is DECIMAL(10,0), and the length of a CHAR is not part of Delta's type.
             case "DECIMAL" | "DEC" | "NUMERIC":
                 precision, scale = self._numbers() if self._peek() == "(" else (10, 0)
                 return f"decimal({precision},{scale})"
@@ -357,13 +361,13 @@ class _Ddl:
         if self._text[self._at :].strip():
             raise self._error()
 
-    def _field(self) -> Column:
+    def _field(self) -> DeltaColumn:
         name = self._next()
         if name.startswith("`"):
             name = name[1:-1].replace("``", "`")
         if self._peek() == ":":
             self._next()
-        return Column(name, self.type())
+        return DeltaColumn(name, self.type())
 
     def _list(self, item: Any) -> Iterator[Any]:
         self._require("<")

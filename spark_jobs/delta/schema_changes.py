@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spark_jobs.delta.log_files import SparkOnly
-from spark_jobs.delta.schema import TYPE_CHANGES, Column, TableSchema, assign_ids, column_of, decimal_of
+from spark_jobs.delta.schema import TYPE_CHANGES, DeltaColumn, TableSchema, assign_ids, column_of, decimal_of
 from spark_jobs.delta.snapshot import (
     MAX_COLUMN_ID,
     READER_FEATURES,
@@ -47,7 +47,7 @@ _WIDER = {"float": {"double"}, "date": {"timestamp_ntz"}}
 
 
 @dataclass(frozen=True)
-class Design:
+class TargetSchema:
     """A table's metadata and protocol, and what the last change to them is called in the history."""
 
     metadata: Metadata
@@ -60,8 +60,8 @@ class Design:
         return self.metadata.schema
 
 
-def design_of(snapshot: Snapshot) -> Design:
-    return Design(snapshot.metadata, snapshot.protocol)
+def design_of(snapshot: Snapshot) -> TargetSchema:
+    return TargetSchema(snapshot.metadata, snapshot.protocol)
 
 
 def apply(snapshot: Snapshot, statements: Iterable[str]) -> Snapshot:
@@ -70,7 +70,7 @@ def apply(snapshot: Snapshot, statements: Iterable[str]) -> Snapshot:
     return replace(snapshot, metadata=design.metadata, protocol=design.protocol)
 
 
-def altered(design: Design, statements: Iterable[str]) -> Design:
+def altered(design: TargetSchema, statements: Iterable[str]) -> TargetSchema:
     """The design after statements, each what stands after ``ALTER TABLE``.
 
     Raises SparkOnly where one is not known here, or rewrites rows; LakeError where Delta refuses it.
@@ -80,7 +80,7 @@ def altered(design: Design, statements: Iterable[str]) -> Design:
     return design
 
 
-def add_column(design: Design, name: str, ddl: str, after: str | None = None) -> Design:
+def add_column(design: TargetSchema, name: str, ddl: str, after: str | None = None) -> TargetSchema:
     """A new column, null in the rows that are there: after a column, ``FIRST``, or by default last."""
     if any(column.name.casefold() == name.casefold() for column in design.schema.columns):
         raise LakeError(f"a column {name} cannot be added, because the table has one")
@@ -92,7 +92,7 @@ def add_column(design: Design, name: str, ddl: str, after: str | None = None) ->
     return _changed(design, schema, "ADD COLUMNS", {"columns": [entry]})
 
 
-def drop_column(design: Design, name: str) -> Design:
+def drop_column(design: TargetSchema, name: str) -> TargetSchema:
     """Without a column. Its cells stay in the files, and a new column of its name does not have them."""
     _require_mapping(design, f"column {name} cannot be dropped")
     dropped = design.schema.column(name)
@@ -102,7 +102,7 @@ def drop_column(design: Design, name: str) -> Design:
     return _changed(design, TableSchema(rest), "DROP COLUMNS", {"columns": [name]})
 
 
-def rename_column(design: Design, name: str, new: str) -> Design:
+def rename_column(design: TargetSchema, name: str, new: str) -> TargetSchema:
     _require_mapping(design, f"column {name} cannot be renamed")
     column = design.schema.column(name)
     if any(existing is not column and existing.name.casefold() == new.casefold() for existing in design.schema.columns):
@@ -111,7 +111,7 @@ def rename_column(design: Design, name: str, new: str) -> Design:
     return _changed(design, schema, "RENAME COLUMN", {"oldColumnPath": name, "newColumnPath": new})
 
 
-def move_column(design: Design, name: str, after: str) -> Design:
+def move_column(design: TargetSchema, name: str, after: str) -> TargetSchema:
     """A column in another place: after a column, or ``FIRST``."""
     column = design.schema.column(name)
     if after == name:
@@ -121,7 +121,7 @@ def move_column(design: Design, name: str, after: str) -> Design:
     return _changed(design, _placed(rest, column, after), "CHANGE COLUMN", parameters)
 
 
-def widen_column(design: Design, name: str, ddl: str) -> Design:
+def widen_column(design: TargetSchema, name: str, ddl: str) -> TargetSchema:
     """A column of a wider type; cells that are there are read as such."""
     column = design.schema.column(name)
     wider = column_of(name, ddl).type
@@ -137,7 +137,7 @@ def widen_column(design: Design, name: str, ddl: str) -> Design:
     return _changed(design, _replaced(design.schema, column, changed), "CHANGE COLUMN", parameters)
 
 
-def set_properties(design: Design, properties: Mapping[str, str]) -> Design:
+def set_properties(design: TargetSchema, properties: Mapping[str, str]) -> TargetSchema:
     """Properties set: type widening, and features that are to be supported. Raises SparkOnly for others."""
     configuration = dict(design.metadata.configuration)
     features = set()
@@ -165,7 +165,7 @@ def is_wider(old: object, new: object) -> bool:
     return new in _WIDER_INTEGERS.get(old, ()) or new in _WIDER.get(old, ())
 
 
-def _changed(design: Design, schema: TableSchema, operation: str, parameters: Mapping[str, Any]) -> Design:
+def _changed(design: TargetSchema, schema: TableSchema, operation: str, parameters: Mapping[str, Any]) -> TargetSchema:
     """The design with other columns, the ids and the features that they need."""
     configuration = dict(design.metadata.configuration)
     if design.metadata.column_mapping:
@@ -176,16 +176,16 @@ def _changed(design: Design, schema: TableSchema, operation: str, parameters: Ma
 
 
 def _designed(
-    design: Design, schema: TableSchema, configuration: Mapping[str, str], history: tuple[str, Mapping[str, Any]]
-) -> Design:
+    design: TargetSchema, schema: TableSchema, configuration: Mapping[str, str], history: tuple[str, Mapping[str, Any]]
+) -> TargetSchema:
     operation, parameters = history
     metadata = design.metadata.with_schema(schema, configuration)
     protocol = with_features(design.protocol, required_features(schema, configuration))
     texts = {key: value if isinstance(value, str) else _json(value) for key, value in parameters.items()}
-    return Design(metadata, protocol, operation, texts)
+    return TargetSchema(metadata, protocol, operation, texts)
 
 
-def _altered(design: Design, statement: str) -> Design:
+def _altered(design: TargetSchema, statement: str) -> TargetSchema:
     if statement.startswith("UPDATE "):
         raise SparkOnly(f"{statement.partition(' WHERE ')[0]} rewrites rows, which Spark alone does")
     for pattern, change in _STATEMENTS:
@@ -205,20 +205,20 @@ def _after(first: str | None, name: str | None) -> str | None:
     return None if name is None else _name(name)
 
 
-def _moved(design: Design, match: re.Match[str]) -> Design:
+def _moved(design: TargetSchema, match: re.Match[str]) -> TargetSchema:
     after = _after(match[2], match[3])
     assert after is not None  # the pattern has it
     return move_column(design, _name(match[1]), after)
 
 
-def _set(design: Design, match: re.Match[str]) -> Design:
+def _set(design: TargetSchema, match: re.Match[str]) -> TargetSchema:
     pairs = _PROPERTY.findall(match[1])
     return set_properties(
         design, {re.sub(r"\\(.)", r"\1", key): re.sub(r"\\(.)", r"\1", value) for key, value in pairs}
     )
 
 
-_STATEMENTS: tuple[tuple[re.Pattern[str], Callable[[Design, re.Match[str]], Design]], ...] = (
+_STATEMENTS: tuple[tuple[re.Pattern[str], Callable[[TargetSchema, re.Match[str]], TargetSchema]], ...] = (
     (
         re.compile(rf"ADD COLUMN \({_NAME} (.+?){_PLACE}?\)", re.DOTALL),
         lambda design, match: add_column(design, _name(match[1]), match[2], _after(match[3], match[4])),
@@ -237,21 +237,21 @@ _STATEMENTS: tuple[tuple[re.Pattern[str], Callable[[Design, re.Match[str]], Desi
 )
 
 
-def _require_mapping(design: Design, action: str) -> None:
+def _require_mapping(design: TargetSchema, action: str) -> None:
     if not design.metadata.column_mapping:
         raise LakeError(f"{action} without column mapping, a feature of Delta that the table does not have")
     if _STATS_COLUMNS in design.metadata.configuration:
         raise SparkOnly(f"{action} but by Spark, because the table names columns in {_STATS_COLUMNS}")
 
 
-def _placed(schema: TableSchema, column: Column, after: str | None) -> TableSchema:
+def _placed(schema: TableSchema, column: DeltaColumn, after: str | None) -> TableSchema:
     at = len(schema.columns)
     if after is not None:
         at = 0 if after == FIRST else schema.columns.index(schema.column(after)) + 1
     return TableSchema((*schema.columns[:at], column, *schema.columns[at:]))
 
 
-def _replaced(schema: TableSchema, old: Column, new: Column) -> TableSchema:
+def _replaced(schema: TableSchema, old: DeltaColumn, new: DeltaColumn) -> TableSchema:
     return TableSchema(tuple(new if column is old else column for column in schema.columns))
 
 

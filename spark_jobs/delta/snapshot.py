@@ -9,9 +9,10 @@ vector, and stands until a ``remove`` of the same file with the same vector.
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain, takewhile
 from typing import Any
 from urllib.parse import unquote
 
@@ -35,7 +36,7 @@ CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 
 READER_FEATURES = {"columnMapping", "deletionVectors", "timestampNtz", "typeWidening"}
 """Features that readers have to know too; those of this package."""
-_CHECKPOINT_ACTIONS = ("txn", "add", "metaData", "protocol", "sidecar")
+_CHECKPOINT_ACTIONS = ("txn", "add", "metaData", "protocol", "sidecar", "domainMetadata")
 _NOT_READ = ("stats_parsed", "partitionValues_parsed")
 
 
@@ -108,6 +109,7 @@ class Metadata:
         )
 
     def to_json(self) -> dict[str, Any]:
+        """The metaData action of a commit, as Delta's PROTOCOL.md names its fields."""
         action = (
             {"id": self.id}
             | dict(self.rest)
@@ -235,7 +237,7 @@ def snapshot_of(path: str, version: int | None = None) -> Snapshot | None:
     listing = read_log(path, version)
     if listing is None or listing.version < 0:
         return None
-    state = _State()
+    state = _LogState()
     for action in _checkpoint_actions(path, listing):
         state.apply(action)
     state.commit_info = {}
@@ -246,6 +248,22 @@ def snapshot_of(path: str, version: int | None = None) -> Snapshot | None:
     if not listing.commits:
         state.commit_info = commit_info_of(path, listing.version) or {}
     return state.snapshot(path, listing.version)
+
+
+def removed_files(path: str, *, of_all_commits: bool = False) -> list[DataFile]:
+    """The files that the log says were removed: ``remove`` actions of its newest checkpoint, and of commits after it.
+
+    of_all_commits: of those before the checkpoint too that are still there. It keeps removed files for
+    ``delta.deletedFileRetentionDuration`` alone. Raises SparkOnly, LakeError.
+    """
+    listing = read_log(path)
+    if listing is None:
+        return []
+    earlier = range(listing.checkpoint_version, -1, -1) if of_all_commits else ()
+    contents = chain(listing.commits, takewhile(lambda item: item[1], ((at, read_commit(path, at)) for at in earlier)))
+    commits = (_commit_actions(path, number, content) for number, content in contents if content)
+    actions = chain(_checkpoint_actions(path, listing, ("remove",)), *commits)
+    return [DataFile(action["remove"]) for action in actions if "remove" in action]
 
 
 def commit_info_of(path: str, version: int) -> dict[str, Any] | None:
@@ -345,7 +363,7 @@ def _primitives(kind: Any) -> set[str]:
     return {name for part in parts if part is not None for name in _primitives(part)}
 
 
-class _State:
+class _LogState:
     """The state of a log while its actions are applied, oldest first."""
 
     def __init__(self) -> None:
@@ -357,6 +375,7 @@ class _State:
         self.commit_info: dict[str, Any] = {}
 
     def apply(self, action: Mapping[str, Any]) -> None:
+        """Applies an action of a commit. Commits come in order: the last one about a file, an id or a domain holds."""
         for kind, value in action.items():
             match kind:
                 case "add":
@@ -399,10 +418,12 @@ def _commit_actions(path: str, version: int, content: bytes) -> Iterator[dict[st
         ) from error
 
 
-def _checkpoint_actions(path: str, listing: LogListing) -> Iterator[dict[str, Any]]:
+def _checkpoint_actions(
+    path: str, listing: LogListing, wanted_kinds: Sequence[str] = _CHECKPOINT_ACTIONS
+) -> Iterator[dict[str, Any]]:
     for file in listing.checkpoint:
         try:
-            rows = _checkpoint_rows(file)
+            rows = _checkpoint_rows(file, wanted_kinds)
         except (OSError, pa.ArrowException) as error:
             raise LakeError(f"{path}: its checkpoint {file.name} cannot be read: {error}") from error
         for kind in rows.column_names:
@@ -412,12 +433,12 @@ def _checkpoint_actions(path: str, listing: LogListing) -> Iterator[dict[str, An
                 yield {kind: value}
 
 
-def _checkpoint_rows(file: StoredPath) -> pa.Table:
+def _checkpoint_rows(file: StoredPath, wanted_kinds: Sequence[str]) -> pa.Table:
     """The actions of a checkpoint that make up a version, a column a kind."""
     parquet = pq.ParquetFile(readable(file))
     kinds = {item.name: item for item in parquet.schema_arrow}
     columns = []
-    for kind in (*_CHECKPOINT_ACTIONS, "domainMetadata"):
+    for kind in wanted_kinds:
         if kind in kinds:
             names = [item.name for item in kinds[kind].type]
             columns += [f"{kind}.{name}" for name in names if name not in _NOT_READ]

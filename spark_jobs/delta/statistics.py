@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.delta.schema import Column, DeltaType, StructType, TableSchema, decimal_of
+from spark_jobs.delta.schema import DeltaColumn, DeltaType, StructType, TableSchema, decimal_of
 
 _PREFIX = 32
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -76,7 +76,7 @@ def loosened(text: str | None) -> str | None:
     return _json(values | {"tightBounds": False}) if values else None
 
 
-def bounds(values: Mapping[str, Any], column: Column) -> Bounds:
+def bounds(values: Mapping[str, Any], column: DeltaColumn) -> Bounds:
     """The bounds of a top-level column by a file's parsed statistics."""
     name = column.physical_name
     nulls = values.get("nullCount", {}).get(name)
@@ -87,16 +87,16 @@ def bounds(values: Mapping[str, Any], column: Column) -> Bounds:
     return Bounds(minimum, maximum, nulls if isinstance(nulls, int) else None)
 
 
-def _first_leaves(columns: Collection[Column], count: int) -> tuple[tuple[Column, ...], int]:
+def _first_leaves(columns: Collection[DeltaColumn], count: int) -> tuple[tuple[DeltaColumn, ...], int]:
     """So many leaves from the first, within their structs, and how many these are."""
-    first_columns: list[Column] = []
+    first_columns: list[DeltaColumn] = []
     leaves = 0
     for column in columns:
         if leaves >= count:
             break
         if isinstance(column.type, StructType):
             fields, inner = _first_leaves(column.type.fields, count - leaves)
-            first_columns.append(Column(column.name, StructType(fields), column.nullable, column.metadata))
+            first_columns.append(DeltaColumn(column.name, StructType(fields), column.nullable, column.metadata))
             leaves += inner
         else:
             first_columns.append(column)
@@ -105,18 +105,21 @@ def _first_leaves(columns: Collection[Column], count: int) -> tuple[tuple[Column
 
 
 def _collected(
-    cells: Collection[tuple[Column, pa.ChunkedArray]],
+    cells: Collection[tuple[DeltaColumn, pa.ChunkedArray]],
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """(minimums, maximums, null counts) by physical name, nested as structs are. Arrays and maps have null counts."""
     minimums: dict[str, Any] = {}
     maximums: dict[str, Any] = {}
     nulls: dict[str, Any] = {}
     for column, values in cells:
         name = column.physical_name
+        # A struct is no value of its own: its fields have the statistics.
         if isinstance(column.type, StructType):
             fields = [(item, pc.struct_field(values, item.physical_name)) for item in column.type.fields]
             minimums[name], maximums[name], nulls[name] = _collected(fields)
             continue
         nulls[name] = values.null_count
+        # The protocol defines no order for the other types.
         if not (column.type in _ORDERED or decimal_of(column.type)):
             continue
         minimum, maximum = _extremes(values, column.type)
@@ -129,6 +132,7 @@ def _collected(
 
 def _extremes(values: pa.ChunkedArray, kind: DeltaType) -> tuple[Any, Any]:
     """Least and greatest value as they are written in JSON; None where there is none that can be written."""
+    # Integers have an order in Arrow for every time zone.
     if values.null_count == len(values):
         return None, None
     match kind:
@@ -136,6 +140,7 @@ def _extremes(values: pa.ChunkedArray, kind: DeltaType) -> tuple[Any, Any]:
             values = values.cast(pa.int64())
         case "date":
             values = values.cast(pa.int32())
+    # Text is cut to a prefix; a cut maximum is raised, so that it still is an upper bound.
     extremes = pc.min_max(values)
     minimum, maximum = extremes["min"].as_py(), extremes["max"].as_py()
     match kind:

@@ -222,7 +222,7 @@ class Head:
     counter: int
     checkpoint: Checkpoint | None
     design: "Design | None" = None
-    """Of a table that is not there yet, or is to begin anew: its next commit makes it, or puts rows and columns in the
+    """Of a table that is not there yet, or is to be rebuilt: its next commit makes it, or puts rows and columns in the
     place of all that it has, and holds a position as any other."""
     widens: bool = False
     """Whether its next commit adds columns that the table does not have; they are an error otherwise."""

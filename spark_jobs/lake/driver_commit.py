@@ -21,7 +21,7 @@ from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import Head
 
-Changes = dict[str, Any]
+CommitArguments = dict[str, Any]
 """Arguments of ``delta.commits.commit``, which ``Table.land`` calls."""
 Cells = Mapping[str, str]
 """Values by column name; rows that have all of them are meant, and all rows where there are none."""
@@ -40,7 +40,7 @@ def snapshot_upon(path: str, head: Head) -> Snapshot | None:
     return None if snapshot is None or features.why_not(snapshot) else snapshot
 
 
-def require_shared(upon: Snapshot, changes: Changes) -> None:
+def require_shared(upon: Snapshot, changes: CommitArguments) -> None:
     """Raises LakeError where a file that a task wrote is not there: it lies on another machine's disk."""
     vectors = (vector for _, vector in changes.get("dv_updates", ()) if vector.storage_type == "u")
     places = [file.location(upon.path) for file in changes.get("adds", ())]
@@ -52,11 +52,11 @@ def require_shared(upon: Snapshot, changes: Changes) -> None:
     if missing:
         raise LakeError(
             f"{upon.path}: a task wrote {missing[0].name}, and it is not there; set lake: to a path of a file system "
-            "that this machine and all executors share (docs/deployment.md#executors)"
+            "that this machine and all executors share (docs/clusters/README.md#the-lake)"
         )
 
 
-def of_rows(snapshot: Snapshot, rows: pa.Table, head: Head, cells: Cells | None = None) -> Changes:
+def of_rows(snapshot: Snapshot, rows: pa.Table, head: Head, cells: Cells | None = None) -> CommitArguments:
     """What appends rows upon a head; in place of those that have all the cells, where these are given.
 
     The rows are written, and no commit names them yet. Raises LakeError.
@@ -68,7 +68,7 @@ def of_rows(snapshot: Snapshot, rows: pa.Table, head: Head, cells: Cells | None 
     return of_files(added, removed)
 
 
-def of_files(added: Sequence[DataFile], removed: Sequence[DataFile] | None = None) -> Changes:
+def of_files(added: Sequence[DataFile], removed: Sequence[DataFile] | None = None) -> CommitArguments:
     """What adds files; in place of those that go, where these are given."""
     return {
         "adds": added,

@@ -50,6 +50,10 @@ class Lake:
         with about(f"{schema}.{table}"):
             return self._table("downstream", schema, table)
 
+    def subscriptions(self, source: str) -> str:
+        """The folder of the records of a source's consumer groups."""
+        return "/".join([self.root, "subscriptions", _folder(source)])
+
     def published(self) -> "Table":
         return self._table("published")
 
@@ -79,7 +83,7 @@ def _folder(name: str) -> str:
 def lake_of(pipeline: Pipeline) -> Lake:
     """The lake of a pipeline: its tables by layer, source and name, such as ``downstream("shop", "orders")``.
 
-    Raises ConfigError where a file stands in the place of its folder: such a lake would read as an empty one.
+    Raises ConfigError where a file takes the place of its folder: such a lake would read as an empty one.
     """
     file = no_folder(pipeline.lake)
     if file:

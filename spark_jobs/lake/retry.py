@@ -17,16 +17,16 @@ _TRIES = 5
 Result = TypeVar("Result")
 
 
-def patiently(do: Callable[[], Result], *, wait: float = 0.0) -> Result:
+def retry_on_conflict(do: Callable[[], Result], *, wait: float = 0.0) -> Result:
     """What is planned and committed; planned again upon the new head where another writer came first.
 
     wait: the most that the first try is waited after, in seconds; the second twice that, and so on: how long is left to
-    chance, so that two do not go on meeting. Raises LostRace where others win every time.
+    chance, so that two do not continue meeting. Raises LostRace where others win every time.
     """
     for tries in range(1, _TRIES):
         try:
             return do()
         except LostRace as error:
-            log.info("%s; planned anew", error)
+            log.info("%s; planned again", error)
             time.sleep(random.uniform(0, tries * wait))  # noqa: S311 - no secret
     return do()

@@ -1,7 +1,7 @@
-"""Rows of a Delta table on an object store, read in this process.
+"""Rows of a Delta table on an object store, read in this process, and counts of rows on any.
 
-Put here: reading data files that satisfy a condition. Not here: tables on a file system, which Arrow's datasets read
-faster (table.py).
+Put here: reading data files that satisfy a condition, and counting rows by the log. Not here: tables on a file system,
+which Arrow's datasets read faster (table.py).
 
 Arrow would call Python from threads of its own there, and abort the process where it ends meanwhile.
 """
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.delta import data_files, deletion_vectors
+from spark_jobs.delta.log_files import SparkOnly
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.errors import LakeError
 
@@ -37,6 +38,17 @@ def rows_of(
         if condition is not None:
             table = table.filter(condition)
         yield from table.select(list(columns)).to_batches(rows)
+
+
+def row_count(path: str, version: int) -> int | None:
+    """The rows of one version by its log; None where a file has no statistics, or Spark alone reads the log."""
+    try:
+        snapshot = snapshot_of(path, version)
+    except SparkOnly:
+        return None
+    counts = [file.num_rows for file in snapshot.files] if snapshot else [None]
+    numbers = [count for count in counts if count is not None]
+    return sum(numbers) if len(numbers) == len(counts) else None
 
 
 def all_of(cells: Sequence[tuple[str, str, Any]]) -> pc.Expression | None:

@@ -13,34 +13,27 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
-import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake.exceptions import TableNotFoundError
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from spark_jobs.delta import commits
 from spark_jobs.delta.log_files import opened_by_deltalake
 from spark_jobs.delta.snapshot import DataFile, Snapshot
-from spark_jobs.errors import LakeError, LostRace, StratalogError
-from spark_jobs.lake import driver_commit
-from spark_jobs.lake.commit import APPLICATION, Checkpoint, CommitKind, Design, Head, new_batch
+from spark_jobs.errors import LakeError, LostRace
+from spark_jobs.lake import driver_commit, own_commits
+from spark_jobs.lake.commit import APPLICATION, Checkpoint, Design, Head, new_batch
 from spark_jobs.lake.rows import all_of, rows_of
-from spark_jobs.runtime.engine_errors import of_delta, translated
+from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.runtime.spark_session import own_session
 from spark_jobs.storage.files import is_stored, reason, stored_path
-from spark_jobs.storage.messages import meaning
 from spark_jobs.text.sql import delta, identifier, literal
 
 log = logging.getLogger(__name__)
 
-_REARRANGING = ("OPTIMIZE", "REORG")
-"""Operations of Delta that move rows between files, and let others commit meanwhile."""
-_REARRANGED = 3
-"""Of one table so many commits at a time, with what goes before them, are made by its maintenance."""
 _AT_ONCE = 1 << 16
 """Rows of a small table that are read at once."""
 
@@ -64,25 +57,14 @@ class Table:
 
     def head(self) -> Head | None:
         """The newest version, without a JVM; None where there is no table. Raises LakeError."""
-        opened = self._open()
-        if opened is None:
-            return None
-        counter = opened.transaction_version(APPLICATION) or 0
-        limits: tuple[int | None, ...] = (1, 1 + _REARRANGED, None)  # each entry of the history is a file that is read
-        newest = (next(_checkpoints(opened, limit), None) for limit in limits)
-        checkpoint = next((entry[1] for entry in newest if entry), None)
-        if counter and not checkpoint:
-            raise LakeError(f"{self.path}: no commit in its history names a position; restore the table's _delta_log")
-        return Head(opened.version(), counter, checkpoint)
+        return own_commits.head_of(self.path)
 
     def is_newest(self, version: int) -> bool:
-        """Whether no commit came after a version. Most tables are not opened for it. Raises LakeError.
-
-        Commits are removed from the oldest on: where the version's own is there, so would be the next one.
-        """
+        """Whether no commit came after a version. Most tables are not opened for it. Raises LakeError."""
         if not is_stored(self.path):
-            opened = self._open()
+            opened = own_commits.opened(self.path)
             return opened is not None and opened.version() == version
+        # Commits are removed from the oldest on: where the version's own is there, so would be the next one.
         log = stored_path(self.path) / "_delta_log"
         try:
             return (log / f"{version:020}.json").exists() and not (log / f"{version + 1:020}.json").exists()
@@ -91,10 +73,7 @@ class Table:
 
     def since(self, version: int) -> list[tuple[int, Checkpoint]]:
         """Our commits after a Delta version, newest first."""
-        opened = self._open()
-        newer = opened.version() - version if opened else 0
-        entries = _checkpoints(opened, newer + _REARRANGED) if opened and newer > 0 else ()
-        return [entry for entry in entries if entry[0] > version]
+        return own_commits.since(self.path, version)
 
     def columns(self) -> dict[str, str]:
         """Name and Spark type (as in DDL, upper case) of every column; empty where there is no table."""
@@ -102,16 +81,21 @@ class Table:
 
     def columns_at(self, version: int | None) -> dict[str, str]:
         """The same of a Delta version; None is the newest."""
-        opened = self._open()
+        opened = own_commits.opened(self.path)
         if opened is not None and version is not None:
             opened.load_as_version(version)
         return (
             {} if opened is None else {f.name: spark_type(json.loads(f.type.to_json())) for f in opened.schema().fields}
         )
 
+    def property_of(self, name: str) -> str:
+        """A property of the newest version; empty where there is none, or no table."""
+        opened = own_commits.opened(self.path)
+        return "" if opened is None else str(opened.metadata().configuration.get(name) or "")
+
     def empty(self) -> bool:
         """Whether no version of it that is there now holds a file."""
-        opened = self._open()
+        opened = own_commits.opened(self.path)
         return opened is None or opened.get_add_actions().num_rows == 0
 
     def read(self, spark: SparkSession, version: int | None = None) -> DataFrame:
@@ -159,7 +143,7 @@ class Table:
             conditions: (column, "=", value), all of which hold.
             columns: those that are read; all by default.
         """
-        opened = self._open()
+        opened = own_commits.opened(self.path)
         if opened is None:
             return []
         if not is_local(self.path):
@@ -174,7 +158,7 @@ class Table:
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """What Delta says of the newest commits, newest first, without a JVM."""
-        opened = self._open()
+        opened = own_commits.opened(self.path)
         return [] if opened is None else opened.history(limit)
 
     def append(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
@@ -233,7 +217,7 @@ class Table:
             return self.replace(spark.createDataFrame(rows).coalesce(1), condition, head, checkpoint)
         return self.land(upon, head, checkpoint, **driver_commit.of_rows(upon, rows, head, cells))
 
-    def renew(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
+    def overwrite(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
         """Replaces all rows, and the columns by those of the new ones, in one commit upon ``head``. Raises LostRace."""
         if head.design:
             return self.append(rows, head, checkpoint)
@@ -263,10 +247,10 @@ class Table:
 
         Delta gives such statements (OPTIMIZE, REORG) no transaction id. The empty commit before them makes writers
         lose that planned earlier. Of those that commit in between Delta lets the ones by that took no row away: what
-        these say is then what the table says (``_checkpoints``).
+        these say is then what the table says (own_commits.py).
         """
         assert head.checkpoint is not None
-        claim = replace(head.checkpoint, batch=new_batch(), kind=_upkept(head.checkpoint.kind))
+        claim = replace(head.checkpoint, batch=new_batch(), kind=own_commits.upkept(head.checkpoint.kind))
         self.append(self.read(spark, head.version).where("false"), head, claim)
         settings = {"spark.databricks.delta.commitInfo.userMetadata": claim.to_json()}
         for statement in statements:
@@ -279,19 +263,19 @@ class Table:
 
     def files(self) -> list[int]:
         """Bytes of each data file of the newest version; none where there is no table."""
-        opened = self._open()
+        opened = own_commits.opened(self.path)
         return (
             [] if opened is None else [int(size) for size in opened.get_add_actions().column("size_bytes").to_pylist()]
         )
 
     def rows_written(self) -> int:
         """Rows in the newest version's files, those that are marked as deleted among them."""
-        opened = self._open()
+        opened = own_commits.opened(self.path)
         return 0 if opened is None else sum(map(int, opened.get_add_actions().column("num_records").to_pylist()))
 
     def marked_rows(self, spark: SparkSession) -> int:
         """Rows in the newest version's files that are marked as deleted: more are written there than the table has."""
-        opened = self._open()
+        opened = own_commits.opened(self.path)
         return 0 if opened is None else self.rows_written() - self.read(spark, opened.version()).count()
 
     def alter(self, spark: SparkSession, head: Head, checkpoint: Checkpoint, action: str) -> Head:
@@ -329,19 +313,8 @@ class Table:
                 return Head(version, head.counter + 1, commit)
         raise LostRace(
             f"{self.path}: planned on version {head.version}, but another writer committed first; "
-            "nothing of this run is in the table, and the next run goes on from its head"
+            "nothing of this run is in the table, and the next run resumes from its head"
         )
-
-    def _open(self) -> deltalake.DeltaTable | None:
-        try:
-            return opened_by_deltalake(self.path)
-        except TableNotFoundError:
-            return None
-        except StratalogError:
-            raise
-        except Exception as error:  # deltalake raises bare exceptions for permissions and broken logs alike
-            reason = meaning(self.path, str(error)) or of_delta(str(error))
-            raise LakeError(f"{self.path}: cannot be read: {reason}") from error
 
 
 def spark_type(kind: Any) -> str:
@@ -366,28 +339,6 @@ def _commit_options(head: Head, checkpoint: Checkpoint) -> dict[str, str]:
         "txnVersion": str(head.counter + 1),
         "userMetadata": checkpoint.to_json(),
     }
-
-
-def _checkpoints(opened: deltalake.DeltaTable, limit: int | None) -> Iterator[tuple[int, Checkpoint]]:
-    """Our commits among so many newest ones, newest first, each with its Delta version.
-
-    One that moved rows between files says what the commit below it says, where that is among them: what it says itself
-    was written before it began, and it may have come behind others.
-    """
-    moved: list[int] = []
-    for commit in opened.history(limit):
-        commit_metadata, version = Checkpoint.from_json(commit.get("userMetadata")), cast(int, commit["version"])
-        if commit_metadata and commit.get("operation") in _REARRANGING:
-            moved.append(version)
-        elif commit_metadata:
-            yield from ((version_, replace(commit_metadata, kind=_upkept(commit_metadata.kind))) for version_ in moved)
-            moved.clear()
-            yield version, commit_metadata
-
-
-def _upkept(kind: str) -> str:
-    """The kind of a commit of maintenance upon one of a kind."""
-    return CommitKind.ALTERING if kind == CommitKind.ALTERING else CommitKind.MAINTENANCE
 
 
 def is_local(path: str) -> bool:

@@ -91,6 +91,14 @@ def names(folder: StoredPath) -> list[str] | None:
     return local.names(folder) if isinstance(folder, Path) else objects.names(folder)
 
 
+def walk(folder: StoredPath) -> Iterator[tuple[str, float]]:
+    """The files in a folder and those below it: their names relative to it, and when they were written.
+
+    Seconds since 1970, by the clock of the file system or store. Raises OSError.
+    """
+    return local.walk(folder) if isinstance(folder, Path) else objects.walk(folder)
+
+
 def age(file: StoredPath) -> float:
     """Seconds since a file was written. Raises OSError."""
     return local.age(file) if isinstance(file, Path) else objects.age(file)

@@ -8,7 +8,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -64,6 +64,19 @@ def names(folder: Path) -> list[str] | None:
         return [entry.name for entry in os.scandir(folder)]
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def walk(folder: Path) -> Iterator[tuple[str, float]]:
+    """As ``files.walk``. A file that goes meanwhile is left out. Raises OSError."""
+    for parent, _, file_names in os.walk(folder, onerror=_raise):
+        for name in file_names:
+            file = Path(parent, name)
+            with suppress(FileNotFoundError):
+                yield file.relative_to(folder).as_posix(), file.stat().st_mtime
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def age(file: Path) -> float:

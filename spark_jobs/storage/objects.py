@@ -161,15 +161,18 @@ def durable(target: ObjectPath) -> Iterator[BinaryIO]:
 
 def names(folder: ObjectPath) -> list[str] | None:
     """The names of the objects directly under a prefix; None where there is none. Raises StoreError."""
+    return [name for name, _ in walk(folder) if "/" not in name] or None
+
+
+def walk(folder: ObjectPath) -> Iterator[tuple[str, float]]:
+    """As ``files.walk``. Raises StoreError."""
     prefix = f"{folder.key}/" if folder.key else ""
-    names_: list[str] = []
     try:
         for chunk in obstore.list(client(folder.bucket), prefix or None, chunk_size=1000):
-            rest = (entry["path"].removeprefix(prefix) for entry in chunk)
-            names_ += [name for name in rest if "/" not in name]
+            for entry in chunk:
+                yield entry["path"].removeprefix(prefix), entry["last_modified"].timestamp()
     except (BaseError, FileNotFoundError) as error:
         raise _error(folder, error) from error
-    return names_ or None
 
 
 def age(target: ObjectPath) -> float:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.delta.features import why_not
-from spark_jobs.delta.schema import Column, TableSchema
+from spark_jobs.delta.schema import DeltaColumn, TableSchema
 from spark_jobs.delta.snapshot import DataFile, Metadata, Protocol, Snapshot
 from tests.spark_jobs.delta.tables import BRONZE, MAPPED, append, begin
 
@@ -22,7 +22,7 @@ UNKNOWN = [
 
 
 def table(**changes: Any) -> Snapshot:
-    metadata = Metadata("id", TableSchema((Column("a", "integer"),)).to_json())
+    metadata = Metadata("id", TableSchema((DeltaColumn("a", "integer"),)).to_json())
     return replace(Snapshot("/t", 3, Protocol(1, 2), metadata), **changes)
 
 
@@ -35,10 +35,10 @@ def configured(**properties: str) -> Snapshot:
 
 
 def column(**metadata: Any) -> Snapshot:
-    return columns(Column("a", "integer"), Column("b", "string", True, metadata))
+    return columns(DeltaColumn("a", "integer"), DeltaColumn("b", "string", True, metadata))
 
 
-def columns(*listed: Column) -> Snapshot:
+def columns(*listed: DeltaColumn) -> Snapshot:
     return table(metadata=table().metadata.with_schema(TableSchema(listed)))
 
 
@@ -95,8 +95,8 @@ def test_what_asks_nothing_is_fine(snapshot: Snapshot) -> None:
         (column(**{"delta.invariants": "{}"}), "column b has an invariant"),
         (column(CURRENT_DEFAULT="1"), "column b has a default"),
         (column(__CHAR_VARCHAR_TYPE_STRING="char(3)"), "column b has a CHAR's"),
-        (columns(Column("v", "variant")), "column v is of type VARIANT"),
-        (columns(Column("v", "long", False)), "column v is NOT NULL"),
+        (columns(DeltaColumn("v", "variant")), "column v is of type VARIANT"),
+        (columns(DeltaColumn("v", "long", False)), "column v is NOT NULL"),
         (files(path="file:/other/a.parquet"), "outside of its folder"),
         (files(stats=None), "a.parquet has no statistics"),
     ],

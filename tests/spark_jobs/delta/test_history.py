@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.delta.commits import commit
-from spark_jobs.delta.history import added_since
+from spark_jobs.delta.history import added_since, newest_first
+from spark_jobs.delta.log_files import read_log
 from tests.spark_jobs.delta.tables import append, begin, newest
 
 
@@ -25,3 +26,26 @@ def test_commits_that_are_not_there_any_more(tmp_path: Path, after: int, until: 
         snapshot = append(snapshot, [key])
     (tmp_path / "t" / "_delta_log" / f"{1:020}.json").unlink()
     assert added_since(snapshot.path, after, until) is None
+
+
+def test_commits_say_what_they_are_from_the_newest_on(tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    snapshot = begin(path)
+    snapshot = newest(path, commit(snapshot, operation="WRITE", transaction=("app", 7), user_metadata="{}"))
+    commit(snapshot, operation="OPTIMIZE")
+    listing = read_log(path)
+    assert listing
+    infos = [(info.version, info.operation, info.user_metadata, info.counters) for info in newest_first(path, listing)]
+    assert infos == [(1, "OPTIMIZE", None, {}), (0, "WRITE", "{}", {"app": 7})]
+
+
+def test_commits_end_where_the_log_was_cut(tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    snapshot = begin(path)
+    for key in range(13):  # versions 0 to 12, a checkpoint at 10
+        snapshot = append(snapshot, [key])
+    for version in range(8):
+        (tmp_path / "t" / "_delta_log" / f"{version:020}.json").unlink()
+    listing = read_log(path)
+    assert listing
+    assert [info.version for info in newest_first(path, listing)] == [12, 11, 10, 9, 8]

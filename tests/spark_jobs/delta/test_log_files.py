@@ -113,6 +113,19 @@ def test_a_hint_that_cannot_be_used_is_not_needed(tmp_path: Path, text: str) -> 
     assert listing.version == 11
 
 
+def test_a_checkpoint_that_cannot_be_looked_at_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    (log / "_last_checkpoint").write_text('{"version": 4, "size": 1}')
+
+    def broken(path: Path) -> bool:
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    monkeypatch.setattr(Path, "exists", broken)
+    with pytest.raises(LakeError, match=rf"^{tmp_path}: cannot be read: Input/output error"):
+        read_log(str(tmp_path))
+
+
 def test_an_old_hint_hides_no_later_commits(tmp_path: Path) -> None:
     path = lay(tmp_path / "t", [*commits(21), C10, C10.replace("10", "20")])
     old = time.time() - 100_000

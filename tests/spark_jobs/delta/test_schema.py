@@ -5,7 +5,7 @@ import pytest
 
 from spark_jobs.delta.schema import (
     ArrayType,
-    Column,
+    DeltaColumn,
     MapType,
     StructType,
     TableSchema,
@@ -34,12 +34,12 @@ DDL = [
     ("MAP<STRING, STRING>", MapType("string", "string"), pa.map_(pa.string(), pa.string())),
     (
         "STRUCT<srid: INT, wkb: BINARY>",
-        StructType((Column("srid", "integer"), Column("wkb", "binary"))),
+        StructType((DeltaColumn("srid", "integer"), DeltaColumn("wkb", "binary"))),
         pa.struct([("srid", pa.int32()), ("wkb", pa.binary())]),
     ),
     (
         "ARRAY<STRUCT<schema: STRING, table: STRING>>",
-        ArrayType(StructType((Column("schema", "string"), Column("table", "string")))),
+        ArrayType(StructType((DeltaColumn("schema", "string"), DeltaColumn("table", "string")))),
         pa.list_(pa.field("element", pa.struct([("schema", pa.string()), ("table", pa.string())]))),
     ),
 ]
@@ -76,7 +76,7 @@ def test_what_is_no_type_is_refused(ddl: str) -> None:
 
 
 def test_a_type_of_the_log_that_is_unknown_is_refused_when_it_is_used() -> None:
-    schema = TableSchema((Column("v", "variant"),))
+    schema = TableSchema((DeltaColumn("v", "variant"),))
     assert TableSchema.from_json(schema.to_json()) == schema
     with pytest.raises(LakeError, match="variant"):
         schema.arrow(physical=False)
@@ -105,7 +105,7 @@ def test_ids_are_given_to_parents_before_their_fields_and_to_no_element_or_key()
 
 def test_ids_that_are_there_stay() -> None:
     schema = from_spark_types({"a": "INT", "b": "INT"}, True)
-    extended, last_id = assign_ids(TableSchema((*schema.columns, Column("c", "integer"))), schema.max_column_id)
+    extended, last_id = assign_ids(TableSchema((*schema.columns, DeltaColumn("c", "integer"))), schema.max_column_id)
     assert extended.columns[:2] == schema.columns
     assert (extended.column("c").id, last_id) == (3, 3)
 

@@ -6,7 +6,7 @@ import pytest
 from spark_jobs.delta import commits, data_files
 from spark_jobs.delta.features import why_not
 from spark_jobs.delta.log_files import SparkOnly
-from spark_jobs.delta.schema_changes import Design, altered, apply, design_of, is_wider
+from spark_jobs.delta.schema_changes import TargetSchema, altered, apply, design_of, is_wider
 from spark_jobs.delta.snapshot import Protocol, Snapshot, new_table
 from spark_jobs.errors import LakeError
 from spark_jobs.silver.schema_evolution import steps
@@ -19,7 +19,7 @@ WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
 WITHOUT_ZONE = "SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')"
 
 
-def design(properties: dict[str, str] | None = None, types: dict[str, str] | None = None) -> Design:
+def design(properties: dict[str, str] | None = None, types: dict[str, str] | None = None) -> TargetSchema:
     return design_of(new_table("/t", types or TYPES, MAPPED if properties is None else properties))
 
 

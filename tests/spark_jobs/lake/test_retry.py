@@ -1,7 +1,7 @@
 import pytest
 
 from spark_jobs.errors import LostRace
-from spark_jobs.lake.retry import patiently
+from spark_jobs.lake.retry import retry_on_conflict
 
 
 @pytest.mark.spark
@@ -13,8 +13,8 @@ def test_what_lost_a_race_is_planned_again_until_others_win_every_time() -> None
             raise races.pop()
         return "done"
 
-    assert patiently(run, wait=0.001) == "done"
+    assert retry_on_conflict(run, wait=0.001) == "done"
     races[:] = [LostRace("always")] * 9
     with pytest.raises(LostRace, match="always"):
-        patiently(run)
+        retry_on_conflict(run)
     assert len(races) == 4

@@ -12,37 +12,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.errors import LakeError, LostRace
-from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
+from spark_jobs.lake.commit import Checkpoint, Head, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table, spark_type
 from spark_jobs.log.position import Position
 from spark_jobs.text.sql import identifier
-
-
-@pytest.mark.parametrize("last, kind", [("live", CommitKind.MAINTENANCE), (CommitKind.ALTERING, CommitKind.ALTERING)])
-def test_files_written_together_say_what_the_commit_below_them_says(tmp_path: Path, last: str, kind: str) -> None:
-    """Theirs was told before it began, and another one has come by meanwhile."""
-
-    def saying(offset: int, kind: str) -> deltalake.CommitProperties:
-        checkpoint = Checkpoint(Position("f.000001", offset), f"{kind} at {offset}", kind)
-        return deltalake.CommitProperties(custom_metadata={"userMetadata": checkpoint.to_json()})
-
-    for offset, kind_ in ((4, "live"), (4, CommitKind.MAINTENANCE), (9, last)):
-        rows = pa.table({"a": [offset]})
-        deltalake.write_deltalake(tmp_path, rows, mode="append", commit_properties=saying(offset, kind_))
-    table = Table(str(tmp_path), plain=False)
-    for _ in range(2):
-        deltalake.DeltaTable(tmp_path).optimize.compact(commit_properties=saying(4, CommitKind.MAINTENANCE))
-        deltalake.write_deltalake(tmp_path, pa.table({"a": [1]}), mode="append")  # by somebody else
-    deltalake.DeltaTable(tmp_path).optimize.compact(commit_properties=saying(4, CommitKind.MAINTENANCE))
-    head = table.head()
-    assert head is not None
-    assert head.checkpoint is not None
-    assert (head.version, head.position, head.checkpoint.kind) == (7, Position("f.000001", 9), kind)
-    newer = [(version, checkpoint.position.offset, checkpoint.kind) for version, checkpoint in table.since(0)]
-    assert newer == [(7, 9, kind), (5, 9, kind), (3, 9, kind), (2, 9, last), (1, 4, CommitKind.MAINTENANCE)]
-    assert [version for version, _ in table.since(4)] == [7, 5], "what they say is below"
-
 
 _READING = """
 import sys
@@ -80,20 +54,6 @@ def test_a_process_that_ends_after_it_has_read_a_small_table_is_not_aborted(tmp_
 )
 def test_types_are_written_as_in_ddl(delta: Any, sql: str) -> None:
     assert spark_type(delta) == sql
-
-
-def test_there_is_no_head_without_a_table(tmp_path: Path) -> None:
-    table = Lake(str(tmp_path)).bronze("shop")
-    assert (table.head(), table.columns(), table.since(0)) == (None, {}, [])
-
-
-def test_a_broken_log_is_said_with_its_path(tmp_path: Path) -> None:
-    table = Lake(str(tmp_path)).bronze("shop")
-    log = Path(table.path, "_delta_log")
-    log.mkdir(parents=True)
-    (log / "00000000000000000000.json").write_text("{")
-    with pytest.raises(LakeError, match=rf"^{table.path}: cannot be read: "):
-        table.head()
 
 
 COLUMNS = {"id": "INT", "note": "STRING"}
@@ -192,7 +152,7 @@ def test_the_later_of_two_plans_on_one_head_loses_and_leaves_nothing(
     assert str(info.value) in (
         (
             f"{table.path}: planned on version {planned.version}, but another writer committed first; "
-            "nothing of this run is in the table, and the next run goes on from its head"
+            "nothing of this run is in the table, and the next run resumes from its head"
         ),
         f"{table.path}: another writer committed at the same time; run again",
     )
@@ -296,10 +256,10 @@ def test_rows_and_columns_are_replaced_in_one_commit(spark: SparkSession, lake: 
     head = table.new(COLUMNS, {"delta.columnMapping.mode": "name"})
     head = table.append(rows(spark, 1, 2), head, checkpoint(0))
     replaced = spark.createDataFrame([(7, "y")], "note BIGINT, `a b` STRING")
-    renewed = table.renew(replaced, head, checkpoint(1))
+    renewed = table.overwrite(replaced, head, checkpoint(1))
     assert (renewed.counter, renewed.position) == (2, AT[1])
     assert table.columns() == {"note": "BIGINT", "a b": "STRING"}
     assert [tuple(row) for row in table.read(spark).collect()] == [(7, "y")]
     assert table.rows_written() == 1
     with pytest.raises(LostRace):
-        table.renew(replaced, head, checkpoint(2))
+        table.overwrite(replaced, head, checkpoint(2))

@@ -1,0 +1,101 @@
+"""Files that nobody needs any more: data files that no version within reach names, and the log of old versions.
+
+Put here: which these are, and removing them. Not here: how long versions are kept (operations/maintenance.py).
+
+A file stays where the newest version names it, or one that somebody asks for; where a commit removed it since the time
+up to which versions are kept; and where it was written since then, since a commit may be about to name it. Folders and
+files that begin with an underscore or a dot are not the table's data. That is Delta's own rule for VACUUM.
+"""
+
+import re
+import time
+from collections.abc import Collection, Iterable, Iterator
+
+from spark_jobs.delta.log_files import directory, log_directory
+from spark_jobs.delta.snapshot import DataFile, Snapshot, removed_files
+from spark_jobs.errors import LakeError
+from spark_jobs.storage.files import StoredPath, reason, walk
+
+_FILE_RETENTION = "delta.deletedFileRetentionDuration", "interval 1 week"
+_LOG_RETENTION = "delta.logRetentionDuration", "interval 30 days"
+"""Properties, and what Delta takes where a table has none."""
+_LOG_FILE = re.compile(r"(\d{20})\..+")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_INTERVAL = re.compile(r"(?:interval\s+)?(\d+)\s+(week|day|hour|minute|second)s?", re.IGNORECASE)
+_SECONDS = {"week": 604_800, "day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
+
+
+def unnamed_files(snapshot: Snapshot, hours: int, versions: Iterable[Snapshot] = ()) -> list[StoredPath]:
+    """The files of a table that no version within reach names.
+
+    Args:
+        snapshot: the newest version.
+        hours: how long files are kept that it does not name.
+        versions: older versions whose files are kept.
+
+    Raises SparkOnly, LakeError.
+    """
+    since = time.time() - hours * 3_600
+    removed = removed_files(snapshot.path, of_all_commits=hours * 3_600 > _seconds(snapshot, *_FILE_RETENTION))
+    recent = (file for file in removed if file.action.get("deletionTimestamp", 0) >= since * 1000)
+    kept_files = [*snapshot.files, *recent, *(file for version in versions for file in version.files)]
+    live_paths = {str(place) for file in kept_files for place in _places(snapshot.path, file)}
+    folder = directory(snapshot.path)
+    try:
+        old = [folder / name for name, written_at in walk(folder) if written_at < since and not _is_hidden(name)]
+    except OSError as error:
+        raise LakeError(f"{snapshot.path}: cannot be read: {reason(error)}") from error
+    return [file for file in old if str(file) not in live_paths]
+
+
+def remove(path: str, files: Iterable[StoredPath]) -> None:
+    """Removes files of a table. Raises LakeError."""
+    try:
+        for file in files:
+            file.unlink(missing_ok=True)
+    except OSError as error:
+        raise LakeError(f"{path}: a file that nobody needs cannot be removed: {reason(error)}") from error
+
+
+def expired_log(snapshot: Snapshot, pinned: Collection[int] = ()) -> list[StoredPath]:
+    """The files of a table's log that no version needs but those which its log need not keep any longer.
+
+    Everything before a checkpoint is such a file, where the checkpoint is older than ``delta.logRetentionDuration``.
+
+    Args:
+        snapshot: the newest version.
+        pinned: older versions that are read.
+
+    Raises LakeError.
+    """
+    seconds = _seconds(snapshot, *_LOG_RETENTION)
+    if not seconds:  # for ever, or as long as Spark alone understands
+        return []
+    log, until = log_directory(snapshot.path), time.time() - seconds
+    try:
+        files = list(walk(log))
+    except OSError as error:
+        raise LakeError(f"{snapshot.path}: cannot be read: {reason(error)}") from error
+    last = min([snapshot.version, *pinned])
+    checkpoints = (
+        int(match[1]) for name, written_at in files if written_at < until and (match := _CHECKPOINT.fullmatch(name))
+    )
+    first = max((version for version in checkpoints if version <= last), default=0)
+    return [log / name for name, _ in files if (match := _LOG_FILE.fullmatch(name)) and int(match[1]) < first]
+
+
+def _seconds(snapshot: Snapshot, key: str, default: str) -> int:
+    """A property that is a time; 0 where that is not understood."""
+    match = _INTERVAL.fullmatch(snapshot.configuration.get(key, default).strip())
+    return int(match[1]) * _SECONDS[match[2].lower()] if match else 0
+
+
+def _places(path: str, file: DataFile) -> Iterator[StoredPath]:
+    yield file.location(path)
+    vector = file.deletion_vector
+    if vector is not None and vector.storage_type != "i":
+        yield vector.location(path)
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith(("_", ".")) for part in name.split("/"))

@@ -1,0 +1,118 @@
+"""Our commits of a Delta table, without a JVM: the head, and what came after a version.
+
+Put here: what the log says of them. Not here: making commits (table.py), or what a commit says of itself (commit.py).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice, takewhile
+from typing import cast
+
+import deltalake
+from deltalake.exceptions import TableNotFoundError
+
+from spark_jobs.delta import history
+from spark_jobs.delta.history import CommitInfo
+from spark_jobs.delta.log_files import SparkOnly, opened_by_deltalake, read_log
+from spark_jobs.errors import LakeError, StratalogError
+from spark_jobs.lake.commit import APPLICATION, Checkpoint, CommitKind, Head
+from spark_jobs.runtime.engine_errors import of_delta
+from spark_jobs.storage.messages import meaning
+
+_REARRANGING = ("OPTIMIZE", "REORG")
+"""Operations of Delta that move rows between files, and let others commit meanwhile."""
+_REARRANGED = 3
+"""Of one table so many commits at a time, with what goes before them, are made by its maintenance."""
+_LOOKED_AT = 2 + _REARRANGED
+"""Commits that a head is looked for in, before the table is opened."""
+
+
+def head_of(path: str) -> Head | None:
+    """The newest version; None where there is no table. Raises LakeError."""
+    # The newest commits say it: a table is opened, with all its files, only where others than ours hide them.
+    newest = _newest(path, _LOOKED_AT)
+    if newest == []:
+        return None
+    counter = next((commit.counters[APPLICATION] for commit in newest or () if APPLICATION in commit.counters), 0)
+    entry = next(_checkpoints(newest or ()), None)
+    if not (newest and counter and entry):
+        return _head_by_whole_log(path)
+    return Head(newest[0].version, counter, entry[1])
+
+
+def since(path: str, version: int) -> list[tuple[int, Checkpoint]]:
+    """Our commits after a Delta version, newest first. Raises LakeError."""
+    newest = _newest(path, after=max(-1, version - _REARRANGED))
+    if newest is None:
+        table = opened(path)
+        count = table.version() - version if table else 0
+        newest = list(_history(table, count + _REARRANGED)) if table and count > 0 else []
+    return [entry for entry in _checkpoints(newest) if entry[0] > version]
+
+
+def upkept(kind: str) -> str:
+    """The kind of a commit of maintenance upon one of a kind."""
+    return CommitKind.ALTERING if kind == CommitKind.ALTERING else CommitKind.MAINTENANCE
+
+
+def opened(path: str) -> deltalake.DeltaTable | None:
+    """The table as deltalake reads it; None where there is none. Raises LakeError."""
+    try:
+        return opened_by_deltalake(path)
+    except TableNotFoundError:
+        return None
+    except StratalogError:
+        raise
+    except Exception as error:  # deltalake raises bare exceptions for permissions and broken logs alike
+        reason = meaning(path, str(error)) or of_delta(str(error))
+        raise LakeError(f"{path}: cannot be read: {reason}") from error
+
+
+def _newest(path: str, count: int | None = None, after: int = -1) -> list[CommitInfo] | None:
+    """At most so many of the newest commits, of those after a version; none without a table.
+
+    None where the log has to be read as a whole. Raises LakeError.
+    """
+    try:
+        listing = read_log(path)
+        backwards = history.newest_first(path, listing) if listing else ()
+        newest = list(takewhile(lambda commit: commit.version > after, islice(backwards, count)))
+    except (SparkOnly, ValueError):
+        return None
+    # Commits that a checkpoint covers are removed in time.
+    is_whole = listing is None or count is not None or len(newest) == max(0, listing.version - after)
+    return newest if is_whole else None
+
+
+def _head_by_whole_log(path: str) -> Head | None:
+    table = opened(path)
+    if table is None:
+        return None
+    counter = table.transaction_version(APPLICATION) or 0
+    entry = next(_checkpoints(_history(table)), None)
+    if counter and not entry:
+        raise LakeError(f"{path}: no commit in its history names a position; restore the table's _delta_log")
+    return Head(table.version(), counter, entry[1] if entry else None)
+
+
+def _history(table: deltalake.DeltaTable, limit: int | None = None) -> Iterator[CommitInfo]:
+    """Newest first; each entry is a file that is read."""
+    for commit in table.history(limit):
+        yield CommitInfo(cast(int, commit["version"]), commit.get("operation"), commit.get("userMetadata"), {})
+
+
+def _checkpoints(commits: Iterable[CommitInfo]) -> Iterator[tuple[int, Checkpoint]]:
+    """Our commits among some, newest first, each with its Delta version.
+
+    One that moved rows between files says what the commit below it says, where that is among them: what it says itself
+    was written before it began, and it may have come behind others.
+    """
+    moved: list[int] = []
+    for commit in commits:
+        checkpoint = Checkpoint.from_json(commit.user_metadata)
+        if checkpoint and commit.operation in _REARRANGING:
+            moved.append(commit.version)
+        elif checkpoint:
+            yield from ((version, replace(checkpoint, kind=upkept(checkpoint.kind))) for version in moved)
+            moved.clear()
+            yield commit.version, checkpoint

@@ -1,0 +1,93 @@
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from spark_jobs.errors import LakeError
+from spark_jobs.lake import own_commits
+from spark_jobs.lake.commit import Checkpoint, CommitKind
+from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position
+from tests.spark_jobs.delta.tables import append, begin
+
+
+@pytest.mark.parametrize("last, kind", [("live", CommitKind.MAINTENANCE), (CommitKind.ALTERING, CommitKind.ALTERING)])
+def test_files_written_together_say_what_the_commit_below_them_says(tmp_path: Path, last: str, kind: str) -> None:
+    """Theirs was told before it began, and another one has come by meanwhile."""
+
+    def saying(offset: int, kind: str) -> deltalake.CommitProperties:
+        checkpoint = Checkpoint(Position("f.000001", offset), f"{kind} at {offset}", kind)
+        return deltalake.CommitProperties(custom_metadata={"userMetadata": checkpoint.to_json()})
+
+    for offset, kind_ in ((4, "live"), (4, CommitKind.MAINTENANCE), (9, last)):
+        rows = pa.table({"a": [offset]})
+        deltalake.write_deltalake(tmp_path, rows, mode="append", commit_properties=saying(offset, kind_))
+    table = Table(str(tmp_path), plain=False)
+    for _ in range(2):
+        deltalake.DeltaTable(tmp_path).optimize.compact(commit_properties=saying(4, CommitKind.MAINTENANCE))
+        deltalake.write_deltalake(tmp_path, pa.table({"a": [1]}), mode="append")  # by somebody else
+    deltalake.DeltaTable(tmp_path).optimize.compact(commit_properties=saying(4, CommitKind.MAINTENANCE))
+    head = table.head()
+    assert head is not None
+    assert head.checkpoint is not None
+    assert (head.version, head.position, head.checkpoint.kind) == (7, Position("f.000001", 9), kind)
+    newer = [(version, checkpoint.position.offset, checkpoint.kind) for version, checkpoint in table.since(0)]
+    assert newer == [(7, 9, kind), (5, 9, kind), (3, 9, kind), (2, 9, last), (1, 4, CommitKind.MAINTENANCE)]
+    assert [version for version, _ in table.since(4)] == [7, 5], "what they say is below"
+
+
+def test_there_is_no_head_without_a_table(tmp_path: Path) -> None:
+    table = Lake(str(tmp_path)).bronze("shop")
+    assert (table.head(), table.columns(), table.since(0)) == (None, {}, [])
+
+
+def test_a_broken_log_is_said_with_its_path(tmp_path: Path) -> None:
+    table = Lake(str(tmp_path)).bronze("shop")
+    log = Path(table.path, "_delta_log")
+    log.mkdir(parents=True)
+    (log / "00000000000000000000.json").write_text("{")
+    with pytest.raises(LakeError, match=rf"^{table.path}: cannot be read: "):
+        table.head()
+
+
+def said_at(offset: int) -> str:
+    return Checkpoint(Position("f.000001", offset), f"batch {offset}").to_json()
+
+
+def test_the_newest_commits_say_the_head_and_no_table_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "t")
+    snapshot = begin(path)
+    for counter in range(1, 13):  # a checkpoint at version 10
+        snapshot = append(snapshot, [counter], transaction=("stratalog", counter), user_metadata=said_at(counter))
+    opened = Table(path, plain=False)
+    by_whole_log = own_commits._head_by_whole_log(path)
+    monkeypatch.setattr(own_commits, "opened", lambda _: pytest.fail("the table was opened"))
+    head = opened.head()
+    assert head == by_whole_log
+    assert head is not None
+    assert (head.version, head.counter, head.position) == (11, 12, Position("f.000001", 12))
+    assert [version for version, _ in opened.since(4)] == list(range(11, 4, -1))
+
+
+def test_commits_of_others_hide_the_head_from_a_glance(tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    snapshot = append(begin(path), [1], transaction=("stratalog", 1), user_metadata=said_at(7))
+    for key in range(own_commits._LOOKED_AT + 1):
+        snapshot = append(snapshot, [key])
+    head = Table(path, plain=False).head()
+    assert head is not None
+    assert (head.version, head.counter, head.position) == (snapshot.version, 1, Position("f.000001", 7))
+
+
+def test_commits_that_were_removed_are_asked_of_the_whole_log(tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    snapshot = begin(path)
+    for counter in range(1, 13):
+        snapshot = append(snapshot, [counter], transaction=("stratalog", counter), user_metadata=said_at(counter))
+    for version in range(9):
+        (tmp_path / "t" / "_delta_log" / f"{version:020}.json").unlink()
+    assert [version for version, _ in Table(path, plain=False).since(2)] == [11, 10, 9]
