@@ -122,6 +122,7 @@ def parts_of(cells: pa.RecordBatch, places: Sequence[int]) -> list[dict[str, Any
 
 def _joined(pieces: list[dict[str, Any]]) -> dict[str, Any]:
     """Consecutive pieces of a slice as one slice."""
+    # Counts add up, lists follow each other, and everything that says where a slice ends is the last one's.
     first, last = pieces[0], pieces[-1]
     tables = {(table["schema"], table["table"]): table for piece in pieces for table in piece["tables"] or ()}
     has_tables = all(piece["tables"] is not None for piece in pieces)

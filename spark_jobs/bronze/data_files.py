@@ -38,11 +38,11 @@ _OPEN = 32
 """Files whose footers are kept."""
 _KEPT = 4
 """Row groups whose bytes are kept: tables next to each other in the log begin in the same ones."""
-Bounds = dict[str, Any]
+ColumnBounds = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class FileRows:
     """Rows of a file with their places: ``groups`` the row group of each, ``rows`` its row there."""
 
     file: int
@@ -68,6 +68,7 @@ class DataFiles:
         self.paths: list[str] = added.column("path").to_pylist()
         """Relative to the table's folder."""
         self._lowest, self._highest = ([*_bounds(added, end)] for end in ("min", "max"))
+        self._counts: list[int] = added.column("num_records").to_pylist()
         self._footers: OrderedDict[int, pq.ParquetFile] = OrderedDict()
         self._groups: OrderedDict[tuple[int, int, tuple[str, ...]], pa.Table] = OrderedDict()
 
@@ -79,7 +80,24 @@ class DataFiles:
         ordinals = [at for at in range(len(self.paths)) if _overlaps(self._lowest[at], self._highest[at], within)]
         return sorted(ordinals, key=lambda at: [self._lowest[at].get(name) or 0 for name in _PLACE[:3]])
 
-    def read(self, within: Range | None, columns: Sequence[str], kind: str | None = None) -> Iterator[Rows]:
+    def cuts(self, within: Range, rows: int) -> list[tuple[int, int, int]]:
+        """Places (stretch, number, start) inside a part of the log that no data file lies around.
+
+        Between two of them there are so many slices, or those of one file: what is read piece by piece is cut there.
+        """
+        places, count, reached = list[tuple[int, int, int]](), 0, within.start.order
+        for file in self.holding(within):
+            if any(name not in bounds for bounds in (self._lowest[file], self._highest[file]) for name in _PLACE):
+                return []
+            begin = tuple(self._lowest[file][name] for name in _PLACE[:3])
+            if count >= rows and reached <= begin and within.start.order < begin:
+                places.append(begin)
+                count = 0
+            count += self._counts[file] or rows
+            reached = max(reached, tuple(self._highest[file][name] for name in ("stretch", "number", "stop")))
+        return places
+
+    def read(self, within: Range | None, columns: Sequence[str], kind: str | None = None) -> Iterator[FileRows]:
         """Rows of the row groups that may hold slices of a part of the log, and of a kind: of others too.
 
         Raises LakeError.
@@ -105,19 +123,19 @@ class DataFiles:
             self._groups.popitem(last=False)
         return row_group
 
-    def _placed(self, file: int, footer: pq.FileMetaData, groups: list[int], columns: pa.Table) -> Rows:
+    def _placed(self, file: int, footer: pq.FileMetaData, groups: list[int], columns: pa.Table) -> FileRows:
         sizes = [footer.row_group(group).num_rows for group in groups]
         within = np.repeat(np.array(groups, np.int32), sizes)
         rows = np.concatenate([np.arange(size, dtype=np.int32) for size in sizes])
         alive = self._deleted.get(self.paths[file])
         if alive is None:
-            return Rows(file, columns, within, rows)
+            return FileRows(file, columns, within, rows)
         starts = np.cumsum([0, *(footer.row_group(at).num_rows for at in range(footer.num_row_groups))])
         places = starts[within] + rows
         is_kept = np.ones(len(rows), bool)
         has_mark = places < len(alive)
         is_kept[has_mark] = alive[places[has_mark]]
-        return Rows(file, columns.filter(pa.array(is_kept)), within[is_kept], rows[is_kept])
+        return FileRows(file, columns.filter(pa.array(is_kept)), within[is_kept], rows[is_kept])
 
     @cached_property
     def _deleted(self) -> dict[str, NDArray[np.bool_]]:
@@ -200,8 +218,8 @@ class _Projection:
             yield batch
 
     def _may_hold(self, group: pq.RowGroupMetaData, within: Range | None, kind: str | None) -> bool:
-        lowest: Bounds = {}
-        highest: Bounds = {}
+        lowest: ColumnBounds = {}
+        highest: ColumnBounds = {}
         for name, leaf in self._leaves.items():
             statistics = group.column(leaf).statistics
             if statistics is not None and statistics.has_min_max:
@@ -211,7 +229,7 @@ class _Projection:
         return _overlaps(lowest, highest, within)
 
 
-def _bounds(added: pa.Table, end: str) -> Iterator[Bounds]:
+def _bounds(added: pa.Table, end: str) -> Iterator[ColumnBounds]:
     """The least or the greatest values of each file; a value that is not there is unknown."""
     names = [name for name in _PLACE if f"{end}.{name}" in added.column_names]
     columns = [added.column(f"{end}.{name}").to_pylist() for name in names]
@@ -219,7 +237,7 @@ def _bounds(added: pa.Table, end: str) -> Iterator[Bounds]:
         yield {name: column[at] for name, column in zip(names, columns, strict=True) if column[at] is not None}
 
 
-def _overlaps(lowest: Bounds, highest: Bounds, within: Range | None) -> bool:
+def _overlaps(lowest: ColumnBounds, highest: ColumnBounds, within: Range | None) -> bool:
     """Whether rows between such values may hold a byte of a part of the log, or begin in it."""
     if within is None or any(name not in bounds for bounds in (lowest, highest) for name in _PLACE):
         return True

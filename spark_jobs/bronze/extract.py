@@ -31,7 +31,7 @@ from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range, file_number
 from spark_jobs.runtime.executors import checked
-from spark_jobs.source.protocol import Part, Reading, Source
+from spark_jobs.source.protocol import FilePart, PartReader, Source
 from spark_jobs.source.retention_margin import Margin, margin
 
 log = logging.getLogger(__name__)
@@ -63,13 +63,13 @@ class Extracted:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ExtractionPlan:
     """What is to be read, and the head that it is read upon."""
 
     source: str
     head: Head
     range: Range
-    parts: tuple[Part, ...]
+    parts: tuple[FilePart, ...]
     uuid: str | None
     begin: Position
     stretches: tuple[Stretch, ...]
@@ -112,16 +112,17 @@ def extract(
     """Reads a source from bronze's head to its end as it is now. Raises SourceError, DecodeError, LakeError.
 
     ``start`` (``earliest``, ``latest``, or a place: a position, a GTID set, a time) counts only while bronze is empty.
-    ``until``: a transaction's end before which the log goes on, but nothing is read of it. ``redact``: the tables whose
+    ``until``: a transaction's end after which nothing is read, though the log continues. ``redact``: the tables whose
     rows are blanked before anything is written.
     """
+    # What is to be read is fixed before anything is: the log grows meanwhile, and the next run takes the rest.
     began = time.monotonic()
     table = lake.bronze(source.name)
     with about(source.name):
         planned = replace(plan(table, source, start, until), redact=redact)
         if planned.opens:
             log.warning(
-                "%s: another log goes on behind %s: stretch %d, from %s on%s",
+                "%s: another log continues after %s: log generation %d, from %s%s",
                 *(source.name, planned.range.start, planned.stretch.number, planned.stretch.begin),
                 f", of {source.endpoint}" if source.endpoint else "",
             )
@@ -135,16 +136,17 @@ def extract(
         return land(spark, table, planned, source.reading(), began)
 
 
-def plan(table: Table, source: Source, start: str, until: Position | None = None) -> Plan:
+def plan(table: Table, source: Source, start: str, until: Position | None = None) -> ExtractionPlan:
     """The range from bronze's head to the source's end, or ``until``.
 
     Raises SourceError, AnotherLog, DecodeError.
     """
+    # An empty bronze begins where the configuration says, any other continues from its checkpoint.
     head = table.head()
     if head is None or head.checkpoint is None:
         next_range = beginning(source, start, until)
         head = head or table.new(bronze.COLUMNS, bronze.PROPERTIES)
-        return Plan(
+        return ExtractionPlan(
             source.name,
             head,
             next_range.range,
@@ -153,11 +155,13 @@ def plan(table: Table, source: Source, start: str, until: Position | None = None
             next_range.range.start,
             next_range.stretches,
         )
+    # The margin is how much of the log the server still keeps beyond the checkpoint; it is measured where something is
+    # new.
     next_range = onward(source, table, head, until)
     position = head.checkpoint.position
     remaining = margin(source, next_range.log, position) if next_range.parts and not next_range.opens else None
     begin = bronze.begin(head.checkpoint)
-    return Plan(
+    return ExtractionPlan(
         source.name,
         head,
         next_range.range,
@@ -169,7 +173,7 @@ def plan(table: Table, source: Source, start: str, until: Position | None = None
     )
 
 
-def land(spark: SparkSession, table: Table, planned: Plan, reading: Reading, began: float) -> Extracted:
+def land(spark: SparkSession, table: Table, planned: ExtractionPlan, reading: PartReader, began: float) -> Extracted:
     """Reads the planned parts in parallel and commits them. Raises LostRace where the head has moved since."""
     head, totals = _landed(spark, table, planned, reading)
     return Extracted(
@@ -192,7 +196,7 @@ def land(spark: SparkSession, table: Table, planned: Plan, reading: Reading, beg
     )
 
 
-def _landed(spark: SparkSession, table: Table, planned: Plan, reading: Reading) -> tuple[Head, Totals]:
+def _landed(spark: SparkSession, table: Table, planned: ExtractionPlan, reading: PartReader) -> tuple[Head, Totals]:
     """The head after the commit; by the driver, or by Spark where it has to be."""
     source, stretch, parts = planned.source, planned.stretch.number, planned.parts
     upon = None if planned.redact else driver_commit.snapshot_upon(table.path, planned.head)
@@ -249,7 +253,7 @@ def _utc(micros: int | None) -> datetime | None:
     return None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC)
 
 
-def _settled(spark: SparkSession, table: Table, planned: Plan) -> Extracted:
+def _settled(spark: SparkSession, table: Table, planned: ExtractionPlan) -> Extracted:
     """Nothing to read. A source that starts at its end still gets a checkpoint, or later runs would start later still.
 
     So does one that is at the end of another log, or later runs would look for that end again.
@@ -260,7 +264,7 @@ def _settled(spark: SparkSession, table: Table, planned: Plan) -> Extracted:
     return Extracted(planned.source, planned.range, head, stretch=planned.stretch)
 
 
-def _size(planned: Plan) -> int:
+def _size(planned: ExtractionPlan) -> int:
     return sum(part.stop - part.start for part in planned.parts)
 
 
@@ -268,8 +272,8 @@ def slices_of(  # noqa: PLR0913 - a part's place and its reader
     spark: SparkSession,
     source: str,
     stretch: int,
-    parts: tuple[Part, ...],
-    reading: Reading,
+    parts: tuple[FilePart, ...],
+    reading: PartReader,
     *,
     uuid: str | None,
     redact: Redaction | None = None,
@@ -280,7 +284,7 @@ def slices_of(  # noqa: PLR0913 - a part's place and its reader
     return ids.mapInArrow(checked(slicing_task(source, stretch, parts, uuid, reading, redact=redact)), columns)
 
 
-def tasks_for(parts: Sequence[Part]) -> int:
+def tasks_for(parts: Sequence[FilePart]) -> int:
     """A task a file, or several where they are small: a task, and a file of bronze's, cost more than their bytes."""
     size = sum(part.stop - part.start for part in parts)
     return min(len(parts), max(_TASKS, size // _A_TASK))
@@ -292,9 +296,9 @@ Batches = Iterator[pa.RecordBatch]
 def slicing_task(
     source: str,
     stretch: int,
-    parts: tuple[Part, ...],
+    parts: tuple[FilePart, ...],
     uuid: str | None,
-    reading: Reading,
+    reading: PartReader,
     *,
     redact: Redaction | None = None,
 ) -> Callable[[Batches], Batches]:
@@ -310,7 +314,7 @@ def slicing_task(
     return run
 
 
-def _read(part: Part, reading: Reading, redact: Redaction | None) -> Batches:
+def _read(part: FilePart, reading: PartReader, redact: Redaction | None) -> Batches:
     format_, chunks = reading(part)
     slicer = Slicer(part.file, part.start, format_, redact=redact)
     for chunk in chunks:

@@ -57,7 +57,7 @@ class BinlogFile:
 
 
 def held_files(table: Table, head: Head, beyond: tuple[BinlogFile, BinlogFile] | None = None) -> list[BinlogFile]:
-    """The files of which bronze holds a byte, in order; with ``beyond`` those before the first and behind the last.
+    """The files of which bronze holds a byte, in order; with ``beyond`` those before the first and after the last.
 
     Of Delta's files only those are opened whose statistics say that they may have some.
     """

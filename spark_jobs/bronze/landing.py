@@ -46,9 +46,12 @@ class Totals:
 
     @classmethod
     def of(cls, slices: pa.RecordBatch) -> "Totals":
+        """Of a batch of slices: counts, the newest commit time (µs), the last GTID, and bytes that were blanked."""
+
         def total(column: pa.Array) -> int:
             return int(pc.sum(column).as_py() or 0)
 
+        # Slices of a task come in no order of the log; the last GTID is that of the last place.
         with_gtid = slices.select(["number", "start", "gtid"]).filter(pc.is_valid(slices.column("gtid")))
         places = sorted(zip(*(column.to_pylist() for column in with_gtid.columns), strict=True))
         redacted = slices.column("redacted") if "redacted" in slices.schema.names else None
@@ -111,10 +114,10 @@ def _writing(
                 totals += Totals.of(slices)
                 yield slices
 
-        groups = _groups(counted())
-        bounded = [name for name in schema.names if name not in _UNBOUNDED]
+        # No slice, no file: the first group decides whether one is opened.
+        groups = row_groups(counted())
         files = [
-            data_files.write_parts(path, chain([first], groups), schema, configuration, page_statistics=bounded)
+            data_files.write_parts(path, chain([first], groups), schema, configuration, **layout_of(schema))
             for first in islice(groups, 1)
         ]
         value = pickle.dumps(Landed(tuple(files), totals))
@@ -123,7 +126,12 @@ def _writing(
     return run
 
 
-def _groups(slices: Batches) -> Iterator[pa.Table]:
+def layout_of(schema: TableSchema) -> data_files.FileLayout:
+    """How a data file of bronze is laid out."""
+    return {"page_statistics": [name for name in schema.names if name not in _UNBOUNDED], "compression": "zstd"}
+
+
+def row_groups(slices: Batches) -> Iterator[pa.Table]:
     """The slices in tables that are a row group each."""
     waiting: list[pa.RecordBatch] = []
     for batch in slices:

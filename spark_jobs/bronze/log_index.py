@@ -1,7 +1,7 @@
 """The log index: the stretches of servers' logs that bronze is made of.
 
 A stretch is one uninterrupted run of one server's file numbers. Another server, or numbers that began again, open the
-next one. The index stands in bronze's own commits, so that it moves with the position that needs it.
+next one. The index is stored in bronze's own commits, so that it moves with the position that needs it.
 
 Put here: what is kept of a stretch. Not here: the commits that hold the index (commit.py), or when a stretch is opened
 (resume.py).
@@ -13,7 +13,7 @@ from typing import Any
 
 from spark_jobs.log.gtid import Gtids, MysqlGtids, parse_gtids
 from spark_jobs.log.position import Position, file_number
-from spark_jobs.source.protocol import Part
+from spark_jobs.source.protocol import FilePart
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Stretch:
     uuid: str | None = None
     began: int | None = None
     gtids: Gtids | None = None
-    passed_over: tuple[Part, ...] = ()
+    passed_over: tuple[FilePart, ...] = ()
 
     def to_note(self) -> dict[str, Any]:
         note: dict[str, Any] = {"stretch": self.number, "begin": str(self.begin)}
@@ -43,6 +43,7 @@ class Stretch:
 
     @classmethod
     def from_note(cls, note: dict[str, Any]) -> "Stretch":
+        """From the index in a commit, of this version or an earlier one."""
         text = note.get("gtids")
         return cls(
             number=note["stretch"],
@@ -51,7 +52,7 @@ class Stretch:
             uuid=note.get("uuid"),
             began=note.get("began"),
             gtids=None if text is None else parse_gtids(text) if text else MysqlGtids(),
-            passed_over=tuple(Part(*gap) for gap in note.get("passed_over", ())),
+            passed_over=tuple(FilePart(*gap) for gap in note.get("passed_over", ())),
         )
 
     def file(self, number: int) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spark_jobs.bronze.index import read_index
-from spark_jobs.bronze.xa import Step, steps
+from spark_jobs.bronze.xa import XaSlice, steps
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 
@@ -19,7 +19,7 @@ from spark_jobs.log.position import Position
 class PreparedTransaction:
     """A prepared transaction: its xid as the server writes it (``X'6131',X'',1``), and where its rows begin.
 
-    committed: where the log commits it, behind the position that was asked about.
+    committed: where the log commits it, after the position that was asked about.
     """
 
     xid: str
@@ -30,11 +30,11 @@ class PreparedTransaction:
 def prepared_transactions(table: Table, version: int, at: Position | None = None) -> list[PreparedTransaction]:
     """The prepared transactions that no XA COMMIT or XA ROLLBACK follows, in the log's order. Raises DecodeError.
 
-    at: as seen from a position: with those that are prepared before it, and that the log commits there or behind it.
+    at: as seen from a position: with those that are prepared before it, and that the log commits there or after it.
     """
     slices = read_index(table, version, kind="statement")
     ends = slices.where(slices.slices["transactions"].to_numpy() > 0)
-    by_xid: dict[str, list[Step]] = {}
+    by_xid: dict[str, list[XaSlice]] = {}
     for step in steps(ends):
         if step.xid is not None:
             by_xid.setdefault(step.xid, []).append(step)
@@ -42,7 +42,7 @@ def prepared_transactions(table: Table, version: int, at: Position | None = None
     return sorted(open_transactions, key=lambda transaction: transaction.position)
 
 
-def _open(xid: str, steps_: list[Step], at: Position | None) -> Iterator[PreparedTransaction]:
+def _open(xid: str, steps_: list[XaSlice], at: Position | None) -> Iterator[PreparedTransaction]:
     for prepared, after in zip(steps_, [*steps_[1:], None], strict=True):
         if prepared.kind != "prepared":
             continue

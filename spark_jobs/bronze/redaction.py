@@ -11,7 +11,7 @@ from typing import Self
 
 from spark_jobs.binlog import NOT_JUDGED
 from spark_jobs.config.table_patterns import TOOLS, Helpers, Scope
-from spark_jobs.ddl.classify import judge
+from spark_jobs.ddl.classify import classify
 
 _EMPTIES = re.compile(
     r"(?:/\*.*?\*/|\s)*DELETE\s+FROM\s+(?:`(?:[^`]|``)+`|[^\s`.]+)(?:\.(?:`(?:[^`]|``)+`|[^\s`.]+))?\s*;?\s*(?:/\*.*?\*/)?\s*",
@@ -38,7 +38,7 @@ class Redaction:
 
     def refusal(self, text: str, database: str) -> str | None:
         """Why a statement cannot be kept beside that; None where it holds no rows."""
-        statement = judge(text, database)
+        statement = classify(text, database)
         if not statement.writes_rows or _EMPTIES.fullmatch(text):
             return None
         return f"{statement.verb.split()[0]} in statement format: {NOT_JUDGED}"

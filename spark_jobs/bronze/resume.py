@@ -21,7 +21,7 @@ from spark_jobs.log.gtid import Gtids
 from spark_jobs.log.location import parse_start
 from spark_jobs.log.position import Position, Range, file_number
 from spark_jobs.source.failover import Takeover, all_but, take_over
-from spark_jobs.source.protocol import Log, Part, Source, require_boundary
+from spark_jobs.source.protocol import FilePart, Log, Source, require_boundary
 from spark_jobs.source.retention_margin import file_started_at
 from spark_jobs.source.seek import Search, covered, find_start
 
@@ -41,7 +41,7 @@ class Onward:
 
     log: Log
     range: Range
-    parts: tuple[Part, ...]
+    parts: tuple[FilePart, ...]
     stretches: tuple[Stretch, ...]
     relation: Relation = Relation.SAME
 
@@ -179,7 +179,7 @@ class _Following:
         return Onward(log, Range(self.position, log.end), takeover.parts, (*generations, opened), relation)
 
     def _require_chosen(self, log: Log, generations: tuple[Stretch, ...], relation: Relation) -> None:
-        """Raises AnotherLog, or SourceError for an endpoint that is not in use, where the user has not said to go on.
+        """Raises AnotherLog, or SourceError for an endpoint that is not in use, which the user has not said to use.
 
         Others of the endpoints may be read instead of one that is not in use.
         """
@@ -201,6 +201,8 @@ class _Following:
         )
 
     def _reset(self, log: Log, generations: tuple[Stretch, ...]) -> str:
+        """The message for a log whose numbering began again: what bronze ends in, and what the source has."""
+        # The same name with another beginning, or no such name.
         files = [file.name for file in log.files]
         if self.position.file in files:
             then, now = (

@@ -26,7 +26,7 @@ from spark_jobs.binlog import (
 from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.index import SliceIndex, read_index, read_slices
 from spark_jobs.bronze.xa import NO_XA, Xa, committed, taking_effect
-from spark_jobs.ddl.classify import Effect, Statement, judge
+from spark_jobs.ddl.classify import Effect, Statement, classify
 from spark_jobs.ddl.effects import CreateTable, CreateTemporary, Rename, TableEffect, effects, name_changes
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.lake.table import Table
@@ -152,6 +152,7 @@ def scan_metadata(slices: SliceIndex) -> RangeScan:
     """
     definitions: dict[TableName, list[tuple[Position, TableDefinition]]] = {}
     statements, temporary = [], set[tuple[str, str]]()
+    # In the order of the log: tables as their first map in a slice defines them, and statements that do something.
     for row in slices.notable():
         at = Position(row["file"], row["start"], row["stretch"])
         if row["maps"]:
@@ -160,7 +161,8 @@ def scan_metadata(slices: SliceIndex) -> RangeScan:
         if row["kind"] == "statement" and row["statement"] is not None:
             stop, database = replace(at, offset=row["stop"]), row["database"] or ""
             session = read_session(row["begin"])
-            statement = judge(row["statement"], database, session)
+            statement = classify(row["statement"], database, session)
+            # Tables stop between transactions: a statement stands where its transaction begins.
             position = replace(at, offset=row["transaction_start"])
             logged_statement = LoggedStatement(at, statement, stop, database, row["committed_at"], session, position)
             temporary |= _temporary(logged_statement)
@@ -251,7 +253,7 @@ def _with_xa(survey_: RangeScan, xa: Xa) -> RangeScan:
 def _statement_of(row: dict[str, Any]) -> LoggedStatement:
     """A statement inside an XA transaction, where that is committed."""
     at, stop = (Position(row["at_file"], row[f"at_{end}"], row["at_stretch"]) for end in ("start", "stop"))
-    return LoggedStatement(at, judge(row["said"], row["said_in"]), stop, row["said_in"], row["at_committed"])
+    return LoggedStatement(at, classify(row["said"], row["said_in"]), stop, row["said_in"], row["at_committed"])
 
 
 def agreed(name: TableName, definitions: Iterable[tuple[Position, TableDefinition]]) -> TableDefinition:
@@ -280,7 +282,7 @@ def differs(first: TableDefinition, second: TableDefinition, first_at: Position,
 
 
 def same_key(first: TableDefinition, second: TableDefinition) -> bool:
-    """Whether rows are told apart by the same columns, as far as both definitions know."""
+    """Whether rows are identified by the same columns, as far as both definitions know."""
     if first.key is None or second.key is None:
         return True
     return {str(name).casefold() for name in _key(first)} == {str(name).casefold() for name in _key(second)}

@@ -9,37 +9,37 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-
 from spark_jobs.binlog import FormatDescription
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import stretches
+from spark_jobs.bronze.data_files import DataFiles
+from spark_jobs.bronze.index import read_slices
 from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.errors import ConfigError, LakeError, SourceError
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.gtid import MysqlGtids
-from spark_jobs.log.location import Place, parse_place
+from spark_jobs.log.location import LogLocation, parse_place
 from spark_jobs.log.position import Position, Range
-from spark_jobs.source.protocol import ALONE, Log, LogFile, Part, Reading
+from spark_jobs.source.protocol import ALONE, FilePart, Log, LogFile, PartReader
 from spark_jobs.source.seek import Search, find_place
 
 log = logging.getLogger(__name__)
 
 PlaceText = str | Position | None
-"""A place as text, where a position without its stretch is told by its file's name; or a position as it is."""
+"""A place as text, where a position without its stretch is known by its file's name; or a position as it is."""
 
 
-def range_in(spark: SparkSession, lake: Lake, source: str, start: PlaceText, stop: PlaceText) -> Range:
+def range_in(lake: Lake, source: str, start: PlaceText, stop: PlaceText) -> Range:
     """The part of bronze between two places, the oldest that it holds and its end where they are not named.
 
     Raises LakeError where bronze is empty or gc has removed what is named, SourceError where a place is not in it,
     ConfigError for what is none, and for a file's name that occurs in several stretches of the log.
     """
     snapshot = BronzeSnapshot.of(lake, source)
-    places = LogSeeker(spark, snapshot)
+    places = LogSeeker(snapshot)
     begin = places.position(start) if start else snapshot.oldest
+    # A start that gc removed is an error; a range without a start takes what is left, and says so.
     removed = bronze.removed(snapshot.checkpoint)
     if start:
         bronze.require_held(source, snapshot.checkpoint, max(begin, snapshot.earliest))
@@ -59,9 +59,9 @@ def range_in(spark: SparkSession, lake: Lake, source: str, start: PlaceText, sto
 class LogSeeker:
     """Where places lie in a bronze table at one version, in whichever stretch of its log."""
 
-    def __init__(self, spark: SparkSession, snapshot: BronzeSnapshot) -> None:
+    def __init__(self, snapshot: BronzeSnapshot) -> None:
         self.name = snapshot.source
-        self._spark, self._snapshot = spark, snapshot
+        self._snapshot = snapshot
         self._stretches = stretches(snapshot.checkpoint)
 
     def position(self, place: str | Position) -> Position:
@@ -92,11 +92,11 @@ class LogSeeker:
         )
         return oldest.stretch if is_before else self._stretches[-1].number
 
-    def _resolved(self, place: Place) -> Position:
+    def _resolved(self, place: LogLocation) -> Position:
         """A GTID set or a time, looked for in the newest stretch first. Raises what the newest one said."""
         first_error: SourceError | LakeError | None = None
         for stretch in reversed(self._stretches):
-            landed = BronzeLog(self._spark, self._snapshot, stretch)
+            landed = BronzeLog(self._snapshot, stretch)
             try:
                 listed = landed.log()
                 if isinstance(place, datetime) and stretch.number > 1 and landed.started_at(listed) > place:
@@ -119,22 +119,20 @@ class BronzeLog:
     endpoint: str | None = None
     switch = ALONE
 
-    def __init__(self, spark: SparkSession, snapshot: BronzeSnapshot, stretch: Stretch | None = None) -> None:
+    def __init__(self, snapshot: BronzeSnapshot, stretch: Stretch | None = None) -> None:
         self.name = snapshot.source
-        self._spark, self._table, self._version = spark, snapshot.table, snapshot.version
+        self._files = DataFiles(snapshot.table, snapshot.version)
+        self._held_files = bronze.files(snapshot.table, snapshot.version)
         self._end = snapshot.end
         self._stretch = stretch or stretches(snapshot.checkpoint)[-1]
-        self._heads: dict[str, bytes] = {}
-        """The first slice of each file: its head, or more."""
 
     def log(self) -> Log:
-        slices = self._slices()
-        stops = slices.groupBy("number", "file").agg(F.max("stop").alias("stop"))
-        heads = slices.where("start = 0").select("file", "payload")
-        self._heads = {row["file"]: bytes(row["payload"]) for row in heads.collect()}
-        files = [LogFile(row["file"], row["stop"]) for row in stops.orderBy("number").collect()]
+        """The log that bronze holds, as a source would list it."""
+        files_here = [file for file in self._held_files if file.stretch == self._stretch.number]
+        files = [LogFile(file.file, file.stop) for file in files_here]
+        first_bytes = {file.file for file in files_here if not file.start}
         complete_files = tuple(
-            file for file in files if file.name in self._heads and self._stretch.holds_whole(file.name)
+            file for file in files if file.name in first_bytes and self._stretch.holds_whole(file.name)
         )
         if not complete_files:
             raise LakeError(f"{self.name}: bronze holds no file from its first byte on; {self.earlier}")
@@ -146,25 +144,19 @@ class BronzeLog:
         """When the oldest searchable file was started, by its server's clock."""
         return datetime.fromtimestamp(Search(self, listed).head(listed.files[0]).created, UTC)
 
-    def reading(self) -> Reading:
+    def reading(self) -> PartReader:
         return self._read
 
-    def _slices(self) -> DataFrame:
-        slices = bronze.read_all(self._spark, self._table, self._version)
-        return slices.where(f"stretch = {self._stretch.number}")
-
-    def _read(self, part: Part) -> tuple[FormatDescription | None, Iterator[bytes]]:
+    def _read(self, part: FilePart) -> tuple[FormatDescription | None, Iterator[bytes]]:
         assert not part.start, "files are searched from their first byte on"
         return None, self._chunks(part)
 
-    def _chunks(self, part: Part) -> Iterator[bytes]:
-        head = self._heads[part.file]
-        yield head[: part.stop]
-        within = (F.col("file") == part.file) & (F.col("start") >= len(head)) & (F.col("start") < part.stop)
-        if part.stop > len(head):
-            slices = self._slices().where(within).orderBy("start")
-            for row in slices.select("start", "payload").toLocalIterator():
-                yield bytes(row["payload"])[: part.stop - row["start"]]
+    def _chunks(self, part: FilePart) -> Iterator[bytes]:
+        number = self._stretch.number
+        index = read_slices(self._files, Range(Position(part.file, 0, number), Position(part.file, part.stop, number)))
+        for row in range(len(index)):
+            (cells,) = index.cells([row])
+            yield bytes(cells["payload"])[: part.stop - cells["start"]]
 
     def now(self) -> datetime | None:
         """What a stretch holds that is over is all there will be; of the last one nobody knows."""

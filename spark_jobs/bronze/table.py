@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
 from operator import or_
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -220,6 +221,7 @@ class HeldFile:
 
 def files(bronze: Table, version: int) -> list[HeldFile]:
     """The files of bronze in the log's order, learnt without reading payloads."""
+    # Places and sizes of slices are columns of their own: Parquet reads them without the payloads.
     names = ("stretch", "number", "file", "start", "stop", "committed_at")
     spans = pa.schema([ARROW.field(name) for name in names]).empty_table()
     for batch in DataFiles(bronze, version).read(None, names):
@@ -283,15 +285,29 @@ def redacted(slices: DataFrame) -> Redacted | None:
 
 def redacted_in_all(bronze: Table, version: int) -> tuple[int, int]:
     """Blanked events, and bytes that are not the server's own for them, in all of bronze, without a JVM."""
+    redaction = redacted_within(bronze, version)
+    return (redaction.events, redaction.bytes) if redaction else (0, 0)
+
+
+def redacted_within(bronze: Table, version: int, within: Range | None = None) -> Redacted | None:
+    """What was redacted in the slices that a range touches, or in all; None where nothing was. Without a JVM."""
     if "redacted" not in bronze.columns():
-        return 0, 0
+        return None
+    names = ["stretch", "file", "start", "stop", "redacted"]
     redactions = [
-        entry
-        for batch in bronze.scan(version, ["redacted"], pc.field("redacted").is_valid(), rows=1 << 16)
-        for entry in batch.column("redacted").to_pylist()
-        if entry  # rows of files without the column come all the same
+        row["redacted"]
+        for batch in bronze.scan(version, names, pc.field("redacted").is_valid(), rows=1 << 16)
+        for row in batch.to_pylist()
+        if row["redacted"]  # rows of files without the column come all the same
+        and (within is None or within.overlaps(_span(row)))
     ]
-    return sum(entry["events"] for entry in redactions), sum(entry["bytes"] for entry in redactions)
+    tables = {f"{table['schema']}.{table['table']}" for entry in redactions for table in entry["tables"] or ()}
+    events, size = (sum(entry[name] for entry in redactions) for name in ("events", "bytes"))
+    return Redacted(events, size, tuple(sorted(tables))) if events else None
+
+
+def _span(row: dict[str, Any]) -> Range:
+    return Range(*(Position(row["file"], row[name], row["stretch"]) for name in ("start", "stop")))
 
 
 def read(spark: SparkSession, bronze: Table, version: int, within: Range) -> DataFrame:

@@ -66,7 +66,7 @@ class Xa:
     unknown: tuple[tuple[str, Position], ...] = ()
 
     def of(self, name: TableName, passed_over: Collection[Position] = ()) -> "Xa":
-        """Those with rows of one table, but for those that are passed over for it, by where they begin or commit."""
+        """Those with rows of one table, but for those that are quarantined for it, by where they begin or commit."""
         rows = self.rows.filter((pc.field("schema") == name.schema) & (pc.field("table") == name.table))
         for position in passed_over:
             for names in (("at_stretch", "at_file", "at_start"), ("stretch", "file", "begun")):
@@ -101,7 +101,7 @@ class Xa:
         }
 
     def also(self, new: TableName, old: TableName, since: Position) -> "Xa":
-        """With one table's rows that were logged before a position and are committed behind it as another's too."""
+        """With one table's rows that were logged before a position and are committed after it as another's too."""
         table_rows = self.of(old).rows
         spans = Xa(table_rows).spans()
         table_rows = table_rows.filter(pa.array([span.start < since < span.stop for span in spans], pa.bool_()))
@@ -213,7 +213,8 @@ def committed(files: DataFiles, within: Range, oldest: Position) -> Xa:
 
     oldest: where bronze begins. Raises DecodeError, LakeError.
     """
-    all_steps, transactions, end = list[Step](), list[Transaction](), within.stop
+    # Rows lie before their commit, at most at bronze's oldest byte: the range is widened until all of them are found.
+    all_steps, transactions, end = list[XaSlice](), list[XaTransaction](), within.stop
     for start in _starts(within.start, oldest):
         part = Range(start, end)
         all_steps += steps(read_slices(files, part, "statement").within(part))
@@ -221,6 +222,7 @@ def committed(files: DataFiles, within: Range, oldest: Position) -> Xa:
         transactions = _committed(all_steps, within)
         if all(transaction.rows and transaction.rows.is_whole for transaction in transactions):
             break
+    # Rows that are nowhere in bronze cannot be read any more; the commit names them.
     unknown = sorted(
         ((transaction.xid, transaction.end.place) for transaction in transactions if transaction.rows is None),
         key=lambda transaction: transaction[1],
@@ -248,7 +250,7 @@ def _starts(start: Position, oldest: Position) -> Iterator[Position]:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class XaSlice:
     """What a slice of an XA transaction does, and where it stands.
 
     transaction_start: the offset where the transaction begins.
@@ -270,7 +272,7 @@ class Step:
         return replace(self.place, offset=self.transaction_start)
 
 
-def steps(slices: SliceIndex) -> Iterator[Step]:
+def steps(slices: SliceIndex) -> Iterator[XaSlice]:
     """What each slice of XA transactions does, in order. Raises DecodeError, LakeError."""
     rows = np.flatnonzero(slices.flags("is_xa")).tolist()
     for row, cells in zip(rows, slices.cells(rows), strict=True):
@@ -288,21 +290,21 @@ def steps(slices: SliceIndex) -> Iterator[Step]:
         committed_at, tables = (slices.slices.column(name)[row].as_py() for name in ("committed_at", "tables"))
         names = tuple(TableName(table["schema"], table["table"]) for table in tables or ())
         place = Position(cells["file"], start, cells["stretch"])
-        yield Step(step.kind, step.xid, step.statement, place, cells["stop"], transaction_start, committed_at, names)
+        yield XaSlice(step.kind, step.xid, step.statement, place, cells["stop"], transaction_start, committed_at, names)
 
 
 @dataclass(slots=True)
 class LoggedTransaction:
     """The slices of one XA transaction, as far as they were read: its end, and what all of them say."""
 
-    last: Step
+    last: XaSlice
     is_whole: bool
     """Whether its first slice was read."""
     size: int = 0
     statement: tuple[str, str] | None = None
     tables: dict[TableName, None] = field(default_factory=dict)
 
-    def add(self, step: Step) -> None:
+    def add(self, step: XaSlice) -> None:
         """The next slice of it."""
         self.last = step
         self.size += step.stop - step.place.offset
@@ -311,11 +313,11 @@ class LoggedTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class XaTransaction:
     """A transaction that is committed: its end, and its rows, None where they were not read."""
 
     xid: str
-    end: Step
+    end: XaSlice
     rows: LoggedTransaction | None
 
     def to_rows(self) -> Iterator[dict[str, Any]]:
@@ -336,7 +338,7 @@ class Transaction:
             yield fields | {"schema": name and name.schema, "table": name and name.table}
 
 
-def transactions_of(all_steps: Iterable[Step]) -> list[LoggedTransaction]:
+def transactions_of(all_steps: Iterable[XaSlice]) -> list[LoggedTransaction]:
     """The XA transactions of slices, in the log's order, by where they end."""
     by_begin: dict[Position, LoggedTransaction] = {}
     for step in sorted(all_steps, key=lambda step: step.place.order):
@@ -345,9 +347,9 @@ def transactions_of(all_steps: Iterable[Step]) -> list[LoggedTransaction]:
     return sorted(by_begin.values(), key=lambda entry: entry.last.place.order)
 
 
-def _committed(all_steps: Iterable[Step], within: Range) -> list[Transaction]:
+def _committed(all_steps: Iterable[XaSlice], within: Range) -> list[XaTransaction]:
     """The transactions that a range commits, with what was read of their rows."""
-    transactions: list[Transaction] = []
+    transactions: list[XaTransaction] = []
     before: dict[str | None, LoggedTransaction] = {}
     for logged_transaction in transactions_of(all_steps):
         last = logged_transaction.last
@@ -355,7 +357,7 @@ def _committed(all_steps: Iterable[Step], within: Range) -> list[Transaction]:
         if not within.start <= last.place < within.stop:
             continue
         if last.kind == "at once":
-            transactions.append(Transaction(str(last.xid), last, logged_transaction))
+            transactions.append(XaTransaction(str(last.xid), last, logged_transaction))
         elif last.kind == "committed" and (prepared is None or prepared.last.kind == "prepared"):
-            transactions.append(Transaction(str(last.xid), last, prepared))
+            transactions.append(XaTransaction(str(last.xid), last, prepared))
     return transactions

@@ -34,7 +34,7 @@ class TableCommit(Checkpoint):
     is_numbered: bool = field(default=False, metadata=member("numbered"))
     """Whether nothing names the table's columns, and they are called by their numbers."""
     steps_left: tuple[str, ...] | None = field(default=None, metadata=member("left", LIST))
-    """Of a commit amid a change of columns: the steps that are still to be taken."""
+    """Of a commit in the middle of a change of columns: the steps that are still to be taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class SilverCommit(TableCommit):
     """Up to where windows were folded into one, and cannot be compacted again; it stands until a commit says another
     place, or ``NOT_FOLDED``."""
     statement_at: Position | None = field(default=None, metadata=member("turn", POSITION))
-    """Of a commit amid a change of columns: the statement that changed them."""
+    """Of a commit in the middle of a change of columns: the statement that changed them."""
     steps: tuple[str, ...] | None = field(default=None, metadata=member("steps", LIST))
     """What a statement did to the columns, step by step."""
     ranges: tuple[Range, ...] = field(default=(), metadata=member("ranges", RANGES))

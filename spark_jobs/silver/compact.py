@@ -111,9 +111,12 @@ class _Compacting:
         A window's tasks fail in any order. So its rows are cut before the transaction that an error names, until what
         is left can be taken: the place does not depend on which task failed first.
         """
+        # A statement stops where it stands.
         start = step.range.start
         if isinstance(step, SchemaChange):
             return self._ended(start, error)
+        # Of a window, what lies before the failing transaction is taken. If that fails too, its error is the earlier
+        # one.
         last = step.range.stop
         for _ in range(_TRIES):
             place = self._transaction(Range(start, last), error)
@@ -212,7 +215,7 @@ def _empty(spark: SparkSession, work: CompactionJob) -> Compacted:
         folded_to=NOT_FOLDED,
     )
     rows = spark.createDataFrame([], sql.columns(columns.stored))
-    landed = work.table.renew(rows, work.head, commit)
+    landed = work.table.overwrite(rows, work.head, commit)
     return Compacted(work.source, work.name, work.window.extent, landed)
 
 

@@ -48,7 +48,7 @@ class Compacted:
     left_out: dict[str, int] = field(default_factory=dict)
     """Changes and statements that rules left out, by rule; ``changes`` does not count them."""
     stopped: Ended | None = None
-    """Where the table stops, with everything before in silver; None where it goes on."""
+    """Where the table stops, with everything before in silver; None where it continues."""
     way: str = BY_SPARK_SQL
     """By the engine or by Spark SQL, and why by the latter."""
 
@@ -90,17 +90,17 @@ class CompactionJob:
     """Bytes of log that the table's slices hold."""
     filters: TableFilters = field(default_factory=TableFilters)
     is_whole: bool = False
-    """Whether it is all that the table has of the log, done again."""
+    """Whether it is all that the table has of the log, replayed."""
     inherited_bytes: int = 0
     """Bytes that rows are made of which come with other tables' names."""
     replay: Range | None = None
-    """The statement by which the table has its name, where the rows that came with it are done again."""
+    """The statement by which the table has its name, where the rows that came with it are replayed."""
     has_partial: bool = False
     """Whether silver takes rows that lack columns; row images that leave some out raise PartialImage otherwise."""
     reset: int = 0
-    """Where the table is begun anew: which time this is. Its first commit replaces all that silver has of it."""
+    """Where the table is rebuilt: which time this is. Its first commit replaces all that silver has of it."""
     standing: TableState | None = None
-    """How the table stands behind the steps."""
+    """How the table stands after the steps."""
     ended: Ended | None = None
     """Where the steps end before the log does, with the table stopped there."""
 
@@ -203,14 +203,14 @@ class CompactionJob:
         """Raises TableStopped where silver's rows were made by other rules about the columns."""
         if self.before and self.is_reshaped:
             remedy = (
-                f"do all of it again: stratalog backfill --source {self.source} --from {self.window.oldest} "
+                f"replay all of it: stratalog backfill --source {self.source} --from {self.window.oldest} "
                 f"--to {self.window.extent.stop} --table {self.name}"
             )
             if self.before.floor:
                 remedy = (
-                    f"its windows before {self.before.floor} are folded into one, so that it can only begin "
-                    f"anew: stratalog reset --source {self.source} --table {self.name}, once copies of the older log "
-                    "are brought back (stratalog extract --archive DIR)"
+                    f"its windows before {self.before.floor} are folded into one, so that it can only be "
+                    f"rebuilt: stratalog reset --source {self.source} --table {self.name}, once copies of the older "
+                    "log are fetched (stratalog extract --archive DIR)"
                 )
             raise TableStopped(
                 f"the rules about its columns are others than those that {self.table.path} was made by; {remedy}"
@@ -223,6 +223,7 @@ def by_rule(turn: SchemaChange) -> dict[str, int]:
 
 def total(work: CompactionJob, head: Head, compacted: Sequence[Compacted], seconds: float) -> Compacted:
     """What was done to a table in all."""
+    # Counts add up over the windows; the newest commit is that of any of them.
     counts = {
         name: sum(getattr(window, name) for window in compacted)
         for name in ("changes", "inserts", "updates", "deletes")

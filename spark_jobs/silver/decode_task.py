@@ -1,29 +1,29 @@
 """The Spark task of a window: slices become rows, at most two a key and gathered run of changes.
 
-Put here: functions for mapInArrow, and the columns that they give. Not here: how bytes become columns (binlog/), the
-reduction itself (net_changes.py), or what Spark does with the rows (window_rows.py).
+Put here: what tasks do with slices (slice_runs.py), and the columns that they give. Not here: how bytes become
+columns (binlog/), the reduction itself (net_changes.py), or what Spark does with the rows (window_rows.py).
 
 Slices are decoded where they lie and reduced to one row a key inside the task, so that only what is left is shuffled.
 Where rules judge a table's changes, each is judged by itself, as a row of Spark's between decoding and reducing.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from spark_jobs.binlog import Changes, Decoder, TableDefinition
-from spark_jobs.bronze.xa import EFFECT
+from spark_jobs.binlog import Changes, Decoder, Scans, TableDefinition
 from spark_jobs.errors import DecodeError, Unsupported
 from spark_jobs.log.position import Position
 from spark_jobs.silver import masking, partial_images, row_filters
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.net_changes import Place, image_rows, net_rows, reduce, settle
+from spark_jobs.silver.net_changes import SliceOrigin, every_change, image_rows, moved, net_rows, reduce, settle
 from spark_jobs.silver.partial_rows import ABSENT_TYPE
-from spark_jobs.silver.timeline.inputs import without
+from spark_jobs.silver.slice_runs import Batches, Runs, SliceRun
 from spark_jobs.text import sql
 
 _REDUCE_AT = 1 << 19
@@ -52,6 +52,15 @@ OF_KEYS = {"_existed": "BOOLEAN", "_exists": "BOOLEAN"}
 OF_BAGS = {silver.COPIES: "BIGINT"}
 
 
+OF_CHANGES = {"_op": "STRING", "_gtid": "STRING"}
+
+
+def changes_ddl(columns: silver.Columns, salt: str | None = None) -> str:
+    """The columns of rows that are every change."""
+    salted_types = {masking.SALT: "STRING"} if salt else {}
+    return sql.columns(columns.types | {"_window": "INT"} | OF_CHANGES | DECODED | salted_types)
+
+
 def decoded_ddl(columns: silver.Columns, salt: str | None = None) -> str:
     types = columns.types | {"_window": "INT"} | (OF_BAGS if columns.is_bag else OF_KEYS)
     types |= ({silver.ABSENT: ABSENT_TYPE} if columns.has_partial else {}) | DECODED
@@ -59,30 +68,33 @@ def decoded_ddl(columns: silver.Columns, salt: str | None = None) -> str:
     return sql.columns(types)
 
 
-Batches = Iterator[pa.RecordBatch]
+Input = TypeVar("Input")
 
 
 def decoding_task(
-    definition: TableDefinition, columns: silver.Columns, *, alone: bool, unseen: frozenset[str] = frozenset()
-) -> Callable[[Batches], Batches]:
-    """A mapInArrow function from slices to two rows at most a key and gathered run of changes; of a bag to all images.
+    definition: TableDefinition,
+    columns: silver.Columns,
+    *,
+    alone: bool,
+    unseen: frozenset[str] = frozenset(),
+    scans: Scans | None = None,
+) -> Callable[[Runs], Batches]:
+    """From slices to two rows at most a key and gathered run of changes; of a bag to all images.
 
     ``alone``: it gets all slices of the window; then it gives one row a key and window. Where rows may lack columns
-    they are all given, in either case; unseen: those that nobody asks for.
+    they are all given, in either case; unseen: those that nobody asks for. scans: shared with tasks of other tables.
     """
     if columns.has_partial:
-        return _net_task(lambda slices: _partial(definition, unseen, slices), columns, alone=alone)
+        return _net_task(lambda runs: _partial(definition, unseen, runs), columns, alone=alone)
     before: Literal["key", "all"] = "all" if columns.is_bag else "key"
-    return _net_task(
-        lambda slices: _complete(Decoder(definition, before=before, prepared=True), slices), columns, alone=alone
-    )
+    return _net_task(lambda runs: _complete(definition, before, columns.key, runs, scans), columns, alone=alone)
 
 
 def judged_task(definition: TableDefinition, columns: silver.Columns, *, alone: bool) -> Callable[[Batches], Batches]:
-    """The same from changes as rows, those that rules have left."""
+    """A mapInArrow function that does the same from changes as rows, those that rules have left."""
     names = definition.column_names()
 
-    def read_changes(rows: Batches) -> Iterator[tuple[Changes, Place, pa.Array | None]]:
+    def read_changes(rows: Batches) -> Iterator[tuple[Changes, SliceOrigin, pa.Array | None]]:
         for row in rows:
             for changes, place, absent in row_filters.as_changes(row, names):
                 yield changes, place, absent if columns.has_partial else None
@@ -90,24 +102,59 @@ def judged_task(definition: TableDefinition, columns: silver.Columns, *, alone: 
     return _net_task(read_changes, columns, alone=alone)
 
 
+def changes_task(definition: TableDefinition, columns: silver.Columns, *, splits: bool) -> Callable[[Runs], Batches]:
+    """From slices to every change; splits: as for ``every_change``."""
+    before: Literal["key", "all"] = "all" if splits and columns.is_bag else "key"
+
+    def run(slices: Runs) -> Batches:
+        decoder, full_decoder = (
+            Decoder(definition, before=columns_, prepared=True, gtids=True) for columns_ in (before, "all")
+        )
+        moved_rows = MovedRows(full_decoder, columns.key) if splits and not columns.is_bag else None
+        for changes, place in decoded(decoder, slices, moved_rows):
+            yield from _each_change(changes, place, columns, splits=splits)
+
+    return run
+
+
+def judged_changes_task(
+    definition: TableDefinition, columns: silver.Columns, *, splits: bool
+) -> Callable[[Batches], Batches]:
+    """A mapInArrow function that does the same from changes as rows, those that rules have left."""
+    names = definition.column_names()
+
+    def run(rows: Batches) -> Batches:
+        for row in rows:
+            for changes, place, _ in row_filters.as_changes(row, names):
+                yield from _each_change(changes, place, columns, splits=splits)
+
+    return run
+
+
+def _each_change(changes: Changes, place: SliceOrigin, columns: silver.Columns, *, splits: bool) -> Batches:
+    names = [*columns.types]
+    for rows in every_change(changes, place, names, columns.key, splits=splits):
+        yield from rows.select([*names, "_window", *OF_CHANGES, *DECODED]).to_batches(_BATCH)
+
+
 def _net_task(
-    read_changes: Callable[[Batches], Iterator[tuple[Changes, Place, pa.Array | None]]],
+    read_changes: Callable[[Input], Iterator[tuple[Changes, SliceOrigin, pa.Array | None]]],
     columns: silver.Columns,
     *,
     alone: bool,
-) -> Callable[[Batches], Batches]:
+) -> Callable[[Input], Batches]:
     names, finish = list(columns.types), settle if alone else reduce
 
-    def each_row(batches: Batches) -> Batches:
-        for changes, place, absent in read_changes(batches):
+    def each_row(source: Input) -> Batches:
+        for changes, place, absent in read_changes(source):
             row_batches = image_rows(changes, place, names, absent) if columns.is_bag else None
             for rows in row_batches or net_rows(changes, place, names, columns.key, absent):
                 yield from rows.to_batches(_BATCH)
 
-    def run(batches: Batches) -> Batches:
+    def run(source: Input) -> Batches:
         gathered: list[pa.Table] = []
         limit = _REDUCE_AT
-        nets = (net_rows(changes, place, names, columns.key) for changes, place, _ in read_changes(batches))
+        nets = (net_rows(changes, place, names, columns.key) for changes, place, _ in read_changes(source))
         for rows in chain.from_iterable(nets):
             gathered.append(rows)
             if sum(map(len, gathered)) >= limit or len(gathered) >= _PIECES:
@@ -122,7 +169,7 @@ def _net_task(
 
 
 def salted(task: Callable[[Batches], Batches], salt: str | None) -> Callable[[Batches], Batches]:
-    """The task with the salt beside its rows; in the task's own code it stands in no query that Spark shows."""
+    """The task with the salt beside its rows; in the task's own code it is in no query that Spark shows."""
     if salt is None:
         return task
 
@@ -133,73 +180,87 @@ def salted(task: Callable[[Batches], Batches], salt: str | None) -> Callable[[Ba
     return run
 
 
-def passing_over(task: Callable[[Batches], Batches], skips: frozenset[Position]) -> Callable[[Batches], Batches]:
-    """The task over slices without the quarantined events."""
-    if not skips:
-        return task
-
-    def plain(slices: Batches) -> Batches:
-        for batch in slices:
-            places = zip(*(batch.column(column).to_pylist() for column in ("file", "start", "stretch")), strict=True)
-            contents = batch.column("payload").to_pylist()
-            payloads = [without(skips, Position(*at), content) for at, content in zip(places, contents, strict=True)]
-            at = batch.schema.get_field_index("payload")
-            yield batch.set_column(at, "payload", pa.array(payloads, pa.binary()))
-
-    return lambda slices: task(plain(slices))
-
-
-def as_rows_task(definition: TableDefinition, unseen: frozenset[str] | None, slices: Batches) -> Batches:
+def as_rows_task(
+    definition: TableDefinition, unseen: frozenset[str] | None, runs: Runs, *, gtids: bool = False
+) -> Batches:
     """unseen: None where every row image is to be whole."""
     if unseen is None:
-        for changes, place in _decoded(Decoder(definition, before="all", prepared=True), slices):
+        for changes, place in decoded(Decoder(definition, before="all", prepared=True, gtids=gtids), runs):
             yield row_filters.as_rows(changes, place)
         return
-    for completed_changes, place, absent, absent_before in _completed(definition, unseen, slices):
+    for completed_changes, place, absent, absent_before in _completed(definition, unseen, runs):
         yield row_filters.as_rows(completed_changes, place, absent, absent_before)
 
 
-def _complete(decoder: Decoder, slices: Batches) -> Iterator[tuple[Changes, Place, None]]:
-    for changes, place in _decoded(decoder, slices):
+def _complete(
+    definition: TableDefinition,
+    before: Literal["key", "all"],
+    key: Sequence[str],
+    runs: Runs,
+    scans: Scans | None,
+) -> Iterator[tuple[Changes, SliceOrigin, None]]:
+    """The changes; from where a slice changes a key, with all columns of the rows before."""
+    decoder = Decoder(definition, before=before, prepared=True, scans=scans)
+    moved_rows = (
+        MovedRows(Decoder(definition, before="all", prepared=True, scans=scans), key) if before == "key" else None
+    )
+    for changes, place in decoded(decoder, runs, moved_rows):
         yield changes, place, None
 
 
+@dataclass(frozen=True, slots=True)
+class MovedRows:
+    """Decodes a slice again, with all columns of the rows before, where it changes a key: few slices do."""
+
+    decoder: Decoder
+    key: Sequence[str]
+
+    def completed(self, decoder: Decoder, slices: SliceRun) -> Iterator[Changes]:
+        """The changes of slices. decoder: the one to begin with."""
+        rows = 0
+        for changes in slices.changes(decoder):
+            if pc.any(moved(changes, self.key)).as_py():
+                break
+            rows += len(changes)
+            yield changes
+        else:
+            return
+        for changes in slices.changes(self.decoder):
+            skipped = min(rows, len(changes))
+            rows -= skipped
+            if skipped < len(changes):
+                yield changes.slice(skipped, len(changes) - skipped)
+
+
 def _partial(
-    definition: TableDefinition, unseen: frozenset[str], slices: Batches
-) -> Iterator[tuple[Changes, Place, pa.Array]]:
-    for completed_changes, place, absent, _ in _completed(definition, unseen, slices):
+    definition: TableDefinition, unseen: frozenset[str], runs: Runs
+) -> Iterator[tuple[Changes, SliceOrigin, pa.Array]]:
+    for completed_changes, place, absent, _ in _completed(definition, unseen, runs):
         yield completed_changes, place, absent
 
 
 def _completed(
-    definition: TableDefinition, unseen: frozenset[str], slices: Batches
-) -> Iterator[tuple[Changes, Place, pa.Array, pa.Array]]:
+    definition: TableDefinition, unseen: frozenset[str], runs: Runs
+) -> Iterator[tuple[Changes, SliceOrigin, pa.Array, pa.Array]]:
     """The changes, as whole as their images make them, and what the row behind each and the one before it lack."""
     decoder = Decoder(definition, before="all", partial=True, prepared=True)
-    for changes, place in _decoded(decoder, slices):
-        origin = partial_images.Origin(definition, place.file, decoder.is_mariadb, unseen)
+    for changes, place in decoded(decoder, runs):
+        origin = partial_images.ImageContext(definition, place.file, decoder.is_mariadb, unseen)
         completed_changes, absent, absent_before = partial_images.completed(changes, origin)
         yield completed_changes, place, absent, absent_before
 
 
-def _decoded(decoder: Decoder, slices: Batches) -> Iterator[tuple[Changes, Place]]:
+def decoded(decoder: Decoder, runs: Runs, moved_rows: MovedRows | None = None) -> Iterator[tuple[Changes, SliceOrigin]]:
+    """Changes of runs in order, and where they take effect; those of a run before the next run is taken."""
     numbered = _Numbered()
-    for batch in slices:
-        for cells in ({name: batch.column(name)[at] for name in batch.schema.names} for at in range(batch.num_rows)):
-            place_ = {name: cells[name].as_py() for name in ("file", "stretch", "number", "window")}
-            start, context = cells["start"].as_py(), cells["context"].as_py()
-            transaction = {
-                "transaction_start": cells["transaction_start"].as_py(),
-                "committed_us": cells["committed_at"].value,
-            }
-            decoded = decoder.decode(place_["file"], start, context, cells["payload"].as_buffer(), **transaction)
-            effect = cells[EFFECT].as_py() if EFFECT in cells else None
-            if effect is None:
-                yield from ((changes, Place(**place_)) for changes in decoded)
-                continue
-            place = Place(effect["file"], effect["stretch"], effect["number"], place_["window"])
-            at = Position(effect["file"], effect["start"], effect["stretch"])
-            yield from ((changes, place) for changes in numbered.at(at, decoded, cells["committed_at"]))
+    for run in runs:
+        all_changes = moved_rows.completed(decoder, run) if moved_rows else run.changes(decoder)
+        # Rows of an XA transaction have their effect where it was committed, not where they were logged.
+        if run.effect is None:
+            yield from ((changes, run.origin) for changes in all_changes)
+            continue
+        origin = SliceOrigin(run.effect.file, run.effect.stretch, run.effect.number, run.origin.window)
+        yield from ((changes, origin) for changes in numbered.at(run.effect, all_changes, run.slices[0].committed_us))
 
 
 class _Numbered:
@@ -212,7 +273,7 @@ class _Numbered:
         self._place: Position | None = None
         self._rows = 0
 
-    def at(self, place: Position, decoded: Iterator[Changes], committed: pa.Scalar) -> Iterator[Changes]:
+    def at(self, place: Position, decoded: Iterator[Changes], committed_us: int) -> Iterator[Changes]:
         """Raises as the decoder does, naming the commit too; Unsupported for more rows than a position counts."""
         self._place, self._rows = place, self._rows if place == self._place else 0
         try:
@@ -222,7 +283,8 @@ class _Numbered:
                 if self._rows > _MOST_ROWS:
                     raise Unsupported(f"{place}: an XA transaction of more than {_MOST_ROWS:,} rows of a table")
                 offset = pa.repeat(pa.scalar(place.offset, pa.int64()), len(changes))
-                times = pa.repeat(committed.cast(changes.committed_at.type), len(changes))
+                committed = pa.scalar(committed_us, changes.committed_at.type)
+                times = pa.repeat(committed, len(changes))
                 yield replace(changes, offset=offset, row=pa.array(numbers.astype(np.int32)), committed_at=times)
         except DecodeError as error:
             raise type(error)(f"{error} (of the XA transaction that {place} commits)") from None

@@ -64,14 +64,16 @@ def _rekeyed(inherited: DataFrame, name: str, turn: SchemaChange) -> DataFrame:
 
 
 def _inherited(spark: SparkSession, work: CompactionJob, content: TableContents) -> DataFrame:
-    """What a table held: a row a key, or an image with its copies, and ``_committed_at`` and ``_raw``."""
+    """What a table held: a row per key, or an image with its copies, and ``_committed_at`` and ``_raw``."""
     definition = content.standing.definition
     assert definition
+    # The columns of the result: the definition that the table had last.
     content = content.alive
     bases = [] if content.base is None else [content.base.table.columns()]
     has_partial = work.has_partial or any(silver.ABSENT in base for base in bases)
     columns = silver.columns(definition, has_partial=has_partial)
     source_job = replace(work, name=content.name, size=content.size, filters=TableFilters(skips=content.skips))
+    # Rows by their columns, from the oldest: silver's own rows, then each window after them, then what it inherited.
     parts = []
     if content.base:
         parts.append((_alive(spark, content.base), content.base.columns, 0))
@@ -82,6 +84,7 @@ def _inherited(spark: SparkSession, work: CompactionJob, content: TableContents)
             parts.append((net.rows, step.standing.columns, at + 1))
         elif step.inherited:
             parts.append((inherited_rows(spark, source_job, step), silver.columns(definition_after(step)), at + 1))
+    # Each part as the present columns have it, by the statements that came after it.
     names = [*columns.types, "_op", "_position", "_committed_at", "_raw", *([silver.COPIES] if columns.is_bag else [])]
     names += [silver.ABSENT] if has_partial else []
     projections = []
@@ -109,6 +112,7 @@ def _settled(rows: DataFrame, columns: silver.Columns, name: str, *, lacks_older
     lacks_older: as ``silver.copies_sql`` has it.
     """
     rows = rows.withColumn("_window", F.lit(0))
+    # Partial rows are laid over each other; one that is never whole raises in the task that meets it.
     if columns.has_partial and not columns.is_bag:
         overlaid_rows = overlaid(rows.withColumn("_gone", F.expr(f"_op = '{silver.Op.DELETE}'")), columns)
         reason = (
@@ -121,6 +125,7 @@ def _settled(rows: DataFrame, columns: silver.Columns, name: str, *, lacks_older
             .where("NOT _gone")
             .drop("_gone", silver.ABSENT, partial_rows.ENDED)
         )
+    # Whole rows: the last of each key, or the sum of each image's copies.
     if not columns.is_bag:
         names = [*columns.types, "_op", "_position", "_committed_at", "_raw"]
         return last_of_each(rows, columns, names, F.count("*").alias("_changes")).where(f"_op <> '{silver.Op.DELETE}'")

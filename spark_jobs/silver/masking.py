@@ -1,4 +1,4 @@
-"""Filtered and masked columns: what silver has of a table instead of the source's columns.
+"""Filtered, masked and computed columns: what silver has of a table instead of the source's columns.
 
 Put here: what a rule about columns makes of a table's columns and rows. Not here: the rule (config/filters.py), when it
 is applied (decode_task.py).
@@ -9,11 +9,13 @@ A salt travels in a column that the decoding task adds, and so in no query's tex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from spark_jobs.binlog import TableDefinition
+from spark_jobs.binlog import Column, TableDefinition
+from spark_jobs.config.computed import Computed
 from spark_jobs.config.filters import ColumnRule, Mask
 from spark_jobs.ddl.default_values import Fill
-from spark_jobs.errors import TableStopped
+from spark_jobs.errors import ConfigError, TableStopped
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.row_filters import term_of
 from spark_jobs.text.sql import identifier, literal
 
 SALT = "_salt"
@@ -47,11 +49,13 @@ class Shape:
 def shape(definition: TableDefinition, rule: ColumnRule | None, *, has_partial: bool = False) -> Shape:
     """Raises TableStopped where the rule can not be applied to such a table. has_partial: as in silver.Columns."""
     columns = silver.columns(definition, has_partial=has_partial)
+    # Without a rule all columns go through.
     if rule is None:
         return Shape(columns, {name: identifier(name) for name in (*columns.types, "_raw")})
     key = f"columns.{rule.name}"
     types, cells = {}, {}
     for name, kind in columns.types.items():
+        # A key may be masked only by what keeps different keys different.
         mask = rule.mask(name)
         if rule.is_left_out(name):
             if name in columns.key:
@@ -64,10 +68,49 @@ def shape(definition: TableDefinition, rule: ColumnRule | None, *, has_partial: 
         types[name], cells[name] = _masked(f"{key}.mask.{name}", mask, name, kind) if mask else (kind, identifier(name))
     if not types:
         raise TableStopped(f"{key} leaves out all columns of {definition}")
+    for column in rule.computed:
+        types[column.name] = column.type
+        cells[column.name] = _computed(f"{key}.computed.{column.name}", column, definition, has_partial=has_partial)
+    # Exact texts would show what the columns hide.
     hidden = {name: None for name in columns.types if name not in types or rule.mask(name)}
     cells["_raw"] = silver.raw_sql("_raw", hidden) if hidden else identifier("_raw")
     salts = {mask.salt for name in types if (mask := rule.mask(name)) and mask.kind == "hash"}
     return Shape(replace(columns, types=types), cells, _salt(key, salts))
+
+
+def _computed(key: str, computed: Computed, definition: TableDefinition, *, has_partial: bool) -> str:
+    """SQL: a computed column of rows of a definition; NULL where it lacks a column that the expression names."""
+    columns = {str(column.name).casefold(): column for column in definition.columns}
+    if computed.name.casefold() in columns:
+        raise TableStopped(f"{key} has the name of a column of the table; give it another one: {definition}")
+    if has_partial:
+        raise TableStopped(
+            f"{key}: row images leave columns out, and it is computed from whole rows; SET GLOBAL binlog_row_image = "
+            "'FULL', and rebuild the table (stratalog reset)"
+        )
+    if computed.columns - columns.keys():
+        return f"CAST(NULL AS {computed.type})"
+    terms = {name: term_of(columns[name], _exact(key, columns[name])) for name in computed.columns}
+    try:
+        return computed.to_spark(terms.__getitem__)
+    except ConfigError as error:
+        raise TableStopped(f"{key}: {error}") from error
+
+
+def _exact(key: str, column: Column) -> str:
+    """SQL: a column's value, or an error where the lake's type does not hold it."""
+    name, kind = identifier(str(column.name)), silver.spark_type(str(column.arrow))
+    if kind not in _MAY_BE_EXACT:
+        return name
+    message = (
+        f"spark_jobs.errors.TableStopped: {key}: column {column.name}: its type in the lake cannot hold the value of a "
+        "row, so the expression cannot be evaluated\n\n"
+    )
+    is_exact = f"map_contains_key(_raw, {literal(str(column.name))})"
+    return f"IF({is_exact}, CAST(raise_error({literal(message)}) AS {kind}), {name})"
+
+
+_MAY_BE_EXACT = ("STRING", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
 
 
 def _salt(key: str, salts: set[str]) -> str | None:
@@ -131,6 +174,7 @@ def origins_seen(
     """
     if rule is None:
         return dict(origins)
+    origins = {**origins, **{column.name: column.name for column in rule.computed}}
     for name, origin in origins.items():
         if origin is not None and _treated(rule, name) != _treated(rule, origin):
             raise TableStopped(

@@ -29,7 +29,7 @@ _ORDER = ("row", "offset", "number", "stretch")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SliceOrigin:
     """Where a slice stands: its file, what its rows' positions begin with, and the ordinal of its window."""
 
     file: str
@@ -44,34 +44,36 @@ gone when reduced. No column of a server has a zero byte in its name."""
 
 
 def net_rows(
-    changes: Changes, place: Place, names: Sequence[str], key: Sequence[str], absent: pa.Array | None = None
+    changes: Changes, place: SliceOrigin, names: Sequence[str], key: Sequence[str], absent: pa.Array | None = None
 ) -> Iterator[pa.Table]:
     """One row a change; where an update changed the key, a delete of the old one besides, and the new one is new.
 
     absent: what each row has no value of (partial_images.py); the rows say it then in ``_absent``, those of deletes
-    nothing. Raises Unsupported where a column of the key is NULL, and where a key changed and the row behind that is
+    nothing. Raises Unsupported where a column of the key is NULL, and where a key changed and the row after that is
     not whole.
     """
     _require_keys(changes, place, key)
-    moved = _moved(changes, key)
+    is_moved = moved(changes, key)
     if absent is not None:
-        _require_whole(changes, place, moved, absent)
+        _require_whole(changes, place, is_moved, absent)
+    # Whether the row existed before the change and exists after it; a changed key is a new row.
     effects = {
-        "_existed": pc.and_not(pc.not_equal(changes.op, INSERT), moved),
+        "_existed": pc.and_not(pc.not_equal(changes.op, INSERT), is_moved),
         "_exists": pc.not_equal(changes.op, DELETE),
     }
     image = {name: changes.after.column(name) for name in names}
     if absent is not None:
         effects[_ABSENT] = pc.if_else(pc.equal(changes.op, DELETE), pa.scalar(None, absent.type), absent)
     yield _table(image, changes, place, effects, counted=1)
-    indexes = pc.indices_nonzero(moved)
+    # The delete of the old key, in a table of its own: a change gives one row of each key.
+    indexes = pc.indices_nonzero(is_moved)
     if len(indexes):
         absent_columns = {} if absent is None else {_ABSENT: pa.nulls(len(indexes), absent.type)}
         yield _old_keys(changes, place, names, key, indexes, more_columns=absent_columns)
 
 
 def image_rows(
-    changes: Changes, place: Place, names: Sequence[str], absent: pa.Array | None = None
+    changes: Changes, place: SliceOrigin, names: Sequence[str], absent: pa.Array | None = None
 ) -> Iterator[pa.Table]:
     """Of a table without a key: a row for each image that came or went, ``_copies`` is 1 or -1.
 
@@ -89,6 +91,30 @@ def image_rows(
         yield _table(image, old, place, effects, counted=0)
 
 
+def every_change(
+    changes: Changes, place: SliceOrigin, names: Sequence[str], key: Sequence[str], *, splits: bool
+) -> Iterator[pa.Table]:
+    """One row a change, of a delete the row before: nothing is reduced.
+
+    splits: an update that changes the key, and each one of a table without a key, is a delete of the row before
+    besides; before images have all columns then.
+    """
+    operations = pa.array(["", "insert", "update", "delete"])
+    effects = {"_op": operations.take(changes.op), "_gtid": _gtids(changes)}
+    yield _table({name: changes.after.column(name) for name in names}, changes, place, effects, counted=1)
+    is_split = moved(changes, key) if key else pc.equal(changes.op, UPDATE)
+    indexes = pc.indices_nonzero(is_split) if splits else ()
+    if len(indexes):
+        image = {name: changes.before.column(name).take(indexes) for name in names}
+        old = _select(changes, indexes)
+        effects = {"_op": _constant("delete", pa.string(), len(old)), "_gtid": _gtids(changes).take(indexes)}
+        yield _table(image, old, place, effects, counted=0)
+
+
+def _gtids(changes: Changes) -> pa.Array:
+    return pa.nulls(len(changes), pa.string()) if changes.gtid is None else changes.gtid.cast(pa.string())
+
+
 def reduce(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """The first and the last row of each window and key by position; the last one counts the changes of all.
 
@@ -100,33 +126,65 @@ def reduce(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def settle(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """One row for each window and key, where these rows are all there are: the last, as existing as the first was."""
-    first, last = _ends(rows, key, always=True)
+    """One row for each window and key, where these rows are all there are: the last, as existing as the first was.
+
+    They are in the order of the key, so that a reader of few keys needs few row groups of the file they become.
+    """
+    first, last = _ends(rows, key, is_final=True)
     return _with(last, {"_existed": first.column("_existed")})
 
 
-def _ends(rows: pa.Table, key: Sequence[str], *, always: bool = False) -> tuple[pa.Table, pa.Table]:
-    """First and last rows of each window and key; ``always``: row by row, also where one is both."""
-    rows = by_position(rows).append_column(_AT, pa.array(np.arange(len(rows))))
-    grouped = _grouped(rows, key).group_by(["_window", *key, _EXACT], use_threads=False)
-    ends = grouped.aggregate([(_AT, "min"), (_AT, "max"), ("_changes", "sum"), ("_micros", "max")])
-    last = rows.take(ends.column(f"{_AT}_max"))
+def sorted_by_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The rows in the order of their key's columns."""
+    return rows.take(pc.sort_indices(rows.select(list(key)), sort_keys=[(name, "ascending") for name in key]))
+
+
+def _ends(rows: pa.Table, key: Sequence[str], *, is_final: bool = False) -> tuple[pa.Table, pa.Table]:
+    """First and last rows of each window and key.
+
+    is_final: row by row, also where one is both, in the order of the key.
+    """
+    order = _order(rows)
+    ranks = np.empty(len(rows), np.int64)
+    ranks[order] = np.arange(len(rows))
+    ends = _aggregated(rows, key, ranks)
+    ends = sorted_by_key(ends, key) if is_final else ends
+    first_rows, last_rows = (order[ends.column(f"{_AT}_{end}").to_numpy()] for end in ("min", "max"))
+    last = rows.take(pa.array(last_rows))
     last = _with(last, {"_changes": ends.column("_changes_sum"), "_micros": ends.column("_micros_max")})
-    before = ends if always else ends.filter(pc.less(ends.column(f"{_AT}_min"), ends.column(f"{_AT}_max")))
-    first = _with(rows.take(before.column(f"{_AT}_min")), {"_changes": _constant(0, pa.int64(), len(before))})
-    return first.drop_columns([_AT]), last.drop_columns([_AT])
+    before = first_rows if is_final else first_rows[first_rows != last_rows]
+    first = _with(rows.take(pa.array(before)), {"_changes": _constant(0, pa.int64(), len(before))})
+    return first, last
 
 
 def by_position(rows: pa.Table) -> pa.Table:
     """The rows in the order of ``_position``."""
+    return rows.take(pa.array(_order(rows)))
+
+
+def _order(rows: pa.Table) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    """The row numbers in the order of ``_position``."""
     place = rows.column("_position").combine_chunks()
-    return rows.take(pa.array(np.lexsort([place.field(name).to_numpy(zero_copy_only=False) for name in _ORDER])))
+    fields = [place.field(name).to_numpy(zero_copy_only=False) for name in _ORDER]
+    differing = [values for values in fields if len(values) and values.min() != values.max()]
+    return np.lexsort(differing) if differing else np.arange(len(rows))
 
 
-def _grouped(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The rows with keys that are equal where they are one."""
+def _aggregated(rows: pa.Table, key: Sequence[str], ranks: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> pa.Table:
+    """Of each window and key the least and the greatest rank, its changes and its latest time.
+
+    Columns that are the same in all rows tell no keys apart, and are left out: mostly the window and the exact texts.
+    """
     *columns, exact = identity(rows, key)
-    return _with(rows, dict(zip(key, columns, strict=True))).append_column(_EXACT, exact)
+    cells = dict(zip(key, columns, strict=True))
+    if exact.null_count < len(rows):
+        cells[_EXACT] = exact
+    window = rows.column("_window")
+    if len(rows) and pc.min_max(window).as_py()["min"] != pc.min_max(window).as_py()["max"]:
+        cells["_window"] = window
+    counted = {_AT: pa.array(ranks), "_changes": rows.column("_changes"), "_micros": rows.column("_micros")}
+    grouped = pa.table(cells | counted).group_by([*cells], use_threads=False)
+    return grouped.aggregate([(_AT, "min"), (_AT, "max"), ("_changes", "sum"), ("_micros", "max")])
 
 
 def identity(rows: pa.Table, key: Sequence[str]) -> list[pa.ChunkedArray]:
@@ -165,7 +223,7 @@ def _with(rows: pa.Table, columns: dict[str, pa.Array | pa.ChunkedArray]) -> pa.
     return rows
 
 
-def _moved(changes: Changes, key: Sequence[str]) -> pa.Array:
+def moved(changes: Changes, key: Sequence[str]) -> pa.Array:
     """Which updates changed the key, by the bytes stored."""
     differs = pa.repeat(pa.scalar(False), len(changes))
     for name in key:
@@ -184,17 +242,18 @@ def _differs(left: pa.Array, right: pa.Array) -> pa.Array:
 
 def _old_keys(
     changes: Changes,
-    place: Place,
+    place: SliceOrigin,
     names: Sequence[str],
     key: Sequence[str],
     indexes: pa.Array,
     *,
     more_columns: dict[str, pa.Array],
 ) -> pa.Table:
-    """Deletes of the keys that updates left, with other columns; a deleted row's other columns say nothing."""
+    """Deletes of the keys that updates left, as the rows were; NULL in columns that were not decoded."""
+    decoded = {*key, *changes.before.schema.names}
     image = {
         name: changes.before.column(name).take(indexes)
-        if name in key
+        if name in decoded
         else pa.nulls(len(indexes), changes.after.schema.field(name).type)
         for name in names
     }
@@ -219,7 +278,7 @@ def _select(changes: Changes, indexes: pa.Array) -> Changes:
 
 
 def _table(
-    image: dict[str, pa.Array], changes: Changes, place: Place, effects: dict[str, pa.Array], *, counted: int
+    image: dict[str, pa.Array], changes: Changes, place: SliceOrigin, effects: dict[str, pa.Array], *, counted: int
 ) -> pa.Table:
     """Images with what compacting needs of each; ``counted``: how many changes a row stands for."""
     length = len(changes)
@@ -239,7 +298,7 @@ def _table(
     return pa.table(image | added)
 
 
-def _constant(value: int | bool, kind: pa.DataType, length: int) -> pa.Array:
+def _constant(value: int | bool | str, kind: pa.DataType, length: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, kind), length)
 
 
@@ -247,9 +306,9 @@ def _raw(raw: pa.Array | None, length: int) -> pa.Array:
     return pa.nulls(length, _RAW) if raw is None else raw
 
 
-def _require_whole(changes: Changes, place: Place, moved: pa.Array, absent: pa.Array) -> None:
+def _require_whole(changes: Changes, place: SliceOrigin, is_moved: pa.Array, absent: pa.Array) -> None:
     """Raises Unsupported where the key changed and the image lacks columns of the row under its old key."""
-    lacking = pc.and_(moved, pc.is_valid(absent))
+    lacking = pc.and_(is_moved, pc.is_valid(absent))
     if lacking.true_count:
         at = pc.index(lacking, True).as_py()
         raise Unsupported(
@@ -258,7 +317,7 @@ def _require_whole(changes: Changes, place: Place, moved: pa.Array, absent: pa.A
         )
 
 
-def _require_keys(changes: Changes, place: Place, key: Sequence[str]) -> None:
+def _require_keys(changes: Changes, place: SliceOrigin, key: Sequence[str]) -> None:
     """Raises Unsupported where a column of the key is NULL: neither a value nor the exact text of one."""
     updates = pc.equal(changes.op, UPDATE)
     for name in key:

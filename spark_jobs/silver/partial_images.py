@@ -29,12 +29,12 @@ ABSENT = pa.list_(pa.string())
 """Names of columns that a row has no value of, null where it is whole."""
 _INSERT, _UPDATE, _DELETE = 1, 2, 3
 _RAW = pa.map_(pa.string(), pa.string())
-Mask = NDArray[np.bool_]
+CellMask = NDArray[np.bool_]
 """bool[row, column]."""
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ImageContext:
     """Whose changes these are.
 
     file: that messages name. is_mariadb: which server logged them. unseen: columns that a rule keeps out of the lake;
@@ -47,7 +47,7 @@ class Origin:
     unseen: frozenset[str] = frozenset()
 
 
-def completed(changes: Changes, origin: Origin) -> tuple[Changes, pa.Array, pa.Array]:
+def completed(changes: Changes, origin: ImageContext) -> tuple[Changes, pa.Array, pa.Array]:
     """The changes with rows as whole as their before images make them, and what of rows and before images is absent.
 
     changes: with all columns of before images. The two arrays are ABSENT; ``unseen`` columns are not among them, those
@@ -57,11 +57,13 @@ def completed(changes: Changes, origin: Origin) -> tuple[Changes, pa.Array, pa.A
     if changes.present is None or changes.before_present is None:
         nulls = pa.nulls(len(changes), ABSENT)
         return changes, nulls, nulls
+    # bool[row, column]: what the row image has, what its before image has, and what an update copies from there.
     op = changes.op.to_numpy()
     is_update = (op == _UPDATE)[:, None]
     present, held_before = (_mask(presence) for presence in (changes.present, changes.before_present))
     copied = ~present & held_before & is_update
     absent = ~present & ~copied
+    # What is left is absent. That is refused where it cannot be known later, except in columns that no rule lets in.
     is_stored = np.array([name not in origin.unseen for name in origin.definition.column_names()])
     refusing = _Refusing(changes, origin, present, absent & is_stored)
     refusing.key(held_before | ~is_stored)
@@ -75,8 +77,8 @@ def completed(changes: Changes, origin: Origin) -> tuple[Changes, pa.Array, pa.A
     return replace(full, present=None, before_present=None), lists[0], lists[1]
 
 
-def _mask(presence: Presence) -> Mask:
-    mask: Mask = presence.sets[presence.index]
+def _mask(presence: Presence) -> CellMask:
+    mask: CellMask = presence.sets[presence.index]
     return mask
 
 
@@ -85,16 +87,16 @@ class _Refusing:
     """Says no where a value would have to be guessed: held and absent tell of each row's columns."""
 
     changes: Changes
-    origin: Origin
-    present_mask: Mask
-    absent: Mask
+    origin: ImageContext
+    present_mask: CellMask
+    absent: CellMask
 
     @property
     def _op(self) -> NDArray[np.uint8]:
         op: NDArray[np.uint8] = self.changes.op.to_numpy()
         return op
 
-    def _require(self, wrong: Mask, reason: str) -> None:
+    def _require(self, wrong: CellMask, reason: str) -> None:
         """Raises Unsupported for the first row and column that is wrong."""
         if wrong.any():
             row, column = (int(indexes[0]) for indexes in np.nonzero(wrong))
@@ -102,7 +104,7 @@ class _Refusing:
             name = self.origin.definition.column_names()[column]
             raise Unsupported(f"{place}{self.origin.definition.name}: column {name} is not in its row image: {reason}")
 
-    def key(self, held_before: Mask) -> None:
+    def key(self, held_before: CellMask) -> None:
         key = self.origin.definition.key
         wrong = np.zeros_like(self.absent)
         if key:
@@ -124,7 +126,7 @@ class _Refusing:
         )
         self._require(self.absent & unknown & (self._op == _INSERT)[:, None], reason)
 
-    def computed(self, lacking: Mask) -> None:
+    def computed(self, lacking: CellMask) -> None:
         may_be = np.array([column.computed is not False for column in self.origin.definition.columns])
         reason = (
             "MariaDB leaves generated columns out of updates, and this is one, or may be; what it holds now is not in "
@@ -143,7 +145,7 @@ class _Refusing:
             self._require(self.absent & holds_key[:, None], reason)
 
 
-def _filled(changes: Changes, copied: Mask, names: Sequence[str]) -> Changes:
+def _filled(changes: Changes, copied: CellMask, names: Sequence[str]) -> Changes:
     """With the values of before images, and their exact texts, where they are to be taken."""
     if not copied.any():
         return changes
@@ -161,7 +163,9 @@ def _merged(mask: NDArray[np.bool_], after_column: pa.Array, before_column: pa.A
     return pa.concat_arrays([after_column, before_column]).take(pa.array(places))
 
 
-def _with_texts(raw: pa.Array | None, before: pa.Array | None, copied: Mask, names: Sequence[str]) -> pa.Array | None:
+def _with_texts(
+    raw: pa.Array | None, before: pa.Array | None, copied: CellMask, names: Sequence[str]
+) -> pa.Array | None:
     """The exact texts of rows, with those of before images where these were taken; in the order of the columns."""
     if before is None or before.null_count == len(before):
         return raw
@@ -174,7 +178,7 @@ def _with_texts(raw: pa.Array | None, before: pa.Array | None, copied: Mask, nam
     return pa.array(listed, _RAW)
 
 
-def _listed(mask: Mask, names: Sequence[str]) -> pa.Array:
+def _listed(mask: CellMask, names: Sequence[str]) -> pa.Array:
     """ABSENT from a mask."""
     rows, columns = np.nonzero(mask)
     counts = np.bincount(rows, minlength=len(mask))

@@ -19,7 +19,7 @@ ABSENT = "_absent"
 """The column with the names of those that a row has no value of; NULL where it is whole."""
 ABSENT_TYPE = "ARRAY<STRING>"
 ENDED = "_ended"
-"""Whether a row that the fold gives lacks columns behind the end of what the key was before."""
+"""Whether a row that the fold gives lacks columns after the end of what the key was before."""
 _TEXTS = "MAP<STRING, STRING>"
 
 
@@ -34,11 +34,13 @@ def folded(rows: DataFrame, by: Sequence[str], types: Mapping[str, str], *more_c
     rows: with the columns, ABSENT, _gone, _position, _committed_at, _raw. The result has these and ``by``, ENDED, and
     the other aggregates; position, time and _gone are the last row's, and a gone key has its last row's columns.
     """
+    # Of each column its newest value, with the position of that.
     names = list(types)
     cells = [_newest(name, f"_cell{at}") for at, name in enumerate(names)]
     last = F.expr("max_by(struct(_position, _committed_at, _gone), _position)").alias("_last")
     ended = F.expr("max(IF(_gone, _position, NULL))").alias("_end")
     grouped = rows.groupBy(*by).agg(*cells, last, ended, *more_columns)
+    # A value counts if it is newer than the last delete of its key. Otherwise the column is absent.
     counts = [f"(_last._gone OR (_cell{at}.p IS NOT NULL AND coalesce(_cell{at}.p > _end, true)))" for at in _at(names)]
     values = [f"IF({counts[at]}, _cell{at}.v, NULL) AS {identifier(name)}" for at, name in enumerate(names)]
     lacking = ", ".join(f"IF({counts[at]}, NULL, {literal(name)})" for at, name in enumerate(names))

@@ -18,7 +18,7 @@ from spark_jobs.silver.net_changes import by_position, identity
 FIELDS = ("stretch", "number", "offset", "row")
 """Of ``_position``, in order of weight; ``_window_start`` has the first three."""
 _AT = "\0at"
-Place = tuple[int, ...]
+PositionKey = tuple[int, ...]
 """Stretch, number and offset of a position."""
 
 
@@ -31,7 +31,7 @@ def at_or_after(places: pa.ChunkedArray, position: Position) -> pa.Array:
     return pc.or_(pc.greater(stretch, begin[0]), pc.and_(pc.equal(stretch, begin[0]), in_file))
 
 
-def bounds_of(file: DataFile, schema: TableSchema, name: str) -> tuple[Place | None, Place | None]:
+def bounds_of(file: DataFile, schema: TableSchema, name: str) -> tuple[PositionKey | None, PositionKey | None]:
     """Places that no row of a file has an earlier or a later one than; None: not known.
 
     name: the column, a structure.

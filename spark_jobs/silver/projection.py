@@ -30,6 +30,7 @@ def project_to_latest(
     names: dict[str, str | None] = {name: name for name in columns}
     texts: dict[str, str] = {}
     types = dict(columns)
+    # A statement at a time: where each column came from, and which names the old columns have by now.
     for turn in turns:
         if turn.standing.definition is None:
             continue
@@ -48,9 +49,10 @@ def project_to_latest(
 
 def column_origins(turn: SchemaChange, before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
     """The origin of each column; in a table that was recreated, columns with an unchanged type keep theirs."""
-    if turn.origins is not None:
-        return turn.origins
-    return {name: name if before.get(name) == kind else None for name, kind in after.items()}
+    unchanged = {name: name if before.get(name) == kind else None for name, kind in after.items()}
+    if turn.origins is not None:  # computed columns are of no statement
+        return unchanged | turn.origins
+    return unchanged
 
 
 def _projected(

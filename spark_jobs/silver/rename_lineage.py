@@ -1,7 +1,7 @@
 """What a table held at a place of the log, under the name that it had until then.
 
 A statement that gives a table another name brings all of its rows along, and they lie under the old name: in the old
-name's silver, if it had one, and in the log behind that. Nothing here depends on how far other tables' runs are:
+name's silver, if it had one, and in the log after that. Nothing here depends on how far other tables' runs are:
 silver is taken at the version that it had before the place, and the log says the rest.
 
 Put here: where such rows are. Not here: taking them out of there (inherited_rows.py), or what follows for the table
@@ -27,7 +27,7 @@ from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.table_timeline import SilverSnapshot, TableContents, TableState
 from spark_jobs.silver.timeline.build import build
-from spark_jobs.silver.timeline.inputs import Beginning, Complete, Rules, first_rows, place_of_rows
+from spark_jobs.silver.timeline.inputs import Beginning, Complete, TimelineInputs, first_rows, place_of_rows
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class RenameLineage:
 
     context: PlanningContext
 
-    def rules(self, slices: SliceIndex) -> Rules:
+    def inputs(self, slices: SliceIndex) -> TimelineInputs:
         """What timelines need to know besides the survey of these slices."""
         context = self.context
-        return Rules(
+        return TimelineInputs(
             context.complete,
             first_rows(slices, context.filters.skipped),
             on_drop_empties=context.on_drop_empties,
@@ -54,6 +54,7 @@ class RenameLineage:
 
     def contents(self, name: TableName, until: Position) -> TableContents:
         """What the table of this name held at a place. Raises TableStopped, DecodeError."""
+        # The newest rows of silver at the place, or the place where the table was created after that.
         context, oldest = self.context, self.context.snapshot.complete_from
         base, standing, since = self._base(name, until)
         created_at = self._created_at(name, oldest if context.by_log else since, until)
@@ -64,8 +65,9 @@ class RenameLineage:
                 f"{context.source}: {name}: {bronze.removal_message(context.source, Range(since, oldest))}"
             )
         since = max(since, oldest)
+        # What the build needs besides the log: rows that the name brought with it are found by the same function.
         filters = context.filters.skips_alone
-        rules = Rules(
+        inputs = TimelineInputs(
             self._complete(until),
             lambda *_: {},
             contents=self.contents,
@@ -76,13 +78,14 @@ class RenameLineage:
             base=lambda: base,
             numbers=context.numbers,
         )
+        # Between silver and the place, the log says what changed.
         scan = RangeScan({}, ())
         if since < until:
             slices, scan = scan_effective(
                 context.snapshot.table, context.snapshot.version, Range(since, until), oldest, {since}
             )
-            rules = replace(rules, first=first_rows(slices, filters.skipped), place=place_of_rows(slices))
-        content = build(scan, name, Range(since, until), standing, rules)
+            inputs = replace(inputs, first=first_rows(slices, filters.skipped), place=place_of_rows(slices))
+        content = build(scan, name, Range(since, until), standing, inputs)
         return replace(content, base=base, size=content.size + (sum(base.table.files()) if base else 0))
 
     @cached_property

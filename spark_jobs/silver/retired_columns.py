@@ -4,8 +4,8 @@ Put here: their names. Not here: which statements retire a column
 (table_timeline.py).
 
 With ``on_incompatible: new_column`` the lake's column is renamed at the statement, and a new one of its name begins.
-The source knows nothing of kept columns: definitions do not have them, silver and downstream have them behind the
-source's columns. Rows from before the statement have NULL in the new column, those behind it NULL in the kept one.
+The source knows nothing of kept columns: definitions do not have them, silver and downstream have them after the
+source's columns. Rows from before the statement have NULL in the new column, those after it NULL in the kept one.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -29,7 +29,7 @@ class RetiredColumn:
     at: Position
 
     def to_note(self) -> dict[str, Any]:
-        """As it stands in a silver commit."""
+        """As it is stored in a silver commit."""
         return {"name": self.name, "type": self.type, "of": self.of, "at": str(self.at)}
 
     @classmethod

@@ -18,14 +18,14 @@ from spark_jobs.config.filters import ROW_EVENTS, RowFilter, TableFilters
 from spark_jobs.errors import ConfigError, TableStopped
 from spark_jobs.silver import partial_rows
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.net_changes import Place
+from spark_jobs.silver.net_changes import SliceOrigin
 from spark_jobs.text.sql import literal
 
 LEFT_OUT_BY = "_left_out_by"
 """The column with the rule that leaves a change out, NULL where none does."""
 _PLACE = {"_file": "STRING", "_stretch": "INT", "_number": "BIGINT", "_window": "INT"}
 _TEXTS = "MAP<STRING, STRING>"
-_OWN = {"_kind": "INT", "_offset": "BIGINT", "_row": "INT", "_committed_at": "TIMESTAMP"}
+_OWN = {"_kind": "INT", "_offset": "BIGINT", "_row": "INT", "_committed_at": "TIMESTAMP", "_gtid": "STRING"}
 _RAW = {"_raw": _TEXTS, "_before_raw": _TEXTS}
 _LACKING = {silver.ABSENT: partial_rows.ABSENT_TYPE, "_absent_before": partial_rows.ABSENT_TYPE}
 _ENUM = 247
@@ -50,7 +50,7 @@ def ddl(definition: TableDefinition) -> str:
 
 
 def as_rows(
-    changes: Changes, place: Place, absent: pa.Array | None = None, absent_before: pa.Array | None = None
+    changes: Changes, place: SliceOrigin, absent: pa.Array | None = None, absent_before: pa.Array | None = None
 ) -> pa.RecordBatch:
     """Changes with all columns of before images, as rows with the columns of ``ddl``.
 
@@ -60,7 +60,8 @@ def as_rows(
     constants_ = [place.file, place.stretch, place.number, place.window]
     kinds = [pa.string(), pa.int32(), pa.int64(), pa.int32()]
     constants = [pa.repeat(pa.scalar(value, kind), count) for value, kind in zip(constants_, kinds, strict=True)]
-    arrays = [changes.op.cast(pa.int32()), changes.offset, changes.row, changes.committed_at]
+    gtids = pa.nulls(count, pa.string()) if changes.gtid is None else changes.gtid.cast(pa.string())
+    arrays = [changes.op.cast(pa.int32()), changes.offset, changes.row, changes.committed_at, gtids]
     texts = [pa.nulls(count, _ARROW_TEXTS) if raw is None else raw for raw in (changes.raw, changes.before_raw)]
     lacking = [
         pa.nulls(count, _ARROW_LACKING) if absent_names is None else absent_names
@@ -87,7 +88,7 @@ def with_defaults(rows: DataFrame, definition: TableDefinition) -> DataFrame:
     return rows.selectExpr(*(f"{cells_.get(name, name)} AS {name}" for name in rows.columns))
 
 
-def as_changes(batch: pa.RecordBatch, names: list[str]) -> Iterator[tuple[Changes, Place, pa.Array]]:
+def as_changes(batch: pa.RecordBatch, names: list[str]) -> Iterator[tuple[Changes, SliceOrigin, pa.Array]]:
     """The changes that such rows are, those of one file and window together, and what each row lacks.
 
     names: of the table's columns.
@@ -101,7 +102,7 @@ def as_changes(batch: pa.RecordBatch, names: list[str]) -> Iterator[tuple[Change
         if start < stop:
             part = batch.slice(start, stop - start)
             place_cells = (part.column(name)[0].as_py() for name in ("_file", "_stretch", "_number", "_window"))
-            yield _changes(part, names), Place(*place_cells), part.column(silver.ABSENT).cast(_ARROW_LACKING)
+            yield _changes(part, names), SliceOrigin(*place_cells), part.column(silver.ABSENT).cast(_ARROW_LACKING)
 
 
 def _changes(rows: pa.RecordBatch, names: list[str]) -> Changes:
@@ -109,8 +110,8 @@ def _changes(rows: pa.RecordBatch, names: list[str]) -> Changes:
         pa.RecordBatch.from_arrays([rows.column(f"_{image}{at}") for at in range(len(names))], names) for image in "ab"
     )
     raw, before_raw = (rows.column(name).cast(_ARROW_TEXTS) for name in _RAW)
-    op, offset, row, committed_at = (rows.column(name) for name in _OWN)
-    return Changes(op, offset, row, committed_at, None, after, before, raw, before_raw)
+    op, offset, row, committed_at, gtid = (rows.column(name) for name in _OWN)
+    return Changes(op, offset, row, committed_at, gtid, after, before, raw, before_raw)
 
 
 def left_out_by(
@@ -228,10 +229,12 @@ def _present(key: str, term: Term, column: Column, image: str) -> Term:
 
 def _guarded(key: str, term: Term, column: Column, image: str) -> Term:
     """The term, but an error where the row has a value that the column's type in the lake cannot hold."""
+    # Types that hold every value of the column need no guard.
     kind = silver.spark_type(str(column.arrow))
     if kind not in _MAY_BE_EXACT:
         return term
     raw = "_raw" if image == "a" else "_before_raw"
+    # The text names file and offset, and the kind of the error: errors.py builds it again from a task's message.
     reason = (
         f"concat({literal('spark_jobs.errors.TableStopped: ')}, _file, ':', _offset, "
         f"{literal(f': {key}: column {column.name}: {_NO_VALUE}' + _END)})"

@@ -36,6 +36,7 @@ def steps(
     old: Mapping[str, str], new: Mapping[str, str], origins: Mapping[str, str | None], fills: Mapping[str, Fill]
 ) -> list[str]:
     """From columns (names and types, in order) to others. origins: by new name the old one, None where it is new."""
+    # Columns by their old names: what has no new name is dropped.
     new_names = {origin: name for name, origin in origins.items() if origin is not None}
     drops = [f"DROP COLUMN {identifier(name)}" for name in old if name not in new_names]
     renames = _renames(new_names)
@@ -44,11 +45,14 @@ def steps(
         for origin, name in new_names.items()
         if old[origin] != new[name]
     ]
+    # Columns as they stand after drops and renames, before the new ones are added.
     order = [new_names[name] for name in old if name in new_names]
     set_ = [f"{identifier(name)} = CAST({fill.sql} AS {new[name]})" for name, fill in fills.items() if not fill.exact]
     exact = {name: fill.exact for name, fill in fills.items() if fill.exact}
     names = {name: new_names.get(name) for name in old}
+    # Exact texts have column names as keys: they change with the names.
     texts = [f"{_UPDATE}SET _raw = {raw_sql('_raw', names)}{OF_EXACT}"] if drops or renames else []
+    # Table features come before the types that need them, new columns before their values.
     return [
         *drops,
         *renames,
@@ -131,11 +135,13 @@ def carry_out(
     """
     if commit is None or not statements:
         return head
+    # Tables of compat: plain have no column mapping.
     demanding = [statement_ for statement_ in statements if statement_.startswith(_NEEDS_MAPPING)]
     if table.plain and demanding:
         raise TableStopped(
             f"{table.path}: {demanding[0]} needs a feature of Delta that tables with compat: plain do not have"
         )
+    # The commit names the steps that are left, so that a run after a failure continues with them.
     for at, step in enumerate(statements):
         remaining = tuple(statements[at + 1 :])
         head = _run(

@@ -27,7 +27,7 @@ from spark_jobs.text.sql import identifier, literal
 
 @dataclass(frozen=True, slots=True)
 class Reshaping:
-    """What a statement does to a silver table: its columns behind it, and the steps that lead there.
+    """What a statement does to a silver table: its columns after it, and the steps that lead there.
 
     steps: what is done downstream too. remaining: all that silver needs.
     """
@@ -91,6 +91,7 @@ def _of_silver_alone(before: silver.Columns, after: silver.Columns, origins: Map
 
 def markers(spark: SparkSession, types: Mapping[str, str], turns: Sequence[SchemaChange]) -> DataFrame:
     """The rows of the statements that empty the table; none for others. types: of silver's columns."""
+    # One row a statement that empties the table, at its position: a row number of -1 is before the rows of that event.
     emptying = [turn for turn in turns if turn.empties]
     times = [change.statement.committed_at if change.statement else None for change in emptying]
     cells = [

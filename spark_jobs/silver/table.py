@@ -7,7 +7,7 @@ Besides the source's columns a row has ``_op`` (insert, update or delete: existe
 ``_existed``, the position of the key's last change, its commit time, its window, and ``_raw``. Deletes stay as rows, so
 silver remembers what was deleted when. Windows are appended, and replaced as a whole when a range is replayed.
 A TRUNCATE is a row and window of its own, with no key and ``_op`` truncate: rows before it count no more.
-So are the rows of a table that takes the name, with ``_op`` rename, behind the TRUNCATE of what had it before.
+So are the rows of a table that takes the name, with ``_op`` rename, after the TRUNCATE of what had it before.
 Rows that were loaded are one window without extent, with ``_op`` load: the table as queries saw it
 (pipeline/initial_load/load.py).
 
@@ -50,7 +50,7 @@ class Op(StrEnum):
     RENAME = "rename"
     """It came with the table that was given this one's name, as of the statement that did it.
 
-    Rows that the table had itself are such too, where a statement changed what they are told apart by."""
+    Rows that the table had itself are such too, where a statement changed what they are identified by."""
 
 
 PLACE = ranges.PLACE
@@ -165,6 +165,7 @@ def columns(
 
     Raises TableStopped where it is not known which key the table has, a name is unknown, or collides with ours.
     """
+    # Without a key, without names or with names of ours, the columns cannot be told.
     names = [column.name for column in definition.columns]
     if definition.key is None:
         raise TableStopped(
@@ -333,7 +334,7 @@ def _change_sql(position: Position, row: int) -> str:
 def copies_sql(name: str, table: str, *, lacks_older: bool = False) -> str:
     """SQL: the copies of a bag's image. Raises TableStopped, in the statement, where more went than ever came.
 
-    lacks_older: the log begins amid the table, which is a bag only because nothing names its key: copies that went
+    lacks_older: the log begins after the table, which is a bag only because nothing names its key: copies that went
     without having come were there before, and none that came since is left.
     """
     if lacks_older:

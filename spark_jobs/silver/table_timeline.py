@@ -21,23 +21,23 @@ from spark_jobs.silver.retired_columns import RetiredColumn, types_of
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """How a table stands at a position of its log.
-
-    definition: None where it is not known before the next row. is_dropped: the table is gone. emptied: where its last
-    TRUNCATE stands, or the CREATE that recreated it: earlier rows do not count. is_complete: whether all
-    rows that the table has are known: since it was made or emptied in the log, or because what it held before was
-    loaded. is_kept: a rule left its DROP out, so that its rows stay when it is created again. was_numbered: of a table
-    that is dropped, whether its rows are of a definition whose columns have numbers for names. retired: what the lake
-    keeps of retired columns.
-    """
+    """How a table stands at a position of its log."""
 
     definition: TableDefinition | None
+    """None where it is not known before the next row."""
     is_dropped: bool = False
+    """The table is gone."""
     emptied: Position | None = None
+    """Where its last TRUNCATE stands, or the CREATE that recreated it: earlier rows do not count."""
     is_complete: bool = False
+    """Whether all rows that the table has are known: since it was made or emptied in the log, or because what it held
+    before was loaded."""
     is_kept: bool = False
+    """A rule left its DROP out, so that its rows stay when it is created again."""
     was_numbered: bool = False
+    """Of a table that is dropped, whether its rows are of a definition whose columns have numbers for names."""
     retired: tuple[RetiredColumn, ...] = ()
+    """What the lake keeps of retired columns."""
 
     @property
     def is_numbered(self) -> bool:
@@ -92,26 +92,27 @@ class DataRange:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """A change of the table: where it stands, and how the table stands behind it.
-
-    empties: no row that was there counts any more. origins: from which column each one of the definition comes, by
-    name, None for new ones; no origins at all where the table is another one. fills: what rows that were there have in
-    new columns; absent for NULL. inherited: what the table holds whose name this is from here on, under the name that
-    it had before; or, with origins, what it held itself until its rows were told apart otherwise. left_out_by: the rule
-    that leaves the statement out. keeps: the table was recreated, and a rule keeps the rows that it had.
-    restart_reason: which columns restart, with both definitions, for messages; None where none does.
-    """
+    """A change of the table: where it stands, and how the table stands after it."""
 
     range: Range
     standing: TableState
     statement: LoggedStatement | None = None
     empties: bool = False
+    """No row that was there counts any more."""
     origins: dict[str, str | None] | None = None
+    """From which column each one of the definition comes, by name, None for new ones; no origins at all where the table
+    is another one."""
     fills: dict[str, Fill] = field(default_factory=dict)
+    """What rows that were there have in new columns; absent for NULL."""
     inherited: "TableContents | None" = None
+    """Inherited contents: those of the table that takes this name, under its earlier name; with ``origins``, its own,
+    where its key changed."""
     left_out_by: str | None = None
+    """The rule that leaves the statement out."""
     keeps: bool = False
+    """The table was recreated, and a rule keeps the rows that it had."""
     restart_reason: str | None = None
+    """Which columns restart, with both definitions, for messages; None where none does."""
 
 
 TimelineStep = DataRange | SchemaChange
@@ -142,7 +143,7 @@ class TableContents:
     since: Position
     size: int = 0
     skips: frozenset[Position] = frozenset()
-    """Events of its log that are passed over."""
+    """Events of its log that are quarantined."""
     xa: Xa = NO_XA
     """The XA transactions that its log commits."""
 

@@ -7,7 +7,7 @@ Positions decide which change is first and last, not arrival. A small window is 
 Columns are left out and masked after the reduction in the task, before anything is shuffled or written.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -29,15 +29,19 @@ from spark_jobs.silver.compaction_job import Compacted, CompactionJob, Window
 from spark_jobs.silver.decode_task import (
     DECODED,
     OF_BAGS,
+    OF_CHANGES,
     OF_KEYS,
     as_rows_task,
+    changes_ddl,
+    changes_task,
     decoded_ddl,
     decoding_task,
+    judged_changes_task,
     judged_task,
-    passing_over,
     salted,
 )
 from spark_jobs.silver.partial_rows import ABSENT_TYPE
+from spark_jobs.silver.slice_runs import Batches, Runs, over_slices
 from spark_jobs.silver.table_timeline import (
     TableState,
 )
@@ -84,6 +88,7 @@ def window_rows(spark: SparkSession, work: CompactionJob, window: Window, standi
 
     Where rules judge changes of rows, the range is decoded twice: their commit says how many each has left out.
     """
+    # Counts of the commit, observed while the rows are written. Few bytes are one task, which needs no shuffle.
     counted, decoded = Observation(), Observation()
     alone = work.size <= _ONE_TASK
     definition = standing.definition
@@ -92,30 +97,19 @@ def window_rows(spark: SparkSession, work: CompactionJob, window: Window, standi
         silver.columns(definition, has_partial=work.has_partial),
         work.shape(definition, standing.retired),
     )
+    # Where no rule judges rows, tasks decode and reduce in one step.
     slices = slices_of_window(spark, window, work)
     slices = slices.coalesce(1) if alone else slices
     skips = work.filters.skips
     left_out = work.filters.skipped_in(window.ranges)
     unseen = frozenset(all_columns.types.keys() - shape.columns.types.keys())
     if work.filters.judges_rows:
-        filter_columns = work.filters.condition_columns
-        unseen = frozenset(name for name in unseen if name.casefold() not in filter_columns)
-        task = passing_over(partial(as_rows_task, definition, unseen if work.has_partial else None), skips)
-        judged = slices.mapInArrow(checked(task), row_filters.ddl(definition))
-        judged = row_filters.with_defaults(judged, definition) if work.has_partial else judged
-        verdict_sql = row_filters.left_out_by(
-            work.filters, definition, work.known_columns, has_partial=work.has_partial
-        )
-        verdict = F.expr(verdict_sql)
-        judged = judged.withColumn(row_filters.LEFT_OUT_BY, verdict)
-        filtered_counts = (
-            judged.where(f"{row_filters.LEFT_OUT_BY} IS NOT NULL").groupBy(row_filters.LEFT_OUT_BY).count()
-        )
-        left_out |= {row[row_filters.LEFT_OUT_BY]: row["count"] for row in work.table.collect(filtered_counts)}
-        slices = judged.where(f"{row_filters.LEFT_OUT_BY} IS NULL").drop(row_filters.LEFT_OUT_BY)
+        slices, counts = _judged(slices, work, definition, unseen)
+        left_out |= counts
         task = judged_task(definition, all_columns, alone=alone)
     else:
-        task = passing_over(decoding_task(definition, all_columns, alone=alone, unseen=unseen), skips)
+        task = over_slices(decoding_task(definition, all_columns, alone=alone, unseen=unseen), skips)
+    # One row a change, or a key of the slice; then masks, and the last change of each key over all slices.
     changes = slices.mapInArrow(checked(salted(task, shape.salt)), decoded_ddl(all_columns, shape.salt))
     changes = changes.observe(decoded, F.sum("_changes").alias("changes"), F.max("_micros").alias("micros"))
     changes = _with_defaults(changes, definition, all_columns) if all_columns.has_partial else changes
@@ -130,12 +124,63 @@ def window_rows(spark: SparkSession, work: CompactionJob, window: Window, standi
     return WindowRows(rows.observe(counted, *by_operation), counted, decoded, left_out)
 
 
+def _judged(
+    slices: DataFrame, work: CompactionJob, definition: TableDefinition, unseen: frozenset[str]
+) -> tuple[DataFrame, dict[str, int]]:
+    """Changes that no rule over rows leaves out, a row a change, and how many each rule left out.
+
+    unseen: columns that no rule lets into the lake; conditions may name them.
+    """
+    # The row as the log has it, with the columns that a condition names.
+    filter_columns = work.filters.condition_columns
+    unseen = frozenset(name for name in unseen if name.casefold() not in filter_columns)
+    task = partial(as_rows_task, definition, unseen if work.has_partial else None)
+    judged = _with_verdicts(slices, work, task, definition)
+    # The commit names the counts, so they are known before the rows are written: a run of its own.
+    counts = judged.where(f"{row_filters.LEFT_OUT_BY} IS NOT NULL").groupBy(row_filters.LEFT_OUT_BY).count()
+    left_out = {row[row_filters.LEFT_OUT_BY]: row["count"] for row in work.table.collect(counts)}
+    return judged.where(f"{row_filters.LEFT_OUT_BY} IS NULL").drop(row_filters.LEFT_OUT_BY), left_out
+
+
+def _with_verdicts(
+    slices: DataFrame, work: CompactionJob, task: Callable[[Runs], Batches], definition: TableDefinition
+) -> DataFrame:
+    """Every change as a row, with the rule that leaves it out. task: gives such rows of slices."""
+    judged = slices.mapInArrow(checked(over_slices(task, work.filters.skips)), row_filters.ddl(definition))
+    judged = row_filters.with_defaults(judged, definition) if work.has_partial else judged
+    verdict = row_filters.left_out_by(work.filters, definition, work.known_columns, has_partial=work.has_partial)
+    return judged.withColumn(row_filters.LEFT_OUT_BY, F.expr(verdict))
+
+
+def change_rows(
+    spark: SparkSession, work: CompactionJob, window: Window, standing: TableState, *, splits: bool
+) -> DataFrame:
+    """Every change in the window's ranges, with the columns that are seen, OF_CHANGES and DECODED; nothing is reduced.
+
+    Row images are whole. splits: as for ``net_changes.every_change``.
+    """
+    definition = standing.definition
+    assert definition
+    all_columns, shape = silver.columns(definition), work.shape(definition, standing.retired)
+    slices = slices_of_window(spark, window, work, "gtid")
+    if work.filters.judges_rows:
+        judged = _with_verdicts(slices, work, partial(as_rows_task, definition, None, gtids=True), definition)
+        slices = judged.where(f"{row_filters.LEFT_OUT_BY} IS NULL").drop(row_filters.LEFT_OUT_BY)
+        task = judged_changes_task(definition, all_columns, splits=splits)
+    else:
+        task = over_slices(changes_task(definition, all_columns, splits=splits), work.filters.skips)
+    changes = slices.mapInArrow(checked(salted(task, shape.salt)), changes_ddl(all_columns, shape.salt))
+    return _shaped(changes, all_columns, shape)
+
+
 def _shaped(changes: DataFrame, all_columns: silver.Columns, shape: masking.Shape) -> DataFrame:
     """The changes with the columns that are seen."""
     if shape.columns == all_columns and all(cell == identifier(name) for name, cell in shape.cells.items()):
         return changes
     decoded_columns = {
-        name for name in changes.columns if name in {*DECODED, *OF_KEYS, *OF_BAGS, silver.ABSENT, "_window"}
+        name
+        for name in changes.columns
+        if name in {*DECODED, *OF_KEYS, *OF_BAGS, *OF_CHANGES, silver.ABSENT, "_window"}
     }
     names = [*shape.columns.types, "_raw", *sorted(decoded_columns - {"_raw"})]
     hidden: dict[str, str | None] = {name: None for name in all_columns.types if name not in shape.columns.types}
@@ -160,7 +205,7 @@ def _overlaid_per_key(changes: DataFrame, columns: silver.Columns, name: str) ->
     overlaid_rows = overlaid(changes.withColumn("_gone", F.expr("NOT _exists")), columns, existed)
     reason = (
         f"spark_jobs.errors.TableStopped: {name}: a row image leaves columns out of a row that was deleted before "
-        "it, and whose INSERT is passed over\n\n"
+        "it, and whose INSERT is quarantined\n\n"
     )
     exists = f"IF({partial_rows.ENDED}, CAST(raise_error({literal(reason)}) AS BOOLEAN), NOT _gone)"
     return overlaid_rows.withColumn("_exists", F.expr(exists)).drop("_gone", partial_rows.ENDED)
@@ -173,7 +218,7 @@ def overlaid(rows: DataFrame, columns: silver.Columns, *more_columns: Column) ->
     return merged.drop(*identity)
 
 
-def slices_of_window(spark: SparkSession, window: Window, work: CompactionJob) -> DataFrame:
+def slices_of_window(spark: SparkSession, window: Window, work: CompactionJob, *more_columns: str) -> DataFrame:
     """Those with rows of the table, by where their bytes stand; of XA transactions with EFFECT besides."""
     name = work.name
     xa = window.xa.of(name, work.filters.skips)
@@ -182,7 +227,9 @@ def slices_of_window(spark: SparkSession, window: Window, work: CompactionJob) -
     slices = slices.where((F.col("kind") == "rows") & bronze.holding(name.schema, name.table))
     slices = bronze.in_ranges(slices, window.ranges).withColumnRenamed("part", "window")
     names = ("stretch", "number", "start", "file", "transaction_start", "committed_at", "context", "payload", "window")
-    return by_bytes(slices).select(*names, EFFECT) if len(xa.rows) else slices.select(*names)
+    effects = (EFFECT,) if len(xa.rows) else ()
+    slices = by_bytes(slices) if effects else slices
+    return slices.select(*names, *more_columns, *effects)
 
 
 def _last_per_key(changes: DataFrame, columns: silver.Columns) -> DataFrame:

@@ -18,11 +18,11 @@ from spark_jobs.delta.log_files import SparkOnly
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
 from spark_jobs.lake.table import Table
-from spark_jobs.silver.positions import FIELDS, Place, bounds_of
+from spark_jobs.silver.positions import FIELDS, PositionKey, bounds_of
 from spark_jobs.silver.table import Op
 from spark_jobs.text.sql import literal
 
-Window = tuple[Place, Place]
+WindowKey = tuple[PositionKey, PositionKey]
 """Where a window begins, and where it ends."""
 
 _START, _STOP = "_window_start", "_window_stop"
@@ -30,7 +30,9 @@ OF_CHANGES = (Op.INSERT, Op.UPDATE, Op.DELETE)
 """Operations of rows that changes in the log left."""
 
 
-def windows_at(spark: SparkSession, table: Table, version: int, operations: Collection[Op] = OF_CHANGES) -> set[Window]:
+def windows_at(
+    spark: SparkSession, table: Table, version: int, operations: Collection[Op] = OF_CHANGES
+) -> set[WindowKey]:
     """As ``windows_of``, of a version of a table that Spark alone may be able to read. Raises LakeError."""
     try:
         snapshot = snapshot_of(table.path, version)
@@ -42,19 +44,19 @@ def windows_at(spark: SparkSession, table: Table, version: int, operations: Coll
     return windows_of(snapshot, operations)
 
 
-def windows_of(table: Snapshot, operations: Collection[Op] = OF_CHANGES) -> set[Window]:
+def windows_of(table: Snapshot, operations: Collection[Op] = OF_CHANGES) -> set[WindowKey]:
     """The windows that rows of some operations are of; without these, those of changes in the log.
 
     Raises LakeError where a data file cannot be read.
     """
-    windows: set[Window] = set()
+    windows: set[WindowKey] = set()
     for file in table.files:
         by_statistics = _by_statistics(file, table.schema, {*operations})
         windows |= {*_read(table, file, operations)} if by_statistics is None else by_statistics
     return windows
 
 
-def _by_statistics(file: DataFile, schema: TableSchema, operations: set[Op]) -> set[Window] | None:
+def _by_statistics(file: DataFile, schema: TableSchema, operations: set[Op]) -> set[WindowKey] | None:
     """The windows of a file's rows of some operations; None where its statistics do not tell.
 
     Rows of two operations that have one window are changes in the log: others have no window in common with them.
@@ -74,13 +76,13 @@ def _by_statistics(file: DataFile, schema: TableSchema, operations: set[Op]) -> 
     return None if possible & operations else set()
 
 
-def _place(file: DataFile, schema: TableSchema, name: str) -> Place | None:
+def _place(file: DataFile, schema: TableSchema, name: str) -> PositionKey | None:
     """The position that all rows of a file have in a column."""
     lowest, highest = bounds_of(file, schema, name)
     return lowest if lowest == highest else None
 
 
-def _read(table: Snapshot, file: DataFile, operations: Collection[Op]) -> Iterator[Window]:
+def _read(table: Snapshot, file: DataFile, operations: Collection[Op]) -> Iterator[WindowKey]:
     rows = data_files.read_columns(table.path, file, ["_op", _START, _STOP], table.schema)
     if file.deletion_vector is not None:
         rows = rows.filter(pa.array(deletion_vectors.living(table.path, file.deletion_vector, len(rows))))

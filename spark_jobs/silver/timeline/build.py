@@ -15,44 +15,46 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.table_timeline import DataRange, Ended, SchemaChange, TableContents, TableState, TimelineStep
 from spark_jobs.silver.timeline import changes, definitions, statements
 from spark_jobs.silver.timeline.columns import shape
-from spark_jobs.silver.timeline.inputs import Rules
-from spark_jobs.silver.timeline.pieces import Piece, pieces_of
-from spark_jobs.silver.timeline.progress import Progress
+from spark_jobs.silver.timeline.inputs import TimelineInputs
+from spark_jobs.silver.timeline.pieces import DefinedRange, pieces_of
+from spark_jobs.silver.timeline.progress import TimelineProgress
 
 
 def steps_of(
-    scan: RangeScan, name: TableName, range_: Range, standing: TableState | None, rules: Rules
+    scan: RangeScan, name: TableName, range_: Range, standing: TableState | None, inputs: TimelineInputs
 ) -> list[TimelineStep]:
     """The table's steps through a range, in order. ``standing``: at the range's start; None: silver has no row of it.
 
-    Raises TableStopped where a statement cannot be carried out, or says something else than the rows behind it.
+    Raises TableStopped where a statement cannot be carried out, or says something else than the rows after it.
     """
-    return list(build(scan, name, range_, standing, rules).steps)
+    return list(build(scan, name, range_, standing, inputs).steps)
 
 
-def build(scan: RangeScan, name: TableName, range_: Range, standing: TableState | None, rules: Rules) -> TableContents:
+def build(
+    scan: RangeScan, name: TableName, range_: Range, standing: TableState | None, inputs: TimelineInputs
+) -> TableContents:
     """What a table holds at the end of a range, of what it has got in it. Raises TableStopped, DecodeError."""
-    content, ended = build_until_stopped(scan, name, range_, standing, rules)
+    content, ended = build_until_stopped(scan, name, range_, standing, inputs)
     if ended:
         raise ended.error
     return content
 
 
 def build_until_stopped(
-    scan: RangeScan, name: TableName, range_: Range, standing: TableState | None, rules: Rules
+    scan: RangeScan, name: TableName, range_: Range, standing: TableState | None, inputs: TimelineInputs
 ) -> tuple[TableContents, Ended | None]:
     """What a table holds where its timeline ends: at the end of the range, or where it stops before that.
 
     Where in a range a table stops, and with what rows, does not depend on where the range begins or ends.
     """
-    progress = Progress.begin(scan, name, range_, rules, standing)
+    progress = TimelineProgress.begin(scan, name, range_, inputs, standing)
     ended = _go_through(progress)
     size = progress.rows.size if progress.rows else 0
     steps = progress.steps
     return TableContents(name, None, steps, progress.standing, range_.start, size, progress.skips, scan.xa), ended
 
 
-def _go_through(progress: Progress) -> Ended | None:
+def _go_through(progress: TimelineProgress) -> Ended | None:
     """Builds the steps of the whole range, up to what stops the table."""
     # Statements cut the range into parts, and definitions in the log cut these into pieces.
     range_ = progress.extent
@@ -83,16 +85,18 @@ def _go_through(progress: Progress) -> Ended | None:
             for piece in pieces:
                 is_last = ended is None and part is parts[-1] and piece is pieces[-1]
                 place = piece.range.start
-                _piece(progress, piece, is_last=is_last, defaults_from=None if at else progress.rules.first_definition)
+                _piece(progress, piece, is_last=is_last, defaults_from=None if at else progress.inputs.first_definition)
     except (TableStopped, DecodeError) as error:
         stop_at = error.at if isinstance(error, TableStopped) else None
         return Ended(stop_at if isinstance(stop_at, Position) else place, error)
     return ended
 
 
-def _piece(progress: Progress, piece: Piece, *, is_last: bool, defaults_from: TableDefinition | None) -> None:
+def _piece(
+    progress: TimelineProgress, piece: DefinedRange, *, is_last: bool, defaults_from: TableDefinition | None
+) -> None:
     """The rows of one definition. Raises TableStopped, with the place of the row or statement that stops them."""
-    part, first = piece.range, progress.rules.place
+    part, first = piece.range, progress.inputs.place
     try:
         if piece.failed:
             raise piece.failed
@@ -100,11 +104,13 @@ def _piece(progress: Progress, piece: Piece, *, is_last: bool, defaults_from: Ta
             _require_following(progress, piece)
         _rows(progress, part, piece.definition, is_last=is_last, defaults_from=defaults_from)
     except (TableStopped, DecodeError) as error:
+        # An error without a place stops at the first row of the range, or at its start where that cannot be looked at.
         place = error.at if isinstance(error, TableStopped) else None
         if not isinstance(place, Position):
             is_at_start = piece.reason or not piece.definition
             row = None if is_at_start else first(progress.name, part, lambda _: True)
             raise _stopped(error, row or part.start) from error
+        # What lies before the place can be taken, and is, before the error continues.
         if part.start < place < part.stop and piece.definition:
             before = Range(part.start, place)
             if first(progress.name, part, lambda _: True) < place:
@@ -113,7 +119,7 @@ def _piece(progress: Progress, piece: Piece, *, is_last: bool, defaults_from: Ta
 
 
 def _rows(
-    progress: Progress,
+    progress: TimelineProgress,
     part: Range,
     logged: TableDefinition | None,
     *,
@@ -147,7 +153,7 @@ def _rows(
         progress.steps.append(DataRange(part, standing))
 
 
-def _require_following(progress: Progress, piece: Piece) -> None:
+def _require_following(progress: TimelineProgress, piece: DefinedRange) -> None:
     """Raises TableStopped: rows have another definition than those before, as in a run that begins with them."""
     previous, logged = progress.standing.definition, piece.definition
     assert previous is not None
@@ -157,8 +163,8 @@ def _require_following(progress: Progress, piece: Piece) -> None:
     raise TableStopped(str(piece.reason), piece.range.start)
 
 
-def _require_index(progress: Progress, previous: TableDefinition | None, part: Range) -> None:
-    """Raises TableStopped where statements in a part drop the index by which the table's rows are told apart.
+def _require_index(progress: TimelineProgress, previous: TableDefinition | None, part: Range) -> None:
+    """Raises TableStopped where statements in a part drop the index by which the table's rows are identified.
 
     Where the log names its columns it tells the key, and ``index`` is not known.
     """
@@ -166,6 +172,7 @@ def _require_index(progress: Progress, previous: TableDefinition | None, part: R
         return
     scan, name = progress.scan, progress.name
     events = (*scan.indexes(name, part.start), *scan.about(name, part.start))
+    # A statement that cannot be read may drop the index. Before the table's first row that costs the key alone.
     for event in filter(lambda event: event.position < part.stop, events):
         try:
             goes = any(drops_key(previous, index) for index in statements.dropped_indexes(progress, event))
@@ -180,7 +187,7 @@ def _require_index(progress: Progress, previous: TableDefinition | None, part: R
             return
 
 
-def _require_same(progress: Progress, previous: TableDefinition, logged: TableDefinition, part: Range) -> None:
+def _require_same(progress: TimelineProgress, previous: TableDefinition, logged: TableDefinition, part: Range) -> None:
     if not same_key(previous, logged):
         raise TableStopped(
             f"{progress.name}: rows were told apart by ({key_names(previous)}) up to {part.start}, and are by "

@@ -30,14 +30,14 @@ from spark_jobs.silver.retired_columns import names_of
 from spark_jobs.silver.table_timeline import SchemaChange, TableContents, TableState
 from spark_jobs.silver.timeline import columns, definitions
 from spark_jobs.silver.timeline.filtering import filtered_by, is_ignored, require_no_filters
-from spark_jobs.silver.timeline.progress import Progress
+from spark_jobs.silver.timeline.progress import TimelineProgress
 from spark_jobs.silver.timeline.statements import changes_table, operations_of
 
 _LEAVING_KEYS = tuple(kind for kind in LEAVING_ROWS if kind is not DropIndex)
-"""Operations that leave every row as it is, and what it is told apart by."""
+"""Operations that leave every row as it is, and what it is identified by."""
 
 
-def apply(progress: Progress, event: LoggedStatement, logged: TableDefinition | None) -> None:
+def apply(progress: TimelineProgress, event: LoggedStatement, logged: TableDefinition | None) -> None:
     """Takes the table over a statement. logged: what the log has for the rows after it. Raises TableStopped."""
     if event.position in progress.skips:
         _pass_over(progress, event)
@@ -47,7 +47,7 @@ def apply(progress: Progress, event: LoggedStatement, logged: TableDefinition | 
         _apply(progress, event, logged)
 
 
-def _apply(progress: Progress, event: LoggedStatement, logged: TableDefinition | None) -> None:
+def _apply(progress: TimelineProgress, event: LoggedStatement, logged: TableDefinition | None) -> None:
     # Another table's rows come with the name.
     table_effects = progress.read(event)
     rename = _rename_to(progress.name, table_effects)
@@ -86,21 +86,21 @@ def _rename_to(name: TableName, table_effects: Sequence[TableEffect]) -> Rename 
     return next((effect for effect in table_effects if isinstance(effect, Rename) and effect.table == name), None)
 
 
-def _pass_over(progress: Progress, event: LoggedStatement) -> None:
+def _pass_over(progress: TimelineProgress, event: LoggedStatement) -> None:
     """The table stays as it is; rows after the statement that have other columns stop it."""
     turn = SchemaChange(_place(event), progress.standing, event, left_out_by=skip_name(event.position))
     progress.steps.append(turn)
 
 
-def _leave_out(progress: Progress, event: LoggedStatement, effect: TableEffect, rule: str) -> None:
+def _leave_out(progress: TimelineProgress, event: LoggedStatement, effect: TableEffect, rule: str) -> None:
     """The rows stay; of a table that is dropped no definition does."""
     if isinstance(effect, DropTable | DropSchema):
         progress.standing = replace(progress.standing, definition=None, is_dropped=True, is_kept=True)
     progress.steps.append(SchemaChange(_place(event), progress.standing, event, left_out_by=rule))
 
 
-def _drop(progress: Progress, event: LoggedStatement) -> None:
-    before, empties = progress.standing, progress.rules.on_drop_empties
+def _drop(progress: TimelineProgress, event: LoggedStatement) -> None:
+    before, empties = progress.standing, progress.inputs.on_drop_empties
     progress.standing = TableState(
         None,
         is_dropped=True,
@@ -112,7 +112,11 @@ def _drop(progress: Progress, event: LoggedStatement) -> None:
 
 
 def _create(
-    progress: Progress, event: LoggedStatement, effect: CreateTable, logged: TableDefinition | None, rule: str | None
+    progress: TimelineProgress,
+    event: LoggedStatement,
+    effect: CreateTable,
+    logged: TableDefinition | None,
+    rule: str | None,
 ) -> None:
     before = progress.standing
     exists = not before.is_dropped and (not progress.is_new or before.definition is not None)
@@ -137,7 +141,7 @@ def _create(
     progress.steps.append(SchemaChange(_place(event), progress.standing, event, empties=True))
 
 
-def _declared(progress: Progress, event: LoggedStatement, effect: CreateTable) -> TableDefinition | None:
+def _declared(progress: TimelineProgress, event: LoggedStatement, effect: CreateTable) -> TableDefinition | None:
     """What a CREATE declares; None where its first row tells."""
     try:
         return effect.definition or _like(progress, event, effect.like)
@@ -145,21 +149,21 @@ def _declared(progress: Progress, event: LoggedStatement, effect: CreateTable) -
         return None
 
 
-def _like(progress: Progress, event: LoggedStatement, model: TableName | None) -> TableDefinition | None:
+def _like(progress: TimelineProgress, event: LoggedStatement, model: TableName | None) -> TableDefinition | None:
     """The definition that a table made like another one begins with, where its rows will not tell."""
     logged = progress.rows.definitions if progress.rows else ()
     is_named = bool(logged) and all(definition.has_names() for _, definition in logged)
-    if model is None or progress.rules.contents is None or is_named:
+    if model is None or progress.inputs.contents is None or is_named:
         return None
     try:
-        definition = progress.rules.contents(model, event.position).standing.definition
+        definition = progress.inputs.contents(model, event.position).standing.definition
     except TableStopped:
         return None  # what stops that table is its own affair; where names are missing, this one stops for them
     return definition and replace(definition, name=progress.name)
 
 
 def _inherit(
-    progress: Progress,
+    progress: TimelineProgress,
     event: LoggedStatement,
     rename: Rename,
     table_effects: Sequence[TableEffect],
@@ -168,9 +172,9 @@ def _inherit(
     """Takes the place of what the name meant: the table that a statement gives it, with all that it holds."""
     # What the other table holds after the statement.
     was = rename.was
-    if progress.rules.contents is None:
+    if progress.inputs.contents is None:
         raise progress.refusal(event, "changes the table, which is not applied yet")
-    content = progress.rules.contents(was, event.position)
+    content = progress.inputs.contents(was, event.position)
     if content.standing.is_dropped:
         raise progress.refusal(event, f"gives the table the rows of {was}, which the log has dropped before")
     alter = next((effect for effect in table_effects if isinstance(effect, AlterTable) and effect.table == was), None)
@@ -196,7 +200,7 @@ def _inherit(
 
 
 def _altered(
-    progress: Progress,
+    progress: TimelineProgress,
     content: TableContents,
     event: LoggedStatement,
     effect: AlterTable,
@@ -209,17 +213,18 @@ def _altered(
     ]
     if not operations or before is None:
         return content
-    source = Progress.begin(progress.scan, content.name, _place(event), progress.rules, content.standing)
+    source = TimelineProgress.begin(progress.scan, content.name, _place(event), progress.inputs, content.standing)
     source.before = content
     columns.alter(source, event, effect, logged and replace(logged, name=content.name), before)
     return replace(content, steps=[*content.steps, *source.steps], standing=source.standing)
 
 
-def _apply_early(progress: Progress, event: LoggedStatement, logged: TableDefinition | None) -> None:
+def _apply_early(progress: TimelineProgress, event: LoggedStatement, logged: TableDefinition | None) -> None:
     """What the table's first rows will have for columns, as far as statements tell; nothing is refused here.
 
     But a name that may come with another table's rows: that is not before the first row any more.
     """
+    # A statement that cannot be read leaves the columns unknown; only a rename must not be missed.
     try:
         table_effects = progress.read(event)
     except TableStopped:
@@ -232,6 +237,7 @@ def _apply_early(progress: Progress, event: LoggedStatement, logged: TableDefini
         filtered_by(progress, event)
         _inherit(progress, event, rename, table_effects, logged)
         return
+    # The last effect on the table decides: nothing was there before it.
     try:
         for effect in progress.own_effects(event, table_effects)[-1:]:
             _follow_early(progress, event, effect)
@@ -239,8 +245,9 @@ def _apply_early(progress: Progress, event: LoggedStatement, logged: TableDefini
         progress.standing = replace(progress.standing, definition=None)
 
 
-def _follow_early(progress: Progress, event: LoggedStatement, effect: TableEffect) -> None:
+def _follow_early(progress: TimelineProgress, event: LoggedStatement, effect: TableEffect) -> None:
     """The definition after a statement before the first row. Raises TableStopped, DecodeError."""
+    # Statements about other things do not change what the first rows have.
     before = progress.standing
     match effect:
         case CreateTable():

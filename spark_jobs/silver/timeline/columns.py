@@ -22,14 +22,18 @@ from spark_jobs.silver.retired_columns import RetiredColumn, name_of, names_of, 
 from spark_jobs.silver.table_timeline import SchemaChange, TableContents
 from spark_jobs.silver.timeline import definitions
 from spark_jobs.silver.timeline.filtering import require_no_filters
-from spark_jobs.silver.timeline.progress import Progress
+from spark_jobs.silver.timeline.progress import TimelineProgress
 from spark_jobs.silver.timeline.statements import leaves_rows, operations_of
 
 Alter = AlterTable | ChangeIndex
 
 
 def alter(
-    progress: Progress, event: LoggedStatement, effect: Alter, logged: TableDefinition | None, before: TableDefinition
+    progress: TimelineProgress,
+    event: LoggedStatement,
+    effect: Alter,
+    logged: TableDefinition | None,
+    before: TableDefinition,
 ) -> None:
     """Changes columns and key. logged: what the log has for the rows after it. Raises TableStopped."""
     if before.numbered and not _adds_alone(progress, event, effect):
@@ -65,9 +69,11 @@ def alter(
     progress.steps.append(turn)
 
 
-def move(progress: Progress, event: LoggedStatement, effect: Alter, before: TableDefinition) -> AlteredDefinition:
+def move(
+    progress: TimelineProgress, event: LoggedStatement, effect: Alter, before: TableDefinition
+) -> AlteredDefinition:
     """The definition after the operations of a statement. Raises TableStopped, Unsupported."""
-    moment = session_time.with_zone(event.session.moment, progress.rules.system_zone)
+    moment = session_time.with_zone(event.session.moment, progress.inputs.system_zone)
     return moved(before, operations_of(progress, event, effect), moment)
 
 
@@ -77,7 +83,7 @@ def or_keyless(before: TableDefinition, after: TableDefinition) -> TableDefiniti
 
 
 def shape(definition: TableDefinition) -> list[tuple[str, str]]:
-    """Names and types in the lake: what a statement and the rows behind it must agree on."""
+    """Names and types in the lake: what a statement and the rows after it must agree on."""
     return [
         (name.casefold(), silver.spark_type(str(column.arrow)))
         for name, column in zip(definition.column_names(), definition.columns, strict=True)
@@ -85,7 +91,7 @@ def shape(definition: TableDefinition) -> list[tuple[str, str]]:
 
 
 def _turn(
-    progress: Progress,
+    progress: TimelineProgress,
     event: LoggedStatement,
     before: TableDefinition,
     after: TableDefinition,
@@ -122,7 +128,7 @@ def _turn(
 
 
 def _retired(
-    progress: Progress, event: LoggedStatement, sources: Mapping[str, str | None], retired: Mapping[str, Column]
+    progress: TimelineProgress, event: LoggedStatement, sources: Mapping[str, str | None], retired: Mapping[str, Column]
 ) -> tuple[RetiredColumn, ...]:
     """The columns that are kept after a statement.
 
@@ -132,6 +138,7 @@ def _retired(
         sources: from which column each one comes, by name.
         retired: those of them that restart, with their earlier columns.
     """
+    # Retired columns of before continue under their own names, which no new column may take.
     successors = {old: new for new, old in sources.items() if old is not None}
     retired_columns = renamed_through(progress.standing.retired, successors)
     used_names = {name.casefold() for name in (*sources, *successors, *types_of(retired_columns))}
@@ -139,6 +146,7 @@ def _retired(
     clash = next((column for column in retired_columns if column.name.casefold() in names), None)
     if clash:
         raise progress.refusal(event, f"gives a column the name {clash.name}, under which the lake keeps another one")
+    # Each gets a name that has the position of its statement, so that it is the same in every replay.
     return retired_columns + tuple(
         RetiredColumn(
             name_of(str(sources[new]), event.position, used_names),
@@ -150,7 +158,7 @@ def _retired(
     )
 
 
-def _adds_alone(progress: Progress, event: LoggedStatement, effect: Alter) -> bool:
+def _adds_alone(progress: TimelineProgress, event: LoggedStatement, effect: Alter) -> bool:
     """Whether a statement adds columns to numbered ones; otherwise it leaves the table as it is.
 
     A column added is another one than all that are there; IF NOT EXISTS asks for one that may be. Raises
@@ -170,7 +178,7 @@ def _adds_alone(progress: Progress, event: LoggedStatement, effect: Alter) -> bo
     )
 
 
-def _rekeyed(progress: Progress, event: LoggedStatement, turn: SchemaChange) -> SchemaChange:
+def _rekeyed(progress: TimelineProgress, event: LoggedStatement, turn: SchemaChange) -> SchemaChange:
     """The schema change of a statement that changes the key: the table inherits all of its own rows.
 
     The rows before are net by the old key, those after it by the new one: no fold over both is right.
@@ -182,24 +190,24 @@ def _rekeyed(progress: Progress, event: LoggedStatement, turn: SchemaChange) -> 
     return replace(turn, standing=replace(turn.standing, emptied=event.position), empties=True, inherited=inherited)
 
 
-def _contents_before(progress: Progress, event: LoggedStatement) -> TableContents | None:
+def _contents_before(progress: TimelineProgress, event: LoggedStatement) -> TableContents | None:
     """What the table held before a statement; None where that counts no more, and is not asked for."""
-    rules = progress.rules
+    inputs = progress.inputs
     if progress.before is not None:
         return progress.before
-    if rules.replay is None:
-        base, size = rules.base(), progress.rows.size if progress.rows else 0
+    if inputs.replay is None:
+        base, size = inputs.base(), progress.rows.size if progress.rows else 0
         size += sum(base.table.files()) if base else 0
         steps, since = tuple(progress.steps), progress.extent.start
         return TableContents(
             progress.name, base, steps, progress.standing, since, size, progress.skips, progress.scan.xa
         )
-    is_last = rules.replay.emptied == event.position
-    return rules.contents(progress.name, event.position) if is_last and rules.contents else None
+    is_last = inputs.replay.emptied == event.position
+    return inputs.contents(progress.name, event.position) if is_last and inputs.contents else None
 
 
 def _restarted(
-    progress: Progress,
+    progress: TimelineProgress,
     event: LoggedStatement,
     before: TableDefinition,
     after: TableDefinition,
@@ -217,16 +225,18 @@ def _restarted(
         reason = _values_may_change(event, before, after, origin, at)
         if reason is None:
             continue
-        if not progress.rules.begins_anew:
+        if not progress.inputs.begins_anew:
             raise progress.refusal(event, reason)
-        why_not = progress.rules.why_not or _why_not_restarted(before, after, origin, at)
+        why_not = progress.inputs.why_not or _why_not_restarted(before, after, origin, at)
         if why_not:
             raise progress.refusal(event, f"{reason}; no new column begins, because {why_not}")
         restarted[at] = origin
     return restarted
 
 
-def _require_null_told(progress: Progress, event: LoggedStatement, column: Column, altered: AlteredDefinition) -> None:
+def _require_null_told(
+    progress: TimelineProgress, event: LoggedStatement, column: Column, altered: AlteredDefinition
+) -> None:
     """Raises TableStopped where a new column may hold something else than NULL in the rows that are there."""
     declared = next(declared for declared in altered.definition.columns if declared.name == column.name)
     is_certain = declared is not column or event.session.explicit_timestamps or column.name not in altered.is_open
@@ -262,7 +272,7 @@ def _why_not_restarted(before: TableDefinition, after: TableDefinition, origin: 
 
 
 def _keeps_key(before: TableDefinition, after: TableDefinition, origins: Sequence[int | None]) -> bool:
-    """Whether rows are told apart by the same columns after a statement, as far as is known."""
+    """Whether rows are identified by the same columns after a statement, as far as is known."""
     if before.key is None or after.key is None:
         return True
     return {origins[at] for at in after.key} == set(before.key)

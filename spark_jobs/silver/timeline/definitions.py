@@ -24,11 +24,11 @@ from spark_jobs.ddl.labels import with_known_labels, with_labels, without_labels
 from spark_jobs.errors import NamesUnknown, TableStopped
 from spark_jobs.log.position import Position, Range
 from spark_jobs.schema.tracker import lacks
-from spark_jobs.silver.timeline.progress import Progress
+from spark_jobs.silver.timeline.progress import TimelineProgress
 
 
 def settle(
-    progress: Progress,
+    progress: TimelineProgress,
     logged: TableDefinition,
     previous: TableDefinition | None,
     until: Position,
@@ -50,7 +50,9 @@ def settle(
     return _keyed(progress, with_defaults(without_defaults(complete), previous), previous, until, is_new=is_new)
 
 
-def settle_rows(progress: Progress, logged: TableDefinition, until: Position, *, is_last: bool) -> TableDefinition:
+def settle_rows(
+    progress: TimelineProgress, logged: TableDefinition, until: Position, *, is_last: bool
+) -> TableDefinition:
     """As ``settle``, of rows where the build is: a server tells the defaults of the last ones, which no log does."""
     previous = progress.standing.definition
     complete = _complete(progress, logged, previous, until, is_last=is_last)
@@ -60,7 +62,12 @@ def settle_rows(progress: Progress, logged: TableDefinition, until: Position, *,
 
 
 def _complete(
-    progress: Progress, logged: TableDefinition, previous: TableDefinition | None, until: Position, *, is_last: bool
+    progress: TimelineProgress,
+    logged: TableDefinition,
+    previous: TableDefinition | None,
+    until: Position,
+    *,
+    is_last: bool,
 ) -> TableDefinition:
     """With names and labels. Raises TableStopped where nothing tells them."""
     return _labelled(
@@ -69,7 +76,12 @@ def _complete(
 
 
 def _keyed(
-    progress: Progress, settled: TableDefinition, previous: TableDefinition | None, until: Position, *, is_new: bool
+    progress: TimelineProgress,
+    settled: TableDefinition,
+    previous: TableDefinition | None,
+    until: Position,
+    *,
+    is_new: bool,
 ) -> TableDefinition:
     """With the key that silver tells rows apart by: a keyless table stays one, and right, whatever index is made."""
     is_keyless = previous is not None and previous.key == () and not is_new
@@ -79,14 +91,14 @@ def _keyed(
     return replace(settled, index=previous.index) if previous and is_named else settled
 
 
-def is_kept_keyless(progress: Progress, until: Position) -> bool:
+def is_kept_keyless(progress: TimelineProgress, until: Position) -> bool:
     """Whether silver has the rows up to a place, or the last of them, without a key, whatever the log says."""
-    replay = progress.rules.replay
+    replay = progress.inputs.replay
     is_since = replay is None or replay.emptied is None or replay.emptied < until
-    return progress.rules.is_bag and is_since
+    return progress.inputs.is_bag and is_since
 
 
-def require_still_unnamed(progress: Progress, first: Range) -> None:
+def require_still_unnamed(progress: TimelineProgress, first: Range) -> None:
     """Raises TableStopped where rules are about a table with numbered columns, or something names them by now.
 
     first: the range up to its first statement.
@@ -95,40 +107,40 @@ def require_still_unnamed(progress: Progress, first: Range) -> None:
     if previous is None or not previous.numbered:
         return
     _require_no_filters(progress)
-    history = progress.rules.by_history(progress.name, progress.extent.start)
+    history = progress.inputs.by_history(progress.name, progress.extent.start)
     if history and history.definition and not history.reason and history.at <= first.stop:
         raise _named_by_now(progress, history.by)
 
 
-def label_standing(progress: Progress) -> None:
+def label_standing(progress: TimelineProgress) -> None:
     """Adds labels that an earlier version did not take from statements and servers: the lake has their numbers."""
     previous = progress.standing.definition
     if previous is None or previous.numbered or not without_labels(previous):
         return
-    history = progress.rules.by_history(progress.name, progress.extent.start)
+    history = progress.inputs.by_history(progress.name, progress.extent.start)
     if history is None or history.definition is None or history.reason:
         return
     progress.standing = replace(progress.standing, definition=with_known_labels(previous, history.definition))
 
 
-def history_of(progress: Progress, logged: Sequence[TableDefinition | None]) -> HistoryAnswer | None:
+def history_of(progress: TimelineProgress, logged: Sequence[TableDefinition | None]) -> HistoryAnswer | None:
     """What the history tells of the table, where nothing else does. logged: what the log has for its rows."""
     is_named = progress.standing.definition is not None or any(
         definition and definition.has_names() for definition in logged
     )
-    return None if is_named else progress.rules.by_history(progress.name, progress.extent.start)
+    return None if is_named else progress.inputs.by_history(progress.name, progress.extent.start)
 
 
-def begin_with_history(progress: Progress) -> None:
+def begin_with_history(progress: TimelineProgress) -> None:
     """Takes what the history tells for the table's definition, rows or not: the next statement may change it."""
     definition = progress.history and not progress.history.reason and progress.history.definition
     if definition and progress.standing.definition is None and not progress.standing.is_dropped:
         progress.standing = replace(progress.standing, definition=definition)
 
 
-def _require_no_filters(progress: Progress) -> None:
+def _require_no_filters(progress: TimelineProgress) -> None:
     """Raises TableStopped where rules are about the table, which may go by names."""
-    rules = progress.rules.filters.of(progress.name.schema, progress.name.table).names()
+    rules = progress.inputs.filters.of(progress.name.schema, progress.name.table).names()
     if rules:
         raise TableStopped(
             f"{progress.name}: its columns have no names (on_unnamed: number), and {', '.join(rules)} would have to "
@@ -136,21 +148,21 @@ def _require_no_filters(progress: Progress) -> None:
         )
 
 
-def _named_by_now(progress: Progress, origin: str) -> TableStopped:
+def _named_by_now(progress: TimelineProgress, origin: str) -> TableStopped:
     return TableStopped(
         f"{progress.name}: its columns are numbered in the lake (on_unnamed: number), and {origin} names them by now; "
         f"rebuild it with the names (stratalog reset --source SOURCE --table {progress.name})"
     )
 
 
-def _labelled(progress: Progress, definition: TableDefinition, until: Position) -> TableDefinition:
+def _labelled(progress: TimelineProgress, definition: TableDefinition, until: Position) -> TableDefinition:
     """With labels whose character set the log does not name. Raises TableStopped where nothing tells them."""
     if not any(column.label_bytes for column in definition.columns):
         return definition
-    history = progress.rules.by_history(progress.name, until)
+    history = progress.inputs.by_history(progress.name, until)
     if history and not history.reason:
         definition = with_labels(definition, history.definition)
-    rule = progress.rules.filters.of(progress.name.schema, progress.name.table).columns
+    rule = progress.inputs.filters.of(progress.name.schema, progress.name.table).columns
     lacking = [name for name in without_labels(definition) if rule is None or not rule.is_left_out(name)]
     if lacking and not definition.numbered:
         raise TableStopped(
@@ -163,20 +175,25 @@ def _labelled(progress: Progress, definition: TableDefinition, until: Position) 
 
 
 def _complete_names(
-    progress: Progress, logged: TableDefinition, previous: TableDefinition | None, until: Position, *, is_last: bool
+    progress: TimelineProgress,
+    logged: TableDefinition,
+    previous: TableDefinition | None,
+    until: Position,
+    *,
+    is_last: bool,
 ) -> TableDefinition:
     if previous is not None and previous.numbered:
         return _by_number(progress, logged, previous, is_last=is_last)
     try:
         return _by_name(progress, logged, previous, until, is_last=is_last)
     except NamesUnknown:
-        if not progress.rules.numbers or _is_made_before(progress, until):
+        if not progress.inputs.numbers or _is_made_before(progress, until):
             raise
         _require_no_filters(progress)
         return numbered(logged)
 
 
-def _is_made_before(progress: Progress, until: Position) -> bool:
+def _is_made_before(progress: TimelineProgress, until: Position) -> bool:
     """Whether the log makes the table before a place: a server may tell more of it when it is asked next."""
     before = (event for event in progress.about() if event.position < until)
     creates = (event for event in before if event.statement.effect is Effect.CREATES)
@@ -184,21 +201,23 @@ def _is_made_before(progress: Progress, until: Position) -> bool:
 
 
 def _by_number(
-    progress: Progress, logged: TableDefinition, previous: TableDefinition, *, is_last: bool
+    progress: TimelineProgress, logged: TableDefinition, previous: TableDefinition, *, is_last: bool
 ) -> TableDefinition:
     """The definition of rows after others whose columns are numbered. Raises TableStopped, also where it is told.
 
     What a column was numbered as, it stays; columns added since have their names.
     """
+    # As soon as the log or the server has names, positional columns are wrong for what follows.
     if logged.has_names():
         raise _named_by_now(progress, "the log")
     events = progress.about()
     try:
-        from_server = progress.rules.complete(logged, events[-1].position if events else None) if is_last else None
+        from_server = progress.inputs.complete(logged, events[-1].position if events else None) if is_last else None
     except TableStopped:
         from_server = None
     if from_server is not None and from_server.has_names():
         raise _named_by_now(progress, "the server")
+    # Numbers continue only where the columns are the same ones: the log alone does not say which of two is which.
     complete = with_names(logged, previous)
     if complete is None:
         raise TableStopped(
@@ -209,7 +228,12 @@ def _by_number(
 
 
 def _by_name(
-    progress: Progress, logged: TableDefinition, previous: TableDefinition | None, until: Position, *, is_last: bool
+    progress: TimelineProgress,
+    logged: TableDefinition,
+    previous: TableDefinition | None,
+    until: Position,
+    *,
+    is_last: bool,
 ) -> TableDefinition:
     if not logged.has_names() and previous is not None and previous.has_names():
         return _with_names(logged, _with_charsets(progress, previous, until))
@@ -228,16 +252,16 @@ def _by_name(
             f"{events[-1].statement.verb} at {events[-1].position} changed them since"
         )
     else:
-        complete = progress.rules.complete(logged, events[-1].position if events else None)
+        complete = progress.inputs.complete(logged, events[-1].position if events else None)
     is_by_unique = not logged.has_names() and complete.index not in (None, PRIMARY)
     if is_by_unique and (events or progress.indexes()):
         return replace(complete, key=(), index=None)  # whether the index was there before is not known
     return complete
 
 
-def _with_charsets(progress: Progress, previous: TableDefinition, until: Position) -> TableDefinition:
+def _with_charsets(progress: TimelineProgress, previous: TableDefinition, until: Position) -> TableDefinition:
     """With the character sets that statements leave to the table's default, as the history has them at a place."""
-    history = progress.rules.by_history(progress.name, until) if lacks(previous) else None
+    history = progress.inputs.by_history(progress.name, until) if lacks(previous) else None
     definition = history.definition if history and history.at == until and not history.reason else None
     if definition is None or definition.column_names() != previous.column_names():
         return previous

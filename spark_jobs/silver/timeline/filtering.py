@@ -16,7 +16,7 @@ from spark_jobs.config.filters import (
     TRUNCATE_TABLE,
     Action,
 )
-from spark_jobs.silver.timeline.progress import Progress
+from spark_jobs.silver.timeline.progress import TimelineProgress
 from spark_jobs.silver.timeline.statements import leaves_rows
 
 _EVENTS = {
@@ -29,7 +29,7 @@ _EVENTS = {
 """Statements as rules name them, by their verb."""
 
 
-def filtered_by(progress: Progress, event: LoggedStatement) -> str | None:
+def filtered_by(progress: TimelineProgress, event: LoggedStatement) -> str | None:
     """The rule that leaves a statement out. Raises TableStopped where one stops the table."""
     judged = None if leaves_rows(progress, event) else _judged(progress, event)
     if judged is None:
@@ -42,23 +42,23 @@ def filtered_by(progress: Progress, event: LoggedStatement) -> str | None:
     return name
 
 
-def is_ignored(progress: Progress, event: LoggedStatement) -> bool:
+def is_ignored(progress: TimelineProgress, event: LoggedStatement) -> bool:
     """Whether a rule leaves a statement out, before the first row of the table: none is refused there."""
     judged = _judged(progress, event)
     return judged is not None and judged[1] == "ignore"
 
 
-def require_no_filters(progress: Progress, event: LoggedStatement, does: str, was: TableName) -> None:
+def require_no_filters(progress: TimelineProgress, event: LoggedStatement, does: str, was: TableName) -> None:
     """Raises TableStopped where rules are about rows that are taken over, or that the name had."""
-    of = progress.rules.filters.of
+    of = progress.inputs.filters.of
     rules = sorted({rule for table in (was, progress.name) for rule in of(table.schema, table.table).names()})
     if rules:
         raise progress.refusal(event, f"{does}, and {', '.join(rules)} would have to judge them: not done yet")
 
 
-def _judged(progress: Progress, event: LoggedStatement) -> tuple[str, Action] | None:
+def _judged(progress: TimelineProgress, event: LoggedStatement) -> tuple[str, Action] | None:
     """The rule that is about a statement, and what it wants."""
-    filters = progress.rules.filters.of(progress.name.schema, progress.name.table)
+    filters = progress.inputs.filters.of(progress.name.schema, progress.name.table)
     return filters.statement(_kind(event), event.statement.text)
 
 

@@ -24,21 +24,21 @@ ByHistory = Callable[[TableName, Position], HistoryAnswer | None]
 None where it does not."""
 
 
-Contents = Callable[[TableName, Position], TableContents]
+ContentsOf = Callable[[TableName, Position], TableContents]
 """What a table holds where a statement begins. Raises TableStopped where that is not to be found out."""
 
 
 Skipped = Callable[[str, str], frozenset[Position]]
-"""The events that are passed over for the table of a schema and a name."""
+"""The events that are quarantined for the table of a schema and a name."""
 First = Callable[[TableName, Sequence[Range]], Mapping[int, TableDefinition]]
 """Of each part of the log, by its ordinal, the definition of the table's first rows in it."""
 
 
-Place = Callable[[TableName, Range, Callable[[TableDefinition], bool]], Position]
+FirstRowPlace = Callable[[TableName, Range, Callable[[TableDefinition], bool]], Position]
 """Where the first transaction begins in a range that has rows of a table with such a definition."""
 
 
-def place_of_rows(slices: SliceIndex) -> Place:
+def place_of_rows(slices: SliceIndex) -> FirstRowPlace:
     """Looks into the first slice that a table has in the range."""
 
     def place(name: TableName, part: Range, matches: Callable[[TableDefinition], bool]) -> Position:
@@ -64,7 +64,7 @@ def first_rows(slices: SliceIndex, skipped: Skipped = lambda _schema, _table: fr
                 at, part = pending[nth]
                 place, here = slices.place(rows[nth]), slices.begin(rows[nth])
                 payload = without(skipped(name.schema, name.table), here, cells["payload"])
-                # the slices of one XA transaction have one place: the next one is not behind it
+                # the slices of one XA transaction have one place: the next one is not after it
                 is_moved = slices.is_moved(rows[nth])
                 definitions = definitions_of(here.file, here.offset, cells["context"], payload, unused=is_moved)
                 of_table = [(place, definition) for definition in definitions if definition.name == name]
@@ -106,35 +106,38 @@ class ReplayState:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """What a course needs to know besides the survey.
-
-    on_drop_empties: whether DROP TABLE takes the rows away. system_zone: the server's own time zone, where the
-    configuration names it. is_bag: rows are told apart by all columns, whatever the log says: silver has them so, since
-    it was emptied the last time. begins_anew: whether a column begins anew where a statement gives it a type that does
-    not hold every value, and the old one is kept; unless why_not says why it does not: then the table stops, as
-    otherwise. contents: of other tables, for those that take their names or definitions; without it a name that another
-    table takes stops its table. filters: which statements are not carried out. first_definition: the definition whose
-    defaults hold at the range's start, where no standing says that; beginning: what may lack where the log commits an
-    XA transaction whose rows bronze does not hold. by_history: names that neither the log nor a statement has. base:
-    what silver has where the range begins. replay: the range is replayed within what the table has, and silver shows
-    what came of it. numbers: whether columns whose names nothing tells are numbered. place: where the first transaction
-    of a range begins that has rows of a table, so defined.
-    """
+class TimelineInputs:
+    """What a timeline is built from besides the scan of the log."""
 
     complete: Complete
     first: First
     on_drop_empties: bool = False
+    """Whether DROP TABLE takes the rows away."""
     system_zone: str | None = None
+    """The server's own time zone, where the configuration names it."""
     is_bag: bool = False
+    """Rows are identified by all columns, whatever the log says: silver has them so, since it was emptied the last
+    time."""
     begins_anew: bool = False
+    """Whether a column is restarted where a statement gives it a type that does not hold every value, and the old one
+    is kept; unless why_not says why it does not: then the table stops, as otherwise."""
     why_not: str | None = None
-    contents: Contents | None = None
+    contents: ContentsOf | None = None
+    """Contents of other tables, for those that take their names or definitions; without it a name that another table
+    takes stops its table."""
     filters: Filters = field(default_factory=Filters)
+    """Which statements are not carried out."""
     first_definition: TableDefinition | None = None
+    """The definition whose defaults hold at the range's start, where no standing says that."""
     beginning: Beginning | None = None
+    """What may lack where the log commits an XA transaction whose rows bronze does not hold."""
     by_history: ByHistory = lambda _name, _start: None
+    """Names that neither the log nor a statement has."""
     base: Callable[[], SilverSnapshot | None] = lambda: None
+    """What silver has where the range begins."""
     replay: ReplayState | None = None
+    """The range is replayed within what the table has, and silver shows what came of it."""
     numbers: bool = False
-    place: Place = lambda _name, part, _matches: part.start
+    """Whether columns whose names nothing tells are numbered."""
+    place: FirstRowPlace = lambda _name, part, _matches: part.start
+    """Where the first transaction of a range begins that has rows of a table, so defined."""

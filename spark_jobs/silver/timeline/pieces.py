@@ -12,11 +12,11 @@ from spark_jobs.binlog import TableDefinition
 from spark_jobs.bronze.scan import differs
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.log.position import Range
-from spark_jobs.silver.timeline.progress import Progress
+from spark_jobs.silver.timeline.progress import TimelineProgress
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class DefinedRange:
     """A part of the log, and the definition that the log has for its rows; None where the table has no row there.
 
     reason: how it differs from the piece before it, with no statement between them. failed: its rows cannot be looked
@@ -29,14 +29,14 @@ class Piece:
     failed: TableStopped | DecodeError | None = None
 
 
-def pieces_of(progress: Progress, parts: Sequence[Range]) -> list[list[Piece]]:
+def pieces_of(progress: TimelineProgress, parts: Sequence[Range]) -> list[list[DefinedRange]]:
     """Each part in pieces; one without a definition where there is no row.
 
     The scan has a definition where its extraction met it first; rows under one that was met before are looked at.
     """
     rows = progress.rows
     if rows is None:
-        return [[Piece(part)] for part in parts]
+        return [[DefinedRange(part)] for part in parts]
     pieces = [_pieces(progress, part) for part in parts]
     unmet = [
         at
@@ -48,32 +48,32 @@ def pieces_of(progress: Progress, parts: Sequence[Range]) -> list[list[Piece]]:
     return pieces
 
 
-def _pieces(progress: Progress, part: Range) -> list[Piece]:
+def _pieces(progress: TimelineProgress, part: Range) -> list[DefinedRange]:
     """A part by the definitions that the scan has in it."""
     definitions = progress.rows.definitions if progress.rows else ()
     inside = [(at, definition) for at, definition in definitions if part.start <= at < part.stop]
-    pieces = [Piece(part, inside[0][1] if inside else None)]
+    pieces = [DefinedRange(part, inside[0][1] if inside else None)]
     for at, definition in inside[1:]:
         last = pieces[-1]
         assert last.definition is not None
         if not differs(last.definition, definition, last.range.start, at):
             continue
-        place = progress.rules.place(progress.name, Range(at, part.stop), partial(eq, definition))
+        place = progress.inputs.place(progress.name, Range(at, part.stop), partial(eq, definition))
         reason = differs(last.definition, definition, last.range.start, place)
         pieces[-1:] = [replace(last, range=Range(last.range.start, place))]
-        pieces.append(Piece(Range(place, part.stop), definition, f"{progress.name}: {reason}"))
+        pieces.append(DefinedRange(Range(place, part.stop), definition, f"{progress.name}: {reason}"))
     return pieces
 
 
-def _met_before(progress: Progress, parts: Sequence[Range]) -> dict[int, Piece]:
+def _met_before(progress: TimelineProgress, parts: Sequence[Range]) -> dict[int, DefinedRange]:
     """The parts, by their ordinals, whose rows have a definition that was met before them."""
     try:
-        first_definitions = progress.rules.first(progress.name, parts) if parts else {}
+        first_definitions = progress.inputs.first(progress.name, parts) if parts else {}
     except (TableStopped, DecodeError) as error:
         if len(parts) == 1:
-            return {0: Piece(parts[0], failed=error)}
+            return {0: DefinedRange(parts[0], failed=error)}
         piece_maps = (
             _met_before(progress, [part]) for part in parts
         )  # those before the one that cannot be read are taken
         return {at: piece[0] for at, piece in enumerate(piece_maps) if piece}
-    return {at: Piece(parts[at], definition) for at, definition in first_definitions.items()}
+    return {at: DefinedRange(parts[at], definition) for at, definition in first_definitions.items()}

@@ -15,21 +15,21 @@ from spark_jobs.ddl.effects import ChangeIndex, DropSchema, TableEffect, Unknown
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.table_timeline import DataRange, TableContents, TableState, TimelineStep
-from spark_jobs.silver.timeline.inputs import Rules
+from spark_jobs.silver.timeline.inputs import TimelineInputs
 
 DDL = (Effect.CREATES, Effect.CHANGES, Effect.INDEXES)
 """Statements that change tables, and no rows by themselves."""
 
 
 @dataclass(slots=True)
-class Progress:
+class TimelineProgress:
     """The state of a build.
 
     Attributes:
         scan: what bronze has in the range.
         name: the table.
         extent: the range.
-        rules: what else the build goes by.
+        inputs: what else the build goes by.
         is_new: whether silver has no row of the table at the range's start.
         standing: how the table stands where the build is.
         steps: those up to there.
@@ -41,7 +41,7 @@ class Progress:
     scan: RangeScan
     name: TableName
     extent: Range
-    rules: Rules
+    inputs: TimelineInputs
     is_new: bool
     standing: TableState
     steps: list[TimelineStep] = field(default_factory=list)
@@ -51,9 +51,9 @@ class Progress:
 
     @classmethod
     def begin(
-        cls, scan: RangeScan, name: TableName, range_: Range, rules: Rules, standing: TableState | None
-    ) -> "Progress":
-        return cls(scan, name, range_, rules, standing is None, standing or TableState(None))
+        cls, scan: RangeScan, name: TableName, range_: Range, inputs: TimelineInputs, standing: TableState | None
+    ) -> "TimelineProgress":
+        return cls(scan, name, range_, inputs, standing is None, standing or TableState(None))
 
     @property
     def rows(self) -> TableOccurrence | None:
@@ -63,7 +63,7 @@ class Progress:
     @property
     def skips(self) -> frozenset[Position]:
         """The quarantined events."""
-        return self.rules.filters.skipped(self.name.schema, self.name.table)
+        return self.inputs.filters.skipped(self.name.schema, self.name.table)
 
     def is_first(self) -> bool:
         """Whether silver has no row of the table yet."""

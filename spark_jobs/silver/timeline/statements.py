@@ -14,10 +14,10 @@ from spark_jobs.ddl.operations import LEAVING_ROWS, DropIndex, Operation
 from spark_jobs.errors import DecodeError, TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.silver.table_timeline import Ended
-from spark_jobs.silver.timeline.progress import DDL, Progress
+from spark_jobs.silver.timeline.progress import DDL, TimelineProgress
 
 
-def changing(progress: Progress) -> tuple[list[LoggedStatement], Ended | None]:
+def changing(progress: TimelineProgress) -> tuple[list[LoggedStatement], Ended | None]:
     """The statements that change the table, in order, up to the first one, or XA COMMIT, that stops it."""
     limit, events = _undecidable(progress), list[LoggedStatement]()
     for event in sorted((*progress.about(), *progress.indexes()), key=lambda statement: statement.position):
@@ -31,7 +31,7 @@ def changing(progress: Progress) -> tuple[list[LoggedStatement], Ended | None]:
     return events, limit
 
 
-def changes_table(progress: Progress, event: LoggedStatement) -> bool:
+def changes_table(progress: TimelineProgress, event: LoggedStatement) -> bool:
     """Whether a statement changes the table, or is ignored. Raises TableStopped for what is not handled."""
     if event.position in progress.skips:
         return not progress.is_before_rows(event)
@@ -48,7 +48,7 @@ def changes_table(progress: Progress, event: LoggedStatement) -> bool:
     return any(_is_change(progress, event, effect) for effect in progress.effects(event))
 
 
-def _rows_unknown(progress: Progress, event: LoggedStatement) -> TableStopped:
+def _rows_unknown(progress: TimelineProgress, event: LoggedStatement) -> TableStopped:
     """The error of a statement that changes rows, or what becomes of them, and has no row events."""
     match event.statement.effect:
         case Effect.ROWS:
@@ -66,7 +66,7 @@ def _rows_unknown(progress: Progress, event: LoggedStatement) -> TableStopped:
             )
 
 
-def _is_change(progress: Progress, event: LoggedStatement, effect: TableEffect) -> bool:
+def _is_change(progress: TimelineProgress, event: LoggedStatement, effect: TableEffect) -> bool:
     match effect:
         case AlterTable():
             operations = operations_of(progress, event, effect)
@@ -82,7 +82,7 @@ def _is_change(progress: Progress, event: LoggedStatement, effect: TableEffect) 
 
 
 def operations_of(
-    progress: Progress, event: LoggedStatement, effect: AlterTable | ChangeIndex
+    progress: TimelineProgress, event: LoggedStatement, effect: AlterTable | ChangeIndex
 ) -> tuple[Operation, ...]:
     """What a statement does to columns and keys. Raises TableStopped where that cannot be read."""
     try:
@@ -91,13 +91,13 @@ def operations_of(
         raise progress.refusal(event, f"changes the table, which is not applied: {error}") from error
 
 
-def leaves_rows(progress: Progress, event: LoggedStatement) -> bool:
+def leaves_rows(progress: TimelineProgress, event: LoggedStatement) -> bool:
     """Whether a statement is about the table, and leaves every row and column as they are."""
     own_effects = progress.effects(event)
     return bool(own_effects) and all(_leaves_rows(progress, event, effect) for effect in own_effects)
 
 
-def _leaves_rows(progress: Progress, event: LoggedStatement, effect: TableEffect) -> bool:
+def _leaves_rows(progress: TimelineProgress, event: LoggedStatement, effect: TableEffect) -> bool:
     if isinstance(effect, ChangeIndex):
         return True
     if not isinstance(effect, AlterTable):
@@ -105,19 +105,19 @@ def _leaves_rows(progress: Progress, event: LoggedStatement, effect: TableEffect
     return all(isinstance(operation, LEAVING_ROWS) for operation in operations_of(progress, event, effect))
 
 
-def dropped_indexes(progress: Progress, event: LoggedStatement) -> list[DropIndex]:
+def dropped_indexes(progress: TimelineProgress, event: LoggedStatement) -> list[DropIndex]:
     """The indexes that a statement drops, of the table by its very name. Raises Unsupported."""
     return [operation for operation in _index_operations(progress, event) if isinstance(operation, DropIndex)]
 
 
-def _index_operations(progress: Progress, event: LoggedStatement) -> Iterator[Operation]:
+def _index_operations(progress: TimelineProgress, event: LoggedStatement) -> Iterator[Operation]:
     for effect in effects(event.statement, event.database, event.session):
         if isinstance(effect, ChangeIndex) or (isinstance(effect, AlterTable) and effect.table == progress.name):
             yield from effect.operations
 
 
-def _may_drop_key(progress: Progress, event: LoggedStatement) -> bool:
-    """Whether rows may be told apart otherwise after a statement about indexes alone.
+def _may_drop_key(progress: TimelineProgress, event: LoggedStatement) -> bool:
+    """Whether rows may be identified otherwise after a statement about indexes alone.
 
     Of a table that only a server names, the key is not taken for known where statements are about its indexes.
     """
@@ -129,8 +129,8 @@ def _may_drop_key(progress: Progress, event: LoggedStatement) -> bool:
         raise progress.refusal(event, f"is not followed: {error}") from error
 
 
-def _may_have_key(progress: Progress, event: LoggedStatement) -> bool:
-    """Whether the table may be told apart, before a statement, by an index that is known."""
+def _may_have_key(progress: TimelineProgress, event: LoggedStatement) -> bool:
+    """Whether the table may be identified, before a statement, by an index that is known."""
     definition, definitions = progress.standing.definition, progress.rows.definitions if progress.rows else ()
     if definition is not None or any(definition.has_names() for _, definition in definitions):
         return definition is None or definition.index != PRIMARY
@@ -138,7 +138,7 @@ def _may_have_key(progress: Progress, event: LoggedStatement) -> bool:
     return any(earlier.statement.effect is Effect.CREATES for earlier in before)
 
 
-def _undecidable(progress: Progress) -> Ended | None:
+def _undecidable(progress: TimelineProgress) -> Ended | None:
     """The first XA COMMIT whose rows are not there, or are not of the table as it is."""
     xa = progress.scan.xa.of(progress.name, progress.skips)
     ends = [
@@ -157,9 +157,9 @@ def _undecidable(progress: Progress) -> Ended | None:
     return min(ends, key=lambda end: end.at.order, default=None)
 
 
-def _why_rows_lack(progress: Progress, xid: str, at: Position) -> str | None:
+def _why_rows_lack(progress: TimelineProgress, xid: str, at: Position) -> str | None:
     """Why the table stops at an XA COMMIT whose rows bronze does not hold; None where none can be the table's."""
-    beginning = progress.rules.beginning
+    beginning = progress.inputs.beginning
     is_needed = progress.standing.is_complete or (beginning is not None and beginning.is_needed)
     if at < progress.extent.start or not is_needed or (beginning and beginning.created_at(progress.name, at)):
         return None
@@ -170,7 +170,7 @@ def _why_rows_lack(progress: Progress, xid: str, at: Position) -> str | None:
     )
 
 
-def _may_change(progress: Progress, event: LoggedStatement) -> bool:
+def _may_change(progress: TimelineProgress, event: LoggedStatement) -> bool:
     """Whether a statement changes the table, also one that is not followed: the table stops at that itself."""
     name = progress.name
     is_about = event.statement.effect is Effect.CHANGES and event.statement.names(name.schema, name.table)

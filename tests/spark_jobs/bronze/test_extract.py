@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import FormatDescription, list_events
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.extract import Plan, extract, slicing_task, tasks_for
+from spark_jobs.bronze.extract import ExtractionPlan, extract, slicing_task, tasks_for
 from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.errors import DecodeError
@@ -18,7 +18,7 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.source.files import FileReading, Files
-from spark_jobs.source.protocol import Part
+from spark_jobs.source.protocol import FilePart
 from tests.segment_spec import Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT
 
@@ -27,7 +27,7 @@ FILE = "mysql-8.0-transactions.000001"
 SIZE = (RECORDED / FILE).stat().st_size
 
 
-def read(*parts: Part) -> list[pa.RecordBatch]:
+def read(*parts: FilePart) -> list[pa.RecordBatch]:
     """What a Spark task makes of the parts; the task has gone through pickle, as tasks do."""
     task = pickle.loads(pickle.dumps(FileReading(RECORDED)))  # noqa: S301 - our own, just made
     ids = pa.RecordBatch.from_pydict({"id": list(range(len(parts)))})
@@ -38,7 +38,7 @@ def read(*parts: Part) -> list[pa.RecordBatch]:
 def test_a_table_without_spark_has_what_was_redacted_and_its_sums(tmp_path: Path, file: str) -> None:
     """Written as of two runs, of which the first one redacts nothing; every log of a server's, packed ones too."""
     size = (RECORDED / file).stat().st_size
-    ids, part = pa.RecordBatch.from_pydict({"id": [0]}), Part(file, 0, size)
+    ids, part = pa.RecordBatch.from_pydict({"id": [0]}), FilePart(file, 0, size)
     table = Lake(str(tmp_path)).bronze("shop")
     plain = list(slicing_task("shop", 1, (part,), None, FileReading(RECORDED))(iter([ids])))
     deltalake.write_deltalake(table.path, pa.Table.from_batches(plain))
@@ -63,7 +63,7 @@ def joined(batches: list[pa.RecordBatch]) -> bytes:
 
 
 def test_a_task_gives_bronze_rows_whose_payloads_are_the_file() -> None:
-    batches = read(Part(FILE, 0, SIZE))
+    batches = read(FilePart(FILE, 0, SIZE))
     assert all(batch.schema == bronze.ARROW for batch in batches)
     assert joined(batches) == (RECORDED / FILE).read_bytes()
     provenance = {
@@ -73,30 +73,34 @@ def test_a_task_gives_bronze_rows_whose_payloads_are_the_file() -> None:
 
 
 def test_a_part_may_begin_and_end_at_any_boundary_of_transactions() -> None:
-    bounds = sorted({0, SIZE} | {row["stop"] for batch in read(Part(FILE, 0, SIZE)) for row in batch.to_pylist()})
+    bounds = sorted({0, SIZE} | {row["stop"] for batch in read(FilePart(FILE, 0, SIZE)) for row in batch.to_pylist()})
     assert len(bounds) > 4
-    parts = [Part(FILE, start, stop) for start, stop in pairwise(bounds)]
+    parts = [FilePart(FILE, start, stop) for start, stop in pairwise(bounds)]
     assert joined(read(*parts)) == (RECORDED / FILE).read_bytes()
 
 
 def test_a_part_that_ends_inside_a_transaction_is_an_error_by_place() -> None:
-    last = max(row["stop"] for batch in read(Part(FILE, 0, SIZE)) for row in batch.to_pylist() if row["kind"] == "rows")
+    last = max(
+        row["stop"] for batch in read(FilePart(FILE, 0, SIZE)) for row in batch.to_pylist() if row["kind"] == "rows"
+    )
     with pytest.raises(DecodeError, match=rf"^shop: {FILE}:\d+: the log was to be read to {last - 1}, but"):
-        read(Part(FILE, 0, last - 1))
+        read(FilePart(FILE, 0, last - 1))
 
 
 def test_an_error_in_a_task_names_the_source() -> None:
-    def broken(_: Part) -> tuple[FormatDescription | None, Iterator[bytes]]:
+    def broken(_: FilePart) -> tuple[FormatDescription | None, Iterator[bytes]]:
         return None, iter([b"#!/bin/sh\n" * 20])
 
     ids = pa.RecordBatch.from_pydict({"id": [0]})
     with pytest.raises(DecodeError, match=r"^shop: mysql-bin\.000001: .*not a binlog"):
-        list(slicing_task("shop", 1, (Part("mysql-bin.000001", 0, 200),), None, broken)(iter([ids])))
+        list(slicing_task("shop", 1, (FilePart("mysql-bin.000001", 0, 200),), None, broken)(iter([ids])))
 
 
 def test_a_plan_says_in_its_commit_where_the_log_began_and_whose_it_is() -> None:
     begin, stop = Position("b.000001", 4), Position("b.000002", 99)
-    planned = Plan("shop", Head(0, 0, None), Range(begin, stop), (), "a-uuid", begin, (Stretch(1, begin, "db:3306"),))
+    planned = ExtractionPlan(
+        "shop", Head(0, 0, None), Range(begin, stop), (), "a-uuid", begin, (Stretch(1, begin, "db:3306"),)
+    )
     commit = planned.commit()
     assert (commit.position, commit.kind) == (stop, "live")
     index = [{"stretch": 1, "begin": "b.000001:4", "endpoint": "db:3306"}]
@@ -117,7 +121,7 @@ def test_a_plan_says_in_its_commit_where_the_log_began_and_whose_it_is() -> None
     ids=["few", "many small ones", "large ones", "a large one among small ones"],
 )
 def test_small_files_share_a_task(sizes: list[int], tasks: int) -> None:
-    assert tasks_for([Part(f"b.{at:06d}", 4, 4 + size) for at, size in enumerate(sizes)]) == tasks
+    assert tasks_for([FilePart(f"b.{at:06d}", 4, 4 + size) for at, size in enumerate(sizes)]) == tasks
 
 
 @pytest.mark.spark

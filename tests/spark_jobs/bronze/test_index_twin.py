@@ -103,7 +103,9 @@ def write_log(spark: SparkSession, lake: Path, chance: Random, *, marks: bool) -
     return Bronze(table, newest, [bound for bound in bounds if bound >= Position("b.999999", 0)])
 
 
-@pytest.fixture(params=[(1, False), (2, True), pytest.param((3, False), marks=pytest.mark.long)], ids=str)
+@pytest.fixture(
+    params=[(1, False), *(pytest.param(case, marks=pytest.mark.long) for case in ((2, True), (3, False)))], ids=str
+)
 def case(request: pytest.FixtureRequest, spark: SparkSession, lake: Path) -> tuple[Random, Bronze]:
     seed, marks = request.param
     chance = Random(seed)

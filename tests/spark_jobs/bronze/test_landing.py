@@ -11,12 +11,12 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.extract import extract, slicing_task
-from spark_jobs.bronze.landing import Landed, Totals, _groups, _writing
+from spark_jobs.bronze.landing import Landed, Totals, _writing, row_groups
 from spark_jobs.delta.snapshot import new_table
 from spark_jobs.errors import DecodeError
 from spark_jobs.lake.layout import Lake
 from spark_jobs.source.files import FileReading, Files
-from spark_jobs.source.protocol import Part
+from spark_jobs.source.protocol import FilePart
 
 RECORDED = Path(__file__).parents[2] / "recorded"
 FILE = "mysql-8.0-transactions.000001"
@@ -28,7 +28,7 @@ def ids() -> Iterator[pa.RecordBatch]:
 
 
 def slices() -> list[pa.RecordBatch]:
-    return list(slicing_task("shop", 1, (Part(FILE, 0, SIZE),), "u", FileReading(RECORDED))(ids()))
+    return list(slicing_task("shop", 1, (FilePart(FILE, 0, SIZE),), "u", FileReading(RECORDED))(ids()))
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ def slices() -> list[pa.RecordBatch]:
 )
 def test_row_groups_have_32_slices_at_most(sizes: list[int], groups: list[int]) -> None:
     batches = (pa.RecordBatch.from_pydict({"at": list(range(size))}) for size in sizes)
-    assert [table.num_rows for table in _groups(batches)] == groups
+    assert [table.num_rows for table in row_groups(batches)] == groups
 
 
 def test_large_slices_end_a_row_group_earlier() -> None:
     batches = (pa.RecordBatch.from_pydict({"payload": [bytes(20 << 20)]}) for _ in range(4))
-    assert [table.num_rows for table in _groups(batches)] == [2, 2]
+    assert [table.num_rows for table in row_groups(batches)] == [2, 2]
 
 
 def test_totals_add_up() -> None:
@@ -56,7 +56,7 @@ def test_totals_add_up() -> None:
 
 def test_a_task_writes_one_file_without_bounds_of_what_nobody_asks_for(tmp_path: Path) -> None:
     table = new_table(str(tmp_path), bronze.COLUMNS, bronze.PROPERTIES)
-    slicing = slicing_task("shop", 1, (Part(FILE, 0, SIZE),), "u", FileReading(RECORDED))
+    slicing = slicing_task("shop", 1, (FilePart(FILE, 0, SIZE),), "u", FileReading(RECORDED))
     (row_,) = _writing(table.path, table.schema, dict(table.configuration), slicing)(ids())
     landed: Landed = pickle.loads(row_.column("value")[0].as_py())  # noqa: S301 - our own
     (file,) = landed.files

@@ -5,7 +5,7 @@ import pytest
 from spark_jobs.bronze.log_index import Stretch, without_old_gtids
 from spark_jobs.log.gtid import DomainGtids, MysqlGtids
 from spark_jobs.log.position import Position
-from spark_jobs.source.protocol import Part
+from spark_jobs.source.protocol import FilePart
 from tests.gtid_logs import gtids
 
 FIRST = Stretch(1, Position("a.000007", 900), "db1:3306", "a-uuid", 1_700_000_000, gtids("a:1-5"))
@@ -14,7 +14,7 @@ SECOND = Stretch(
     Position("b.000002", 77, 2),
     "db2:3306",
     gtids=DomainGtids({0: (1, 100)}),
-    passed_over=(Part("b.000002", 90, 99), Part("b.000003", 400, 500)),
+    passed_over=(FilePart("b.000002", 90, 99), FilePart("b.000003", 400, 500)),
 )
 
 

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from spark_jobs.bronze.extract import extract
 from spark_jobs.bronze.seek import BronzeLog, range_in
 from spark_jobs.bronze.table import BronzeSnapshot
-from spark_jobs.changes.feed import changes_of_bronze, wanted_tables
+from spark_jobs.changes.feed import changes_of_bronze
+from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.errors import ConfigError, LakeError, SourceError
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
@@ -60,7 +61,7 @@ def places() -> list[str]:
 
 
 def test_places_are_those_in_the_files(spark: SparkSession, files: Files, filled: Lake) -> None:
-    landed: Source = BronzeLog(spark, BronzeSnapshot.of(filled, "shop"))
+    landed: Source = BronzeLog(BronzeSnapshot.of(filled, "shop"))
     assert landed.log() == files.log()
     from spark_jobs.log.location import parse_place
 
@@ -71,7 +72,7 @@ def test_places_are_those_in_the_files(spark: SparkSession, files: Files, filled
 
 def test_a_beginning_beyond_bronze_is_refused_as_such(spark: SparkSession, filled: Lake) -> None:
     with pytest.raises(ConfigError) as refused:
-        range_in(spark, filled, "shop", "b.000009:4", None)
+        range_in(filled, "shop", "b.000009:4", None)
     end = BronzeSnapshot.of(filled, "shop").checkpoint.position
     assert str(refused.value) == (
         f"shop: b.000009:4 lies beyond the end of the log that bronze holds, {end}; name an earlier place, or let "
@@ -80,9 +81,9 @@ def test_a_beginning_beyond_bronze_is_refused_as_such(spark: SparkSession, fille
 
 
 def test_a_range_between_places(spark: SparkSession, filled: Lake) -> None:
-    range_ = range_in(spark, filled, "shop", f"{UUID}:1-4", datetime.fromtimestamp(SECOND + 9, UTC).isoformat())
+    range_ = range_in(filled, "shop", f"{UUID}:1-4", datetime.fromtimestamp(SECOND + 9, UTC).isoformat())
     assert range_ == Range(Position("b.000002", 4), Position("b.000003", 4))
-    lines = changes_of_bronze(spark, filled, "shop", f"{UUID}:1-3", f"{UUID}:1-6", is_wanted=wanted_tables([]))
+    lines = changes_of_bronze(filled, "shop", f"{UUID}:1-3", f"{UUID}:1-6", is_wanted=wanted_tables([]))
     assert [json.loads(line)["after"]["id"] for line in "".join(lines).splitlines()] == [4, 5, 6]
 
 
@@ -96,16 +97,16 @@ def test_a_range_between_places(spark: SparkSession, filled: Lake) -> None:
 )
 def test_what_bronze_does_not_hold_is_refused(spark: SparkSession, filled: Lake, place: str, reason: str) -> None:
     with pytest.raises(SourceError, match=f"^shop: .*{reason}"):
-        range_in(spark, filled, "shop", place, None)
+        range_in(filled, "shop", place, None)
 
 
 def test_what_lies_before_bronze_names_what_can_be_done(spark: SparkSession, files: Files, tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     extract(spark, lake, files, f"{UUID}:1-6")
-    range_ = range_in(spark, lake, "shop", None, None)
+    range_ = range_in(lake, "shop", None, None)
     assert range_.start.file == "b.000002"
     with pytest.raises(SourceError, match=r"oldest file there is, b\.000003; name a position, which may lie in a file"):
-        range_in(spark, lake, "shop", f"{UUID}:1-7", None)
-    assert range_in(spark, lake, "shop", f"{UUID}:1-9", None).start.file == "b.000003"
+        range_in(lake, "shop", f"{UUID}:1-7", None)
+    assert range_in(lake, "shop", f"{UUID}:1-9", None).start.file == "b.000003"
     with pytest.raises(LakeError, match="bronze holds nothing yet"):
-        range_in(spark, lake, "other", None, None)
+        range_in(lake, "other", None, None)

@@ -6,10 +6,12 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import Slicer, TableDefinition, definitions_of, events_of
-from spark_jobs.changes.feed import changes_of_files, wanted_tables
+from spark_jobs.changes.feed import changes_of_files
+from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.log.position import Position
 from spark_jobs.silver import decode_task
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.slice_runs import over_slices
 
 RECORDED = Path(__file__).parents[2] / "recorded" / "mysql-8.0-types.000001"
 
@@ -37,7 +39,7 @@ def definition() -> TableDefinition:
 def decoded(target: int, *, alone: bool = False) -> list[dict[str, Any]]:
     definition_ = definition()
     task = decode_task.decoding_task(definition_, silver.columns(definition_), alone=alone)
-    return [row for batch in task(iter(slices(target))) for row in batch.to_pylist()]
+    return [row for batch in over_slices(task, frozenset())(iter(slices(target))) for row in batch.to_pylist()]
 
 
 def key_names() -> list[str]:
@@ -91,11 +93,9 @@ def test_a_task_has_nothing_of_events_that_are_passed_over() -> None:
     events = [event for cell in cells for event in events_of(RECORDED.name, **cell) if event.table == name]
     skips = frozenset(Position(RECORDED.name, event.offset) for event in events)
     task = decode_task.decoding_task(definition_, silver.columns(definition_), alone=True)
-    assert [row for batch in decode_task.passing_over(task, skips)(iter(batches)) for row in batch.to_pylist()] == []
+    assert [row for batch in over_slices(task, skips)(iter(batches)) for row in batch.to_pylist()] == []
     skipped = frozenset(list(skips)[:1])
-    rows = [
-        row for batch in decode_task.passing_over(task, skipped)(iter(slices(1 << 20))) for row in batch.to_pylist()
-    ]
+    rows = [row for batch in over_slices(task, skipped)(iter(slices(1 << 20))) for row in batch.to_pylist()]
     skipped_count = sum(Position(RECORDED.name, change["offset"]) in skipped for change in changes())
     assert skipped_count > 0
     assert sum(row["_changes"] for row in rows) == len(changes()) - skipped_count

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.binlog import Changes
 from spark_jobs.errors import Unsupported
-from spark_jobs.silver.net_changes import DELETE, INSERT, UPDATE, Place, image_rows, net_rows, reduce, settle
+from spark_jobs.silver.net_changes import DELETE, INSERT, UPDATE, SliceOrigin, image_rows, net_rows, reduce, settle
 from tests.fix_hypothesis import examples
 
 Row = dict[str, Any]
@@ -62,7 +62,7 @@ def batch(changes: Sequence[Change], columns: dict[str, pa.DataType] = COLUMNS) 
 def decoded(changes: Sequence[Change]) -> list[pa.Table]:
     """The rows of changes that lie in one window and file."""
     stretch, number, *_ = changes[0].place
-    place = Place(f"mysql-bin.{number:06d}", stretch, number, changes[0].window)
+    place = SliceOrigin(f"mysql-bin.{number:06d}", stretch, number, changes[0].window)
     return list(net_rows(batch(changes), place, list(COLUMNS), KEY))
 
 
@@ -185,8 +185,8 @@ A = {"id": 1, "part": "a", "note": "x"}
         (None, A, [(1, "a", "x", False, True, 1)]),
         (A, A | {"note": None}, [(1, "a", None, True, True, 1)]),
         (A, None, [(1, "a", "x", True, False, 1)]),
-        (A, A | {"id": 2}, [(2, "a", "x", False, True, 1), (1, "a", None, True, False, 0)]),
-        (A, A | {"part": "A"}, [(1, "A", "x", False, True, 1), (1, "a", None, True, False, 0)]),
+        (A, A | {"id": 2}, [(2, "a", "x", False, True, 1), (1, "a", "x", True, False, 0)]),
+        (A, A | {"part": "A"}, [(1, "A", "x", False, True, 1), (1, "a", "x", True, False, 0)]),
     ],
 )
 def test_one_change_is_one_row_and_a_moved_key_two(before: Row | None, after: Row | None, rows: list[Any]) -> None:
@@ -256,7 +256,7 @@ def test_exact_texts_go_with_their_row() -> None:
     changes = batch([Change(0, 0, None, A), Change(1, 0, None, A | {"id": 2})])
     raw = pa.array([[("note", "ff")], None], pa.map_(pa.string(), pa.string()))
     exact = Changes(**{name: getattr(changes, name) for name in Changes.__slots__} | {"raw": raw})
-    (table,) = net_rows(exact, Place("mysql-bin.000008", 1, 8, 0), list(COLUMNS), KEY)
+    (table,) = net_rows(exact, SliceOrigin("mysql-bin.000008", 1, 8, 0), list(COLUMNS), KEY)
     assert {row["id"]: row["_raw"] for row in reduce(table, KEY).to_pylist()} == {1: [("note", "ff")], 2: None}
 
 
@@ -269,7 +269,7 @@ def keyed(
         raws = (pa.array([text and [("k", text)] for text in side], RAW) for side in zip(*exact, strict=True))
         raw_columns = dict(zip(("before_raw", "raw"), raws, strict=True))
         changes = Changes(**{name: getattr(changes, name) for name in Changes.__slots__} | raw_columns)
-    rows = pa.concat_tables(net_rows(changes, Place("b.000001", 1, 8, 0), ["k"], ["k"]))
+    rows = pa.concat_tables(net_rows(changes, SliceOrigin("b.000001", 1, 8, 0), ["k"], ["k"]))
     settled = settle(rows, ["k"]).to_pylist()
     rows_ = [(row["k"], dict(row["_raw"] or []).get("k"), row["_existed"], row["_exists"]) for row in settled]
     return sorted(rows_, key=repr)
@@ -313,7 +313,7 @@ def test_a_column_of_a_composite_key_and_its_exact_text() -> None:
     )
     raw_columns = {"raw": pa.array(raws, RAW)}
     changes = Changes(**{name: getattr(changes, name) for name in Changes.__slots__} | raw_columns)
-    rows = pa.concat_tables(net_rows(changes, Place("b.000001", 1, 8, 0), ["a", "b"], ["a", "b"]))
+    rows = pa.concat_tables(net_rows(changes, SliceOrigin("b.000001", 1, 8, 0), ["a", "b"], ["a", "b"]))
     assert len(settle(rows, ["a", "b"])) == 4
     assert len(reduce(pa.concat_tables([rows.slice(1), rows.slice(1)]), ["a", "b"])) == 6, "slices of them, too"
 
@@ -322,7 +322,7 @@ def test_a_column_of_a_composite_key_and_its_exact_text() -> None:
 def test_null_in_a_key_is_refused_with_its_place(before: Row | None, after: Row | None) -> None:
     changes = batch([Change(3, 0, before, after)], {"day": pa.date32()})
     with pytest.raises(Unsupported) as refused:
-        list(net_rows(changes, Place("mysql-bin.000008", 1, 8, 0), ["day"], ["day"]))
+        list(net_rows(changes, SliceOrigin("mysql-bin.000008", 1, 8, 0), ["day"], ["day"]))
     message = "mysql-bin.000008:101: column day: NULL in the key that rows are told apart by"
     assert str(refused.value) == message
 
@@ -338,7 +338,7 @@ def test_images_of_a_bag_add_up_to_what_a_dict_counts(changes: list[Change]) -> 
     counts: dict[Any, int] = {}
     for run in runs(changes, [False]):
         stretch, number, *_ = run[0].place
-        place = Place("b.000001", stretch, number, run[0].window)
+        place = SliceOrigin("b.000001", stretch, number, run[0].window)
         for table in image_rows(batch(run), place, list(COLUMNS)):
             for row in table.to_pylist():
                 image = tuple(row[name] for name in COLUMNS)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import Changes
-from spark_jobs.silver.net_changes import DELETE, INSERT, UPDATE, Place, net_rows, reduce, settle
+from spark_jobs.silver.net_changes import DELETE, INSERT, UPDATE, SliceOrigin, net_rows, reduce, settle
 
 OPERATIONS = int(os.environ.get("STRATALOG_OPERATIONS", "20000"))
 """A million takes a minute; so many are made where the variable says so."""
@@ -70,7 +70,7 @@ def compacted(log: Log, start: int, stop: int, window: int, generator: random.Ra
     """The net rows of one window, whose slices several tasks got in any order."""
     slices = [(at, min(at + _SLICE, stop)) for at in range(start, stop, _SLICE)]
     generator.shuffle(slices)
-    place = Place("b.000001", 1, 1, window)
+    place = SliceOrigin("b.000001", 1, 1, window)
     pieces = [pa.concat_tables(net_rows(log.changes(*slice_), place, ["k", "v"], ["k"])) for slice_ in slices]
     tasks = [pieces[at::3] for at in range(3) if pieces[at::3]]
     return settle(pa.concat_tables([reduce(pa.concat_tables(task), ["k"]) for task in tasks]), ["k"])

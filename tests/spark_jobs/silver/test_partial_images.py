@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from spark_jobs.binlog import Changes, Column, Presence, TableDefinition, TableName
 from spark_jobs.errors import Unsupported
-from spark_jobs.silver.net_changes import Place, net_rows
-from spark_jobs.silver.partial_images import Origin, completed
+from spark_jobs.silver.net_changes import SliceOrigin, net_rows
+from spark_jobs.silver.partial_images import ImageContext, completed
 
 INSERT, UPDATE, DELETE = 1, 2, 3
 NAMES = ["id", "a", "b"]
@@ -69,7 +69,7 @@ ROWS = st.one_of(
 
 @given(st.lists(ROWS, min_size=1, max_size=9))
 def test_an_update_has_what_its_before_image_holds_and_the_rest_is_absent(rows: list[Row]) -> None:
-    changes, absent, absent_before = completed(changes_of(rows), Origin(TABLE, "b.000001", is_mariadb=False))
+    changes, absent, absent_before = completed(changes_of(rows), ImageContext(TABLE, "b.000001", is_mariadb=False))
     assert changes.present is None
     full_rows = [{**row.before, **row.after} if row.op == UPDATE else row.after for row in rows]
     assert changes.after.to_pylist() == [{name: row_.get(name) for name in NAMES} for row_ in full_rows]
@@ -88,7 +88,7 @@ def test_an_update_has_what_its_before_image_holds_and_the_rest_is_absent(rows: 
 
 def refused(row: Row, table: TableDefinition = TABLE, *, is_mariadb: bool = False, unseen: str = "") -> str | None:
     try:
-        completed(changes_of([row]), Origin(table, "b.000001", is_mariadb, frozenset(unseen.split())))
+        completed(changes_of([row]), ImageContext(table, "b.000001", is_mariadb, frozenset(unseen.split())))
     except Unsupported as error:
         return str(error)
     return None
@@ -159,12 +159,12 @@ def test_what_mariadb_does_not_log_is_refused(
 
 def test_a_change_of_the_key_needs_a_whole_row_behind_it() -> None:
     changes = changes_of([Row(UPDATE, {"id": 2, "a": 1}, {"id": 1})])
-    changes_, absent, _ = completed(changes, Origin(TABLE, "b.000001", is_mariadb=False))
-    place = Place("b.000001", 1, 1, 0)
+    changes_, absent, _ = completed(changes, ImageContext(TABLE, "b.000001", is_mariadb=False))
+    place = SliceOrigin("b.000001", 1, 1, 0)
     with pytest.raises(Unsupported, match=r"b\.000001:100: an update of the key whose row image leaves out b"):
         list(net_rows(changes_, place, NAMES, ["id"], absent))
     full_changes, absent, _ = completed(
-        changes_of([Row(UPDATE, {"id": 2}, WHOLE)]), Origin(TABLE, "b.000001", is_mariadb=False)
+        changes_of([Row(UPDATE, {"id": 2}, WHOLE)]), ImageContext(TABLE, "b.000001", is_mariadb=False)
     )
     new, old = net_rows(full_changes, place, NAMES, ["id"], absent)
     assert new.select([*NAMES, "_existed", "_absent"]).to_pylist() == [

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.scan import LoggedStatement, RangeScan
 from spark_jobs.bronze.table import BronzeSnapshot
-from spark_jobs.ddl.classify import judge
+from spark_jobs.ddl.classify import classify
 from spark_jobs.downstream import publication
 from spark_jobs.log.position import Position, Range
 from spark_jobs.operations.gc import gc_source
@@ -31,7 +31,7 @@ def scan_of(*statements: str) -> RangeScan:
     """Statements at 100, 200, …"""
     places = enumerate(statements, start=1)
     return RangeScan(
-        {}, tuple(LoggedStatement(at(n * 100), judge(text, "shop"), at(n * 100 + 9), "shop") for n, text in places)
+        {}, tuple(LoggedStatement(at(n * 100), classify(text, "shop"), at(n * 100 + 9), "shop") for n, text in places)
     )
 
 

@@ -14,7 +14,7 @@ from spark_jobs.config.filters import EventFilter, RowFilter, TableFilters
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.errors import TableStopped
 from spark_jobs.silver import row_filters
-from spark_jobs.silver.net_changes import Place
+from spark_jobs.silver.net_changes import SliceOrigin
 from spark_jobs.silver.row_filters import as_changes, as_rows, ddl, left_out_by
 from tests.fix_pipeline import Shop
 
@@ -88,7 +88,7 @@ def test_conditions_are_what_the_server_says_of_every_row(shop: Shop) -> None:
     with file.open("rb", buffering=0) as opened:
         blocks = [(table, changes) for table, changes in decoder.read(opened) if table.name == name]
     definition = blocks[0][0]
-    rows = [as_rows(changes, Place(shop.start.file, 1, 1, 0)) for _, changes in blocks]
+    rows = [as_rows(changes, SliceOrigin(shop.start.file, 1, 1, 0)) for _, changes in blocks]
     table = shop.spark.createDataFrame(pa.Table.from_batches(rows).to_pylist(), ddl(definition))
     expressions = [_sql(definition, condition) for condition in CONDITIONS]
     spark_rows = (
@@ -148,7 +148,7 @@ def test_a_column_of_another_time_says_nothing_and_one_of_no_time_stops() -> Non
 
 @given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=5), max_size=6), st.data())
 def test_changes_come_back_from_rows_whatever_batches_they_came_in(parts: list[list[int]], data: st.DataObject) -> None:
-    batches = [as_rows(_changes(values), Place(f"b.{at:06}", 1, at, 0)) for at, values in enumerate(parts, 1)]
+    batches = [as_rows(_changes(values), SliceOrigin(f"b.{at:06}", 1, at, 0)) for at, values in enumerate(parts, 1)]
     if not batches:
         return
     table = pa.Table.from_batches(batches).combine_chunks()

@@ -28,14 +28,14 @@ from spark_jobs.binlog import (
     read_session,
 )
 from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
-from spark_jobs.ddl.classify import Effect, judge
+from spark_jobs.ddl.classify import Effect, classify
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.projection import column_origins
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableContents, TimelineStep
 from spark_jobs.silver.timeline.build import build, steps_of
-from spark_jobs.silver.timeline.inputs import Rules
+from spark_jobs.silver.timeline.inputs import TimelineInputs
 from tests.ddl_stream import stream_for
 from tests.fix_mysql import Database, database_of
 from tests.fix_servers import TELLING, Servers, telling
@@ -84,7 +84,7 @@ class Log:
                 occurrence = tables[definition.name]
                 tables[definition.name] = replace(occurrence, definitions=(*occurrence.definitions, (here, definition)))
             if row["kind"] == "statement":
-                judged, session = judge(row["statement"], row["database"]), read_session(row["payload"])
+                judged, session = classify(row["statement"], row["database"]), read_session(row["payload"])
                 statements.append(LoggedStatement(here, judged, self.at(row["stop"]), row["database"], None, session))
         return RangeScan(
             tables, tuple(statement for statement in statements if statement.statement.effect is not Effect.NONE)
@@ -224,7 +224,7 @@ def of_server(database: Database, table: str, types: dict[str, str]) -> list[str
 
 def table_at_end(log: Log, name: TableName) -> Table:
     """What a table's course leads to; names that tables take from others bring their rows along."""
-    rules = Rules(lambda logged, _: logged, log.first)
+    rules = TimelineInputs(lambda logged, _: logged, log.first)
 
     @cache
     def contents(was: TableName, until: Position) -> TableContents:

@@ -4,12 +4,12 @@ import pytest
 
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
-from spark_jobs.ddl.classify import judge
+from spark_jobs.ddl.classify import classify
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Range
 from spark_jobs.silver.table_timeline import TableState, TimelineStep
 from spark_jobs.silver.timeline.build import build_until_stopped
-from spark_jobs.silver.timeline.inputs import Rules
+from spark_jobs.silver.timeline.inputs import TimelineInputs
 from tests.timelines import (
     BAG,
     ID,
@@ -55,7 +55,7 @@ from tests.timelines import (
         (steps((500, "DROP TABLE other, t"), last=400), ["10-500 id,v", "at 500 dropped ?"]),
         (steps((500, "DROP DATABASE shop"), last=400), ["10-500 id,v", "at 500 dropped ?"]),
         (
-            steps((500, "DROP TABLE t"), last=400, rules=Rules(as_logged, nowhere, on_drop_empties=True)),
+            steps((500, "DROP TABLE t"), last=400, rules=TimelineInputs(as_logged, nowhere, on_drop_empties=True)),
             ["10-500 id,v", "at 500 empties dropped ?"],
         ),
         (
@@ -130,7 +130,7 @@ def test_a_table_goes_on_up_to_what_stops_it_wherever_the_range_begins(
     maps_ = tuple((at(offset), definition) for offset, definition in maps)
     occurrence = TableOccurrence(maps_[0][0], at(900), maps_)
     statements_ = tuple(
-        LoggedStatement(at(offset), judge(text, "shop"), at(offset + 10), "shop") for offset, text in statements
+        LoggedStatement(at(offset), classify(text, "shop"), at(offset + 10), "shop") for offset, text in statements
     )
     scan = RangeScan({NAME: occurrence}, statements_)
     if reason is None:
@@ -148,7 +148,7 @@ def test_a_table_goes_on_up_to_what_stops_it_wherever_the_range_begins(
 
 
 def test_a_statement_inside_a_transaction_stops_the_table_before_the_transaction() -> None:
-    statement = LoggedStatement(at(500), judge("UPDATE t SET v = 1", "shop"), at(510), "shop", begin=at(450))
+    statement = LoggedStatement(at(500), classify("UPDATE t SET v = 1", "shop"), at(510), "shop", begin=at(450))
     scan = RangeScan({NAME: TableOccurrence(at(100), at(900), ((at(100), OLD),))}, (statement,))
     content, ended = build_until_stopped(scan, NAME, Range(at(10), at(1000)), None, RULES)
     assert (listing(list(content.steps)), ended and ended.at) == (["10-450 id,v"], at(450))

@@ -7,13 +7,13 @@ from spark_jobs.binlog import Column, Session, TableDefinition, TableName
 from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
 from spark_jobs.config.filters import EventFilter, Filters
 from spark_jobs.config.table_patterns import Scope
-from spark_jobs.ddl.classify import judge
+from spark_jobs.ddl.classify import classify
 from spark_jobs.ddl.definitions import HistoryAnswer
 from spark_jobs.errors import NamesUnknown, TableStopped
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableState
 from spark_jobs.silver.timeline.build import build_until_stopped
-from spark_jobs.silver.timeline.inputs import Rules
+from spark_jobs.silver.timeline.inputs import TimelineInputs
 from tests.timelines import (
     BAG,
     BARE,
@@ -80,7 +80,7 @@ def test_a_bag_stays_one_whatever_index_is_made() -> None:
     assert keys(steps((500, added), maps=((100, BAG), (600, keyed(0))))) == [()]
     assert keys(steps((500, "ALTER TABLE t ADD x INT"), maps=((100, BAG), (600, keyed(0, has_more=True))))) == [(), ()]
     assert keys(steps(maps=((100, keyed(0)),), standing=TableState(BAG))) == [()]
-    assert keys(steps(maps=((100, keyed(0)),), rules=Rules(as_logged, nowhere, is_bag=True))) == [()]
+    assert keys(steps(maps=((100, keyed(0)),), rules=TimelineInputs(as_logged, nowhere, is_bag=True))) == [()]
 
 
 def test_a_table_made_anew_or_never_seen_has_the_key_that_its_log_tells() -> None:
@@ -94,7 +94,7 @@ def test_a_server_s_unique_index_is_believed_where_no_statement_may_have_made_it
     def complete(logged: TableDefinition, _: Position | None) -> TableDefinition:
         return keyed(0, index="u")
 
-    rules = Rules(complete, nowhere)
+    rules = TimelineInputs(complete, nowhere)
     assert keys(steps(maps=((100, UNNAMED),), rules=rules)) == [(0,)]
     for statement in ("CREATE UNIQUE INDEX u ON t (id)", "ALTER TABLE t ADD UNIQUE u (id)", "DROP INDEX w ON t"):
         assert keys(steps((500, statement), maps=((100, UNNAMED),), rules=rules)) == [()]
@@ -142,14 +142,16 @@ def test_a_server_tells_the_defaults_behind_the_last_statement(
     assert [step.definition.columns[1].default for step in timeline if isinstance(step, DataRange)] == expected
 
 
-def by_history(offset: int, definition_: TableDefinition | None = OLD, reason: str | None = None) -> Rules:
-    """Rules with a dump that was taken at an offset, and nothing else that names columns."""
+def by_history(offset: int, definition_: TableDefinition | None = OLD, reason: str | None = None) -> TimelineInputs:
+    """Inputs with a dump that was taken at an offset, and nothing else that names columns."""
 
     def complete(logged: TableDefinition, _: Position | None) -> TableDefinition:
         raise TableStopped("nothing names them")
 
     answer = HistoryAnswer(at(offset), definition_, reason)
-    return Rules(complete, nowhere, contents=unknown, by_history=lambda name, _: answer if name == NAME else None)
+    return TimelineInputs(
+        complete, nowhere, contents=unknown, by_history=lambda name, _: answer if name == NAME else None
+    )
 
 
 WIDER = definition(ID, V, Column("x", 3))
@@ -180,7 +182,7 @@ BARE_WIDER = replace(WIDER, columns=tuple(replace(column, name=None) for column 
 def test_a_dump_names_columns_from_its_place_on_and_before_it_up_to_a_statement(
     statements: tuple[tuple[int, str], ...],
     maps: tuple[tuple[int, TableDefinition], ...],
-    rules: Rules,
+    rules: TimelineInputs,
     expected: list[str],
 ) -> None:
     if rules.by_history(NAME, at(10)) and maps == ((100, OLD),):
@@ -199,7 +201,10 @@ def test_a_dump_names_columns_from_its_place_on_and_before_it_up_to_a_statement(
     ],
 )  # fmt: skip
 def test_a_table_that_a_dump_does_not_name_stops(
-    statements: tuple[tuple[int, str], ...], maps: tuple[tuple[int, TableDefinition], ...], rules: Rules, reason: str
+    statements: tuple[tuple[int, str], ...],
+    maps: tuple[tuple[int, TableDefinition], ...],
+    rules: TimelineInputs,
+    reason: str,
 ) -> None:
     with pytest.raises(TableStopped, match=reason):
         steps(*statements, maps=maps, rules=rules)
@@ -284,7 +289,7 @@ def test_a_numbered_table_goes_on_up_to_a_statement_that_needs_names(
 ) -> None:
     occurrence = TableOccurrence(at(100), at(900), ((at(100), BARE), (at(600), behind)))
     scan = RangeScan(
-        {NAME: occurrence}, (LoggedStatement(at(500), judge(statement, "shop"), at(510), "shop", session=Session()),)
+        {NAME: occurrence}, (LoggedStatement(at(500), classify(statement, "shop"), at(510), "shop", session=Session()),)
     )
     content, ended = build_until_stopped(scan, NAME, Range(at(10), at(1000)), None, NUMBERED)
     assert listing(list(content.steps)) == ["10-1000 @1,@2" if reason is None else "10-500 @1,@2"]
@@ -317,7 +322,7 @@ def test_a_numbered_table_goes_on_up_to_a_statement_that_needs_names(
     ],
 )
 def test_a_numbered_table_stops_where_its_columns_get_names_or_are_others(
-    rules: Rules, maps: tuple[tuple[int, TableDefinition], ...], reason: str
+    rules: TimelineInputs, maps: tuple[tuple[int, TableDefinition], ...], reason: str
 ) -> None:
     standing = TableState(OF_NUMBERS)
     assert listing(steps(maps=((100, BARE),), standing=standing, rules=NUMBERED)) == ["10-1000 @1,@2"]

@@ -5,7 +5,7 @@ import pytest
 from spark_jobs.config.filters import Filters
 from spark_jobs.errors import TableStopped
 from spark_jobs.silver.table_timeline import SchemaChange, TimelineStep
-from spark_jobs.silver.timeline.inputs import Rules
+from spark_jobs.silver.timeline.inputs import TimelineInputs
 from tests.timelines import (
     CUT_OVER,
     ID,
@@ -81,7 +81,9 @@ def test_a_table_made_anew_after_a_drop_that_was_left_out_keeps_its_rows_in_a_la
         ),
     ],
 )
-def test_a_statement_that_a_rule_stops_or_must_not_leave_out(statement: str, rules: Rules, reason: str) -> None:
+def test_a_statement_that_a_rule_stops_or_must_not_leave_out(
+    statement: str, rules: TimelineInputs, reason: str
+) -> None:
     with pytest.raises(TableStopped) as error:
         steps((500, statement), rules=rules)
     assert reason in str(error.value)
@@ -92,9 +94,9 @@ def test_a_truncate_before_the_first_row_that_is_left_out_makes_no_table_complet
     assert not steps((50, "TRUNCATE t"), rules=ruled("truncate table"))[-1].standing.is_complete
 
 
-def passing_over(*offsets: int) -> Rules:
+def passing_over(*offsets: int) -> TimelineInputs:
     skips = {("shop", "t"): frozenset(map(at, offsets)), ("shop", "u"): frozenset([at(500)])}
-    return Rules(as_logged, nowhere, filters=Filters(skips=skips))
+    return TimelineInputs(as_logged, nowhere, filters=Filters(skips=skips))
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze.scan import RangeScan, TableOccurrence
 from spark_jobs.errors import DecodeError
 from spark_jobs.log.position import Range
-from spark_jobs.silver.timeline.pieces import Piece, pieces_of
-from spark_jobs.silver.timeline.progress import Progress
+from spark_jobs.silver.timeline.pieces import DefinedRange, pieces_of
+from spark_jobs.silver.timeline.progress import TimelineProgress
 from tests.timelines import ID, NAME, NOTE, OLD, RULES, at, definition
 
 OTHER = definition(ID, NOTE)
@@ -19,7 +19,7 @@ def first(_: TableName, parts: Sequence[Range]) -> dict[int, TableDefinition]:
     return dict.fromkeys(range(len(parts)), OLD)
 
 
-def shown_piece(piece: Piece) -> str:
+def shown_piece(piece: DefinedRange) -> str:
     names = ",".join(piece.definition.column_names()) if piece.definition else "-"
     return f"{piece.range.stop.offset} {piece.failed or names}" + " differs" * bool(piece.reason)
 
@@ -36,7 +36,7 @@ def listing(*maps: tuple[int, TableDefinition], last: int = 900) -> list[list[st
         else {}
     )
     rules = replace(RULES, first=first)
-    progress = Progress.begin(RangeScan(occurrences, ()), NAME, Range(at(10), at(1000)), rules, None)
+    progress = TimelineProgress.begin(RangeScan(occurrences, ()), NAME, Range(at(10), at(1000)), rules, None)
     parts = [Range(at(10), at(300)), Range(at(310), at(600)), Range(at(600), at(1000))]
     return [[shown_piece(piece) for piece in pieces] for pieces in pieces_of(progress, parts)]
 

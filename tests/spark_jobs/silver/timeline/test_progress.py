@@ -1,21 +1,21 @@
 import pytest
 
 from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
-from spark_jobs.ddl.classify import judge
+from spark_jobs.ddl.classify import classify
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Range
 from spark_jobs.silver.table_timeline import DataRange, TableState
-from spark_jobs.silver.timeline.progress import Progress
+from spark_jobs.silver.timeline.progress import TimelineProgress
 from tests.timelines import NAME, OLD, RULES, at
 
 
-def progress(standing: TableState | None = None, *, has_rows: bool = True) -> Progress:
+def progress(standing: TableState | None = None, *, has_rows: bool = True) -> TimelineProgress:
     occurrences = {NAME: TableOccurrence(at(100), at(900), ((at(100), OLD),))} if has_rows else {}
-    return Progress.begin(RangeScan(occurrences, ()), NAME, Range(at(10), at(1000)), RULES, standing)
+    return TimelineProgress.begin(RangeScan(occurrences, ()), NAME, Range(at(10), at(1000)), RULES, standing)
 
 
 def event(text: str, offset: int = 50) -> LoggedStatement:
-    return LoggedStatement(at(offset), judge(text, "shop"), at(offset + 10), "shop")
+    return LoggedStatement(at(offset), classify(text, "shop"), at(offset + 10), "shop")
 
 
 @pytest.mark.parametrize(

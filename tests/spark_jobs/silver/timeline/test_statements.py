@@ -1,6 +1,6 @@
 import pytest
 
-from spark_jobs.ddl.classify import judge
+from spark_jobs.ddl.classify import classify
 from spark_jobs.errors import TableStopped
 from spark_jobs.silver.table_timeline import TableState
 from tests.timelines import BARE, NUMBERED, OFTEN_UNNAMED, UNNAMED, keyed, listing, steps
@@ -53,8 +53,8 @@ from tests.timelines import BARE, NUMBERED, OFTEN_UNNAMED, UNNAMED, keyed, listi
 def test_what_cannot_be_carried_out_is_said_with_its_place(statement: str, reason: str) -> None:
     with pytest.raises(TableStopped) as stopped:
         steps((500, statement), last=400)
-    verb = judge(statement, "shop").verb
-    assert str(stopped.value) == f"{verb} at b.000001:500 {reason}: {judge(statement, 'shop').short}"
+    verb = classify(statement, "shop").verb
+    assert str(stopped.value) == f"{verb} at b.000001:500 {reason}: {classify(statement, 'shop').short}"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,106 @@
+"""The slices of a part of the log in the order in which they take effect, one after the other, without a JVM.
+
+Put here: reading slices in order, however large the part is. Not here: metadata of slices (index.py), which part is
+read (seek.py), or what slices become (changes/).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.bronze.commit import stretches
+from spark_jobs.bronze.data_files import DataFiles
+from spark_jobs.bronze.index import SliceIndex, read_slices
+from spark_jobs.bronze.table import ARROW, COLUMNS, BronzeSnapshot
+from spark_jobs.bronze.xa import committed, taking_effect
+from spark_jobs.log.position import Position, Range
+
+_SLICES = 4096
+"""Slices whose metadata are in memory at once, or those of one data file."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedSlice:
+    """A slice as a row of bronze.
+
+    place: where it takes effect. begin: where the transaction begins that it begins in, or is committed by. committed:
+    when, of slices of XA transactions, which were logged elsewhere; None of all others.
+    """
+
+    cells: pa.RecordBatch
+    place: Position
+    begin: Position
+    committed: datetime | None
+
+
+class EffectiveSlices:
+    """Slices of one version of bronze, but for control events."""
+
+    def __init__(self, snapshot: BronzeSnapshot) -> None:
+        self._snapshot = snapshot
+        self._files = DataFiles(snapshot.table, snapshot.version)
+        self._names = {stretch.number: stretch.file for stretch in stretches(snapshot.checkpoint)}
+
+    def of_range(self, within: Range) -> Iterator[PlacedSlice]:
+        """The slices that a range touches, in order; whole transactions. Raises LakeError, DecodeError.
+
+        A range that begins inside a transaction gets its earlier slices, and one that ends inside it the later ones.
+        """
+        outer = Range(self._begin(within.start), self._end(within.stop))
+        for part in self._parts(outer):
+            index = self._slices(part)
+            xa = committed(self._files, part, self._snapshot.oldest)
+            effective = taking_effect(index, xa)
+            yield from (self._placed(effective, row) for row in range(len(effective)))
+
+    def _parts(self, outer: Range) -> Iterator[Range]:
+        """The range in parts whose metadata fit into memory."""
+        begin = outer.start
+        for stretch, number, start in self._files.cuts(outer, _SLICES):
+            end = Position(self._names[stretch](number), start, stretch)
+            if begin < end < outer.stop:
+                yield Range(begin, end)
+                begin = end
+        if begin < outer.stop:
+            yield Range(begin, outer.stop)
+
+    def _slices(self, part: Range) -> SliceIndex:
+        """The slices that a part touches: those that begin before it are of the first part alone."""
+        index = read_slices(self._files, part)
+        return index.where(~index.is_kind("control"))
+
+    def _begin(self, start: Position) -> Position:
+        """Where the transaction begins that a position lies in, or the slice that holds it."""
+        index = self._slices(Range(start, replace(start, offset=start.offset + 1)))
+        if not len(index):
+            return start
+        slice_ = index.slices.slice(0, 1).to_pylist()[0]
+        is_here = (slice_["stretch"], slice_["number"]) == start.order[:2]
+        return (
+            min(start, Position(slice_["file"], slice_["transaction_start"], slice_["stretch"])) if is_here else start
+        )
+
+    def _end(self, stop: Position) -> Position:
+        """Where the transaction ends that a position lies in; the end of bronze at most."""
+        following = min(replace(stop, file=self._names[stop.stretch](stop.number + 1), offset=0), self._snapshot.end)
+        if not stop < following:
+            return stop
+        index = self._slices(Range(stop, following))
+        begins = np.array(index.slices.column("transaction_start").to_pylist(), np.int64)
+        ends = index.slices.filter(pa.array(begins < stop.offset))
+        if not len(ends):
+            return stop
+        return replace(stop, offset=max(stop.offset, pc.max(ends["stop"]).as_py()))
+
+    def _placed(self, index: SliceIndex, row: int) -> PlacedSlice:
+        slice_ = index.slices.slice(row, 1).to_pylist()[0]
+        stored = self._files.group(slice_["data_file"], slice_["row_group"], tuple(COLUMNS))
+        cells = stored.slice(slice_["row"], 1).select(ARROW.names).cast(ARROW).combine_chunks().to_batches()[0]
+        is_moved = index.is_moved(row)
+        place = index.place(row)
+        begin = place if is_moved else Position(slice_["file"], slice_["transaction_start"], slice_["stretch"])
+        return PlacedSlice(cells, place, begin, slice_["committed_at"] if is_moved else None)

@@ -1,0 +1,70 @@
+"""Windows of a table that are decoded again: the definition of their time, and the way from there to the present one.
+
+Put here: which windows lie between which statements, and the projection of their rows. Not here: which windows these
+are (pipeline/replay_plan.py), decoding them (window_rows.py), or what becomes of them (pipeline/backfill/replay.py).
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from spark_jobs.binlog import TableDefinition
+from spark_jobs.errors import LakeError
+from spark_jobs.log.position import Range
+from spark_jobs.silver import masking
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.compaction_job import CompactionJob, Window
+from spark_jobs.silver.projection import project_to_latest
+from spark_jobs.silver.table_timeline import SchemaChange, TableState
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Windows between two statements that change the table."""
+
+    window: Window
+    standing: TableState
+    later: tuple[SchemaChange, ...]
+    """The statements after them."""
+
+    def projection(self, work: CompactionJob) -> dict[str, str]:
+        """By present column, SQL over those that the rows have. Raises TableStopped."""
+        columns = work.columns_of(self.standing)
+        projection = project_to_latest(columns.types, self.later, work.columns_of)
+        for turn in self.later:
+            if turn.standing.definition and turn.origins is not None:
+                after = work.columns_of(turn.standing)
+                masking.origins_seen(work.filters.columns, turn.origins, columns, after)
+                masking.fills_seen(work.filters.columns, turn.fills, after)
+        return projection
+
+
+def parts_of(work: CompactionJob, columns: silver.Columns) -> Iterator[Part]:
+    """The windows of a job, by the definition of their time. columns: those that silver has now.
+
+    Raises LakeError where nothing tells how rows of a window are defined, or which key they have.
+    """
+    remaining = set(work.window.ranges)
+    starts = [range_.start for range_ in work.window.ranges]
+    for at, step in enumerate(work.steps):
+        first, last = (bisect_left(starts, end) for end in (step.range.start, step.range.stop))
+        ranges = tuple(work.window.ranges[first:last])
+        if isinstance(step, SchemaChange) or not ranges:
+            continue
+        remaining -= {*ranges}
+        _require_keyed(work, columns, step.definition, ranges[-1])
+        later = tuple(later for later in work.steps[at:] if isinstance(later, SchemaChange))
+        yield Part(replace(work.window, ranges=ranges), step.standing, later)
+    if remaining:
+        unknown = min(remaining, key=lambda range_: range_.start.order)
+        raise LakeError(f"the definition of rows in {unknown} is not known; begin the range earlier")
+
+
+def _require_keyed(work: CompactionJob, columns: silver.Columns, logged: TableDefinition, window: Range) -> None:
+    """Raises LakeError where silver has a key for a window's rows, and which is not known."""
+    assert work.head is not None
+    assert work.head.checkpoint is not None
+    emptied = SilverCommit.of(work.head.checkpoint).emptied_at
+    if not columns.is_bag and not logged.key and (emptied is None or emptied < window.stop):
+        raise LakeError(f"the key of rows in {window} is not known; begin the range earlier")
