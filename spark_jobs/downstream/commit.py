@@ -7,6 +7,7 @@ Put here: their fields. Not here: which parts a table of several has (multi_sour
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from spark_jobs.config.modes import Mode
 from spark_jobs.lake.commit import LIST, POSITION, Checkpoint, list_of, member, object_of
 from spark_jobs.log.position import Position
 from spark_jobs.silver.commit import TableCommit
@@ -50,6 +51,8 @@ class DownstreamCommit(TableCommit):
     """The columns of parts, by name and type; those that several have alike stand there once."""
     key_sharing: str | None = field(default=None, metadata=member("keys"))
     """``shared`` where equal keys of its parts are one row."""
+    mode: str = field(default=Mode.MIRROR.value, metadata=member("mode"))
+    """What the table keeps of changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ The table is written once, forward along bronze, and never again: what an order 
 on which windows or backfills ask for it, and stays known when gc has removed the log.
 
 A commit says how far the log was looked through, and the greatest order time up to there. An idle server moves that on
-by its own clock: whatever it logs behind that place counts as no earlier.
+by its own clock: whatever it logs after that place counts as no earlier.
 
 Put here: finding late transactions, and the order time of rows. Not here: what is merged by it (shared_keys.py).
 """
@@ -32,7 +32,7 @@ from spark_jobs.downstream.commit import ClockCommit
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.commit import Head, new_batch
 from spark_jobs.lake.layout import Lake
-from spark_jobs.lake.retry import patiently
+from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.runtime.executors import checked
@@ -105,7 +105,7 @@ def clock_of(lake: Lake, source: str) -> Clock | None:
 
 
 def reached(lake: Lake, source: str, position: Position) -> datetime | None:
-    """An order time that the source had reached at a place of its log: nothing behind it is older. Without a JVM.
+    """An order time that the source had reached at a place of its log: nothing after it is older. Without a JVM.
 
     It is the greatest that a commit says; None where none is left that tells of the log up to there alone.
     """
@@ -122,13 +122,15 @@ def advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None =
     was to be looked through, DecodeError, LostRace where other writers keep winning.
     """
     # Another run of the source looks through the same.
-    return patiently(lambda: _advance(spark, lake, source, now))
+    return retry_on_conflict(lambda: _advance(spark, lake, source, now))
 
 
 def _advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None) -> Clock | None:
+    """Reads the commit times of the log since the last commit of the clock; None without a bronze table."""
     snapshot, table = BronzeSnapshot.find(lake, source), lake.clock(source)
     if snapshot is None:
         return None
+    # From where the clock stands. Slices that gc removed before they were read are an error: times would be missing.
     head = table.head()
     end, oldest = snapshot.end, snapshot.oldest
     before = ClockCommit.of_head(head) or ClockCommit(oldest, new_batch(), begin=oldest)
@@ -138,9 +140,11 @@ def _advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None)
             f"{source}: its order times are known up to {since}, and "
             f"{bronze.removal_message(source, Range(since, oldest))}"
         )
+    # An idle source moves on by the wall clock, at most once in a while. Without news nothing is committed.
     idle = _micros(now) if now and not _is_soon(now, before.reached) else None
     if head and since >= end and idle is None:
         return Clock.of(source, table, head)
+    # Late transactions are stored one by one; for all others the greatest time reached is enough.
     late, reached, is_late = _looked_through(spark, snapshot, Range(since, max(since, end)), before.reached)
     reached = max((reached_time for reached_time in (reached, idle) if reached_time is not None), default=None)
     commit = ClockCommit(
@@ -157,15 +161,18 @@ def _is_soon(now: datetime, reached: int | None) -> bool:
 def _looked_through(
     spark: SparkSession, snapshot: BronzeSnapshot, within: Range, before: int | None
 ) -> tuple[DataFrame, int | None, bool]:
-    """Late transactions of a part of bronze, the order time reached behind it, and whether there may be any."""
+    """Late transactions of a part of bronze, the order time reached after it, and whether there may be any."""
+    # Control slices have no transactions.
     slices = bronze.read(spark, snapshot.table, snapshot.version, within).where("kind <> 'control'")
     session = slices.sparkSession
+    # The greatest order time before each slice says whether it is wholly in order, wholly late, or mixed.
     spans = _in_order(snapshot.table.collect_arrow(_spans(slices)))
     greatest = spans.column("greatest").to_numpy()
     floor = floors(greatest, before)
     is_late, mixed = late_slices(spans, floor)
     places = spans.select(["stretch", "number", "start", "stop"]).append_column("order_at", pa.array(floor))
     late_rows = session.createDataFrame(places.filter(pa.array(is_late)).cast(_LATE_SCHEMA))
+    # Mixed slices are decoded in tasks, which give their late transactions one by one.
     if mixed.any():
         mixed_places = places.filter(pa.array(mixed)).rename_columns(["stretch", "number", "start", "_stop", "_floor"])
         mixed_slices = slices.join(F.broadcast(session.createDataFrame(mixed_places)), ["stretch", "number", "start"])

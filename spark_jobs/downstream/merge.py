@@ -9,13 +9,13 @@ position is newer than the target's. A table that holds nothing yet is not merge
 What statements did to silver's columns is done to the target's first, step by step. Where one emptied the table,
 silver's rows before it are left out, and the same MERGE deletes the target's.
 
-Where windows were **done again** since the silver version that was last merged, the keys of their old and new rows are
+Where windows were **replayed** since the silver version that was last merged, the keys of their old and new rows are
 folded over all of silver and written where the content differs: a mended decoder takes effect, an unchanged range
 changes nothing, and no key goes back, because the fold holds the newest state. The same is done with the keys of rows
 that were **loaded**: they count as older than all that the log says behind where the load began.
 
 Where silver was **renewed** (by other rules about its columns, or about which statements empty the table, or because
-the table was begun anew), all of silver is folded and replaces the target, columns and all, in one commit: once silver
+the table was rebuilt), all of silver is folded and replaces the target, columns and all, in one commit: once silver
 is where the target is, so that nobody sees the table go back. The same is done where windows that the target has not
 got were folded into one, while no route led to it.
 
@@ -29,7 +29,7 @@ downstream; commits count those, and while there are any the pending keys are fo
 later row, or one that was loaded, may complete them.
 
 A **bag** (a table without a key) has as many copies of a row as silver's windows add up to: for each image that the
-merge is about the sum over all of silver is taken and set, whatever the target holds. So live and done again are alike.
+merge is about the sum over all of silver is taken and set, whatever the target holds. So live and replayed are alike.
 """
 
 import time
@@ -46,7 +46,9 @@ from spark_jobs.downstream.merge_job import (
     MergeJob,
     SilverDelta,
     commit_of,
+    feed_steps,
     head_of,
+    overwrite,
     range_of,
     require_settled,
     silver_delta,
@@ -74,13 +76,16 @@ def merge(spark: SparkSession, work: MergeJob, way: MergeStrategy | None = None)
     """
     began = time.monotonic()
     with about(str(work)):
+        # The pinned head of silver against the target's checkpoint. Nothing is read of either yet.
         head, delta = _prepared(spark, work)
         range_ = range_of(work, head, delta)
         if range_ is None:
             return None
+        # A first or renewed table is written whole, everything else is merged.
         is_first = head.checkpoint is None and work.target.empty()
         session = session_over(start_session(spark), delta.size)
         bring = way or (_appended if is_first else _renewed if delta.is_renewed else _merged)
+        # Partial rows: whether some key was never seen whole decides which statement is needed.
         unseen = 0
         if work.columns.has_partial and not work.columns.is_bag:
             delta = replace(delta, has_unseen=bring is not _merged or _has_unseen(session, work, head, delta))
@@ -98,6 +103,7 @@ def merge(spark: SparkSession, work: MergeJob, way: MergeStrategy | None = None)
         redone=len(delta.redone),
         seconds=time.monotonic() - began,
         unseen=unseen,
+        mode=work.mode,
     )
 
 
@@ -135,7 +141,7 @@ def _renewed(
     counted = Observation()
     rows = _stored(SilverReader(spark, work).all_rows(), work)
     rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
-    landed = work.target.renew(rows, head, checkpoint)
+    landed = overwrite(spark, work, rows, head, checkpoint)
     return landed, {"num_inserted_rows": counted.get["rows"], "num_updated_rows": 0, "num_deleted_rows": 0}
 
 
@@ -171,13 +177,14 @@ def _prepared(spark: SparkSession, work: MergeJob) -> tuple[Head, "SilverDelta"]
         return _prepared_part(spark, work, work.target, work.target.head())
     head = head_of(work)
     delta = silver_delta(work, head)
-    if delta.is_renewed:
-        return head, delta
     merged = DownstreamCommit.of_head(head)
     remaining = (merged.steps_left if merged else None) or ()
+    if delta.is_renewed:
+        return head, delta
+    feed = feed_steps(work, head) if range_of(work, head, delta) else []
     altering = replace(merged, altered_version=work.pinned.version) if merged else None
-    head = carry_out(spark, work.target, head, [*remaining, *delta.steps], altering)
-    silver.require_same_columns(work.target, work.columns.types | ADDED, str(work.name))
+    head = carry_out(spark, work.target, head, [*remaining, *delta.steps, *feed], altering)
+    silver.require_same_columns(work.target, work.stored, str(work.name))
     return head, delta
 
 

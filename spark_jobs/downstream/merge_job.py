@@ -4,19 +4,25 @@ Put here: the job of one table, what silver has committed since the last merge, 
 Not here: the rows (silver_reader.py), the statement (merge_sql.py), or the order of the work (merge.py).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.binlog import TableName
+from spark_jobs.config.modes import Mode
 from spark_jobs.downstream.commit import DownstreamCommit
+from spark_jobs.downstream.modes import MODE_COLUMNS
 from spark_jobs.downstream.multi_source import is_own
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.commit import CommitKind, Head, new_batch
+from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
+from spark_jobs.lake.own_commits import upkept
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compaction_job import BY_SPARK_SQL
 
+FEED = "delta.enableChangeDataFeed"
 ADDED = {"_position": silver.CHANGE_PLACE, "_committed_at": "TIMESTAMP", "_raw": "MAP<STRING, STRING>"}
 
 
@@ -40,6 +46,7 @@ class Merged:
     """The downstream table's name, where the source table goes to several."""
     way: str = BY_SPARK_SQL
     """By the engine or by Spark SQL, and why by the latter."""
+    mode: Mode = Mode.MIRROR
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,15 @@ class MergeJob:
     target: Table
     replays: tuple[Range, ...] = ()
     """Windows whose keys are to be merged again although silver has not replaced them."""
+    mode: Mode = Mode.MIRROR
+    """What the target keeps of changes."""
+    has_feed: bool = False
+    """Whether Delta's change data feed is to be on in the target."""
+
+    @property
+    def stored(self) -> dict[str, str]:
+        """Names and types of all columns of a target that is not of several."""
+        return {**self.columns.types, **ADDED, **MODE_COLUMNS[self.mode]}
 
     def __str__(self) -> str:
         return f"{self.source}: {self.name}"
@@ -66,7 +82,7 @@ class MergeJob:
 
     @property
     def lacks_older(self) -> bool:
-        """Whether it is a bag for want of names alone, and its log begins amid what it had."""
+        """Whether it is a bag for want of names alone, and its log begins in the middle of what it had."""
         commit = SilverCommit.of_head(self.pinned)
         return commit is not None and commit.is_numbered and not commit.is_complete
 
@@ -95,11 +111,36 @@ def commit_of(work: MergeJob, range_: Range, keys_never_whole: int = 0) -> Downs
         columns=work.columns.types if is_part else None,
         key=work.columns.key if is_part else None,
         keys_never_whole=keys_never_whole,
+        mode=work.mode.value,
     )
 
 
+def feed_steps(work: MergeJob, head: Head) -> list[str]:
+    """What turns the target's change data feed on or off; none where it is as the configuration wants it."""
+    if head.design or head.checkpoint is None:
+        return []
+    is_on = work.target.property_of(FEED).lower() == "true"
+    return [] if is_on == work.has_feed else [_feed_step(is_on=work.has_feed)]
+
+
+def overwrite(spark: SparkSession, work: MergeJob, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
+    """Replaces all rows and columns of the target. Raises LostRace.
+
+    A change data feed is turned off before, and on again by the next merge: Delta refuses a commit with rows that
+    gives a table with a feed other columns, and takes those of the same names for others.
+    """
+    if head.checkpoint and not head.design and work.target.property_of(FEED).lower() == "true":
+        upkeep = replace(head.checkpoint, batch=new_batch(), kind=upkept(head.checkpoint.kind))
+        head = work.target.alter(spark, head, upkeep, _feed_step(is_on=False))
+    return work.target.overwrite(rows, head, checkpoint)
+
+
+def _feed_step(*, is_on: bool) -> str:
+    return f"SET TBLPROPERTIES ('{FEED}' = '{str(is_on).lower()}')"
+
+
 def require_settled(work: MergeJob) -> None:
-    """Raises TableStopped where a run ended amid a change of silver's columns."""
+    """Raises TableStopped where a run ended in the middle of a change of silver's columns."""
     if work.pinned.checkpoint and work.pinned.checkpoint.kind == CommitKind.ALTERING:
         raise TableStopped(f"{work.origin.path} is between two sets of columns, where a run ended; compact it first")
 
@@ -107,7 +148,7 @@ def require_settled(work: MergeJob) -> None:
 def head_of(work: MergeJob) -> Head:
     """The head of a target that one table alone is merged into. Raises TableStopped where it is another's."""
     require_settled(work)
-    head = work.target.head() or work.target.new(work.columns.types | ADDED, silver.properties(work.target))
+    head = work.target.head() or work.target.new(work.stored, silver.properties(work.target))
     merged = DownstreamCommit.of_head(head)
     if merged and not is_own(merged, work.source, work.name):
         owner = f"{merged.table or work.name} of source {merged.source or work.source}"
@@ -141,11 +182,11 @@ class SilverDelta:
     is_loaded: bool = False
     """Whether rows were loaded since something was merged."""
     is_renewed: bool = False
-    """Whether all rows and the columns were replaced."""
+    """Whether all rows and the columns were replaced, or the target is to have another mode."""
     has_unseen: bool = False
     """Whether keys were never seen whole, or may not have been."""
     waits: bool = False
-    """Whether silver was begun anew and is not yet where the target is: the target keeps what it has until then."""
+    """Whether silver is rebuilt and is not yet where the target is: the target keeps what it has until then."""
 
 
 def silver_delta(work: MergeJob, head: Head) -> SilverDelta:
@@ -167,7 +208,8 @@ def silver_delta(work: MergeJob, head: Head) -> SilverDelta:
     replayed = () if merged < 0 else work.replays
     here, silver_end, floor = head.position, work.pinned.position, silver.folded(work.pinned)
     is_folded_since = here is not None and floor is not None and here < floor  # while no route led there
-    is_renewed = merged >= 0 and (is_folded_since or any(commit.is_overwrite for commit in commits))
+    is_other_mode = last is not None and last.mode != work.mode
+    is_renewed = merged >= 0 and (is_folded_since or is_other_mode or any(commit.is_overwrite for commit in commits))
     return SilverDelta(
         windows=sum(commit.kind != CommitKind.CHANGE or commit.inherited_from is not None for commit in commits),
         steps=[step for change in changes for step in change.steps or ()],

@@ -18,6 +18,7 @@ def merge_statement(target: Table, columns: silver.Columns, floor: Position | No
 
     They may be of a table with another key, and then several may have what is one key now.
     """
+    # Rows that lack columns are laid over the target's row; a complete merge has none of them.
     names = [identifier(name) for name in (*columns.types, *ADDED)]
     lays_over = columns.has_partial and not (is_complete or columns.is_bag)
     overlays = partial_rows.over(list(columns.types), "t.", "s.") if lays_over else {}
@@ -25,12 +26,15 @@ def merge_statement(target: Table, columns: silver.Columns, floor: Position | No
         f"t.{identifier(n)} = {overlays.get(n, f's.{identifier(n)}')}" for n in (*columns.types, *ADDED)
     )
     complete_only = f" AND s.{silver.ABSENT} IS NULL" if lays_over else ""
+    # Of a table with several sources only this source's rows are matched.
     own_rows = f" AND {marked(target.marks, 't.')}" if target.marks else ""
     on = columns.is_same_row("t.", [f"s.{name}" for name in identity_names(columns)]) + own_rows
     on += f" AND t._position > {silver.before_sql(floor)}" if floor else ""
+    # A complete merge replaces whatever differs; otherwise the newer position wins.
     is_complete = is_complete or columns.is_bag
     newer = _differs(columns) if is_complete else "s._position > t._position"
     delete = "s._gone" if is_complete else f"s._gone AND {newer}"
+    # Rows before the floor belong to the table's life before it was emptied.
     old = (
         f" WHEN NOT MATCHED BY SOURCE{own_rows} AND t._position < {silver.before_sql(floor)} THEN DELETE"
         if floor

@@ -77,6 +77,7 @@ def parts_of(checkpoint: Checkpoint | None) -> list[Part]:
     commit = DownstreamCommit.of(checkpoint) if checkpoint else None
     if commit is None or commit.parts is None:
         return []
+    # Columns are stored once for all parts that have the same.
     shapes = commit.shapes or ()
     return [
         Part(
@@ -94,6 +95,7 @@ def parts_of(checkpoint: Checkpoint | None) -> list[Part]:
 
 def with_parts(commit: DownstreamCommit, parts: Iterable[Part]) -> DownstreamCommit:
     """The commit that names these parts; columns that several have alike stand there once."""
+    # Parts in a fixed order, so that equal states are equal commits.
     shapes: list[list[tuple[str, str]]] = []
     entries = []
     for part in sorted(parts, key=lambda part: part.owner):
@@ -163,14 +165,14 @@ class PartTable(Table):
     def append(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
         return super().append(rows if head.design else self._fitted(rows), head, checkpoint)
 
-    def renew(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
+    def overwrite(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
         """Replaces the part's rows in one commit upon ``head``. Raises LostRace."""
         return super().replace(self._fitted(rows), marked(self.marks), head, checkpoint)
 
     def fit(self, spark: SparkSession, head: Head, columns: Mapping[str, str]) -> Head:
         """Gives the table all columns that the part is to have, and takes those away that none has any more.
 
-        Each step is a commit, and what is left to do is told by the columns that are there; so a run may die between
+        Each step is a commit, and what is left to do is known by the columns that are there; so a run may die between
         two. Raises TableStopped where the columns contradict others, LostRace, LakeError.
         """
         stored = {name: kind for name, kind in super().columns().items() if name not in (*MARKS, *_BESIDE)}
@@ -199,9 +201,12 @@ class PartTable(Table):
         )
 
     def _claimed(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
+        """A checkpoint of this part as the table's commit states it: with the parts of all sources."""
+        # A commit that only adds columns has no position of a part.
         if checkpoint.kind == CommitKind.WIDENED:
             return checkpoint
         commit = DownstreamCommit.of(checkpoint)
+        # This part as the commit leaves it replaces what the head says of it.
         own_part = Part(
             self.owner,
             commit.position,
@@ -211,6 +216,7 @@ class PartTable(Table):
             commit.keys_never_whole,
             (commit.key or ()) if self.is_shared else (),
         )
+        # The table is complete once each part is.
         parts = [*(part for part in parts_of(head.all_parts) if part.owner != self.owner), own_part]
         all_parts = DownstreamCommit(
             commit.position,
@@ -263,7 +269,7 @@ class SharedPart(PartTable):
         """The parts of other source tables."""
         return [part for part in parts_of(head.all_parts) if part.owner != self.owner]
 
-    def renew(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
+    def overwrite(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
         """Replaces all rows, of all parts, in one commit upon ``head``. Raises LostRace."""
         return Table.replace(self, rows, "TRUE", head, checkpoint)
 
@@ -365,7 +371,7 @@ def _holding_both(first: str, second: str) -> str | None:
 
 
 def _digits(kind: str) -> tuple[int, int] | None:
-    """Digits before and behind the point."""
+    """Digits before and after the point."""
     if kind in _INTEGERS:
         return _INTEGERS[kind], 0
     match = _DECIMAL.fullmatch(kind)

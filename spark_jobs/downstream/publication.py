@@ -15,13 +15,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_jobs.config.modes import Mode
 from spark_jobs.downstream.commit import PublishedCommit
 from spark_jobs.downstream.multi_source import view
 from spark_jobs.errors import LakeError, LostRace
 from spark_jobs.lake.commit import Checkpoint, Head, new_batch
 from spark_jobs.lake.driver_commit import Cells
 from spark_jobs.lake.layout import Lake, downstream_name
-from spark_jobs.lake.retry import patiently
+from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 
@@ -33,7 +34,7 @@ RESET = "reset"
 class Target:
     """One downstream table of a source table: up to where it is merged there, and which version holds that.
 
-    reason: why it stopped there, while other targets of the table may go on. keys_never_whole: as the Entry has it.
+    reason: why it stopped there, while other targets of the table may continue. keys_never_whole: as the Entry has it.
     """
 
     path: str
@@ -41,6 +42,7 @@ class Target:
     version: int | None = None
     reason: str | None = None
     keys_never_whole: int | None = None
+    mode: str = Mode.MIRROR.value
 
     @property
     def name(self) -> tuple[str, str]:
@@ -59,7 +61,7 @@ class Entry:
     schema: str
     table: str
     state: str
-    """``current``, ``stopped``, ``ignored`` (out of scope) or ``reset`` (the next run does it over from bronze)."""
+    """``current``, ``stopped``, ``ignored`` (out of scope) or ``reset`` (the next run rebuilds it from bronze)."""
     reason: str | None = None
     position: str | None = None
     silver_version: int | None = None
@@ -83,6 +85,8 @@ class Entry:
     """True where nothing names its columns, and they are called by their numbers; null otherwise."""
     targets: tuple[Target, ...] = ()
     """Its downstream tables where it goes to several; null in the table where it goes to one."""
+    modes: tuple[str, ...] = ()
+    """What its downstream tables keep of changes, in their order; null where all are mirrors."""
 
     @property
     def name(self) -> tuple[str, str]:
@@ -102,7 +106,8 @@ class Entry:
         """Its downstream tables, whether several or one; none where nothing of it was merged yet."""
         if self.targets or self.downstream is None:
             return self.targets
-        return (Target(self.downstream, self.merged, self.downstream_version, None, self.keys_never_whole),)
+        mode = self.modes[0] if self.modes else Mode.MIRROR.value
+        return (Target(self.downstream, self.merged, self.downstream_version, None, self.keys_never_whole, mode),)
 
     def reached(self, name: tuple[str, str]) -> str | None:
         """Up to where it is merged into one of its downstream tables; None where nothing of it is there."""
@@ -111,7 +116,7 @@ class Entry:
         return next((target.merged for target in self.targets if target.name == name), None)
 
     def is_stopped_in(self, name: tuple[str, str]) -> bool:
-        """Whether a downstream table of its own does not go on; where nothing says which does not, none does."""
+        """Whether a downstream table of its own does not continue; where nothing says which does not, none does."""
         failing = {target.name for target in self.targets if target.reason}
         return self.state == "stopped" and (not failing or name in failing)
 
@@ -119,6 +124,7 @@ class Entry:
         """As it is where it goes to these downstream tables, one at least."""
         first, reached = targets[0], [Position.parse(target.merged) for target in targets if target.merged]
         lacking = [target.keys_never_whole for target in targets if target.keys_never_whole]
+        modes = tuple(target.mode for target in targets)
         return replace(
             self,
             merged=str(min(reached)) if len(reached) == len(targets) else None,
@@ -126,6 +132,7 @@ class Entry:
             downstream_version=first.version,
             keys_never_whole=max(lacking, default=None),
             targets=tuple(targets) if len(targets) > 1 else (),
+            modes=modes if {*modes} != {Mode.MIRROR} else (),
         )
 
     def holds(self, position: str) -> bool:
@@ -139,12 +146,14 @@ _SPARK: dict[object, str] = {
     int | None: "BIGINT",
     datetime | None: "TIMESTAMP",
     bool | None: "BOOLEAN",
+    tuple[str, ...]: "ARRAY<STRING>",
     tuple[Target, ...]: f"ARRAY<STRUCT<{', '.join(f'{name}: {kind}' for name, kind in _TARGETS.items())}>>",
 }
 _ARROW: dict[object, pa.DataType] = {
     int | None: pa.int64(),
     datetime | None: pa.timestamp("us", "UTC"),
     bool | None: pa.bool_(),
+    tuple[str, ...]: pa.list_(pa.string()),
     tuple[Target, ...]: pa.list_(
         pa.struct([(name, pa.int64() if kind == "BIGINT" else pa.string()) for name, kind in _TARGETS.items()])
     ),
@@ -178,11 +187,16 @@ def _stored(lake: Lake, source: str) -> list[Entry]:
 
 
 def _entry(row: dict[str, Any]) -> Entry:
-    return Entry(**row | {"targets": tuple(Target(**fields) for fields in row.get("targets") or ())})
+    modes = tuple(row.get("modes") or ())
+    stored: list[dict[str, Any]] = row.get("targets") or []
+    target_modes = modes or (Mode.MIRROR.value,) * len(stored)
+    targets = tuple(Target(**cells, mode=mode) for cells, mode in zip(stored, target_modes, strict=False))
+    return Entry(**row | {"targets": targets, "modes": modes})
 
 
 def _row(entry: Entry) -> dict[str, object]:
-    return asdict(entry) | {"targets": [asdict(target) for target in entry.targets] or None}
+    targets = [{name: getattr(target, name) for name in _TARGETS} for target in entry.targets]
+    return asdict(entry) | {"targets": targets or None, "modes": list(entry.modes) or None}
 
 
 def write(spark: SparkSession, lake: Lake, source: str, entries: list[Entry], position: Position) -> None:
@@ -205,7 +219,7 @@ def _is_reset_since(entry: Entry, stored: Entry | None) -> bool:
     return stored is not None and (stored.resets or 0) > (entry.resets or 0)
 
 
-def renew(spark: SparkSession, lake: Lake, source: str, change: Callable[[Entry], Entry]) -> None:
+def overwrite(spark: SparkSession, lake: Lake, source: str, change: Callable[[Entry], Entry]) -> None:
     """Puts what the rows of a source's tables, as they are now, are changed to in their place, in one commit.
 
     Nothing is written where that is what they are. Raises LostRace where other writers keep winning.
@@ -216,7 +230,7 @@ def renew(spark: SparkSession, lake: Lake, source: str, change: Callable[[Entry]
 
     def rows() -> list[dict[str, object]]:
         now = surveyed(lake, source) or position
-        return [*(asdict(change(entry)) for entry in read(lake, source)), _row_of_source(lake, source, now)]
+        return [*(_row(change(entry)) for entry in read(lake, source)), _row_of_source(lake, source, now)]
 
     _put(spark, lake, {"source": source}, rows, PublishedCommit(position, new_batch(), source=source))
 
@@ -245,14 +259,14 @@ def amend(spark: SparkSession, lake: Lake, entry: Entry, change: Callable[[Entry
 def _put(
     spark: SparkSession, lake: Lake, cells: Cells, rows: Callable[[], list[dict[str, object]]], checkpoint: Checkpoint
 ) -> None:
-    """Replaces rows by what is asked for anew upon each head."""
+    """Replaces rows by what is asked for again upon each head."""
     table = lake.published()
 
     def put() -> None:
         head = _with_all_columns(spark, table) or table.new(COLUMNS, {})
         table.replace_rows(spark, pa.Table.from_pylist(rows(), schema=_SCHEMA), cells, head, checkpoint)
 
-    patiently(put)  # another source may publish meanwhile; its rows are not ours
+    retry_on_conflict(put)  # another source may publish meanwhile; its rows are not ours
 
 
 def _require_no_further(lake: Lake, source: str, position: Position) -> None:
@@ -320,7 +334,7 @@ class Consistent:
 def consistent(spark: SparkSession, lake: Lake, source: str) -> Consistent:
     """The tables of a source in scope, each at the version that was published with the others.
 
-    The rows stay those of these versions while later runs go on, as long as maintenance keeps the versions
+    The rows stay those of these versions while later runs continue, as long as maintenance keeps the versions
     (``retention.versions``). Raises LakeError where nothing was published yet.
     """
     stored = _stored(lake, source)

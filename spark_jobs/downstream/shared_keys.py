@@ -7,7 +7,7 @@ position is a source table's greatest.
 
 A merge is about the keys that one source table changed since it was merged last. It reads of the others' silver, at the
 versions that were merged of them, who wrote these keys last, and writes those that the one in question did. Where its
-windows were done again another one may have written a key last: then the rows are read too, and what differs is put
+windows were replayed another one may have written a key last: then the rows are read too, and what differs is put
 right. TRUNCATE, and DROP with ``on_drop: drop``, delete the keys that their own table has at that place, as deleting
 them one by one would.
 
@@ -37,7 +37,7 @@ from spark_jobs.text.sql import identifier, literal, with_rows
 
 _CUTS = "_cuts"
 _GUARD = f"struct({ORDER}, _source, _position)"
-"""SQL: what the last change of a key is told by."""
+"""SQL: what the last change of a key is known by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class Fold:
 def merge_shared(spark: SparkSession, lake: Lake, work: MergeJob) -> Merged | None:
     """As ``merge`` does, for a table that has keys in common with others.
 
-    Raises TableStopped where these cannot be told apart by it, LakeError, LostRace.
+    Raises TableStopped where these cannot be identified by it, LakeError, LostRace.
     """
     target = work.target
     assert isinstance(target, SharedPart)
@@ -197,6 +197,7 @@ def merge_shared(spark: SparkSession, lake: Lake, work: MergeJob) -> Merged | No
 
 def _require_one_key(work: MergeJob, parts: Sequence[Part]) -> None:
     """Raises TableStopped where its rows cannot be told from the others', or from each other."""
+    # Keys can be shared only if each row has one, and is whole.
     columns = work.columns
     if columns.is_bag:
         raise TableStopped("has no key that it could share with others (keys: shared); give it one, or leave keys: out")
@@ -205,12 +206,14 @@ def _require_one_key(work: MergeJob, parts: Sequence[Part]) -> None:
             "has row images that leave columns out, which are not completed where keys are shared; "
             "SET GLOBAL binlog_row_image = 'FULL', and reset it: stratalog reset"
         )
+    # Columns of the statement's own, which would hide those of the table.
     reserved = [name for name in columns.types if name.lower() in {ORDER, _CUTS} or name.lower().startswith(LATE)]
     if reserved:
         raise TableStopped(
             f"its column {reserved[0]} has the name of one that rows have on the way where keys are shared; rename it, "
             "or route it to a table of its own"
         )
+    # The same key must mean the same row in every part; floats are not compared for equality.
     for part in parts:
         kinds = [{columns.types.get(name), part.columns.get(name)} for name in columns.key]
         if sorted(part.key) != sorted(columns.key) or {"FLOAT", "DOUBLE"} in kinds:
@@ -235,8 +238,10 @@ class _Way:
     def bring(
         self, spark: SparkSession, work: MergeJob, head: Head, delta: SilverDelta, checkpoint: Checkpoint
     ) -> tuple[Head, dict[str, int]]:
+        """Merges the rows of all sources that share a key: of each key the newest of any source."""
         target = work.target
         assert isinstance(target, SharedPart)
+        # Every source's silver takes part: who owns a key is decided by the order of commits of all of them.
         types, key = target.all_columns() or work.columns.types, tuple(sorted(work.columns.key))
         own_side = Side(
             _owner(work), work.origin, work.pinned.version, work.columns.types, self.clock, bool(work.floor)
@@ -262,7 +267,7 @@ def _all_rows(
     counted = Observation()
     rows = fold.all_of([fold.last(side, None) for side in sides]).where("NOT _gone")
     rows = rows.select(*map(identifier, fold.cells)).observe(counted, F.count(F.lit(1)).alias("rows"))
-    landed = (target.append if head.design else target.renew)(rows, head, checkpoint)
+    landed = (target.append if head.design else target.overwrite)(rows, head, checkpoint)
     return landed, {"num_inserted_rows": counted.get["rows"], "num_updated_rows": 0, "num_deleted_rows": 0}
 
 

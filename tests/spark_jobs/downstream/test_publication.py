@@ -54,10 +54,21 @@ def test_columns_have_types() -> None:
     optional = {name: kind for name, kind in COLUMNS.items() if not name.endswith(("_version", "_at", "resets"))}
     assert optional.pop("complete") == optional.pop("numbered") == "BOOLEAN"
     assert optional.pop("keys_never_whole") == "BIGINT"
+    assert optional.pop("modes") == "ARRAY<STRING>"
     assert optional.pop("targets") == (
         "ARRAY<STRUCT<path: STRING, merged: STRING, version: BIGINT, reason: STRING, keys_never_whole: BIGINT>>"
     )
     assert set(optional.values()) == {"STRING"}
+
+
+def test_the_modes_of_targets_are_those_of_the_row() -> None:
+    mirror, history = (
+        Target("lake/downstream/a/t", str(AT), 1),
+        Target("lake/downstream/b/t", str(AT), 2, mode="history"),
+    )
+    assert FULL.with_targets([mirror]).modes == ()
+    assert FULL.with_targets([history]).into[0].mode == "history"
+    assert FULL.with_targets([mirror, history]).modes == ("mirror", "history")
 
 
 def test_an_entrys_checkpoint_is_its_position() -> None:

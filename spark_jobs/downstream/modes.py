@@ -1,0 +1,55 @@
+"""What tables of each mode have, and of which source tables they can be made.
+
+Put here: the columns of a mode, its current rows, and what it cannot be. Not here: which table has which mode
+(config/modes.py), or how its rows come about (merge.py, soft_delete.py, change_log.py, history.py).
+"""
+
+from collections.abc import Iterator, Mapping
+
+from spark_jobs.config.modes import Mode
+from spark_jobs.errors import TableStopped
+from spark_jobs.silver.table import Columns
+
+MODE_COLUMNS: Mapping[Mode, Mapping[str, str]] = {
+    Mode.MIRROR: {},
+    Mode.SOFT_DELETE: {"_deleted": "BOOLEAN", "_deleted_at": "TIMESTAMP"},
+    Mode.APPEND: {"_op": "STRING", "_gtid": "STRING"},
+    Mode.HISTORY: {
+        "_op": "STRING",
+        "_valid_from": "TIMESTAMP",
+        "_valid_to": "TIMESTAMP",
+        "_is_current": "BOOLEAN",
+    },
+}
+"""Columns that a table's rows have besides a mirror's, by its mode."""
+CURRENT_ROWS: Mapping[Mode, str] = {
+    Mode.MIRROR: "TRUE",
+    Mode.SOFT_DELETE: "NOT _deleted",
+    Mode.HISTORY: "_is_current",
+}
+"""SQL: the rows of a table that the source has now, by its mode; those of mode append do not tell by themselves."""
+_ON_THE_WAY = {"_gtid", "_lacks", "_cuts", "_named_at", "_place"}
+"""Columns that rows have besides on their way into such tables."""
+
+
+def require_supported(columns: Columns, mode: Mode) -> None:
+    """Raises TableStopped where a source table with such columns cannot have a mode."""
+    problem = next(_problems(columns, mode), None) if mode is not Mode.MIRROR else None
+    if problem:
+        raise TableStopped(problem)
+
+
+def _problems(columns: Columns, mode: Mode) -> Iterator[str]:
+    added = {*MODE_COLUMNS[mode], *_ON_THE_WAY}
+    for name in (name for name in columns.types if name.casefold() in added):
+        yield f"its column {name} has the name of one that mode: {mode} adds; rename it"
+    if columns.is_bag and mode is Mode.SOFT_DELETE:
+        yield (
+            f"it has no key by which a row that was deleted could be told (mode: {mode}); give it one, or choose "
+            "another mode (downstream:)"
+        )
+    if columns.has_partial:
+        yield (
+            f"its row images leave columns out, so that its changes lack values (mode: {mode}); SET GLOBAL "
+            "binlog_row_image = 'FULL', and rebuild it: stratalog reset"
+        )
