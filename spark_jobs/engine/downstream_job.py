@@ -14,6 +14,7 @@ import numpy as np
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
+from spark_jobs.config.modes import Mode
 from spark_jobs.delta import deletion_vectors, schema_changes
 from spark_jobs.delta.history import added_since
 from spark_jobs.delta.log_files import SparkOnly
@@ -21,29 +22,29 @@ from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.downstream import merge_job
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import Merged, MergeJob, SilverDelta
+from spark_jobs.downstream.modes import require_supported
 from spark_jobs.engine import downstream_task, fills, routing, spark_job
 from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles
-from spark_jobs.engine.fills import Fill
+from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.engine.restatement import Restatement, overlapping
 from spark_jobs.engine.silver_job import has_exact_texts
+from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import about
 from spark_jobs.lake.commit import Head
 from spark_jobs.log.position import Range
 from spark_jobs.silver import schema_evolution
 
-_TASK_BYTES = 32 << 20
-"""Bytes of silver's data files that one task merges at most."""
 _LEAST_TASK_BYTES = 1 << 20
 _FILLED_BYTES = 64 << 20
 """Bytes of a target's data files up to which one task writes them again with a column that is filled."""
 _RESTATED_BYTES = 64 << 20
-"""Bytes of silver's data files up to which one task locates all keys that were done again or loaded."""
+"""Bytes of silver's data files up to which one task locates all keys that were replayed or loaded."""
 _UNIT_BYTES = 64 << 10
 """What a unit costs beside its rows, as bytes of data files."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedMerge:
     """A table's merge as a unit of a job, upon a snapshot of its target."""
 
     work: MergeJob
@@ -53,31 +54,35 @@ class Prepared:
     unit: DownstreamUnit
     snapshot: Snapshot
     design: Snapshot
-    """With the metadata and protocol that the target has behind the merge."""
+    """With the metadata and protocol that the target has after the merge."""
 
     @property
     def bytes(self) -> int:
         return sum(file.size for file in self.unit.pending)
 
 
-def prepared(number: int, work: MergeJob) -> Prepared | str | None:
+def prepared(number: int, work: MergeJob) -> PreparedMerge | str | None:
     """A table's merge as a unit; None where the target is up to date, and why Spark SQL takes it where it does."""
     with about(str(work)):
         reason = routing.why_not_merged(work)
         if reason:
             return reason
+        if work.mode is Mode.SOFT_DELETE:
+            require_supported(work.columns, work.mode)
         head = merge_job.head_of(work)
         delta = merge_job.silver_delta(work, head)
         range_ = merge_job.range_of(work, head, delta)
         if range_ is None:
             return None
-        reason = routing.why_downstream_by_sql(head, delta)
+        reason = routing.why_downstream_by_sql(work, head, delta)
         if reason:
             return reason
         return _prepared(number, work, head, delta, range_)
 
 
-def _prepared(number: int, work: MergeJob, head: Head, delta: SilverDelta, range_: Range) -> Prepared | str:
+def _prepared(number: int, work: MergeJob, head: Head, delta: SilverDelta, range_: Range) -> PreparedMerge | str:
+    # Both tables as the plan saw them. A target that does not exist yet is a snapshot without files.
+    """The unit of a table, or why Spark SQL merges it instead."""
     origin = snapshot_of(work.origin.path, work.pinned.version)
     assert origin is not None
     if head.design:
@@ -89,13 +94,16 @@ def _prepared(number: int, work: MergeJob, head: Head, delta: SilverDelta, range
     reason = routing.why_not_written(snapshot) or routing.why_not_written(origin)
     if reason:
         return reason
+    # The columns that the target has after silver's statements, and the files of silver that it lacks.
     try:
         design, filled = _reshaped(snapshot, [] if head.design else delta.steps)
         new, restatement = _new_files(work, head, delta, origin)
     except SparkOnly as error:
         return str(error)
-    if design.schema.spark_types != work.columns.types | merge_job.ADDED:
+    if design.schema.spark_types != work.stored:
         return "its columns are others than silver's"
+    # A table that was emptied keeps no row before the floor: only where the target has not passed it is that work to
+    # do.
     floor = work.floor
     unit = DownstreamUnit(
         number=number,
@@ -110,13 +118,14 @@ def _prepared(number: int, work: MergeJob, head: Head, delta: SilverDelta, range
         schema=design.schema,
         configuration=design.configuration,
         files=tuple(snapshot.files),
+        keeps_deleted=work.mode is Mode.SOFT_DELETE,
         rewrites=bool(filled) or not snapshot.has_deletion_vectors,
         fills=filled,
         floor=floor,
         empties=bool(floor and head.position and (restatement or head.position <= floor)),
         restatement=restatement,
     )
-    return Prepared(work, head, delta, range_, unit, snapshot, design)
+    return PreparedMerge(work, head, delta, range_, unit, snapshot, design)
 
 
 def _new_files(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot) -> tuple[set[str], Restatement | None]:
@@ -124,6 +133,7 @@ def _new_files(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot)
 
     Raises SparkOnly where that cannot be told without Spark, or is too much for a task.
     """
+    # Without a commit of ours in the target, everything in silver is new.
     last = DownstreamCommit.of_head(head)
     if last is None or last.silver_version < 0:
         return {file.path for file in origin.files}, None
@@ -134,6 +144,7 @@ def _new_files(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot)
         raise SparkOnly("the log of silver does not have all commits any more that the target has not got")
     if before is None:
         return new, None
+    # Windows were replayed or rows loaded: the old files show which keys are touched.
     present = {file.key for file in origin.files}
     restatement = Restatement(
         removed=tuple(file for file in before.files if file.key not in present),
@@ -142,26 +153,30 @@ def _new_files(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot)
         files=tuple(origin.files),
     )
     new |= {file.path for file in overlapping(origin.files, origin.schema, work.replays)}
+    # A restatement is one task, which holds these rows in memory.
     changed = [*restatement.removed, *(file for file in origin.files if file.path in new)]
     if sum(file.size for file in changed) > _RESTATED_BYTES:
         raise SparkOnly("more was replayed or loaded than a task takes")
     return new, restatement
 
 
-def _reshaped(snapshot: Snapshot, steps: Sequence[str]) -> tuple[Snapshot, tuple[Fill, ...]]:
+def _reshaped(snapshot: Snapshot, steps: Sequence[str]) -> tuple[Snapshot, tuple[ColumnFill, ...]]:
     """The target with the columns that statements left, and what its rows get in some. Raises SparkOnly."""
+    # Steps on exact texts change nothing where no file has such a text.
     rest = [step for step in steps if not step.endswith(schema_evolution.OF_EXACT)]
     if len(rest) < len(steps) and any(has_exact_texts(snapshot, file) for file in snapshot.files):
         raise SparkOnly("a statement changes columns that rows have exact texts of")
     if not rest:
         return snapshot, ()
-    design, column_fills = snapshot, list[Fill]()
+    # Statements in their order, each applied to the columns that the one before it left.
+    design, column_fills = snapshot, list[ColumnFill]()
     for step in rest:
         plain, filled = fills.split([step])
         design = schema_changes.apply(design, plain) if plain else design
         column_fills += fills.fills_of(design, filled)
     if column_fills and sum(file.size for file in snapshot.files) > _FILLED_BYTES:
         raise SparkOnly("a statement fills a column of a large table")
+    # A later step may have dropped or renamed a filled column: its physical name tells.
     behind = {column.physical_name: column for column in design.schema.columns}
     remaining_fills = [
         replace(fill, column=behind[name]) for fill in column_fills if (name := fill.column.physical_name) in behind
@@ -169,24 +184,24 @@ def _reshaped(snapshot: Snapshot, steps: Sequence[str]) -> tuple[Snapshot, tuple
     return design, tuple(remaining_fills)
 
 
-def run(spark: SparkSession, units: Sequence[Prepared], slots: int) -> dict[int, list[MergedFiles]]:
-    """What tasks did, by unit. slots: how many tasks Spark runs at a time."""
+def run(spark: SparkSession, units: Sequence[PreparedMerge], capacity: Capacity) -> dict[int, list[MergedFiles]]:
+    """What tasks did, by unit."""
     values = fills.evaluated(spark, (fill.sql for unit in units for fill in unit.unit.fills))
     units = [replace(unit, unit=replace(unit.unit, fills=fills.valued(unit.unit.fills, values))) for unit in units]
     by_unit: dict[int, list[MergedFiles]] = defaultdict(list)
-    for merged_files in spark_job.run(spark, tasks_of(units, slots), downstream_task.work):
+    for merged_files in spark_job.run(spark, tasks_of(units, capacity), downstream_task.work):
         by_unit[merged_files.unit].append(merged_files)
     return by_unit
 
 
-def tasks_of(units: Sequence[Prepared], slots: int) -> list[tuple[DownstreamUnit, ...]]:
+def tasks_of(units: Sequence[PreparedMerge], capacity: Capacity) -> list[tuple[DownstreamUnit, ...]]:
     """Units packed by the bytes of their new files; a large one is a task a range of its keys."""
-    weight = sum(unit.bytes + _UNIT_BYTES for unit in units)
-    target = min(_TASK_BYTES, max(_LEAST_TASK_BYTES, weight // (2 * slots)))
+    target = capacity.share(sum(unit.bytes + _UNIT_BYTES for unit in units), _LEAST_TASK_BYTES)
     tasks: list[tuple[DownstreamUnit, ...]] = []
     packed: list[DownstreamUnit] = []
     size = 0
     for unit in units:
+        # What rewrites files cannot share the work by keys: two tasks would rewrite one file.
         parts = 1 if unit.unit.rewrites or unit.unit.restatement else -(-unit.bytes // (2 * target))
         if parts > 1:
             tasks += [(replace(unit.unit, part=part, parts=parts),) for part in range(parts)]
@@ -199,13 +214,15 @@ def tasks_of(units: Sequence[Prepared], slots: int) -> list[tuple[DownstreamUnit
     return [*tasks, tuple(packed)] if packed else tasks
 
 
-def commit(unit: Prepared, results: Sequence[MergedFiles]) -> Merged:
+def commit(unit: PreparedMerge, results: Sequence[MergedFiles]) -> Merged:
     """Commits what tasks did for a unit. Raises LostRace, LakeError."""
     began = time.monotonic()
     work, snapshot = unit.work, unit.snapshot
+    # Tasks name files by path; the commit wants those of the snapshot that was planned on.
     by_path = {file.path: file for file in snapshot.files}
     removed = [by_path[path] for result in results for path in result.removed]
     marked = _marked(snapshot, by_path, results)
+    # Metadata and protocol are part of the commit only if a statement changed columns.
     changes_design = unit.design is not snapshot
     landed = work.target.land(
         snapshot,
@@ -221,6 +238,7 @@ def commit(unit: Prepared, results: Sequence[MergedFiles]) -> Merged:
             "numTargetRowsInserted": sum(result.inserted for result in results),
             "numTargetRowsUpdated": sum(result.updated for result in results),
             "numTargetRowsDeleted": sum(result.deleted for result in results),
+            **_write_metrics(work.mode, results),
         },
     )
     return Merged(
@@ -235,7 +253,17 @@ def commit(unit: Prepared, results: Sequence[MergedFiles]) -> Merged:
         redone=len(unit.delta.redone),
         seconds=time.monotonic() - began + sum(result.seconds for result in results),
         way=routing.ENGINE,
+        mode=work.mode,
     )
+
+
+def _write_metrics(mode: Mode, results: Sequence[MergedFiles]) -> dict[str, int]:
+    """Delta's counts of what a merge wrote: rows as they were before, bytes of new files."""
+    added = [file for result in results for file in result.added]
+    new = sum(result.inserted + result.updated for result in results)
+    marked = sum(result.deleted for result in results) if mode is Mode.SOFT_DELETE else 0
+    copied = max(sum(file.num_records or 0 for file in added) - new - marked, 0)
+    return {"numTargetRowsCopied": copied, "numTargetBytesAdded": sum(file.size for file in added)}
 
 
 def _marked(

@@ -18,16 +18,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.config.modes import Mode
 from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge_job import ADDED
-from spark_jobs.engine.fills import Fill, with_fills
+from spark_jobs.downstream.modes import MODE_COLUMNS
+from spark_jobs.engine.fills import ColumnFill, with_fills
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
-from spark_jobs.engine.restatement import Origin, Restatement, states, unchanged
+from spark_jobs.engine.restatement import Restatement, SilverSource, states, unchanged
 from spark_jobs.errors import StratalogError
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.net_changes import sorted_by_key
 from spark_jobs.silver.positions import FIELDS, at_or_after, bounds_of, newest
 
 _NO_ROWS: Numbers = np.zeros(0, np.int64)
@@ -55,17 +58,25 @@ class DownstreamUnit:
     files: tuple[DataFile, ...]
     rewrites: bool
     """Whether files are written again without the old images (``compat: plain``); deletion vectors mark them else."""
-    fills: tuple[Fill, ...] = ()
+    fills: tuple[ColumnFill, ...] = ()
     """Columns that statements added with a default: the target's files are written again with it."""
     floor: Position | None = None
     """Where the last statement stands that emptied the table: silver rows before it count no more."""
     empties: bool = False
     """Whether the target's own rows from before the floor go."""
+    keeps_deleted: bool = False
+    """Whether deleted rows stay, marked as such."""
     restatement: Restatement | None = None
     """What of silver changed other than by windows appended; the keys concerned are merged by all of silver."""
     part: int = 0
     parts: int = 1
     """Which range of the keys, of how many."""
+
+    @property
+    def stored(self) -> list[str]:
+        """The target's columns."""
+        mode = Mode.SOFT_DELETE if self.keeps_deleted else Mode.MIRROR
+        return [*self.columns.types, *ADDED, *MODE_COLUMNS[mode]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +109,12 @@ def work(task: Sequence[DownstreamUnit]) -> Iterator[MergedFiles]:
 
 def merged(unit: DownstreamUnit) -> MergedFiles:
     """Locates the keys of a unit's new rows in the target, and writes their new images."""
+    # Rows to write, one per key, and rows that a statement emptied (row numbers by file).
     rows = pending(unit) if unit.restatement is None else _restated(unit, unit.restatement)
+    rows = _marked(rows) if unit.keeps_deleted else rows
     dead = _emptied(unit) if unit.floor and unit.empties else {}
     emptied = 0 if unit.part else sum(map(len, dead.values()))
+    # Old rows of these keys: each dies unless it is as new as the row that would replace it.
     is_present = np.zeros(len(rows), np.bool_)
     is_older = np.zeros(len(rows), np.bool_)
     located_hits = hits(unit.target, unit.files, unit.schema, Keys(rows, unit.columns.key)) if len(rows) else ()
@@ -110,9 +124,11 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
         is_older[hit.keys[stays]] = True
         is_present[hit.keys] = True
         dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows[~stays]])
+    # Of deletes and of older rows nothing is written.
     is_deleted = pc.equal(rows.column("_op"), silver.Op.DELETE).to_numpy()
-    images = rows.filter(pa.array(~is_deleted & ~is_older)).select([*unit.columns.types, *ADDED])
-    added = _write(unit, _sorted(images, unit.columns.key))
+    images = rows.filter(pa.array(_stays(unit, rows) & ~is_older)).select(unit.stored)
+    added = _write(unit, sorted_by_key(images, unit.columns.key))
+    # Without deletion vectors, or with filled columns, a file with dead rows is written again without them.
     removed: list[str] = []
     if unit.rewrites:
         for file in unit.files:
@@ -128,6 +144,21 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
         updated=int((is_present & ~is_deleted & ~is_older).sum()),
         deleted=int((is_present & is_deleted & ~is_older).sum()) + emptied,
     )
+
+
+def _marked(rows: pa.Table) -> pa.Table:
+    """With what a table in which deleted rows stay says of them."""
+    is_deleted = pc.equal(rows.column("_op"), silver.Op.DELETE)
+    committed = rows.column("_committed_at")
+    deleted_at = pc.if_else(is_deleted, committed, pa.scalar(None, committed.type))
+    return rows.append_column("_deleted", is_deleted).append_column("_deleted_at", deleted_at)
+
+
+def _stays(unit: DownstreamUnit, rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+    """Which keys have a row in the target: those that are not deleted, or all that silver has a row of."""
+    if unit.keeps_deleted:
+        return np.asarray(pc.is_valid(rows.column("_position")).to_numpy(), np.bool_)
+    return np.asarray(pc.not_equal(rows.column("_op"), silver.Op.DELETE).to_numpy(), np.bool_)
 
 
 def _emptied(unit: DownstreamUnit) -> dict[str, Numbers]:
@@ -158,18 +189,17 @@ def _without(hit: Hit, dead: Numbers | None) -> Hit:
 
 
 def _restated(unit: DownstreamUnit, restatement: Restatement) -> pa.Table:
-    origin = Origin(unit.origin, unit.origin_schema, unit.columns.key)
+    origin = SilverSource(unit.origin, unit.origin_schema, unit.columns.key)
     names = [*unit.columns.types, *ADDED, "_op"]
     return states(origin, restatement, unit.pending, names, after=unit.after, floor=unit.floor)
 
 
 def _unchanged(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":
     """Which hits are rows of the target that are what silver says of their keys."""
-    names = [*unit.columns.types, *ADDED]
+    names = unit.stored
     silver_rows = rows.take(pa.array(hit.keys))
     target_rows = data_files.read_rows(unit.target, hit.file, hit.rows, names, unit.schema)
-    exists = np.asarray(pc.not_equal(silver_rows.column("_op"), silver.Op.DELETE).to_numpy(), np.bool_)
-    return np.asarray(unchanged(silver_rows.select(names), target_rows) & exists, np.bool_)
+    return np.asarray(unchanged(silver_rows.select(names), target_rows) & _stays(unit, silver_rows), np.bool_)
 
 
 def pending(unit: DownstreamUnit) -> pa.Table:
@@ -179,7 +209,7 @@ def pending(unit: DownstreamUnit) -> pa.Table:
     bounds = _part_bounds(unit) if unit.parts > 1 else None
     tables = []
     for file in unit.pending:
-        rows = data_files.read_columns(unit.origin, file, names, unit.origin_schema)
+        rows = _file_rows(unit, file, names, bounds)
         is_pending = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
         if file.deletion_vector is not None:
             living = deletion_vectors.living(unit.origin, file.deletion_vector, len(rows))
@@ -195,6 +225,20 @@ def pending(unit: DownstreamUnit) -> pa.Table:
     no_rows = pa.schema([unit.origin_schema.column(name).arrow(physical=False) for name in names]).empty_table()
     rows = pa.concat_tables([no_rows, *tables])
     return newest(rows, unit.columns.key) if unit.windows > 1 and len(rows) else rows
+
+
+def _file_rows(unit: DownstreamUnit, file: DataFile, names: Sequence[str], bounds: pa.Array | None) -> pa.Table:
+    """Rows of a file of silver; of one range of the keys those row groups alone that may have some."""
+    if bounds is None or file.deletion_vector is not None or not _is_number(bounds.type):
+        return data_files.read_columns(unit.origin, file, names, unit.origin_schema)
+    lowest = bounds[unit.part - 1].as_py() if 0 < unit.part <= len(bounds) else None
+    highest = bounds[unit.part].as_py() if unit.part < len(bounds) else None
+    return data_files.read_between(unit.origin, file, names, unit.origin_schema, (unit.columns.key[0], lowest, highest))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    """Whether Parquet's bounds of a column compare as its values do."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
 
 
 def _part_bounds(unit: DownstreamUnit) -> pa.Array:
@@ -225,6 +269,7 @@ def _later(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[Any, n
     """Which hits are rows of the target that are as new as the wanted ones, or newer."""
     if not len(hit.rows):
         return np.zeros(0, np.bool_)
+    # Files whose newest position is before every new row need not be read.
     silver_positions = rows.column("_position").combine_chunks().take(pa.array(hit.keys))
     _, highest = bounds_of(hit.file, unit.schema, "_position")
     first = tuple(pc.min(silver_positions.field(name)).as_py() for name in FIELDS[:3])
@@ -234,6 +279,7 @@ def _later(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[Any, n
         data_files.read_columns(unit.target, hit.file, ["_position"], unit.schema).column(0).combine_chunks()
     )
     hit_positions = target_positions.take(pa.array(hit.rows))
+    # Positions are compared from the last field to the first, so that the first field that differs decides.
     later = np.ones(len(hit.rows), np.bool_)
     for name in reversed(FIELDS):
         here, target_values = (
@@ -243,14 +289,9 @@ def _later(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[Any, n
     return later
 
 
-def _sorted(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """By key, so that statistics of files and row groups tell keys apart."""
-    return rows.take(pc.sort_indices(rows.select(list(key)), sort_keys=[(name, "ascending") for name in key]))
-
-
 def _rewritten(unit: DownstreamUnit, file: DataFile, dead: Numbers) -> list[DataFile]:
     """A file of the target without some of its rows; none where none is left."""
-    names = [*unit.columns.types, *ADDED]
+    names = unit.stored
     rows = data_files.read_columns(unit.target, file, names, unit.schema)
     is_alive = deletion_vectors.living(unit.target, file.deletion_vector, len(rows))
     is_alive[dead] = False

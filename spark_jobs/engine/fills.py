@@ -15,17 +15,17 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.log_files import SparkOnly
-from spark_jobs.delta.schema import Column, TableSchema
+from spark_jobs.delta.schema import DeltaColumn, TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.silver.schema_evolution import FILL, assignments
 
 
 @dataclass(frozen=True, slots=True)
-class Fill:
+class ColumnFill:
     """A column that a statement adds, and what rows before it have there: SQL first, then its value."""
 
-    column: Column
+    column: DeltaColumn
     sql: str
     value: pa.Scalar | None = None
 
@@ -41,11 +41,11 @@ def split(steps: Iterable[str]) -> tuple[list[str], dict[str, str]]:
     return rest, filled
 
 
-def fills_of(design: Snapshot, filled: Mapping[str, str]) -> tuple[Fill, ...]:
-    """Fills of a table's columns. design: the table behind the statement that adds them. Raises SparkOnly."""
+def fills_of(design: Snapshot, filled: Mapping[str, str]) -> tuple[ColumnFill, ...]:
+    """Fills of a table's columns. design: the table after the statement that adds them. Raises SparkOnly."""
     if "_raw" in filled:
         raise SparkOnly("a statement adds a column with a default that only a text holds")
-    return tuple(Fill(design.schema.column(name), sql) for name, sql in filled.items())
+    return tuple(ColumnFill(design.schema.column(name), sql) for name, sql in filled.items())
 
 
 def evaluated(spark: SparkSession, expressions: Iterable[str]) -> dict[str, pa.Scalar]:
@@ -58,13 +58,13 @@ def evaluated(spark: SparkSession, expressions: Iterable[str]) -> dict[str, pa.S
     return {sql: row.column(at)[0] for at, sql in enumerate(distinct)}
 
 
-def valued(fills: Iterable[Fill], values: Mapping[str, pa.Scalar]) -> tuple[Fill, ...]:
+def valued(fills: Iterable[ColumnFill], values: Mapping[str, pa.Scalar]) -> tuple[ColumnFill, ...]:
     """Fills with the values of their SQL, as ``evaluated`` gives them."""
     return tuple(replace(fill, value=values[fill.sql]) for fill in fills)
 
 
-def with_fills(rows: pa.Table, fills: Sequence[Fill]) -> pa.Table:
-    """Rows with the columns that are filled, in the place of those of their names or behind the others."""
+def with_fills(rows: pa.Table, fills: Sequence[ColumnFill]) -> pa.Table:
+    """Rows with the columns that are filled, in the place of those of their names or after the others."""
     for fill in fills:
         name, kind = fill.column.name, fill.column.arrow(physical=False).type
         assert fill.value is not None
@@ -74,14 +74,14 @@ def with_fills(rows: pa.Table, fills: Sequence[Fill]) -> pa.Table:
     return rows
 
 
-def schema_with(schema: TableSchema, fills: Sequence[Fill]) -> TableSchema:
+def schema_with(schema: TableSchema, fills: Sequence[ColumnFill]) -> TableSchema:
     """A schema with the columns that are filled behind its own, where it does not have them yet."""
     names = {column.physical_name for column in schema.columns}
     return TableSchema((*schema.columns, *(fill.column for fill in fills if fill.column.physical_name not in names)))
 
 
 def refilled(
-    path: str, file: DataFile, schema: TableSchema, configuration: Mapping[str, str], fills: Sequence[Fill]
+    path: str, file: DataFile, schema: TableSchema, configuration: Mapping[str, str], fills: Sequence[ColumnFill]
 ) -> Iterator[DataFile]:
     """A file written again with its columns and the filled ones; none where it has no row left. path: the table's.
 

@@ -1,7 +1,7 @@
 """A 64-bit hash of each row's key, by the bytes that tell keys apart.
 
 Put here: the hash. Not here: what it is used for: buckets of a shuffle (silver_task.py), and finding keys in data files
-(locate.py), which compares the keys themselves behind it.
+(locate.py), which compares the keys themselves after it.
 
 Two rows have one hash wherever ``silver/net_changes.py`` takes their keys for one. Vectors are hashed eight bytes at a
 time with a multiplication and a shift for each (the finalizer of splitmix64), in numpy.
@@ -66,16 +66,19 @@ def _words_of(values: pa.Array) -> Hashes:
 
 def _bytes_of(values: pa.Array) -> Hashes:
     """Values of any length: their length, then eight bytes a step of those that are so long."""
+    # Arrow's layout of a text: offsets into one buffer of bytes. A slice does not begin at offset 0.
     offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
     starts, lengths = offsets[:-1], np.diff(offsets)
     mixed = lengths.astype(np.uint64)
     if not lengths.any():
         return mixed
+    # Every byte begins a word of eight: views at a stride of one read all of them without a copy.
     data = np.frombuffer(values.buffers()[2], np.uint8)
     first = int(offsets[0])
     padded = np.concatenate([data[first : int(offsets[-1])], np.zeros(8, np.uint8)])
     starts = starts - first
     words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
+    # Values that are longer than ``at`` take part in a step; the bytes beyond a value's end are masked.
     pending = np.arange(len(lengths))
     for at in range(0, int(lengths.max()), 8):
         pending = pending[lengths[pending] > at]

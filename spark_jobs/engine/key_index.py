@@ -9,7 +9,7 @@ folders with an underscore alone.
 The file, little-endian: a header of 64 bytes; the hashes in order, 8 bytes each; for each the row number and a check, 4
 bytes each; the first hash of every block of 512; CRC-32s of the blocks of hashes, then of the blocks behind them. The
 header has a CRC-32 of the first hashes and of itself. A check is half of a second hash of the key, mixed with the row
-number: with it a hit is told by 96 bits. A lookup reads the first hashes, and of the rest only blocks that it needs.
+number: with it a hit is known by 96 bits. A lookup reads the first hashes, and of the rest only blocks that it needs.
 """
 
 import hashlib
@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from spark_jobs.delta.log_files import directory
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine.key_hash import SECOND_SEED, Hashes, hashes
 
@@ -62,43 +63,53 @@ class KeyIndex:
 
     def lookup(self, key_hashes_: Hashes, checks: Checks) -> tuple[Rows, Rows]:
         """Row numbers of hits, and which of the wanted keys each has. wanted, checks: as ``key_hashes`` gives them."""
-        begin = np.maximum(np.searchsorted(self.first, key_hashes_, "left") - 1, 0)
-        end = np.searchsorted(self.first, key_hashes_, "right")
-        pairs = [
-            (block, at) for at, (low, high) in enumerate(zip(begin, end, strict=True)) for block in range(low, high)
-        ]
-        found_rows, found_wanted = list[Rows](), list[Rows]()
-        for block, ordinals in _grouped(pairs):
-            block_hashes, behind = self._block(block)
-            left, right = (np.searchsorted(block_hashes, key_hashes_[ordinals], side) for side in ("left", "right"))
-            counts = right - left
-            places = np.repeat(left - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
-            keys = np.repeat(ordinals, counts)
-            numbers = behind[places, 0]
-            is_same = behind[places, 1] == (checks[keys] ^ (numbers * _MIX))
-            if not is_same.all():
-                # Another key with the same hash is one in 2^64; a block that belongs to other rows is more likely.
-                raise Damaged
-            found_rows.append(numbers.astype(np.int64))
-            found_wanted.append(keys)
-        if not found_rows:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        return np.concatenate(found_rows), np.concatenate(found_wanted)
+        # Equal hashes begin at the earliest in the block before the first one that begins with them.
+        first_block = np.maximum(np.searchsorted(self.first, key_hashes_, "left") - 1, 0)
+        end_block = np.searchsorted(self.first, key_hashes_, "right")
+        self._require_undamaged(_places(first_block, end_block), of_rows=False)
+        bounds = first_block * _BLOCK, np.minimum(end_block * _BLOCK, self.rows)
+        begin, end = (self._search(key_hashes_, *bounds, is_after=is_after) for is_after in (False, True))
 
-    def _block(self, number: int) -> tuple[Hashes, NDArray[np.uint32]]:
-        blocks = len(self.first)
-        size = min(_BLOCK, self.rows - number * _BLOCK)
-        start = _HEADER_BYTES + number * _BLOCK_BYTES
-        behind = _HEADER_BYTES + 8 * self.rows + number * _BLOCK_BYTES
-        sums = _HEADER_BYTES + 16 * self.rows + 8 * blocks
-        parts = []
-        for at, place in ((number, start), (blocks + number, behind)):
-            part = self.content[place : place + 8 * size]
-            (expected,) = self.content[sums + 4 * at : sums + 4 * at + 4].view("<u4")
-            if _crc(part) != expected:
+        places = _places(begin, end)
+        self._require_undamaged(places // _BLOCK, of_rows=True)
+        cells = self._cells(8 * self.rows, 8 * self.rows).view("<u4").reshape(self.rows, 2)[places]
+        keys, numbers = np.repeat(np.arange(len(begin)), end - begin), cells[:, 0]
+        if not np.array_equal(cells[:, 1], checks[keys] ^ (numbers * _MIX)):
+            # Another key with the same hash is one in 2^64; a block that belongs to other rows is more likely.
+            raise Damaged
+        return numbers.astype(np.int64), keys
+
+    def _search(self, wanted_hashes: Hashes, low: Rows, high: Rows, *, is_after: bool) -> Rows:
+        """Where each hash begins between two places, or where it ends; of all by one search, halving at each step."""
+        stored = self._cells(0, 8 * self.rows).view("<u8")
+        while (is_open := low < high).any():
+            middle = (low + high) >> 1
+            values = stored[np.minimum(middle, self.rows - 1)]
+            is_before = values <= wanted_hashes if is_after else values < wanted_hashes
+            low = np.where(is_open & is_before, middle + 1, low)
+            high = np.where(is_open & ~is_before, middle, high)
+        return low
+
+    def _require_undamaged(self, blocks: Rows, *, of_rows: bool) -> None:
+        """Raises Damaged where blocks of hashes, or of what stands behind them, are not as they were written."""
+        content, start = self.content.data, 8 * self.rows if of_rows else 0
+        sums = self._cells(16 * self.rows + 8 * len(self.first), 8 * len(self.first)).view("<u4")
+        sums = sums[len(self.first) if of_rows else 0 :]
+        stop = _HEADER_BYTES + start + 8 * self.rows
+        for number in np.unique(blocks).tolist():
+            begin = _HEADER_BYTES + start + number * _BLOCK_BYTES
+            if zlib.crc32(content[begin : min(begin + _BLOCK_BYTES, stop)]) != sums[number]:
                 raise Damaged
-            parts.append(part)
-        return parts[0].view("<u8"), parts[1].view("<u4").reshape(size, 2)
+
+    def _cells(self, start: int, size: int) -> NDArray[np.uint8]:
+        """Bytes after the header."""
+        return self.content[_HEADER_BYTES + start : _HEADER_BYTES + start + size]
+
+
+def _places(begin: Rows, end: Rows) -> Rows:
+    """The numbers of many ranges, one range after the other."""
+    counts = end - begin
+    return np.repeat(begin - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
 
 
 def key_hashes(rows: pa.Table, key: Sequence[str]) -> tuple[Hashes, Checks]:
@@ -110,7 +121,7 @@ def opened(table_path: Path, file: DataFile, key: Sequence[str]) -> KeyIndex | N
     """The index of a data file; None where there is none that can be used. key: names and types of its columns."""
     path = _path(table_path, file)
     try:
-        content = np.memmap(path, np.uint8, "r")
+        content = np.asarray(np.memmap(path, np.uint8, "r"))
         return _read(content, _identity(file, key))
     except (FileNotFoundError, ValueError):  # an empty file cannot be mapped
         return None
@@ -133,14 +144,16 @@ def build(table_path: Path, file: DataFile, key: Sequence[str], keys: tuple[Hash
             part.unlink(missing_ok=True)
 
 
-def remove_stale(table_path: Path) -> int:
-    """Removes indexes of data files that are not there any more; how many."""
+def remove_stale(path: str) -> int:
+    """Removes indexes of data files that are not there any more; how many. A table on a store has none."""
+    table_path = directory(path)
+    if not isinstance(table_path, Path):
+        return 0
     file_names = {file.name for file in table_path.glob("**/*.parquet")}
-    stale = [
-        path for path in (table_path / FOLDER).glob(f"*{_SUFFIX}") if path.name.removesuffix(_SUFFIX) not in file_names
-    ]
-    for path in stale:
-        path.unlink(missing_ok=True)
+    indexes = (table_path / FOLDER).glob(f"*{_SUFFIX}")
+    stale = [index for index in indexes if index.name.removesuffix(_SUFFIX) not in file_names]
+    for index in stale:
+        index.unlink(missing_ok=True)
     return len(stale)
 
 
@@ -187,11 +200,3 @@ def _read(content: NDArray[np.uint8], identity: bytes) -> KeyIndex:
 
 def _crc(part: NDArray[Any]) -> int:
     return zlib.crc32(part.data)
-
-
-def _grouped(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, Rows]]:
-    """Pairs by their first member, with all second ones."""
-    by_block: dict[int, list[int]] = {}
-    for block, at in pairs:
-        by_block.setdefault(block, []).append(at)
-    return [(block, np.array(ordinals, np.int64)) for block, ordinals in by_block.items()]

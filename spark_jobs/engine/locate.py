@@ -3,7 +3,7 @@
 Put here: finding keys by statistics, key columns and hashes. Not here: what becomes of the rows (downstream_task.py).
 
 Files and row groups are skipped by the minima and maxima of the key's first column. In those that are left only the
-key's columns are read, and of these most values are told apart by a table of bits over their hashes; what is left is
+key's columns are read, and of these most values are excluded by a table of bits over their hashes; what is left is
 compared by the hash and then by the values.
 """
 
@@ -60,7 +60,7 @@ class Keys:
         self.sorted: Hashes = hashes_[self.order]
         self.bits = np.zeros(1 << _BITS, np.bool_)
         self.bits[self.sorted >> np.uint64(64 - _BITS)] = True
-        self.first = _Bounds(rows.column(key[0]).combine_chunks())
+        self.first = _KeyBounds(rows.column(key[0]).combine_chunks())
 
     def between(self, bounds: Bounds) -> Numbers:
         """Which keys may lie in a file with such bounds of the key's first column."""
@@ -100,7 +100,7 @@ class Keys:
         return maybe[hit], result[hit]
 
 
-class _Bounds:
+class _KeyBounds:
     """The values of the key's first column, to tell whether any lies between two bounds."""
 
     def __init__(self, values: pa.Array) -> None:
@@ -190,9 +190,7 @@ def _in_file(path: str, file: DataFile, schema: TableSchema, keys: Keys) -> tupl
 
 def _in_row_groups(opened: pq.ParquetFile, schema: TableSchema, keys: Keys) -> tuple[Numbers, Numbers]:
     begin, rows, key_ordinals = 0, list[Numbers](), list[Numbers]()
-    physical = schema.column(keys.key[0]).physical_name
-    leaves = [opened.metadata.schema.column(at).path for at in range(opened.metadata.num_columns)]
-    first = leaves.index(physical) if physical in leaves else None
+    first = data_files.leaf_of(opened, schema.column(keys.key[0]).physical_name)
     for number in range(opened.num_row_groups):
         group = opened.metadata.row_group(number)
         if first is None or keys.first.meet(*_bounds(group, first)):

@@ -1,9 +1,9 @@
 """Keys whose rows in silver were replaced, removed or loaded: their state by all of silver.
 
 Put here: which keys these are, and the newest row of each wherever in silver it stands. Not here: which windows were
-done again (pipeline/backfill.py), or what the target does with the states (downstream_task.py).
+replayed (pipeline/backfill/), or what the target does with the states (downstream_task.py).
 
-A live merge looks at new windows alone, since these are newer than all before. A window that was done again may be
+A live merge looks at new windows alone, since these are newer than all before. A window that was replayed may be
 older than what the target has of a key, and a row that it had may be gone. So the keys of rows that came and of rows
 that went are located in all of silver's files, which costs what it costs in the target: it follows the keys.
 """
@@ -40,8 +40,8 @@ class Restatement:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """A silver table as a task reads it. key: the columns that its rows are told apart by."""
+class SilverSource:
+    """A silver table as a task reads it. key: the columns that its rows are identified by."""
 
     path: str
     schema: TableSchema
@@ -59,7 +59,7 @@ def _may_overlap(file: DataFile, schema: TableSchema, window: Range) -> bool:
 
 
 def states(
-    origin: Origin,
+    origin: SilverSource,
     restatement: Restatement,
     added: Sequence[DataFile],
     names: Sequence[str],
@@ -74,11 +74,12 @@ def states(
         restatement: what of it changed.
         added: its files that the target has not got.
         names: the columns of the result; ``_op`` and ``_position`` are among them.
-        after: the target's position; windows behind it are new.
+        after: the target's position; windows after it are new.
         floor: where the last statement stands that emptied the table; rows before it do not count.
 
     Raises LakeError.
     """
+    # Keys that lost or got rows, by the removed and the added files.
     keys_of = [*origin.key, "_raw"]
     parts = [
         *_touched(origin, restatement.removed, keys_of, restatement, after=None),
@@ -88,6 +89,7 @@ def states(
     touched = last_of_each(pa.concat_tables([no_rows.select(keys_of), *parts]), origin.key)
     if not len(touched):
         return no_rows
+    # Every row that silver has of these keys now, but markers of TRUNCATE and rows before the floor.
     keys, alive = Keys(touched, origin.key), [no_rows]
     for hit in hits(origin.path, restatement.files, origin.schema, keys):
         rows = data_files.read_rows(origin.path, hit.file, hit.rows, names, origin.schema)
@@ -95,14 +97,20 @@ def states(
         if floor:
             is_kept = pc.and_(is_kept, at_or_after(rows.column("_position"), floor))
         alive.append(rows.filter(is_kept))
+    # A key without such a row is deleted downstream.
     newest_rows = newest(pa.concat_tables(alive), origin.key)
     return pa.concat_tables([newest_rows, _deletes(touched, newest_rows, keys, no_rows.schema)])
 
 
 def _touched(
-    origin: Origin, files: Sequence[DataFile], names: Sequence[str], restatement: Restatement, *, after: Position | None
+    origin: SilverSource,
+    files: Sequence[DataFile],
+    names: Sequence[str],
+    restatement: Restatement,
+    *,
+    after: Position | None,
 ) -> Iterator[pa.Table]:
-    """The keys of rows in windows that were done again, of loaded rows, and of rows behind a position."""
+    """The keys of rows in windows that were replayed, of loaded rows, and of rows behind a position."""
     for file in files:
         rows = data_files.read_columns(origin.path, file, [*names, "_op", "_window_start"], origin.schema)
         op, start = rows.column("_op"), rows.column("_window_start")

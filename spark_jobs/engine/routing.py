@@ -8,6 +8,7 @@ metadata.
 
 from collections.abc import Collection
 
+from spark_jobs.config.modes import Mode
 from spark_jobs.delta import features
 from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.downstream.commit import DownstreamCommit
@@ -46,6 +47,8 @@ def why_silver_by_sql(work: CompactionJob, stored: Collection[str]) -> str | Non
 
 
 def _why_its_columns(work: CompactionJob) -> str | None:
+    if work.filters.columns and work.filters.columns.computed:
+        return "its columns are computed"
     for step in work.steps:
         if step.standing.definition is None:
             return "nothing tells its columns"
@@ -68,6 +71,10 @@ def why_not_merged(work: MergeJob) -> str | None:
     """Why a table is merged by Spark SQL, whatever is new of it; None where the engine may take it."""
     if isinstance(work.target, PartTable):
         return "several tables are merged into one"
+    if work.mode.has_every_change:
+        return "it is made of every change"
+    if work.has_feed:
+        return "its change data feed is on"
     if work.columns.is_bag:
         return "it has no key"
     if work.columns.has_partial:
@@ -75,8 +82,10 @@ def why_not_merged(work: MergeJob) -> str | None:
     return None
 
 
-def why_downstream_by_sql(head: Head, delta: SilverDelta) -> str | None:
+def why_downstream_by_sql(work: MergeJob, head: Head, delta: SilverDelta) -> str | None:
     """Why what is new of a table is merged by Spark SQL; None where the engine takes it."""
+    if work.mode is Mode.SOFT_DELETE and (reason := _why_kept_by_sql(work, head, delta)):
+        return reason
     if delta.is_renewed:
         return "all of silver was replaced"
     if is_restated(head, delta) and delta.steps:
@@ -84,6 +93,16 @@ def why_downstream_by_sql(head: Head, delta: SilverDelta) -> str | None:
     last = DownstreamCommit.of_head(head)
     if last and last.steps_left:
         return "a run ended during a statement that changes it"
+    return None
+
+
+def _why_kept_by_sql(work: MergeJob, head: Head, delta: SilverDelta) -> str | None:
+    """Why a table in which deleted rows stay is merged by Spark SQL: a statement that empties it is about all rows."""
+    is_first = head.position is None
+    if is_first and silver.folded(work.pinned):
+        return "windows of silver are folded"
+    if work.floor and (is_first or is_restated(head, delta) or (head.position and work.floor >= head.position)):
+        return "a statement emptied it, and deleted rows stay"
     return None
 
 

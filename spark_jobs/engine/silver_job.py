@@ -4,6 +4,7 @@ Put here: units and tasks from what a run has planned, and the commits of what t
 (silver_task.py), which tables come this way (routing.py).
 """
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,8 +22,9 @@ from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.delta import data_files, schema_changes
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.engine import fills, routing, silver_task, spark_job
-from spark_jobs.engine.fills import Fill
+from spark_jobs.engine.fills import ColumnFill, schema_with, with_fills
 from spark_jobs.engine.silver_task import Refill, SilverTask, SilverUnit, SilverWindow, WindowResult
+from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import StratalogError
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.table import Table
@@ -33,8 +35,8 @@ from spark_jobs.silver.compaction_job import Compacted, CompactionJob, by_rule, 
 from spark_jobs.silver.statement_commits import reshaping, turn_commit
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TimelineStep
 
-_TASK_BYTES = 32 << 20
-"""Bytes of log that one task decodes at most, and that the keys of a bucket come from."""
+_REFILLED_BYTES = 32 << 20
+"""Bytes of silver's files that one task writes again at most."""
 _LEAST_TASK_BYTES = 2 << 20
 """Bytes of log below which a task of its own gains nothing."""
 _UNIT_BYTES = 128 << 10
@@ -47,7 +49,7 @@ class BySparkSql(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One commit of a unit: a window's files, or a statement, with what the table is behind it.
+    """One commit of a unit: a window's files, or a statement, with what the table is after it.
 
     window: its number in the unit; None for a statement.
     """
@@ -55,19 +57,19 @@ class Stage:
     step: TimelineStep
     columns: silver.Columns
     design: Snapshot
-    """With the metadata and protocol that the table has behind the commit; its version counts for nothing."""
+    """With the metadata and protocol that the table has after the commit; its version counts for nothing."""
     changes_design: bool = False
     window: int | None = None
     steps: tuple[str, ...] = ()
     """What a statement does to the columns."""
-    fills: tuple[Fill, ...] = ()
+    fills: tuple[ColumnFill, ...] = ()
     """Columns that it adds, with what rows before it have there."""
     needs_no_exact: bool = False
     """Whether the stage is right only where no row before it has an exact text (``_raw``)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedCompaction:
     """A table's work as a unit of a job, upon a snapshot of its silver table."""
 
     work: CompactionJob
@@ -87,21 +89,24 @@ class Prepared:
         return any(table.column("effect_start").null_count < len(table) for table in self.slices)
 
 
-def prepared(works: Iterable[CompactionJob], index: SliceIndex) -> tuple[list[Prepared], dict[TableName, str]]:
+def prepared(
+    works: Iterable[CompactionJob], index: SliceIndex
+) -> tuple[list[PreparedCompaction], dict[TableName, str]]:
     """The units of those tables that the engine takes; of the others why not."""
-    units: list[Prepared] = []
+    units: list[PreparedCompaction] = []
     by_sql: dict[TableName, str] = {}
     for work in works:
         unit_or_reason = _prepared(len(units), work, index)
-        if isinstance(unit_or_reason, Prepared):
+        if isinstance(unit_or_reason, PreparedCompaction):
             units.append(unit_or_reason)
         else:
             by_sql[work.name] = unit_or_reason
     return units, by_sql
 
 
-def _prepared(number: int, work: CompactionJob, index: SliceIndex) -> Prepared | str:
+def _prepared(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCompaction | str:
     """The unit, or why Spark SQL takes the table: it stops there in its place where it has to stop."""
+    # Reasons are tested before any slice is read: what the engine does not take goes to Spark SQL whole.
     try:
         stored = snapshot_of(work.table.path, work.head.version) if work.head else None
         reason = routing.why_silver_by_sql(work, stored.schema.names if stored else ())
@@ -115,6 +120,7 @@ def _prepared(number: int, work: CompactionJob, index: SliceIndex) -> Prepared |
         _require_distinct_fills(snapshot, stages)
     except (StratalogError, BySparkSql) as error:
         return str(error)
+    # A window's rows get the fills of all later statements here: silver's files are not written a second time.
     windows = tuple(
         SilverWindow(
             definition=_definition(stage),
@@ -128,7 +134,9 @@ def _prepared(number: int, work: CompactionJob, index: SliceIndex) -> Prepared |
         if stage.window is not None
     )
     unit = SilverUnit(number, str(work), work.table.path, windows, work.filters.skips)
-    return Prepared(work, unit, snapshot, stages, tuple(index.of_table(work.name, window.ranges) for window in windows))
+    return PreparedCompaction(
+        work, unit, snapshot, stages, tuple(index.of_table(work.name, window.ranges) for window in windows)
+    )
 
 
 def _require_distinct_fills(snapshot: Snapshot, stages: Sequence[Stage]) -> None:
@@ -186,10 +194,11 @@ def _stages(work: CompactionJob, snapshot: Snapshot) -> Iterator[Stage]:
         key = columns.key
 
 
-def run(spark: SparkSession, bronze: str, units: Sequence[Prepared], slots: int) -> dict[int, list[WindowResult]]:
-    """What tasks wrote, by unit. bronze: the table's path; slots: how many tasks Spark runs at a time."""
-    units = _with_values(spark, units)
-    tasks, buckets, placed = tasks_of(bronze, units, slots)
+def run(
+    spark: SparkSession, bronze: str, units: Sequence[PreparedCompaction], capacity: Capacity
+) -> dict[int, list[WindowResult]]:
+    """What tasks wrote, by unit, of units with the values that statements fill in. bronze: the table's path."""
+    tasks, buckets, placed = tasks_of(bronze, units, capacity)
     finish = silver_task.finish({unit.number: unit for unit in placed}) if buckets else None
     by_unit: dict[int, list[WindowResult]] = defaultdict(list)
     refills = [refill for unit in units for refill in _refills(unit)]
@@ -199,7 +208,7 @@ def run(spark: SparkSession, bronze: str, units: Sequence[Prepared], slots: int)
     return by_unit
 
 
-def _with_values(spark: SparkSession, units: Sequence[Prepared]) -> list[Prepared]:
+def with_values(spark: SparkSession, units: Sequence[PreparedCompaction]) -> list[PreparedCompaction]:
     """The units with the values that statements fill in, which one query gives for all of them."""
     values = fills.evaluated(spark, (fill.sql for unit in units for stage in unit.stages for fill in stage.fills))
     valued_units = []
@@ -210,56 +219,73 @@ def _with_values(spark: SparkSession, units: Sequence[Prepared]) -> list[Prepare
     return valued_units
 
 
-def _refills(unit: Prepared) -> Iterator[Refill]:
+def _refills(unit: PreparedCompaction) -> Iterator[Refill]:
     """The files that are there in tasks of so many bytes, where a statement fills columns of theirs."""
     all_fills = tuple(fill for stage in unit.stages for fill in stage.fills)
     snapshot, files, size = unit.snapshot, list[DataFile](), 0
     for file in snapshot.files if all_fills else ():
         files.append(file)
         size += file.size
-        if size >= _TASK_BYTES or file is snapshot.files[-1]:
+        if size >= _REFILLED_BYTES or file is snapshot.files[-1]:
             yield Refill(
                 unit.unit.number, snapshot.path, tuple(files), snapshot.schema, snapshot.configuration, all_fills
             )
             files, size = [], 0
 
 
-def tasks_of(bronze: str, units: Sequence[Prepared], slots: int) -> tuple[list[SilverTask], int, list[SilverUnit]]:
+def tasks_of(
+    bronze: str, units: Sequence[PreparedCompaction], capacity: Capacity
+) -> tuple[list[SilverTask], int, list[SilverUnit]]:
     """The tasks of a job, how many buckets its second step has, and the units that have a part in that.
 
     The log is divided where row groups of bronze end, so that a task reads each row group once for all of its units.
     """
-    weight = sum(unit.bytes + _UNIT_BYTES for unit in units)
-    target = min(_TASK_BYTES, max(_LEAST_TASK_BYTES, weight // (2 * slots)))
-    chunks = _chunks([unit for unit in units if not unit.is_ordered], target)
+    # Slices hold rows of several tables: what the units have together is less than the sum of what each reads.
+    row_groups = {
+        (unit.unit.number, window): _row_groups(slices) for unit in units for window, slices in enumerate(unit.slices)
+    }
+    sizes = _row_group_bytes(units, row_groups)
+    log_bytes, unit_bytes = sum(sizes.values()), [unit.bytes for unit in units]
+    shared = log_bytes / max(1, sum(unit_bytes))
+    target = capacity.share(log_bytes + len(units) * _UNIT_BYTES, _LEAST_TASK_BYTES)
+    chunks = _chunks([unit for unit in units if not unit.is_ordered], row_groups, sizes, target)
     for unit in units:
         if unit.is_ordered:
-            chunks.append([Part(unit.unit.number, at, table) for at, table in enumerate(unit.slices)])
+            chunks.append([WindowSlices(unit.unit.number, at, table) for at, table in enumerate(unit.slices)])
     homes: dict[int, set[int]] = defaultdict(set)
     for at, chunk in enumerate(chunks):
         for part in chunk:
             homes[part.unit].add(at)
-    placed, buckets = _placed(units, {number for number, task_buckets in homes.items() if len(task_buckets) > 1}, slots)
+    placed, buckets = _placed(
+        [(unit.unit, size * shared) for unit, size in zip(units, unit_bytes, strict=True)],
+        {number for number, task_buckets in homes.items() if len(task_buckets) > 1},
+        capacity,
+    )
     tasks = [task for chunk in chunks for task in _tasks(bronze, chunk, placed, target)]
     return tasks, buckets, [unit for unit in placed.values() if unit.buckets]
 
 
-def _placed(units: Sequence[Prepared], shuffled: set[int], slots: int) -> tuple[dict[int, SilverUnit], int]:
-    """The units by number, those that several tasks decode with the buckets of their keys; and how many there are."""
-    total_bytes = sum(unit.bytes for unit in units if unit.unit.number in shuffled)
-    buckets = max(slots, -(-total_bytes // _TASK_BYTES)) if shuffled else 0
+def _placed(
+    shares: Sequence[tuple[SilverUnit, float]], shuffled: set[int], capacity: Capacity
+) -> tuple[dict[int, SilverUnit], int]:
+    """The units by number, those that several tasks decode with the buckets of their keys; and how many there are.
+
+    shares: bytes of the log that are each unit's.
+    """
+    total = sum(share for unit, share in shares if unit.number in shuffled)
+    buckets = max(capacity.slots, math.ceil(total / capacity.task_bytes)) if shuffled else 0
     placed, begin = dict[int, SilverUnit](), 0
-    for unit in units:
+    for unit, share in shares:
         unit_buckets: tuple[int, ...] = ()
-        if unit.unit.number in shuffled:
-            count = min(buckets, max(1, -(-unit.bytes * buckets // max(1, total_bytes))))
+        if unit.number in shuffled:
+            count = min(buckets, max(1, math.ceil(share * buckets / max(1, total))))
             unit_buckets, begin = tuple((begin + at) % buckets for at in range(count)), begin + count
-        placed[unit.unit.number] = replace(unit.unit, buckets=unit_buckets)
+        placed[unit.number] = replace(unit, buckets=unit_buckets)
     return placed, buckets
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class WindowSlices:
     """Slices of one window of a unit, in the order in which they take effect: rows of ``bronze.index.OF_TABLE``."""
 
     unit: int
@@ -267,36 +293,57 @@ class Part:
     slices: pa.Table
 
 
-def _chunks(units: Sequence[Prepared], target: int) -> list[list[Part]]:
-    """The log in parts of so many bytes, which end where row groups do: what each unit has in each."""
-    sizes: dict[tuple[Any, ...], int] = defaultdict(int)
-    keys: dict[tuple[int, int], list[tuple[Any, ...]]] = {}
+RowGroup = tuple[int, int, str, int]
+"""Stretch and number of the log's file, data file of bronze, row group in it: their order is the log's."""
+
+
+def _row_groups(slices: pa.Table) -> list[RowGroup]:
+    """Of each slice."""
+    places = [slices.column(name).to_pylist() for name in ("stretch", "number", "data_file", "row_group")]
+    return list(zip(*places, strict=True))
+
+
+RowGroups = Mapping[tuple[int, int], list[RowGroup]]
+"""By unit and window: of each slice."""
+
+
+def _row_group_bytes(units: Iterable[PreparedCompaction], row_groups: RowGroups) -> dict[RowGroup, int]:
+    """Bytes of log that the units read of each row group, those that several read once."""
+    sizes: dict[RowGroup, int] = defaultdict(int)
     for unit in units:
         for window, slices in enumerate(unit.slices):
-            places = [slices.column(name).to_pylist() for name in ("stretch", "number", "data_file", "row_group")]
-            keys[unit.unit.number, window] = slice_keys = list(zip(*places, strict=True))
-            row_group_bytes: dict[tuple[Any, ...], int] = defaultdict(int)
-            for key, size in zip(slice_keys, slices.column("bytes").to_pylist(), strict=True):
-                row_group_bytes[key] += size
-            for key, size in row_group_bytes.items():
-                sizes[key] = max(sizes[key], size)  # bytes that several units need count once
-    number_of, chunk, filled = dict[tuple[Any, ...], int](), 0, 0
+            unit_sizes: dict[RowGroup, int] = defaultdict(int)
+            slice_sizes = slices.column("bytes").to_pylist()
+            for row_group, size in zip(row_groups[unit.unit.number, window], slice_sizes, strict=True):
+                unit_sizes[row_group] += size
+            for row_group, size in unit_sizes.items():
+                sizes[row_group] = max(sizes[row_group], size)
+    return sizes
+
+
+def _chunks(
+    units: Sequence[PreparedCompaction], row_groups: RowGroups, sizes: Mapping[RowGroup, int], target: int
+) -> list[list[WindowSlices]]:
+    """The log in parts of so many bytes, which end where row groups do: what each unit has in each."""
+    number_of, chunk, filled = dict[RowGroup, int](), 0, 0
     for key in sorted(sizes):
         if filled and filled + sizes[key] > target:
             chunk, filled = chunk + 1, 0
         number_of[key] = chunk
         filled += sizes[key]
-    chunks: list[list[Part]] = [[] for _ in range(chunk + 1)]
+    chunks: list[list[WindowSlices]] = [[] for _ in range(chunk + 1)]
     for unit in units:
         for window, slices in enumerate(unit.slices):
-            own_chunks = np.array([number_of[key] for key in keys[unit.unit.number, window]], np.int64)
+            own_chunks = np.array([number_of[key] for key in row_groups[unit.unit.number, window]], np.int64)
             for at in np.unique(own_chunks):
                 rows = slices.take(pa.array(np.flatnonzero(own_chunks == at)))
-                chunks[at].append(Part(unit.unit.number, window, rows))
+                chunks[at].append(WindowSlices(unit.unit.number, window, rows))
     return [chunk for chunk in chunks if chunk]
 
 
-def _tasks(bronze: str, chunk: Sequence[Part], units: Mapping[int, SilverUnit], target: int) -> Iterator[SilverTask]:
+def _tasks(
+    bronze: str, chunk: Sequence[WindowSlices], units: Mapping[int, SilverUnit], target: int
+) -> Iterator[SilverTask]:
     """The tasks of a part of the log: several where it has so many units that these cost more than its bytes."""
     slices: dict[int, dict[tuple[int, int], pa.Table]] = defaultdict(dict)
     for part in chunk:
@@ -309,7 +356,7 @@ def _tasks(bronze: str, chunk: Sequence[Part], units: Mapping[int, SilverUnit], 
         yield SilverTask(bronze, tuple(units[unit] for unit in unit_numbers), unit_slices)
 
 
-def why_again(unit: Prepared, results: Sequence[WindowResult]) -> str | None:
+def why_again(unit: PreparedCompaction, results: Sequence[WindowResult]) -> str | None:
     """Why what tasks wrote of a unit cannot be committed, so that Spark SQL has to do it; None where it can."""
     errors = [result.error for result in results if result.error]
     if errors:
@@ -330,26 +377,29 @@ def has_exact_texts(snapshot: Snapshot, file: DataFile) -> bool:
     return nulls is None or nulls != file.num_records
 
 
-def commit(unit: Prepared, results: Sequence[WindowResult]) -> Compacted:
+def commit(unit: PreparedCompaction, results: Sequence[WindowResult]) -> Compacted:
     """Commits what tasks wrote of a unit, a window or statement after the other. Raises LostRace, LakeError."""
     began = time.monotonic()
     work, snapshot, head = unit.work, unit.snapshot, unit.work.head
     compacted: list[Compacted] = []
     is_refilled = False
-    for stage in unit.stages:
+    # One commit a stage, in the order of the log, so that a failure leaves a prefix of it.
+    for at, stage in enumerate(unit.stages):
         before = head or work.table.new(stage.columns.stored, silver.properties(work.table))
         stage_results = [result for result in results if result.window == stage.window]
         commit_, left_out = _commit_of(work, stage)
         files = (
             [result.file for result in stage_results if result.file]
             if stage.window is not None
-            else _markers(stage, work)
+            else _markers(stage, work, [fill for later in unit.stages[at:] for fill in later.fills])
         )
+        # Columns after the stage's statement. The first commit of a table has its own metadata.
         snapshot = replace(
             snapshot,
             metadata=snapshot.metadata if snapshot.version < 0 else stage.design.metadata,
             protocol=snapshot.protocol if snapshot.version < 0 else stage.design.protocol,
         )
+        # Old rows are rewritten once, by the first stage that fills a column, with the fills of all stages.
         removed: tuple[DataFile, ...] = ()
         if stage.fills and not is_refilled:
             is_refilled, removed = True, unit.snapshot.files
@@ -373,8 +423,11 @@ def _commit_of(work: CompactionJob, stage: Stage) -> tuple[SilverCommit, dict[st
     return turn_commit(work, step, stage.columns, stage.steps), by_rule(step)
 
 
-def _markers(stage: Stage, work: CompactionJob) -> list[DataFile]:
-    """The row of a statement that empties the table, as a data file; none for others."""
+def _markers(stage: Stage, work: CompactionJob, fills: Sequence[ColumnFill]) -> list[DataFile]:
+    """The row of a statement that empties the table, as a data file; none for others.
+
+    fills: those of this and later statements, which the row gets as those before it do.
+    """
     turn, schema = stage.step, stage.design.schema
     if not (isinstance(turn, SchemaChange) and turn.empties):
         return []
@@ -388,7 +441,8 @@ def _markers(stage: Stage, work: CompactionJob) -> list[DataFile]:
         "_window_stop": dict(zip(place, stop, strict=True)),
     }
     rows = pa.Table.from_pylist([{name: cells.get(name) for name in schema.names}], schema.arrow(physical=False))
-    return [data_files.write(work.table.path, rows, schema, stage.design.configuration)]
+    stored = with_fills(rows, fills)
+    return [data_files.write(work.table.path, stored, schema_with(schema, fills), stage.design.configuration)]
 
 
 def _committed(

@@ -8,36 +8,35 @@ task has all slices is written there. Of others each task sends what it reduced,
 bucket writes it by the same code.
 """
 
-import io
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.binlog import TableDefinition
-from spark_jobs.bronze.xa import EFFECT
+from spark_jobs.binlog import Scans, SliceBytes, TableDefinition
 from spark_jobs.delta import data_files
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
-from spark_jobs.engine import key_hash
-from spark_jobs.engine.fills import Fill, refilled, schema_with, with_fills
-from spark_jobs.engine.spark_job import Piece
+from spark_jobs.engine import shuffle_blocks
+from spark_jobs.engine.fills import ColumnFill, refilled, schema_with, with_fills
+from spark_jobs.engine.spark_job import ShuffleBlock
 from spark_jobs.errors import LakeError, StratalogError
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.decode_task import decoding_task, passing_over
-from spark_jobs.silver.net_changes import settle
+from spark_jobs.silver.decode_task import decoding_task
+from spark_jobs.silver.net_changes import SliceOrigin, settle
+from spark_jobs.silver.slice_runs import SliceRun, gathered
 from spark_jobs.storage.files import stored_path
 
-_CELLS = ("stretch", "number", "start", "file", "transaction_start", "committed_at", "window")
-_ROW_GROUPS = 3
-"""Row groups of bronze that a task keeps open: units take their slices from one after the other."""
-_PIECE_ROWS = 1 << 16
+_ROW_GROUPS = 1
+"""Row groups of bronze that a task keeps beside its slices."""
+_KEPT_BYTES = 40 << 20
+"""Of slices that are kept for a task's next unit; the scan of a slice is about half as large as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ class SilverWindow:
     schema: TableSchema
     configuration: Mapping[str, str]
     """The silver table's."""
-    fills: tuple[Fill, ...] = ()
+    fills: tuple[ColumnFill, ...] = ()
     """Columns that later statements of the run add with a default, which the rows get at once."""
 
 
@@ -77,7 +76,7 @@ class Refill:
     files: tuple[DataFile, ...]
     schema: TableSchema
     configuration: Mapping[str, str]
-    fills: tuple[Fill, ...]
+    fills: tuple[ColumnFill, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +111,20 @@ REFILLED = -2
 """In the place of a window's number: a file that was there, written again."""
 
 
-def work(task: SilverTask | Refill) -> Iterator[WindowResult | Piece]:
-    """Decodes and reduces the slices of a task; writes the units that are whole in it, and sends pieces of others."""
+def work(task: SilverTask | Refill) -> Iterator[WindowResult | ShuffleBlock]:
+    """Decodes and reduces the slices of a task; writes the units that are whole in it, and sends blocks of others."""
     if isinstance(task, Refill):
         yield from _or_error(task.unit, lambda: _refilled(task))
         return
+    opened = OpenSlices(task.bronze)
     for unit in task.units:
-        yield from _or_error(unit.number, partial(_unit, task, unit))
+        yield from _or_error(unit.number, partial(_unit, task, unit, opened))
 
 
-def _or_error(unit: int, results: Callable[[], Iterator[WindowResult | Piece]]) -> Iterator[WindowResult | Piece]:
-    """The results of a unit's work, or what stops it: other units go on."""
+def _or_error(
+    unit: int, results: Callable[[], Iterator[WindowResult | ShuffleBlock]]
+) -> Iterator[WindowResult | ShuffleBlock]:
+    """The results of a unit's work, or what stops it: other units continue."""
     began = time.monotonic()
     try:
         outcomes = list(results())
@@ -140,58 +142,79 @@ def _refilled(task: Refill) -> Iterator[WindowResult]:
             yield WindowResult(task.unit, REFILLED, file_)
 
 
-def _unit(task: SilverTask, unit: SilverUnit) -> Iterator[WindowResult | Piece]:
+def _unit(task: SilverTask, unit: SilverUnit, opened: "OpenSlices") -> Iterator[WindowResult | ShuffleBlock]:
     for at, window in enumerate(unit.windows):
         slices = task.slices.get((unit.number, at))
         if slices is None:
             continue
         columns = silver.columns(window.definition)
-        reduced = passing_over(decoding_task(window.definition, columns, alone=not unit.buckets), unit.skips)
-        batches = list(reduced(_slices(task.bronze, slices)))
+        reduced = decoding_task(window.definition, columns, alone=not unit.buckets, scans=opened.scans)
+        batches = list(reduced(gathered(opened.runs(slices), unit.skips)))
         if not batches:
             continue
         rows = pa.Table.from_batches(batches)
         if unit.buckets:
-            yield from _pieces(unit, at, rows, window.columns.key)
+            yield from shuffle_blocks.blocks(unit.number, unit.buckets, at, rows, window.columns.key)
         else:
             yield result_of(unit, at, rows)
 
 
-def _slices(bronze: str, slices: pa.Table) -> Iterator[pa.RecordBatch]:
-    """The slices one by one as the decoding task takes them; no payload is copied."""
-    places = slices.select(["data_file", "row_group", "row", "offset", "bytes"]).to_pylist()
-    cells = _cells(slices)
-    for at, place in enumerate(places):
-        stored = _row_group(f"{bronze}/{place['data_file']}", place["row_group"]).slice(place["row"], 1)
-        payload, context = stored.column("payload"), stored.column("context")
-        size = len(payload[0].as_buffer())
-        if (place["offset"], place["bytes"]) != (0, size):
-            content = payload[0].as_buffer().slice(place["offset"], place["bytes"])
-            offsets = pa.py_buffer(np.array([0, len(content)], np.int32))
-            payload = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, content])
-        yield cells.slice(at, 1).append_column("context", context).append_column("payload", payload)
+_EFFECT = ("effect_file", "effect_start", "effect_stretch")
+_CELLS = (
+    *("data_file", "row_group", "row", "offset", "bytes", "start", "transaction_start"),
+    *("file", "stretch", "number", "window", *_EFFECT),
+)
 
 
-def _cells(slices: pa.Table) -> pa.RecordBatch:
-    """What the decoding task needs of slices beside their bytes."""
-    names = [*_CELLS]
-    columns = [slices.column(name).combine_chunks() for name in names]
-    starts = slices.column("effect_start").combine_chunks()
-    if starts.null_count < len(slices):
-        fields = ("stretch", "number", "start", "file")
-        effect = pa.StructArray.from_arrays(
-            [slices.column(f"effect_{name}").combine_chunks() for name in fields], list(fields), mask=starts.is_null()
+class OpenSlices:
+    """The slices of a task. Units of one log read the same ones: the latest are kept, with their scans."""
+
+    def __init__(self, bronze: str) -> None:
+        self.scans = Scans()
+        self._bronze = bronze
+        self._slices: OrderedDict[tuple[Any, ...], SliceBytes] = OrderedDict()
+        self._size = 0
+
+    def runs(self, slices: pa.Table) -> Iterator[SliceRun]:
+        """Each slice by itself; no payload is copied.
+
+        slices: rows of ``bronze.index.OF_TABLE``. Raises LakeError.
+        """
+        committed = slices.column("committed_at").cast(pa.int64()).to_pylist()
+        columns = (slices.column(name).to_pylist() for name in _CELLS)
+        for committed_us, *place, file, stretch, number, window, effect_file, effect_start, effect_stretch in zip(
+            committed, *columns, strict=True
+        ):
+            effect = None if effect_file is None else Position(effect_file, effect_start, effect_stretch)
+            origin = SliceOrigin(file, stretch, number, window)
+            yield SliceRun(origin, (self._slice(committed_us, *place),), effect)
+
+    def _slice(self, committed_us: int, *place: Any) -> SliceBytes:
+        """place: as the first of ``_CELLS``."""
+        known_slice = self._slices.get((committed_us, *place))
+        if known_slice is not None:
+            return known_slice
+        data_file, row_group, row, offset, size, start, transaction_start = place
+        stored = _row_group(f"{self._bronze}/{data_file}", row_group)
+        context, payload = (stored.column(name)[row] for name in ("context", "payload"))
+        slice_ = SliceBytes(
+            start, context.as_py(), payload.as_buffer().slice(offset, size), transaction_start, committed_us
         )
-        columns.append(effect)
-        names.append(EFFECT)
-    return pa.RecordBatch.from_arrays(columns, names)
+        self._slices[committed_us, *place] = slice_
+        self._size += size
+        while self._size > _KEPT_BYTES:
+            _, dropped = self._slices.popitem(last=False)
+            self._size -= len(dropped.payload)
+        return slice_
 
 
 @lru_cache(_ROW_GROUPS)
 def _row_group(path: str, number: int) -> pa.RecordBatch:
     """Raises LakeError."""
     try:
-        table = data_files.parquet(stored_path(path)).read_row_group(number, columns=["context", "payload"])
+        table = data_files.parquet(stored_path(path)).read_row_group(
+            number, columns=["context", "payload"], use_threads=False
+        )
     except (OSError, pa.ArrowException) as error:
         reason = str(error).partition("\n")[0]
         raise LakeError(
@@ -201,47 +224,30 @@ def _row_group(path: str, number: int) -> pa.RecordBatch:
     return batch
 
 
-def _pieces(unit: SilverUnit, window: int, rows: pa.Table, key: Sequence[str]) -> Iterator[Piece]:
-    """Rows by the bucket of their key, with the number of their window, as Arrow IPC."""
-    bucket_numbers = key_hash.hashes(rows, key) % np.uint64(len(unit.buckets))
-    order = np.argsort(bucket_numbers, kind="stable")
-    bounds = np.searchsorted(bucket_numbers[order], np.arange(len(unit.buckets) + 1))
-    for at, bucket in enumerate(unit.buckets):
-        bucket_rows = order[bounds[at] : bounds[at + 1]]
-        for start in range(0, len(bucket_rows), _PIECE_ROWS):
-            part = rows.take(pa.array(bucket_rows[start : start + _PIECE_ROWS]))
-            yield Piece(unit.number, bucket, _packed(part, window))
+def finish(
+    units: Mapping[int, SilverUnit],
+) -> Callable[[Iterable[ShuffleBlock]], Iterator[WindowResult | ShuffleBlock]]:
+    """The step that writes a bucket's units from the blocks of all tasks."""
 
-
-def _packed(rows: pa.Table, window: int) -> bytes:
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, rows.schema.with_metadata({"window": str(window)})) as stream:
-        stream.write_table(rows)
-    return sink.getvalue()
-
-
-def finish(units: Mapping[int, SilverUnit]) -> Callable[[Iterable[Piece]], Iterator[WindowResult | Piece]]:
-    """The step that writes a bucket's units from the pieces of all tasks."""
-
-    def rows_written(number: int, window: int, tables: Sequence[pa.Table]) -> Iterator[WindowResult]:
+    def rows_written(number: int, window: int, batches: Sequence[pa.RecordBatch]) -> Iterator[WindowResult]:
         unit = units[number]
-        yield result_of(unit, window, settle(pa.concat_tables(tables), unit.windows[window].columns.key))
+        yield result_of(unit, window, settle(pa.Table.from_batches(batches), unit.windows[window].columns.key))
 
-    def finish_bucket(pieces: Iterable[Piece]) -> Iterator[WindowResult | Piece]:
-        gathered: dict[tuple[int, int], list[pa.Table]] = {}
-        for piece in pieces:
-            table = pa.ipc.open_stream(piece.rows).read_all()
-            window = int(table.schema.metadata[b"window"])
-            gathered.setdefault((piece.unit, window), []).append(table.replace_schema_metadata())
+    def finish_bucket(blocks: Iterable[ShuffleBlock]) -> Iterator[WindowResult | ShuffleBlock]:
+        gathered: dict[tuple[int, int], list[pa.RecordBatch]] = {}
+        for block in blocks:
+            window, rows = shuffle_blocks.rows_of(block)
+            gathered.setdefault((block.unit, window), []).append(rows)
         while gathered:
-            (number, window), tables = gathered.popitem()
-            yield from _or_error(number, partial(rows_written, number, window, tables))
+            (number, window), batches = gathered.popitem()
+            yield from _or_error(number, partial(rows_written, number, window, batches))
 
     return finish_bucket
 
 
 def result_of(unit: SilverUnit, at: int, settled: pa.Table) -> WindowResult:
     """Writes one row a key and range as a data file of silver. settled: as ``net_changes.settle`` gives them."""
+    # Cells that tell of the window, beside those of the rows.
     window = unit.windows[at]
     op = _operations(settled)
     starts, stops = (_places([getattr(range_, end) for range_ in window.ranges]) for end in ("start", "stop"))
@@ -251,6 +257,7 @@ def result_of(unit: SilverUnit, at: int, settled: pa.Table) -> WindowResult:
         "_window_start": starts.take(ordinals),
         "_window_stop": stops.take(ordinals),
     }
+    # In the order of silver's columns; a column that the rows do not have is null.
     fields = window.schema.arrow(physical=False)
     columns = [
         added_cells[name] if name in added_cells else settled.column(name) if name in settled.column_names else None
@@ -263,6 +270,7 @@ def result_of(unit: SilverUnit, at: int, settled: pa.Table) -> WindowResult:
     rows = pa.table(arrays, names=list(window.columns.stored)).cast(
         pa.schema([fields.field(name) for name in window.columns.stored])
     )
+    # Counts for the commit's metadata.
     counts = {value["values"]: value["counts"] for value in pc.value_counts(op).to_pylist()}
     return WindowResult(
         unit=unit.number,
@@ -282,7 +290,7 @@ def _stored(path: str, rows: pa.Table, window: SilverWindow) -> DataFile:
 
 
 def _operations(settled: pa.Table) -> pa.Array:
-    """``_op`` of net rows: gone behind the window, there before it, or new."""
+    """``_op`` of net rows: gone after the window, there before it, or new."""
     alive, existed = settled.column("_exists"), settled.column("_existed")
     return pc.if_else(alive, pc.if_else(existed, silver.Op.UPDATE, silver.Op.INSERT), silver.Op.DELETE).combine_chunks()
 

@@ -25,11 +25,25 @@ _DDL = "bucket INT, unit INT, value BINARY"
 _SCHEMA = pa.schema([("bucket", pa.int32()), ("unit", pa.int32()), ("value", pa.binary())])
 _DONE = -1
 """The unit of a value that is a result."""
+_BATCH_BYTES = 1 << 20
+_BATCH_ROWS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Rows that a task has of a unit which other tasks have rows of too: Arrow IPC, for the bucket of their keys."""
+class Capacity:
+    """How work is divided: tasks that Spark runs at a time, and bytes of log or files that one takes at most."""
+
+    slots: int
+    task_bytes: int = 32 << 20
+
+    def share(self, total_bytes: int, least_bytes: int) -> int:
+        """Bytes of a task, where all of them take so many: twice as many tasks as slots, but none below a size."""
+        return min(self.task_bytes, max(least_bytes, total_bytes // (2 * self.slots)))
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffleBlock:
+    """Rows that a task has of a unit which other tasks have rows of too, packed, for the bucket of their keys."""
 
     unit: int
     bucket: int
@@ -40,7 +54,7 @@ def run(
     spark: SparkSession,
     tasks: Sequence[Task],
     work: Callable[[Task], Iterable[Any]],
-    finish: Callable[[Iterator[Piece]], Iterable[Any]] | None = None,
+    finish: Callable[[Iterator[ShuffleBlock]], Iterable[Any]] | None = None,
     buckets: int = 0,
 ) -> list[Any]:
     """The results of all tasks, in no order.
@@ -48,8 +62,8 @@ def run(
     Args:
         spark: the session.
         tasks: pickled into the job; each is one Spark task.
-        work: from a task to results, and pieces for ``finish``.
-        finish: from the pieces of a bucket, of all tasks, to results; without it there are no pieces.
+        work: from a task to results, and blocks for ``finish``.
+        finish: from the blocks of a bucket, of all tasks, to results; without it there are no blocks.
         buckets: how many tasks the second step has.
 
     Raises:
@@ -66,38 +80,55 @@ def run(
 
 
 def _first(tasks: Sequence[Task], work: Callable[[Task], Iterable[Any]], buckets: int) -> Callable[[Batches], Batches]:
+    # As bytes, so that a worker makes objects of its own tasks alone; and PySpark's pickler is ten times as slow.
+    pickled_tasks = [pickle.dumps(task) for task in tasks]
+
     def run_tasks(batches: Batches) -> Batches:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                for value in work(tasks[number]):
-                    yield _row(value, number % max(1, buckets))
+                values = work(pickle.loads(pickled_tasks[number]))  # noqa: S301 - the driver's own tasks
+                yield from _batches(values, number % max(1, buckets))
 
     return run_tasks
 
 
-def _second(finish: Callable[[Iterator[Piece]], Iterable[Any]]) -> Callable[[Batches], Batches]:
+def _second(finish: Callable[[Iterator[ShuffleBlock]], Iterable[Any]]) -> Callable[[Batches], Batches]:
+    """The step after the shuffle: blocks of a bucket go to ``finish``, results of the first step pass through."""
+
     def run_bucket(batches: Batches) -> Batches:
         results: list[pa.RecordBatch] = []
+        # A generator, so that ``finish`` holds a block at a time; results are small and wait for its end.
 
-        def pieces() -> Iterator[Piece]:
+        def blocks() -> Iterator[ShuffleBlock]:
             for batch in batches:
                 for at in range(batch.num_rows):
                     bucket, unit = batch.column(0)[at].as_py(), batch.column(1)[at].as_py()
                     if unit == _DONE:
                         results.append(batch.slice(at, 1))
                     else:
-                        yield Piece(unit, bucket, batch.column(2)[at].as_py())
+                        yield ShuffleBlock(unit, bucket, batch.column(2)[at].as_py())
 
-        for value in finish(pieces()):
-            yield _row(value, 0)
+        yield from _batches(finish(blocks()), 0)
         yield from results
 
     return run_bucket
 
 
-def _row(value: Any, bucket: int) -> pa.RecordBatch:
-    if isinstance(value, Piece):
-        cells = ([value.bucket], [value.unit], [value.rows])
-    else:
-        cells = ([bucket], [_DONE], [pickle.dumps(value)])
-    return pa.record_batch([pa.array(cell, field.type) for cell, field in zip(cells, _SCHEMA, strict=True)], _SCHEMA)
+def _batches(values: Iterable[Any], bucket: int) -> Batches:
+    """Results, for a bucket, and blocks as rows; several in a batch, which costs Spark more than a row does."""
+    cells: list[tuple[int, int, bytes]] = []
+    size = 0
+    for value in values:
+        is_block = isinstance(value, ShuffleBlock)
+        cells.append((value.bucket, value.unit, value.rows) if is_block else (bucket, _DONE, pickle.dumps(value)))
+        size += len(cells[-1][2])
+        if size >= _BATCH_BYTES or len(cells) >= _BATCH_ROWS:
+            yield _batch(cells)
+            cells, size = [], 0
+    if cells:
+        yield _batch(cells)
+
+
+def _batch(cells: Sequence[tuple[int, int, bytes]]) -> pa.RecordBatch:
+    columns = zip(zip(*cells, strict=True), _SCHEMA, strict=True)
+    return pa.record_batch([pa.array(column, field.type) for column, field in columns], _SCHEMA)

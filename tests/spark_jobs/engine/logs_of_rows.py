@@ -12,9 +12,9 @@ from typing import Any
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.bronze.index import SliceIndex, read_index
 from spark_jobs.engine import silver_job
-from spark_jobs.engine.silver_job import Prepared
+from spark_jobs.engine.silver_job import PreparedCompaction
 from spark_jobs.engine.silver_task import WindowResult, finish, work
-from spark_jobs.engine.spark_job import Piece
+from spark_jobs.engine.spark_job import Capacity, ShuffleBlock
 from spark_jobs.lake.table import Table as LakeTable
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.compaction_job import CompactionJob, Window
@@ -128,20 +128,22 @@ def works_of(log: Log, folder: Path, cuts: Sequence[int], target: int = 300) -> 
     return works, index
 
 
-def units_of(works: Sequence[CompactionJob], index: SliceIndex) -> list[Prepared]:
+def units_of(works: Sequence[CompactionJob], index: SliceIndex) -> list[PreparedCompaction]:
     units, by_sql = silver_job.prepared(works, index)
     assert by_sql == {}
     return units
 
 
-def carried_out(bronze: str, units: Sequence[Prepared], slots: int) -> tuple[dict[int, list[WindowResult]], int]:
+def carried_out(
+    bronze: str, units: Sequence[PreparedCompaction], capacity: Capacity
+) -> tuple[dict[int, list[WindowResult]], int]:
     """What a job writes, in this process, by unit; and how many tasks its first step has."""
-    tasks, buckets, placed = silver_job.tasks_of(bronze, units, slots)
+    tasks, buckets, placed = silver_job.tasks_of(bronze, units, capacity)
     by_unit: dict[int, list[WindowResult]] = defaultdict(list)
-    pieces: dict[int, list[Piece]] = defaultdict(list)
+    pieces: dict[int, list[ShuffleBlock]] = defaultdict(list)
     outcomes: list[Any] = [outcome for task in tasks for outcome in work(task)]
     for outcome in outcomes:
-        if isinstance(outcome, Piece):
+        if isinstance(outcome, ShuffleBlock):
             pieces[outcome.bucket].append(outcome)
             assert outcome.bucket < buckets
     finish_bucket = finish({unit.number: unit for unit in placed})

@@ -11,7 +11,8 @@ from spark_jobs.delta.snapshot import DataFile, new_table, snapshot_of
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import Merged, MergeJob
 from spark_jobs.engine import downstream_job, downstream_task
-from spark_jobs.engine.downstream_job import Prepared
+from spark_jobs.engine.downstream_job import PreparedMerge
+from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import LostRace
 from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
 from spark_jobs.lake.table import Table
@@ -60,14 +61,14 @@ class Lake:
         assert head is not None
         return MergeJob("shop", NAME, self.columns, self.silver, head, self.target)
 
-    def prepared(self) -> Prepared:
+    def prepared(self) -> PreparedMerge:
         unit = downstream_job.prepared(0, self.work)
-        assert isinstance(unit, Prepared), unit
+        assert isinstance(unit, PreparedMerge), unit
         return unit
 
-    def merge(self, unit: Prepared | None = None) -> Merged:
+    def merge(self, unit: PreparedMerge | None = None) -> Merged:
         unit = unit or self.prepared()
-        (task,) = downstream_job.tasks_of([unit], 1)
+        (task,) = downstream_job.tasks_of([unit], Capacity(1))
         return downstream_job.commit(unit, [*downstream_task.work(task)])
 
     @property
@@ -148,7 +149,7 @@ def test_why_spark_sql_takes_a_table(two: Lake) -> None:
     }
 
 
-def sized(unit: Prepared, number: int, size: int, *, rewrites: bool = False) -> Prepared:
+def sized(unit: PreparedMerge, number: int, size: int, *, rewrites: bool = False) -> PreparedMerge:
     file = DataFile(dict(unit.unit.pending[0].action) | {"size": size})
     return replace(unit, unit=replace(unit.unit, number=number, pending=(file,), rewrites=rewrites))
 
@@ -157,7 +158,7 @@ def test_units_are_packed_by_bytes_and_large_ones_parted(two: Lake) -> None:
     mib = 1 << 20
     sizes = [1, 2, mib // 2, 40 * mib, mib // 2, 3]
     units = [sized(two.prepared(), number, size) for number, size in enumerate(sizes)]
-    tasks = downstream_job.tasks_of([*units, sized(units[0], 6, 40 * mib, rewrites=True)], 4)
+    tasks = downstream_job.tasks_of([*units, sized(units[0], 6, 40 * mib, rewrites=True)], Capacity(4))
     parts = [(unit.number, unit.part, unit.parts) for task in tasks for unit in task]
     (count,) = {total for number, _, total in parts if number == 3}
     assert count > 1
@@ -165,7 +166,7 @@ def test_units_are_packed_by_bytes_and_large_ones_parted(two: Lake) -> None:
         [(number, 0, 1) for number in (0, 1, 2, 4, 5, 6)] + [(3, part, count) for part in range(count)]
     )
     assert all(len(task) == 1 for task in tasks for unit in task if unit.parts > 1)
-    small = downstream_job.tasks_of([sized(units[0], number, 1) for number in range(100)], 2)
+    small = downstream_job.tasks_of([sized(units[0], number, 1) for number in range(100)], Capacity(2))
     assert 1 < len(small) < 100
     assert sorted(unit.number for task in small for unit in task) == [*range(100)]
-    assert downstream_job.tasks_of([], 2) == []
+    assert downstream_job.tasks_of([], Capacity(2)) == []

@@ -17,7 +17,7 @@ from spark_jobs.delta import schema_changes
 from spark_jobs.delta.snapshot import Snapshot, new_table
 from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles, merged, pending, work
-from spark_jobs.engine.fills import Fill
+from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.silver.table import Columns, Op
 from tests.fix_hypothesis import examples
 from tests.spark_jobs.engine.lake_rows import MAPPED, Key, Row, alive, at, key_of, stored, table_of
@@ -208,7 +208,7 @@ def test_columns_that_a_statement_added_are_filled_in_old_rows(tmp_path: Path) -
     target = new_table(old.target, {"id": "BIGINT", "v": "INT"} | ADDED, MAPPED)
     target = replace(target, metadata=target.metadata.with_schema(old.schema))
     behind = schema_changes.apply(target, ["ADD COLUMN (`w` INT AFTER `v`)"])
-    fill = Fill(behind.schema.column("w"), "CAST(4 AS INT)", pa.scalar(4, pa.int32()))
+    fill = ColumnFill(behind.schema.column("w"), "CAST(4 AS INT)", pa.scalar(4, pa.int32()))
     unit = replace(
         old,
         columns=Columns(types, ("id",)),

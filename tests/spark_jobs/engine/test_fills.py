@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from spark_jobs.ddl.default_values import Fill as Default
+from spark_jobs.ddl.default_values import Fill
 from spark_jobs.delta import schema_changes
 from spark_jobs.delta.log_files import SparkOnly
 from spark_jobs.delta.snapshot import new_table
 from spark_jobs.engine import fills
-from spark_jobs.engine.fills import Fill, refilled, schema_with, with_fills
+from spark_jobs.engine.fills import ColumnFill, refilled, schema_with, with_fills
 from spark_jobs.errors import LakeError
 from spark_jobs.silver.schema_evolution import assignments, steps
 from spark_jobs.text.sql import literal
@@ -34,7 +34,7 @@ def test_assignments_are_the_inverse_of_steps(names: list[str], data: st.DataObj
         {"id": "INT"},
         {"id": "INT"} | dict.fromkeys(names, "STRING"),
         {"id": "id"} | dict.fromkeys(names, None),
-        {name: Default(sql) for name, sql in values.items()},
+        {name: Fill(sql) for name, sql in values.items()},
     )
     assert assignments(step) == {name: f"CAST({sql} AS STRING)" for name, sql in values.items()}
 
@@ -60,8 +60,8 @@ def test_fills_are_of_columns_behind_the_statement() -> None:
 BEFORE = new_table("t", {"id": "INT", "v": "INT", "_raw": "MAP<STRING, STRING>"}, MAPPED)
 BEHIND = schema_changes.apply(BEFORE, ["ADD COLUMN (`w` BIGINT AFTER `id`)", "ADD COLUMN (`d` DECIMAL(10,2) FIRST)"])
 FILLS = (
-    Fill(BEHIND.schema.column("w"), "CAST(4 AS BIGINT)", pa.scalar(4, pa.int32())),
-    Fill(BEHIND.schema.column("d"), "NULL", pa.scalar(None, pa.decimal128(10, 2))),
+    ColumnFill(BEHIND.schema.column("w"), "CAST(4 AS BIGINT)", pa.scalar(4, pa.int32())),
+    ColumnFill(BEHIND.schema.column("d"), "NULL", pa.scalar(None, pa.decimal128(10, 2))),
 )
 
 
@@ -91,7 +91,7 @@ def test_a_file_is_written_again_without_the_rows_that_a_vector_marks(tmp_path: 
     behind = schema_changes.apply(table, ["ADD COLUMN (`w` INT AFTER `id`)"])
     rows = [table_of([Row((key,), key * 2, key) for key in keys], ("id",), table.schema) for keys in ((1, 2, 3), (4,))]
     marked = stored(table, rows, {0: [1]})
-    fill = Fill(behind.schema.column("w"), "7", pa.scalar(7))
+    fill = ColumnFill(behind.schema.column("w"), "7", pa.scalar(7))
     rows_ = [
         row
         for file in marked.files

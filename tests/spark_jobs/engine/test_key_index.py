@@ -126,6 +126,6 @@ def test_indexes_go_with_their_data_files(tmp_path: Path) -> None:
     for file, keys in ((first, [1]), (second, [2])):
         build(tmp_path, file, keys)
     first.location(str(tmp_path)).unlink()
-    assert key_index.remove_stale(tmp_path) == 1
+    assert key_index.remove_stale(str(tmp_path)) == 1
     assert key_index.opened(tmp_path, first, ["id"]) is None
     assert looked_up(tmp_path, second, [2]) == [(0, 2)]

@@ -15,8 +15,9 @@ from spark_jobs.delta import commits, data_files, deletion_vectors
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.downstream.merge_job import Merged, MergeJob
 from spark_jobs.engine import downstream_job, downstream_task
-from spark_jobs.engine.downstream_job import Prepared
+from spark_jobs.engine.downstream_job import PreparedMerge
 from spark_jobs.engine.restatement import unchanged
+from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
@@ -129,8 +130,8 @@ class Silver:
         unit = downstream_job.prepared(0, self.work(replays))
         if unit is None:
             return None
-        assert isinstance(unit, Prepared), unit
-        (task,) = downstream_job.tasks_of([unit], 1)
+        assert isinstance(unit, PreparedMerge), unit
+        (task,) = downstream_job.tasks_of([unit], Capacity(1))
         return downstream_job.commit(unit, [*downstream_task.work(task)])
 
     @property

@@ -134,4 +134,5 @@ NEW = Table("none", plain=False).new({"id": "INT"}, {})
     ],
 )
 def test_why_what_is_new_is_merged_by_spark_sql(upon: Head, delta: SilverDelta, reason: str | None) -> None:
-    assert routing.why_downstream_by_sql(upon, delta) == reason
+    job = MergeJob("shop", NAME, COLUMNS, TARGET, head(CommitKind.LIVE), TARGET)
+    assert routing.why_downstream_by_sql(job, upon, delta) == reason

@@ -14,8 +14,9 @@ from spark_jobs.bronze.index import OF_TABLE, read_index
 from spark_jobs.delta import data_files
 from spark_jobs.engine import silver_job
 from spark_jobs.engine.fills import schema_with
-from spark_jobs.engine.silver_job import Prepared
+from spark_jobs.engine.silver_job import PreparedCompaction
 from spark_jobs.engine.silver_task import Refill, SilverUnit, WindowResult, work
+from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import LostRace
 from spark_jobs.lake.commit import APPLICATION, CommitKind
 from spark_jobs.lake.table import Table
@@ -34,7 +35,7 @@ Slice = tuple[int, int]
 WINDOWS = st.lists(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 1 << 20)), max_size=6), min_size=1, max_size=3)
 
 
-def packed(number: int, windows: list[list[Slice]], *, ordered: bool) -> Prepared:
+def packed(number: int, windows: list[list[Slice]], *, ordered: bool) -> PreparedCompaction:
     """A unit with slices, of which only places and bytes mean something."""
     tables = []
     for window in windows:
@@ -45,7 +46,7 @@ def packed(number: int, windows: list[list[Slice]], *, ordered: bool) -> Prepare
             for nth, (group, size) in enumerate(sorted(window))
         ]
         tables.append(pa.Table.from_pylist(rows, OF_TABLE))
-    return Prepared(cast(Any, None), SilverUnit(number, "t", "p", ()), cast(Any, None), (), tuple(tables))
+    return PreparedCompaction(cast(Any, None), SilverUnit(number, "t", "p", ()), cast(Any, None), (), tuple(tables))
 
 
 @examples(150)
@@ -54,7 +55,7 @@ def test_every_slice_is_in_one_task(shapes: list[tuple[list[list[Slice]], bool]]
     units = [packed(number, windows, ordered=ordered) for number, (windows, ordered) in enumerate(shapes)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(silver_job, "_LEAST_TASK_BYTES", 1 << bits)
-        tasks, buckets, placed = silver_job.tasks_of("bronze", units, slots)
+        tasks, buckets, placed = silver_job.tasks_of("bronze", units, Capacity(slots))
     slices = [
         (*at, row["row_group"], row["row"])
         for task in tasks
@@ -96,7 +97,7 @@ def work_of(folder: Path, timeline: list[TimelineStep]) -> tuple[CompactionJob, 
     return work, read_index(bronze, version)
 
 
-def prepared(folder: Path, *statements: tuple[int, str]) -> Prepared:
+def prepared(folder: Path, *statements: tuple[int, str]) -> PreparedCompaction:
     timeline = steps(*statements)
     if statements:
         timeline.append(DataRange(Range(timeline[-1].range.stop, at(1000)), timeline[-1].standing))
@@ -151,7 +152,7 @@ def test_stages_and_commits(
         silver_job.commit(unit, results)
 
 
-def results_of(unit: Prepared) -> list[WindowResult]:
+def results_of(unit: PreparedCompaction) -> list[WindowResult]:
     """A row a window, as tasks write it."""
     results = []
     for nth, window in enumerate(unit.unit.windows):
@@ -182,7 +183,7 @@ def test_why_again(tmp_path: Path) -> None:
 def test_a_log_of_two_tables_is_committed(tmp_path: Path) -> None:
     works, index = works_of(log_of(Random(3)), tmp_path, [4])
     units = units_of(works, index)
-    results, _ = carried_out(works[0].window.table.path, units, 1)
+    results, _ = carried_out(works[0].window.table.path, units, Capacity(1))
     for unit in units:
         compacted = silver_job.commit(unit, results[unit.unit.number])
         assert compacted.head.position == unit.work.window.extent.stop

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from spark_jobs.bronze.index import OF_TABLE
 from spark_jobs.engine import silver_job
-from spark_jobs.engine.fills import Fill
-from spark_jobs.engine.silver_job import Prepared
+from spark_jobs.engine.fills import ColumnFill
+from spark_jobs.engine.silver_job import PreparedCompaction
 from spark_jobs.engine.silver_task import REFILLED, Refill, WindowResult, finish, work
-from spark_jobs.engine.spark_job import Piece
+from spark_jobs.engine.spark_job import Capacity, ShuffleBlock
 from tests.fix_hypothesis import examples
 from tests.spark_jobs.engine.lake_rows import alive
 from tests.spark_jobs.engine.logs_of_rows import NAMES, Net, carried_out, log_of, units_of, works_of
@@ -25,15 +25,14 @@ numbers = count()
 
 
 @pytest.fixture(params=["one task", "several tasks"])
-def slots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+def capacity(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Capacity:
     if request.param == "several tasks":
         monkeypatch.setattr(silver_job, "_LEAST_TASK_BYTES", 1)
-        monkeypatch.setattr(silver_job, "_TASK_BYTES", 1000)
-        return 3
-    return 1
+        return Capacity(3, 1000)
+    return Capacity(1)
 
 
-def net(unit: Prepared, window: int, results: Sequence[WindowResult]) -> Net:
+def net(unit: PreparedCompaction, window: int, results: Sequence[WindowResult]) -> Net:
     """What the files of a window say; every key stands in one of them alone."""
     net_changes: Net = {}
     schema = unit.unit.windows[window].schema
@@ -49,14 +48,14 @@ def net(unit: Prepared, window: int, results: Sequence[WindowResult]) -> Net:
     return net_changes
 
 
-def test_files_are_the_net_changes(slots: int, tmp_path: Path) -> None:
+def test_files_are_the_net_changes(capacity: Capacity, tmp_path: Path) -> None:
     @examples(20)
     @given(st.integers(0, 1 << 30), st.sets(st.integers(1, 11), max_size=2), st.sampled_from([1, 200, 600, 1 << 20]))
     def check(seed: int, cuts: set[int], target: int) -> None:
         log = log_of(Random(seed))
         works, index = works_of(log, tmp_path / str(next(numbers)), sorted(cuts), target)
         units = units_of(works, index)
-        results, _ = carried_out(works[0].window.table.path, units, slots)
+        results, _ = carried_out(works[0].window.table.path, units, capacity)
         bounds = [0, *sorted(cuts), len(log.ends)]
         for unit in units:
             unit_results, name = results[unit.unit.number], unit.work.name
@@ -74,21 +73,21 @@ def test_files_are_the_net_changes(slots: int, tmp_path: Path) -> None:
     check()
 
 
-def test_several_tasks_send_pieces_and_slices_are_cut(slots: int, tmp_path: Path) -> None:
+def test_several_tasks_send_pieces_and_slices_are_cut(capacity: Capacity, tmp_path: Path) -> None:
     """What the property above is about is there: cut slices, and units that several tasks have a part of."""
     works, index = works_of(log_of(Random(3)), tmp_path, [5], 1 << 20)
     units = units_of(works, index)
     assert any(offset for unit in units for table in unit.slices for offset in table["offset"].to_pylist())
     works, index = works_of(log_of(Random(3)), tmp_path / "small", [5], 200)
-    _, tasks = carried_out(works[0].window.table.path, units_of(works, index), slots)
-    assert (tasks > 1) == (slots > 1)
+    _, tasks = carried_out(works[0].window.table.path, units_of(works, index), capacity)
+    assert (tasks > 1) == (capacity.slots > 1)
 
 
-def test_a_decode_error_is_its_unit_s_alone(slots: int, tmp_path: Path) -> None:
+def test_a_decode_error_is_its_unit_s_alone(capacity: Capacity, tmp_path: Path) -> None:
     log = log_of(Random(5), broken="shop.u")
     works, index = works_of(log, tmp_path, [])
     units = units_of(works, index)
-    results, _ = carried_out(works[0].window.table.path, units, slots)
+    results, _ = carried_out(works[0].window.table.path, units, capacity)
     intact, broken = (results[unit.unit.number] for unit in units)
     assert [result.error for result in intact if result.error] == []
     assert net(units[0], 0, intact) == log.net(NAMES[0], 0, len(log.ends))
@@ -98,47 +97,52 @@ def test_a_decode_error_is_its_unit_s_alone(slots: int, tmp_path: Path) -> None:
     assert silver_job.why_again(units[1], broken) == error
 
 
-def test_bronze_that_is_gone_is_an_error_of_the_unit(slots: int, tmp_path: Path) -> None:
+def test_bronze_that_is_gone_is_an_error_of_the_unit(capacity: Capacity, tmp_path: Path) -> None:
     works, index = works_of(log_of(Random(5)), tmp_path, [])
     units = units_of(works, index)
     (file,) = (tmp_path / "bronze").glob("*.parquet")
     file.unlink()
-    results, _ = carried_out(works[0].window.table.path, units, slots)
+    results, _ = carried_out(works[0].window.table.path, units, capacity)
     errors = {result.error for unit_results in results.values() for result in unit_results}
     assert all(
         error and error.startswith(f"LakeError: {file}: a data file of bronze cannot be read: ") for error in errors
     )
 
 
-def unwritable(unit: Prepared, folder: Path) -> Prepared:
+def unwritable(unit: PreparedCompaction, folder: Path) -> PreparedCompaction:
     """The unit with a silver table in the place of a file."""
     (folder / "file").touch()
     return replace(unit, unit=replace(unit.unit, path=str(folder / "file")))
 
 
-def test_what_cannot_be_written_is_an_error_of_the_unit(slots: int, tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_an_error_of_the_unit(capacity: Capacity, tmp_path: Path) -> None:
     works, index = works_of(log_of(Random(5)), tmp_path, [])
     first, second = units_of(works, index)
-    results, _ = carried_out(works[0].window.table.path, [unwritable(first, tmp_path), second], slots)
+    results, _ = carried_out(works[0].window.table.path, [unwritable(first, tmp_path), second], capacity)
     errors = [result.error for result in results[first.unit.number]]
     assert all(error and error.startswith("LakeError: ") and "cannot be written" in error for error in errors)
     assert [result.error for result in results[second.unit.number] if result.error] == []
 
 
 def test_a_bucket_without_pieces_writes_nothing() -> None:
-    pieces: list[Piece] = []
+    pieces: list[ShuffleBlock] = []
     assert [*finish({})(pieces)] == []
 
 
 def test_a_refill_that_fails_is_an_error_of_its_unit(tmp_path: Path) -> None:
     works, index = works_of(log_of(Random(5)), tmp_path, [])
     unit = units_of(works, index)[0]
-    results, _ = carried_out(works[0].window.table.path, [unit], 1)
+    results, _ = carried_out(works[0].window.table.path, [unit], Capacity(1))
     files = tuple(result.file for result in results[unit.unit.number] if result.file)
     window = unit.unit.windows[0]
     column = replace(window.schema.column("v"), name="w", metadata={})
     refill = Refill(
-        unit.unit.number, unit.unit.path, files, window.schema, window.configuration, (Fill(column, "7", pa.scalar(7)),)
+        unit.unit.number,
+        unit.unit.path,
+        files,
+        window.schema,
+        window.configuration,
+        (ColumnFill(column, "7", pa.scalar(7)),),
     )
     (result,) = work(refill)
     assert isinstance(result, WindowResult)
@@ -154,5 +158,5 @@ def test_slices_of_no_rows_write_nothing(tmp_path: Path) -> None:
     works, index = works_of(log_of(Random(5)), tmp_path, [])
     unit = units_of(works, index)[0]
     empty = replace(unit, slices=(OF_TABLE.empty_table(),))
-    results, _ = carried_out(works[0].window.table.path, [empty], 1)
+    results, _ = carried_out(works[0].window.table.path, [empty], Capacity(1))
     assert [result for result in results[unit.unit.number] if result.file] == []

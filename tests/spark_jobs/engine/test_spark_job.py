@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.engine.spark_job import Piece, run
+from spark_jobs.engine.spark_job import ShuffleBlock, run
 from spark_jobs.errors import DecodeError, LakeError, StratalogError
 
 pytestmark = pytest.mark.spark
@@ -44,9 +44,9 @@ def test_each_piece_comes_once_to_its_bucket(spark: SparkSession) -> None:
 
     def work(task: int) -> Iterator[object]:
         yield f"task {task}"
-        yield from (Piece(unit, (unit + task) % buckets, b"%d:%d" % (task, unit)) for unit in range(5))
+        yield from (ShuffleBlock(unit, (unit + task) % buckets, b"%d:%d" % (task, unit)) for unit in range(5))
 
-    def finish(pieces: Iterator[Piece]) -> Iterator[object]:
+    def finish(pieces: Iterator[ShuffleBlock]) -> Iterator[object]:
         pieces_ = [(piece.bucket, piece.unit, bytes(piece.rows)) for piece in pieces]
         yield ("bucket", {bucket for bucket, _, _ in pieces_}, pieces_)
 
@@ -69,7 +69,7 @@ def failing(error: Callable[[str], Exception]) -> Callable[[int], Iterator[int]]
     return work
 
 
-def stopping(pieces: Iterator[Piece]) -> Iterator[int]:
+def stopping(pieces: Iterator[ShuffleBlock]) -> Iterator[int]:
     raise ValueError(f"{len([*pieces])} pieces")
 
 
@@ -90,7 +90,7 @@ def test_what_a_task_raises_is_raised_with_its_text(
 
 def test_what_the_second_step_raises_is_raised_with_its_text(spark: SparkSession) -> None:
     with pytest.raises(LakeError, match="2 pieces"):
-        run(spark, [0, 1], lambda task: [Piece(task, 0, b"")], stopping, 1)
+        run(spark, [0, 1], lambda task: [ShuffleBlock(task, 0, b"")], stopping, 1)
 
 
 def test_tasks_run_outside_of_the_driver(spark: SparkSession) -> None:
