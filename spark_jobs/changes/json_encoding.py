@@ -20,13 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.binlog import Column, Presence, TableDefinition
+from spark_jobs.binlog.types.numeric import Integer
 
 _DECIMAL = 246
 _GEOMETRY = 255
 _LONG = 1 << 16
 """Bytes of a value from which on it is written piece by piece."""
 _MOST_PLAIN = 6
-"""Digits behind the point up to which Arrow writes a decimal without an exponent."""
+"""Digits after the point up to which Arrow writes a decimal without an exponent."""
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -85,6 +86,22 @@ def images(
     ]
 
 
+def unsigned_readings(definition: TableDefinition, ordinals: Iterable[int], image: pa.RecordBatch) -> dict[int, str]:
+    """By row an object of the values below zero of these integer columns, read as UNSIGNED; rows without any have none.
+
+    ordinals: of columns that are read as signed.
+    """
+    names = definition.column_names()
+    members: dict[int, list[str]] = {}
+    for ordinal in ordinals:
+        values, kind = image.column(ordinal), definition.columns[ordinal].type
+        assert isinstance(kind, Integer)
+        rows = np.flatnonzero(pc.fill_null(pc.less(values, 0), False).to_numpy(zero_copy_only=False))
+        for row, value in zip(rows.tolist(), values.take(pa.array(rows)).to_pylist(), strict=True):
+            members.setdefault(row, []).append(f"{text_of(names[ordinal])}: {value + (1 << 8 * kind.size)}")
+    return {row: f"{{{', '.join(texts)}}}" for row, texts in members.items()}
+
+
 def _exact_texts(definition: TableDefinition, raw: pa.Array | None) -> dict[str, dict[int, str]]:
     """By column and row, the JSON text of what typed columns cannot hold."""
     texts: dict[str, dict[int, str]] = {}
@@ -113,11 +130,13 @@ def _column_text(column: Column, values: pa.Array, exact: dict[int, str]) -> pa.
 def _by_arrow(column: Column, values: pa.Array) -> pa.Array | None:  # noqa: PLR0911 - one a kind of type
     """The same with nulls, for types that Arrow writes as they should be; None for others."""
     kind = values.type
+    # Labels that are unknown are numbers; the general writer has them.
     if column.type.has_labels and column.labels is None:
         return None
     if pa.types.is_integer(kind):
         return values.cast(pa.string())
     if pa.types.is_decimal(kind):
+        # Arrow prints a large scale in scientific notation.
         text = values.cast(pa.string()) if kind.scale <= _MOST_PLAIN else None
         return _quoted(text) if text is not None and column.type_code == _DECIMAL else text
     if pa.types.is_date(kind):
@@ -212,6 +231,8 @@ def _base64(value: bytes) -> dict[str, str]:
 
 
 def _writer(column: Column, arrow: pa.DataType) -> Callable[[Any], Any]:  # noqa: PLR0911 - one line a kind of type
+    """What turns a value of the column into what json.dumps takes; the twin of ``_by_arrow``, a value at a time."""
+    # Types that JSON has no form for are text or arrays.
     if pa.types.is_decimal(arrow):
         return "{:f}".format if column.type_code == _DECIMAL else int
     if column.type.has_labels and column.labels is None:
@@ -222,7 +243,7 @@ def _writer(column: Column, arrow: pa.DataType) -> Callable[[Any], Any]:  # noqa
         return _base64
     if pa.types.is_timestamp(arrow):
         digits = column.type.digits(column)
-        return (lambda value: instant(value, digits)) if arrow.tz else (lambda value: _local(value, digits))
+        return (lambda value: instant(value, digits)) if arrow.tz else (lambda value: local(value, digits))
     if pa.types.is_date(arrow):
         return date.isoformat
     if pa.types.is_struct(arrow):
@@ -238,9 +259,10 @@ def _shortest(value: float) -> float:
 
 
 def instant(value: datetime | None, digits: int) -> str | None:
-    return None if value is None else f"{_local(value.astimezone(UTC), digits).replace(' ', 'T')}Z"
+    return None if value is None else f"{local(value.astimezone(UTC), digits).replace(' ', 'T')}Z"
 
 
-def _local(value: datetime, digits: int) -> str:
+def local(value: datetime, digits: int) -> str:
+    """A time without its zone, with so many digits of the second."""
     text = value.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
     return f"{text}.{value.microsecond:06d}"[: 20 + digits] if digits else text

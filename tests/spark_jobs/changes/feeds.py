@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.changes.feed import changes_of_files, wanted_tables
+from spark_jobs.changes.feed import changes_of_files
+from spark_jobs.changes.lines import wanted_tables
 from tests import segment_types as t
 from tests.segment_spec import (
     Change,

@@ -8,7 +8,8 @@ import pytest
 from spark_jobs.binlog import Slicer, TableName
 from spark_jobs.binlog.slices import slicer as transactions
 from spark_jobs.bronze.extract import _bronze_rows
-from spark_jobs.changes.feed import JsonChanges, _cut, changes_of_files, wanted_tables
+from spark_jobs.changes.feed import _cut, changes_of_files
+from spark_jobs.changes.lines import JsonChanges, wanted_tables
 from spark_jobs.errors import ChecksumMismatch, ConfigError, DecodeError, Truncated, Unsupported
 from spark_jobs.log.position import Position, Range
 from tests import segment_types as t
@@ -106,12 +107,16 @@ def test_a_table_that_is_not_wanted_may_have_types_that_are_not_read() -> None:
 @pytest.mark.parametrize("cut", [1, 40, 80])
 def test_a_cut_file_gives_what_is_whole_and_then_its_place(cut: int) -> None:
     content = replace(SPEC, rotate_to="").to_bytes()[:-cut]
-    end = next(offset for offset, event in zip(SPEC.offsets()[1:], SPEC.events(), strict=True) if event[4] == 16)
+    places = list(zip(SPEC.offsets(), SPEC.offsets()[1:], SPEC.events(), strict=False))
+    end = next(after for _, after, event in places if event[4] == 16)
+    event, at = next((at, len(content) - at) for at, after, _ in places if at < len(content) <= after)
     lines: list[str] = []
     with pytest.raises(Truncated) as refused:
         lines.extend(changes_of_files([("b.000001", iter([content]))], ANY))
-    message = f"{len(content) - end} bytes at the end are no complete transaction"
-    assert str(refused.value) == f"b.000001:{end}: {message}; copy the file again"
+    assert str(refused.value) == (
+        f"b.000001:{event}: the file ends inside the event that begins there, {at} bytes after its start, of the "
+        f"transaction that begins at {end}; copy the file again"
+    )
 
 
 def test_a_recorded_log_tells_what_its_statements_did() -> None:
@@ -303,7 +308,7 @@ def test_a_large_transaction_that_is_cut_says_that_rows_of_it_were_written(monke
     monkeypatch.setattr(transactions, "LARGE", 2 << 20)
     spec = SegmentSpec(tables=[BODY], changes=MANY)
     lines: list[str] = []
-    with pytest.raises(Truncated, match=rf"^b\.000001:{spec.offsets()[2]}: .*; rows of it were written already$"):
+    with pytest.raises(Truncated, match=rf"begins at {spec.offsets()[2]}; .*; rows of it were written already$"):
         lines.extend(changes_of_files([("b.000001", chunked(spec.to_bytes()[:-200], 1 << 20))], ANY))
     assert lines
 

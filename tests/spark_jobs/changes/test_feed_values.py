@@ -133,7 +133,7 @@ def test_values_whose_meaning_the_log_leaves_out(kind: t.ColumnType, value: Any,
 def test_an_old_temporal_type_has_the_digits_of_its_definition(
     code: int, declared: str, wire: str, expected: str
 ) -> None:
-    def complete(logged: TableDefinition) -> TableDefinition:
+    def complete(logged: TableDefinition, *_: object) -> TableDefinition:
         return replace(logged, columns=(replace(logged.columns[0], declared=declared),))
 
     table = Table("s.t", v=t.ColumnType(code, b"", bytes))

@@ -1,0 +1,163 @@
+"""A delivery: all of its tables, side by side over its connections.
+
+Put here: which tables are delivered, the connections, what stops one table and not the others. Not here: one table
+(table_delivery.py).
+"""
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pymysql
+
+from spark_jobs.config.deliveries import Delivery
+from spark_jobs.config.model import Pipeline
+from spark_jobs.config.table_patterns import Scope
+from spark_jobs.delivery import lake_table, progress
+from spark_jobs.delivery.lake_table import LakeTable
+from spark_jobs.delivery.ordered.log_tables import require_ordered
+from spark_jobs.delivery.ordered.run import deliver_logs
+from spark_jobs.delivery.progress import TableId
+from spark_jobs.delivery.table_delivery import Delivered, TableDelivery
+from spark_jobs.delivery.target import Connection
+from spark_jobs.delivery.workers import Workers
+from spark_jobs.errors import ConfigError, StratalogError, about
+from spark_jobs.lake.layout import Lake, lake_of
+from spark_jobs.runtime.lazy_session import lazy_session
+from spark_jobs.telemetry.spans import annotate, span
+from spark_jobs.text.remedies import advised
+from spark_jobs.text.sql import identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+Name = tuple[str, str]
+"""Schema and table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a delivery did, and why which tables stopped."""
+
+    delivery: str
+    tables: list[Delivered] = field(default_factory=list)
+    stopped: dict[Name, str] = field(default_factory=dict)
+
+
+def chosen_tables(pipeline: Pipeline, lake: Lake, name: str, only: Scope | None = None) -> list[LakeTable]:
+    """The published tables of a delivery that are in a scope as well. Raises ConfigError where it leaves none."""
+    scope = pipeline.deliveries[name].scope
+    tables = [table for table in lake_table.published(pipeline, lake) if scope.holds(table.schema, table.name)]
+    selected = [table for table in tables if only is None or only.holds(table.schema, table.name)]
+    if only is not None and not selected:
+        listed = ", ".join(map(str, tables)) or "none: nothing is published yet"
+        raise ConfigError(f"delivery {name} has no such table; it has {listed}")
+    return selected
+
+
+@span("deliver", layer="delivery")
+def deliver(pipeline: Pipeline, name: str, only: Scope | None = None, spark: "SparkSession | None" = None) -> Outcome:
+    """Writes what the target lacks of a delivery's tables. What stops one table does not stop the others.
+
+    In order (``apply: ordered``) all tables of a source go together, and stop together.
+
+    Args:
+        pipeline: the configuration.
+        name: the delivery's.
+        only: which of its tables; all without it.
+        spark: for tables whose rows are judged or masked, in order; one is started where it is needed without it.
+
+    Raises ConfigError, DeliveryError where the target cannot be reached or used at all.
+    """
+    settings, lake = pipeline.deliveries[name], lake_of(pipeline)
+    is_ordered = settings.apply == "ordered"
+    if is_ordered and only is not None:
+        raise ConfigError(f"delivery {name} has apply: ordered, by which its tables go together; leave --table out")
+    tables = chosen_tables(pipeline, lake, name, only)
+    outcome = Outcome(name)
+    if is_ordered:
+        require_ordered(tables, f"delivery {name}")
+    pending = _pending(name, settings, tables)
+    annotate(delivery=name, tables=len(pending))
+    if not pending and not (is_ordered and tables):
+        return outcome
+    with Connection(name, settings.mysql) as connection:
+        _prepared(connection)
+    # Tables share the connections that write; each has one of its own for what goes before and after its rows.
+    with Workers(name, settings) as workers:
+        if pending:
+            _deliver_tables(workers, lake, pending, outcome)
+        if is_ordered:
+            session = spark or lazy_session(lambda: _session(pipeline))
+            ordered = [table for table in tables if (table.schema, table.name) not in outcome.stopped]
+            outcome.tables[:], stopped = deliver_logs(pipeline, workers, ordered, outcome.tables, session)
+            outcome.stopped.update(stopped)
+    return outcome
+
+
+def _session(pipeline: Pipeline) -> "SparkSession":
+    from spark_jobs.runtime.spark_session import spark_session
+
+    return spark_session(pipeline.spark)
+
+
+def _deliver_tables(workers: Workers, lake: Lake, tables: list[LakeTable], outcome: Outcome) -> None:
+    """What versions of tables changed, side by side."""
+    with ThreadPoolExecutor(min(workers.settings.workers, len(tables))) as pool:
+        futures = {pool.submit(_deliver_table, workers, lake, table): table for table in tables}
+        for future, table in futures.items():
+            try:
+                outcome.tables.append(future.result())
+            except StratalogError as error:
+                reason = advised(error)
+                log.error("%s", reason)  # noqa: TRY400 - the message is the whole of it
+                outcome.stopped[table.schema, table.name] = reason
+
+
+def _pending(name: str, settings: Delivery, tables: list[LakeTable]) -> list[LakeTable]:
+    """Those that the target lacks something of; in order, those that it does not have yet. Raises DeliveryError."""
+    if not tables:
+        return []
+    with Connection(name, settings.mysql) as connection:
+        rows = progress.listed(connection, name) if progress.exists(connection) else {}
+    reached = {table: row.version for table, (row, _) in rows.items() if row.exit_version is None}
+    if settings.apply == "ordered":
+        return [table for table in tables if reached.get((table.schema, table.name)) is None]
+    return [table for table in tables if reached.get((table.schema, table.name)) != table.version]
+
+
+def _prepared(connection: Connection) -> None:
+    try:
+        progress.create(connection)
+    except (pymysql.MySQLError, OSError) as error:
+        raise connection.error(error) from error
+
+
+def _deliver_table(workers: Workers, lake: Lake, table: LakeTable) -> Delivered:
+    with Connection(workers.name, workers.settings.mysql) as connection:
+        delivery = TableDelivery(workers.name, workers.settings, lake, table, connection, workers.submit)
+        with about(delivery.place):
+            return delivery.deliver()
+
+
+def reload_tables(pipeline: Pipeline, name: str, tables: list[LakeTable]) -> None:
+    """Empties tables of the target and forgets their progress, so that they are delivered from the beginning.
+
+    Raises DeliveryError.
+    """
+    with Connection(name, pipeline.deliveries[name].mysql) as connection:
+        _prepared(connection)
+        for table in tables:
+            row = TableId(name, table.schema, table.name)
+            try:
+                connection.execute(progress.forgotten(row))  # first: nobody delivers into the table from here on
+                if connection.ask(_IS_THERE, (table.schema, table.name)):
+                    connection.execute(f"TRUNCATE TABLE {identifier(table.schema)}.{identifier(table.name)}")
+            except (pymysql.MySQLError, OSError) as error:
+                raise connection.error(error, str(table)) from error
+
+
+_IS_THERE = "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"

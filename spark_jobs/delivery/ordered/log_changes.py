@@ -1,0 +1,207 @@
+"""The changes of a delivery's tables in the log's order, in portions of whole transactions, without a JVM.
+
+Put here: decoding slices of several tables side by side, and where portions end. Not here: the tables' definitions
+(log_tables.py), what rules leave of a row (judgement.py), or what conflicts (causality.py).
+
+A slice is decoded once for each table that it has rows of. Before images have all columns: keys of both images decide
+what conflicts.
+"""
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark_jobs.binlog import Changes, Decoder, Scans, transaction_starts
+from spark_jobs.delivery.ordered.log_tables import Logged
+from spark_jobs.engine.silver_task import OpenSlices
+from spark_jobs.log.position import Position, Range
+from spark_jobs.silver.compaction_job import CompactionJob
+from spark_jobs.silver.decode_task import decoded
+from spark_jobs.silver.slice_runs import SliceRun
+from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableState
+
+Order = tuple[int, int, int]
+"""Of a position."""
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Changes of one table in one slice. table: its number. step: of its timeline."""
+
+    table: int
+    step: int
+    changes: Changes
+    order: Order
+    """Where the slice takes effect."""
+    begin: Position
+    """Where the transaction begins that the slice begins in: before the slice, where it continues one."""
+    transactions: Numbers
+    """Of each change: the offset where its transaction begins."""
+
+    @property
+    def last_transaction(self) -> Order:
+        """Where the transaction of the last change begins."""
+        return self.begin.stretch, self.begin.number, int(self.transactions[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement that changes a table. table: its number."""
+
+    table: int
+    step: SchemaChange
+
+    @property
+    def order(self) -> Order:
+        return self.step.range.start.order
+
+
+@dataclass(frozen=True, slots=True)
+class TableChanges:
+    """The changes of one table, by one definition, in a portion. places: offset and row of each in its file."""
+
+    table: int
+    state: TableState
+    changes: tuple[Changes, ...]
+    file: Numbers
+    """Stretch and file number of each, as one number."""
+    offset: Numbers
+    row: Numbers
+    transaction: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """The changes of whole transactions. end: the position after the last, as far as the log has nothing before it."""
+
+    tables: tuple[TableChanges, ...]
+    end: Position
+
+    @property
+    def rows(self) -> int:
+        return sum(len(table.offset) for table in self.tables)
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """The statements at one position, about one or more tables. end: behind them."""
+
+    statements: tuple[Statement, ...]
+    end: Position
+
+
+Step = Portion | Statements
+
+
+def steps(logged: Logged, rows: int) -> Iterator[Step]:
+    """The log of the range, in order; portions of about so many rows, or more where a transaction has them.
+
+    Raises LakeError, DecodeError.
+    """
+    generators: list[Iterator[Piece | Statement]] = [_statements(logged)]
+    opened = OpenSlices(logged.snapshot.table.path)
+    generators += [_pieces(logged, opened, number, job) for number, job in enumerate(logged.jobs)]
+    merged = heapq.merge(*generators, key=lambda item: (item.order, isinstance(item, Piece)))
+    pieces: list[Piece] = []
+    latest: list[Piece] = []
+    count = 0
+    for _, items in groupby(merged, key=lambda item: item.order):
+        at_once = list(items)
+        statements = tuple(item for item in at_once if isinstance(item, Statement))
+        new = [item for item in at_once if isinstance(item, Piece)]
+        # A portion ends between transactions: in front of a statement, or of a transaction that it has no row of.
+        is_boundary = not new or all(piece.last_transaction < new[0].begin.order for piece in latest)
+        if pieces and (statements or (count >= rows and is_boundary)):
+            end = statements[0].step.range.start if statements else new[0].begin
+            yield _portion(logged, pieces, end)
+            pieces, latest, count = [], [], 0
+        if statements:
+            yield Statements(statements, max(statement.step.range.stop for statement in statements))
+        pieces += new
+        latest = new or latest
+        count += sum(len(piece.changes) for piece in new)
+    yield _portion(logged, pieces, logged.within.stop)
+
+
+def _statements(logged: Logged) -> Iterator[Statement]:
+    """Statements of all tables, in order."""
+    listed = [
+        Statement(number, step)
+        for number, job in enumerate(logged.jobs)
+        for step in job.steps
+        if isinstance(step, SchemaChange)
+    ]
+    yield from sorted(listed, key=lambda statement: statement.order)
+
+
+def _pieces(logged: Logged, opened: OpenSlices, table: int, job: CompactionJob) -> Iterator[Piece]:
+    """The changes of one table, slice by slice. opened: the slices of all tables."""
+    numbers = [number for number, step in enumerate(job.steps) if isinstance(step, DataRange)]
+    ranges: list[Range] = [job.steps[number].range for number in numbers]
+    slices = logged.index.of_table(job.name, ranges)
+    if not len(slices):
+        return
+    for window, runs in groupby(opened.runs(slices), lambda run: run.origin.window):
+        step = job.steps[numbers[window]]
+        assert isinstance(step, DataRange)
+        yield from _decoded(step, runs, opened.scans, job, (table, numbers[window]))
+
+
+def _decoded(
+    step: DataRange, runs: Iterator[SliceRun], scans: Scans, job: CompactionJob, owner: tuple[int, int]
+) -> Iterator[Piece]:
+    decoder = Decoder(step.definition, before="all", prepared=True, scans=scans)
+    current: list[SliceRun] = []
+
+    def noted() -> Iterator[SliceRun]:
+        for run in runs:
+            current[:] = [run.without(job.filters.skips) if job.filters.skips else run]
+            yield current[0]
+
+    for changes, _ in decoded(decoder, noted()):
+        if len(changes):
+            yield _piece(current[0], scans, changes, owner)
+
+
+def _piece(run: SliceRun, scans: Scans, changes: Changes, owner: tuple[int, int]) -> Piece:
+    # Rows of an XA transaction are one transaction where that is committed.
+    if run.effect is not None:
+        constant = np.full(len(changes), run.effect.offset, np.int64)
+        return Piece(*owner, changes, run.effect.order, run.effect, constant)
+    (slice_,) = run.slices
+    assert slice_.transaction_start is not None
+    begin, place = (
+        Position(run.origin.file, offset, run.origin.stretch) for offset in (slice_.transaction_start, slice_.start)
+    )
+    starts = np.concatenate([[begin.offset], transaction_starts(run.origin.file, slice_, scans)])
+    transactions = starts[np.searchsorted(starts[1:], changes.offset.to_numpy(), side="right")]
+    return Piece(*owner, changes, place.order, begin, transactions)
+
+
+def _portion(logged: Logged, pieces: Sequence[Piece], end: Position) -> Portion:
+    grouped: dict[tuple[int, int], list[Piece]] = {}
+    for piece in pieces:
+        grouped.setdefault((piece.table, piece.step), []).append(piece)
+    return Portion(tuple(_of_table(logged, *key, table_pieces) for key, table_pieces in grouped.items()), end)
+
+
+def _of_table(logged: Logged, table: int, step: int, pieces: Sequence[Piece]) -> TableChanges:
+    files = [np.full(len(piece.changes), (piece.order[0] << 40) + piece.order[1], np.int64) for piece in pieces]
+    return TableChanges(
+        table,
+        logged.jobs[table].steps[step].standing,
+        tuple(piece.changes for piece in pieces),
+        np.concatenate(files),
+        _joined(pieces, lambda piece: piece.changes.offset.to_numpy()),
+        _joined(pieces, lambda piece: piece.changes.row.to_numpy().astype(np.int64)),
+        _joined(pieces, lambda piece: piece.transactions),
+    )
+
+
+def _joined(pieces: Sequence[Piece], values: Callable[[Piece], Numbers]) -> Numbers:
+    return np.concatenate([values(piece) for piece in pieces])

@@ -1,0 +1,236 @@
+"""A source's log into a target, window by window: ``apply: ordered``.
+
+Put here: what a target lacks of the log, executing windows, statements in their places, and progress. Not here: what a
+window is (plan.py), or the first copy of a table (table_delivery.py).
+
+The progress row of a log is in ``stratalog.checkpoint`` under the source's name without a schema, and counts
+windows. A window of one part is one transaction, with that row. One of several is opened in the row first; each part
+notes its number, the last statement moves the position, and nothing behind it is begun before.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from spark_jobs.bronze.commit import stretches
+from spark_jobs.config.deliveries import Delivery
+from spark_jobs.delivery import progress as rows_of
+from spark_jobs.delivery.ordered.log_changes import Statements, Step, steps
+from spark_jobs.delivery.ordered.log_tables import Logged
+from spark_jobs.delivery.ordered.plan import LogWindow, Sizes, planned, windows
+from spark_jobs.delivery.ordered.target_state import Columns, TargetState
+from spark_jobs.delivery.progress import Progress, TableId
+from spark_jobs.delivery.progress import Step as RowStep
+from spark_jobs.delivery.table_delivery import Submit
+from spark_jobs.delivery.target import Connection
+from spark_jobs.delivery.transactions import Transaction, commit
+from spark_jobs.errors import DeliveryError
+from spark_jobs.log.position import Position
+
+log = logging.getLogger(__name__)
+
+_SAY_EVERY = 5.0
+"""Seconds between two lines of progress."""
+
+
+def log_id(delivery: str, source: str) -> TableId:
+    """The key of a log's progress row."""
+    return TableId(delivery, "", source)
+
+
+@dataclass
+class LogDelivery:
+    """Delivers the log of one source. logged: the range that the target lacks. connection: of the thread that calls."""
+
+    delivery: str
+    settings: Delivery
+    logged: Logged
+    targets: list[TargetState]
+    progress: Progress
+    connection: Connection
+    submit: Submit
+    statements: dict[int, list[str]] = field(default_factory=dict)
+    """DDL by table."""
+    counts: dict[int, int] = field(default_factory=dict, init=False)
+    """Changes that were written, by table."""
+    windows: int = field(default=0, init=False)
+    _reported_at: float = field(default=0.0, init=False)
+
+    @property
+    def source(self) -> str:
+        return self.logged.snapshot.source
+
+    @property
+    def id(self) -> TableId:
+        return log_id(self.delivery, self.source)
+
+    def deliver(self) -> None:
+        """The whole range. Raises DeliveryError, LakeError, DecodeError, TableStopped, LostRace, MySQLError."""
+        is_again = self.progress.exit_version is not None
+        sizes = Sizes.of_open_window(self.progress.part_rows or 1) if is_again else Sizes.of(self.settings)
+        pending: Callable[[], None] = _no_window
+        files = {stretch.number: stretch.file for stretch in stretches(self.logged.snapshot.checkpoint)}
+        with ThreadPoolExecutor(1, thread_name_prefix="decode") as decoding:
+            for step in _ahead(steps(self.logged, sizes.window), decoding):
+                if isinstance(step, Statements):
+                    pending()
+                    pending = _no_window
+                    self._apply(step)
+                    continue
+                # A window is planned while the one before it is written.
+                portion = planned(step, self.targets, lambda stretch, number: files[stretch](number))
+                for window in windows(portion, sizes):
+                    pending()
+                    pending = self._begin(window)
+        pending()
+
+    def settle(self, notes: list[str], end: Position) -> None:
+        """Moves the row to the end of what was delivered, with what is noted of tables, in one transaction."""
+        self._commit([note.encode() for note in notes], self._next(end), 0)
+
+    def _next(self, position: Position, digest: str = "") -> RowStep:
+        return RowStep(digest, (self.progress.version or 0) + 1, str(position), {})
+
+    def _begin(self, window: LogWindow) -> Callable[[], None]:
+        """Begins to write a window; what is returned waits for its end."""
+        is_again = self.progress.exit_version is not None
+        if not window.rows and not is_again:
+            return _no_window
+        # One part is one transaction, with the progress row.
+        is_safe = self.settings.safe_mode == "on"
+        if len(window.parts) == 1 and not is_again:
+            step = self._next(window.end)
+            writing = self.submit(partial(self._one_part, window, step, is_safe=is_safe))
+            return partial(self._end_one_part, writing, window, step)
+        step = self._next(window.end, window.digest)
+        if is_again:
+            is_safe = self._resumed(window, step) or is_safe
+        else:
+            self._open(step, window.part_rows)
+        pending = [
+            self.submit(partial(self._part, window, number, step, is_safe=is_safe))
+            for number in range(len(window.parts))
+            if number not in self.progress.parts
+        ]
+        return partial(self._end_parts, pending, window, step)
+
+    def _resumed(self, window: LogWindow, step: RowStep) -> bool:
+        """Whether a window that was open has to be written again as a whole, by statements that may be repeated."""
+        if step.lake_id == self.progress.lake_id and str(window.end) == self.progress.exit_position:
+            return self.settings.safe_mode == "auto"
+        # Other rules, indexes or sizes since: which rows its parts had is not known any more.
+        if not window.is_keyed or self.settings.safe_mode == "off":
+            raise DeliveryError(
+                f"delivery {self.delivery}: {self.source}: the window up to {self.progress.exit_position} was begun "
+                "under other settings, and is not to be repeated for tables without a key or without safe mode; put "
+                "the settings back, or deliver its tables from the beginning: stratalog deliver --reload"
+            )
+        self._forget_parts(step)
+        return True
+
+    def _forget_parts(self, step: RowStep) -> None:
+        statement = (
+            f"UPDATE {rows_of.TABLE} SET parts = '', exit_version = NULL, updated_at = CURRENT_TIMESTAMP(6) "
+            f"WHERE {self.id.condition()} AND fence = {self.progress.fence} AND exit_version IS NOT NULL"
+        )
+        work = Transaction(self.id, (), statement, lambda progress: progress.exit_version is None)
+        commit(self.connection, work, self.progress.fence)
+        self.progress = replace(self.progress, exit_version=None, parts=frozenset())
+        self._open(step, self.progress.part_rows or 1)
+
+    def _open(self, step: RowStep, part_rows: int) -> None:
+        statement = rows_of.opened(self.id, self.progress, step, part_rows)
+        work = Transaction(self.id, (), statement, lambda progress: progress.exit_version == step.version)
+        commit(self.connection, work, self.progress.fence)
+
+    def _part(self, window: LogWindow, number: int, step: RowStep, connection: Connection, *, is_safe: bool) -> int:
+        rows = len(window.parts[number])
+        statement = rows_of.part_complete(self.id, self.progress, step.version, number, rows)
+        work = Transaction(
+            self.id,
+            list(window.statements(number, is_safe=is_safe)),
+            statement,
+            lambda progress: number in progress.parts or progress.version == step.version,
+        )
+        commit(connection, work, self.progress.fence)
+        return rows
+
+    def _one_part(self, window: LogWindow, step: RowStep, connection: Connection, *, is_safe: bool) -> int:
+        statements = list(window.statements(0, is_safe=is_safe))
+        self._commit_by(connection, statements, step, window.rows)
+        return window.rows
+
+    def _end_one_part(self, writing: "Future[int]", window: LogWindow, step: RowStep) -> None:
+        writing.result()
+        self._complete(window, step)
+
+    def _end_parts(self, pending: "list[Future[int]]", window: LogWindow, step: RowStep) -> None:
+        # All of them end before one's failure is raised: none may commit once the run has given up.
+        failures = [failure for writing in pending if (failure := writing.exception())]
+        if failures:
+            raise failures[0]
+        self._commit_by(self.connection, [], step, 0)
+        self._complete(window, step)
+
+    def _commit(self, statements: list[bytes], step: RowStep, rows: int) -> None:
+        self._commit_by(self.connection, statements, step, rows)
+        self._moved(step)
+
+    def _commit_by(self, connection: Connection, statements: list[bytes], step: RowStep, rows: int) -> None:
+        statement = rows_of.complete(self.id, self.progress, step, rows)
+        work = Transaction(
+            self.id,
+            statements,
+            statement,
+            lambda progress: progress.version == step.version and progress.exit_version is None,
+        )
+        commit(connection, work, self.progress.fence)
+
+    def _complete(self, window: LogWindow, step: RowStep) -> None:
+        self._moved(step)
+        self.windows += 1
+        for table, rows in window.counts().items():
+            self.counts[table] = self.counts.get(table, 0) + rows
+        now = time.monotonic()
+        if now - self._reported_at >= _SAY_EVERY:
+            self._reported_at = now
+            log.info(
+                "delivery %s: %s: %s changes, up to %s",
+                self.delivery,
+                self.source,
+                f"{sum(self.counts.values()):,}",
+                window.end,
+            )
+
+    def _moved(self, step: RowStep) -> None:
+        self.progress = Progress(self.progress.fence, None, step.version, step.position)
+
+    def _apply(self, step: Statements) -> None:
+        """Carries out statements where they stand: all rows before them are at the target, and none behind."""
+        notes = []
+        for statement in step.statements:
+            columns, executed = self.targets[statement.table].apply(statement.step)
+            self.statements.setdefault(statement.table, []).extend(executed)
+            into = self.targets[statement.table].into
+            notes.append(noted_columns(TableId(self.delivery, into.schema, into.name), columns))
+        self.settle(notes, step.end)
+
+
+def noted_columns(table: TableId, columns: Columns) -> str:
+    """SQL: the columns that a table has from here on."""
+    return f"UPDATE {rows_of.TABLE} SET columns_json = {rows_of.columns_literal(columns)} WHERE {table.condition()}"
+
+
+def _no_window() -> None:
+    """Nothing is being written."""
+
+
+def _ahead(all_steps: Iterator[Step], decoding: ThreadPoolExecutor) -> Iterator[Step]:
+    """The steps, each decoded while the one before it is worked on."""
+    following = decoding.submit(next, all_steps, None)
+    while (step := following.result()) is not None:
+        following = decoding.submit(next, all_steps, None)
+        yield step

@@ -1,0 +1,279 @@
+"""Windows of the log for a target: groups of transactions that do not conflict, and the statements of each.
+
+Put here: where a window ends, its parts, and the order of statements in a part. Not here: reading changes
+(log_changes.py), their keys (unique_keys.py), or executing parts (log_delivery.py).
+
+A transaction of the source is never split: all its changes are of one part, which is one transaction at the target. So
+a reader of the target sees none of it or all of it. Transactions of one group keep their order; those of different
+groups have no unique key in common, and may arrive in another order within a window.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import chain, pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from spark_jobs.config.deliveries import Delivery
+from spark_jobs.delivery.ordered.causality import KeyGroups, levels
+from spark_jobs.delivery.ordered.log_changes import Portion, TableChanges
+from spark_jobs.delivery.ordered.target_state import TargetState
+from spark_jobs.delivery.ordered.unique_keys import NONE, Keys
+from spark_jobs.delivery.statements import Way, Writer
+from spark_jobs.delivery.table_delivery import STATEMENTS
+from spark_jobs.log.position import Position
+
+INSERT, UPDATE, DELETE = 1, 2, 3
+Rows = NDArray[np.int64]
+
+
+class Action(IntEnum):
+    """What is done to a row, in the order in which a level's statements are executed."""
+
+    DELETE = 0
+    UPSERT = 1
+    MOVE = 2
+    """It gets another key, by an UPDATE of its own."""
+    INSERT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TableTexts:
+    """The changes of one table in a portion, as literals. keys: of each change its numbers, without NONE."""
+
+    number: int
+    """Of the table in the delivery."""
+    writer: Writer
+    op: NDArray[np.uint8]
+    is_moved: NDArray[np.bool_]
+    """Updates that change what the row is found by."""
+    values: pa.Array
+    """The rows after the changes, as ``Writer.row_texts``."""
+    old_keys: pa.Array
+    """The rows before them, as ``Writer.key_texts``."""
+    after: pa.Table
+    has_own_columns: bool
+    overwrite: Way
+    keys: list[list[int]]
+
+    @classmethod
+    def of(cls, target: TargetState, changes: TableChanges) -> tuple["TableTexts", Rows]:
+        """With the numbers of the changes that rules leave. Raises DeliveryError, TableStopped."""
+        target.open(changes.state)
+        writer, keys = target.writer, target.keys
+        assert writer
+        assert keys
+        assert target.target
+        changes_seen = target.judge.judged(changes.state, changes.changes)
+        is_update, is_delete = changes_seen.op == UPDATE, changes_seen.op == DELETE
+        # The row before: of an update its before image, of a delete the only one; of an insert the row itself counts
+        # for nothing.
+        images = pa.concat_tables([changes_seen.after, changes_seen.before])
+        places = np.arange(len(changes_seen.op))
+        old = images.take(pa.array(np.where(is_update, places + len(places), places)))
+        old_keys, new_keys = writer.key_texts(old), writer.key_texts(changes_seen.after)
+        is_moved = is_update & pc.not_equal(old_keys, new_keys).to_numpy(zero_copy_only=False)
+        if not writer.key:
+            is_moved = is_update
+        before_keys, after_keys = keys.of(old), keys.of(changes_seen.after)
+        texts = cls(
+            target.number,
+            writer,
+            changes_seen.op,
+            is_moved,
+            writer.row_texts(changes_seen.after),
+            old_keys,
+            changes_seen.after,
+            target.has_own_columns and bool(writer.key),
+            Way.REPLACE if target.target.unique > 1 else Way.UPSERT,
+            _listed(before_keys, after_keys, is_insert=changes_seen.op == INSERT, is_delete=is_delete),
+        )
+        return texts, changes_seen.rows
+
+    def statements(self, rows: Rows, *, is_safe: bool) -> Iterator[tuple[Action, "Iterator[bytes]"]]:
+        """The statements that make these changes, which have no key in common."""
+        # A row that gets another key is deleted and written again, unless the target has columns of its own in it.
+        op, is_moved = self.op[rows], self.is_moved[rows]
+        moves_by_update = self.has_own_columns and not is_safe
+        deleted = (op == DELETE) | (is_moved & (not moves_by_update))
+        inserted = (op == INSERT) | (is_moved & (not moves_by_update))
+        updated = (op == UPDATE) & ~is_moved
+        insert = self.overwrite if is_safe and self.writer.key else Way.INSERT
+        update = self.overwrite if is_safe else Way.UPSERT
+        if deleted.any():
+            yield Action.DELETE, self.writer.delete_texts(self.old_keys.take(pa.array(rows[deleted])))
+        if updated.any():
+            yield Action.UPSERT, self.writer.write_texts(self.values.take(pa.array(rows[updated])), update)
+        if moves_by_update and is_moved.any():
+            moved = pa.array(rows[is_moved])
+            yield Action.MOVE, self.writer.update(self.after.take(moved), self.old_keys.take(moved))
+        if inserted.any():
+            yield Action.INSERT, self.writer.write_texts(self.values.take(pa.array(rows[inserted])), insert)
+
+
+def _listed(
+    before: Sequence[Keys], after: Sequence[Keys], *, is_insert: NDArray[np.bool_], is_delete: NDArray[np.bool_]
+) -> list[list[int]]:
+    """Of each change the keys of its images."""
+    old = [np.where(is_insert, NONE, keys) for keys in before]
+    new = [np.where(is_delete, NONE, keys) for keys in after]
+    new = [np.where(keys == old_keys, NONE, keys) for keys, old_keys in zip(new, old, strict=True)]
+    rows = np.stack([*old, *new], axis=1).tolist() if old else [[]] * len(is_insert)
+    return [[key for key in row if key] for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPortion:
+    """The changes of a portion in the log's order, by transaction.
+
+    tables: their texts. table, row, keys: of each change, in order. bounds: where transactions begin, and the end.
+    begins: the position of each transaction.
+    """
+
+    tables: tuple[TableTexts, ...]
+    table: NDArray[np.int64]
+    row: Rows
+    keys: list[list[int]]
+    bounds: tuple[int, ...]
+    begins: tuple[Position, ...]
+    end: Position
+
+
+def planned(portion: Portion, targets: Sequence[TargetState], file_of: Callable[[int, int], str]) -> PlannedPortion:
+    """Orders a portion's changes. file_of: a file's name by stretch and number. Raises DeliveryError, TableStopped."""
+    texts, columns = [], []
+    for number, changes in enumerate(portion.tables):
+        own_texts, rows = TableTexts.of(targets[changes.table], changes)
+        texts.append(own_texts)
+        cells = (changes.file, changes.offset, changes.row, changes.transaction)
+        columns.append(
+            [np.full(len(rows), number, np.int64), np.arange(len(rows)), *(values[rows] for values in cells)]
+        )
+    table, row, file, offset, place, transaction = (
+        (np.concatenate(values) for values in zip(*columns, strict=True)) if columns else (np.zeros(0, np.int64),) * 6
+    )
+    # All tables' changes in the log's order, and where a transaction begins among them.
+    order = np.lexsort((place, offset, file))
+    file, transaction = file[order], transaction[order]
+    starts = np.flatnonzero((np.diff(file) != 0) | (np.diff(transaction) != 0)) + 1
+    firsts = [0, *starts.tolist()] if len(order) else []
+    begins = []
+    for at in firsts:
+        stretch, number = int(file[at]) >> 40, int(file[at]) & ((1 << 40) - 1)
+        begins.append(Position(file_of(stretch, number), int(transaction[at]), stretch))
+    table, row = table[order], row[order]
+    keys = [texts[number].keys[at] for number, at in zip(table.tolist(), row.tolist(), strict=True)]
+    return PlannedPortion(tuple(texts), table, row, keys, (*firsts, len(order)), tuple(begins), portion.end)
+
+
+@dataclass(frozen=True, slots=True)
+class LogWindow:
+    """Transactions that are written before anything behind them is, in parts that can be written in any order.
+
+    parts: the changes of each, by their numbers in the portion, in the log's order. end: the position behind it.
+    """
+
+    portion: PlannedPortion
+    parts: tuple[Rows, ...]
+    end: Position
+    part_rows: int
+    """Rows of a part that the window was planned with."""
+
+    @property
+    def rows(self) -> int:
+        return sum(map(len, self.parts))
+
+    def counts(self) -> dict[int, int]:
+        """How many changes it has of each table."""
+        numbers = Counter(self.portion.table[np.concatenate(self.parts)].tolist()) if self.parts else Counter[int]()
+        return {self.portion.tables[table].number: count for table, count in numbers.items()}
+
+    @property
+    def digest(self) -> str:
+        """Tells windows of one range apart that were planned by other rules, indexes or sizes."""
+        keys = [[self.portion.keys[int(at)] for at in part] for part in self.parts]
+        text = repr((str(self.end), self.part_rows, keys))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether all rows are found by a key."""
+        return all(table.writer.key for table in self.portion.tables)
+
+    def statements(self, part: int, *, is_safe: bool) -> Iterator[bytes]:
+        """The statements of a part: level by level, and of a level table by table."""
+        rows = self.parts[part]
+        level = np.array(levels([self.portion.keys[at] for at in rows.tolist()]), np.int64)
+        tables = self.portion.table[rows]
+        order = np.lexsort((rows, tables, level))
+        edges = np.flatnonzero((np.diff(level[order]) != 0) | (np.diff(tables[order]) != 0)) + 1
+        for begin, end in pairwise([0, *edges.tolist(), len(order)]):
+            level_rows = rows[order[begin:end]]
+            if len(level_rows):
+                texts = self.portion.tables[int(self.portion.table[level_rows[0]])]
+                for _, statements in texts.statements(self.portion.row[level_rows], is_safe=is_safe):
+                    yield from statements
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large windows are. joined: rows of a group up to which groups are joined. window: rows of one at most."""
+
+    batch: int
+    workers: int
+    part: int
+    joined: int
+    window: int
+
+    @classmethod
+    def of(cls, settings: Delivery) -> "Sizes":
+        part = settings.batch_rows * STATEMENTS
+        return cls(settings.batch_rows, settings.workers, part, settings.batch_rows, part * settings.workers)
+
+    @classmethod
+    def of_open_window(cls, part: int) -> "Sizes":
+        """For a window that was begun: it has the parts that it had, and nothing is flushed in it."""
+        return cls(part, 1, part, 1 << 62, 1 << 62)
+
+    def of_part(self, rows: int) -> int:
+        """Rows of a part of a window that has so many: each worker has one, as far as parts are not small."""
+        return min(self.part, max(self.batch, -(-rows // self.workers)))
+
+
+def windows(portion: PlannedPortion, sizes: Sizes) -> Iterator[LogWindow]:
+    """The windows of a portion: each ends where a transaction conflicts with several groups (a flush), or with it."""
+    first = 0
+    groups, count = KeyGroups(sizes.joined), 0
+    for number, (begin, end) in enumerate(pairwise(portion.bounds)):
+        keys = {*chain.from_iterable(portion.keys[begin:end])}
+        is_full = count and count + end - begin > sizes.window
+        if is_full or not groups.add(keys, end - begin):
+            yield _window(portion, groups, (first, number), sizes.of_part(count))
+            first, groups, count = number, KeyGroups(sizes.joined), 0
+            groups.add(keys, end - begin)
+        count += end - begin
+    yield _window(portion, groups, (first, len(portion.bounds) - 1), sizes.of_part(count))
+
+
+def _window(portion: PlannedPortion, groups: KeyGroups, span: tuple[int, int], part_rows: int) -> LogWindow:
+    """The transactions of a span as a window: groups are put into parts in the order of their first transactions."""
+    first, last = span
+    end = portion.begins[last] if last < len(portion.begins) else portion.end
+    parts: list[list[int]] = []
+    rows = 0
+    for members in groups.transactions():
+        changes = [
+            at for member in members for at in range(portion.bounds[first + member], portion.bounds[first + member + 1])
+        ]
+        if not parts or rows + len(changes) > part_rows:
+            parts.append([])
+            rows = 0
+        parts[-1] += changes
+        rows += len(changes)
+    return LogWindow(portion, tuple(np.array(sorted(part), np.int64) for part in parts), end, part_rows)

@@ -1,0 +1,228 @@
+"""The logs of a delivery's sources, one after the other, up to what is published.
+
+Put here: from where to where a log is delivered, and what is said of its tables. Not here: windows (log_delivery.py),
+or the first copies of tables (deliver.py).
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pymysql
+
+from spark_jobs.config.model import Pipeline
+from spark_jobs.delivery import lake_table, target_table
+from spark_jobs.delivery import progress as rows_of
+from spark_jobs.delivery.lake_table import LakeTable, Origin
+from spark_jobs.delivery.ordered.judgement import Judge
+from spark_jobs.delivery.ordered.log_delivery import LogDelivery, log_id
+from spark_jobs.delivery.ordered.log_tables import Logged, LoggedTable, reached, require_log_alone, standing_at
+from spark_jobs.delivery.ordered.target_state import TargetState
+from spark_jobs.delivery.progress import Progress, TableId
+from spark_jobs.delivery.table_delivery import Delivered
+from spark_jobs.delivery.target import Connection
+from spark_jobs.delivery.target_table import Dialect
+from spark_jobs.delivery.workers import Workers
+from spark_jobs.delta.snapshot import snapshot_of
+from spark_jobs.downstream.multi_source import MARKS
+from spark_jobs.errors import StratalogError, about
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.log.position import Position, Range
+from spark_jobs.text.remedies import advised
+from spark_jobs.text.sql import server_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+Name = tuple[str, str]
+
+
+def deliver_logs(
+    pipeline: Pipeline,
+    workers: Workers,
+    tables: Sequence[LakeTable],
+    copied: Sequence[Delivered],
+    spark: "SparkSession",
+) -> tuple[list[Delivered], dict[Name, str]]:
+    """Delivers what the target lacks of the logs of all sources.
+
+    Args:
+        pipeline: the configuration.
+        workers: the delivery's connections.
+        tables: those of the delivery that do not stand still.
+        copied: what was done with tables before: their first copies.
+        spark: for rules about rows and masks.
+
+    Returns what was done with each table, and why which sources stopped, by ("", source).
+    """
+    # What stops one source does not stop the next.
+    stopped: dict[Name, str] = {}
+    with Connection(workers.name, workers.settings.mysql) as connection:
+        run = _Run(pipeline, workers, tables, spark, connection)
+        for source in pipeline.sources:
+            try:
+                with about(f"delivery {workers.name}"):
+                    run.deliver(source)
+            except (pymysql.MySQLError, OSError) as error:
+                stopped["", source] = advised(connection.error(error, source))
+            except StratalogError as error:
+                stopped["", source] = advised(error)
+    for reason in stopped.values():
+        log.error("%s", reason)
+    by_table = {table.table: table for table in copied}
+    for table in run.delivered.values():
+        before = by_table.get(table.table)
+        by_table[table.table] = table if before is None else _sum(before, table)
+    return list(by_table.values()), stopped
+
+
+def _sum(first: Delivered, later: Delivered) -> Delivered:
+    return Delivered(
+        later.table,
+        later.position,
+        later.version,
+        first.rows + later.rows,
+        first.windows + later.windows,
+        (*first.statements, *later.statements),
+        first.seconds + later.seconds,
+    )
+
+
+@dataclass
+class _Run:
+    """Delivers one source after the other."""
+
+    pipeline: Pipeline
+    workers: Workers
+    tables: Sequence[LakeTable]
+    spark: "SparkSession"
+    connection: Connection
+    delivered: dict[TableId, Delivered] = field(default_factory=dict)
+    ended: set[tuple[Origin, Name]] = field(default_factory=set)
+    """Source tables of which the target has all that is published of them."""
+
+    def deliver(self, source: str) -> None:
+        """Raises DeliveryError, LakeError, DecodeError, TableStopped, LostRace, MySQLError."""
+        lake, name, connection = lake_of(self.pipeline), self.workers.name, self.connection
+        rows = {table: row for table, (row, _) in rows_of.listed(connection, name).items()}
+        tables = self._logged(source, rows)
+        if not tables:
+            return
+        stored = rows.get(("", source), Progress(0))
+        begin = Position.parse(stored.position) if stored.position else min(table.since for table in tables)
+        end = max(begin, min(table.end for table in tables))
+        is_behind = any(self._is_behind(rows, table, end) for table in tables)
+        slowest, newest = min(tables, key=lambda table: table.end), max(table.end for table in tables)
+        if slowest.end < newest:
+            log.warning(
+                "delivery %s: %s: ends at %s, where %s is published, since tables go together; the others are at %s",
+                *(name, source, slowest.end, slowest.name, newest),
+            )
+        if begin == end and stored.exit_version is None and not is_behind:
+            self.ended |= {_origin(source, table) for table in tables if table.end == end}
+            return
+        for table in tables:
+            row = rows[table.into.schema, table.into.name]
+            assert row.version is not None
+            version = lake_table.silver_version_at(table.into, row.version, (source, table.name))
+            require_log_alone(lake, source, table, version)
+        # A window that is open is completed first, since its parts are planned by its own end.
+        began, progress = time.monotonic(), rows_of.claim(connection, log_id(name, source))
+        ends = [Position.parse(progress.exit_position)] if progress.exit_position else []
+        delivery: LogDelivery | None = None
+        for until in (*ends, max([end, *ends])):
+            delivery = self._delivery(source, Range(begin, until), tables, progress)
+            delivery.deliver()
+            self._note(delivery, time.monotonic() - began)
+            begin, progress = until, delivery.progress
+        assert delivery
+        self.ended |= {_origin(source, table) for table in tables if table.end == begin}
+        delivery.settle(self._notes(tables), begin)
+
+    def _logged(self, source: str, rows: dict[Name, Progress]) -> list[LoggedTable]:
+        """The source's tables that the target has a first copy of."""
+        tables = []
+        for name, into, end in reached(lake_of(self.pipeline), source, self.tables):
+            row = rows.get((into.schema, into.name))
+            since = lake_table.positions_of(row.position, into).get((source, name)) if row else None
+            if row and row.exit_version is None and since:
+                tables.append(LoggedTable(name, into, since, end))
+        return tables
+
+    @staticmethod
+    def _is_behind(rows: dict[Name, Progress], table: LoggedTable, end: Position) -> bool:
+        version = rows[table.into.schema, table.into.name].version
+        return table.end == end and version is not None and version < table.into.version
+
+    def _delivery(self, source: str, within: Range, tables: Sequence[LoggedTable], progress: Progress) -> LogDelivery:
+        """The delivery of a range. Raises DeliveryError, LakeError, DecodeError, TableStopped."""
+        workers, lake = self.workers, lake_of(self.pipeline)
+        logged = Logged.of(self.pipeline, lake, source, within, tables)
+        rows = rows_of.listed(self.connection, workers.name)
+        # Source tables that are merged into one table have its keys in common.
+        seeds = {name: number for number, name in enumerate(sorted({(t.into.schema, t.into.name) for t in tables}))}
+        targets = []
+        for number, (table, job) in enumerate(zip(logged.tables, logged.jobs, strict=True)):
+            into = (table.into.schema, table.into.name)
+            owner = (source, table.name.schema, table.name.table)
+            marks = dict(zip(MARKS, owner, strict=True)) if table.into.into.is_merged else {}
+            targets.append(
+                TargetState(
+                    place=str(table.into),
+                    settings=workers.settings,
+                    number=number,
+                    into=table.into,
+                    judge=Judge(job, marks, lambda: self.spark),
+                    connection=self.connection,
+                    before=rows[into][0].columns,
+                    state=standing_at(job.table, max(within.start, table.since)),
+                    is_helper=lambda name: self.pipeline.scope.why_helper(name.schema, name.table) is not None,
+                    seed=seeds[into],
+                )
+            )
+        return LogDelivery(workers.name, workers.settings, logged, targets, progress, self.connection, workers.submit)
+
+    def _note(self, delivery: LogDelivery, seconds: float) -> None:
+        """What was done with tables so far."""
+        for number, target in enumerate(delivery.targets):
+            table = TableId(self.workers.name, target.into.schema, target.into.name)
+            delivered = Delivered(
+                table,
+                delivery.progress.position,
+                target.into.version,
+                delivery.counts.get(number, 0),
+                delivery.windows,
+                tuple(delivery.statements.get(number, ())),
+                seconds,
+            )
+            before = self.delivered.get(table)
+            if delivered.rows or delivered.statements or before:
+                self.delivered[table] = delivered if before is None else _sum(before, delivered)
+
+    def _notes(self, tables: Sequence[LoggedTable]) -> list[str]:
+        """SQL: the versions that the target has now, of tables of which it has all that is published."""
+        lake, dialect, notes = lake_of(self.pipeline), Dialect.of(self.connection), []
+        for table in {(table.into.schema, table.into.name): table.into for table in tables}.values():
+            if not all((origin, (table.schema, table.name)) in self.ended for origin in table.origins):
+                continue
+            # The version is what verify compares with, and what another way of applying continues from.
+            snapshot = snapshot_of(table.table.path, table.version)
+            if snapshot is None:
+                continue
+            shape = lake_table.shape_of(lake, table, snapshot)
+            columns = rows_of.columns_literal(target_table.types_of(shape, dialect))
+            row = TableId(self.workers.name, table.schema, table.name)
+            notes.append(
+                f"UPDATE {rows_of.TABLE} SET lake_id = {server_text(snapshot.metadata.id)}, lake_version = "
+                f"{table.version}, position = {server_text(shape.position)}, columns_json = {columns}, "
+                f"updated_at = CURRENT_TIMESTAMP(6) WHERE {row.condition()}"
+            )
+        return notes
+
+
+def _origin(source: str, table: LoggedTable) -> tuple[Origin, Name]:
+    return (source, table.name), (table.into.schema, table.into.name)

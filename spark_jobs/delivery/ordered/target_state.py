@@ -1,0 +1,220 @@
+"""A table of the target while the log is delivered in order: what writes its rows, and what statements do to it.
+
+Put here: the target's columns as a definition of the log has them, and DDL in its place. Not here: rows (plan.py), or
+the clauses of ALTER TABLE (target_table.py).
+"""
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from spark_jobs.binlog import Column, TableName
+from spark_jobs.config.deliveries import Delivery
+from spark_jobs.delivery import target_table
+from spark_jobs.delivery.encode import RAW, OutputColumn, literals
+from spark_jobs.delivery.lake_table import LakeColumn, LakeTable, Shape, as_declared
+from spark_jobs.delivery.ordered.judgement import Judge
+from spark_jobs.delivery.ordered.unique_keys import UniqueKeys, weights_of
+from spark_jobs.delivery.statements import Writer
+from spark_jobs.delivery.target import Connection
+from spark_jobs.delivery.target_table import Alterations, Dialect, TargetTable
+from spark_jobs.downstream.multi_source import MARKS
+from spark_jobs.engine.fills import evaluated
+from spark_jobs.errors import DeliveryError
+from spark_jobs.silver.projection import column_origins
+from spark_jobs.silver.table_timeline import SchemaChange, TableState
+from spark_jobs.text.sql import identifier
+
+log = logging.getLogger(__name__)
+
+Columns = Mapping[str, Mapping[str, str]]
+"""By physical name what the progress row keeps of columns."""
+
+
+@dataclass
+class TargetState:
+    """One source table's table at the target.
+
+    number: of the table in the delivery. before: its columns as they are delivered. state: its definition in the log.
+    """
+
+    place: str
+    settings: Delivery
+    number: int
+    into: LakeTable
+    judge: Judge
+    connection: Connection
+    before: Columns
+    state: TableState | None = None
+    target: TargetTable | None = field(default=None, init=False)
+    writer: Writer | None = field(default=None, init=False)
+    keys: UniqueKeys | None = field(default=None, init=False)
+    is_helper: Callable[[TableName], bool] = lambda _: False
+    """Whether a table is one that a tool of online schema changes works with."""
+    seed: int = 0
+    """Of the target's table: source tables that are merged into it have one."""
+
+    @property
+    def name(self) -> str:
+        return f"{identifier(self.into.schema)}.{identifier(self.into.name)}"
+
+    @property
+    def has_own_columns(self) -> bool:
+        """Whether the target has columns that are not delivered: a row that is inserted again would lose them."""
+        assert self.target
+        assert self.writer
+        return len(self.target.columns) > len(self.writer.columns)
+
+    def open(self, state: TableState) -> None:
+        """Reads the target's table for rows of a definition. Raises DeliveryError, TableStopped."""
+        if self.writer is not None and self.state == state:
+            return
+        # What both sides have of the table is written; the target's own indexes say what conflicts.
+        self.state = state
+        shape = self._shape(state, self._physical())
+        self.target = target_table.target_table(self.connection, self.into.schema, self.into.name)
+        if self.target is None:
+            raise DeliveryError(f"{self.place}: the target has no such table; create it, or set ddl: apply")
+        columns = self.target.output_columns(shape)
+        if not columns:
+            raise DeliveryError(f"{self.place}: the target's table has no column of the lake's")
+        self.writer = Writer(
+            self.into.schema,
+            self.into.name,
+            columns,
+            self.target.key(columns),
+            self.settings.batch_rows,
+            self.connection.facts.max_packet,
+        )
+        self.keys = UniqueKeys(self.seed, self.target, columns, weights_of(self.connection))
+
+    def apply(self, step: SchemaChange) -> tuple[Columns, list[str]]:
+        """What a statement does to the target: the columns behind it, and what was executed.
+
+        Raises DeliveryError, TableStopped, MySQLError.
+        """
+        is_online = step.inherited is not None and self.is_helper(step.inherited.name)
+        if step.inherited is not None and not is_online:
+            raise DeliveryError(
+                f"{self.place}: the statement at {step.range.start} gave the table rows that it had under another name "
+                "or key; deliver it from the beginning: stratalog deliver --reload"
+            )
+        statements = [f"TRUNCATE TABLE {self.name}"] if step.empties and not is_online and not step.keeps else []
+        if step.standing.definition is None:
+            return self._executed(self.before, statements)
+        shape = self._shape(step.standing, self._physical_after(step), f"@{step.range.start}")
+        self._require_same_key(step)
+        fills = self._fills(step, shape) if self.settings.ddl != "ignore" and not step.empties else {}
+        defaults = {name: text for name, text in fills.items() if _may_be_default(shape, name, text)}
+        statements += self._alterations(shape, step, defaults)
+        # A column whose type has no default is filled; it may be repeated, since no row behind it is there.
+        filled = [f"{identifier(name)} = {text}" for name, text in fills.items() if name not in defaults]
+        statements += [f"UPDATE {self.name} SET {', '.join(filled)}"] if filled else []
+        columns = target_table.types_of(shape, Dialect.of(self.connection))
+        self.state = step.standing
+        # Tables of several sources have the columns of all of them.
+        return self._executed({**self.before, **columns} if self.judge.marks else columns, statements)
+
+    def _executed(self, columns: Columns, statements: list[str]) -> tuple[Columns, list[str]]:
+        for statement in statements:
+            log.info("%s: %s", self.place, statement)
+            self.connection.execute(statement)
+        self.before, self.writer, self.keys = columns, None, None
+        return columns, statements
+
+    def _require_same_key(self, step: SchemaChange) -> None:
+        old, new = self.state and self.state.definition, step.standing.definition
+        if old and new and (old.key or ()) and _key(old.columns, old.key) != _key(new.columns, new.key):
+            names = step.origins or {}
+            renamed = tuple(names.get(name) or name for name in _key(new.columns, new.key))
+            if renamed != _key(old.columns, old.key):
+                raise DeliveryError(
+                    f"{self.place}: the primary key changed at {step.range.start}; change the target's too, and "
+                    "deliver the table from the beginning: stratalog deliver --reload"
+                )
+
+    def _fills(self, step: SchemaChange, shape: Shape) -> dict[str, str]:
+        """By new column the literal that rows which are there have in it."""
+        names = [column.name for column in shape.columns if column.name in step.fills]
+        literals_: dict[str, str] = {}
+        for name in names:
+            fill = step.fills[name]
+            if fill.exact is None and _NUMBER.fullmatch(fill.sql):
+                literals_[name] = fill.sql
+                continue
+            value = evaluated(self.judge.spark(), [fill.sql])[fill.sql]
+            exact = None if fill.exact is None else [(name, fill.exact)]
+            row = pa.table({name: pa.array([value.as_py()], value.type), RAW: pa.array([exact], _RAW)})
+            kind = next(column.column.sql_type for column in shape.columns if column.name == name and column.column)
+            (literal,) = literals(row, [OutputColumn(name, kind.partition("(")[0].partition(" ")[0])])
+            literals_[name] = literal[0].as_py()
+        return literals_
+
+    def _alterations(self, shape: Shape, step: SchemaChange, defaults: Mapping[str, str]) -> list[str]:
+        if self.settings.ddl == "ignore":
+            return []
+        target = target_table.target_table(self.connection, self.into.schema, self.into.name)
+        dialect = Dialect.of(self.connection)
+        if target is None:
+            raise DeliveryError(f"{self.place}: the target has no such table; create it, or set ddl: apply")
+        # Of a merged table no column is dropped: other sources may have it still.
+        before: Columns = {} if self.judge.marks else self.before
+        clauses = Alterations(before, shape, target, dialect, defaults).clauses(is_checked=self.settings.ddl == "stop")
+        if not clauses:
+            return []
+        statement = f"ALTER TABLE {self.name} {', '.join(clauses)}"
+        if self.settings.ddl == "stop":
+            raise DeliveryError(
+                f"{self.place}: its columns changed at {step.range.start}, and ddl is stop; run at the target what "
+                f"follows, then deliver again: {statement}"
+            )
+        return [statement]
+
+    def _physical(self) -> dict[str, str]:
+        """By name the physical names of the delivered columns."""
+        return {column["name"]: physical for physical, column in self.before.items()}
+
+    def _physical_after(self, step: SchemaChange) -> dict[str, str]:
+        """The same behind a statement: a column keeps it where it comes from one that was there."""
+        physical = self._physical()
+        new = self.judge.shape(step.standing).columns.types
+        # Of an online schema change the column of the same name is the one that was there.
+        origins: Mapping[str, str | None] = {name: name for name in new}
+        if step.inherited is None and self.state is not None and self.state.definition is not None:
+            origins = column_origins(step, self.judge.shape(self.state).columns.types, new)
+        return {name: physical[origin] for name, origin in origins.items() if origin is not None and origin in physical}
+
+    def _shape(self, state: TableState, physical: Mapping[str, str], suffix: str = "") -> Shape:
+        columns_, definition = self.judge.shape(state).columns, state.definition
+        assert definition
+        declared = {str(column.name): column for column in definition.columns}
+        columns = [
+            LakeColumn(
+                name,
+                physical.get(name, f"{name}{suffix}"),
+                kind,
+                as_declared(declared.get(name), kind, self.into.hashed),
+            )
+            for name, kind in columns_.types.items()
+        ]
+        marks = [LakeColumn(name, physical.get(name, name), MARKS[name], None) for name in self.judge.marks]
+        key = (*self.judge.marks, *columns_.key) if columns_.key else ()
+        return Shape((*marks, *columns), key, "")
+
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_RAW = pa.map_(pa.string(), pa.string())
+_WITHOUT_DEFAULT = re.compile(r"(tiny|medium|long)?(text|blob)|json|geometry|point|.*string|.*polygon|vector")
+
+
+def _may_be_default(shape: Shape, name: str, text: str) -> bool:
+    """Whether a literal may stand behind DEFAULT: types of any length have none, and a cast is no constant."""
+    column = next(column.column for column in shape.columns if column.name == name)
+    return column is not None and not _WITHOUT_DEFAULT.match(column.sql_type) and not text.startswith("CAST(")
+
+
+def _key(columns: "tuple[Column, ...]", key: tuple[int, ...] | None) -> tuple[str, ...]:
+    return tuple(str(columns[at].name) for at in key or ())

@@ -1,0 +1,180 @@
+"""The server that is delivered to: sessions whose settings are explicit, and what its refusals mean.
+
+Put here: connecting, running statements, errors as messages. Not here: the statements (statements.py), or which
+transactions there are (transactions.py).
+
+A session has UTC, utf8mb4, READ COMMITTED, no foreign key checks, and a sql_mode under which each value of a source is
+accepted or refused as it is: strict, zero dates allowed, no value made from 0 by AUTO_INCREMENT, backslashes as they
+are.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import pymysql
+from pymysql.cursors import DictCursor
+
+from spark_jobs.config.servers import MySQL
+from spark_jobs.errors import DeliveryError
+from spark_jobs.source.connection import error_number, log_in, may_pass, refusal
+from spark_jobs.text.disclosure import foreign
+
+SQL_MODE = (
+    "STRICT_TRANS_TABLES,STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,NO_BACKSLASH_ESCAPES,NO_ENGINE_SUBSTITUTION,"
+    "ALLOW_INVALID_DATES,ERROR_FOR_DIVISION_BY_ZERO"
+)
+_SESSION = (
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    f"SET SESSION sql_mode = '{SQL_MODE}', foreign_key_checks = 0, unique_checks = 1, sql_safe_updates = 0",
+)
+CONFLICTS = {1205, 1213, 8002, 8022, 8028, 9007}
+"""Numbers of errors after which the same transaction may succeed: deadlocks, lock timeouts; TiDB's write conflicts and
+schema changes."""
+DATA_ERRORS = {1048, 1138, 1264, 1265, 1292, 1366, 1406}
+"""Numbers of errors by which a value, or what a column has, does not fit a type."""
+_READ_ONLY = "the server is read-only: name the server that takes writes, as after a failover"
+_DENIED = "grant it (docs/deliveries.md, Privileges)"
+_REMEDIES: Mapping[int, str] = {
+    1044: _DENIED,
+    1142: _DENIED,
+    1143: _DENIED,
+    1227: _DENIED,
+    1290: _READ_ONLY,
+    1792: _READ_ONLY,
+    1836: _READ_ONLY,
+    1049: "create the schema, or let ddl: apply create it",
+    1146: "create the table, or let ddl: apply create it",
+    1054: "let ddl: apply add the column, or ddl: ignore leave it out",
+    1062: "a row of the target is in the way that the lake does not have or has under another key: compare by "
+    "`stratalog verify --delivery`, remove it, or overwrite it by safe_mode: on",
+    1264: "widen the target's column",
+    1265: "give the target's column a type that holds what the source's does",
+    1366: "give the target's column a type and a character set that hold what the source's do",
+    1406: "widen the target's column",
+    1364: "give the target's column a default, since the lake does not have it",
+    1048: "let the target's column be NULL",
+    1114: "free space at the target",
+    1021: "free space at the target",
+    1153: "raise max_allowed_packet of the target, or lower batch_rows",
+    1205: "another session holds its locks; run again when it has ended",
+    1213: "another session writes the same rows; stop it, or lower workers",
+    1452: "drop the foreign key of the target, or set foreign_key_checks so that this session may set it off",
+    3819: "drop the CHECK constraint of the target, which the source does not have",
+    4025: "drop the CHECK constraint of the target, which the source does not have",
+}
+
+
+_QUOTING_VALUES = {1062, 1064, 1264, 1265, 1292, 1366, 1411, 1451, 1452, 1525, 1586, 1690, 3140}
+"""Numbers of errors whose texts may repeat values."""
+_NAMES = re.compile(r" for (?:column|key) ")
+"""Behind it, such a text has names."""
+
+
+def _without_values(text: str) -> str:
+    match = _NAMES.search(text)
+    return foreign(text[: match.start()]) + text[match.start() :] if match else foreign(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a server is."""
+
+    version: str
+    is_mariadb: bool
+    is_tidb: bool
+    max_packet: int
+    """max_allowed_packet, in bytes."""
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Of the version."""
+        return tuple(map(int, re.findall(r"\d+", self.version)[:3]))
+
+
+class Connection:
+    """A session at the target; what it raises is a DeliveryError or what PyMySQL raises of conflicts and lost servers.
+
+    Not for two threads at once.
+    """
+
+    def __init__(self, delivery: str, settings: MySQL) -> None:
+        self.place = f"delivery {delivery}"
+        self._settings = settings
+        self._connection: pymysql.Connection[Any] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Also a transaction that is open: the server rolls it back."""
+        if self._connection is not None:
+            with suppress(pymysql.MySQLError, OSError):
+                self._connection.close()
+        self._connection = None
+
+    def open(self) -> None:
+        """Connects where there is no connection. Raises DeliveryError."""
+        if self._connection is not None:
+            return
+        try:
+            connection = log_in(self._settings, cursorclass=DictCursor, autocommit=True)
+            self._connection = connection
+            for statement in _SESSION:
+                connection.query(statement)
+        except (pymysql.MySQLError, RuntimeError, OSError) as error:
+            self.close()
+            raise DeliveryError(refusal(self.place, self._settings, error)) from error
+
+    def execute(self, statement: str | bytes) -> int:
+        """Runs a statement; how many rows it changed. Raises MySQLError, OSError, DeliveryError."""
+        self.open()
+        assert self._connection is not None
+        # PyMySQL encodes text by the connection's character set and sends bytes as they are.
+        return int(self._connection.query(statement) or 0)
+
+    def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """Raises MySQLError, OSError, DeliveryError. parameters: in place of %s."""
+        self.open()
+        assert self._connection is not None
+        with self._connection.cursor() as cursor:
+            cursor.execute(query, parameters or None)
+            return list(cursor.fetchall())
+
+    @cached_property
+    def facts(self) -> Facts:
+        """Raises DeliveryError."""
+        row = self.ask("SELECT VERSION() version, @@max_allowed_packet packet")[0]
+        version = str(row["version"])
+        is_tidb = "TiDB" in version
+        if is_tidb:
+            version = version.partition("TiDB-")[2]
+        return Facts(version, "MariaDB" in version, is_tidb, int(row["packet"]))
+
+    def ask(self, query: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """As ``rows``; every refusal is a DeliveryError."""
+        try:
+            return self.rows(query, parameters)
+        except (pymysql.MySQLError, OSError) as error:
+            raise self.error(error) from error
+
+    def error(self, error: BaseException, table: str = "") -> DeliveryError:
+        """What a server refused as a message with the delivery, the table and what to do; it has no value of a row."""
+        place = f"{self.place}: {table}" if table else self.place
+        if isinstance(error, DeliveryError):
+            return error
+        number = error_number(error)
+        if may_pass(error) or number is None:
+            return DeliveryError(refusal(place, self._settings, error))
+        text = re.sub(r"\s+", " ", str(error.args[-1]))
+        text = _without_values(text) if number in _QUOTING_VALUES else text
+        remedy = _REMEDIES.get(number)
+        return DeliveryError(
+            f"{place}: {self._settings.host}:{self._settings.port} answered: {text}{'; ' + remedy if remedy else ''}"
+        )

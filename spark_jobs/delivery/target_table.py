@@ -1,0 +1,331 @@
+"""A table of the target: its columns and keys, and what makes it take a version of a downstream table.
+
+Put here: what information_schema says of it, and the statements by which its columns become those of the lake.
+Not here: running them (table_delivery.py), or rows.
+
+Statements follow from what the target has and what the lake has, not from the source's statements: a column that is
+there is not added again, so a deliverer that was killed between a statement and its note of it continues. Columns are
+known by their physical names in the lake, which a rename leaves.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_jobs.binlog import Column
+from spark_jobs.binlog.types.charsets import charset_of
+from spark_jobs.delivery.encode import OutputColumn
+from spark_jobs.delivery.lake_table import LakeColumn, Shape
+from spark_jobs.delivery.target import Connection, Facts
+from spark_jobs.errors import DeliveryError, Unsupported
+from spark_jobs.text.sql import identifier
+
+_MARK = "varchar(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+_BY_SPARK_TYPE = {
+    "TINYINT": "tinyint",
+    "SMALLINT": "smallint",
+    "INT": "int",
+    "BIGINT": "bigint",
+    "FLOAT": "float",
+    "DOUBLE": "double",
+    "BOOLEAN": "tinyint",
+    "DATE": "date",
+    "TIMESTAMP": "timestamp(6)",
+    "TIMESTAMP_NTZ": "datetime(6)",
+    "BINARY": "longblob",
+    "STRING": "longtext CHARACTER SET utf8mb4",
+    "STRUCT<srid: INT, wkb: BINARY>": "geometry",
+}
+_ELSEWHERE = {"uuid": "char(36)", "inet4": "varchar(15)", "inet6": "varchar(45)"}
+"""MariaDB's types at other servers."""
+_PREFIX = 191
+"""Characters of a TEXT column that a key has."""
+_BYTES = 63
+
+
+@dataclass(frozen=True, slots=True)
+class TargetColumn:
+    """A column of the target. kind: its DATA_TYPE; declared: its COLUMN_TYPE; collation: of text."""
+
+    name: str
+    kind: str
+    declared: str
+    is_nullable: bool
+    is_generated: bool
+    collation: str | None = None
+    has_default: bool = False
+    """Or a value of its own: AUTO_INCREMENT."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPart:
+    """A column of a unique index, or (None) an expression. length: characters or bytes that it takes of a value."""
+
+    column: str | None
+    length: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTable:
+    """A table as the target has it.
+
+    keys: the columns of each index by which rows are identified, the primary key first. indexes: all unique indexes.
+    """
+
+    columns: tuple[TargetColumn, ...]
+    keys: tuple[tuple[str, ...], ...]
+    indexes: tuple[tuple[IndexPart, ...], ...] = ()
+
+    @property
+    def unique(self) -> int:
+        """How many unique indexes there are."""
+        return len(self.indexes)
+
+    def column(self, name: str) -> TargetColumn | None:
+        """By name, in letters of any case, as servers compare them."""
+        return next((column for column in self.columns if column.name.casefold() == name.casefold()), None)
+
+    def output_columns(self, shape: Shape) -> tuple[OutputColumn, ...]:
+        """The columns that the lake and the target both have, but for those that the target generates."""
+        pairs = ((column.name, self.column(column.name)) for column in shape.columns)
+        return tuple(OutputColumn(name, target.kind) for name, target in pairs if target and not target.is_generated)
+
+    def key(self, columns: tuple[OutputColumn, ...]) -> tuple[str, ...]:
+        """The lake's names of the columns by which rows are found: the first key of which all columns are written."""
+        names = {column.name.casefold(): column.name for column in columns}
+        for key in self.keys:
+            if all(part.casefold() in names for part in key):
+                return tuple(names[part.casefold()] for part in key)
+        return ()
+
+
+_COLUMNS = """
+SELECT COLUMN_NAME name, DATA_TYPE kind, COLUMN_TYPE declared, IS_NULLABLE nullable, EXTRA extra,
+  COLLATION_NAME collation, COLUMN_DEFAULT fallback
+FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION
+"""
+_KEYS = """
+SELECT INDEX_NAME index_name, COLUMN_NAME name, SUB_PART part, NULLABLE nullable
+FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND NON_UNIQUE = 0
+ORDER BY INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX
+"""
+_COLLATIONS = "SELECT ID id, COLLATION_NAME name FROM information_schema.COLLATIONS WHERE ID IS NOT NULL"
+
+
+def target_table(connection: Connection, schema: str, table: str) -> TargetTable | None:
+    """None where the target has no such table. Raises DeliveryError."""
+    rows = connection.ask(_COLUMNS, (schema, table))
+    if not rows:
+        return None
+    columns = tuple(
+        TargetColumn(
+            row["name"],
+            row["kind"].lower(),
+            row["declared"].lower(),
+            row["nullable"] == "YES",
+            "GENERATED" in row["extra"].upper().replace("DEFAULT_GENERATED", "") or "VIRTUAL" in row["extra"].upper(),
+            row["collation"],
+            row["fallback"] is not None or "AUTO_INCREMENT" in row["extra"].upper(),
+        )
+        for row in rows
+    )
+    # Rows are identified by the primary key, or by a unique index of whole columns without NULL.
+    indexes: dict[str, list[Mapping[str, Any]]] = {}
+    for row in connection.ask(_KEYS, (schema, table)):
+        indexes.setdefault(row["index_name"], []).append(row)
+    keys = tuple(
+        tuple(str(part["name"]) for part in parts)
+        for name, parts in indexes.items()
+        if name == "PRIMARY" or not any(part["part"] or part["nullable"] or part["name"] is None for part in parts)
+    )
+    parts = tuple(tuple(IndexPart(part["name"], part["part"]) for part in parts) for parts in indexes.values())
+    return TargetTable(columns, keys, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a server writes definitions. collations: names by id."""
+
+    facts: Facts
+    collations: Mapping[int, str]
+
+    @classmethod
+    def of(cls, connection: Connection) -> "Dialect":
+        """Raises DeliveryError."""
+        rows = connection.ask(_COLLATIONS)
+        return cls(connection.facts, {int(row["id"]): row["name"] for row in rows})
+
+    def definition(self, column: LakeColumn, *, is_key: bool = False) -> str:
+        """A column without its name: type, character set, NULL or NOT NULL. Raises DeliveryError."""
+        is_nullable = not is_key and (column.column is None or column.column.nullable)
+        return f"{self.type_of(column)} {'NULL' if is_nullable else 'NOT NULL'}"
+
+    def type_of(self, column: LakeColumn) -> str:
+        """Its type with its character set. Raises DeliveryError."""
+        declared = column.column
+        if declared is None:
+            return self._by_spark_type(column)
+        text = declared.sql_type.removesuffix(" of unknown sign")
+        if not self.facts.is_mariadb:
+            text = _ELSEWHERE.get(text, text).removesuffix(" compressed")
+        is_text = declared.type.has_labels or (declared.type.is_character and declared.charset not in (None, _BYTES))
+        if not is_text or text.startswith(("json", "geometry", "vector")):
+            return text
+        return text + self._charset(declared)
+
+    def _charset(self, column: Column) -> str:
+        if column.charset is None:
+            return ""
+        try:
+            charset = charset_of(column.charset)
+        except Unsupported:
+            return ""
+        collation = self.collations.get(column.charset)
+        return f" CHARACTER SET {charset}{f' COLLATE {collation}' if collation else ''}"
+
+    def _by_spark_type(self, column: LakeColumn) -> str:
+        if column.name in ("_source", "_schema", "_table"):
+            return _MARK
+        kind = _BY_SPARK_TYPE.get(column.spark_type)
+        if kind or column.spark_type.startswith("DECIMAL"):
+            return kind or column.spark_type.lower()
+        raise DeliveryError(f"column {column.name}: a column of type {column.spark_type} has no type in MySQL")
+
+    @property
+    def has_rename_column(self) -> bool:
+        """Whether ALTER TABLE … RENAME COLUMN is there; CHANGE is everywhere."""
+        return self.facts.is_tidb or self.facts.numbers >= ((10, 5, 2) if self.facts.is_mariadb else (8, 0, 0))
+
+
+def creation(schema: str, table: str, shape: Shape, dialect: Dialect) -> list[str]:
+    """The statements that make a table of a version's columns. Raises DeliveryError."""
+    by_name = {column.name: column for column in shape.columns}
+    lines = [
+        f"{identifier(column.name)} {dialect.definition(column, is_key=column.name in shape.key)}"
+        for column in shape.columns
+    ]
+    # A key of long text has a prefix.
+    if shape.key:
+        parts = []
+        for name in shape.key:
+            is_long = re.match(r"(tiny|medium|long)?(text|blob)", dialect.type_of(by_name[name]))
+            parts.append(f"{identifier(name)}({_PREFIX})" if is_long else identifier(name))
+        lines.append(f"PRIMARY KEY ({', '.join(parts)})")
+    name = f"{identifier(schema)}.{identifier(table)}"
+    return [
+        f"CREATE DATABASE IF NOT EXISTS {identifier(schema)}",
+        f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(lines)})",
+    ]
+
+
+def types_of(shape: Shape, dialect: Dialect) -> dict[str, dict[str, str]]:
+    """By physical name what the progress row keeps of the columns: names and definitions."""
+    return {
+        column.physical: {
+            "name": column.name,
+            "definition": dialect.definition(column, is_key=column.name in shape.key),
+        }
+        for column in shape.columns
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Alterations:
+    """The clauses of ALTER TABLE by which a target's columns become those of a version.
+
+    before: the columns of the version that was delivered before, as ``types_of`` gives them; empty for none. defaults:
+    literals that rows which are there have in new columns.
+    """
+
+    before: Mapping[str, Mapping[str, str]]
+    shape: Shape
+    target: TargetTable
+    dialect: Dialect
+    defaults: Mapping[str, str] = field(default_factory=dict)
+
+    def clauses(self, *, is_checked: bool) -> list[str]:
+        """In order, for one statement; none where the target has the columns. Raises DeliveryError.
+
+        is_checked: whether a column counts as altered whose type is the target's, since somebody else alters it.
+        """
+        present = {column.name.casefold() for column in self.target.columns}
+        moves = self._moves(present)
+        droppable = present - self._reused_names(moves, is_checked=is_checked)
+        drops = [
+            column["name"]
+            for physical, column in self.before.items()
+            if physical not in self._physical and column["name"].casefold() in droppable
+        ]
+        clauses = [f"DROP COLUMN {identifier(name)}" for name in drops]
+        # All clauses are one statement, so a name that is dropped is free for a rename in it.
+        free = present - {name.casefold() for name in drops}
+        previous: str | None = None
+        for column in self.shape.columns:
+            definition, old = self._definition(column), self.before.get(column.physical)
+            name = identifier(column.name)
+            if column.physical in moves:
+                clauses.append(self._rename(moves[column.physical], column, definition))
+            elif column.name.casefold() not in free:
+                default = f" DEFAULT {self.defaults[column.name]}" if column.name in self.defaults else ""
+                place = f"AFTER {previous}" if previous else "FIRST"
+                clauses.append(f"ADD COLUMN {name} {definition}{default} {place}")
+            elif old and old["definition"] != definition and not (is_checked and self._has(column, definition)):
+                clauses.append(f"MODIFY COLUMN {name} {definition}")
+            previous = name
+        return clauses
+
+    @property
+    def _physical(self) -> set[str]:
+        return {column.physical for column in self.shape.columns}
+
+    def _reused_names(self, moves: Mapping[str, str], *, is_checked: bool) -> set[str]:
+        """Names of dropped columns that are other columns' at the target: those of renames that were carried out.
+
+        Where somebody else alters, all names that columns have now may be such.
+        """
+        return {
+            column.name.casefold()
+            for column in self.shape.columns
+            if is_checked or (column.physical not in moves and self._is_renamed(column))
+        }
+
+    def _is_renamed(self, column: LakeColumn) -> bool:
+        old = self.before.get(column.physical)
+        return old is not None and old["name"].casefold() != column.name.casefold()
+
+    def _definition(self, column: LakeColumn) -> str:
+        return self.dialect.definition(column, is_key=column.name in self.shape.key)
+
+    def _moves(self, present: set[str]) -> dict[str, str]:
+        """By physical name the old names of columns that are to be renamed. Raises DeliveryError."""
+        new = {column.name.casefold() for column in self.shape.columns}
+        old = {column["name"].casefold() for column in self.before.values()}
+        moves = {
+            column.physical: self.before[column.physical]["name"]
+            for column in self.shape.columns
+            if self._is_renamed(column)
+        }
+        if not moves or (new <= present and not (old - new) & present):  # carried out, or nothing tells
+            if moves and new == old:
+                raise DeliveryError(
+                    f"columns have exchanged their names ({', '.join(sorted(moves.values()))}), and the target does "
+                    "not tell whether its own have; deliver the table from the beginning: stratalog deliver --reload"
+                )
+            return {}
+        return {physical: name for physical, name in moves.items() if name.casefold() in present}
+
+    def _rename(self, old_name: str, column: LakeColumn, definition: str) -> str:
+        old, new = identifier(old_name), identifier(column.name)
+        if self.dialect.has_rename_column and self.before[column.physical]["definition"] == definition:
+            return f"RENAME COLUMN {old} TO {new}"
+        return f"CHANGE COLUMN {old} {new} {definition}"
+
+    def _has(self, column: LakeColumn, definition: str) -> bool:
+        """Whether the target's column has the definition, by what information_schema says of types."""
+        target = self.target.column(column.name)
+        if target is None:
+            return False
+        text = definition.removesuffix(" NOT NULL").removesuffix(" NULL").partition(" CHARACTER SET")[0]
+        widthless = re.sub(r"(int|year)\(\d+\)", r"\1", target.declared)
+        return widthless == text.lower() and target.is_nullable != definition.endswith("NOT NULL")

@@ -1,0 +1,59 @@
+"""How far a consumer group has come: a position of the log, and the last entry after it that was acknowledged.
+
+Put here: the order of entries, and cursors as JSON. Not here: where cursors are kept (records.py).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from spark_jobs.log.position import Position
+
+Key = tuple[int, int, int, int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPlace:
+    """The place of an entry in the order of delivery.
+
+    effect: where it takes effect: its event, or the commit of its XA transaction. logged: its event. row: in the event.
+    """
+
+    effect: Position
+    logged: Position
+    row: int
+    part: int = 0
+    """Of a row that is two lines, which of them."""
+
+    @property
+    def key(self) -> Key:
+        """What entries of one source are ordered by."""
+        return (*self.effect.order, *self.logged.order, self.row, self.part)
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """position: where the log is to be read from, a transaction's begin. last: the last entry that was acknowledged.
+
+    Entries up to ``last`` are not delivered again; None where all from the position on are.
+    """
+
+    position: Position
+    last: EntryPlace | None = None
+
+    def is_done(self, place: EntryPlace) -> bool:
+        """Whether an entry was delivered before."""
+        return self.last is not None and place.key <= self.last.key
+
+    def to_json(self) -> dict[str, Any]:
+        members: dict[str, Any] = {"position": str(self.position)}
+        if self.last:
+            members["done"] = [str(self.last.effect), str(self.last.logged), self.last.row, self.last.part]
+        return members
+
+    @classmethod
+    def from_json(cls, members: dict[str, Any]) -> "Cursor":
+        position, place = Position.parse(members["position"]), members.get("done")
+        if place is None:
+            return cls(position)
+        effect, logged, row, part = place
+        return cls(position, EntryPlace(Position.parse(effect), Position.parse(logged), int(row), int(part)))

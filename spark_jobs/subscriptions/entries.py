@@ -1,0 +1,101 @@
+"""Entries of the log from a cursor on: changes, statements and edges of transactions as lines, in order.
+
+Put here: reading bronze from a cursor. Not here: who may (records.py), or batches (subscription.py).
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from spark_jobs.bronze.effective_slices import EffectiveSlices, PlacedSlice
+from spark_jobs.bronze.table import BronzeSnapshot, require_held
+from spark_jobs.changes.feed import placed_lines
+from spark_jobs.changes.formats.base import BEHIND, ChangeLine, Kind
+from spark_jobs.changes.lines import JsonChanges, Output, TableFilter
+from spark_jobs.changes.table_definitions import HistoryDefinitions
+from spark_jobs.errors import LakeError
+from spark_jobs.lake.layout import Lake
+from spark_jobs.log.position import Position, Range
+from spark_jobs.schema.history import by_table
+from spark_jobs.subscriptions.cursor import Cursor, EntryPlace
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of the log, and where it stands.
+
+    Attributes:
+        kind: change, statement (DDL), begin or end (of a transaction).
+        position: The position of its event: with ``row`` what identifies a repeat.
+        row: The first row of the event that is in it.
+        line: JSON text without a newline, as the format has it.
+    """
+
+    kind: Kind
+    position: Position
+    row: int
+    line: str
+    after: Cursor = field(repr=False, compare=False)
+    """Where the group stands once the entry is acknowledged."""
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """The line as an object."""
+        value: dict[str, Any] = json.loads(self.line)
+        return value
+
+
+class EntryReader:
+    """Reads entries of one source, without a JVM. One slice of bronze is in memory at a time."""
+
+    def __init__(self, lake: Lake, source: str, is_wanted: TableFilter, output: Output) -> None:
+        self._lake, self.source = lake, source
+        self._is_wanted, self._output = is_wanted, output
+        self.version = -1
+        """Of bronze, as the newest reading has it."""
+        self.end: Position | None = None
+        """Where the newest reading ends."""
+
+    @property
+    def output(self) -> Output:
+        """How entries are written."""
+        return self._output
+
+    def has_more(self) -> bool:
+        """Whether bronze has commits that the newest reading does not know. Raises LakeError."""
+        return not self._lake.bronze(self.source).is_newest(self.version)
+
+    def entries(self, cursor: Cursor, group: str) -> Iterator[Entry]:
+        """The entries after a cursor, to the end of bronze as it is now. Raises LakeError, DecodeError, Unsupported."""
+        snapshot = BronzeSnapshot.of(self._lake, self.source)
+        self.version, self.end = snapshot.version, snapshot.end
+        _require_place(snapshot, cursor.position, group)
+        complete = HistoryDefinitions(partial(by_table, self._lake, self.source)).complete
+        encoder = JsonChanges(self.source, self._is_wanted, complete, prepared=True, output=self._output)
+        within = Range(cursor.position, snapshot.end)
+        for slice_, line in placed_lines(encoder, EffectiveSlices(snapshot).of_range(within), within):
+            place = _place(slice_, line)
+            if not cursor.is_done(place):
+                row = line.row if 0 <= line.row < BEHIND else 0
+                yield Entry(line.kind, place.logged, row, line.text.rstrip("\n"), Cursor(slice_.begin, place))
+
+
+def _place(slice_: PlacedSlice, line: ChangeLine) -> EntryPlace:
+    file, stretch = (slice_.cells.column(name)[0].as_py() for name in ("file", "stretch"))
+    logged = Position(file, line.offset, stretch)
+    return EntryPlace(slice_.place if slice_.committed else logged, logged, line.row, line.part)
+
+
+def _require_place(snapshot: BronzeSnapshot, position: Position, group: str) -> None:
+    """Raises LakeError where bronze does not hold the log from a position on."""
+    try:
+        require_held(snapshot.source, snapshot.checkpoint, position)
+    except LakeError as error:
+        raise LakeError(f"{error}; or move the group {group} to a later position") from error
+    if snapshot.end < position:
+        raise LakeError(
+            f"{snapshot.source}: group {group} stands at {position}, beyond the end of the log that bronze holds, "
+            f"{snapshot.end}; move the group to an earlier position"
+        )

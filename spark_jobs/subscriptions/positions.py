@@ -1,0 +1,30 @@
+"""Where groups start, and where they are moved to.
+
+Put here: places as positions at which a group can stand. Not here: how a place is found in the log (bronze/seek.py).
+"""
+
+from spark_jobs.bronze.boundaries import transaction_at
+from spark_jobs.bronze.seek import LogSeeker
+from spark_jobs.bronze.table import BronzeSnapshot, require_held
+from spark_jobs.errors import ConfigError
+from spark_jobs.log.position import Position
+
+
+def start_of(snapshot: BronzeSnapshot, place: str) -> Position:
+    """The transaction's begin that a place means: earliest, latest, a position, a GTID set or a time.
+
+    Raises ConfigError for what is no place or lies beyond the end, SourceError, LakeError where bronze lacks it.
+    """
+    match place:
+        case "earliest":
+            return snapshot.oldest
+        case "latest":
+            return snapshot.end
+    position = LogSeeker(snapshot).position(place)
+    require_held(snapshot.source, snapshot.checkpoint, max(position, snapshot.earliest))
+    if snapshot.end < position:
+        raise ConfigError(
+            f"{snapshot.source}: {position} lies beyond the end of the log that bronze holds, {snapshot.end}; name an "
+            "earlier place, or let stratalog run read on first"
+        )
+    return transaction_at(snapshot.table, snapshot.version, position) or position

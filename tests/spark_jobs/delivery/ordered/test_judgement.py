@@ -1,0 +1,115 @@
+"""What rules leave of changes where no Spark is needed, and where it is."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from spark_jobs.binlog import Changes
+from spark_jobs.config.filters import ColumnRule, EventFilter, Mask, RowFilter, TableFilters
+from spark_jobs.config.table_patterns import Scope
+from spark_jobs.delivery.ordered.judgement import Judge, SeenChanges
+from spark_jobs.delivery.ordered.log_changes import Portion, TableChanges, steps
+from spark_jobs.errors import TableStopped
+from spark_jobs.silver.retired_columns import RetiredColumn
+from tests.segment_spec import Change, Commit, Delete, Insert, Update
+from tests.spark_jobs.delivery.ordered.logged import LoggedLake, at
+
+SCOPE = Scope.parse(["shop.*"])
+LOG: list[Change] = [
+    Insert("shop.orders", (1, "a")),
+    Update("shop.orders", (1, "a"), (1, "b")),
+    Delete("shop.orders", (1, "b")),
+    Insert("shop.orders", (2, "c")),
+    Commit(),
+]
+
+
+class SparkAskedError(Exception):
+    """A session was wanted."""
+
+
+def no_spark() -> NoReturn:
+    raise SparkAskedError
+
+
+@pytest.fixture
+def changes(tmp_path: Path) -> tuple[Judge, TableChanges]:
+    """The changes of one table, and a judge without rules, who has no Spark."""
+    logged = LoggedLake.of(tmp_path, LOG).logged()
+    [portion] = steps(logged, 1000)
+    assert isinstance(portion, Portion)
+    return Judge(logged.jobs[0], {}, no_spark), portion.tables[0]
+
+
+def judged(
+    changes: tuple[Judge, TableChanges], filters: TableFilters, marks: Mapping[str, str] | None = None
+) -> SeenChanges:
+    judge, of_table = changes
+    all_changes: tuple[Changes, ...] = of_table.changes
+    ruled = replace(judge, job=replace(judge.job, filters=filters), marks=marks or {})
+    return ruled.judged(of_table.state, all_changes)
+
+
+def leaving_out(*events: str) -> TableFilters:
+    return TableFilters(events=(EventFilter("f", SCOPE, events, (), "ignore"),))
+
+
+@pytest.mark.parametrize(
+    "filters, rows",
+    [
+        (TableFilters(), [0, 1, 2, 3]),
+        (leaving_out("insert"), [1, 2]),
+        (leaving_out("update"), [0, 2, 3]),
+        (leaving_out("delete"), [0, 1, 3]),
+        (leaving_out("all dml"), []),
+        (leaving_out("truncate table"), [0, 1, 2, 3]),
+    ],
+)
+def test_kinds_of_changes_are_left_out(
+    changes: tuple[Judge, TableChanges], filters: TableFilters, rows: list[int]
+) -> None:
+    seen_changes = judged(changes, filters)
+    assert seen_changes.rows.tolist() == rows
+    assert seen_changes.op.tolist() == [[1, 2, 3, 1][row] for row in rows]
+    assert seen_changes.after.column("note").to_pylist() == [["a", "b", "b", "c"][row] for row in rows]
+    assert seen_changes.before.column("note").to_pylist() == [[None, "a", None, None][row] for row in rows]
+
+
+@pytest.mark.parametrize(
+    "rule, marks, columns",
+    [
+        ({}, {}, ["id", "note", "_raw"]),
+        ({"exclude": frozenset({"note"})}, {}, ["id", "_raw"]),
+        ({"include": frozenset({"id"})}, {}, ["id", "_raw"]),
+        ({}, {"_source": "shop", "_table": "orders"}, ["id", "note", "_raw", "_source", "_table"]),
+    ],
+)
+def test_columns_that_are_seen(
+    changes: tuple[Judge, TableChanges], rule: dict[str, Any], marks: dict[str, str], columns: list[str]
+) -> None:
+    seen_changes = judged(changes, TableFilters(columns=ColumnRule("c", SCOPE, **rule) if rule else None), marks)
+    assert seen_changes.after.column_names == seen_changes.before.column_names == columns
+    assert all({*seen_changes.after.column(name).to_pylist()} == {value} for name, value in marks.items())
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        TableFilters(rows=(RowFilter("r", SCOPE),)),
+        TableFilters(columns=ColumnRule("c", SCOPE, masks={"note": Mask("constant", constant="x")})),
+    ],
+    ids=["condition", "mask"],
+)
+def test_spark_is_asked_for_conditions_and_masks(changes: tuple[Judge, TableChanges], filters: TableFilters) -> None:
+    with pytest.raises(SparkAskedError):
+        judged(changes, filters)
+
+
+def test_a_column_that_was_begun_again_stops_the_table(changes: tuple[Judge, TableChanges]) -> None:
+    judge, of_table = changes
+    retired = RetiredColumn("_note_until_1_4", "STRING", "note", at(4))
+    with pytest.raises(TableStopped, match="apply: net"):
+        judge.shape(replace(of_table.state, retired=(retired,)))

@@ -1,0 +1,279 @@
+"""Every change of every transaction of a real server's log, into a schema of it, in order."""
+
+import random
+from typing import Any
+
+import pytest
+
+from spark_jobs.delivery.deliver import Outcome, chosen_tables, deliver, reload_tables
+from spark_jobs.delivery.statements import Writer
+from spark_jobs.delivery.status import status
+from spark_jobs.delivery.target import Connection
+from spark_jobs.lake.layout import lake_of
+from tests.delivered import Copy
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+
+
+def run(copy: Copy, **keys: Any) -> Outcome:
+    return copy.run(copy.pipeline(apply="ordered", **keys))
+
+
+def transaction(copy: Copy, *statements: str) -> None:
+    copy.shop.execute("START TRANSACTION", *statements, "COMMIT")
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that deliveries execute."""
+    execute, executed = Connection.execute, []
+
+    def noted(connection: Connection, statement: str | bytes) -> int:
+        executed.append(statement if isinstance(statement, str) else statement.decode())
+        return execute(connection, statement)
+
+    monkeypatch.setattr(Connection, "execute", noted)
+    return executed
+
+
+def test_a_table_is_copied_and_then_followed(copy: Copy, statements: list[str]) -> None:
+    copy.shop.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, u INT UNIQUE, name VARCHAR(20))",
+        "INSERT INTO t VALUES (1, 1, 'one'), (2, 2, 'two'), (3, 3, NULL)",
+    )
+    assert [table.rows for table in run(copy).tables] == [3]
+    copy.shop.execute(f"ALTER TABLE `{copy.schema}`.t ADD UNIQUE (u)")
+    # Values that change places under a unique index, as no net change may: every step counts.
+    transaction(
+        copy,
+        "UPDATE t SET u = -1 WHERE id = 1",
+        "UPDATE t SET u = 1 WHERE id = 2",
+        "UPDATE t SET u = 2 WHERE id = 1",
+        "DELETE FROM t WHERE id = 3",
+        "INSERT INTO t VALUES (3, 7, 'it''s back')",
+        "UPDATE t SET id = 9 WHERE id = 3",
+    )
+    statements.clear()
+    outcome = run(copy)
+    assert outcome.stopped == {}
+    assert [(table.rows, table.position) for table in outcome.tables] == [(6, str(_published(copy)))]
+    copy.require_same("t")
+    # One transaction of the source is one of the target, with the progress row.
+    assert [text for text in statements if text in ("START TRANSACTION", "COMMIT")] == [
+        "START TRANSACTION",
+        "COMMIT",
+    ] * 2
+    assert run(copy).tables == []
+    [table] = status(copy.pipeline(apply="ordered"), lake_of(copy.pipeline()), "copy").tables
+    assert (table.state, table.version) == ("current", table.published_version)
+
+
+def _published(copy: Copy) -> Any:
+    return next(row["position"] for row in copy.progress() if row["table_name"] == "t")
+
+
+def test_transactions_stay_whole_side_by_side(copy: Copy, statements: list[str]) -> None:
+    """Two tables of a transaction, by several connections: a reader never sees a part of it."""
+    for table in ("a", "b"):
+        copy.shop.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, n INT)", f"INSERT INTO {table} VALUES (-1, 0)")
+    run(copy)
+    for number in range(40):
+        transaction(copy, f"INSERT INTO a VALUES ({number}, 0)", f"INSERT INTO b VALUES ({number}, 0)")
+    statements.clear()
+    assert run(copy, workers=4, batch_rows=4).stopped == {}
+    copy.require_same("a", "b")
+    assert any("parts = CONCAT" in text for text in statements)
+    inserted = [{*_ids(text)} for text in statements if text.startswith("INSERT INTO") and ".`a`" in text]
+    inserted_beside = [{*_ids(text)} for text in statements if text.startswith("INSERT INTO") and ".`b`" in text]
+    assert sorted(map(sorted, inserted)) == sorted(map(sorted, inserted_beside))
+    assert len(inserted) > 4
+
+
+def _ids(text: str) -> list[int]:
+    return [int(row.split(",")[0]) for row in text.partition("VALUES (")[2].rstrip(")").split("),(")]
+
+
+SCHEMAS = [
+    "CREATE TABLE plain (id INT PRIMARY KEY, n INT, t VARCHAR(20))",
+    "CREATE TABLE twice (a INT, b VARCHAR(9), u INT, PRIMARY KEY (a, b), UNIQUE (u)) COLLATE utf8mb4_unicode_ci",
+    "CREATE TABLE bag (a INT, b VARCHAR(9))",
+    "INSERT INTO plain VALUES (0, 0, '')",
+    "INSERT INTO twice VALUES (0, '', 0)",
+    "INSERT INTO bag VALUES (0, '')",
+]
+
+
+def _random_change(generator: random.Random) -> str:
+    key, value, text = (
+        generator.randrange(20),
+        generator.randrange(20),
+        generator.choice(["x", "X", "é", "yy", "it''s"]),
+    )
+    return generator.choice(
+        [
+            f"INSERT IGNORE INTO plain VALUES ({key}, {value}, '{text}')",
+            f"REPLACE INTO plain VALUES ({key}, {value}, '{text}')",
+            f"UPDATE plain SET n = n + 1, t = '{text}' WHERE id % 5 = {key % 5}",
+            f"UPDATE IGNORE plain SET id = {key} WHERE id = {value}",
+            f"UPDATE IGNORE plain SET id = id + 100 WHERE id = {key}",
+            f"DELETE FROM plain WHERE id IN ({key}, {value})",
+            f"INSERT IGNORE INTO twice VALUES ({key % 4}, '{text}', {value})",
+            f"REPLACE INTO twice VALUES ({key % 4}, '{text}', {value})",
+            f"UPDATE IGNORE twice SET u = {key} WHERE u = {value}",
+            f"UPDATE IGNORE twice SET b = '{text}', a = {key % 4} WHERE u = {value}",
+            f"UPDATE twice SET u = NULL WHERE a = {key % 4}",
+            f"DELETE FROM twice WHERE a = {key % 4}",
+            f"INSERT INTO bag VALUES ({key % 3}, '{text}'), ({key % 3}, NULL)",
+            f"UPDATE bag SET b = '{text}' WHERE a = {value % 3} LIMIT 2",
+            f"DELETE FROM bag WHERE a = {key % 3} LIMIT 1",
+        ]
+    )
+
+
+@pytest.mark.parametrize("workers, batch_rows", [(1, 1000), (4, 3)])
+def test_random_transactions(copy: Copy, workers: int, batch_rows: int) -> None:
+    """Changes of keys, swaps, second unique keys, deletes and inserts again, of several tables."""
+    generator = random.Random(workers)
+    copy.shop.execute(*SCHEMAS)
+    run(copy)
+    copy.shop.execute(f"ALTER TABLE `{copy.schema}`.twice ADD UNIQUE (u)")
+    for _ in range(3):
+        for _ in range(60):
+            changes = [_random_change(generator) for _ in range(generator.randint(1, 6))]
+            copy.shop.execute("START TRANSACTION", *changes, generator.choice(["COMMIT"] * 5 + ["ROLLBACK"]))
+        assert run(copy, workers=workers, batch_rows=batch_rows).stopped == {}
+        copy.require_same("plain", "twice", "bag")
+
+
+@pytest.mark.parametrize(
+    "statement, columns",
+    [
+        ("ALTER TABLE t ADD c INT DEFAULT 7, DROP b", "id, a, c"),
+        ("ALTER TABLE t RENAME COLUMN a TO z", "id, z, b"),
+        ("ALTER TABLE t MODIFY a BIGINT", "id, a, b"),
+        ("TRUNCATE t", "id, a, b"),
+    ],
+)
+def test_a_statement_in_its_place(copy: Copy, statements: list[str], statement: str, columns: str) -> None:
+    copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)", "INSERT INTO t VALUES (1, 1, 1)")
+    run(copy)
+    copy.shop.execute("INSERT INTO t VALUES (2, 2, 2)", statement, "INSERT INTO t VALUES (3, 30, 30)")
+    statements.clear()
+    outcome = run(copy)
+    assert outcome.stopped == {}
+    copy.require_same("t")
+    assert copy.rows("t", columns) == copy.source_rows("t", columns)
+    ordered = [text.partition(" ")[0] for text in statements if f"`{copy.schema}`.`t`" in text]
+    assert ordered == ["INSERT", statement.partition(" ")[0], "INSERT"]
+    assert len(outcome.tables[0].statements) == 1
+    copy.shop.execute("INSERT INTO t VALUES (4, 4, 4)")
+    assert run(copy).stopped == {}
+    copy.require_same("t")
+
+
+def test_statements_are_stopped_at(copy: Copy) -> None:
+    copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT)", "INSERT INTO t VALUES (1, 1)")
+    run(copy, ddl="apply")
+    copy.shop.execute("INSERT INTO t VALUES (2, 2)", "ALTER TABLE t ADD c INT", "INSERT INTO t VALUES (3, 3, 3)")
+    [reason] = run(copy, ddl="stop").stopped.values()
+    assert "ddl is stop" in reason
+    assert copy.rows("t") == [(1, 1), (2, 2)]
+    copy.shop.execute(reason.partition("deliver again: ")[2])
+    assert run(copy, ddl="stop").stopped == {}
+    copy.require_same("t")
+
+
+def test_rules_apply_as_downstream(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SALT", "pepper")
+    copy.shop.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, secret VARCHAR(20), gone INT, n INT)",
+        "INSERT INTO t VALUES (1, 'a', 1, 1), (2, 'b', 2, 2)",
+    )
+    rules: dict[str, Any] = {
+        "columns": {
+            "c": {
+                "tables": ["*.t"],
+                "exclude": ["gone"],
+                "mask": {"secret": {"hash": "${SALT}"}},
+                "computed": {"twice": {"sql": "n * 2", "type": "BIGINT"}},
+            }
+        },
+        "filters": {"f": {"tables": ["*.t"], "events": ["delete"]}},
+        "row_filters": {"r": {"tables": ["*.t"], "insert-value-expr": "n > 100"}},
+    }
+    run(copy, **rules)
+    copy.shop.execute(
+        "INSERT INTO t VALUES (3, 'c', 3, 3), (4, 'd', 4, 101)", "UPDATE t SET secret = 'z' WHERE id = 1",
+        "DELETE FROM t WHERE id = 2",
+    )  # fmt: skip
+    assert run(copy, **rules).stopped == {}
+    lake = copy.shop.spark.read.format("delta").load(
+        lake_of(copy.pipeline(apply="ordered", **rules)).downstream(copy.schema, "t").path
+    )
+    downstream = sorted(tuple(row) for row in lake.select("id", "secret", "n", "twice").collect())
+    assert copy.rows("t", "id, secret, n, twice") == downstream
+    assert [row[0] for row in downstream] == [1, 2, 3]
+
+
+def test_rows_beside_the_log_are_told(copy: Copy) -> None:
+    copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT)", "INSERT INTO t VALUES (1, 1)")
+    run(copy)
+    copy.shop.execute(f"INSERT INTO `{copy.schema}`.t VALUES (2, 7)", "INSERT INTO t VALUES (2, 2)")
+    [reason] = run(copy).stopped.values()
+    assert "Duplicate entry" in reason
+    assert "safe_mode: on" in reason
+    assert run(copy, safe_mode="on").stopped == {}
+    copy.require_same("t")
+    pipeline = copy.pipeline(apply="ordered")
+    reload_tables(pipeline, "copy", chosen_tables(pipeline, lake_of(pipeline), "copy"))
+    copy.shop.execute("INSERT INTO t VALUES (5, 5)")
+    assert run(copy).stopped == {}
+    copy.require_same("t")
+
+
+def test_own_columns_of_the_target_stay(copy: Copy) -> None:
+    copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT)", "INSERT INTO t VALUES (1, 1)")
+    run(copy)
+    copy.shop.execute(
+        f"ALTER TABLE `{copy.schema}`.t ADD own INT", f"UPDATE `{copy.schema}`.t SET own = 5",
+        "UPDATE t SET a = 2", "UPDATE t SET id = 8",
+    )  # fmt: skip
+    assert run(copy).stopped == {}
+    assert copy.rows("t") == [(8, 2, 5)]
+
+
+def test_merged_tables(copy: Copy) -> None:
+    schema = copy.shop.database.name
+    routes = [{"from": f"{schema}.part_*", "to": f"{copy.schema}.parts"}]
+    for number in (1, 2):
+        copy.shop.execute(f"CREATE TABLE part_{number} (id INT PRIMARY KEY)", f"INSERT INTO part_{number} VALUES (1)")
+    run(copy, routes=routes)
+    copy.shop.execute("UPDATE part_1 SET id = 7", "INSERT INTO part_2 VALUES (7)", "DELETE FROM part_2 WHERE id = 1")
+    assert run(copy, routes=routes).stopped == {}
+    assert copy.rows("parts", "_table, id") == [("part_1", 7), ("part_2", 7)]
+    assert run(copy, routes=routes).tables == []
+
+
+def test_other_settings_in_a_window_that_is_open(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window that was begun with other indexes at the target is written again, by statements that may be repeated."""
+    copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY, u INT)", "INSERT INTO t VALUES (-1, -1)")
+    run(copy)
+    copy.shop.execute(
+        *(f"INSERT INTO t VALUES ({number}, {number})" for number in range(20)), "UPDATE t SET u = u + 100"
+    )
+    write, count = Writer.write_texts, iter(range(1))
+
+    def failing(*arguments: Any) -> Any:
+        if next(count, None) is None:
+            raise OSError("cut")
+        return write(*arguments)
+
+    monkeypatch.setattr(Writer, "write_texts", failing)
+    pipeline = copy.pipeline(apply="ordered", batch_rows=2, workers=2)
+    assert copy.run(pipeline).stopped
+    monkeypatch.undo()
+    [log] = [row for row in copy.progress() if row["exit_version"] is not None]
+    assert log["parts"]
+    copy.shop.execute(f"ALTER TABLE `{copy.schema}`.t ADD UNIQUE (u)")
+    assert deliver(pipeline, "copy").stopped == {}
+    copy.require_same("t")

@@ -1,0 +1,131 @@
+"""Windows, parts and statements of changes that are given as rows: (transaction, before, after) of t(id, u)."""
+
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_jobs.config.deliveries import Delivery
+from spark_jobs.delivery.encode import OutputColumn
+from spark_jobs.delivery.ordered.plan import (
+    DELETE,
+    INSERT,
+    UPDATE,
+    LogWindow,
+    PlannedPortion,
+    Sizes,
+    TableTexts,
+    windows,
+)
+from spark_jobs.delivery.statements import Way, Writer
+from spark_jobs.log.position import Position
+
+Row = tuple[int, int]
+Change = tuple[int, Row | None, Row | None]
+COLUMNS = (OutputColumn("id", "int"), OutputColumn("u", "int"))
+
+
+def planned(changes: list[Change], *, has_own_columns: bool = False) -> PlannedPortion:
+    old = [before or (0, 0) for _, before, _ in changes]
+    new = [after or (0, 0) for _, _, after in changes]
+    before_rows, after_rows = (
+        pa.table({"id": [row[0] for row in rows], "u": [row[1] for row in rows]}) for rows in (old, new)
+    )
+    writer = Writer("s", "t", COLUMNS, ("id",), 1000, 1 << 20)
+    op = np.array([INSERT if not change[1] else UPDATE if change[2] else DELETE for change in changes], np.uint8)
+    # The keys of both unique indexes; those of u are told from those of id by their sign.
+    keys = [sorted({key for row in change[1:] if row for key in (row[0], -row[1])}) for change in changes]
+    is_moved = np.array([bool(a and b and a[0] != b[0]) for _, a, b in changes])
+    texts = TableTexts(
+        0,
+        writer,
+        op,
+        is_moved,
+        writer.row_texts(after_rows),
+        writer.key_texts(before_rows),
+        after_rows,
+        has_own_columns,
+        Way.REPLACE,
+        keys,
+    )
+    transactions = [transaction for transaction, _, _ in changes]
+    firsts = [transactions.index(transaction) for transaction, _ in groupby(transactions)]
+    begins = tuple(Position("log.000001", 100 + transactions[first]) for first in firsts)
+    rows = np.arange(len(changes))
+    end = Position("log.000001", 999)
+    return PlannedPortion((texts,), np.zeros(len(changes), np.int64), rows, keys, (*firsts, len(changes)), begins, end)
+
+
+def sizes(**keys: int) -> Sizes:
+    settings = Delivery.model_validate({"mysql": {"user": "w"}} | keys)
+    return Sizes.of(settings)
+
+
+def parts(window: LogWindow) -> list[list[int]]:
+    return [part.tolist() for part in window.parts]
+
+
+def statements(window: LogWindow, *, is_safe: bool = False) -> list[str]:
+    return [
+        text.decode().replace("`s`.`t`", "t").replace("`", "")
+        for part in range(len(window.parts))
+        for text in window.statements(part, is_safe=is_safe)
+    ]
+
+
+def test_a_transaction_that_conflicts_with_several_groups_waits() -> None:
+    """As DM: four changes, a flush, and one."""
+    changes: list[Change] = [
+        (1, None, (1, 2)), (2, None, (2, 3)), (3, (2, 3), (3, 4)), (4, (1, 2), None), (5, None, (1, 3)),
+    ]  # fmt: skip
+    first, second = windows(planned(changes), sizes(batch_rows=1, workers=2))
+    assert parts(first) == [[0, 3], [1, 2]]
+    assert (parts(second), first.end) == ([[4]], Position("log.000001", 105))
+    # Where groups may be joined, it is one part, in which order decides.
+    [window] = windows(planned(changes), sizes(batch_rows=10))
+    assert parts(window) == [[0, 1, 2, 3, 4]]
+    assert statements(window) == [
+        "INSERT INTO t (id, u) VALUES (1,2),(2,3)",
+        "DELETE FROM t WHERE id IN (2,1)",
+        "INSERT INTO t (id, u) VALUES (3,4)",
+        "INSERT INTO t (id, u) VALUES (1,3)",
+    ]
+
+
+def test_a_transaction_is_never_split() -> None:
+    changes: list[Change] = [(at // 5, None, (at, at)) for at in range(1, 26)]
+    [window] = windows(planned(changes), sizes(batch_rows=1, workers=5))
+    assert [[at + 1 for at in part] for part in parts(window)] == [
+        [1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11, 12, 13, 14], [15, 16, 17, 18, 19], [20, 21, 22, 23, 24], [25],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("is_safe, verb", [(False, "INSERT"), (True, "REPLACE")])
+def test_values_that_change_places(is_safe: bool, verb: str) -> None:
+    changes: list[Change] = [(1, (1, 1), (1, 9)), (1, (2, 2), (2, 1)), (1, (1, 9), (1, 2))]
+    [window] = windows(planned(changes), sizes())
+    assert [text.partition(" ON ")[0] for text in statements(window, is_safe=is_safe)] == [
+        f"{verb} INTO t (id, u) VALUES (1,9)",
+        f"{verb} INTO t (id, u) VALUES (2,1)",
+        f"{verb} INTO t (id, u) VALUES (1,2)",
+    ]
+
+
+def test_keys_that_move_up() -> None:
+    """(3)>(4), (2)>(3), (1)>(2): no row is lost, whoever writes them."""
+    changes: list[Change] = [(1, (3, 3), (4, 3)), (1, (2, 2), (3, 2)), (1, (1, 1), (2, 1))]
+    [window] = windows(planned(changes), sizes())
+    assert [text.split()[0] for text in statements(window)] == ["DELETE", "INSERT"] * 3
+    [window] = windows(planned(changes, has_own_columns=True), sizes())
+    assert statements(window)[0] == "UPDATE t SET id = 4, u = 3 WHERE id = 3"
+
+
+def test_a_window_that_was_begun_has_its_parts_again() -> None:
+    changes: list[Change] = [(at, None, (at, at)) for at in range(1, 101)]
+    [window] = windows(planned(changes), sizes(batch_rows=10, workers=3))
+    [same_window] = windows(planned(changes), Sizes.of_open_window(window.part_rows))
+    assert (window.part_rows, parts(window)) == (34, parts(same_window))
+    assert window.digest == same_window.digest
+    [other_window] = windows(planned(changes[:-1]), Sizes.of_open_window(window.part_rows))
+    assert window.digest != other_window.digest

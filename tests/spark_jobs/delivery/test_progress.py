@@ -1,0 +1,63 @@
+from collections.abc import Iterator
+
+import pytest
+
+from spark_jobs.config.servers import MySQL
+from spark_jobs.delivery import progress
+from spark_jobs.delivery.progress import Step, TableId
+from spark_jobs.delivery.target import Connection
+from tests.fix_mysql import Database
+
+pytestmark = pytest.mark.mysql
+
+TABLE = TableId("it's", "s\u00e9", "t`")
+STEP = Step("lake", 5, "shop.töpfe.漢 mysql-bin.000001:9", {"p1": {"name": "c", "definition": "int NULL"}})
+
+
+@pytest.fixture
+def connection(database: Database) -> Iterator[Connection]:
+    server = database.server
+    database.execute("CREATE USER IF NOT EXISTS writer@'%' IDENTIFIED WITH mysql_native_password BY 'writes'")
+    database.execute("GRANT ALL ON stratalog.* TO writer@'%'")
+    database.execute("DROP DATABASE IF EXISTS stratalog")
+    with Connection("it's", MySQL(host=server.host, port=server.port, user="writer", password="writes")) as connection:
+        yield connection
+    database.execute("DROP DATABASE IF EXISTS stratalog")
+
+
+def test_a_row_is_moved_once_and_by_its_last_owner_alone(connection: Connection) -> None:
+    assert not progress.exists(connection)
+    progress.create(connection)
+    progress.create(connection)
+    assert progress.exists(connection)
+    first = progress.claim(connection, TABLE)
+    assert (first.fence, first.version, first.columns) == (1, None, {})
+    assert connection.execute(progress.complete(TABLE, first, STEP, 3)) == 1
+    assert connection.execute(progress.complete(TABLE, first, STEP, 3)) == 0, "a second time"
+    second = progress.claim(connection, TABLE)
+    assert (second.fence, second.version, second.position, second.rows_written) == (2, 5, STEP.position, 3)
+    assert second.columns == STEP.columns
+    later = Step("lake", 6, "mysql-bin.000001:10", {})
+    assert connection.execute(progress.complete(TABLE, first, later, 0)) == 0, "by the one that was overtaken"
+    assert connection.execute(progress.complete(TABLE, second, later, 0)) == 1
+    assert list(progress.listed(connection, "it's")) == [(TABLE.schema, TABLE.table)]
+    assert progress.listed(connection, "another") == {}
+
+
+def test_a_window_in_parts(connection: Connection) -> None:
+    progress.create(connection)
+    row = progress.claim(connection, TABLE)
+    assert connection.execute(progress.opened(TABLE, row, STEP, 7)) == 1
+    assert connection.execute(progress.opened(TABLE, row, STEP, 9)) == 0
+    for part in (11, 1):
+        assert connection.execute(progress.part_complete(TABLE, row, 5, part, 2)) == 1
+        assert connection.execute(progress.part_complete(TABLE, row, 5, part, 2)) == 0
+    assert connection.execute(progress.part_complete(TABLE, row, 6, 2, 2)) == 0, "of another window"
+    stored = progress.claim(connection, TABLE)
+    assert (stored.exit_version, stored.exit_position, stored.part_rows) == (5, STEP.position, 7)
+    assert (sorted(stored.parts), stored.rows_written) == ([1, 11], 4)
+    assert connection.execute(progress.part_complete(TABLE, row, 5, 3, 2)) == 0, "by the one that was overtaken"
+    assert connection.execute(progress.complete(TABLE, stored, STEP, 0)) == 1
+    assert connection.execute(progress.forgotten(TABLE)) == 1
+    after = progress.claim(connection, TABLE)
+    assert (after.version, after.exit_version, after.fence) == (None, None, 4)

@@ -1,0 +1,101 @@
+import pytest
+
+from tests.delivered import Copy
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+
+
+def test_values_that_change_places_under_a_unique_index(copy: Copy) -> None:
+    copy.shop.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, code INT, UNIQUE KEY (code))",
+        "INSERT INTO t VALUES (1, 10), (2, 20), (3, 30)",
+    )
+    pipeline = copy.pipeline()
+    copy.run(pipeline)
+    copy.shop.execute(f"ALTER TABLE `{copy.schema}`.t ADD UNIQUE KEY (code)")
+    copy.shop.execute(
+        "UPDATE t SET code = -code", "UPDATE t SET code = 20 WHERE id = 1", "UPDATE t SET code = 10 WHERE id = 2"
+    )
+    copy.shop.execute("DELETE FROM t WHERE id = 3", "INSERT INTO t VALUES (4, 30)")
+    copy.run(pipeline)
+    copy.require_same("t")
+
+
+def test_a_window_of_several_transactions(copy: Copy) -> None:
+    values = ", ".join(f"({number}, {number})" for number in range(1, 1001))
+    copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)", f"INSERT INTO t VALUES {values}")
+    pipeline = copy.pipeline(batch_rows=7, workers=3)
+    copy.run(pipeline)
+    copy.require_same("t")
+    copy.shop.execute(
+        "DELETE FROM t WHERE id % 3 = 0", "UPDATE t SET id = id + 5000 WHERE id % 3 = 1", "UPDATE t SET n = -n"
+    )
+    copy.run(pipeline)
+    copy.require_same("t")
+    [progress] = copy.progress()
+    assert (progress["exit_version"], progress["parts"]) == (None, None)
+
+
+def test_a_table_without_a_key(copy: Copy) -> None:
+    copy.shop.execute(
+        "CREATE TABLE t (a INT, f FLOAT, s VARCHAR(9), j JSON)",
+        "INSERT INTO t VALUES (1, 0.1, 'x', '[1]'), (1, 0.1, 'x', '[1]'), (1, 0.1, 'x', '[1]')",
+        "INSERT INTO t VALUES (NULL, NULL, NULL, NULL)",
+    )
+    pipeline = copy.pipeline()
+    copy.run(pipeline)
+    copy.require_same("t")
+    copy.shop.execute(
+        "DELETE FROM t WHERE a = 1 LIMIT 2", "INSERT INTO t VALUES (2, -0.0, 'y', NULL), (NULL, NULL, NULL, NULL)"
+    )
+    copy.run(pipeline)
+    copy.require_same("t")
+    copy.shop.execute("DELETE FROM t WHERE a IS NULL", "DELETE FROM t WHERE a = 1")
+    copy.run(pipeline)
+    copy.require_same("t")
+
+
+def test_columns_are_followed(copy: Copy) -> None:
+    copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT, b VARCHAR(5))", "INSERT INTO t VALUES (1, 1, 'b')")
+    pipeline = copy.pipeline(live=True)
+    copy.run(pipeline)
+    copy.shop.execute(
+        "ALTER TABLE t ADD COLUMN c INT NOT NULL DEFAULT 7 AFTER id, DROP COLUMN a, CHANGE b bb VARCHAR(50)",
+        "INSERT INTO t VALUES (2, 8, 'a long text')",
+        "ALTER TABLE t MODIFY id BIGINT",
+        "INSERT INTO t VALUES (5000000000, 8, 'x')",
+    )
+    outcome = copy.run(pipeline)
+    assert outcome.stopped == {}
+    copy.require_same("t")
+    assert outcome.tables[0].statements
+
+
+def test_columns_by_hand(copy: Copy) -> None:
+    copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT)", "INSERT INTO t VALUES (1, 1)")
+    pipeline = copy.pipeline(live=True, ddl="stop")
+    [reason] = copy.run(pipeline).stopped.values()
+    statements = reason.partition("deliver again: ")[2].split("; ")
+    assert statements[1].startswith("CREATE TABLE")
+    copy.shop.execute(*statements)
+    assert copy.run(pipeline).stopped == {}
+    copy.shop.execute("ALTER TABLE t ADD b INT, DROP COLUMN a", "INSERT INTO t VALUES (2, 2)")
+    [reason] = copy.run(pipeline).stopped.values()
+    copy.shop.execute(*reason.partition("deliver again: ")[2].split("; "))
+    assert copy.run(pipeline).stopped == {}
+    copy.require_same("t")
+
+
+def test_columns_that_the_target_lacks_or_has_besides(copy: Copy) -> None:
+    copy.shop.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)",
+        "INSERT INTO t VALUES (1, 1, 1), (2, 2, 2)",
+        f"CREATE DATABASE `{copy.schema}`",
+        f"CREATE TABLE `{copy.schema}`.t (own INT DEFAULT 5, ID INT PRIMARY KEY, A INT, twice INT AS (a * 2))",
+    )
+    pipeline = copy.pipeline(ddl="ignore")
+    assert copy.run(pipeline).stopped == {}
+    assert copy.rows("t") == [(5, 1, 1, 2), (5, 2, 2, 4)]
+    copy.shop.execute(f"UPDATE `{copy.schema}`.t SET own = 9", "UPDATE t SET a = 3 WHERE id = 1")
+    copy.run(pipeline)
+    assert copy.rows("t") == [(9, 1, 3, 6), (9, 2, 2, 4)]

@@ -1,0 +1,100 @@
+from typing import Any
+
+import pytest
+
+from spark_jobs.binlog import Column
+from spark_jobs.delivery.lake_table import LakeColumn, Shape
+from spark_jobs.delivery.target import Facts
+from spark_jobs.delivery.target_table import Alterations, Dialect, TargetColumn, TargetTable, creation, types_of
+from spark_jobs.errors import DeliveryError
+
+MYSQL = Dialect(Facts("8.0.36", False, False, 1 << 20), {255: "utf8mb4_0900_ai_ci", 8: "latin1_swedish_ci"})
+OLD = Dialect(Facts("5.7.22", False, False, 1 << 20), {})
+INT, LONG = 3, 8
+KEY = LakeColumn("id", "p0", "INT", Column("id", INT, nullable=False))
+
+
+def column(name: str, physical: str, type_code: int = INT, **values: Any) -> LakeColumn:
+    return LakeColumn(name, physical, "INT", Column(name, type_code, **values))
+
+
+def shape(*columns: LakeColumn) -> Shape:
+    return Shape((KEY, *columns), ("id",), "mysql-bin.000001:4")
+
+
+def target(*names: str) -> TargetTable:
+    return TargetTable(tuple(TargetColumn(name, "int", "int(11)", name != "id", False) for name in names), (("id",),))
+
+
+def clauses(
+    before: Shape, after: Shape, present: TargetTable, dialect: Dialect = MYSQL, *, is_checked: bool = False
+) -> list[str]:
+    return Alterations(types_of(before, dialect), after, present, dialect).clauses(is_checked=is_checked)
+
+
+A, B = column("a", "p1"), column("b", "p2")
+
+
+@pytest.mark.parametrize(
+    "after, present, expected",
+    [
+        (shape(A, B), ("id", "a", "b"), []),
+        (shape(A), ("id", "a", "b", "theirs"), ["DROP COLUMN `b`"]),
+        (shape(A), ("id", "a"), []),
+        (shape(A, column("c", "p3"), B), ("id", "a", "b"), ["ADD COLUMN `c` int NULL AFTER `a`"]),
+        (shape(A, column("c", "p3"), B), ("id", "a", "b", "C"), []),
+        (shape(column("z", "p1"), B), ("id", "a", "b"), ["RENAME COLUMN `a` TO `z`"]),
+        (shape(column("z", "p1"), B), ("id", "z", "b"), []),
+        (shape(column("z", "p1", LONG), B), ("id", "a", "b"), ["CHANGE COLUMN `a` `z` bigint NULL"]),
+        (shape(column("b", "p1")), ("id", "a", "b"), ["DROP COLUMN `b`", "RENAME COLUMN `a` TO `b`"]),
+        (shape(column("b", "p1")), ("id", "b"), []),
+        (shape(A, column("b", "p2", LONG)), ("id", "a", "b"), ["MODIFY COLUMN `b` bigint NULL"]),
+        (shape(A, column("b", "p9")), ("id", "a", "b"), ["DROP COLUMN `b`", "ADD COLUMN `b` int NULL AFTER `a`"]),
+        (
+            shape(column("b", "p1"), column("c", "p2")),
+            ("id", "a", "b"),
+            ["RENAME COLUMN `a` TO `b`", "RENAME COLUMN `b` TO `c`"],
+        ),
+        (shape(column("b", "p1"), column("c", "p2")), ("id", "b", "c"), []),
+    ],
+)  # fmt: skip
+def test_clauses(after: Shape, present: tuple[str, ...], expected: list[str]) -> None:
+    assert clauses(shape(A, B), after, target(*present)) == expected
+
+
+def test_columns_that_exchange_their_names() -> None:
+    with pytest.raises(DeliveryError, match="exchanged their names"):
+        clauses(shape(A, B), shape(column("b", "p1"), column("a", "p2")), target("id", "a", "b"))
+
+
+def test_an_old_server_renames_by_change() -> None:
+    after = shape(column("z", "p1"), B)
+    assert clauses(shape(A, B), after, target("id", "a", "b"), OLD) == ["CHANGE COLUMN `a` `z` int NULL"]
+
+
+def test_what_somebody_else_alters() -> None:
+    after = shape(A, column("b", "p2", nullable=False))
+    assert clauses(shape(A, B), after, target("id", "a", "b"), is_checked=True) == ["MODIFY COLUMN `b` int NOT NULL"]
+    altered = TargetTable((*target("id", "a").columns, TargetColumn("b", "int", "int(11)", False, False)), (("id",),))
+    assert clauses(shape(A, B), after, altered, is_checked=True) == []
+
+
+def test_a_table_is_created() -> None:
+    text = LakeColumn("t", "p3", "STRING", Column("t", 252, 2, charset=8))
+    label = LakeColumn("e", "p4", "STRING", Column("e", 247, 1, charset=255, labels=("a", "it's")))
+    unknown = LakeColumn("_source", "p5", "STRING", None)
+    key = Shape((KEY, text, label, unknown), ("id", "t"), "")
+    assert creation("s", "t", key, MYSQL)[1] == (
+        "CREATE TABLE IF NOT EXISTS `s`.`t` (`id` int NOT NULL, "
+        "`t` text CHARACTER SET latin1 COLLATE latin1_swedish_ci NOT NULL, "
+        "`e` enum('a','it''s') CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_ai_ci NULL, "
+        "`_source` varchar(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, PRIMARY KEY (`id`, `t`(191)))"
+    )
+
+
+def test_rows_are_found_by_a_key_of_columns_that_are_written() -> None:
+    table = TargetTable(target("ID", "a", "own").columns, (("own",), ("ID",)))
+    columns = table.output_columns(shape(A, B))
+    assert [(column.name, column.kind) for column in columns] == [("id", "int"), ("a", "int")]
+    assert table.key(columns) == ("id",)
+    assert TargetTable(table.columns, (("own",),)).key(columns) == ()
