@@ -32,7 +32,7 @@ class Backlog:
     bytes: int
     """Between bronze and the log's end; where another log is to be taken up, that log's, of which bronze has most."""
     reset: bool = False
-    """Whether a table is to be done over from bronze, and no run has tried since."""
+    """Whether a table is to be rebuilt from bronze, and no run has tried since."""
     rerouted: bool = False
     """Whether a table goes to a downstream table by now in which nothing of it is."""
 
@@ -124,12 +124,14 @@ def heads(tables: "list[Table]") -> "list[Head | None]":
 
 
 def _is_rerouted(pipeline: Pipeline, source: str, entries: "list[Entry]") -> bool:
-    """Whether a table that goes on has a downstream table by routes: in which nothing of it is yet."""
+    """Whether a table that continues has a downstream table in which nothing of it is yet, or not with that mode."""
     going = [
         entry for entry in entries if entry.state == "current" and entry.into and pipeline.scope.holds(*entry.name)
     ]
     return any(
-        {to.name for to in pipeline.routing.of(source, *entry.name)} - {to.name for to in entry.into} for entry in going
+        {(to.name, to.mode.value) for to in pipeline.routing.of(source, *entry.name)}
+        - {(to.name, to.mode) for to in entry.into}
+        for entry in going
     )
 
 

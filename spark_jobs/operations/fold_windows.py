@@ -3,7 +3,7 @@
 Put here: which windows may be folded, and the fold. Not here: when that is looked for (maintenance.py), or refusing a
 range that lies below the floor (pipeline/backfill/run.py).
 
-The windows that end before bronze begins become one: a row a key, or an image with its copies, as all of them together
+The windows that end before bronze begins become one: a row per key, or an image with its copies, as all of them
 leave it. What they leave deleted has no row any more, since no older row is left that it has to outdo. That is one
 commit under the table's counter, which says up to where (``folded``), and it changes nothing downstream: so it is done
 only where downstream has all that silver has. Why it is sound: docs/adr/0009-retention.md.
@@ -20,6 +20,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.log_index import Stretch
+from spark_jobs.config.modes import Mode
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.multi_source import SharedPart, view
 from spark_jobs.downstream.publication import Entry
@@ -57,7 +58,7 @@ class Folded:
 
 
 @dataclass(frozen=True, slots=True)
-class _Old:
+class _OldWindows:
     """What a table has below the place where bronze begins, and up to where it is to be folded."""
 
     floor: Position
@@ -70,7 +71,7 @@ def why_not(lake: Lake, entry: Entry, head: Head) -> str | None:
     """Why a silver table at this head is not folded now; None where it may be."""
     load = progress(lake, entry.source, TableName(*entry.name))
     if entry.is_reset:
-        return "it is reset, and the next run does it over"
+        return "it is reset, and the next run rebuilds it"
     if load and load.is_open:
         return "it is being loaded"
     if head.checkpoint is None or head.checkpoint.kind == CommitKind.ALTERING:
@@ -78,6 +79,9 @@ def why_not(lake: Lake, entry: Entry, head: Head) -> str | None:
     merged = [view(Table(target.path, lake.plain), (entry.source, *entry.name)) for target in entry.into]
     if any(isinstance(target, SharedPart) for target in merged):
         return "it has keys in common with other sources' tables, whose older changes its deletes have to outdo"
+    keeping = next((target.mode for target in entry.into if target.mode != Mode.MIRROR), None)
+    if keeping:
+        return f"a downstream table of it keeps what was deleted (mode: {keeping})"
     is_merged = bool(merged) and all(_is_merged(lake, entry, head, target) for target in merged)
     return None if is_merged else "downstream has not got all of it yet"
 
@@ -96,6 +100,7 @@ def fold(spark: SparkSession, lake: Lake, entry: Entry) -> Folded | None:
 
     Raises LostRace where another writer of the table came first, LakeError.
     """
+    # Only windows before bronze's oldest byte are folded: those after it can be replayed.
     table, bronze_head = lake.silver(entry.source, *entry.name), lake.bronze(entry.source).head()
     head = table.head()
     if bronze_head is None or bronze_head.checkpoint is None or head is None or head.checkpoint is None:
@@ -107,12 +112,14 @@ def fold(spark: SparkSession, lake: Lake, entry: Entry) -> Folded | None:
     old_rows = _old(session, table, head, oldest, stretches(bronze_head.checkpoint))
     if old_rows is None:
         return None
+    # One row a key, or one an image with its copies, replaces the windows below the floor in one commit.
     session = session_over(spark, sum(table.files()))
     rows = folded(_below(session, table, head, old_rows.floor), silver.stored_columns(table, head), old_rows.emptied)
     commit = replace(
         SilverCommit.of(head.checkpoint), batch=new_batch(), kind=CommitKind.MAINTENANCE, folded_to=old_rows.floor
     )
     landed = table.replace(rows, _condition(old_rows.floor), head, commit)
+    # Counted at the table, not at the plan: what was written is what is reported.
     after = _below(session, table, landed, old_rows.floor).count()
     name = TableName(*entry.name)
     log.info("%s: %s: folded up to %s, %d rows to %d", entry.source, name, old_rows.floor, old_rows.rows, after)
@@ -129,9 +136,10 @@ def _below(spark: SparkSession, table: Table, head: Head, floor: Position) -> Da
 
 def _old(
     spark: SparkSession, table: Table, head: Head, oldest: Position, generations: Sequence[Stretch]
-) -> _Old | None:
+) -> _OldWindows | None:
     """None where no two windows are to be folded, or so few rows that it is not worth writing those folded before."""
     assert head.checkpoint is not None
+    # Counts of the windows below bronze's oldest byte, and of the rows that an earlier fold left.
     before = silver.folded(head)
     is_before = _condition(before) if before else "FALSE"
     markers = f"_op = '{silver.Op.TRUNCATE}'"
@@ -144,14 +152,16 @@ def _old(
             f"max(IF({markers}, _position, NULL)) AS emptied",
         )
     )
+    # A second fold writes the first one's rows again, so it has to be worth it.
     if row["windows"] < 2 or (row["held"] - row["done"]) * _WORTH < row["done"]:
         return None
+    # Rows before the last statement that emptied the table are not part of what is folded.
     floor = _position(row["floor"], generations)
     emptied = SilverCommit.of(head.checkpoint).emptied_at
     places = [_change_sql(row["emptied"])] if row["emptied"] else []
     places += [silver.before_sql(emptied)] if emptied and emptied <= floor else []
     last = f"greatest({', '.join(places)})" if len(places) > 1 else next(iter(places), None)
-    return _Old(floor, row["held"], last)
+    return _OldWindows(floor, row["held"], last)
 
 
 def _change_sql(place: Sequence[int]) -> str:

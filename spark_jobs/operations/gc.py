@@ -24,20 +24,28 @@ from spark_jobs.bronze.prepared_xa import prepared_transactions
 from spark_jobs.bronze.scan import scan_metadata
 from spark_jobs.bronze.table import BronzeSnapshot, HeldFile
 from spark_jobs.config.model import Pipeline
+from spark_jobs.config.modes import Mode
+from spark_jobs.delivery.ordered.log_tables import needed_from
 from spark_jobs.downstream import commit_clock, publication
-from spark_jobs.errors import ConfigError, LostRace, about
+from spark_jobs.downstream.publication import Entry
+from spark_jobs.errors import ConfigError, DeliveryError, LostRace, about
 from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import FIRST_EVENT, Position
 from spark_jobs.pipeline.initial_load.commit import progress
 from spark_jobs.silver.rename_lineage import made_at
+from spark_jobs.subscriptions.lag import groups_of
 
 log = logging.getLogger(__name__)
 
 XA = "xa"
 SILVER = "silver"
 CLOCK = "clock"
+GROUP = "group:"
+"""Before the name of a consumer group, so that no table has the same."""
+DELIVERY = "delivery:"
+"""Before the name of a delivery."""
 _BATCH = 16 << 30
 """Bytes of log that one commit removes."""
 _TRIES = 5
@@ -92,7 +100,7 @@ def gc_source(
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _CollectionPlan:
     """The files that may go upon a head, and those that stay."""
 
     head: Head
@@ -138,10 +146,10 @@ class _Work:
                 break
         return self._collected(planned, removed)
 
-    def _collected(self, planned: _Plan, removed: Sequence[HeldFile]) -> Collected:
+    def _collected(self, planned: _CollectionPlan, removed: Sequence[HeldFile]) -> Collected:
         return Collected(self.source, tuple(removed), planned.oldest_after(len(planned.going)), planned.kept_for)
 
-    def plan(self, now: datetime) -> _Plan:
+    def plan(self, now: datetime) -> _CollectionPlan:
         snapshot = BronzeSnapshot.of(self.lake, self.source)
         files = bronze.files(snapshot.table, snapshot.version)
         duration = self.pipeline.retention.bronze
@@ -151,7 +159,7 @@ class _Work:
         limit = (slowest.position if slowest else snapshot.end).order[:2]
         going = tuple(takewhile(lambda file: file.place < limit, old))
         kept_for = slowest if len(going) < len(old) else None
-        return _Plan(snapshot.head, snapshot.checkpoint, going, tuple(files[len(going) :]), kept_for)
+        return _CollectionPlan(snapshot.head, snapshot.checkpoint, going, tuple(files[len(going) :]), kept_for)
 
     def _waited_for(self, head: Head, checkpoint: Checkpoint, *, is_needed: bool) -> list[Reader]:
         """The readers that are not ignored. Raises ConfigError where one is to be ignored that there is not."""
@@ -180,14 +188,32 @@ class _Work:
             clock = commit_clock.clock_of(self.lake, self.source)
             clock_reason = "order times, for keys: shared, are not known beyond it"
             yield Reader(CLOCK, clock.position if clock else begin, clock_reason)
+        # Each table in scope: silver, what is made of every change, and loads.
         for entry in publication.read(self.lake, self.source):
             if self.pipeline.scope.holds(*entry.name):
                 reason = entry.reason or "silver has the table up to there"
                 yield Reader(".".join(entry.name), entry.checkpoint or begin, reason)
+                yield from _of_changes(entry, begin)
                 loading = progress(self.lake, self.source, TableName(*entry.name)) if entry.complete is False else None
                 if loading and loading.is_open:
                     yield Reader(".".join(entry.name), loading.read_from, "a load of the table began there")
         yield from self._copies(head, bronze.oldest(checkpoint))
+        # Consumers of the log itself.
+        for group in groups_of(self.lake, self.source):
+            reason = "the group of consumers has acknowledged the log up to there"
+            yield Reader(f"{GROUP}{group.group}", group.cursor.position, reason)
+        yield from self._deliveries(begin)
+
+    def _deliveries(self, begin: Position) -> Iterator[Reader]:
+        """The deliveries that follow the log; one whose target cannot be asked may need all of it."""
+        for name in self.pipeline.deliveries:
+            try:
+                position = needed_from(self.pipeline, self.lake, name, self.source)
+            except DeliveryError as error:
+                yield Reader(f"{DELIVERY}{name}", begin, str(error))
+                continue
+            if position is not None:
+                yield Reader(f"{DELIVERY}{name}", position, "the target has the log up to there (apply: ordered)")
 
     def _copies(self, head: Head, oldest: Position) -> Iterator[Reader]:
         """The tables that tools fill to take the place of others: what is logged of them is needed then."""
@@ -204,7 +230,7 @@ class _Work:
                     str(name), place, "an online schema change fills the table, and has not put it in its place"
                 )
 
-    def _remove(self, planned: _Plan) -> Iterator[Sequence[HeldFile]]:
+    def _remove(self, planned: _CollectionPlan) -> Iterator[Sequence[HeldFile]]:
         """Removes batch after batch, each upon the commit before; yields the files of each. Raises LostRace."""
         head, removed = planned.head, 0
         for files in _batches(planned.going):
@@ -228,6 +254,14 @@ class _Work:
             session.sql(f"DELETE FROM {self.table.sql} WHERE {condition}").collect()
 
         return self.table.statement(self.spark, head, checkpoint, delete)
+
+
+def _of_changes(entry: Entry, begin: Position) -> Iterator[Reader]:
+    """The downstream tables of a table that read bronze themselves, since they are made of every change."""
+    for target in entry.into:
+        if Mode(target.mode).has_every_change:
+            reason = f"{'.'.join(target.name)} has the table up to there (mode: {target.mode})"
+            yield Reader(".".join(entry.name), Position.parse(target.merged) if target.merged else begin, reason)
 
 
 def _batches(files: Sequence[HeldFile]) -> Iterator[list[HeldFile]]:

@@ -28,7 +28,8 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.boundaries import split
 from spark_jobs.bronze.prepared_xa import PreparedTransaction, prepared_transactions
 from spark_jobs.bronze.table import BronzeSnapshot
-from spark_jobs.changes.feed import changes_frame, transactions_of_bronze, wanted_tables
+from spark_jobs.changes.feed import changes_frame, transactions_of_bronze
+from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import lake_of

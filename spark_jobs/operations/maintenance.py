@@ -4,50 +4,56 @@ Put here: which tables, when a table is worth rewriting, how long its older vers
 was logged (gc.py), or folding old windows of silver, where that is asked for (fold_windows.py); no statement here
 changes a row.
 
-Small files are written together, and those in which many rows are marked as deleted are written without them (OPTIMIZE;
-REORG for every marked row). Data files that no version within reach names are removed (VACUUM). Delta commits these
-statements without a transaction id, so each table's next counter is taken first: a writer that planned before loses and
-plans again, and one that commits in between makes the statement fail, which is then tried again.
+Small files are written together, and those in which many rows are marked as deleted are written without them, of all
+tables in one Spark job (engine/rewrite.py). Data files that no version within reach names are removed
+(delta/vacuum.py).
+
+A table that Spark alone writes is maintained by its statements (OPTIMIZE, REORG, VACUUM). Delta commits these without a
+transaction id, so the table's next counter is taken first: a writer that planned before loses and plans again, and one
+that commits in between makes the statement fail, which is then tried again.
 """
 
 import logging
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.config.model import Pipeline
-from spark_jobs.delta.log_files import directory, why_not_store
+from spark_jobs.delta import vacuum
+from spark_jobs.delta.snapshot import Snapshot, snapshot_of
 from spark_jobs.downstream import publication as published
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.multi_source import view
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.engine import key_index
-from spark_jobs.errors import JvmEnded, StratalogError
+from spark_jobs.engine import key_index, rewrite
+from spark_jobs.engine.rewrite import FileGroup, Rewritten
+from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.errors import JvmEnded, LakeError, StratalogError
+from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.layout import Lake, lake_of
-from spark_jobs.lake.retry import patiently
+from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.operations.fold_windows import Folded, fold, why_not
+from spark_jobs.runtime.lazy_session import start_session
+from spark_jobs.runtime.spark_session import session_over, slots
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.text.remedies import advised
 
 log = logging.getLogger(__name__)
 
-_SMALL, _LARGE = 64 << 20, 128 << 20
-"""Bytes below which a file is written together with others, and of what they become at most. What a MERGE or gc has to
-write again is whole files."""
-_MARKED = 0.05
-"""Part of a file's rows marked as deleted from which on it is written again."""
 _OPTIMIZE = {
-    "spark.databricks.delta.optimize.minFileSize": str(_SMALL),
-    "spark.databricks.delta.optimize.maxFileSize": str(_LARGE),
-    "spark.databricks.delta.optimize.maxDeletedRowsRatio": str(_MARKED),
+    "spark.databricks.delta.optimize.minFileSize": str(rewrite.SMALL),
+    "spark.databricks.delta.optimize.maxFileSize": str(rewrite.SMALL),
+    "spark.databricks.delta.optimize.maxDeletedRowsRatio": str(rewrite.DEAD),
 }
 _VACUUM = {
     # A table's versions are for what its rows are; and retention.versions is what is asked for, if less than a week.
@@ -86,29 +92,88 @@ class Upkeep:
     unfolded: dict[TableName, str] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _Work:
+    """One table under maintenance. head: before anything was done. pinned: older versions that are read."""
+
+    table: Table
+    head: Head
+    files_before: int
+    pinned: tuple[int, ...]
+    entry: Entry | None
+    """Of a silver table whose old windows may be folded."""
+    sort_key: tuple[str, ...]
+    folded: Folded | None = None
+    groups: list[FileGroup] = field(default_factory=list)
+    results: list[Rewritten] = field(default_factory=list)
+
+
 def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, purge: bool = False) -> Upkeep:
     """Maintains every table of a source, and ``published``; what stops one does not stop the others.
 
-    ``purge``: every row marked as deleted is removed from its file, however few there are.
+    Spark starts where windows are folded or files written again, and for tables that it alone writes.
+
+    Args:
+        spark: the session, which may be a lazy one.
+        pipeline: the configuration.
+        source: whose tables.
+        purge: every row marked as deleted is removed from its file, however few there are.
+
+    Raises LakeError, JvmEnded.
     """
     lake, upkeep = lake_of(pipeline), Upkeep()
-    folding = _folding(lake, source) if pipeline.retention.fold else {}
-    for table, needed_version in _tables(lake, source):
-        head = table.head()
-        try:
-            entry = folding.get(table.path)
-            folded = patiently(partial(_folded, spark, lake, entry, upkeep)) if entry else None
-            maintained = _maintained(spark, table, head, needed_version, pipeline.retention.versions, purge=purge)
-            maintained = replace(maintained, folded=folded) if maintained else None
-        except JvmEnded:
-            raise
-        except StratalogError as error:
-            upkeep.stopped[table.path] = advised(error, source)
-            log.error("%s", upkeep.stopped[table.path])  # noqa: TRY400 - the message is the whole of it
-        else:
-            upkeep.tables.extend([maintained] if maintained else [])
+    works = list(_works(lake, source, folds=bool(pipeline.retention.fold)))
+
+    # Windows are folded first, since that leaves small files.
+    for at, work in enumerate(works):
+        with _noted(upkeep, source, work.table):
+            if work.entry:
+                work.folded = retry_on_conflict(partial(_folded, start_session(spark), lake, work.entry, upkeep))
+            work.groups = _groups(at, work, purge=purge)
+
+    # Files of all tables are written in one job.
+    groups = [group for work in works if work.table.path not in upkeep.stopped for group in work.groups]
+    if groups:
+        log.info("%s: %d groups of files are written again", source, len(groups))
+        start_session(spark)
+        for rewritten in rewrite.run(session_over(spark, 0), groups, Capacity(slots(spark), pipeline.spark.task_bytes)):
+            works[rewritten.unit].results.append(rewritten)
+
+    for work in works:
+        with _noted(upkeep, source, work.table):
+            if work.table.path not in upkeep.stopped:
+                upkeep.tables.append(_maintained(spark, work, pipeline.retention.versions, purge=purge))
     _publish(spark, lake, source, {table_.path: table_ for table_ in upkeep.tables})
     return upkeep
+
+
+@contextmanager
+def _noted(upkeep: Upkeep, source: str, table: Table) -> Iterator[None]:
+    """Notes what stops a table, and continues."""
+    try:
+        yield
+    except JvmEnded:
+        raise
+    except StratalogError as error:
+        upkeep.stopped[table.path] = advised(error, source)
+        log.error("%s", upkeep.stopped[table.path])  # noqa: TRY400 - the message is the whole of it
+
+
+def _works(lake: Lake, source: str, *, folds: bool) -> Iterator[_Work]:
+    """The tables that there are. folds: whether old windows of silver are folded."""
+    entries = [entry for entry in published.read(lake, source) if entry.silver_version is not None]
+    by_path = {lake.silver(source, *entry.name).path: entry for entry in entries if folds}
+    keys = {target.path: key for entry in entries if (key := _key(lake, entry)) for target in entry.into}
+    for table, pinned in _tables(lake, source):
+        head = table.head()
+        if head and head.checkpoint:
+            yield _Work(table, head, len(table.files()), pinned, by_path.get(table.path), keys.get(table.path, ()))
+
+
+def _key(lake: Lake, entry: Entry) -> tuple[str, ...]:
+    """The columns of a table's key; none where it has no key, or its columns are not known."""
+    commit = SilverCommit.of_head(lake.silver(entry.source, *entry.name).head())
+    return silver.columns(commit.definition).key if commit and commit.definition else ()
 
 
 def superseded(table: Table, version: int) -> datetime | None:
@@ -117,21 +182,21 @@ def superseded(table: Table, version: int) -> datetime | None:
     return datetime.fromtimestamp(later[-1]["timestamp"] / 1000, UTC) if later else None
 
 
-def _tables(lake: Lake, source: str) -> Iterator[tuple[Table, int | None]]:
-    """The tables, each with the oldest version that an open reader needs; None for the newest alone."""
+def _tables(lake: Lake, source: str) -> Iterator[tuple[Table, tuple[int, ...]]]:
+    """The tables, each with its older versions that somebody reads."""
     entries = published.read(lake, source)
-    yield lake.bronze(source), None
-    yield lake.schema(source), None
-    yield lake.clock(source), None
+    yield lake.bronze(source), ()
+    yield lake.schema(source), ()
+    yield lake.clock(source), ()
     downstream = {target.path for entry in entries for target in entry.into}
     opened = published.versions(lake)
     for entry in entries:
         if entry.silver_version is not None:
-            yield lake.silver(source, *entry.name), min([entry.silver_version, *_merged(lake, entry)])
-            yield lake.load(source, *entry.name), None
+            yield lake.silver(source, *entry.name), (entry.silver_version, *_merged(lake, entry))
+            yield lake.load(source, *entry.name), ()
     for path in sorted(downstream):
-        yield Table(path, lake.plain), opened.get(path)
-    yield lake.published(), None
+        yield Table(path, lake.plain), (opened[path],) if path in opened else ()
+    yield lake.published(), ()
 
 
 def _merged(lake: Lake, entry: Entry) -> list[int]:
@@ -139,12 +204,6 @@ def _merged(lake: Lake, entry: Entry) -> list[int]:
     owner = (entry.source, *entry.name)
     commits = (DownstreamCommit.of_head(view(Table(target.path, lake.plain), owner).head()) for target in entry.into)
     return [commit.silver_version for commit in commits if commit]
-
-
-def _folding(lake: Lake, source: str) -> dict[str, Entry]:
-    """The source's tables that have silver, by its path."""
-    entries = (entry for entry in published.read(lake, source) if entry.silver_version is not None)
-    return {lake.silver(source, *entry.name).path: entry for entry in entries}
 
 
 def _folded(spark: SparkSession, lake: Lake, entry: Entry, upkeep: Upkeep) -> Folded | None:
@@ -159,27 +218,43 @@ def _folded(spark: SparkSession, lake: Lake, entry: Entry, upkeep: Upkeep) -> Fo
     return fold(spark, lake, entry)
 
 
-def _maintained(
-    spark: SparkSession,
-    table: Table,
-    head: Head | None,
-    needed_version: int | None,
-    retention_: timedelta,
-    *,
-    purge: bool,
-) -> Maintained | None:
-    """None where there is no table, or nothing of ours in it. head: before anything was done. Raises LostRace."""
-    if head is None or head.checkpoint is None:
-        return None
-    before = table.files()
-    if _is_worth_it(spark, table, before):
-        _rewrite(spark, table, purge=purge)
-    hours = _hours(table, needed_version, retention_)
-    table.run(spark, _VACUUM, f"VACUUM {table.sql} RETAIN {hours} HOURS")
-    folder = None if why_not_store(table.path) else directory(table.path)
-    if isinstance(folder, Path):
-        key_index.remove_stale(folder)
-    return Maintained(table.path, len(before), len(table.files()), head.version, _after(table, head.version), hours)
+def _groups(unit: int, work: _Work, *, purge: bool) -> list[FileGroup]:
+    """The groups of a table's files that are worth writing again; none where Spark alone writes the table."""
+    snapshot = _written_here(work.table)
+    if snapshot is None:
+        return []
+    key = work.sort_key if set(work.sort_key) <= set(snapshot.schema.names) else ()
+    return rewrite.groups_of(unit, snapshot, key, purge=purge)
+
+
+def _written_here(table: Table) -> Snapshot | None:
+    """The newest version of a table; None where Spark alone writes it."""
+    head = table.head()
+    return driver_commit.snapshot_upon(table.path, head) if head else None
+
+
+def _maintained(spark: SparkSession, work: _Work, retention_: timedelta, *, purge: bool) -> Maintained:
+    """Commits what was written of a table, and removes what no version within reach names. Raises LostRace."""
+    table, head = work.table, work.head
+    errors = [result.error for result in work.results if result.error]
+    if errors:
+        raise LakeError(errors[0])
+    if work.results:
+        rewrite.commit(table, work.results)
+    # What its versions need no more goes, by the same rule as VACUUM's.
+    hours = _hours(table, min(work.pinned, default=None), retention_)
+    snapshot = _written_here(table)
+    if snapshot is None:
+        if _is_worth_it(start_session(spark), table, table.files()):
+            _rewrite(spark, table, purge=purge)
+        table.run(spark, _VACUUM, f"VACUUM {table.sql} RETAIN {hours} HOURS")
+    else:
+        older = (snapshot_of(table.path, version) for version in work.pinned if version < snapshot.version)
+        vacuum.remove(table.path, vacuum.unnamed_files(snapshot, hours, [version for version in older if version]))
+        vacuum.remove(table.path, vacuum.expired_log(snapshot, work.pinned))
+        key_index.remove_stale(table.path)
+    files, after = len(table.files()), _after(table, head.version)
+    return Maintained(table.path, work.files_before, files, head.version, after, hours, work.folded)
 
 
 def _after(table: Table, version: int) -> int:
@@ -193,7 +268,7 @@ def _after(table: Table, version: int) -> int:
 
 def _is_worth_it(spark: SparkSession, table: Table, files: list[int]) -> bool:
     """Whether files can be written together, or have rows marked as deleted."""
-    return sum(size < _SMALL for size in files) > 1 or table.marked_rows(spark) > 0
+    return sum(size < rewrite.SMALL for size in files) > 1 or table.marked_rows(spark) > 0
 
 
 def _rewrite(spark: SparkSession, table: Table, *, purge: bool) -> None:
@@ -207,7 +282,7 @@ def _rewrite(spark: SparkSession, table: Table, *, purge: bool) -> None:
         assert head is not None
         table.rearrange(spark, head, confs, [*statements, f"OPTIMIZE {table.sql}"])
 
-    patiently(rearrange)
+    retry_on_conflict(rearrange)
 
 
 def _is_bronze(table: Table) -> bool:
@@ -226,7 +301,7 @@ def _publish(spark: SparkSession, lake: Lake, source: str, maintained: dict[str,
 
     Also after maintenance that was killed before it did; and as others have published meanwhile.
     """
-    published.renew(spark, lake, source, lambda entry: _renewed(entry, lake, maintained))
+    published.overwrite(spark, lake, source, lambda entry: _renewed(entry, lake, maintained))
 
 
 def _renewed(entry: Entry, lake: Lake, maintained: dict[str, Maintained]) -> Entry:

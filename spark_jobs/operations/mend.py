@@ -1,7 +1,7 @@
 """Verbs that repair one table: quarantine one event, rebuild the table from bronze.
 
-Put here: what may be asked for, and what is wrong with it. Not here: passing over (silver/quarantine.py), or a range of
-a table that is right but for its rows (pipeline/backfill/run.py).
+Put here: what may be asked for, and what is wrong with it. Not here: quarantining events (silver/quarantine.py), or a
+range of a table that is right but for its rows (pipeline/backfill/run.py).
 
 Each verb is planned first, which changes nothing and finds all that is wrong; what it plans is what is then done.
 Doing it is one commit, of a record that the next run reads: no table changes before that run has something better.
@@ -19,7 +19,7 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
-from spark_jobs.ddl.classify import Effect, Statement, judge
+from spark_jobs.ddl.classify import Effect, Statement, classify
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import RESET, Entry
 from spark_jobs.errors import ConfigError, TableStopped
@@ -42,7 +42,7 @@ _LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class _Event:
+class _StoppingEvent:
     """What stands at a position. tables: whose rows it has; None where it does not tell. place: where runs meet it."""
 
     place: Position
@@ -139,7 +139,7 @@ def resettable(pipeline: Pipeline, source: str, table: str) -> tuple[Entry, Head
     if head is None or head.checkpoint is None:
         raise ConfigError({"--table": f"{table} has nothing in silver; a run takes it in from where bronze begins"})
     if entry.is_reset and (entry.resets or 0) > silver.resets(head):
-        raise ConfigError({"--table": f"{table} is reset already; the next run does it over"})
+        raise ConfigError({"--table": f"{table} is reset already; the next run rebuilds it"})
     return entry, head
 
 
@@ -150,6 +150,7 @@ def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str,
     that is not known, that has nothing in silver or is reset already; TableStopped where a statement in the log would
     stop the table; LakeError.
     """
+    # The plan of the next run, in which this table begins with nothing.
     lake = lake_of(pipeline)
     entries = publication.read(lake, source)
     entry, head = resettable(pipeline, source, table)
@@ -163,16 +164,18 @@ def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str,
     if name in planned.stopped:
         raise TableStopped(f"{planned.stopped[name]}; rebuilt, the table would stop there: nothing is reset")
     (work,) = planned.work
+    # Rows that silver has and bronze cannot give again: without consent they stay.
     lost_rows = _lost_rows(spark, work, head, planner.snapshot.oldest)
     if lost_rows and not drops_older:
         raise ConfigError(
             {
-                "--table": f"{table}: {lost_rows}. To keep them, do its log again without resetting it "
+                "--table": f"{table}: {lost_rows}. To keep them, replay its log without resetting it "
                 "(stratalog backfill), or bring back what gc removed "
                 f"(stratalog extract --source {source} --archive DIR). With --drop-older-rows they go, and "
                 f"stratalog load --source {source} --table {table} reads them from the server behind the next run"
             }
         )
+    # Every downstream table that has rows of it.
     into = [downstream_of(lake, source, name, destination) for destination in destinations_of(pipeline, source, name)]
     rows = sum(target.own_rows(spark).count() for target in into if target.head())
     return Reset(entry, planner.snapshot.oldest, rows, lost_rows)
@@ -220,13 +223,14 @@ def _reset(entry: Entry, resets: int) -> Entry:
     """The published row of a table to rebuild; its downstream rows stay published meanwhile."""
     count = max(entry.resets or 0, resets) + 1
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    return replace(entry, state=RESET, reason=f"reset at {at}; the next run does it over", position=None, resets=count)
+    return replace(entry, state=RESET, reason=f"reset at {at}; the next run rebuilds it", position=None, resets=count)
 
 
 def _lost_rows(spark: SparkSession, work: CompactionJob, head: Head, oldest: Position) -> str | None:
     """What a rebuilt table will lack of what silver has; None where nothing."""
     assert head.checkpoint is not None
     assert work.standing is not None
+    # Rows that are alive: after the last statement that emptied the table, without markers and deletes.
     emptied = SilverCommit.of(head.checkpoint).emptied_at
     rows = work.table.read(spark, head.version).where(f"_op NOT IN ('{silver.Op.TRUNCATE}', '{silver.Op.DELETE}')")
     rows = rows.where(f"_position > {silver.before_sql(emptied)}") if emptied else rows
@@ -235,6 +239,7 @@ def _lost_rows(spark: SparkSession, work: CompactionJob, head: Head, oldest: Pos
         f"count_if({loaded}) AS loaded", f"count_if(NOT {loaded} AND _position < {silver.at_sql(oldest)}) AS removed"
     )
     row = work.table.collect(counts)[0]
+    # The first reason in the order of what is lost most.
     loses_some = is_complete(head) and not work.standing.is_complete
     if row["loaded"] and loses_some:
         return f"{row['loaded']:,} of its rows in silver were loaded, and bronze does not have them"
@@ -277,7 +282,7 @@ def _entry_of(entries: Sequence[Entry], source: str, table: str) -> Entry:
     raise ConfigError({"--table": f"{table} is no table of {source} that a run has seen: {listed}{rest}"})
 
 
-def _why_not(entry: Entry, event: _Event, skips: Sequence[Skip]) -> str | None:
+def _why_not(entry: Entry, event: _StoppingEvent, skips: Sequence[Skip]) -> str | None:
     """Why the event must not be quarantined for a table."""
     name = _name(entry)
     if not event.is_about(name):
@@ -312,7 +317,7 @@ def _position(lake: Lake, source: str, text: str) -> Position:
     return replace(place, stretch=numbers[0] if numbers else generations[-1].number)
 
 
-def _event(lake: Lake, source: str, text: str) -> _Event:
+def _event(lake: Lake, source: str, text: str) -> _StoppingEvent:
     """What stands at a position of bronze. Raises ConfigError, LakeError, DecodeError."""
     place = _position(lake, source, text)
     snapshot = BronzeSnapshot.of(lake, source)
@@ -331,16 +336,16 @@ def _event(lake: Lake, source: str, text: str) -> _Event:
     if at is None:
         raise ConfigError({"--at": f"no event begins at {place}; {_nearest(place, events)}"})
     if row["kind"] == "statement" and row["statement"]:
-        statement = judge(row["statement"], row["database"] or "")
+        statement = classify(row["statement"], row["database"] or "")
         start = (
             row["transaction_start"] if statement.verb.startswith("XA ") else row["start"]
         )  # XA: a whole transaction
-        return _Event(replace(place, offset=start), statement.short, statement=statement)
+        return _StoppingEvent(replace(place, offset=start), statement.short, statement=statement)
     if not at.may_stop:
         able = [event for event in events if event.may_stop]
         raise ConfigError({"--at": f"{place} is a {at.type} event, at which no table stops; {_nearest(place, able)}"})
     tables = row["tables"] and frozenset(TableName(table["schema"], table["table"]) for table in row["tables"])
-    return _Event(place, f"{at.type} event", frozenset([at.table]) if at.table else tables)
+    return _StoppingEvent(place, f"{at.type} event", frozenset([at.table]) if at.table else tables)
 
 
 def _nearest(place: Position, events: Sequence[EventAt]) -> str:

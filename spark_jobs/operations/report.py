@@ -76,7 +76,7 @@ def _value_text(value: float, unit: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class LayerShare:
     """How many of a source's tables are where bronze is, in one layer, in hundredths of all in scope."""
 
     name: str
@@ -94,7 +94,7 @@ class Report:
 
     status: SourceStatus
     made_at: datetime
-    layers: Sequence[Layer]
+    layers: Sequence[LayerShare]
     charts: Sequence[Chart] = field(default_factory=list)
 
     @property
@@ -185,8 +185,8 @@ def _rows(listed: Sequence[Commit]) -> list[tuple[datetime, float]]:
     return list(by_run.values())
 
 
-def _layers(status: SourceStatus) -> list[Layer]:
+def _layers(status: SourceStatus) -> list[LayerShare]:
     tables = [table for table in status.tables if table.state != "ignored"]
     silver = sum(table.silver == status.bronze for table in tables)
     merged = sum(table.is_at(status.bronze) for table in tables)
-    return [Layer("silver", silver, len(tables)), Layer("downstream", merged, len(tables))]
+    return [LayerShare("silver", silver, len(tables)), LayerShare("downstream", merged, len(tables))]

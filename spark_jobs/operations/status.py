@@ -29,21 +29,12 @@ from spark_jobs.silver import quarantine as skips
 from spark_jobs.source.endpoints import Endpoints, Health
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.retention_margin import Margin, margin
+from spark_jobs.subscriptions.lag import GroupStatus, statuses
 
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """One source table; positions as text, null where the layer has not got it yet.
-
-    complete: whether it has the rows from before its log begins, null where nothing of it is known. load: how far these
-    rows are, where a load of a table that is not complete was begun: state (reading, read, stopped), rows, chunks, the
-    rows that the server estimates, and why it was stopped. keys_never_whole: keys that downstream lacks because row
-    images left columns out and none held the row whole, null where there is none. watermark: of a downstream table in
-    which source tables have keys in common, up to when it has all that they wrote; null where that is not known.
-    targets: of a table that goes to several downstream tables each one (table, downstream, reason, watermark), and null
-    of others; ``downstream``, ``keys_never_whole`` and ``watermark`` are then the least or most of all. numbered: true
-    where nothing names its columns, and they are called by their numbers; null of others.
-    """
+    """One source table; positions as text, null where the layer has not got it yet."""
 
     table: str
     state: str
@@ -51,11 +42,24 @@ class TableStatus:
     downstream: str | None
     reason: str | None
     complete: bool | None = None
+    """Whether it has the rows from before its log begins, null where nothing of it is known."""
     load: dict[str, Any] | None = None
+    """How far these rows are, where a load of a table that is not complete was begun: state (reading, read, stopped),
+    rows, chunks, the rows that the server estimates, and why it was stopped."""
     keys_never_whole: int | None = None
+    """Keys that downstream lacks because row images left columns out and none held the row whole, null where there is
+    none."""
     watermark: str | None = None
+    """Of a downstream table in which source tables have keys in common, up to when it has all that they wrote; null
+    where that is not known."""
     targets: list[dict[str, str | None]] | None = None
+    """Of a table that goes to several downstream tables each one (table, downstream, reason, watermark, mode), and
+    null of others; ``downstream``, ``keys_never_whole`` and ``watermark`` are then the least or most of all."""
     numbered: bool | None = None
+    """True where nothing names its columns, and they are called by their numbers; null of others."""
+    mode: str | None = None
+    """What its downstream table has (mirror, soft_delete, append, history); null where it goes to several, or nothing
+    of it is there."""
 
     def is_at(self, position: str | None) -> bool:
         """Whether every layer has the table up to a position; downstream has none where silver has none."""
@@ -81,7 +85,7 @@ class SourceStatus:
 
     The margin is what the source still has of its log before bronze's end; ``warning`` says that it is below a limit.
     ``endpoint``: the server that bronze's end comes from; ``endpoints``: where there are several. ``skips``: the events
-    that are passed over, quarantined_events of them: table, position, event, and since when (skipped_at). ``redacted``:
+    that are quarantined, quarantined_events of them: table, position, event, and since when (skipped_at). ``redacted``:
     of a source that redacts tables, how many events of bronze are blank and how many bytes are not the server's own for
     it, null where none are.
     """
@@ -105,6 +109,8 @@ class SourceStatus:
     """Child tables whose rows the server changes by a foreign key without logging that: table, constraint, parent,
     on_delete, on_update."""
     redacted: dict[str, int] | None = None
+    subscriptions: list[GroupStatus] = field(default_factory=list)
+    """Consumer groups, with how far each is behind bronze."""
 
     def to_json(self) -> dict[str, Any]:
         """``redacted`` only where there is something."""
@@ -113,6 +119,7 @@ class SourceStatus:
 
 def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
     """One source's status. Where the source is silent, ``error`` says so; the lake's side is there all the same."""
+    # What the lake says needs no server; what the server says may be missing.
     table = lake.bronze(name)
     head = table.head()
     position = head.position if head else None
@@ -138,6 +145,7 @@ def status(pipeline: Pipeline, lake: Lake, name: str) -> SourceStatus:
         skips=[_skip(skip) for skip in passed_over],
         cascades=[cascade.to_json() for cascade in cascades(pipeline, lake, name)],
         redacted=_redacted(table, head) if head else None,
+        subscriptions=statuses(lake, name),
     )
 
 
@@ -282,7 +290,7 @@ def _with_times(table: TableStatus, entry: Entry, reached: dict[Name, datetime |
 
 def _target(target: Target, reached: dict[Name, datetime | None]) -> dict[str, str | None]:
     at = reached.get(target.name)
-    fields = {"table": ".".join(target.name), "downstream": target.merged, "reason": target.reason}
+    fields = {"table": ".".join(target.name), "downstream": target.merged, "reason": target.reason, "mode": target.mode}
     return fields | {"watermark": at.isoformat() if at else None}
 
 
@@ -290,7 +298,8 @@ def _table(lake: Lake, entry: Entry) -> TableStatus:
     name = ".".join(entry.name)
     load = _load(lake, entry) if entry.complete is False and entry.state != "ignored" else None
     fields = (entry.state, entry.position, entry.merged, entry.reason, entry.complete, load, entry.keys_never_whole)
-    return TableStatus(name, *fields, numbered=entry.numbered)
+    mode = entry.into[0].mode if len(entry.into) == 1 else None
+    return TableStatus(name, *fields, numbered=entry.numbered, mode=mode)
 
 
 def _load(lake: Lake, entry: Entry) -> dict[str, Any] | None:

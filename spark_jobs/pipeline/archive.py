@@ -1,7 +1,7 @@
 """Archived copies of binlog files into bronze: what gc has removed, and what the source purged before it was read.
 
 Put here: reading a folder at both of bronze's ends. Not here: what lies before bronze's oldest byte, and whether it
-joins (restore.py), or reading a source as it goes on (bronze/extract.py).
+joins (restore.py), or reading a source as it continues (bronze/extract.py).
 
 Bronze is write-once: only what it lacks is read. What lies behind its end is extracted as from any source, once the
 file that bronze ends in has shown the same bytes up to there.
@@ -23,11 +23,11 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import SourceError, about
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.restore import Earlier, Origin, land
+from spark_jobs.pipeline.restore import LogOrigin, MissingLog, land
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.schema.history import follow
 from spark_jobs.source.files import Files
-from spark_jobs.source.protocol import Part
+from spark_jobs.source.protocol import FilePart
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,29 +60,29 @@ def _into(
 ) -> Restored:
     listed, end = files.log(), snapshot.end
     goes_on = end.file in [file.name for file in listed.files] and listed.end > end
-    pieces = Earlier(snapshot, [Origin(files, str(files.directory))]).all_there_is()
-    if not pieces and not goes_on:
+    sequences = MissingLog(snapshot, [LogOrigin(files, str(files.directory))]).all_there_is()
+    if not sequences and not goes_on:
         covered = Range(snapshot.oldest, end)
         raise SourceError(
             f"{files.directory} holds {listed.files[0].name} to {listed.files[-1].name}, and bronze {covered}: no file "
             "in it continues bronze at either end"
         )
-    restored = land(spark, snapshot, pieces, redact)
+    restored = land(spark, snapshot, sequences, redact)
     if goes_on:
         _require_same_log(spark, snapshot, files, end)
     extracted = extract(spark, lake, files, start, redact=redact) if goes_on else None
-    size = sum(piece.bytes for piece in restored)
+    size = sum(fetched.bytes for fetched in restored)
     return Restored(files.name, restored[0].range if restored else None, size, extracted)
 
 
 def _require_same_log(spark: SparkSession, snapshot: BronzeSnapshot, files: Files, end: Position) -> None:
     """Raises SourceError where the file that bronze ends in is not the folder's, up to there."""
     slices = bronze.read_all(spark, snapshot.table, snapshot.version)
-    # The head of a file is passed over: its flag for being in use may differ. A CRC32 would not do: events end with
+    # The head of a file is skipped: its flag for being in use may differ. A CRC32 would not do: events end with
     # theirs, and the CRC32 of what ends with its own depends on its length alone.
     own_slices = slices.where(f"stretch = {end.stretch} AND number = {end.number} AND start > 0")
     for row in own_slices.select("start", "stop", F.sha2("payload", 256).alias("digest")).orderBy("start").collect():
-        description, chunks = files.reading()(Part(end.file, row["start"], row["stop"]))
+        description, chunks = files.reading()(FilePart(end.file, row["start"], row["stop"]))
         content = b"".join(chunks)
         is_same = sha256(content).hexdigest() == row["digest"]
         if not is_same and not _is_redacted(own_slices, row["start"], content, description):

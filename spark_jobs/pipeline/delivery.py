@@ -13,13 +13,18 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
+from spark_jobs.config.modes import Mode
 from spark_jobs.config.routes import Destination
+from spark_jobs.downstream.change_log import AppendWay, Changes
 from spark_jobs.downstream.commit import DownstreamCommit
+from spark_jobs.downstream.history import HistoryWay
 from spark_jobs.downstream.merge import merge
 from spark_jobs.downstream.merge_job import Merged, MergeJob
+from spark_jobs.downstream.modes import require_supported
 from spark_jobs.downstream.multi_source import PartTable, SharedPart
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.downstream.shared_keys import merge_shared
+from spark_jobs.downstream.soft_delete import merge_soft_delete
 from spark_jobs.engine import downstream_job, routing
 from spark_jobs.engine.downstream_task import MergedFiles
 from spark_jobs.errors import (
@@ -29,9 +34,10 @@ from spark_jobs.errors import (
 )
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.layout import Lake
-from spark_jobs.lake.retry import patiently
+from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
+from spark_jobs.pipeline.comments import SourceComments, commented
 from spark_jobs.pipeline.destinations import TableInto, downstream_of
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import is_complete
@@ -65,6 +71,10 @@ class Delivery:
     """Whether the source table goes to others too."""
     turns: dict[str, threading.Lock]
     """By path: parts of one table are merged one after the other."""
+    changes: Changes
+    """For tables that are made of every change."""
+    comments: SourceComments
+    """What the source says of its tables."""
     repeated: tuple[Range, ...] = ()
     by_sql: dict[TableInto, str] = field(default_factory=dict)
     """Why Spark SQL merges tables, and not the engine; of all deliveries of a run."""
@@ -73,7 +83,7 @@ class Delivery:
     def name(self) -> TableInto:
         return self.origin, self.into.name
 
-    def prepared(self, number: int) -> "downstream_job.Prepared | str | None":
+    def prepared(self, number: int) -> "downstream_job.PreparedMerge | str | None":
         """As ``downstream_job.prepared``. Raises TableStopped."""
         into = downstream_of(self.lake, self.source, self.origin, self.into)
         if isinstance(into, PartTable) or self.repeated:
@@ -84,16 +94,26 @@ class Delivery:
             return None
         return downstream_job.prepared(number, self._work(origin, pinned, into))
 
-    def bring(self, unit: "tuple[downstream_job.Prepared, list[MergedFiles]] | None" = None) -> DeliveryResult:
+    def bring(self, unit: "tuple[downstream_job.PreparedMerge, list[MergedFiles]] | None" = None) -> DeliveryResult:
         """Merges what is new, or commits what a job did of it. Raises TableStopped, LakeError, LostRace."""
         bring = partial(self._committed, *unit) if unit else self._bring
         if not self.is_one_of_several:
-            return bring()
+            return self._with_comments(bring())
         try:
-            result = bring()
+            result = self._with_comments(bring())
         except StratalogError as error:
             raise self._with_names(error) from error
         return replace(result, stopped=self._with_names(result.stopped)) if result.stopped else result
+
+    def _with_comments(self, result: DeliveryResult) -> DeliveryResult:
+        """After a merge, with the comments of the source's table; a table of several has none."""
+        if result.merged is None or result.stopped or result.downstream is None or self.into.is_merged:
+            return result
+        comments = self.comments.of(self.origin)
+        if comments is None:
+            return result
+        head = commented(self.spark, result.target, result.downstream, comments)
+        return replace(result, downstream=head, merged=replace(result.merged, head=head))
 
     def _with_names(self, error: StratalogError) -> StratalogError:
         """The error, which says into which of several downstream tables."""
@@ -106,7 +126,7 @@ class Delivery:
             return self._brought_into(into)
         with self.turns[into.path]:
             # Other sources merge into it too, by plans of their own.
-            return patiently(lambda: self._brought_into(into), wait=1.0)
+            return retry_on_conflict(lambda: self._brought_into(into), wait=1.0)
 
     def _brought_into(self, into: Table) -> DeliveryResult:
         origin = self.lake.silver(self.source, self.origin.schema, self.origin.table)
@@ -118,6 +138,7 @@ class Delivery:
                 "its columns have no names (on_unnamed: number), and a table of several goes by names; route it to a "
                 "table of its own"
             )
+        # A table that stops still gets what lies before its stop.
         stopped: TableStopped | None = None
         try:
             merged = self._merged(origin, pinned, into)
@@ -133,7 +154,7 @@ class Delivery:
         merged = replace(merged, into=into_name, way=way) if merged else None
         return DeliveryResult(self.name, into, pinned, head, merged, unseen, stopped)
 
-    def _committed(self, unit: downstream_job.Prepared, results: Sequence[MergedFiles]) -> DeliveryResult:
+    def _committed(self, unit: downstream_job.PreparedMerge, results: Sequence[MergedFiles]) -> DeliveryResult:
         with about(f"{self.source}: {self.origin}"):
             merged = downstream_job.commit(unit, results)
         merged = replace(merged, into=str(self.into)) if self.is_one_of_several else merged
@@ -141,11 +162,30 @@ class Delivery:
 
     def _work(self, origin: Table, pinned: Head, into: Table) -> MergeJob:
         columns = silver.stored_columns(origin, pinned)
-        return MergeJob(self.source, self.origin, columns, origin, pinned, into, self.repeated)
+        return MergeJob(
+            source=self.source,
+            name=self.origin,
+            columns=columns,
+            origin=origin,
+            pinned=pinned,
+            target=into,
+            replays=self.repeated,
+            mode=self.into.mode,
+            has_feed=self.into.has_feed,
+        )
 
     def _merged(self, origin: Table, pinned: Head, into: Table) -> Merged | None:
         work = self._work(origin, pinned, into)
-        return merge_shared(self.spark, self.lake, work) if isinstance(into, SharedPart) else merge(self.spark, work)
+        if isinstance(into, SharedPart):
+            return merge_shared(self.spark, self.lake, work)
+        if work.mode is Mode.SOFT_DELETE:
+            return merge_soft_delete(self.spark, work)
+        if work.mode.has_every_change:
+            with about(str(work)):
+                require_supported(work.columns, work.mode)
+            way = HistoryWay(self.changes) if work.mode is Mode.HISTORY else AppendWay(self.changes)
+            return merge(self.spark, work, way.bring)
+        return merge(self.spark, work)
 
     def _merged_before(self, origin: Table, pinned: Head, into: Table) -> Merged | None:
         """The last merge of what silver had before a merge of all stopped; None where none of it can be merged.
@@ -199,7 +239,7 @@ class Arrivals:
     """Of the deliveries that had nothing to merge what is published."""
 
     def after(self, entry: Entry) -> Entry:
-        """A table's row behind them. One that stopped somewhere has stopped; where it goes on is told all the same."""
+        """A table's row after them. One that stopped somewhere has stopped; its other targets are named too."""
         name = TableName(*entry.name)
         legs = self.legs.get(name, ())
         if name in self.stopped:
@@ -207,6 +247,7 @@ class Arrivals:
             is_ended = bool(legs) and all((name, leg.name) in self.results for leg in legs)
             if not is_ended and (not legs[1:] or all((name, leg.name) not in self.stopped_into for leg in legs)):
                 return replace(entry, targets=tuple(replace(target, reason=None) for target in entry.targets))
+        # What the deliveries wrote counts; without any, the entry stays as it is.
         landed = [self.results.get((name, leg.name)) for leg in legs]
         pinned = next((result.silver for result in landed if result and result.silver and result.downstream), None)
         if pinned:
@@ -219,18 +260,19 @@ class Arrivals:
 
     def _targets(self, entry: Entry, legs: Sequence[Destination]) -> Iterator[Target]:
         targets = {target.name: target for target in entry.into}
-        for into in (leg.name for leg in legs):
+        for into, mode in ((leg.name, leg.mode) for leg in legs):
             with suppress(TableStopped):  # the lake has no place for it; the row's reason says so
                 path, name = self.lake.downstream(*into).path, (TableName(*entry.name), into)
                 if name in self.unchanged:
                     yield replace(self.unchanged[name], merged=entry.position)
                     continue
                 target = replace(targets.get(into, Target(path)), path=path, reason=self.stopped_into.get(name))
-                yield _reached(target, entry, self.results.get(name))
+                yield _reached(target, entry, self.results.get(name), mode)
 
 
-def _reached(target: Target, entry: Entry, result: DeliveryResult | None) -> Target:
+def _reached(target: Target, entry: Entry, result: DeliveryResult | None, mode: Mode) -> Target:
     if result is None or result.downstream is None:
         return target
     merged = str(result.downstream.position) if result.stopped else entry.position
-    return replace(target, merged=merged, version=result.downstream.version, keys_never_whole=result.unseen)
+    version = result.downstream.version
+    return replace(target, merged=merged, version=version, keys_never_whole=result.unseen, mode=mode.value)

@@ -45,7 +45,7 @@ def downstream_of(lake: Lake, source: str, name: TableName, into: Destination) -
 
 
 def why_not_anew(pipeline: Pipeline, source: str, name: TableName) -> str | None:
-    """Why no column of a source table can begin anew (on_incompatible); None where one can."""
+    """Why no column of a source table can be restarted (on_incompatible); None where one can."""
     try:
         into = [
             destination for destination in pipeline.routing.of(source, name.schema, name.table) if destination.is_merged

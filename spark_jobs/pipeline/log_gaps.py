@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.foreign_keys import ForeignKey
-from spark_jobs.ddl.log_gaps import Ddl, LogGap, log_gaps
+from spark_jobs.ddl.log_gaps import DdlStatement, LogGap, log_gaps
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
 from spark_jobs.schema.history import declared_facts
@@ -77,7 +77,7 @@ class Gaps:
         Args:
             name: the table.
             within: the range.
-            skipped: the statements that are passed over for it (stratalog skip).
+            skipped: the statements that are quarantined for it (stratalog skip).
         """
         gaps = [
             gap
@@ -93,7 +93,7 @@ class Gaps:
         place = f"at {gap.since} " if gap.since else "since before the log "
         if gap.key is None:
             return f'{place}{gap}; leave the table out (tables: "!{name}", {LIMITS})'
-        skip = f", or pass the statement over (stratalog skip --source {self.source} --at {gap.since})"
+        skip = f", or quarantine the statement (stratalog skip --source {self.source} --at {gap.since})"
         return (
             f"{place}{gap} (on_cascade: stop); set on_cascade: warn, which goes on with a warning"
             f"{skip if gap.since else ''} ({LIMITS})"
@@ -109,7 +109,7 @@ def gaps_of(pipeline: Pipeline, lake: Lake, source: str) -> Gaps:
     rows = table.rows([("origin", "=", "ddl")], columns=_COLUMNS) if table.head() else []
     by_place = {(row["stretch"], row["number"], row["offset"]): row for row in rows if row["statement"]}
     statements = [
-        Ddl(
+        DdlStatement(
             Position(row["file"], row["offset"], row["stretch"]),
             _CONDITIONAL.sub(r" \1 ", row["statement"]),
             row["database"] or "",

@@ -24,5 +24,5 @@ class Outcome:
     merged: list[Merged] = field(default_factory=list)
     stopped: dict[TableName, str] = field(default_factory=dict)
     stopped_into: dict[TableInto, str] = field(default_factory=dict)
-    """Of the tables that stopped on their way downstream, why, by downstream table too: others of theirs may go on."""
+    """Of the tables that stopped on their way downstream, why, by downstream table too: others may continue."""
     new: set[known_tables.SeenTable] = field(default_factory=set)

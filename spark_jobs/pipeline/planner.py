@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run is to do: windows to compact, tables that cannot go on, and the rows to publish after it."""
+    """What a run is to do: windows to compact, tables that cannot continue, and the rows to publish after it."""
 
     entries: list[Entry]
     work: list[CompactionJob]
@@ -90,7 +90,7 @@ class Planner:
 
     def _plan(self, entries: list[Entry], start: Position, cuts: frozenset[Position]) -> Plan:
         """Raises InsideSlices for the positions of all tables that are not among the cuts, and have to be."""
-        by_log = any(entry.is_reset for entry in self._in_scope(entries))  # such a table is done over from bronze alone
+        by_log = any(entry.is_reset for entry in self._in_scope(entries))  # such a table is rebuilt from bronze alone
         if start >= self.snapshot.end and not by_log:
             sequence_names = {TableName(*entry.name) for entry in entries if entry.reason == sequences.REASON}
             return Plan(entries, [], {}, sequence_names)
@@ -99,10 +99,10 @@ class Planner:
         )
         scan = self._with_beginnings(scan, entries, start)
         context = replace(PlanningContext.of(self.pipeline, self.lake, self.snapshot), by_log=by_log)
-        rules = replace(RenameLineage(context).rules(slices), place=place_of_rows(slices))
+        inputs = replace(RenameLineage(context).inputs(slices), place=place_of_rows(slices))
         planned = Plan(self._with_new(entries, scan), [], {}, index=slices)
         gaps = gaps_of(self.pipeline, self.lake, self.source)
-        tables = TablePlanner(self.pipeline, self.lake, self.snapshot, scan, rules, cuts, gaps, slices)
+        tables = TablePlanner(self.pipeline, self.lake, self.snapshot, scan, inputs, cuts, gaps, slices)
         inside: frozenset[Position] = frozenset()
         for entry in filter(self._is_due, self._in_scope(planned.entries)):
             name = TableName(*entry.name)
@@ -129,10 +129,12 @@ class Planner:
 
         A table's CREATE may lie far ahead of its first row; it tells that nothing of the table is missing.
         """
+        # Tables without an entry are new to this lake.
         entry_names = {entry.name for entry in entries}
         new = [name for name in self._names(scan) if (name.schema, name.table) not in entry_names]
         if not new or start <= self.snapshot.oldest:
             return scan
+        # Statements alone are read of the log before: no rows.
         earlier = Range(self.snapshot.oldest, start)
         slices = read_index(self.snapshot.table, self.snapshot.version, earlier, "statement")
         statements = scan_metadata(slices.within(earlier)).statements
@@ -171,7 +173,7 @@ class Planner:
         """The row of a table that has stopped, which stands where it stopped if silver has it.
 
         A table without anything in silver is planned from where it was, with the statements before its first row. One
-        that is being done over stays so until it has passed the place.
+        that is being rebuilt stays so until it has passed the place.
         """
         entry = replace(entry, state="stopped", reason=reason)
         if entry.is_reset:

@@ -1,7 +1,7 @@
 """The log before what bronze holds: where files of it are to be had, whether they join, and landing them.
 
 Put here: what is brought from an archive of binlog files or from the source itself, for ``extract --archive`` and for
-backfills that begin before bronze does. Not here: reading a source as it goes on (bronze/extract.py), what lies behind
+backfills that begin before bronze does. Not here: reading a source as it continues (bronze/extract.py), what is after
 bronze's end (archive.py), or what is done with the range (backfill.py).
 
 Bronze is write-once: only what it lacks is read, up to its oldest byte and without a gap, and its position stays. What
@@ -32,13 +32,13 @@ from spark_jobs.errors import DecodeError, LakeError, SourceError, about
 from spark_jobs.lake.commit import CommitKind, new_batch
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.gtid import Gtids, MysqlGtids, union
-from spark_jobs.log.location import Place, parse_place
+from spark_jobs.log.location import LogLocation, parse_place
 from spark_jobs.log.position import FIRST_EVENT, Position, Range, file_number
 from spark_jobs.pipeline.run import endpoints_of
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.schema import history as schema_history
 from spark_jobs.source.files import Files
-from spark_jobs.source.protocol import Log, Part, Reading, Source
+from spark_jobs.source.protocol import FilePart, Log, PartReader, Source
 from spark_jobs.source.retention_margin import file_started_at
 from spark_jobs.source.seek import Search, covered, find_place
 
@@ -52,7 +52,7 @@ _SERVER_ID = slice(5, 9)
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class LogOrigin:
     """Somewhere that files of a source's log may be had. ``label``: as messages name it."""
 
     source: Source
@@ -76,14 +76,14 @@ class Fetched:
         return f"{self.range}, files: {self.files}, {self.bytes} bytes, from {self.origin}"
 
 
-def origins_of(pipeline: Pipeline, name: str, archive: Path | None = None) -> list[Origin]:
+def origins_of(pipeline: Pipeline, name: str, archive: Path | None = None) -> list[LogOrigin]:
     """An archive first, the given one or that of the configuration, then the source itself, each of its endpoints."""
     settings = pipeline.sources[name]
     folder = archive or settings.archive
-    archives = [Origin(Files(name, folder), f"the archive {folder}")] if folder else []
+    archives = [LogOrigin(Files(name, folder), f"the archive {folder}")] if folder else []
     sources = endpoints_of(pipeline, name).ordered()
     return archives + [
-        Origin(source, f"the server {source.endpoint}" if source.endpoint else str(settings.files))
+        LogOrigin(source, f"the server {source.endpoint}" if source.endpoint else str(settings.files))
         for source in sources
     ]
 
@@ -97,15 +97,14 @@ def fetch(spark: SparkSession, pipeline: Pipeline, name: str, back_to: Position,
     if snapshot is None or back_to >= snapshot.complete_from:
         return []
     with about(name):
-        earlier = Earlier(snapshot, origins_of(pipeline, name, archive))
+        missing_log = MissingLog(snapshot, origins_of(pipeline, name, archive))
         brief = session_over(spark, 0)
-        fetched = land(brief, snapshot, earlier.back_to(back_to), Redaction.of(pipeline.sources[name].redact))
+        fetched = land(brief, snapshot, missing_log.back_to(back_to), Redaction.of(pipeline.sources[name].redact))
         schema_history.follow(brief, lake_of(pipeline), name)
         return fetched
 
 
 def place_range(
-    spark: SparkSession,
     pipeline: Pipeline,
     name: str,
     start: str | Position,
@@ -118,7 +117,7 @@ def place_range(
     Raises LakeError where bronze is empty, SourceError where a place is found nowhere, ConfigError for what is none.
     """
     snapshot = BronzeSnapshot.of(lake_of(pipeline), name)
-    places = LogSeeker(spark, snapshot)
+    places = LogSeeker(snapshot)
 
     def position(place: str | Position) -> Position:
         try:
@@ -127,17 +126,17 @@ def place_range(
             parsed = parse_place(str(place))
             if isinstance(parsed, Position):
                 raise
-            return Earlier(snapshot, origins_of(pipeline, name, archive)).position(parsed, str(error))
+            return MissingLog(snapshot, origins_of(pipeline, name, archive)).position(parsed, str(error))
 
     return Range(position(start), position(stop))
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FileSequence:
     """Files of one origin that follow each other up to where bronze begins; ``first``: where it begins with them."""
 
-    origin: Origin
-    parts: tuple[Part, ...]
+    origin: LogOrigin
+    parts: tuple[FilePart, ...]
     first: Position
     uuid: str | None = None
     before: Gtids | None = None
@@ -161,11 +160,11 @@ class _Seam:
 
 
 @dataclass
-class Earlier:
+class MissingLog:
     """What bronze holds, and the origins of what it lacks before its oldest byte."""
 
     snapshot: BronzeSnapshot
-    origins: Sequence[Origin]
+    origins: Sequence[LogOrigin]
     _logs: dict[str, Log] = field(default_factory=dict)
     _reasons: dict[str, str] = field(default_factory=dict)
     """By origin, why nothing comes from it."""
@@ -179,35 +178,35 @@ class Earlier:
         """That of bronze's oldest byte."""
         return next(stretch for stretch in stretches(self.snapshot.checkpoint) if stretch.number == self.oldest.stretch)
 
-    def back_to(self, position: Position) -> list[Piece]:
+    def back_to(self, position: Position) -> list[FileSequence]:
         """What is to be landed so that bronze holds the log from a place on. Raises LakeError where nobody has it."""
         lowest = self._lowest(position)
-        pieces = list(self._pieces(lowest))
-        reached = pieces[-1].first if pieces else self.oldest
+        sequences = list(self._sequences(lowest))
+        reached = sequences[-1].first if sequences else self.oldest
         if lowest < reached:
             raise LakeError(self._lacking(position, lowest, reached))
-        return pieces
+        return sequences
 
-    def all_there_is(self) -> list[Piece]:
+    def all_there_is(self) -> list[FileSequence]:
         """What the origins have of what gc removed. Raises SourceError for files that are of another log."""
         begin = self.stretch.begin
-        pieces = list(self._pieces(begin)) if begin < self.oldest else []
-        if not pieces and self._reasons:
+        sequences = list(self._sequences(begin)) if begin < self.oldest else []
+        if not sequences and self._reasons:
             raise SourceError("; ".join(self._reasons.values()))
-        return pieces
+        return sequences
 
-    def position(self, place: Place, reason: str) -> Position:
+    def position(self, place: LogLocation, reason: str) -> Position:
         """Where a place lies by what origins have of the log; reason: what bronze says that it does not lie there.
 
         Raises SourceError.
         """
         lines, upper = [reason], self.oldest
-        for piece in self._pieces(self._first):
+        for sequence in self._sequences(self._first):
             try:
-                return self._position_in(piece, place, upper)
+                return self._position_in(sequence, place, upper)
             except (SourceError, DecodeError) as error:
-                lines.append(f"  {piece.origin.label}: {self._plain(error)}")
-            upper = piece.first
+                lines.append(f"  {sequence.origin.label}: {self._plain(error)}")
+            upper = sequence.first
         lines += self._places() if upper == self.oldest else []
         raise SourceError("\n".join(lines))
 
@@ -217,20 +216,20 @@ class Earlier:
         begin = self.stretch.begin
         return begin if self.stretch.number > 1 else Position(self.stretch.file(1), FIRST_EVENT)
 
-    def _position_in(self, piece: Piece, place: Place, upper: Position) -> Position:
-        """Where a piece has a place, which ends at ``upper``. Raises SourceError, DecodeError.
+    def _position_in(self, sequence: FileSequence, place: LogLocation, upper: Position) -> Position:
+        """Where a sequence has a place, which ends at ``upper``. Raises SourceError, DecodeError.
 
-        Where its origin has the file that bronze begins in, the place may lie behind that too: bronze cannot search a
+        Where its origin has the file that bronze begins in, the place may lie after that too: bronze cannot search a
         file that it holds in part.
         """
-        listed, source = self._logs[piece.origin.label], piece.origin.source
+        listed, source = self._logs[sequence.origin.label], sequence.origin.source
         if upper == self.oldest and upper.file in [file.name for file in listed.files]:
             here = listed.up_to(replace(self.snapshot.end, stretch=1)) if self._is_last_stretch else listed
             return replace(find_place(source, here, place), stretch=upper.stretch)
-        first, last = (file_number(part.file) for part in (piece.parts[0], piece.parts[-1]))
+        first, last = (file_number(part.file) for part in (sequence.parts[0], sequence.parts[-1]))
         files = tuple(file for file in listed.files if first <= file_number(file.name) <= last)
-        log = replace(listed, files=files, end=Position(piece.parts[-1].file, piece.parts[-1].stop))
-        position = find_place(_Before(source), log, place)
+        log = replace(listed, files=files, end=Position(sequence.parts[-1].file, sequence.parts[-1].stop))
+        position = find_place(_OlderSource(source), log, place)
         return upper if position == log.end else replace(position, stretch=upper.stretch)
 
     @property
@@ -248,19 +247,19 @@ class Earlier:
         first = Position(position.file, FIRST_EVENT, position.stretch)
         return first if position < begin and position.stretch == 1 else max(begin, first)
 
-    def _pieces(self, lowest: Position) -> Iterator[Piece]:
+    def _sequences(self, lowest: Position) -> Iterator[FileSequence]:
         """From bronze's oldest on backwards, of the first origin that has the next file, as many as it has."""
-        oldest, piece = self.oldest, None
+        oldest, sequence = self.oldest, None
         while lowest < oldest:
-            seam = _seam_of(piece) if piece else self._seam()
-            pieces = (self._piece(origin, lowest, oldest, seam) for origin in self.origins)
-            piece = next((piece for piece in pieces if piece), None)
-            if piece is None:
+            seam = _seam_of(sequence) if sequence else self._seam()
+            sequences = (self._sequence(origin, lowest, oldest, seam) for origin in self.origins)
+            sequence = next((sequence for sequence in sequences if sequence), None)
+            if sequence is None:
                 return
-            yield piece
-            oldest = piece.first
+            yield sequence
+            oldest = sequence.first
 
-    def _piece(self, origin: Origin, lowest: Position, oldest: Position, seam: _Seam) -> Piece | None:
+    def _sequence(self, origin: LogOrigin, lowest: Position, oldest: Position, seam: _Seam) -> FileSequence | None:
         listed = self._log(origin)
         if listed is None:
             return None
@@ -275,10 +274,10 @@ class Earlier:
             before = covered(origin.source, listed, replace(first, stretch=1)) if first < self.stretch.begin else None
         except (SourceError, DecodeError) as error:
             self._reasons[origin.label] = f"{origin.label} cannot be used: {self._plain(error)}"
-            return None
-        return Piece(origin, tuple(parts), first, listed.uuid, before)
+            return None  # the next origin is tried
+        return FileSequence(origin, tuple(parts), first, listed.uuid, before)
 
-    def _log(self, origin: Origin) -> Log | None:
+    def _log(self, origin: LogOrigin) -> Log | None:
         """None where it cannot be asked; the reason is kept."""
         if origin.label in self._reasons:
             return None
@@ -306,7 +305,7 @@ class Earlier:
     def _lacking(self, position: Position, lowest: Position, reached: Position) -> str:
         places = "\n".join(self._places())
         return (
-            f"bronze begins at {self.oldest}, and what is to be done again at {position}: nobody has "
+            f"bronze begins at {self.oldest}, and what is to be replayed at {position}: nobody has "
             f"{_files_between(lowest, reached)}, which that needs\n{places}\n"
             "Put copies of the files into a folder and name it: --archive DIR, or archive: under the source"
         )
@@ -322,7 +321,7 @@ class Earlier:
         payloads = [payload for batch in batches for payload in batch.column("payload").to_pylist()]
         return _Seam(oldest.file, start, payloads[0][:_SEAM] if payloads else b"")
 
-    def _require_joins(self, origin: Origin, listed: Log, parts: Sequence[Part], seam: _Seam) -> None:
+    def _require_joins(self, origin: LogOrigin, listed: Log, parts: Sequence[FilePart], seam: _Seam) -> None:
         """Raises SourceError where the files are not those that came before what is there."""
         file = next((file for file in listed.files if file.name == seam.file), None)
         stop = seam.start + len(seam.content)
@@ -330,13 +329,15 @@ class Earlier:
             _require_follows(origin.source, listed, parts[-1].file, seam)
         elif not seam.content:
             self._require_same_file(origin, seam.file)
-        elif file.size < stop or not _is_same(origin.source.reading(), Part(seam.file, seam.start, stop), seam.content):
+        elif file.size < stop or not _is_same(
+            origin.source.reading(), FilePart(seam.file, seam.start, stop), seam.content
+        ):
             raise SourceError(
                 f"its {seam.file} is not the file that bronze begins in: the bytes from {seam.start} to {stop} differ, "
                 "so it is another log"
             )
 
-    def _require_same_file(self, origin: Origin, file: str) -> None:
+    def _require_same_file(self, origin: LogOrigin, file: str) -> None:
         """Of a bronze that holds nothing but its position: the file there was begun when its own was."""
         began = self.stretch.began
         file_start = file_started_at(origin.source.reading(), file)
@@ -344,56 +345,56 @@ class Earlier:
             raise SourceError(f"its {file} was not begun when the file was in which bronze begins: it is another log")
 
 
-def parts_before(listed: Log, lowest: Position, oldest: Position, stretch: Stretch) -> list[Part]:
+def parts_before(listed: Log, lowest: Position, oldest: Position, stretch: Stretch) -> list[FilePart]:
     """The files of a log that follow each other up to bronze's oldest byte, from ``lowest`` on as far as they do.
 
-    Without what was passed over when the stretch was taken up: an earlier stretch has it.
+    Without what was skipped when the stretch was taken up: an earlier stretch has it.
     """
     base = _base(oldest.file)
     by_number = {file_number(file.name): file for file in listed.files if _base(file.name) == base}
     is_inside = oldest.offset > FIRST_EVENT
-    parts: list[Part] = []
+    parts: list[FilePart] = []
     for number in range(oldest.number if is_inside else oldest.number - 1, lowest.number - 1, -1):
         file = by_number.get(number)
         stop = oldest.offset if number == oldest.number else file.size if file else 0
         if file is None or file.size < stop:
             break
         start = lowest.offset if file.name == lowest.file and lowest.offset > FIRST_EVENT else 0
-        parts = [*_but(Part(file.name, start, stop), stretch.passed_over), *parts]
+        parts = [*_but(FilePart(file.name, start, stop), stretch.passed_over), *parts]
     return parts
 
 
 def land(
-    spark: SparkSession, snapshot: BronzeSnapshot, pieces: Sequence[Piece], redact: Redaction | None = None
+    spark: SparkSession, snapshot: BronzeSnapshot, sequences: Sequence[FileSequence], redact: Redaction | None = None
 ) -> list[Fetched]:
-    """Lands pieces, each in one commit under the position that bronze has. Raises LostRace."""
+    """Lands sequences, each in one commit under the position that bronze has. Raises LostRace."""
     fetched, head = [], snapshot.head
-    for piece in pieces:
+    for sequence in sequences:
         assert head.checkpoint is not None
-        name, oldest = piece.origin.source.name, bronze.oldest(head.checkpoint)
-        summary = (piece.parts[0].file, piece.parts[-1].file, piece.bytes, piece.origin.label)
+        name, oldest = sequence.origin.source.name, bronze.oldest(head.checkpoint)
+        summary = (sequence.parts[0].file, sequence.parts[-1].file, sequence.bytes, sequence.origin.label)
         log.info("%s: putting back %s to %s, %d bytes, from %s", name, *summary)
-        reading = piece.origin.source.reading()
-        slices = slices_of(spark, name, oldest.stretch, piece.parts, reading, uuid=piece.uuid, redact=redact)
+        reading = sequence.origin.source.reading()
+        slices = slices_of(spark, name, oldest.stretch, sequence.parts, reading, uuid=sequence.uuid, redact=redact)
         commit = BronzeCommit.of(head.checkpoint)
-        commit = replace(commit, oldest=piece.first, stretches=_index(commit, piece))
+        commit = replace(commit, oldest=sequence.first, stretches=_index(commit, sequence))
         head = append(snapshot.table, slices, head, replace(commit, batch=new_batch(), kind=CommitKind.RESTORED))
-        files = len({part.file for part in piece.parts})
-        fetched.append(Fetched(name, Range(piece.first, oldest), files, piece.bytes, piece.origin.label))
+        files = len({part.file for part in sequence.parts})
+        fetched.append(Fetched(name, Range(sequence.first, oldest), files, sequence.bytes, sequence.origin.label))
     return fetched
 
 
-def _index(commit: BronzeCommit, piece: Piece) -> tuple[Stretch, ...]:
-    """The log index with a piece, with which the first stretch may begin earlier than it ever did."""
+def _index(commit: BronzeCommit, sequence: FileSequence) -> tuple[Stretch, ...]:
+    """The log index with a sequence, with which the first stretch may begin earlier than it ever did."""
     first, *later = commit.log_index
-    if first.number != piece.first.stretch or first.begin <= piece.first:
+    if first.number != sequence.first.stretch or first.begin <= sequence.first:
         return commit.stretches
-    return without_old_gtids([replace(first, begin=piece.first, gtids=piece.before or first.gtids), *later])
+    return without_old_gtids([replace(first, begin=sequence.first, gtids=sequence.before or first.gtids), *later])
 
 
-def _seam_of(piece: Piece) -> _Seam:
-    part = piece.parts[0]
-    content = _bytes(piece.origin.source.reading(), replace(part, stop=min(part.stop, part.start + _SEAM)))
+def _seam_of(sequence: FileSequence) -> _Seam:
+    part = sequence.parts[0]
+    content = _bytes(sequence.origin.source.reading(), replace(part, stop=min(part.stop, part.start + _SEAM)))
     return _Seam(part.file, part.start, content)
 
 
@@ -422,7 +423,7 @@ def _require_follows(source: Source, listed: Log, name: str, seam: _Seam) -> Non
     before, after = Search(source, listed).head(last), seam.head()
     if before.created > after.created:
         raise SourceError(f"its {last.name} was begun after {seam.file}, which bronze begins in: it is another log")
-    if after.previous:
+    if after.previous:  # GTIDs decide where files name them, otherwise the server's id
         previous = covered(source, listed, Position(last.name, last.size))
         if previous != after.previous:
             raise SourceError(
@@ -436,12 +437,12 @@ def _require_follows(source: Source, listed: Log, name: str, seam: _Seam) -> Non
         )
 
 
-def _bytes(reading: Reading, part: Part) -> bytes:
+def _bytes(reading: PartReader, part: FilePart) -> bytes:
     """A part's bytes, the flag for being in use cleared."""
     return _plain_bytes(b"".join(map(bytes, reading(part)[1])), part.start)
 
 
-def _is_same(reading: Reading, part: Part, content: bytes) -> bool:
+def _is_same(reading: PartReader, part: FilePart, content: bytes) -> bool:
     """Whether a part is this content, but for events that were redacted."""
     original, content = _bytes(reading, part), _plain_bytes(content, part.start)
     if original == content:
@@ -456,11 +457,11 @@ def _plain_bytes(content: bytes, start: int) -> bytes:
     return content[:_FLAGS] + bytes([content[_FLAGS] & 0xFE]) + content[_FLAGS + 1 :]
 
 
-def _but(part: Part, passed_over: Sequence[Part]) -> list[Part]:
-    """A part without what was passed over of its file."""
+def _but(part: FilePart, passed_over: Sequence[FilePart]) -> list[FilePart]:
+    """A part without what was skipped of its file."""
     gaps = [(gap.start, gap.stop) for gap in passed_over if gap.file == part.file]
     begins, ends = [part.start, *(stop for _, stop in gaps)], [*(start for start, _ in gaps), part.stop]
-    return [Part(part.file, begin, end) for begin, end in zip(begins, ends, strict=True) if begin < end]
+    return [FilePart(part.file, begin, end) for begin, end in zip(begins, ends, strict=True) if begin < end]
 
 
 def _base(file: str) -> str:
@@ -475,7 +476,7 @@ def _files_between(start: Position, stop: Position) -> str:
     return names[0] if names[0] == names[1] else f"{names[0]} to {names[1]}"
 
 
-class _Before:
+class _OlderSource:
     """An origin whose log ends where bronze begins, so that no commit before that is still to come."""
 
     earlier = "name a later place, or bring the files before it"
@@ -488,7 +489,7 @@ class _Before:
     def log(self) -> Log:
         return self._source.log()
 
-    def reading(self) -> Reading:
+    def reading(self) -> PartReader:
         return self._source.reading()
 
     def now(self) -> datetime:

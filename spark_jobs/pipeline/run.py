@@ -30,6 +30,7 @@ from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.engine import downstream_job, routing, silver_job
 from spark_jobs.engine.downstream_task import MergedFiles
 from spark_jobs.engine.silver_task import WindowResult
+from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import (
     SourceError,
     StratalogError,
@@ -38,11 +39,13 @@ from spark_jobs.errors import (
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
+from spark_jobs.pipeline.comments import SourceComments
 from spark_jobs.pipeline.delivery import Arrivals, Delivery, DeliveryResult, at_one_version, by_table
 from spark_jobs.pipeline.destinations import TableInto, destinations_or_stop
+from spark_jobs.pipeline.logged_changes import LoggedChanges
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.planner import Plan, Planner, is_chosen
-from spark_jobs.pipeline.settled import Leg, settled
+from spark_jobs.pipeline.settled import DestinationLeg, settled
 from spark_jobs.pipeline.tables_at_once import each_table
 from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.runtime.spark_session import session_over, slots
@@ -51,6 +54,7 @@ from spark_jobs.silver.compact import compact
 from spark_jobs.silver.compaction_job import Compacted, CompactionJob
 from spark_jobs.source.endpoints import Endpoints, open_endpoints
 from spark_jobs.source.protocol import Source
+from spark_jobs.telemetry.spans import annotate, span
 from spark_jobs.text.remedies import advised
 
 log = logging.getLogger(__name__)
@@ -96,13 +100,16 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
                 log.warning("%s", error)
         return extracted
 
-    extracted = endpoints_of(pipeline, name).first(from_endpoint)
+    with span("extract", layer="bronze"):
+        extracted = endpoints_of(pipeline, name).first(from_endpoint)
+        annotate(bytes=extracted.bytes, transactions=extracted.transactions, events=extracted.events)
     shortage = extracted.margin.shortage(pipeline.retention) if extracted.margin else None
     if shortage:
         log.warning("%s: %s", name, shortage)
     return extracted
 
 
+@span("compact", layer="silver")
 def compact_source(
     spark: SparkSession,
     pipeline: Pipeline,
@@ -125,29 +132,36 @@ def compact_source(
     if planned.work:
         log.info("%s: %d tables have changes up to %s", name, len(planned.work), snapshot.end)
         start_session(spark)  # by this thread, where it is a lazy one
-    units = _silver_units(spark, planned, snapshot.table)
-    jobs = each_table(planned.work, partial(_compact, spark, planned, units), planned.stopped, f"{name}: silver")
+    units = _silver_units(spark, planned, snapshot.table, pipeline.spark.task_bytes)
+    with span("commits and Spark SQL", tables=len(planned.work), by_engine=len(units)):
+        jobs = each_table(planned.work, partial(_compact, spark, planned, units), planned.stopped, f"{name}: silver")
     for job in jobs:
         if job.stopped:
             planned.stop(job.name, f"{name}: {job.name}", job.stopped)
     new = known_tables.add(pipeline.tables_file, {(name, job.name.schema, job.name.table) for job in jobs})
     after = planner.after(planned, jobs)
+    annotate(tables=len(jobs), changes=sum(job.changes for job in jobs), rows=sum(job.rows for job in jobs))
     return Outcome(after, snapshot.end, compacted=jobs, stopped=planned.stopped, new=new)
 
 
-SilverUnits = Mapping[TableName, tuple[silver_job.Prepared, list[WindowResult]]]
+SilverUnits = Mapping[TableName, tuple[silver_job.PreparedCompaction, list[WindowResult]]]
 
 
-def _silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table) -> SilverUnits:
+def _silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table, task_bytes: int) -> SilverUnits:
     """What one Spark job wrote for the tables that the engine takes; ``_compact`` commits it."""
     if planned.index is None:
         return {}
+    # Slices are cut where a window of some table ends, so that a task reads whole slices.
     index = planned.index.cut({place for work in planned.work for place in work.window.cuts})
     units, by_sql = silver_job.prepared(planned.work, index)
     planned.by_sql.update(by_sql)
     if not units:
         return {}
-    results = silver_job.run(session_over(spark, 0), bronze_table.path, units, slots(spark))
+    # One Spark job for all tables; each one's results are committed by itself.
+    with span("engine", tables=len(units)):
+        session = session_over(spark, 0)
+        units = silver_job.with_values(session, units)
+        results = silver_job.run(session, bronze_table.path, units, Capacity(slots(spark), task_bytes))
     units_by_name = {}
     for unit in units:
         unit_results = results[unit.unit.number]
@@ -170,6 +184,7 @@ def _compact(spark: SparkSession, planned: "Plan", units: SilverUnits, work: Com
         raise
 
 
+@span("merge", layer="downstream")
 def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
     spark: SparkSession,
     pipeline: Pipeline,
@@ -195,14 +210,15 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
     names = [TableName(*entry.name) for entry in selected]
     legs = {origin: destinations_or_stop(pipeline, name, origin, stopped) for origin in names}
     by_sql: dict[TableInto, str] = {}
-    deliveries = _deliveries(spark, lake, name, legs, into=into, repeated=repeated or {}, by_sql=by_sql)
+    deliveries = _deliveries(spark, pipeline, name, legs, into=into, repeated=repeated or {}, by_sql=by_sql)
     unchanged = _settled(lake, name, deliveries=deliveries, entries=selected, before=before, stopped=stopped)
     deliveries = [delivery for delivery in deliveries if delivery.name not in unchanged]
 
     # The merges, and why which stopped.
     stopped_into: dict[TableInto, str] = {}
-    units = _merge_units(spark, deliveries, by_sql)
-    bring_results = each_table(deliveries, partial(_bring, units), stopped_into, f"{name}: downstream")
+    units = _merge_units(spark, deliveries, by_sql, pipeline.spark.task_bytes)
+    with span("commits and Spark SQL", tables=len(deliveries), by_engine=len(units)):
+        bring_results = each_table(deliveries, partial(_bring, units), stopped_into, f"{name}: downstream")
     results = at_one_version({result.name: result for result in bring_results})
     for result in results.values():
         if result.stopped:
@@ -213,6 +229,7 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
 
     arrivals = Arrivals(lake, legs, results, stopped_into, stopped, unchanged)
     merges = [result.merged for result in results.values() if result.merged]
+    annotate(tables=len(merges), rows=sum(merged.inserted + merged.updated + merged.deleted for merged in merges))
     position = before.position if before else publication.surveyed(lake, name)
     compacted, new = (before.compacted, before.new) if before else ([], set())
     after = [arrivals.after(entry) for entry in entries]
@@ -221,7 +238,7 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
 
 def _deliveries(  # noqa: PLR0913 - what all of them have
     spark: SparkSession,
-    lake: Lake,
+    pipeline: Pipeline,
     source: str,
     legs: Mapping[TableName, tuple[Destination, ...]],
     *,
@@ -230,7 +247,10 @@ def _deliveries(  # noqa: PLR0913 - what all of them have
     by_sql: dict[TableInto, str],
 ) -> list[Delivery]:
     """The source tables on their way to the downstream tables that are chosen."""
+    # Shared by all: who may merge into a table of several now, and what decodes every change.
     turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
+    lake, changes = lake_of(pipeline), LoggedChanges(pipeline, source)
+    comments = SourceComments(pipeline, source)
     return [
         Delivery(
             spark=spark,
@@ -240,6 +260,8 @@ def _deliveries(  # noqa: PLR0913 - what all of them have
             into=destination,
             is_one_of_several=len(destinations) > 1,
             turns=turns,
+            changes=changes,
+            comments=comments,
             repeated=repeated.get(origin, ()),
             by_sql=by_sql,
         )
@@ -262,32 +284,37 @@ def _settled(
     moved = {job.name for job in before.compacted} if before else set()
     by_name = {TableName(*entry.name): entry for entry in entries}
     legs = [
-        Leg(by_name[delivery.origin], delivery.into)
+        DestinationLeg(by_name[delivery.origin], delivery.into)
         for delivery in deliveries
         if not (delivery.repeated or delivery.origin in moved or delivery.origin in stopped)
     ]
     return settled(lake, source, legs, publication.read(lake, source) if before else entries) if legs else {}
 
 
-Units = Mapping[TableInto, tuple[downstream_job.Prepared, list[MergedFiles]]]
+Units = Mapping[TableInto, tuple[downstream_job.PreparedMerge, list[MergedFiles]]]
 
 
-def _merge_units(spark: SparkSession, deliveries: Sequence["Delivery"], by_sql: dict[TableInto, str]) -> Units:
+def _merge_units(
+    spark: SparkSession, deliveries: Sequence["Delivery"], by_sql: dict[TableInto, str], task_bytes: int
+) -> Units:
     """What one Spark job did for the deliveries that the engine takes; they are committed by ``Delivery.bring``.
 
     by_sql: gets why Spark SQL takes the others.
     """
-    units: list[tuple[TableInto, downstream_job.Prepared]] = []
+    units: list[tuple[TableInto, downstream_job.PreparedMerge]] = []
     for delivery in deliveries:
         with suppress(StratalogError):  # raised again, and reported, where the table is brought
             prepared = delivery.prepared(len(units))
-            if isinstance(prepared, downstream_job.Prepared):
+            if isinstance(prepared, downstream_job.PreparedMerge):
                 units.append((delivery.name, prepared))
             elif prepared:
                 by_sql[delivery.name] = prepared
     if not units:
         return {}
-    results = downstream_job.run(session_over(spark, 0), [unit for _, unit in units], slots(spark))
+    with span("engine", tables=len(units)):
+        results = downstream_job.run(
+            session_over(spark, 0), [unit for _, unit in units], Capacity(slots(spark), task_bytes)
+        )
     units_by_name = {}
     for name, unit in units:
         unit_results = results[unit.unit.number]
@@ -303,6 +330,7 @@ def _bring(units: Units, delivery: "Delivery") -> "DeliveryResult":
     return delivery.bring(units.get(delivery.name))
 
 
+@span("publish", layer="published")
 def publish(spark: SparkSession, pipeline: Pipeline, name: str, outcome: Outcome) -> None:
     """Writes what a run left, in one commit, where it differs from what is published."""
     lake = lake_of(pipeline)

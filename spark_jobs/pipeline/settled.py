@@ -20,7 +20,7 @@ _AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
+class DestinationLeg:
     """A source table on its way to a downstream table, and its row as compaction left it."""
 
     entry: Entry
@@ -32,7 +32,7 @@ class Leg:
 
 
 def settled(
-    lake: Lake, source: str, legs: Iterable[Leg], published: Iterable[Entry]
+    lake: Lake, source: str, legs: Iterable[DestinationLeg], published: Iterable[Entry]
 ) -> dict[tuple[TableName, Name], Target]:
     """Those that have nothing to merge, with what is published of their downstream tables.
 
@@ -48,7 +48,7 @@ def settled(
     return {name: target for name, target in targets.items() if name[1] not in moving}
 
 
-def _published(lake: Lake, leg: Leg, before: Entry | None) -> Target | None:
+def _published(lake: Lake, leg: DestinationLeg, before: Entry | None) -> Target | None:
     """The downstream table as it is published, where it had all of silver's rows then; None otherwise."""
     if before is None or before.state != "current" or before.silver_version is None or leg.into.is_shared:
         return None
@@ -57,13 +57,15 @@ def _published(lake: Lake, leg: Leg, before: Entry | None) -> Target | None:
     target = next((target for target in before.into if target.name == leg.into.name), None)
     if target is None or target.version is None or target.reason or target.merged != before.position:
         return None
+    if target.mode != leg.into.mode:
+        return None
     try:
         return target if lake.downstream(*leg.into.name).path == target.path else None
     except TableStopped:  # the lake has no place for it, as its merge says
         return None
 
 
-def _is_newest(lake: Lake, source: str, leg: Leg, target: Target) -> bool:
+def _is_newest(lake: Lake, source: str, leg: DestinationLeg, target: Target) -> bool:
     assert leg.entry.silver_version is not None
     assert target.version is not None
     silver = lake.silver(source, *leg.entry.name)

@@ -34,7 +34,7 @@ from spark_jobs.silver.planning_context import filters_of
 from spark_jobs.silver.rename_lineage import own_base
 from spark_jobs.silver.table_timeline import Ended, SchemaChange, TableContents, TableState
 from spark_jobs.silver.timeline.build import build_until_stopped
-from spark_jobs.silver.timeline.inputs import Rules
+from spark_jobs.silver.timeline.inputs import TimelineInputs
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class TablePlanner:
     lake: Lake
     snapshot: BronzeSnapshot
     scan: RangeScan
-    rules: Rules
+    inputs: TimelineInputs
     cuts: frozenset[Position] = frozenset()
     """Where slices are cut."""
     gaps: Gaps = NO_GAPS
@@ -88,7 +88,7 @@ class TablePlanner:
         is_rebuilt = head is not None and entry.is_reset and resets > resets_done
         position = head.position if head and not is_rebuilt else None
         start = self._start(entry, since, position, resets_done)
-        filters = filters_of(self.rules.filters, self.source, name)
+        filters = filters_of(self.inputs.filters, self.source, name)
 
         # The timeline, up to where the table stops.
         commit = None if is_rebuilt else SilverCommit.of_head(head)
@@ -151,15 +151,15 @@ class TablePlanner:
         self, name: TableName, table: Table, window: Range, state: TableState | None
     ) -> tuple[TableContents, Ended | None]:
         """The timeline of a table in its window, and where the table stops in it: at a gap of the log at the latest."""
-        scan, rules = self.scan, self.rules
-        gap = self.gaps.first(name, window, rules.filters.skipped(name.schema, name.table))
+        scan, inputs = self.scan, self.inputs
+        gap = self.gaps.first(name, window, inputs.filters.skipped(name.schema, name.table))
         refusal = self.gaps.refusal(gap, name) if gap else ""
         if gap:
-            window, scan, rules = _up_to_gap(before_gap(window, gap), scan, rules, refusal)
+            window, scan, inputs = _up_to_gap(before_gap(window, gap), scan, inputs, refusal)
         with about(f"{self.source}: {name}"):
             why_not = why_not_anew(self.pipeline, self.source, name)
-            rules = replace(rules, base=partial(own_base, table, state), why_not=why_not)
-            contents, ended = build_until_stopped(scan, name, window, state, rules)
+            inputs = replace(inputs, base=partial(own_base, table, state), why_not=why_not)
+            contents, ended = build_until_stopped(scan, name, window, state, inputs)
         self._warn_of_numbers(name, state, contents.standing)
         if gap and not ended:
             ended = Ended(window.stop, TableStopped(refusal, window.stop))
@@ -196,7 +196,9 @@ class TablePlanner:
         )
 
 
-def _up_to_gap(range_: Range, scan: RangeScan, rules: Rules, refusal: str) -> tuple[Range, RangeScan, Rules]:
+def _up_to_gap(
+    range_: Range, scan: RangeScan, inputs: TimelineInputs, refusal: str
+) -> tuple[Range, RangeScan, TimelineInputs]:
     """What a table's timeline is built from in a range that ends where a gap of its log begins.
 
     A server's definition is of the log's end: it names no columns before the statements in between.
@@ -206,6 +208,6 @@ def _up_to_gap(range_: Range, scan: RangeScan, rules: Rules, refusal: str) -> tu
     def complete(logged: TableDefinition, last_change: Position | None) -> TableDefinition:
         if not logged.has_names():
             raise TableStopped(refusal)
-        return rules.complete(logged, last_change)
+        return inputs.complete(logged, last_change)
 
-    return range_, replace(scan, statements=statements), replace(rules, complete=complete)
+    return range_, replace(scan, statements=statements), replace(inputs, complete=complete)

@@ -47,6 +47,7 @@ def each_table(
     where another run moved a table first: nothing is wrong with that one.
     """
     results: list[Result] = []
+    # Threads wait for Spark and for the driver's writes; the GIL is not what limits them.
     race: LostRace | None = None
     progress = Progress(log, layer, len(work)) if layer else None
     with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
@@ -54,6 +55,7 @@ def each_table(
         if progress:
             for _, future in running:
                 future.add_done_callback(progress.add)
+        # Results in the order of the tables. A JVM that ended ends all of them.
         for name, future in running:
             try:
                 results.append(future.result())

@@ -30,9 +30,9 @@ _PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.columnMapping.mode"
 def exercise(spark: SparkSession, table: Path) -> int:
     """Rows through Arrow and Python into a Delta table, merged, replaced and read. Returns how many there are."""
     _write(_rows(spark, range(8)), table)
-    for own in (spark, own_session(spark, {"spark.sql.codegen.wholeStage": "false"})):
-        _rows(own, range(6, 12)).createOrReplaceTempView("news")
-        own.sql(_MERGE.format(table=delta(str(table)))).collect()
+    for session in (spark, own_session(spark, {"spark.sql.codegen.wholeStage": "false"})):
+        _rows(session, range(6, 12)).createOrReplaceTempView("news")
+        session.sql(_MERGE.format(table=delta(str(table)))).collect()
     replaced = _rows(spark, range(20, 22)).write.format("delta").mode("overwrite").option("replaceWhere", "id >= 20")
     replaced.save(str(table))
     return spark.read.format("delta").load(str(table)).groupBy("name").agg(F.max("id")).count()
@@ -64,9 +64,9 @@ def main(archive: str) -> int:
             spark = spark_session(Spark(master="local[1]", conf=conf))
             exercise(spark, Path(scratch, "table"))
             spark.stop()
-    except StratalogError as why:
-        sys.stderr.write(f"{why}\n")
-        return why.exit_status
+    except StratalogError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_status
     return 0
 
 

@@ -38,7 +38,7 @@ _MODULES = ("grpc", "grpc_status", "google.rpc.error_details_pb2", "zstandard")
 _FIRST: dict[str, Any] = {"max_retries": 4, "initial_backoff": 50, "backoff_multiplier": 4.0}
 """Attempts at the first call: four seconds where nobody listens."""
 _LATER: dict[str, Any] = {"max_retries": 9, "initial_backoff": 50, "backoff_multiplier": 4.0, "max_backoff": 10_000}
-"""Attempts at later calls: a minute. PySpark's own go on for more than ten, without a word."""
+"""Attempts at later calls: a minute. PySpark's own continue for more than ten, without a word."""
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Where PySpark logs errors as JSON on standard error, with the server's trace and the statement's literals."""
 _DETAILS = re.compile(r'^\s*details = "(.*?)"?$', re.MULTILINE)
@@ -66,7 +66,7 @@ class _Borrowed:
         """Nothing: it is open for as long as the session that opened it."""
 
 
-class _Server:
+class _ConnectServer:
     """What this process has open on a server: a first session, and those beside it."""
 
     def __init__(
@@ -114,7 +114,7 @@ class _Server:
             _release(_client(self.first), self._abandoned.popleft())
 
 
-_server: _Server | None = None
+_server: _ConnectServer | None = None
 """One of a process, as PySpark has one session of it."""
 
 
@@ -124,35 +124,46 @@ def is_connect(spark: "SparkSession") -> bool:
 
 
 def connected(
-    remote: str, confs: Mapping[str, str], wanted: Mapping[str, str], archive: str | None = None
+    remote: str,
+    confs: Mapping[str, str],
+    optional: Mapping[str, str],
+    *,
+    archive: str | None = None,
+    server: Mapping[str, str] | None = None,
 ) -> "SparkSession":
     """This process's session on a server, opened at the first call.
 
     Args:
         remote: its address, sc://host:port.
         confs: settings of this session and of those beside it.
-        wanted: further ones, of the user; those that no session can set are a warning.
+        optional: settings of the user; those that no session can set are a warning.
         archive: of the environment, and the folder that it is unpacked into; every session uploads it for itself.
+        server: settings that the server was started with, or it is refused.
 
     Raises:
         ConfigError: packages are missing, or the address or what answers there is not what is needed.
         JvmEnded: nothing answers.
     """
     global _server  # noqa: PLW0603 - as above
+    # A server that closed the session, or was started again, gets a new one.
     if _server is None or _client(_server.first).is_closed:
         with _explained(remote):
             first = _first(remote)
-            settings = {**wanted, **confs}
-            refused = _set(_client(first), settings)
             _require_spark(first.version)
+            _require_settings(first, server or {})
+            settings = {**optional, **confs}
+            refused = _set(_client(first), settings)
             _require_delta(first)
             if archive:
                 first.addArtifacts(archive, archive=True)
             _prepare(_client(first), _LATER)
-        lost = [key for key in wanted if key in refused]
-        if lost:
-            log.warning("spark.conf: %s: no session can set it; set it where the server starts", ", ".join(lost))
-        _server = _Server(remote, first, {key: value for key, value in settings.items() if key not in refused}, archive)
+        # Settings of a server's cluster cannot be set by a session: that is a warning, and the work continues without.
+        unsettable = [key for key in optional if key in refused]
+        if unsettable:
+            log.warning("spark.conf: %s: no session can set it; set it where the server starts", ", ".join(unsettable))
+        _server = _ConnectServer(
+            remote, first, {key: value for key, value in settings.items() if key not in refused}, archive
+        )
         atexit.register(disconnect)
     return _server.first
 
@@ -204,16 +215,16 @@ def ended_by(error: Exception) -> JvmEnded | None:
         return None
     status = _status(error)
     if status in _LOST:
-        what = "is gone"
+        event = "is gone"
     elif status and _FORGOTTEN.search(str(error)):
-        what = "was started anew, or has dropped the session,"
+        event = "was restarted, or has dropped the session,"
     else:
         return None
     server, _server = _server, None
     atexit.unregister(disconnect)
     for session in server.sessions():
         _client(session).close()
-    return JvmEnded(_ENDED.format(where=_address(server.remote), what=what))
+    return JvmEnded(_ENDED.format(where=_address(server.remote), what=event))
 
 
 def is_of_grpc(error: Exception) -> bool:
@@ -237,24 +248,25 @@ def _address(remote: str) -> str:
 @contextmanager
 def _explained(remote: str) -> Iterator[None]:
     """What is raised before there is a session, as ConfigError or JvmEnded."""
-    where = f"spark.remote: {_address(remote)}"
+    address = f"spark.remote: {_address(remote)}"
     try:
         yield
     except ImportError as error:
         raise ConfigError(
-            f"{where}: Spark Connect needs packages that are not installed ({error}); install stratalog[connect] "
-            "(docs/deployment.md)"
+            f"{address}: Spark Connect needs packages that are not installed ({error}); install stratalog[connect] "
+            "(docs/clusters/connect.md)"
         ) from error
     except StratalogError as error:
-        raise type(error)(f"{where}: {error}") from error
+        raise type(error)(f"{address}: {error}") from error
     except Exception as error:
+        # What neither gRPC nor PySpark raised is a mistake of ours and continues as it is.
         if not (_status(error) or isinstance(error, _errors_of_pyspark())):
             raise
         details = _DETAILS.search(str(error))
-        why = foreign(details[1] if details else str(error), 1)
+        reason = foreign(details[1] if details else str(error), 1)
         if _status(error) in _LOST:
-            raise JvmEnded(f"{where}: cannot be reached: {why}; start the server, then run again") from error
-        raise ConfigError(f"{where}: {why}") from error
+            raise JvmEnded(f"{address}: cannot be reached: {reason}; start the server, then run again") from error
+        raise ConfigError(f"{address}: {reason}") from error
 
 
 def _errors_of_pyspark() -> type[Exception]:
@@ -331,8 +343,20 @@ def _require_spark(server: str) -> None:
     import pyspark
 
     if server.split(".")[:2] != pyspark.__version__.split(".")[:2]:
-        own = pyspark.__version__
-        raise ConfigError(f"the server is Spark {server}, and stratalog runs with pyspark {own}; use a server of it")
+        client = pyspark.__version__
+        raise ConfigError(f"the server is Spark {server}, and stratalog runs with pyspark {client}; use a server of it")
+
+
+def _require_settings(spark: "SparkSession", settings: Mapping[str, str]) -> None:
+    """Raises ConfigError where the server was started without one of them: it would lose commits, and say nothing."""
+    for key, value in settings.items():
+        actual = str(spark.conf.get(key, ""))
+        if actual != value:
+            raise ConfigError(
+                f"the server has {actual or 'nothing'} as {key}, and not {value}, so that its commits could overwrite "
+                "others; start it with the settings that python -m spark_jobs.runtime.server_conf pipeline.yaml prints "
+                "(docs/clusters/connect.md)"
+            )
 
 
 def _require_delta(spark: "SparkSession") -> None:
@@ -346,6 +370,6 @@ def _require_delta(spark: "SparkSession") -> None:
             if _status(error) in _LOST:
                 raise
             raise ConfigError(
-                "the server does not have Delta Lake; start it with Delta's jars, spark.sql.extensions and "
-                "spark.sql.catalog.spark_catalog (docs/deployment.md)"
+                "the server does not have Delta Lake; start it with the settings that python -m "
+                "spark_jobs.runtime.server_conf pipeline.yaml prints (docs/clusters/connect.md)"
             ) from error

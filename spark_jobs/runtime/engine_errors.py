@@ -52,10 +52,10 @@ def translated(path: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        ours = meaning(error, path)
-        if ours is None:
+        translation = meaning(error, path)
+        if translation is None:
             raise
-        raise ours from error
+        raise translation from error
 
 
 def meaning(error: Exception, path: str = "") -> StratalogError | None:
@@ -78,33 +78,41 @@ def is_of_spark(error: Exception) -> bool:
 
 def explained(path: str, text: str) -> StratalogError:
     """The error that a text of Spark's means."""
-    where = f"{path}: " if path else ""
+    prefix = f"{path}: " if path else ""
+    # From the most particular to the most general: what a task raised beats what Spark says of it.
     if _CONFLICT.search(text):
-        return LostRace(f"{where}another writer committed at the same time; run again")
-    ours = executors.explained(text) or from_task(text)
-    if ours:
-        return ours
+        return LostRace(f"{prefix}another writer committed at the same time; run again")
+    translation = executors.explained(text) or from_task(text)
+    if translation:
+        return translation
     stored = path if path.startswith("s3a://") else next(iter(_S3_PATH.findall(text)), "")
-    why = of_store(stored, text)
-    if why:
-        return LakeError(f"{path or stored}: {why}")
-    found = _NO_WRITE.search(text)
-    if found or _NO_FOLDER.search(text):
-        why = found[1].lower() if found else _why_not_made(path)
+    reason = of_store(stored, text)
+    if reason:
+        return LakeError(f"{path or stored}: {reason}")
+    # Files and folders that cannot be read or written have their reason in the operating system's words.
+    denial = _NO_WRITE.search(text)
+    if denial or _NO_FOLDER.search(text):
+        reason = denial[1].lower() if denial else _why_not_made(path)
         verb = "read" if "FAILED_READ_FILE" in text else "written"
-        return LakeError(f"{where}cannot be {verb}: {why}; {_REMEDIES.get(why, _ELSEWHERE)}")
+        return LakeError(f"{prefix}cannot be {verb}: {reason}; {_REMEDIES.get(reason, _ELSEWHERE)}")
+    # A worker's traceback: its last line says what it raised.
     raised = _RAISED.findall(text)
     if raised:
-        return LakeError(f"{where}a task of Spark's failed: {foreign(raised[-1])}")
-    return LakeError(f"{where}{foreign(_PY4J.sub('', _TRACE.sub('', text)))}")
+        return LakeError(f"{prefix}a task of Spark's failed: {foreign(raised[-1])}")
+    return LakeError(f"{prefix}{without_java(text)}")
+
+
+def without_java(text: str, lines: int = 3) -> str:
+    """The first lines of a message of Java's as PySpark passes it on, without its classes and traces."""
+    return foreign(_PY4J.sub("", _TRACE.sub("", text)), lines)
 
 
 def from_task(text: str) -> StratalogError | None:
-    """The error of ours that stands in a failed Spark task's text, if one does: only text comes back."""
-    found = re.findall(r"spark_jobs\.errors\.(\w+): ((?:.|\n)*?)(?=\n\s*\n|\n\tat |\n SQLSTATE: |\Z)", text)
-    if not found:
+    """The error of ours that is in a failed Spark task's text, if one does: only text comes back."""
+    matches = re.findall(r"spark_jobs\.errors\.(\w+): ((?:.|\n)*?)(?=\n\s*\n|\n\tat |\n SQLSTATE: |\Z)", text)
+    if not matches:
         return None
-    name, message = found[-1]
+    name, message = matches[-1]
     kind: type[StratalogError] = getattr(errors, name, errors.StratalogError)
     return kind(message.strip())
 

@@ -27,7 +27,9 @@ NAME = "stratalog"
 PYTHON = f"./{NAME}/bin/python"
 """Python, as an executor names it."""
 _PROJECT = ("stratalog", "spark_jobs", "assets", "dagster_project")
-_DRIVER_ALONE = frozenset(("dagster", "dagster-webserver", "delta-spark", "jinja2"))
+_DRIVER_ALONE = frozenset(
+    ("dagster", "dagster-webserver", "delta-spark", "jinja2", "mysql-replication", "prometheus-client")
+)
 """What this project depends on and no task imports."""
 _LEFT_OUT = re.compile(
     r"(^|/)(__pycache__|tests?|idlelib|ensurepip|tkinter|turtledemo|lib2to3|config-[^/]*|site-packages|dist-packages)(/|$)"
@@ -71,6 +73,7 @@ def package(to: Path) -> int:
 
 
 def _fill(root: Path) -> None:
+    # The standard library and the interpreter, as they are here; site-packages are chosen one by one.
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     library, packages = root / "lib" / python, root / "lib" / python / "site-packages"
     standard = Path(sysconfig.get_path("stdlib"))
@@ -78,14 +81,18 @@ def _fill(root: Path) -> None:
         _copy(path, library / path.relative_to(standard))
     binary = Path(sys.executable).resolve()
     _copy(binary, root / "bin" / python)
+    # A Python built with a shared library does not start without it.
     shared = Path(str(sysconfig.get_config_var("LIBDIR")), str(sysconfig.get_config_var("INSTSONAME")))
     if sysconfig.get_config_var("Py_ENABLE_SHARED") and shared.is_file():
         _copy(shared, root / "lib" / shared.name)
     for name, path in _packaged():
         _copy(path, packages / name)
-    for name in _PROJECT:
-        own = Path(__file__).parents[2] / name
-        shutil.copytree(own, packages / name, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    sources = {name: Path(__file__).parents[2] / name for name in _PROJECT}
+    for name, source in sources.items():
+        if not source.is_dir():  # a wheel has it elsewhere, and its files are in already
+            continue
+        shutil.copytree(source, packages / name, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    # The interpreter is started by a script, which finds the environment wherever it was unpacked.
     start = root / "bin" / "python"
     start.write_text(_START.format(python=python))
     start.chmod(0o755)
@@ -111,8 +118,8 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _packaged() -> Iterator[tuple[str, Path]]:
     """Files of the distributions that tasks may import, by their paths below site-packages."""
-    for one in _needed():
-        for file in one.files or ():
+    for package in _dependencies():
+        for file in package.files or ():
             name = str(file)
             if not (name.startswith("..") or "__pycache__" in name or name.endswith(".pth") or _OF_SPARK.match(name)):
                 path = Path(str(file.locate()))
@@ -120,21 +127,23 @@ def _packaged() -> Iterator[tuple[str, Path]]:
                     yield name, path
 
 
-def _needed() -> list[Distribution]:
+def _dependencies() -> list[Distribution]:
     """This project's distribution, and those that it depends on but for what the driver alone imports."""
-    found: dict[str, Distribution] = {}
+    distributions: dict[str, Distribution] = {}
     waiting = [NAME]
     while waiting:
         name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
-        if name in found or name in _DRIVER_ALONE:
+        if name in distributions or name in _DRIVER_ALONE:
             continue
         try:
-            found[name] = distribution(name)
+            distributions[name] = distribution(name)
         except PackageNotFoundError:  # of another platform or version of Python
             continue
-        wanted = (one for one in found[name].requires or () if "extra ==" not in one)
-        waiting += [match[0] for one in wanted if (match := re.match(r"[\w.-]+", one))]
-    return list(found.values())
+        requirements = (
+            requirement for requirement in distributions[name].requires or () if "extra ==" not in requirement
+        )
+        waiting += [match[0] for requirement in requirements if (match := re.match(r"[\w.-]+", requirement))]
+    return list(distributions.values())
 
 
 def _copy(path: Path, to: Path) -> None:

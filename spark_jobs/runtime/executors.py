@@ -24,7 +24,9 @@ Task = Callable[[Iterator[Any]], Iterator[Any]]
 """A mapInArrow function."""
 
 _ROOT = Path(__file__).parents[1]
-_REMEDY = "give executors this environment: stratalog package makes an archive of it (docs/deployment.md#executors)"
+_REMEDY = (
+    "give executors this environment: stratalog package makes an archive of it (docs/clusters/README.md#executors)"
+)
 _HOST = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor (\w+)\)")
 _OTHER_CODE = re.compile(r"RuntimeError: stratalog on executor (\S+) is (.+?), and not (.+?);")
 _OTHER_PYTHON = re.compile(r"Python in worker has different version: (\S+) than that in driver: (\S+?),? ")
@@ -51,7 +53,7 @@ def checked(task: Task) -> Task:
 
 def require_same_code(spark: "SparkSession", tasks: int) -> None:
     """Runs a task on so many cores at once. Raises what Spark raises where an executor cannot run it: ``explained``."""
-    spark.range(0, tasks, 1, tasks).mapInArrow(checked(_nothing), "id BIGINT").toArrow()
+    spark.range(0, tasks, 1, tasks).mapInArrow(checked(_identity), "id BIGINT").toArrow()
 
 
 @cache
@@ -70,19 +72,19 @@ def code_version() -> str:
 def explained(text: str) -> ConfigError | None:
     """What a failed task's text says of its executor, if it could not run the task for want of the right code."""
     host = _HOST.search(text)
-    where = f"executor {host[1]}" if host else "an executor"
-    if other := _OTHER_CODE.search(text):
-        return ConfigError(f"executor {other[1]} has stratalog {other[2]}, and this is {other[3]}; {_REMEDY}")
-    if other := _OTHER_PYTHON.search(text):
-        return ConfigError(f"{where} runs tasks by Python {other[1]}, and this is Python {other[2]}; {_REMEDY}")
-    if other := _NO_MODULE.search(text):
-        return ConfigError(f"{where} lacks the Python package {other[1].split('.')[0]}; {_REMEDY}")
-    if other := _NO_PYTHON.search(text):
-        return ConfigError(f"{where} cannot start Python by {other[1]} ({other[2].strip()}); {_REMEDY}")
+    executor = f"executor {host[1]}" if host else "an executor"
+    if match := _OTHER_CODE.search(text):
+        return ConfigError(f"executor {match[1]} has stratalog {match[2]}, and this is {match[3]}; {_REMEDY}")
+    if match := _OTHER_PYTHON.search(text):
+        return ConfigError(f"{executor} runs tasks by Python {match[1]}, and this is Python {match[2]}; {_REMEDY}")
+    if match := _NO_MODULE.search(text):
+        return ConfigError(f"{executor} lacks the Python package {match[1].split('.')[0]}; {_REMEDY}")
+    if match := _NO_PYTHON.search(text):
+        return ConfigError(f"{executor} cannot start Python by {match[1]} ({match[2].strip()}); {_REMEDY}")
     return None
 
 
-def _nothing(batches: Iterator[Any]) -> Iterator[Any]:
+def _identity(batches: Iterator[Any]) -> Iterator[Any]:
     yield from batches
 
 
@@ -94,11 +96,11 @@ def _comparing(payload: bytes, expected: str) -> Task:
         try:
             from spark_jobs.runtime.executors import code_version
 
-            found = code_version()
+            actual = code_version()
         except ImportError as error:
-            found = f"not there or another one ({error})"
-        if found != expected:
-            raise RuntimeError(f"stratalog on executor {socket.gethostname()} is {found}, and not {expected};")
+            actual = f"not there or another one ({error})"
+        if actual != expected:
+            raise RuntimeError(f"stratalog on executor {socket.gethostname()} is {actual}, and not {expected};")
         yield from pickle.loads(payload)(batches)  # noqa: S301 - of the driver, as all that executors run
 
     return run

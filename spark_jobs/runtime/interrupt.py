@@ -23,7 +23,7 @@ _EVERY = 0.3
 """Seconds between two calls to cancel what has begun since."""
 _PATIENCE = 3
 """Seconds that a JVM has to fall silent before it is interrupted all the same."""
-_came = threading.Event()
+_signalled = threading.Event()
 """Whether the block that is open was interrupted."""
 _SPEAKING = (None, "py4j.clientserver")
 """Loggers to which py4j writes pages of traces when a call of it is interrupted, the root logger among them."""
@@ -41,19 +41,21 @@ def interruptible(spark: "SparkSession") -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    left = threading.Event()
-    _came.clear()
+    ended = threading.Event()
+    _signalled.clear()
 
+    # Py4J logs a traceback for every call that the cancelling ends; other loggers stay.
     def interrupted(*_: object) -> None:
         for name in _SPEAKING:
             logging.getLogger(name).addFilter(_not_of_py4j)
-        _came.set()
+        _signalled.set()
         silent = threading.Event()
-        threading.Thread(target=_cancel, args=(spark, silent, left), daemon=True).start()
+        threading.Thread(target=_cancel, args=(spark, silent, ended), daemon=True).start()
         if session_if_started(spark) is not None:
             silent.wait(_PATIENCE)
         raise KeyboardInterrupt
 
+    # A call may end with an error of its own instead of the interrupt: the flag tells that it was one.
     before = signal.signal(signal.SIGINT, interrupted)
     try:
         yield
@@ -62,8 +64,8 @@ def interruptible(spark: "SparkSession") -> Iterator[None]:
         require_not_interrupted(error)
         raise
     finally:
-        left.set()
-        _came.clear()
+        ended.set()
+        _signalled.clear()
         for name in _SPEAKING:
             logging.getLogger(name).removeFilter(_not_of_py4j)
         signal.signal(signal.SIGINT, before)
@@ -71,7 +73,7 @@ def interruptible(spark: "SparkSession") -> Iterator[None]:
 
 def require_not_interrupted(error: Exception | None = None) -> None:
     """For whoever handles an error inside the block: raises KeyboardInterrupt where the signal is its cause."""
-    if _came.is_set():
+    if _signalled.is_set():
         raise KeyboardInterrupt from error
 
 
@@ -79,8 +81,8 @@ def _not_of_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in record.pathname
 
 
-def _cancel(spark: "SparkSession", silent: threading.Event, left: threading.Event) -> None:
-    """Cancels what runs until ``left`` is set; also the jobs of a session that another thread has yet to start."""
+def _cancel(spark: "SparkSession", silent: threading.Event, ended: threading.Event) -> None:
+    """Cancels what runs until ``ended`` is set; also the jobs of a session that another thread has yet to start."""
     from py4j.protocol import Py4JError
 
     is_quiet = False
@@ -96,7 +98,7 @@ def _cancel(spark: "SparkSession", silent: threading.Event, left: threading.Even
                     is_quiet = True
                     silent.set()
                 started.sparkContext.cancelAllJobs()
-            if left.wait(_EVERY):
+            if ended.wait(_EVERY):
                 return
     except (Py4JError, OSError):  # the JVM is gone already, and its jobs with it
         return

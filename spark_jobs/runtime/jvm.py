@@ -89,12 +89,14 @@ def _start(confs: dict[str, str]) -> tuple[int, str]:
     from pyspark.find_spark_home import _find_spark_home
 
     global _jvm  # noqa: PLW0603 - one of a process, as PySpark has one
+    # Spark's own launcher, with signals left to this process: Ctrl-C must not end the JVM in the middle of a commit.
     options = [f"--conf={key}={value}" for key, value in confs.items()]
     rest = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     command = [*_IGNORING_INTERRUPTS, f"{_find_spark_home()}/bin/spark-submit", *options, *rest]
     with tempfile.TemporaryDirectory() as folder:
         listening = Path(folder, "port")
         environment = os.environ | {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(listening)}
+        # The JVM writes its port to a file. Whatever interrupts that leaves no process behind.
         try:
             with _interrupted_afterwards():
                 _jvm = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
@@ -103,8 +105,8 @@ def _start(confs: dict[str, str]) -> tuple[int, str]:
         except BaseException:
             _kill()
             raise
-        port, size = struct.unpack_from(">ii", written := listening.read_bytes())
-    return port, written[8 : 8 + size].decode()
+        port, size = struct.unpack_from(">ii", content := listening.read_bytes())
+    return port, content[8 : 8 + size].decode()
 
 
 def _wait_for(listening: Path, process: subprocess.Popen[bytes]) -> None:
@@ -116,18 +118,18 @@ def _wait_for(listening: Path, process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _interrupted_afterwards() -> Iterator[None]:
-    """SIGINT waits for the end of the ``with`` block: an interrupt amid Popen leaves a process that nobody knows."""
+    """SIGINT waits for the end of the ``with`` block: an interrupt inside Popen leaves a process that nobody knows."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or before is None:
         yield
         return
-    came = threading.Event()
-    signal.signal(signal.SIGINT, lambda *_: came.set())
+    interrupt = threading.Event()
+    signal.signal(signal.SIGINT, lambda *_: interrupt.set())
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if came.is_set():
+    if interrupt.is_set():
         signal.raise_signal(signal.SIGINT)
 
 

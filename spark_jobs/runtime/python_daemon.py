@@ -5,7 +5,7 @@ Put here: what is loaded, and how. Not here: Spark's settings (spark_session.py)
 A worker of PySpark's own daemon begins bare: it imports numpy, pyarrow, numba and this project, and reads the kernels'
 machine code, 1.5 to 2 s of processor time a worker. Here the daemon does that once, and workers share its memory.
 A fork keeps only the thread that forks. So nothing may be loaded here that starts threads of its own; jemalloc's, which
-pyarrow has, and those of Arrow's pools are made anew in the child by their libraries. deltalake is imported, but its
+pyarrow has, and those of Arrow's pools are made again in the child by their libraries. deltalake is imported, but its
 runtime begins with the first table that is opened, and none is opened here.
 """
 
@@ -70,14 +70,14 @@ def load() -> None:
 @contextmanager
 def _output_is_errors() -> Iterator[None]:
     """Standard error in the place of standard output, where Spark reads the daemon's port."""
-    kept = os.dup(1)
+    output = os.dup(1)
     os.dup2(2, 1)
     try:
         yield
     finally:
         sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(output, 1)
+        os.close(output)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,8 @@ HADOOP_AWS = (
     ),
 )
 """S3A of the Hadoop that pyspark has, the SDK that this S3A was built with, and what it does not load without."""
+LOG_STORE = {"spark.delta.logStore.s3a.impl": "stratalog.ConditionalLogStore"}
+"""The setting by which Spark's commits are conditional puts, too."""
 _SOURCE = Path(__file__).with_name("ConditionalLogStore.scala")
 _JAR = "stratalog-s3.jar"
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
@@ -57,15 +59,16 @@ def s3_jars() -> list[Path]:
 
 def log_store_jar(fetched: list[Path]) -> Path:
     """The log store, compiled at first use. Raises ConfigError."""
+    # The name of the folder has the source and Spark's version, so that either one's change compiles it again.
     spark = Path(pyspark.__file__).parent / "jars"
     key = hashlib.sha256(_SOURCE.read_bytes() + pyspark.__version__.encode()).hexdigest()[:16]
 
     def compile_into(folder: Path) -> None:
         compiler = [*spark.glob("scala-*.jar"), *spark.glob("jline-3*.jar")]
-        needed = [*spark.glob("scala-library*.jar"), *spark.glob("hadoop-client-api*.jar"), *delta_jars(), *fetched]
+        class_path = [*spark.glob("scala-library*.jar"), *spark.glob("hadoop-client-api*.jar"), *delta_jars(), *fetched]
         command = [
             *(provision.java_program(), "-cp", ":".join(map(str, compiler)), "scala.tools.nsc.Main", "-nowarn"),
-            *("-d", str(folder / _JAR), "-cp", ":".join(map(str, needed)), str(_SOURCE)),
+            *("-d", str(folder / _JAR), "-cp", ":".join(map(str, class_path)), str(_SOURCE)),
         ]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode or not (folder / _JAR).is_file():
@@ -80,7 +83,7 @@ def s3_confs(store: LakeStore) -> dict[str, str]:
     settings, bucket = store.settings, f"spark.hadoop.fs.s3a.bucket.{store.bucket}"
     confs = {
         "spark.hadoop.fs.s3a.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
-        "spark.delta.logStore.s3a.impl": "stratalog.ConditionalLogStore",
+        **LOG_STORE,
         f"{bucket}.create.conditional.enabled": "true",
         f"{bucket}.aws.credentials.provider": "stratalog.EnvironmentKeys",
         f"{bucket}.endpoint.region": settings.region,

@@ -19,28 +19,29 @@ from pyspark.sql import functions as F
 from spark_jobs.config.model import Spark
 from spark_jobs.errors import ConfigError
 from spark_jobs.runtime import connect, environment, executors, python_daemon
-from spark_jobs.runtime.engine_errors import translated
+from spark_jobs.runtime.engine_errors import translated, without_java
 from spark_jobs.runtime.jvm import attached, require_alive
 from spark_jobs.runtime.jvm_output import errors_copied
 from spark_jobs.runtime.lazy_session import lazy_session, session_if_started, start_session
 from spark_jobs.runtime.provision import cache_dir, class_archive, delta_jars, require_java
-from spark_jobs.runtime.s3 import s3_confs, s3_jars, trust_options
+from spark_jobs.runtime.s3 import LOG_STORE, s3_confs, s3_jars, trust_options
 from spark_jobs.storage.reach import use
 
-_EVERYWHERE = {
+ALWAYS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # Delta keeps the snapshots of 10,000 tables, 1.2 MB each though they hold twenty rows: 1,540 of them, amid a first
+    # Delta keeps the snapshots of 10,000 tables, 1.2 MB each though they hold twenty rows: 1,540 of them, in a first
     # run over 1,000 tables, were 1.8 GB of a heap of 4.
     "spark.databricks.delta.delta.log.cacheSize": "200",
 }
+"""Settings of Spark itself, which no session can change."""
 _RUNTIME = {
     "spark.sql.session.timeZone": "UTC",
     # A task decodes its slices once; a second attempt of a slow one would open a second dump connection.
     "spark.speculation": "false",
 }
 AS_WRITTEN = {
-    # What stands in a statement is of the source, and ${env:PASSWORD} in a default or a name would be replaced.
+    # What is in a statement is of the source, and ${env:PASSWORD} in a default or a name would be replaced.
     "spark.sql.variable.substitute": "false",
     # Backslashes in literals escape, and names in backticks are names and no regular expressions (text/sql.py).
     "spark.sql.parser.escapedStringLiterals": "false",
@@ -51,7 +52,7 @@ _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.fact
 _COMPILED_FROM = 8 << 20
 """Bytes of log from which Spark's queries are worth compiling.
 
-A merge compiles dozens of classes, anew for every table: 40 % of what a JVM did in a run over 60 kB of log, in which
+A merge compiles dozens of classes, again for every table: 40 % of what a JVM did in a run over 60 kB of log, in which
 5 tables took 14 to 24 s on a busy machine. Interpreted, the rows of 5 MB take as long as they take compiled."""
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _KEPT = (*_INTERPRETED, _PARTITIONS)
@@ -101,7 +102,11 @@ def spark_session(settings: Spark) -> SparkSession:
     use(settings.lake_store)
     if settings.remote:
         confs = _of_session(_RUNTIME | AS_WRITTEN) | ({_CONNECT_PYTHON: environment.PYTHON} if settings.archive else {})
-        return _with_others(connect.connected(settings.remote, confs, settings.conf, _archive(settings)))
+        required = LOG_STORE if settings.lake_store else {}
+        connected = connect.connected(
+            settings.remote, confs, settings.conf, archive=_archive(settings), server=required
+        )
+        return _with_others(connected)
     require_alive()
     local = settings.master.startswith("local")
     archive = None if local else _archive(settings)
@@ -111,7 +116,7 @@ def spark_session(settings: Spark) -> SparkSession:
     if local:
         require_java()
         os.environ.setdefault(*_LOOPBACK)
-    confs = _EVERYWHERE | _RUNTIME | (_LOCAL | _progress() if local else {})
+    confs = ALWAYS | _RUNTIME | (_LOCAL | _progress() if local else {})
     store = settings.lake_store
     confs["spark.jars"] = ",".join(map(str, [*delta_jars(), *(s3_jars() if store else [])]))
     confs |= s3_confs(store) if store else {}
@@ -120,13 +125,13 @@ def spark_session(settings: Spark) -> SparkSession:
     confs |= {"spark.master": settings.master, "spark.app.name": "stratalog"} | settings.conf | AS_WRITTEN
     if local:
         confs[_JAVA_OPTIONS] = f"{_archived()} {_LATE_OPTIMISER} {confs[_JAVA_OPTIONS]}"
-        if store:
-            confs[_JAVA_OPTIONS] += f" {trust_options(store.settings)}"
+    if store and (trust := trust_options(store.settings)):
+        confs[_JAVA_OPTIONS] = f"{confs.get(_JAVA_OPTIONS, '')} {trust}".strip()
     try:
         with errors_copied() if local else nullcontext(), _output_is_errors(), attached(confs):
             session = _configured(SparkSession.builder, confs).getOrCreate()
     except (RuntimeError, OSError, Py4JError) as error:
-        raise ConfigError(f"Spark did not start on {settings.master}: {error}") from error
+        raise ConfigError(f"Spark did not start on {settings.master}: {without_java(str(error), 1)}") from error
     return session if local else _with_others(session)
 
 
@@ -135,8 +140,8 @@ def _archive(settings: Spark) -> str | None:
     if settings.archive is None:
         return None
     if "://" not in settings.archive and not Path(settings.archive).is_file():
-        why = "there is no such file; stratalog package --to FILE makes it"
-        raise ConfigError(f"spark.archive: {settings.archive}: {why}")
+        reason = "there is no such file; stratalog package --to FILE makes it"
+        raise ConfigError(f"spark.archive: {settings.archive}: {reason}")
     return f"{settings.archive}#{environment.NAME}"
 
 
@@ -170,13 +175,13 @@ def _output_is_errors() -> Iterator[None]:
 
     Standard output is for results; Delta prints there what it has vacuumed.
     """
-    kept = os.dup(1)
+    output = os.dup(1)
     os.dup2(2, 1)
     try:
         yield
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(output, 1)
+        os.close(output)
 
 
 def session_over(spark: SparkSession, size: int) -> SparkSession:
@@ -186,9 +191,9 @@ def session_over(spark: SparkSession, size: int) -> SparkSession:
     """
     if session_if_started(spark) is None:
         return lazy_session(lambda: session_over(start_session(spark), size))
-    tasks, least = str(spark.conf.get(_PARTITIONS)), -(-size // _A_TASK)
-    more = {_PARTITIONS: str(least)} if tasks.isdigit() and least > int(tasks) else {}
-    return own_session(spark, more if size >= _COMPILED_FROM else _INTERPRETED)
+    tasks, partitions = str(spark.conf.get(_PARTITIONS)), -(-size // _A_TASK)
+    settings = {_PARTITIONS: str(partitions)} if tasks.isdigit() and partitions > int(tasks) else {}
+    return own_session(spark, settings if size >= _COMPILED_FROM else _INTERPRETED)
 
 
 def stop_session(spark: SparkSession) -> None:
@@ -217,9 +222,9 @@ def own_session(spark: SparkSession, confs: dict[str, str]) -> SparkSession:
     spark = start_session(spark)
     if connect.is_connect(spark):
         return connect.beside(_of_session(connect.conf_values(spark, _KEPT) | confs | AS_WRITTEN))
-    kept = {key: str(spark.conf.get(key)) for key in _KEPT}
+    inherited = {key: str(spark.conf.get(key)) for key in _KEPT}
     session = spark.newSession()
-    for key, value in _of_session(_RUNTIME | kept | confs | AS_WRITTEN).items():
+    for key, value in _of_session(_RUNTIME | inherited | confs | AS_WRITTEN).items():
         session.conf.set(key, value)
     return session
 

@@ -1,7 +1,7 @@
 """Windows of one table decoded again, and replaced in silver where a row differs.
 
 Put here: the rows of the windows by what the log says now, the comparison, the commit. Not here: which windows
-(plan.py), or decoding them (silver/window_rows.py).
+(pipeline/replay_plan.py), or decoding them (silver/window_rows.py).
 
 What decodes to the rows that are there already is not written again. Where rules about columns changed, or which
 statements are left out, all of the table is replayed and its rows are replaced, columns and all, in one commit: what a
@@ -9,7 +9,6 @@ fresh run would have.
 """
 
 import time
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,19 +17,18 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.binlog import TableDefinition
 from spark_jobs.errors import LakeError, PartialImage, about
 from spark_jobs.lake.commit import CommitKind, Design, Head
 from spark_jobs.lake.ranges import union
 from spark_jobs.log.position import Range
-from spark_jobs.pipeline.backfill.request import Difference, ReplayedTable
-from spark_jobs.silver import masking
+from spark_jobs.pipeline.backfill.request import ReplayedTable, RowDifference
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compact import taking_partial, told_of_partial
 from spark_jobs.silver.compaction_job import Compacted, CompactionJob
 from spark_jobs.silver.inherited_rows import inherited_rows
 from spark_jobs.silver.projection import project_to_latest
+from spark_jobs.silver.replayed_parts import parts_of
 from spark_jobs.silver.statement_commits import markers
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
 from spark_jobs.silver.window_rows import WindowRows, window_rows
@@ -51,12 +49,14 @@ def _replay(spark: SparkSession, work: CompactionJob) -> ReplayedTable:
     began = time.monotonic()
     assert work.head is not None
     with about(str(work)):
+        # Rows that a rename brought are ranges of their own beside the windows.
         columns = silver.stored_columns(work.table, work.head)
         renames = _renames(work)
         ranges = tuple(
             sorted((*work.window.ranges, *(rename.range for rename in renames)), key=lambda range_: range_.start.order)
         )
         full_job = replace(work, window=replace(work.window, ranges=ranges))
+        # Rows as today's columns have them. They are compared with silver's and then written: kept in between.
         parts = list(_parts(spark, work, columns))
         inherited = (_inherited_rows(spark, work, columns, rename) for rename in renames)
         rows = union([*(part for _, part in parts), *inherited]).persist()
@@ -72,7 +72,7 @@ def _replay(spark: SparkSession, work: CompactionJob) -> ReplayedTable:
 
 def _put(
     rows: DataFrame, work: CompactionJob, columns: silver.Columns, left_out: dict[str, int]
-) -> tuple[Difference, Head | None]:
+) -> tuple[RowDifference, Head | None]:
     """These rows in the place of those that silver holds, where one differs: what differs, and the commit."""
     assert work.head is not None
     assert work.head.checkpoint is not None
@@ -92,7 +92,7 @@ def _put(
 
 
 def _standing(work: CompactionJob) -> TableState:
-    """How the table stands in the end, with what is known of its beginning since log before the first extraction is."""
+    """How the table stands at the end, with what is known of its beginning since log before the first extraction is."""
     assert work.head is not None
     assert work.head.checkpoint is not None
     noted, state = TableState.of(SilverCommit.of(work.head.checkpoint)), work.standing
@@ -115,17 +115,17 @@ def _left_out(work: CompactionJob, parts: Sequence[WindowRows]) -> dict[str, int
 
 
 def _shape(work: CompactionJob, columns: silver.Columns) -> silver.Columns:
-    """The columns that silver is to have. Raises LakeError where rules changed them, and not all is done again."""
+    """The columns that silver is to have. Raises LakeError where rules changed them, and not all is replayed."""
     if not work.is_reshaped:
         return columns
     if not work.is_whole:
-        raise LakeError("the rules about its columns changed; do all of its log again, not a part")
+        raise LakeError("the rules about its columns changed; replay all of its log, not a part")
     definition = next((step.standing for step in reversed(work.steps) if step.standing.definition), None)
     return work.columns_of(definition) if definition else columns
 
 
 def _is_emptied_elsewhere(spark: SparkSession, work: CompactionJob) -> bool:
-    """Whether other statements empty the table than those that silver has, as far as all of it is done again."""
+    """Whether other statements empty the table than those that silver has, as far as all of it is replayed."""
     if not work.is_whole:
         return False
     return _emptied_at(spark, work) != {turn.range.start.order for turn in _emptying(work)}
@@ -145,13 +145,14 @@ def _renewed(rows: DataFrame, work: CompactionJob, columns: silver.Columns, filt
     """Replaces all rows, and the columns by those that rules leave. Raises LakeError where rows were loaded."""
     assert work.head is not None
     assert work.head.checkpoint is not None
+    # Loaded rows are in no log: overwriting would lose them.
     stored_rows = work.table.read(rows.sparkSession, work.head.version)
     if not stored_rows.where(f"_op = '{silver.Op.LOAD}'").isEmpty():
         raise LakeError(
-            f"{work.table.path} has rows that were loaded, which no log tells again; under other rules it cannot be "
-            "done again"
+            f"{work.table.path} has rows that were loaded, which no log has; under other rules it cannot be replayed"
         )
     stored = columns.stored
+    # All rows, and a marker for each statement that emptied the table, in one commit at the position where it stands.
     rows_and_markers = rows.unionByName(markers(rows.sparkSession, stored, _emptying(work)))
     standing = work.steps[-1].standing
     within = Range(work.window.extent.start, work.head.checkpoint.position)
@@ -162,7 +163,7 @@ def _renewed(rows: DataFrame, work: CompactionJob, columns: silver.Columns, filt
         ranges=work.window.ranges,
         is_overwrite=True,
     )
-    return work.table.renew(Design(stored, {}).of(rows_and_markers), work.head, commit)
+    return work.table.overwrite(Design(stored, {}).of(rows_and_markers), work.head, commit)
 
 
 def _counted(rows: DataFrame, work: CompactionJob, head: Head) -> Compacted:
@@ -170,6 +171,7 @@ def _counted(rows: DataFrame, work: CompactionJob, head: Head) -> Compacted:
 
     Changes are rows, net: of a bag, copies that came or went.
     """
+    # A row of a keyless table counts as many changes as it has copies.
     weight = F.abs(F.col(silver.COPIES)) if silver.COPIES in rows.columns else F.lit(1)
     copies = F.sum(weight).alias("copies")
     newest = F.max(F.unix_micros("_committed_at")).alias("micros")
@@ -190,56 +192,23 @@ def _counted(rows: DataFrame, work: CompactionJob, head: Head) -> Compacted:
 
 
 def _parts(spark: SparkSession, work: CompactionJob, columns: silver.Columns) -> Iterator[tuple[WindowRows, DataFrame]]:
-    """The windows' rows, each decoded by the definition of its time and led on to the table's present columns."""
-    remaining = set(work.window.ranges)
-    starts = [range_.start for range_ in work.window.ranges]
-    for at, step in enumerate(work.steps):
-        first, last = (bisect_left(starts, end) for end in (step.range.start, step.range.stop))
-        ranges = tuple(work.window.ranges[first:last])
-        if isinstance(step, SchemaChange) or not ranges:
-            continue
-        remaining -= {*ranges}
-        _require_keyed(work, columns, step.definition, ranges[-1])
-        net = window_rows(spark, work, replace(work.window, ranges=ranges), step.standing)
-        later = [step for step in work.steps[at:] if isinstance(step, SchemaChange)]
-        now = _led_on(work, step.standing, later)
-        expressions = {name: identifier(name) for name in net.rows.columns} | now
-        yield net, net.rows.selectExpr(*silver.cells_sql(_shape(work, columns).stored, expressions))
-    if remaining:
-        unknown = min(remaining, key=lambda range_: range_.start.order)
-        raise LakeError(f"the definition of rows in {unknown} is not known; begin the range earlier")
-
-
-def _led_on(work: CompactionJob, standing: TableState, later: Sequence[SchemaChange]) -> dict[str, str]:
-    """Rows of a table that stands so as silver has them behind all later statements. Raises TableStopped."""
-    columns = work.columns_of(standing)
-    projection = project_to_latest(columns.types, later, work.columns_of)
-    for turn in later:
-        if turn.standing.definition and turn.origins is not None:
-            after = work.columns_of(turn.standing)
-            masking.origins_seen(work.filters.columns, turn.origins, columns, after)
-            masking.fills_seen(work.filters.columns, turn.fills, after)
-    return projection
-
-
-def _require_keyed(work: CompactionJob, columns: silver.Columns, logged: TableDefinition, window: Range) -> None:
-    """Raises LakeError where silver has a key for a window's rows, and which is not known."""
-    assert work.head is not None
-    assert work.head.checkpoint is not None
-    emptied = SilverCommit.of(work.head.checkpoint).emptied_at
-    if not columns.is_bag and not logged.key and (emptied is None or emptied < window.stop):
-        raise LakeError(f"the key of rows in {window} is not known; begin the range earlier")
+    """The windows' rows, each decoded by the definition of its time and projected to the table's present columns."""
+    stored = _shape(work, columns).stored
+    for part in parts_of(work, columns):
+        net = window_rows(spark, work, part.window, part.standing)
+        expressions = {name: identifier(name) for name in net.rows.columns} | part.projection(work)
+        yield net, net.rows.selectExpr(*silver.cells_sql(stored, expressions))
 
 
 def _renames(work: CompactionJob) -> list[SchemaChange]:
-    """The statement by which the table has its name, where the rows that came with it are to be done again."""
+    """The statement by which the table has its name, where the rows that came with it are to be replayed."""
     return [
         step for step in work.steps if isinstance(step, SchemaChange) and step.inherited and step.range == work.replay
     ]
 
 
 def _inherited_rows(spark: SparkSession, work: CompactionJob, columns: silver.Columns, turn: SchemaChange) -> DataFrame:
-    """The rows that came with the name, led on to the table's present columns."""
+    """The rows that came with the name, projected to the table's present columns."""
     assert turn.standing.definition
     later = [step for step in work.steps[work.steps.index(turn) + 1 :] if isinstance(step, SchemaChange)]
     now = project_to_latest(turn.standing.columns.types, later)
@@ -256,15 +225,16 @@ def rows_of_windows(ranges: Sequence[Range], repeated: Range | None = None) -> s
     return f"({windows}) OR ({silver.within(repeated)} AND _op = '{silver.Op.RENAME}')"
 
 
-def _all_rows(rows: DataFrame, work: CompactionJob) -> Difference:
+def _all_rows(rows: DataFrame, work: CompactionJob) -> RowDifference:
     """These rows in the place of all that silver holds."""
     assert work.head is not None
     count = rows.count()
-    return Difference(count, count, work.table.read(rows.sparkSession, work.head.version).count())
+    return RowDifference(count, count, work.table.read(rows.sparkSession, work.head.version).count())
 
 
-def _difference(rows: DataFrame, work: CompactionJob, head: Head, columns: silver.Columns) -> Difference:
+def _difference(rows: DataFrame, work: CompactionJob, head: Head, columns: silver.Columns) -> RowDifference:
     """These rows beside those that silver holds already. Maps do not compare; their entries do."""
+    # The same columns on both sides: a row that both have cancels out in the sum.
     stored_rows = work.table.read(rows.sparkSession, head.version).where(
         rows_of_windows(work.window.ranges, work.replay)
     )
@@ -283,7 +253,7 @@ def _difference(rows: DataFrame, work: CompactionJob, head: Head, columns: silve
         "coalesce(sum(greatest(net, 0)), 0) AS new",
         "coalesce(sum(greatest(-net, 0)), 0) AS removed",
     )
-    return Difference(**work.table.collect(counted)[0].asDict())
+    return RowDifference(**work.table.collect(counted)[0].asDict())
 
 
 _SIDE = "_side"

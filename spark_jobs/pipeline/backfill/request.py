@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pyspark.sql import SparkSession
-
 from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Pattern
@@ -38,7 +36,7 @@ without ``silver``, the keys of the windows are merged again from silver as it i
 
 @dataclass(frozen=True, slots=True)
 class BackfillRequest:
-    """What is to be done again: [start, stop) of a source's log, as places; no tables means all of them.
+    """What is to be replayed: [start, stop) of a source's log, as places; no tables means all of them.
 
     archive: a folder with copies of files that bronze may lack, instead of the one that the configuration names.
     """
@@ -52,6 +50,7 @@ class BackfillRequest:
 
     def require_valid(self, pipeline: Pipeline) -> None:
         """What can be known to be wrong without Spark. Raises ConfigError with all of it, LakeError for no bronze."""
+        # Everything that is wrong is named at once, by its key.
         problems: dict[str, str] = {}
         texts = [str(place) for place in (self.start, self.stop)]
         problems |= {key: "missing" for key, text in zip(("from", "to"), texts, strict=True) if not text.strip()}
@@ -90,13 +89,13 @@ class BackfillRequest:
         return problems
 
     def wants(self, name: TableName) -> bool:
-        """Whether a table is to be done again."""
+        """Whether a table is to be replayed."""
         patterns = map(Pattern.parse, self.tables)
         return not self.tables or any(pattern.matches(name.schema, name.table) for pattern in patterns)
 
-    def range(self, spark: SparkSession, pipeline: Pipeline) -> Range:
+    def range(self, pipeline: Pipeline) -> Range:
         """Where the places lie in the log, also before bronze. Raises SourceError, ConfigError, LakeError."""
-        return place_range(spark, pipeline, self.source, self.start, self.stop, archive=self.archive)
+        return place_range(pipeline, self.source, self.start, self.stop, archive=self.archive)
 
     def options(self, on_table: "OnTable", on_fetched: "OnFetched") -> "BackfillOptions":
         """With the calls for each table, and for log that is fetched into bronze."""
@@ -108,7 +107,7 @@ _LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RowDifference:
     """Rows of some windows by what the log says now, beside those that silver holds.
 
     new: those that silver did not have so. removed: those of silver that are not among them. A changed row is both.
@@ -135,7 +134,7 @@ class ReplayedTable:
 
     name: TableName
     windows: tuple[Range, ...] = ()
-    difference: Difference | None = None
+    difference: RowDifference | None = None
     compacted: Compacted | None = None
     seconds: float = 0.0
 

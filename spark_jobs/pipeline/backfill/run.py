@@ -1,7 +1,8 @@
 """A backfill: a range of a source's log replayed for its tables, one after the other, and what is merged after it.
 
-Put here: the order of the work. Not here: what is asked for (request.py), which windows a range means (windows.py,
-plan.py), replacing them (replay.py), or how bronze gets what it lacks of the log (pipeline/restore.py).
+Put here: the order of the work. Not here: what is asked for (request.py), which windows a range means
+(pipeline/replay_windows.py, pipeline/replay_plan.py), replacing them (replay.py), or how bronze gets what it lacks of
+the log (pipeline/restore.py).
 
 Log that bronze lacks is brought first, where the range needs it or a window does that it touches. What was
 logged before the first extraction began is in no window yet: it becomes windows of its own, older than all.
@@ -25,9 +26,8 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.errors import JvmEnded, LakeError, StratalogError, about
 from spark_jobs.lake.layout import Lake, lake_of
-from spark_jobs.lake.retry import patiently
+from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.backfill.plan import NeedsEarlierLog, floor_above, plan_table
 from spark_jobs.pipeline.backfill.replay import replay
 from spark_jobs.pipeline.backfill.request import (
     DEFAULTS,
@@ -42,8 +42,9 @@ from spark_jobs.pipeline.backfill.request import (
     without_notice,
     without_report,
 )
-from spark_jobs.pipeline.backfill.windows import windows
 from spark_jobs.pipeline.outcome import Outcome
+from spark_jobs.pipeline.replay_plan import NeedsEarlierLog, floor_above, plan_table
+from spark_jobs.pipeline.replay_windows import windows
 from spark_jobs.pipeline.restore import fetch
 from spark_jobs.pipeline.run import compact_source, merge_source, publish
 from spark_jobs.text.remedies import advised
@@ -60,7 +61,7 @@ def backfill(
 ) -> Outcome:
     """Does what a request asks for. Raises ConfigError, SourceError, LakeError."""
     request.require_valid(pipeline)
-    range_ = request.range(spark, pipeline)
+    range_ = request.range(pipeline)
     options = request.options(on_table, on_fetched)
     return backfill_source(spark, pipeline, request.source, range_, request.wants, options=options)
 
@@ -75,6 +76,7 @@ def backfill_source(
     options: BackfillOptions = DEFAULTS,
 ) -> Outcome:
     """Does a range again for the chosen tables in scope. Raises LakeError; LostRace where others keep winning."""
+    # The log of the range must be in bronze before anything is replaced.
     lake = lake_of(pipeline)
     replaces = SILVER in options.layers
     names = sorted(filter(is_selected, tables_in_scope(pipeline, name)))
@@ -88,7 +90,7 @@ def backfill_source(
     for at, table_name in enumerate(names, 1):
         work = partial(_replay_table, spark, pipeline, name, table_name, range_, options=options)
         try:
-            replay = patiently(work)
+            replay = retry_on_conflict(work)
         except JvmEnded:
             raise
         except StratalogError as error:
@@ -98,20 +100,36 @@ def backfill_source(
             replays.append(replay)
             options.on_table(replay, at, len(names))
     replaced = [replay.compacted for replay in replays if replay.compacted]
+    # Tables that the range has and silver does not have yet are compacted like in a run.
     tables = frozenset(names) - stopped.keys()
     before = _first_seen(spark, pipeline, name, range_, is_selected) if replaces else None
     if before:
         tables |= {job.name for job in before.compacted}
         replaced += before.compacted
         stopped |= before.stopped
+    # Downstream takes what silver replaced, or, where only downstream was asked for, the windows of the range.
     if DOWNSTREAM not in options.layers:
         if before:
             publish(spark, pipeline, name, before)
         return Outcome(publication.read(lake, name), publication.surveyed(lake, name), replaced, stopped=stopped)
-    windows = {} if replaces else {replay.name: replay.windows for replay in replays}
-    outcome = patiently(lambda: merge_source(spark, pipeline, name, before, tables=tables, repeated=windows))
+    windows = _merged_again(pipeline, name, replays, replaces=replaces)
+    outcome = retry_on_conflict(lambda: merge_source(spark, pipeline, name, before, tables=tables, repeated=windows))
     publish(spark, pipeline, name, outcome)
     return replace(outcome, compacted=replaced, stopped=outcome.stopped | stopped)
+
+
+def _merged_again(
+    pipeline: Pipeline, source: str, replays: Sequence[ReplayedTable], *, replaces: bool
+) -> dict[TableName, tuple[Range, ...]]:
+    """The windows that are merged although silver has not replaced them, by table.
+
+    Changes may differ where the net change of their window does not.
+    """
+
+    def has_every_change(name: TableName) -> bool:
+        return any(into.mode.has_every_change for into in pipeline.routing.of(source, name.schema, name.table))
+
+    return {replay.name: replay.windows for replay in replays if not replaces or has_every_change(replay.name)}
 
 
 def _first_seen(
@@ -128,17 +146,19 @@ def _first_seen(
     appeared = sorted(table for table in new if pipeline.scope.holds(table.schema, table.table) and is_selected(table))
     if not appeared:
         return None
-    return patiently(lambda: compact_source(spark, pipeline, name, tables=frozenset(appeared), appeared=appeared))
+    return retry_on_conflict(
+        lambda: compact_source(spark, pipeline, name, tables=frozenset(appeared), appeared=appeared)
+    )
 
 
 def _bring(spark: SparkSession, pipeline: Pipeline, source: str, begin: Position, options: BackfillOptions) -> None:
     """Has bronze hold the log from a place on. Raises LakeError where nobody has what it lacks."""
-    for piece in patiently(lambda: fetch(spark, pipeline, source, begin, options.archive)):
+    for piece in retry_on_conflict(lambda: fetch(spark, pipeline, source, begin, options.archive)):
         options.on_fetched(piece)
 
 
 def _are_folded(lake: Lake, source: str, names: Sequence[TableName], range_: Range) -> bool:
-    """Whether older log is of no use, since no table that it could be of is done again there."""
+    """Whether older log is of no use, since no table that it could be of is replayed there."""
     heads = (lake.silver(source, name.schema, name.table).head() for name in names)
     return bool(names) and all(floor_above(head, range_) for head in heads)
 
@@ -146,11 +166,11 @@ def _are_folded(lake: Lake, source: str, names: Sequence[TableName], range_: Ran
 def _replay_table(
     spark: SparkSession, pipeline: Pipeline, source: str, name: TableName, range_: Range, *, options: BackfillOptions
 ) -> ReplayedTable:
-    """One table; planned anew each time, since another writer may have moved its head."""
+    """One table; planned again each time, since another writer may have moved its head."""
     lake = lake_of(pipeline)
     table = lake.silver(source, name.schema, name.table)
     head = table.head()
-    # behind silver's head: a run may go on meanwhile, and this has all that silver has
+    # behind silver's head: a run may continue meanwhile, and this has all that silver has
     snapshot = BronzeSnapshot.of(lake, source)
     if SILVER not in options.layers:
         return ReplayedTable(name, windows(spark, table, head, range_, stretches(snapshot.checkpoint)) if head else ())

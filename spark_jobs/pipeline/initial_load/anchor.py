@@ -1,10 +1,10 @@
-"""Where a load of tables stands in bronze's log, from whichever of its servers they are read.
+"""The place of a load in bronze's log, from whichever of its servers they are read.
 
 Put here: which server bronze is on, the place that rows read there count from, and whether bronze has since taken in
 all that they may show. Not here: reading and landing them (load.py), or moving between servers (bronze/resume.py).
 
 Rows count from a place in the stretch that their server's log is, and before which all that bronze holds is committed
-there. As long as bronze goes on with that log, an offset says whether it has passed the end of the reading; behind a
+there. As long as bronze continues with that log, an offset says whether it has passed the end of the reading; behind a
 move the transactions do, by GTID. Numbers that begin again make GTIDs mean other transactions, and end a load.
 Why this is so: docs/adr/0011-initial-load.md.
 """
@@ -22,7 +22,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.gtid import DomainGtids, Gtids, MysqlGtids, parse_gtids
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.commit import LoadCommit
-from spark_jobs.source.protocol import Log, Part
+from spark_jobs.source.protocol import FilePart, Log
 from spark_jobs.source.seek import covered, find_place, has_no_transaction_before
 from spark_jobs.source.server import Server
 
@@ -40,7 +40,7 @@ class Anchor:
     identity: tuple[str, str]
     """A variable of the server's, and its value, by which it is known again: its UUID, or (MariaDB) its id."""
     is_restarted: bool
-    """Whether the stretch is a log that the server began anew."""
+    """Whether the stretch is a log that the server restarted."""
 
     @classmethod
     def of(cls, server: Server, checkpoint: Checkpoint) -> "Anchor":
@@ -108,7 +108,7 @@ class Anchor:
                 return checkpoint.position
         raise SourceError(_too_early(f"bronze has gone on with this log at {first}"))
 
-    def _end_of(self, part: Part) -> Position:
+    def _end_of(self, part: FilePart) -> Position:
         return Position(part.file, part.stop, self.stretch.number)
 
 
@@ -119,6 +119,7 @@ def settled_position(source: str, load: LoadCommit, bronze: Table, reached: Posi
     """
     assert load.read_to is not None
     log_stretches, version = _at(source, bronze, reached)
+    # In the log that was read from, the position itself decides.
     if log_stretches[-1].number == load.read_to.stretch:
         if reached < load.read_to:
             raise LakeError(
@@ -126,10 +127,11 @@ def settled_position(source: str, load: LoadCommit, bronze: Table, reached: Posi
                 "was, or another one"
             )
         return load.read_to
+    # Bronze moved to another server's log: GTIDs tell whether that has every transaction that was read.
     later = log_stretches[load.read_to.stretch - 1 :]
     before, now = (stretch.endpoint or stretch.uuid or f"stretch {stretch.number}" for stretch in (later[0], later[-1]))
     if any(_is_same_server(*pair) for pair in pairwise(later)):
-        raise Outrun(f"was read from {before}, and a log of the source has been begun anew since; load it again")
+        raise Outrun(f"was read from {before}, and a log of the source was restarted since; load it again")
     if load.gtids is None:
         raise Outrun(
             f"was read from {before}, and bronze has gone on with the log of {now}: without GTIDs nobody can tell "
@@ -170,7 +172,7 @@ def _at(source: str, bronze: Table, position: Position) -> tuple[Sequence[Stretc
 
 
 def _is_same_server(first: Stretch, second: Stretch) -> bool:
-    """Whether two stretches, one after the other, are logs of one server: then it began the second one anew."""
+    """Whether two stretches, one after the other, are logs of one server: then it restarted."""
     if first.uuid and second.uuid:
         return first.uuid == second.uuid
     return first.endpoint == second.endpoint

@@ -3,7 +3,7 @@
 Put here: what such a table's commits say. Not here: reading rows, or what becomes of them (load.py).
 
 Every commit holds the rows of some ranges of the key and, in its metadata, up to which key the table has been read: so
-a load that ends anywhere goes on there. Nobody else reads these rows; they are removed once silver has them.
+a load that ends anywhere continues there. Nobody else reads these rows; they are removed once silver has them.
 """
 
 from dataclasses import dataclass, field, replace
@@ -44,7 +44,7 @@ class LoadCommit(Checkpoint):
     """Where the log ended when reading ended."""
     reason: str | None = field(default=None, metadata=member("reason", is_always=True))
     gtids: str | None = field(default=None, metadata=member("gtids", is_always=True))
-    """All transactions up to ``read_to``, where the source may go on with another log that has them elsewhere."""
+    """All transactions up to ``read_to``, where the source may continue with another log that has them elsewhere."""
 
     @property
     def since(self) -> Position:
@@ -53,7 +53,7 @@ class LoadCommit(Checkpoint):
 
     @property
     def is_open(self) -> bool:
-        """Whether a load goes on with it."""
+        """Whether a load continues with it."""
         return self.state in {READING, READ}
 
     def next(self) -> "LoadCommit":

@@ -16,7 +16,7 @@ from spark_jobs.pipeline.initial_load.commit import LoadCommit
 from spark_jobs.source.server import Server
 
 CONFLICT_WAIT = 2.0
-"""Seconds: a run of the source may be going on, and both may go on."""
+"""Seconds: a run of the source may be going on, and both may continue."""
 OnProgress = Callable[[TableName, LoadCommit], None]
 """Called with how far a table is, after each commit."""
 

@@ -7,7 +7,7 @@
 
 The ranges lie in the order of the key, touch each other, and the first and the last one are open: every row that the
 table may ever have lies in exactly one, whoever writes meanwhile, because a row is compared with the very same literal
-by the range below a boundary and by the one above it. A walk goes on later from the last range's ``up_to``.
+by the range below a boundary and by the one above it. A walk continues later from the last range's ``up_to``.
 
 Put here: keys as a server compares them, ranges, their SQL. Not here: what is read of a range (load.py).
 
@@ -146,7 +146,7 @@ SELECT COLUMN_NAME FROM information_schema.STATISTICS WHERE {} AND INDEX_NAME = 
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _KeyForm:
     """How values of a kind of type are told and compared. ``{}`` is the column, ``%s`` the parameter."""
 
     expression: str
@@ -156,16 +156,16 @@ class _Form:
 
 
 _AS_TEXT = "CAST({} AS CHAR)"
-_WHOLE = _Form(_AS_TEXT, "%s", int)
-_EXACT = _Form(_AS_TEXT, "%s", Decimal)
-_FLOATING = _Form("CAST({} * 1e0 AS CHAR)", "%s", float)
+_WHOLE = _KeyForm(_AS_TEXT, "%s", int)
+_EXACT = _KeyForm(_AS_TEXT, "%s", Decimal)
+_FLOATING = _KeyForm("CAST({} * 1e0 AS CHAR)", "%s", float)
 """Times one: a FLOAT is printed with six digits otherwise, whatever it holds."""
-_NUMBERED = _Form("CAST(CAST({} AS UNSIGNED) AS CHAR)", "%s", int, "CAST({} AS UNSIGNED)")
+_NUMBERED = _KeyForm("CAST(CAST({} AS UNSIGNED) AS CHAR)", "%s", int, "CAST({} AS UNSIGNED)")
 """A label would be compared as text, where the index is in the order of numbers."""
-_BITS = _Form("CAST({} + 0 AS CHAR)", "%s", int)
-_PRINTED = _Form(_AS_TEXT, "%s", str)
-_BYTES = _Form("HEX({})", "x%s", str)
-_TEXT = _Form("HEX({})", "_{charset} x%s", str)
+_BITS = _KeyForm("CAST({} + 0 AS CHAR)", "%s", int)
+_PRINTED = _KeyForm(_AS_TEXT, "%s", str)
+_BYTES = _KeyForm("HEX({})", "x%s", str)
+_TEXT = _KeyForm("HEX({})", "_{charset} x%s", str)
 """An introducer's literal gives way to the column's collation."""
 _FORMS = {
     **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "year"), _WHOLE),
@@ -179,7 +179,7 @@ _FORMS = {
 }
 
 
-def _form(column: KeyColumn) -> _Form:
+def _form(column: KeyColumn) -> _KeyForm:
     if column.kind not in _FORMS:
         raise SourceError(f"column {column.name} of type {column.kind} is none that a table can be walked along")
     return _FORMS[column.kind]

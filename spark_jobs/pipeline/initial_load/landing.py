@@ -15,7 +15,7 @@ from spark_jobs.bronze.scan import scan_effective
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.errors import TableStopped, about, under
 from spark_jobs.lake.commit import CommitKind, Head
-from spark_jobs.lake.retry import patiently
+from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.initial_load.anchor import Outrun, settled_position
 from spark_jobs.pipeline.initial_load.commit import LOADED, LoadCommit
@@ -56,7 +56,7 @@ def land(load: LoadContext, read_table: ReadTable, after: Outcome) -> LandedTabl
         assert head is not None
         stage = StagedTable(session_over(load.spark, 0), read_table.name, table, head, read_table.progress)
         before = _settled_position(load, stage, after)
-        landed = patiently(lambda: _landed(load, stage, after, before), wait=CONFLICT_WAIT)
+        landed = retry_on_conflict(lambda: _landed(load, stage, after, before), wait=CONFLICT_WAIT)
         stage.empty(replace(stage.progress, state=LOADED))
         load.on_progress(read_table.name, stage.progress)
         return LandedTable(read_table.name, stage.progress, landed)
@@ -77,6 +77,7 @@ def _settled_position(load: LoadContext, stage: StagedTable, after: Outcome) -> 
 def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Position) -> Head:
     """before: the place before which the log has all that the rows may show."""
     name, progress = stage.name, stage.progress
+    # The head as it is now: another run may have committed since reading began.
     table = load.lake.silver(load.source, name.schema, name.table)
     head, snapshot = table.head(), BronzeSnapshot.of(load.lake, load.source)
     assert after.position is not None
@@ -85,6 +86,7 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
     newest = SilverCommit.of_head(head)
     is_bare = bool(newest and newest.has_unknown_columns)
     state = None if is_bare else newest
+    # What statements did since then decides the columns of the rows that are landed.
     until = max([after.position, *([head.position] if head and head.position else [])])
     bronze.require_held(load.source, snapshot.checkpoint, progress.read_from)
     turns = _turns(load, stage, Range(progress.read_from, until), snapshot, before)
@@ -95,6 +97,7 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
     if not is_bare:
         silver.require_same_columns(table, stored, str(name))
     size = sum(stage.table.files())
+    # A commit of silver like any other, whose rows are marked as loaded and which makes the table complete.
     work = CompactionJob(
         load.source,
         name,
@@ -119,13 +122,14 @@ def _turns(
     load: LoadContext, stage: StagedTable, range_: Range, snapshot: BronzeSnapshot, before: Position
 ) -> list[SchemaChange]:
     """What statements did to the table since its load began. Ends it where one changed it ``before`` a place."""
+    # The log from where reading began: a statement in it that changed the table spoils what was read.
     context = PlanningContext.of(load.pipeline, load.lake, snapshot).of_load()
     slices, scan = scan_effective(snapshot.table, snapshot.version, range_, snapshot.oldest)
     ancestry = RenameLineage(context)
-    rules = replace(ancestry.rules(slices), beginning=Beginning(ancestry.created_at, is_needed=True))
+    inputs = replace(ancestry.inputs(slices), beginning=Beginning(ancestry.created_at, is_needed=True))
     definition = stage.progress.definition
     try:
-        steps = steps_of(scan, stage.name, range_, TableState(definition), rules)
+        steps = steps_of(scan, stage.name, range_, TableState(definition), inputs)
     except TableStopped as error:
         raise stage.given_up(f"was changed while it was loaded, or since: {error}; load it again") from error
     turns = [step for step in steps if isinstance(step, SchemaChange)]

@@ -4,7 +4,7 @@ Put here: the order of a load over all tables of a source. Not here: which table
 (reading.py), landing it in silver (landing.py), how far a load has come (commit.py).
 
 A table is read by ranges of its primary key while it is written to. The rows count from a place in the log before which
-all was committed, so that whatever the log says behind it wins; they land in one commit, once silver has passed the
+all was committed, so that whatever the log says after it wins; they land in one commit, once silver has passed the
 place where the log ended when the last range had been read. Until then nobody sees them, and from then on the
 table is whole: why, and what has to hold, is in docs/adr/0011-initial-load.md.
 """
@@ -23,7 +23,7 @@ from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import ConfigError, about
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.lake.retry import patiently
+from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.pipeline.initial_load.anchor import Anchor
 from spark_jobs.pipeline.initial_load.commit import LoadCommit
 from spark_jobs.pipeline.initial_load.context import CONFLICT_WAIT, LoadContext, OnProgress
@@ -78,7 +78,8 @@ def load_source(
     began = time.monotonic()
     require_server(pipeline, source)
     patterns = [Pattern.parse(table) for table in tables]
-    before = patiently(lambda: _compacted(spark, pipeline, source), wait=CONFLICT_WAIT)
+    # What the log has comes first: it decides which tables are complete without a load.
+    before = retry_on_conflict(lambda: _compacted(spark, pipeline, source), wait=CONFLICT_WAIT)
     stopped: dict[TableName, str] = {}
     with about(source):
         load = LoadContext(
@@ -87,16 +88,18 @@ def load_source(
         planned = select_tables(load, before, patterns, stopped)
     entries = _with_new(source, before, planned.reading)
     publish(spark, pipeline, source, replace(before, entries=entries))
+    # Rows are staged, then the log is read up to where they were read, and both are merged.
     read_tables = each_table(planned.reading, partial(read_table, load), stopped)
-    after = patiently(lambda: _compacted(spark, pipeline, source), wait=CONFLICT_WAIT)
+    after = retry_on_conflict(lambda: _compacted(spark, pipeline, source), wait=CONFLICT_WAIT)
     landed = {table.name: table for table in each_table(read_tables, lambda table: land(load, table, after), stopped)}
     entries = [_after(entry, landed.get(TableName(*entry.name))) for entry in after.entries]
-    outcome = patiently(
+    outcome = retry_on_conflict(
         lambda: merge_source(spark, pipeline, source, replace(after, entries=entries)), wait=CONFLICT_WAIT
     )
     publish(spark, pipeline, source, outcome)
     selected = {name: reason for name, reason in outcome.stopped.items() if not patterns or is_named(name, patterns)}
     outcome = replace(outcome, stopped=selected | stopped)
+    # New tables are known from now on, so that no run reports them again.
     new = known_tables.add(pipeline.tables_file, {(source, name.schema, name.table) for name in landed})
     outcome = replace(outcome, new=outcome.new | new)
     progress = {name: table.progress for name, table in landed.items()}

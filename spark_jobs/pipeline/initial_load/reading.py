@@ -62,7 +62,8 @@ def read_table(load: LoadContext, table: TableToRead) -> ReadTable:
 
 
 def _begin(load: LoadContext, table: TableToRead) -> StagedTable:
-    """Where the rows wait, and how far reading is; begun anew where no load of the table is open."""
+    """Where the rows wait, and how far reading is; started where no load of the table is open."""
+    # A load that was interrupted continues after the ranges that are committed.
     if table.progress and table.head:
         rows = table.progress.rows if table.progress.state == READ else table.table.rows_written()
         stage = StagedTable(
@@ -87,8 +88,9 @@ def _begin(load: LoadContext, table: TableToRead) -> StagedTable:
         session, properties = session_over(load.spark, 0), silver.properties(table.table)
         head = table.head or table.table.new(columns_of(table.definition), properties)
         stage = StagedTable(session, table.name, table.table, head, commit)
-        stage.renew()
+        stage.overwrite()
         load.on_progress(table.name, commit)
+    # The server's definition may have changed since the load began.
     if stage.progress.state == READING:
         _require_same(load, stage)
     return stage
@@ -104,6 +106,7 @@ def _require_same(load: LoadContext, stage: StagedTable) -> None:
 
 def _read_ranges(load: LoadContext, stage: StagedTable) -> None:
     """Reads range after range, some of them at once, and commits the rows of those together."""
+    # Ranges of the key, several at once; their rows and how far they go are one commit.
     name, definition = stage.name, stage.progress.definition
     with load.server.connect() as connection:
         key = key_of(connection, name.schema, name.table, silver.columns(definition).key)

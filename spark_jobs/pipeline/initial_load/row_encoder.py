@@ -19,7 +19,7 @@ import pymysql
 from pymysql.cursors import SSCursor
 
 from spark_jobs.binlog import Changes, Column, Decoder, TableDefinition
-from spark_jobs.config.model import MySQL
+from spark_jobs.config.servers import MySQL
 from spark_jobs.errors import SourceError, TableStopped
 from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyRange, in_text
 from spark_jobs.source.connection import log_in, refusal
@@ -119,7 +119,7 @@ class Selecting:
 
 
 _ESCAPES: dict[Any, Any] = dict(pymysql.converters.encoders)
-"""Parameters are written as ever; what the server sends is left as it comes."""
+"""Parameters are written as ever; what the server sends is not converted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,7 @@ _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
 
 def _decimal(column: Column) -> Encode:
-    """Nine digits in four bytes, the first group before the point and the last behind it less (strings/decimal.cc)."""
+    """Nine digits in four bytes, the first group before the point and the last after it less (strings/decimal.cc)."""
     precision, scale = column.meta >> 8, column.meta & 255
     integral = precision - scale
     cuts = _cuts(integral % 9, integral // 9, 0) + _cuts_behind(integral, scale)
@@ -274,7 +274,7 @@ def _date(column: Column) -> Encode:  # noqa: ARG001 - every type is asked alike
 
 
 def _fraction(text: bytes, digits: int) -> bytes:
-    """The digits behind the point, in pairs of a byte."""
+    """The digits after the point, in pairs of a byte."""
     size = (digits + 1) // 2
     return int(text[:digits].ljust(2 * size, b"0")).to_bytes(size, "big") if size else b""
 

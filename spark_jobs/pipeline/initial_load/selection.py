@@ -58,7 +58,7 @@ class TableToRead:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class LoadSelection:
     """The tables that a load reads, and those that were named and lack nothing."""
 
     reading: list[TableToRead]
@@ -67,8 +67,9 @@ class Selection:
 
 def select_tables(
     load: LoadContext, before: Outcome, patterns: Sequence[Pattern], stopped: dict[TableName, str]
-) -> Selection:
+) -> LoadSelection:
     """The tables to read; ``stopped`` gets those that cannot be. Raises ConfigError, SourceError, LakeError."""
+    # Names and patterns must match tables of the server; those that are complete are not read again.
     declared = {name: definition for name, definition in on_server(load.server).items() if not is_sequence(definition)}
     names = {name for name in declared if is_named(name, patterns)}
     require_each(load.source, patterns, names)
@@ -76,6 +77,7 @@ def select_tables(
     scope = [name for name in declared if load.pipeline.scope.holds(name.schema, name.table)]
     complete = {name for name, entry in entries.items() if entry.complete and not _lacks_values(load, name, names)}
     names_to_load = sorted(names or set(scope) - complete)
+    # One position for all: from there on the log has every change.
     since = _since(load) if set(names_to_load) - complete else None
     reading = []
     for name in names_to_load:
@@ -89,11 +91,11 @@ def select_tables(
         except StratalogError as error:
             stopped[name] = f"{load.source}: {advised(error, load.source, name)}"
             log.error("%s: %s", load.source, error)  # noqa: TRY400 - the message is the whole of it
-    return Selection(reading, sorted(complete & names))
+    return LoadSelection(reading, sorted(complete & names))
 
 
 def _lacks_values(load: LoadContext, name: TableName, named: Collection[TableName]) -> bool:
-    """Whether a table that was asked for has columns that began anew: older rows have no value in them."""
+    """Whether a table that was asked for has columns that were restarted: older rows have no value in them."""
     head = load.lake.silver(load.source, name.schema, name.table).head() if name in named else None
     commit = SilverCommit.of_head(head)
     return bool(commit and restarts_of(commit.retired_columns))
@@ -102,6 +104,7 @@ def _lacks_values(load: LoadContext, name: TableName, named: Collection[TableNam
 def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outcome) -> None:
     """Raises TableStopped, with what to do."""
     name = declared.name
+    # Reasons in the order in which a user can do something about them.
     ruled = filters_of(load.pipeline.filters, load.source, name).names()
     if ruled:
         raise TableStopped(
@@ -113,7 +116,7 @@ def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outc
         raise TableStopped(f"is {reason or 'not in scope; add it to tables: in the configuration'}")
     if silver.is_numbered(load.lake.silver(load.source, name.schema, name.table).head()):
         raise TableStopped(
-            "cannot be loaded: its columns have no names in the lake (on_unnamed: number); begin it anew once they "
+            "cannot be loaded: its columns have no names in the lake (on_unnamed: number); rebuild it once they "
             f"have (stratalog reset --source {load.source} --table {name}), or load it in a pipeline of its own"
         )
     gaps = gaps_of(load.pipeline, load.lake, load.source)
@@ -132,6 +135,7 @@ def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outc
             "has no primary key, so that a row that is read could not be told from the same row in the log; add "
             "one, or leave the table out"
         )
+    # Last, what the types themselves forbid: both raise TableStopped.
     silver.columns(declared)
     as_selected(declared)
 
@@ -149,7 +153,7 @@ def _reading(load: LoadContext, name: TableName, since: Position, definition: Ta
     head = table.head()
     commit = LoadCommit.of_head(head)
     if commit and commit.state == READING and commit.since.stretch != since.stretch:
-        log.warning("%s: %s: was read from another server until now, and begins anew", load.source, name)
+        log.warning("%s: %s: was read from another server until now, and starts from its beginning", load.source, name)
         commit = None
     return TableToRead(name, since, definition, table, head, commit if commit and commit.is_open else None)
 

@@ -32,9 +32,9 @@ class StagedTable:
         self.head = self.table.append(rows, self.head, progress.next())
         self.progress = progress
 
-    def renew(self) -> None:
+    def overwrite(self) -> None:
         """Begins, with the columns that the table has now and no row of an earlier load."""
-        self.head = self.table.renew(self._no_rows(), self.head, self.progress.next())
+        self.head = self.table.overwrite(self._no_rows(), self.head, self.progress.next())
 
     def note(self, progress: LoadCommit) -> None:
         self.append(self._no_rows(), progress)

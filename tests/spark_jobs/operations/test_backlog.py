@@ -10,7 +10,8 @@ from deltalake import CommitProperties, Transaction
 
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import BronzeCommit
-from spark_jobs.config.model import Pipeline, RouteRule, Source
+from spark_jobs.config.model import Pipeline, RouteRule, SourceSettings
+from spark_jobs.config.modes import ModeRule
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.errors import SourceError
@@ -28,7 +29,7 @@ OLD, END = Position("mysql-bin.000001", 4), Position("mysql-bin.000001", 500)
 
 
 def a_pipeline(folder: Path, *tables: str) -> Pipeline:
-    source = Source(files=folder / "binlogs")
+    source = SourceSettings(files=folder / "binlogs")
     return Pipeline(path=folder / "pipeline.yaml", lake=str(folder / "lake"), sources={"shop": source}, tables=tables)
 
 
@@ -120,6 +121,13 @@ BOTH = MERGED.with_targets([Target(TOO, AT_END, 1), Target(THERE, AT_END, 1)])
     [
         (MERGED, "shop.orders", False),
         (MERGED, "audit.orders", True),
+        (MERGED, "history.orders", True),
+        (replace(MERGED, downstream="/lake/downstream/history/orders"), "history.orders", True),
+        (
+            replace(MERGED, downstream="/lake/downstream/history/orders", modes=("history",)),
+            "history.orders",
+            False,
+        ),
         (MERGED, ["shop.orders", "audit.orders"], True),
         (
             MERGED.with_targets([Target(TOO, AT_END, 1), Target(THERE, AT_END, 1)]),
@@ -135,7 +143,8 @@ def test_a_table_is_rerouted_where_a_downstream_table_has_nothing_of_it(
     tmp_path: Path, entry: Entry, to: str | list[str], expected: bool
 ) -> None:
     routes = (RouteRule.model_validate({"from": "shop.orders", "to": to}),)
-    pipeline = a_pipeline(tmp_path).model_copy(update={"routes": routes})
+    modes = (ModeRule.model_validate({"tables": "history.*", "mode": "history"}),)
+    pipeline = a_pipeline(tmp_path).model_copy(update={"routes": routes, "downstream": modes})
     assert standing._is_rerouted(pipeline, "shop", [entry]) is expected
 
 

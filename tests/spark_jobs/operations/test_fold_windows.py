@@ -252,7 +252,7 @@ def test_windows_below_bronze_are_folded_and_the_rest_is_as_it_was(spark: SparkS
     outcome = backfill_source(spark, keeping(logs), SOURCE, later, lambda name: name == SHOP)
     assert (outcome.stopped, logs.rows("orders")) == ({}, TRUTH)
 
-    reason = f"its windows before {floor(logs)} are folded into one, and are not done again, whatever bronze holds"
+    reason = f"its windows before {floor(logs)} are folded into one, and are not replayed, whatever bronze holds"
     outcome = backfill_source(spark, keeping(logs), SOURCE, since(logs, 1), lambda name: name == SHOP)
     assert reason in outcome.stopped[SHOP]
     assert oldest(logs) > since(logs, 1).start, "no file is brought for a table that has no use of it"
@@ -331,16 +331,19 @@ def done_again(logs: Logs) -> None:
 
 def between(patched: pytest.MonkeyPatch, table: Table, do: Callable[[], object]) -> list[str]:
     """Has something done just before the first commit of a kind to a table; gives the tables where it was."""
-    right = Table.replace
     paths: list[str] = []
 
-    def overtaken(self: Table, *arguments: Any, **options: Any) -> Head:
-        if self.path == table.path and not paths:
-            paths.append(self.path)
-            do()
-        return right(self, *arguments, **options)
+    def patch(name: str, right: Callable[..., Head]) -> None:
+        def overtaken(self: Table, *arguments: Any, **options: Any) -> Head:
+            if self.path == table.path and not paths:
+                paths.append(self.path)
+                do()
+            return right(self, *arguments, **options)
 
-    patched.setattr(Table, "replace", overtaken)
+        patched.setattr(Table, name, overtaken)
+
+    patch("replace", Table.replace)
+    patch("replace_rows", Table.replace_rows)
     return paths
 
 

@@ -2,7 +2,7 @@ import logging
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,20 +10,23 @@ from pyspark.sql import SparkSession
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.export import export
 from spark_jobs.bronze.extract import land, plan
-from spark_jobs.changes.feed import changes_of_bronze, wanted_tables
+from spark_jobs.changes.feed import changes_of_bronze
+from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.errors import ConfigError, LakeError, LostRace, SourceError
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.operations import gc as retention
-from spark_jobs.operations.gc import Collected, gc_source
+from spark_jobs.operations.gc import Collected, Reader, gc_source
 from spark_jobs.pipeline.archive import read_archive
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.source.files import Files
+from tests.consumers import Shop, order
 from tests.logs import SOURCE, Logs, day, file
 from tests.segment_spec import Commit, Insert, Statement
 from tests.xa import prepared
 
+REASON = "the group of consumers has acknowledged the log up to there"
 KEPT = {"retention": {"bronze": "2d"}}
 ANY = wanted_tables([])
 RULES = {"row_filters": {"none": {"tables": ["shop.orders"], "insert-value-expr": "id > 99"}}}
@@ -84,17 +87,18 @@ def test_files_that_are_old_and_read_go_in_batches_and_nobody_gives_less_without
     )
     with caplog.at_level(logging.WARNING):
         files_ = [exported.path.name for exported in export(logs.spark, logs.lake, SOURCE, tmp_path / "out")]
-        lines = "".join(changes_of_bronze(logs.spark, logs.lake, SOURCE, None, None, is_wanted=ANY)).splitlines()
+        lines = "".join(changes_of_bronze(logs.lake, SOURCE, None, None, is_wanted=ANY)).splitlines()
     assert files_ == [file(4), file(5), file(6)]
     assert len(lines) == 4
     assert [pattern.replace("\\", "")[:90] in message for message in caplog.messages] == [True, True]
     with pytest.raises(LakeError, match=pattern):
-        list(changes_of_bronze(logs.spark, logs.lake, SOURCE, f"{file(1)}:4", None, is_wanted=ANY))
+        list(changes_of_bronze(logs.lake, SOURCE, f"{file(1)}:4", None, is_wanted=ANY))
     full_range = Range(Position(file(1), 4), Position(file(6), 4))
     for number in (1, 2, 3):
         (logs.binlogs / file(number)).rename(tmp_path / file(number))
     message_ = (
-        rf"begins at {file(4)}:4, and what is .* again at {file(1)}:4: nobody has {file(1)} to {file(3)}, which that"
+        rf"begins at {file(4)}:4, and what is to be replayed at {file(1)}:4: "
+        rf"nobody has {file(1)} to {file(3)}, which that"
     )
     with pytest.raises(LakeError, match=message_):
         backfill_source(logs.spark, logs.pipeline(), SOURCE, full_range, ANY)
@@ -143,13 +147,15 @@ def test_nothing_goes_that_a_table_has_not_read_unless_it_is_named(logs: Logs) -
     logs.run(logs.pipeline(tables=narrow))
 
     collected = gc(logs, 20, tables=narrow)
-    assert names(collected) == [file(number) for number in range(1, 5)]
+    assert names(collected) == [file(number) for number in range(1, 6)], (
+        "it stands before the statement that stopped it"
+    )
     assert collected.kept_for
     assert collected.kept_for.name == "shop.orders"
     assert "ALTER TABLE" in collected.kept_for.reason
     with pytest.raises(ConfigError, match=r"shop: no reader 'orders' to ignore; there are shop\.lines, shop\.orders, "):
         gc(logs, 20, tables=narrow, ignored=["orders"])
-    assert names(gc(logs, 20, tables=narrow, ignored=["shop.orders"])) == [file(number) for number in range(5, 9)]
+    assert names(gc(logs, 20, tables=narrow, ignored=["shop.orders"])) == [file(number) for number in range(6, 9)]
     assert kept_files(logs) == [9], "the last file stays"
 
     logs.write(10, Insert("shop.lines", (10, "x")), Commit())
@@ -194,7 +200,7 @@ def test_the_first_window_held_is_done_again_though_the_file_before_it_is_gone(
             spark.sql(f"UPDATE {table.sql} SET note = 'wrong' WHERE id >= 4")
         assert backfill_source(spark, logs.pipeline(**rules), SOURCE, Range(start, end), ANY).stopped == {}
         assert logs.rows("orders") == [(number, "x") for number in range(1, 6)]
-    assert len("".join(changes_of_bronze(spark, logs.lake, SOURCE, str(before), None, is_wanted=ANY)).splitlines()) == 2
+    assert len("".join(changes_of_bronze(logs.lake, SOURCE, str(before), None, is_wanted=ANY)).splitlines()) == 2
     inside = Range(replace(before, offset=before.offset - 1), end)
     with pytest.raises(LakeError, match=rf"nobody has {file(3)}"):
         backfill_source(spark, logs.pipeline(**rules), SOURCE, inside, ANY)
@@ -280,3 +286,19 @@ def test_gc_that_dies_between_batches_is_finished_by_the_next(
 def test_without_a_retention_nothing_is_old(logs: Logs) -> None:
     logs.run()
     assert gc_source(logs.spark, logs.pipeline(), SOURCE, now=day(999)).files == ()
+
+
+def test_a_consumer_group_keeps_the_log_that_it_has_not_acknowledged(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, keys="retention: {bronze: 1d}\n")
+    for number in range(1, 5):
+        shop.log(order(number))
+
+    def would_go(*ignored: str) -> Collected:
+        return gc_source(cast(Any, None), shop.pipeline, SOURCE, ignored=["silver", *ignored], dry_run=True)
+
+    with shop.subscription() as subscription:
+        assert would_go().kept_for == Reader("group:g", Position("b.000001", 4), REASON)
+        subscription.get(2)
+        collected = would_go()
+        assert ([file.file for file in collected.files], str(collected.oldest)) == (["b.000001"], "b.000002:4")
+    assert [file.file for file in would_go("group:g").files] == ["b.000001", "b.000002", "b.000003"]

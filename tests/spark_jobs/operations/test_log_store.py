@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.changes.feed import changes_of_bronze, wanted_tables
+from spark_jobs.changes.feed import changes_of_bronze
+from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.errors import LakeError
 from spark_jobs.log.position import Position
 from spark_jobs.operations.log_store import Store
@@ -72,7 +73,7 @@ def test_changes_of_a_range_are_rows_as_the_command_writes_them(logs: Logs) -> N
     ]
     rows = store.changes(tables=["shop.orders"]).orderBy("stretch", "number", "offset", "row")
     lines = "".join(
-        changes_of_bronze(logs.spark, logs.lake, SOURCE, None, None, is_wanted=wanted_tables(["shop.orders"]))
+        changes_of_bronze(logs.lake, SOURCE, None, None, is_wanted=wanted_tables(["shop.orders"]))
     ).splitlines()
     rows_ = rows.selectExpr("*", "unix_micros(committed_at) AS micros").collect()
     assert len(rows_) == len(lines) == 7

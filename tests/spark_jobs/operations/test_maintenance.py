@@ -7,8 +7,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.bronze.export import export
-from spark_jobs.changes.feed import wanted_tables
+from spark_jobs.changes.lines import wanted_tables
+from spark_jobs.delta import vacuum
+from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream.publication import consistent, read
+from spark_jobs.engine import rewrite
 from spark_jobs.errors import LostRace
 from spark_jobs.lake.commit import CommitKind, new_batch
 from spark_jobs.lake.layout import lake_of
@@ -18,6 +21,7 @@ from spark_jobs.operations import maintenance
 from spark_jobs.operations.maintenance import Maintained, Upkeep, _hours, maintain_source, superseded
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import extract_source
+from spark_jobs.runtime.lazy_session import lazy_session
 from spark_jobs.silver.commit import SilverCommit
 from tests.logs import SOURCE, Logs, file
 from tests.segment_spec import Commit, Insert, Update
@@ -94,8 +98,8 @@ def test_files_are_written_together_and_nothing_else_changes(logs: Logs, tmp_pat
 
 def test_a_purge_removes_every_marked_row(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     table = tables(logs)["downstream"]
-    monkeypatch.setattr(maintenance, "_OPTIMIZE", maintenance._OPTIMIZE | {OPTIMIZE_RATIO: "1.0"})
-    monkeypatch.setitem(maintenance._OPTIMIZE, "spark.databricks.delta.optimize.minFileSize", "1")
+    monkeypatch.setattr(rewrite, "DEAD", 2.0)
+    monkeypatch.setattr(rewrite, "SMALL", 1)
     maintain_source(logs.spark, logs.pipeline(), SOURCE)
     assert table.marked_rows(logs.spark) > 0, "too few to be worth it"
     before = all_contents(logs)
@@ -104,10 +108,7 @@ def test_a_purge_removes_every_marked_row(logs: Logs, monkeypatch: pytest.Monkey
     assert all_contents(logs) == before
 
 
-OPTIMIZE_RATIO = "spark.databricks.delta.optimize.maxDeletedRowsRatio"
-
-
-def test_files_go_that_no_reader_needs_and_stay_while_one_does(logs: Logs) -> None:
+def test_files_go_that_no_reader_needs_and_stay_while_one_does(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     silver = tables(logs)["silver"]
     before = silver.head()
     maintain_source(logs.spark, logs.pipeline(), SOURCE)
@@ -120,12 +121,17 @@ def test_files_go_that_no_reader_needs_and_stay_while_one_does(logs: Logs) -> No
     assert full >= 4
     hours = _hours(silver, before.version, timedelta(0))
     assert hours == 2, "the version before was replaced less than an hour ago"
-    silver.run(logs.spark, maintenance._VACUUM, f"VACUUM {silver.sql} RETAIN {hours} HOURS")
-    assert file_count() == full
+    newest, older = snapshot_of(silver.path), snapshot_of(silver.path, before.version)
+    assert newest is not None
+    assert older is not None
+    assert vacuum.unnamed_files(newest, hours) == []
     after = silver.head()
     assert after is not None
     assert (_hours(silver, after.version, timedelta(0)), _hours(silver, None, timedelta(days=2))) == (0, 48)
-    silver.run(logs.spark, maintenance._VACUUM, f"VACUUM {silver.sql} RETAIN 0 HOURS")
+    assert len(vacuum.unnamed_files(newest, 0, [older])) == full - 1 - len(older.files)
+    monkeypatch.setattr(maintenance, "_hours", lambda *_: 0)
+    monkeypatch.setattr(maintenance, "_tables", lambda lake, source: [(silver, ())])
+    assert maintain_source(logs.spark, logs.pipeline(), SOURCE).stopped == {}
     assert file_count() == 1
     assert silver.head() == after, "removing files is no version of the table"
 
@@ -133,9 +139,9 @@ def test_files_go_that_no_reader_needs_and_stay_while_one_does(logs: Logs) -> No
 def test_a_version_that_a_merge_compares_with_is_kept_however_old(logs: Logs) -> None:
     lake = logs.lake
     (entry,) = read(lake, SOURCE)
-    needed_versions = {table.path: version for table, version in maintenance._tables(lake, SOURCE)}
-    assert needed_versions[tables(logs)["silver"].path] == entry.silver_version
-    assert needed_versions[tables(logs)["downstream"].path] == entry.downstream_version
+    needed_versions = {table.path: versions for table, versions in maintenance._tables(lake, SOURCE)}
+    assert entry.silver_version in needed_versions[tables(logs)["silver"].path]
+    assert needed_versions[tables(logs)["downstream"].path] == (entry.downstream_version,)
     since = superseded(tables(logs)["bronze"], 0)
     assert since is not None
     assert timedelta(0) < datetime.now(UTC) - since < timedelta(hours=1)
@@ -149,16 +155,16 @@ def test_a_writer_that_planned_before_loses_and_one_that_comes_first_is_waited_f
     assert planned is not None
     assert planned.checkpoint is not None
     first, late = (replace(planned.checkpoint, batch=new_batch()) for _ in range(2))
-    right = Table.rearrange
+    right = rewrite.land
     raced: list[str] = []
 
-    def slow(self: Table, spark: SparkSession, head: Any, *rest: Any) -> None:
-        if self.path == table.path and not raced:
-            raced.append(self.path)
-            self.append(self.read(spark).where("false"), head, first)
-        right(self, spark, head, *rest)
+    def slow(target: Table, upon: Any, head: Any, *files: Any) -> Any:
+        if target.path == table.path and not raced:
+            raced.append(target.path)
+            target.append(target.read(logs.spark).where("false"), head, first)
+        return right(target, upon, head, *files)
 
-    monkeypatch.setattr(Table, "rearrange", slow)
+    monkeypatch.setattr(rewrite, "land", slow)
     upkeep = maintain_source(logs.spark, logs.pipeline(), SOURCE)
     assert (upkeep.stopped, len(table.files()), raced) == ({}, 1, [table.path])
     with pytest.raises(LostRace):
@@ -168,22 +174,22 @@ def test_a_writer_that_planned_before_loses_and_one_that_comes_first_is_waited_f
 def test_what_lands_while_files_are_written_together_stays_the_newest_that_a_table_says(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Delta lets an append by while it writes files together, and commits these behind it."""
+    """The commit holds upon whatever was appended since."""
     logs.write(4, Insert("shop.orders", (4, "4")), Commit())
-    table, right = tables(logs)["bronze"], Table.run
+    table, right = tables(logs)["bronze"], rewrite.run
     landed: list[Position] = []
 
-    def slow(self: Table, spark: SparkSession, confs: dict[str, str], statement: str) -> Any:
-        if statement == f"OPTIMIZE {table.sql}":
-            landed.append(extract_source(logs.spark, logs.pipeline(), SOURCE).range.stop)
-        return right(self, spark, confs, statement)
+    def slow(*arguments: Any) -> Any:
+        results = right(*arguments)
+        landed.append(extract_source(logs.spark, logs.pipeline(), SOURCE).range.stop)
+        return results
 
-    monkeypatch.setattr(Table, "run", slow)
+    monkeypatch.setattr(rewrite, "run", slow)
     assert maintain_source(logs.spark, logs.pipeline(), SOURCE).stopped == {}
     head = table.head()
     assert head is not None
-    assert ([head.position], len(table.files())) == (landed, 1)
-    assert table.history(1)[0]["operation"] == "OPTIMIZE", "behind the extraction"
+    assert ([head.position], len(table.files())) == (landed, 2)
+    assert table.history(1)[0]["operation"] == "REWRITE", "behind the extraction"
     slices = table.read(logs.spark).count()
     assert logs.run().stopped == {}
     assert table.read(logs.spark).count() == slices, "nothing is extracted twice"
@@ -215,9 +221,33 @@ def test_a_table_that_cannot_be_maintained_does_not_stop_the_others(
         raise LostRace(f"{self.path}: another writer")
 
     bronze = tables(logs)["bronze"].path
-    right = Table.rearrange
-    monkeypatch.setattr(Table, "rearrange", lambda self, *a: busy(self) if self.path == bronze else right(self, *a))
+    right = rewrite.land
+    monkeypatch.setattr(rewrite, "land", lambda table, *a: busy(table) if table.path == bronze else right(table, *a))
     upkeep = maintain_source(logs.spark, logs.pipeline(), SOURCE)
-    assert upkeep.stopped == {bronze: f"{bronze}: another writer"}
+    assert [*upkeep.stopped] == [bronze]
+    assert upkeep.stopped[bronze].startswith(f"{bronze}: another writer; run again")
     assert done_to(upkeep, tables(logs)["silver"]).files_after == 1
     assert lake_of(logs.pipeline()).bronze(SOURCE).path == bronze
+
+
+def test_a_table_that_spark_alone_writes_is_maintained_by_its_statements(logs: Logs) -> None:
+    table = tables(logs)["downstream"]
+    logs.spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+    before = all_contents(logs)
+    assert maintain_source(logs.spark, logs.pipeline(), SOURCE).stopped == {}
+    assert (len(table.files()), all_contents(logs)) == (1, before)
+    assert "OPTIMIZE" in {entry["operation"] for entry in table.history(2)}
+
+
+def test_no_session_is_made_where_nothing_is_written(logs: Logs) -> None:
+    assert maintain_source(logs.spark, logs.pipeline(), SOURCE).stopped == {}
+
+    def make() -> SparkSession:
+        raise AssertionError("Spark starts")
+
+    upkeep = maintain_source(lazy_session(make), logs.pipeline(), SOURCE)
+    assert (upkeep.stopped, len(upkeep.tables)) == ({}, 5)
+    logs.write(4, Insert("shop.orders", (4, "4")), Commit())
+    logs.run()
+    with pytest.raises(AssertionError, match="Spark starts"):
+        maintain_source(lazy_session(make), logs.pipeline(), SOURCE)

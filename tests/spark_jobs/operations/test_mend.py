@@ -3,16 +3,16 @@ import re
 import pytest
 
 from spark_jobs.binlog import EventAt, TableName
-from spark_jobs.ddl.classify import judge
+from spark_jobs.ddl.classify import classify
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import ConfigError
 from spark_jobs.log.position import Position
-from spark_jobs.operations.mend import _entry_of, _Event, _nearest, _why_not
+from spark_jobs.operations.mend import _entry_of, _nearest, _StoppingEvent, _why_not
 from spark_jobs.silver.quarantine import Skip
 
 HERE, LATER = Position("mysql-bin.000042", 1337), Position("mysql-bin.000042", 9000)
 ORDERS, CARTS = TableName("shop", "orders"), TableName("shop", "carts")
-ROWS = _Event(HERE, "Write_rows event", frozenset([ORDERS]))
+ROWS = _StoppingEvent(HERE, "Write_rows event", frozenset([ORDERS]))
 
 
 def entry(name: TableName, at: Position | None, state: str) -> Entry:
@@ -42,13 +42,13 @@ def test_an_event_is_passed_over_once() -> None:
     "event, tables",
     [
         (ROWS, {ORDERS}),
-        (_Event(HERE, "Transaction_payload event"), {ORDERS, CARTS}),
-        (_Event(HERE, "DROP", statement=judge("DROP TABLE carts", "shop")), {CARTS}),
-        (_Event(HERE, "GRANT", statement=judge("GRANT SELECT ON carts TO me", "shop")), set()),
+        (_StoppingEvent(HERE, "Transaction_payload event"), {ORDERS, CARTS}),
+        (_StoppingEvent(HERE, "DROP", statement=classify("DROP TABLE carts", "shop")), {CARTS}),
+        (_StoppingEvent(HERE, "GRANT", statement=classify("GRANT SELECT ON carts TO me", "shop")), set()),
     ],
-    ids=lambda value: value.summary if isinstance(value, _Event) else "",
+    ids=lambda value: value.summary if isinstance(value, _StoppingEvent) else "",
 )
-def test_whom_an_event_is_about(event: _Event, tables: set[TableName]) -> None:
+def test_whom_an_event_is_about(event: _StoppingEvent, tables: set[TableName]) -> None:
     assert {name for name in (ORDERS, CARTS) if event.is_about(name)} == tables
 
 

@@ -145,8 +145,8 @@ def test_each_downstream_table_is_shown_of_one_that_goes_to_several(pipeline: Pi
     (table,) = of(pipeline).tables
     assert (table.downstream, table.is_at("b.000002:100")) == (None, False)
     assert table.targets == [
-        {"table": "shop.t", "downstream": "b.000002:100", "reason": None, "watermark": None},
-        {"table": "audit.t", "downstream": None, "reason": "why", "watermark": None},
+        {"table": "shop.t", "downstream": "b.000002:100", "reason": None, "watermark": None, "mode": "mirror"},
+        {"table": "audit.t", "downstream": None, "reason": "why", "watermark": None, "mode": "mirror"},
     ]
 
 

@@ -16,9 +16,9 @@ from spark_jobs.errors import LakeError, SourceError
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.log.location import parse_place
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.restore import Earlier, Origin, parts_before
+from spark_jobs.pipeline.restore import LogOrigin, MissingLog, parts_before
 from spark_jobs.source.files import Files
-from spark_jobs.source.protocol import Log, LogFile, Part
+from spark_jobs.source.protocol import FilePart, Log, LogFile
 from tests.segment_spec import UUID, Commit, Insert, SegmentSpec, Table, reframed
 from tests.segment_types import INT
 
@@ -52,8 +52,8 @@ def test_files_are_brought_that_follow_each_other_up_to_the_oldest(
     lowest: str, oldest: str, names: list[str], parts: list[tuple[str, int, int]]
 ) -> None:
     begin = stretches(Checkpoint(Position("b.000001", 4), "x"))[0]
-    pieces = parts_before(listed(*names), Position.parse(lowest), Position.parse(oldest), begin)
-    assert pieces == [Part(*part) for part in parts]
+    sequences = parts_before(listed(*names), Position.parse(lowest), Position.parse(oldest), begin)
+    assert sequences == [FilePart(*part) for part in parts]
 
 
 def test_what_a_stretch_never_had_is_not_brought() -> None:
@@ -62,7 +62,7 @@ def test_what_a_stretch_never_had_is_not_brought() -> None:
         {"stretch": 2, "begin": "2/b.000002:77", "passed_over": [["b.000002", 90, 99], ["b.000003", 400, 500]]},
     ]
     second = stretches(Checkpoint(Position("b.000009", 400), "x", unnamed_members={"stretches": index}))[1]
-    expected = [Part("b.000002", 77, 90), Part("b.000002", 99, 500), Part("b.000003", 0, 400)]
+    expected = [FilePart("b.000002", 77, 90), FilePart("b.000002", 99, 500), FilePart("b.000003", 0, 400)]
     log = listed("b.000001", "b.000002", "b.000003")
     assert parts_before(log, second.begin, Position("b.000004", 4, 2), second) == expected
 
@@ -78,11 +78,11 @@ def content(number: int, server_id: int = 1, *, has_gtids: bool = True, late: in
     return b"\xfebin" + head + reframed(previous, body=sets) + b"".join(events)
 
 
-def folder(path: Path, *numbers: int, **keys: Any) -> Origin:
+def folder(path: Path, *numbers: int, **keys: Any) -> LogOrigin:
     path.mkdir()
     for number in numbers:
         (path / f"b.{number:06d}").write_bytes(content(number, **keys))
-    return Origin(Files("shop", path), path.name)
+    return LogOrigin(Files("shop", path), path.name)
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Bronze:
         return [pa.RecordBatch.from_pydict({"payload": [self.payload]})] if self.payload else []
 
 
-def bronze_from(oldest: str, *origins: Origin, payload: bytes | None = None, **notes: Any) -> Earlier:
+def bronze_from(oldest: str, *origins: LogOrigin, payload: bytes | None = None, **notes: Any) -> MissingLog:
     """Bronze holds b.000004 to b.000006, or begins later in b.000004."""
     place = Position.parse(oldest)
     start = place.offset if place.offset > 4 else 0
@@ -104,13 +104,13 @@ def bronze_from(oldest: str, *origins: Origin, payload: bytes | None = None, **n
     end = f"b.000006:{len(content(6))}"
     commit = BronzeCommit.from_members({"position": end, "batch": "x", **members})
     table: Any = Bronze(first_bytes)  # what is not asked is not there
-    return Earlier(BronzeSnapshot("shop", table, Head(3, 3, commit), commit), origins)
+    return MissingLog(BronzeSnapshot("shop", table, Head(3, 3, commit), commit), origins)
 
 
-def fetched(earlier: Earlier, to: str) -> list[tuple[str, str, str]]:
+def fetched(missing_log: MissingLog, to: str) -> list[tuple[str, str, str]]:
     """The origin of each piece, and its first and last file."""
-    pieces = earlier.back_to(Position.parse(to))
-    return [(piece.origin.label, piece.parts[0].file[-1], piece.parts[-1].file[-1]) for piece in pieces]
+    sequences = missing_log.back_to(Position.parse(to))
+    return [(sequence.origin.label, sequence.parts[0].file[-1], sequence.parts[-1].file[-1]) for sequence in sequences]
 
 
 def test_an_archive_comes_first_and_other_origins_have_what_it_lacks(tmp_path: Path) -> None:
@@ -128,15 +128,15 @@ def test_an_archive_comes_first_and_other_origins_have_what_it_lacks(tmp_path: P
 def test_the_beginning_of_a_file_and_what_came_before_the_first_extraction(tmp_path: Path) -> None:
     source = folder(tmp_path / "source", 2, 3, 4, 5, 6)
     inside = len(content(4)) // 2
-    earlier = bronze_from(f"b.000004:{inside}", source, begin=f"b.000004:{inside}")
-    (piece,) = earlier.back_to(Position("b.000003", 4))
-    assert piece.parts == (Part("b.000003", 0, len(content(3))), Part("b.000004", 0, inside))
-    assert (str(piece.first), str(piece.before)) == ("b.000003:4", f"{UUID}:1-8")
+    missing_log = bronze_from(f"b.000004:{inside}", source, begin=f"b.000004:{inside}")
+    (sequence,) = missing_log.back_to(Position("b.000003", 4))
+    assert sequence.parts == (FilePart("b.000003", 0, len(content(3))), FilePart("b.000004", 0, inside))
+    assert (str(sequence.first), str(sequence.before)) == ("b.000003:4", f"{UUID}:1-8")
 
 
-def lacking(earlier: Earlier, to: str = "b.000001:4") -> str:
+def lacking(missing_log: MissingLog, to: str = "b.000001:4") -> str:
     with pytest.raises(LakeError) as failure:
-        earlier.back_to(Position.parse(to))
+        missing_log.back_to(Position.parse(to))
     return str(failure.value)
 
 
@@ -144,13 +144,13 @@ def test_what_nobody_has_is_named_with_what_each_origin_has(tmp_path: Path) -> N
     archive, source = folder(tmp_path / "archive", 1), folder(tmp_path / "source", 3, 4, 5)
     message = lacking(bronze_from("b.000004:4", archive, source))
     assert (
-        "bronze begins at b.000004:4, and what is to be done again at b.000001:4: nobody has b.000001 to b.000002"
+        "bronze begins at b.000004:4, and what is to be replayed at b.000001:4: nobody has b.000001 to b.000002"
         in message
     )
     assert "archive holds b.000001 to b.000001\n" in message
     assert "source holds b.000003 to b.000005\n" in message
     assert message.endswith("name it: --archive DIR, or archive: under the source")
-    empty = Origin(Files("shop", tmp_path / "nowhere"), "the archive nowhere")
+    empty = LogOrigin(Files("shop", tmp_path / "nowhere"), "the archive nowhere")
     message = lacking(bronze_from("b.000004:4", empty), "b.000003:4")
     assert "nobody has b.000003, which" in message
     assert "the archive nowhere cannot be used: " in message
@@ -218,7 +218,7 @@ def test_places_before_bronze_lie_where_all_of_the_log_has_them(tmp_path: Path) 
     alone = folder(tmp_path / "alone", 1, 2, 3)
     log = folder(tmp_path / "log", 1, 2, 3, 4, 5, 6)
 
-    def find(text: str, *origins: Origin) -> Position:
+    def find(text: str, *origins: LogOrigin) -> Position:
         return bronze_from("b.000004:4", *origins).position(parse_place(text), "shop: bronze does not hold it")
 
     times = [datetime.fromtimestamp(SECOND + n, UTC).isoformat() for n in (2, 5, 6, 9, 10, 12, 13)]

@@ -1,13 +1,14 @@
 """A run without news reads Delta's logs and the source, and starts no Spark; nor is a table without news opened."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import deltalake
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.downstream import publication
-from spark_jobs.lake.table import Table
+from spark_jobs.lake import own_commits
 from spark_jobs.pipeline.run import run_source
 from spark_jobs.runtime.lazy_session import lazy_session, session_if_started
 from tests.logs import SOURCE, Logs
@@ -45,12 +46,15 @@ def test_a_table_without_news_is_not_opened_and_is_published_as_complete(
     logs.run()
     opened: set[str] = set()
 
-    def counted(table: Table) -> deltalake.DeltaTable | None:
-        opened.add(table.path.rpartition("/")[2])
-        return open_(table)
+    def counted(function: Callable[[str], Any]) -> Callable[[str], Any]:
+        def run(path: str) -> Any:
+            opened.add(path.rpartition("/")[2])
+            return function(path)
 
-    open_ = Table._open
-    monkeypatch.setattr(Table, "_open", counted)
+        return run
+
+    for function in (own_commits.head_of, own_commits.opened):
+        monkeypatch.setattr(own_commits, function.__name__, counted(function))
     for number in (2, 3):
         logs.write(number, Insert("shop.orders", (number, "b")), Commit())
         opened.clear()

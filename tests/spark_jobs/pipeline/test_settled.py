@@ -13,7 +13,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.config.routes import Destination
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.lake.layout import Lake
-from spark_jobs.pipeline.settled import Leg, settled
+from spark_jobs.pipeline.settled import DestinationLeg, settled
 
 NAME = TableName("shop", "orders")
 INTO = ("shop", "orders")
@@ -43,7 +43,7 @@ def published(lake: Lake, **keys: Any) -> Entry:
 
 def settled_targets(lake: Lake, before: Entry, **now: Any) -> set[tuple[TableName, tuple[str, str]]]:
     entry = replace(before, position="b.000002:4", **now)
-    return set(settled(lake, "source", [Leg(entry, Destination(*INTO))], [before]))
+    return set(settled(lake, "source", [DestinationLeg(entry, Destination(*INTO))], [before]))
 
 
 def test_a_table_of_which_no_layer_moved_is_not_opened(lake: Lake) -> None:
@@ -87,6 +87,6 @@ def test_one_is_opened_where_a_layer_moved_or_its_log_does_not_say(lake: Lake, l
 def test_of_several_into_one_table_all_are_opened_where_one_is(lake: Lake) -> None:
     entries = [published(lake), published(lake, merged=None, table="archive")]
     commit(lake.silver("source", "shop", "archive").path, 3)
-    into: Callable[[Entry], Leg] = lambda entry: Leg(entry, Destination(*INTO))  # noqa: E731
+    into: Callable[[Entry], DestinationLeg] = lambda entry: DestinationLeg(entry, Destination(*INTO))  # noqa: E731
     assert settled(lake, "source", map(into, entries), entries) == {}
     assert set(settled(lake, "source", map(into, entries[:1]), entries)) == {(NAME, INTO)}

@@ -8,10 +8,10 @@ from spark_jobs.bronze.scan import RangeScan
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.table_planner import TablePlanner
-from spark_jobs.silver.timeline.inputs import Rules
+from spark_jobs.silver.timeline.inputs import TimelineInputs
 from tests.spark_jobs.pipeline.plans import END, ORDERS, entry, planner
 
-RULES = Rules(lambda logged, _: logged, lambda *_: {})
+RULES = TimelineInputs(lambda logged, _: logged, lambda *_: {})
 P1, P2, P3 = (Position(f"b.{number:06d}", 4) for number in (1, 2, 3))
 
 

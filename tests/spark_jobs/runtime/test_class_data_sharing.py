@@ -38,5 +38,5 @@ def test_a_session_begins_with_the_classes_of_one_before_it(tmp_path: Path, monk
     monkeypatch.setenv("STRATALOG_CACHE", str(tmp_path))
     (tmp_path / JARS.name).symlink_to(JARS)
     archive = make_class_archive()
-    said = subprocess.run([sys.executable, "-c", BEGUN], capture_output=True, text=True, check=True)
-    assert str(archive) in said.stdout
+    process = subprocess.run([sys.executable, "-c", BEGUN], capture_output=True, text=True, check=True)
+    assert str(archive) in process.stdout

@@ -31,9 +31,9 @@ def message(ended: Ran) -> str:
 
 @pytest.fixture
 def closed_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as socket_:
+        socket_.bind(("127.0.0.1", 0))
+        return int(socket_.getsockname()[1])
 
 
 @pytest.mark.slow
@@ -42,7 +42,7 @@ def test_a_missing_package_names_the_extra(pipeline_file: Path, module: str) -> 
     ended = ran(pipeline_file, "sc://127.0.0.1:1", WITHOUT.format(module=module))
     assert ended.status == 2
     assert message(ended).startswith("spark.remote: sc://127.0.0.1:1: Spark Connect needs packages")
-    assert message(ended).endswith("install stratalog[connect] (docs/deployment.md)")
+    assert message(ended).endswith("install stratalog[connect] (docs/clusters/connect.md)")
 
 
 @pytest.mark.slow
@@ -56,22 +56,22 @@ def test_a_server_that_is_not_there_is_one_message_without_its_token(pipeline_fi
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "remote, why",
+    "remote, reason",
     [
         ("spark://127.0.0.1:7077", "must start with 'sc://'"),
         ("sc://127.0.0.1:1/path", "path component"),
         ("sc://127.0.0.1:1/;token", "key-value pair"),
     ],
 )
-def test_an_address_that_is_none_is_wrong_configuration(pipeline_file: Path, remote: str, why: str) -> None:
+def test_an_address_that_is_none_is_wrong_configuration(pipeline_file: Path, remote: str, reason: str) -> None:
     ended = ran(pipeline_file, remote)
     assert ended.status == 2
     assert message(ended).startswith("spark.remote: ")
-    assert why in message(ended)
+    assert reason in message(ended)
 
 
 @pytest.mark.parametrize(
-    "remote, shown",
+    "remote, address",
     [
         ("sc://host:15002", "sc://host:15002"),
         ("sc://host:15002/", "sc://host:15002"),
@@ -79,8 +79,8 @@ def test_an_address_that_is_none_is_wrong_configuration(pipeline_file: Path, rem
         ("sc://host/;token=s3cret", "sc://host"),
     ],
 )
-def test_messages_have_no_token(remote: str, shown: str) -> None:
-    assert connect._address(remote) == shown
+def test_messages_have_no_token(remote: str, address: str) -> None:
+    assert connect._address(remote) == address
 
 
 @pytest.mark.parametrize("server", ["4.2.0", "4.2.1", "4.2.0-amzn-1"])

@@ -16,7 +16,7 @@ TASK = (
 
 
 @pytest.mark.parametrize(
-    "text, kind, said",
+    "text, kind, message",
     [
         ("io.delta.exceptions.ConcurrentAppendException: x", LostRace, "/l/t: another writer committed at the same"),
         (TASK, TableStopped, "b.000001:4: shop.t: why"),
@@ -42,10 +42,10 @@ TASK = (
         ),
     ],
 )
-def test_a_text_of_sparks_becomes_one_message(text: str, kind: type[StratalogError], said: str) -> None:
+def test_a_text_of_sparks_becomes_one_message(text: str, kind: type[StratalogError], message: str) -> None:
     error = explained("/l/t", text)
     assert type(error) is kind
-    assert str(error).startswith(said)
+    assert str(error).startswith(message)
 
 
 def test_a_folder_that_cannot_be_made_says_why(tmp_path: Path) -> None:

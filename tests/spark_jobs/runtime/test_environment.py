@@ -7,7 +7,7 @@ from spark_jobs.runtime import environment
 
 
 def test_what_tasks_import_is_needed_and_what_the_driver_alone_imports_is_not() -> None:
-    names = {one.metadata["Name"].lower() for one in environment._needed()}
+    names = {package.metadata["Name"].lower() for package in environment._dependencies()}
     assert {"stratalog", "numba", "llvmlite", "numpy", "pyarrow", "pyspark", "deltalake", "pymysql"} <= names
     assert not names & {"dagster", "dagster-webserver", "delta-spark", "pytest", "ruff", "grpcio-status"}
 

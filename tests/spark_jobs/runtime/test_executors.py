@@ -35,8 +35,8 @@ def pickled(task: Task) -> bytes:
 
 def unpickled(task: Task) -> Task:
     """The task as an executor has it."""
-    found: Task = pickle.loads(pickled(task))  # noqa: S301 - ours
-    return found
+    copy: Task = pickle.loads(pickled(task))  # noqa: S301 - ours
+    return copy
 
 
 def test_a_task_of_this_machine_is_taken_as_it_is() -> None:
@@ -53,9 +53,9 @@ def test_a_task_is_not_unpacked_where_the_code_is_another(elsewhere: None, monke
     monkeypatch.setattr(executors, "code_version", lambda: "0.0.9 (code 0123456789ab)")
     with pytest.raises(RuntimeError) as raised:
         list(task(iter([1])))
-    ours = explained("", f"{LOST}RuntimeError: {raised.value}")
-    assert isinstance(ours, ConfigError)
-    assert str(ours).startswith(
+    error = explained("", f"{LOST}RuntimeError: {raised.value}")
+    assert isinstance(error, ConfigError)
+    assert str(error).startswith(
         f"executor {socket.gethostname()} has stratalog 0.0.9 (code 0123456789ab), and this is {code_version()}; give"
     )
 
@@ -70,19 +70,19 @@ def test_a_task_is_not_unpacked_where_the_code_is_missing(elsewhere: None) -> No
     ended = subprocess.run(
         [sys.executable, "-c", program], input=pickled(checked(iter)), capture_output=True, check=False
     )
-    ours = explained("", ended.stderr.decode())
-    assert isinstance(ours, ConfigError)
+    error = explained("", ended.stderr.decode())
+    assert isinstance(error, ConfigError)
     assert (
         f"executor {socket.gethostname()} has stratalog not there or another one (No module named 'spark_jobs"
-        in str(ours)
+        in str(error)
     )
 
 
 @pytest.mark.parametrize("text, message", CASES.items())
 def test_what_an_executor_lacks_is_one_message_with_its_host(text: str, message: str) -> None:
-    ours = explained("lake/bronze/shop", LOST + text)
-    assert isinstance(ours, ConfigError)
-    assert str(ours).startswith(f"executor 10.0.0.7 {message}")
+    error = explained("lake/bronze/shop", LOST + text)
+    assert isinstance(error, ConfigError)
+    assert str(error).startswith(f"executor 10.0.0.7 {message}")
 
 
 def test_other_errors_of_tasks_are_not_the_executor_s() -> None:

@@ -76,7 +76,7 @@ SECONDS = 20
 
 def session_of(leader: int) -> dict[int, str]:
     """The command lines of processes of a session, by pid."""
-    found = {}
+    commands = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             state, _, _, session = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
@@ -84,13 +84,13 @@ def session_of(leader: int) -> dict[int, str]:
         except OSError:  # ended since
             continue
         if int(session) == leader and state != "Z":
-            found[int(folder.name)] = command
-    return found
+            commands[int(folder.name)] = command
+    return commands
 
 
-def without_progress(said: str) -> str:
+def without_progress(output: str) -> str:
     """What a verb says beside its progress, whose lines begin with the time."""
-    return "".join(line for line in said.splitlines(keepends=True) if not re.match(r"\d\d:\d\d:\d\d ", line))
+    return "".join(line for line in output.splitlines(keepends=True) if not re.match(r"\d\d:\d\d:\d\d ", line))
 
 
 def wait_for(leader: int, program: str) -> None:
@@ -123,12 +123,12 @@ def test_no_jvm_is_left_of_a_verb_that_is_interrupted(
         wait_for(process.pid, program)
         time.sleep(delay)
         (os.killpg if whole_group else os.kill)(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=120)
     until = time.monotonic() + SECONDS
     while session_of(process.pid) and time.monotonic() < until:
         time.sleep(0.05)
     assert session_of(process.pid) == {}
-    assert (process.returncode, without_progress(said)) == (130, "interrupted\n")
+    assert (process.returncode, without_progress(errors)) == (130, "interrupted\n")
 
 
 @pytest.mark.spark

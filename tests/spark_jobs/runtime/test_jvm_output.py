@@ -14,10 +14,10 @@ from spark_jobs.runtime.jvm_output import INCUBATOR, WithoutWarning, errors_copi
 def test_the_warning_is_taken_out_however_the_stream_is_cut(
     before: bytes, after: bytes, cuts: list[int], is_there: bool
 ) -> None:
-    whole = before + (INCUBATOR if is_there else b"") + after
-    places = [0, *sorted(min(cut, len(whole)) for cut in cuts), len(whole)]
+    content = before + (INCUBATOR if is_there else b"") + after
+    places = [0, *sorted(min(cut, len(content)) for cut in cuts), len(content)]
     stream = WithoutWarning()
-    pieces = [stream.feed(whole[start:stop]) for start, stop in pairwise(places)]
+    pieces = [stream.feed(content[start:stop]) for start, stop in pairwise(places)]
     assert b"".join(pieces) + stream.rest() == before + after
 
 
@@ -27,7 +27,7 @@ def test_processes_started_inside_write_to_the_own_standard_error(capfd: pytest.
         process = subprocess.Popen([sys.executable, "-c", inner], stdin=subprocess.PIPE)
     os.write(2, b"own\n")
     process.communicate()
-    said = ""
-    while not said.endswith("two"):
-        said += capfd.readouterr().err
-    assert sorted(said.split()) == ["one", "own", "two"]
+    output = ""
+    while not output.endswith("two"):
+        output += capfd.readouterr().err
+    assert sorted(output.split()) == ["one", "own", "two"]

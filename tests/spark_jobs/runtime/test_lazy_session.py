@@ -17,11 +17,11 @@ class Counted:
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
-        self.made = 0
+        self.sessions = 0
 
     def make(self) -> SparkSession:
         time.sleep(0.1)
-        self.made += 1
+        self.sessions += 1
         return self.spark
 
 
@@ -61,9 +61,9 @@ def test_threads_that_use_a_lazy_session_together_start_one(spark: SparkSession)
     lazy = lazy_session(counted.make)
     over = session_over(lazy, 0)
     with ThreadPoolExecutor(4) as pool:
-        found = [*pool.map(lambda at: (over if at % 2 else lazy).range(at).count(), range(4))]
-    assert found == [0, 1, 2, 3]
-    assert counted.made == 1
+        counts = [*pool.map(lambda at: (over if at % 2 else lazy).range(at).count(), range(4))]
+    assert counts == [0, 1, 2, 3]
+    assert counted.sessions == 1
     assert session_if_started(lazy) is start_session(lazy) is spark
     assert str(over.conf.get("spark.sql.codegen.wholeStage")) == "false"
     assert session_if_started(spark) is spark
@@ -71,10 +71,10 @@ def test_threads_that_use_a_lazy_session_together_start_one(spark: SparkSession)
 
 @pytest.mark.spark
 def test_an_interrupt_cancels_the_jobs_of_a_session_that_another_thread_starts_afterwards(spark: SparkSession) -> None:
-    came = threading.Event()
+    signal_ = threading.Event()
 
     def make() -> SparkSession:
-        came.wait(20)
+        signal_.wait(20)
         return spark
 
     lazy = lazy_session(make)
@@ -88,7 +88,7 @@ def test_an_interrupt_cancels_the_jobs_of_a_session_that_another_thread_starts_a
             try:
                 interrupted()
             finally:
-                came.set()
+                signal_.set()
 
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt), interruptible(lazy):

@@ -26,11 +26,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def java_saying(said: str, status: int, directory: Path) -> Path:
+def java_saying(output: str, status: int, directory: Path) -> Path:
     """A JAVA_HOME whose java says that on standard error."""
     java = directory / "bin" / "java"
     java.parent.mkdir(parents=True)
-    java.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{said}\nEND\nexit {status}\n")
+    java.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{output}\nEND\nexit {status}\n")
     java.chmod(0o755)
     return directory
 
@@ -54,20 +54,20 @@ def test_cache_dir(environment: dict[str, str], directory: str, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    "said",
+    "output",
     [
         'openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment',
         'openjdk version "21" 2023-09-19',
         'Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "25-ea" 2025-09-16',
     ],
 )
-def test_java_that_is_new_enough(said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(java_saying(said, 0, tmp_path)))
+def test_java_that_is_new_enough(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java_saying(output, 0, tmp_path)))
     require_java()
 
 
 @pytest.mark.parametrize(
-    "said, status, message",
+    "output, status, message",
     [
         ('openjdk version "11.0.22" 2024-01-16', 0, r"java is 11\.0\.22: install a JDK 17, and put it on the PATH"),
         ('java version "1.8.0_392"', 0, r"java is 1\.8\.0_392"),
@@ -75,9 +75,9 @@ def test_java_that_is_new_enough(said: str, tmp_path: Path, monkeypatch: pytest.
     ],
 )
 def test_java_that_will_not_do(
-    said: str, status: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    output: str, status: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(java_saying(said, status, tmp_path)))
+    monkeypatch.setenv("JAVA_HOME", str(java_saying(output, status, tmp_path)))
     with pytest.raises(ConfigError, match=message):
         require_java()
 
@@ -232,10 +232,10 @@ def test_classes_are_those_of_one_java_and_one_pyspark(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert class_archive() is None
-    kept = cache / provision._classes_name() / "spark.jsa"
-    kept.parent.mkdir(parents=True)
-    kept.touch()
-    assert class_archive() == kept
+    archive = cache / provision._classes_name() / "spark.jsa"
+    archive.parent.mkdir(parents=True)
+    archive.touch()
+    assert class_archive() == archive
     monkeypatch.setenv("JAVA_HOME", str(java_saying('openjdk version "25"', 0, tmp_path)))
     assert class_archive() is None
 
@@ -245,13 +245,13 @@ def test_classes_of_a_pyspark_that_is_gone_go_too(cache: Path, tmp_path: Path) -
         (cache / name).mkdir(parents=True)
         (cache / name / "pyspark").write_text(str(pyspark))
     provision._forget_classes()
-    assert [one.name for one in cache.iterdir()] == ["classes-here"]
+    assert [folder.name for folder in cache.iterdir()] == ["classes-here"]
 
 
 def test_a_jvm_that_ends_says_why(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = tmp_path / "python"
-    said = r"Exception: a\nCaused by: b\nCaused by: no such host\n\tat c\nTraceback: d\n"
-    python.write_text(f"#!/bin/sh\nprintf '{said}'\nexit 1\n")
+    output = r"Exception: a\nCaused by: b\nCaused by: no such host\n\tat c\nTraceback: d\n"
+    python.write_text(f"#!/bin/sh\nprintf '{output}'\nexit 1\n")
     python.chmod(0o755)
     monkeypatch.setattr(provision, "delta_jars", list)
     monkeypatch.setattr(sys, "executable", str(python))

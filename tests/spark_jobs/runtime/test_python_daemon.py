@@ -30,8 +30,8 @@ def _facts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     loaded = sum(len(kernel.overloads) for kernel in kernels._kernels)
     command = Path(f"/proc/{os.getppid()}/cmdline").read_text().replace("\0", " ")
     for _ in batches:
-        found = {"daemon": [command], "missing": [missing], "kernels": [loaded]}
-        yield pa.RecordBatch.from_pydict(found | {"frozen": [gc.get_freeze_count()]})
+        facts = {"daemon": [command], "missing": [missing], "kernels": [loaded]}
+        yield pa.RecordBatch.from_pydict(facts | {"frozen": [gc.get_freeze_count()]})
 
 
 def _threads(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -49,21 +49,21 @@ def _threads(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = pa.table({"key": np.arange(1_000_000) % 1000, "value": np.arange(1_000_000)})
         with tempfile.TemporaryDirectory() as folder:
             pq.write_table(rows, f"{folder}/rows", row_group_size=10_000)
-            again = pq.read_table(f"{folder}/rows", use_threads=True)
-            sums = again.group_by("key", use_threads=True).aggregate([("value", "sum")])
+            table = pq.read_table(f"{folder}/rows", use_threads=True)
+            sums = table.group_by("key", use_threads=True).aggregate([("value", "sum")])
             deltalake.write_deltalake(f"{folder}/table", sums)
-            kept = deltalake.DeltaTable(f"{folder}/table").to_pyarrow_table().num_rows
+            count = deltalake.DeltaTable(f"{folder}/table").to_pyarrow_table().num_rows
         square = np.ones((300, 300)) @ np.ones((300, 300))
         decoder = FileDecoder("log", lambda _: True)
         log = (LOGS / "mysql-bin.000001").read_bytes()
-        changes = sum(len(found) for _, found in [*decoder.feed(log), *decoder.finish()])
-        yield pa.RecordBatch.from_pydict({"kept": [kept], "square": [int(square[0, 0])], "changes": [changes]})
+        changes = sum(len(batch) for _, batch in [*decoder.feed(log), *decoder.finish()])
+        yield pa.RecordBatch.from_pydict({"kept": [count], "square": [int(square[0, 0])], "changes": [changes]})
 
 
 def test_loading_starts_no_thread_that_a_fork_would_lose() -> None:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}  # as Spark starts it
-    said = subprocess.run([sys.executable, "-c", LOAD], env=environment, capture_output=True, text=True, check=True)
-    threads = said.stdout.splitlines()[-1].split()
+    process = subprocess.run([sys.executable, "-c", LOAD], env=environment, capture_output=True, text=True, check=True)
+    threads = process.stdout.splitlines()[-1].split()
     assert sorted({*threads} - {"jemalloc_bg_thd"}) == ["python"], threads
     assert threads.count("python") == 1, threads
 
@@ -83,14 +83,14 @@ def test_standard_output_begins_with_the_port_and_the_daemon_ends_with_its_input
 
 @pytest.mark.spark
 def test_workers_begin_with_what_tasks_import(spark: SparkSession) -> None:
-    for one in spark.range(0, 2, 1, 2).mapInArrow(_facts, FACTS).collect():
-        assert MODULE in one.daemon
-        assert one.missing == ""
-        assert one.frozen > 100_000, "what the daemon loaded is looked through after every task"
+    for worker in spark.range(0, 2, 1, 2).mapInArrow(_facts, FACTS).collect():
+        assert MODULE in worker.daemon
+        assert worker.missing == ""
+        assert worker.frozen > 100_000, "what the daemon loaded is looked through after every task"
 
 
 @pytest.mark.spark
 def test_threads_work_in_workers(spark: SparkSession) -> None:
     for _ in range(2):  # in reused workers too
-        found = spark.range(0, 2, 1, 2).mapInArrow(_threads, "kept LONG, square LONG, changes LONG").collect()
-        assert [(one.kept, one.square, one.changes) for one in found] == [(1000, 300, 1551)] * 2
+        results = spark.range(0, 2, 1, 2).mapInArrow(_threads, "kept LONG, square LONG, changes LONG").collect()
+        assert [(result.kept, result.square, result.changes) for result in results] == [(1000, 300, 1551)] * 2

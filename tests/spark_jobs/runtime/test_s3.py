@@ -40,10 +40,10 @@ def test_a_jvm_trusts_each_certificate_of_a_file(tmp_path: Path, monkeypatch: py
         subprocess.run(["openssl", "req", "-x509", *subject, *files], check=True, capture_output=True)
     (tmp_path / "ca.pem").write_text("".join((tmp_path / name).read_text() for name in names))
     options = trust_options(ObjectStore(ca=tmp_path / "ca.pem"))
-    found = re.search(r"trustStore=(\S+)", options)
-    assert found
+    match = re.search(r"trustStore=(\S+)", options)
+    assert match
     listed = subprocess.run(
-        ["keytool", "-list", "-v", "-keystore", found[1], "-storepass", "changeit"],
+        ["keytool", "-list", "-v", "-keystore", match[1], "-storepass", "changeit"],
         check=True,
         capture_output=True,
         text=True,

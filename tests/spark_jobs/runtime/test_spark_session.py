@@ -66,10 +66,10 @@ def test_a_local_jvm_optimises_later_and_takes_options_of_the_configuration(spar
 def test_settings_of_an_own_session_are_nobody_elses(spark: SparkSession) -> None:
     before = spark.conf.get(SHUFFLES)
     pages = "parquet.page.size.row.check.min"
-    own = own_session(spark, {SHUFFLES: "17", "spark.databricks.delta.write.txnAppId": "x", pages: "1"})
-    assert own.conf.get(SHUFFLES) == "17"
-    assert own.conf.get("spark.sql.session.timeZone") == "UTC"
-    assert (own.conf.get(pages), spark.conf.get(pages, "none")) == ("1", "none")
+    session = own_session(spark, {SHUFFLES: "17", "spark.databricks.delta.write.txnAppId": "x", pages: "1"})
+    assert session.conf.get(SHUFFLES) == "17"
+    assert session.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert (session.conf.get(pages), spark.conf.get(pages, "none")) == ("1", "none")
     assert spark.conf.get(SHUFFLES) == before
     assert spark.conf.get("spark.databricks.delta.write.txnAppId", "none") == "none"
     assert own_session(spark, {}).conf.get("spark.databricks.delta.write.txnAppId", "none") == "none"
@@ -79,9 +79,9 @@ def test_settings_of_an_own_session_are_nobody_elses(spark: SparkSession) -> Non
 def test_no_configuration_has_statements_read_otherwise_than_written(
     spark: SparkSession,
 ) -> None:
-    asked = dict.fromkeys(AS_WRITTEN, "true")
-    again = spark_session(Spark(master="local[2]", conf={**asked, "spark.sql.shuffle.partitions": "2"}))
-    sessions = {"configured": again, "own": own_session(spark, asked), "over": session_over(spark, 1 << 30)}
+    settings = dict.fromkeys(AS_WRITTEN, "true")
+    configured = spark_session(Spark(master="local[2]", conf={**settings, "spark.sql.shuffle.partitions": "2"}))
+    sessions = {"configured": configured, "own": own_session(spark, settings), "over": session_over(spark, 1 << 30)}
     for name, session in sessions.items():
         assert {key: session.conf.get(key) for key in AS_WRITTEN} == dict.fromkeys(AS_WRITTEN, "false"), name
         text = "${env:HOME} ${system:user.name} ${spark.app.name}"
@@ -110,15 +110,15 @@ def _read(end: int) -> bytes:
 @pytest.mark.spark
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_bars_are_for_terminals(is_terminal: bool) -> None:
-    ours, theirs = os.openpty() if is_terminal else os.pipe()
+    reader, writer = os.openpty() if is_terminal else os.pipe()
     command = [sys.executable, "-c", SLOW]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs) as process:
-        os.close(theirs)
-        shown = b"".join(iter(partial(_read, ours), b""))
-        os.close(ours)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writer) as process:
+        os.close(writer)
+        output = b"".join(iter(partial(_read, reader), b""))
+        os.close(reader)
         assert process.stdout
         assert (process.stdout.read(), process.wait()) == (b"16\n", 0)
-    assert (b"[Stage 0:" in shown) is is_terminal
+    assert (b"[Stage 0:" in output) is is_terminal
 
 
 @pytest.mark.spark
@@ -128,7 +128,7 @@ def test_spark_starts_where_nothing_knows_the_machines_name() -> None:
         pytest.skip("this machine lets nobody give it another name")
     command = f"hostname nobody-knows-me && exec {sys.executable} -c '{START}'"
     environment = {key: value for key, value in os.environ.items() if key != "SPARK_LOCAL_IP"}
-    done = subprocess.run(
+    process = subprocess.run(
         [*NAMELESS, "sh", "-c", command], env=environment, capture_output=True, text=True, check=False, timeout=300
     )
-    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+    assert (process.returncode, process.stdout) == (0, "3\n"), process.stderr

@@ -7,7 +7,7 @@ from spark_jobs.config.loader import from_keys
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.backfill.request import BackfillRequest, Difference, ReplayedTable
+from spark_jobs.pipeline.backfill.request import BackfillRequest, ReplayedTable, RowDifference
 
 T, U = TableName("shop", "t"), TableName("shop", "u")
 WINDOW = Range(Position("b.000001", 4), Position("b.000002", 4))
@@ -55,9 +55,9 @@ def test_tables_are_chosen_by_patterns(tables: tuple[str, ...], selected: list[T
     [
         (ReplayedTable(T), "shop.t: has no window in the range"),
         (ReplayedTable(T, (WINDOW,)), "shop.t: windows: 1, merged again as they are"),
-        (ReplayedTable(T, (WINDOW,), Difference(7)), "shop.t: windows: 1, rows: 7, nothing differs (0.0 s)"),
+        (ReplayedTable(T, (WINDOW,), RowDifference(7)), "shop.t: windows: 1, rows: 7, nothing differs (0.0 s)"),
         (
-            ReplayedTable(T, (WINDOW,), Difference(7000, 1, 2), seconds=1.25),
+            ReplayedTable(T, (WINDOW,), RowDifference(7000, 1, 2), seconds=1.25),
             "shop.t: windows: 1, rows: 7,000, 1 new, 2 gone (1.2 s)",
         ),
     ],

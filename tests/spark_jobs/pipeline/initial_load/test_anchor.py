@@ -16,12 +16,12 @@ from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load import anchor
 from spark_jobs.pipeline.initial_load.anchor import Anchor, Outrun, settled_position
 from spark_jobs.pipeline.initial_load.commit import READ, LoadCommit
-from spark_jobs.source.protocol import Part, Switch
+from spark_jobs.source.protocol import FilePart, Switch
 from spark_jobs.source.server import Server
 
 A, B = "aaaaaaaa-0000-0000-0000-000000000000", "bbbbbbbb-0000-0000-0000-000000000000"
 ONE = Stretch(1, Position("bin.000001", 4), "one:3306", A)
-TWO = Stretch(2, Position("bin.000007", 900, 2), "two:3306", B, passed_over=(Part("bin.000007", 1000, 1200),))
+TWO = Stretch(2, Position("bin.000007", 900, 2), "two:3306", B, passed_over=(FilePart("bin.000007", 1000, 1200),))
 AGAIN = Stretch(2, Position("bin.000001", 4, 2), "one:3306", A)
 THREE = Stretch(3, Position("bin.000002", 4, 3), "one:3306", A)
 DEFINITION = TableDefinition(TableName("shop", "t"), (Column("id", 3),), key=(0,))
@@ -53,7 +53,7 @@ def read(gtids: str | None) -> LoadCommit:
         (Position("bin.000008", 4, 2), (ONE, TWO), f"{A}:1-5", f"{A}:1-5,{B}:1", Position("bin.000008", 4, 2)),
         (Position("bin.000008", 4, 2), (ONE, TWO), f"{A}:1-6", f"{A}:1-5", f"which had {A}:6, and bronze has gone on"),
         (Position("bin.000008", 4, 2), (ONE, TWO), None, f"{A}:1-5", "without GTIDs nobody can tell"),
-        (Position("bin.000001", 90, 2), (ONE, AGAIN), f"{A}:1-5", f"{A}:1-5", "has been begun anew since"),
+        (Position("bin.000001", 90, 2), (ONE, AGAIN), f"{A}:1-5", f"{A}:1-5", "was restarted since"),
         (Position("bin.000002", 90, 3), (ONE, TWO, THREE), f"{A}:1", f"{A}:1-5", Position("bin.000002", 90, 3)),
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.bronze.scan import LoggedStatement
-from spark_jobs.ddl.classify import judge
+from spark_jobs.ddl.classify import classify
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.initial_load.landing import _changes
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
@@ -26,5 +26,5 @@ def test_what_a_statement_means_to_rows_that_were_read(
     statement: str, after: TableDefinition | None, changes: bool
 ) -> None:
     place = Range(Position("b.000001", 5), Position("b.000001", 9))
-    logged = LoggedStatement(place.start, judge(statement, "shop"), place.stop)
+    logged = LoggedStatement(place.start, classify(statement, "shop"), place.stop)
     assert _changes(SchemaChange(place, TableState(after), logged), KEYED_BY_DAY) is changes

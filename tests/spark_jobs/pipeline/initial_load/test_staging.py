@@ -21,7 +21,7 @@ def test_a_load_that_is_given_up_leaves_no_row_and_its_reason(spark: SparkSessio
     progress = LoadCommit(at(4), "batch", state=READING, read_from=at(4), definition=OLD, chunk_rows=10)
     head = table.new(columns_of(OLD), {})
     stage, late = (StagedTable(spark, NAME, table, head, progress) for _ in range(2))
-    stage.renew()
+    stage.overwrite()
     rows = spark.createDataFrame([(1, 10, None)], staged_ddl(OLD))
     stage.append(rows, replace(progress, chunks=1))
     assert [row["v"] for row in table.read(spark, stage.head.version).collect()] == [10]

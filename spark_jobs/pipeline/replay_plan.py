@@ -1,10 +1,11 @@
 """What a range means for one table: the job that replays it, or why it cannot be replayed.
 
-Put here: the windows, timeline and rules of the job. Not here: which windows the range touches (windows.py), or doing
-it (replay.py).
+Put here: the windows, timeline and rules of the job. Not here: which windows the range touches (replay_windows.py), or
+doing it (backfill/replay.py).
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -20,19 +21,19 @@ from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.backfill.windows import (
+from spark_jobs.pipeline.destinations import why_not_anew
+from spark_jobs.pipeline.replay_windows import (
     TouchedWindows,
     naming_statement,
     ranges_of_gaps,
     touched_windows,
 )
-from spark_jobs.pipeline.destinations import why_not_anew
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.planning_context import PlanningContext, filters_of
 from spark_jobs.silver.rename_lineage import RenameLineage
-from spark_jobs.silver.table_timeline import SchemaChange, TableContents
+from spark_jobs.silver.table_timeline import SchemaChange, TableContents, TimelineStep
 from spark_jobs.silver.timeline.build import build as content_at_end
 from spark_jobs.silver.timeline.inputs import ReplayState
 
@@ -53,7 +54,7 @@ class NeedsEarlierLog(LakeError):
         self.begin = begin
 
 
-def plan_table(
+def plan_table(  # noqa: PLR0913 - a table, and what of it
     spark: SparkSession,
     pipeline: Pipeline,
     snapshot: BronzeSnapshot,
@@ -61,15 +62,20 @@ def plan_table(
     head: Head | None,
     *,
     range_: Range,
+    has_inherited: bool = True,
 ) -> CompactionJob | None:
-    """What is to be done again of a table whose silver is at ``head``; None where the range has none of its rows."""
+    """What is to be replayed of a table whose silver is at ``head``; None where the range has none of its rows.
+
+    has_inherited: whether rows that came with the table's name are too.
+    """
     lake = lake_of(pipeline)
     context = replace(PlanningContext.of(pipeline, lake, snapshot), by_log=True)
     table = lake.silver(snapshot.source, name.schema, name.table)
     _require_unfolded(snapshot.source, name, head, range_)
     filters = filters_of(context.filters, snapshot.source, name)
     touched = touched_windows(spark, snapshot, table, head, range_, is_ruled=bool(filters))
-    naming = naming_statement(spark, table, head, range_, stretches(snapshot.checkpoint)) if head else None
+    generations = stretches(snapshot.checkpoint)
+    naming = naming_statement(spark, table, head, range_, generations) if head and has_inherited else None
     if head is None or (touched is None and naming is None):
         log.info("%s: %s: has no window in %s", snapshot.source, name, range_)
         return None
@@ -85,10 +91,7 @@ def plan_table(
     contents, xa = _timeline(context, name, table, head, begin=begin, why_not=why_not)
     steps = contents.steps
     with about(f"{snapshot.source}: {name}"):
-        inherited = next(
-            (step.inherited for step in steps if isinstance(step, SchemaChange) and step.range == naming), None
-        )
-        repeated = naming if inherited and _since(name, inherited, range_) < range_.stop else None
+        repeated = naming if naming and _is_repeated(name, steps, naming, range_) else None
     ranges = sorted((*touched.windows, *ranges_of_gaps(touched.gaps, steps)), key=lambda range_: range_.start.order)
     if not ranges and repeated is None:
         log.info("%s: %s: has no row in %s", snapshot.source, name, range_)
@@ -100,6 +103,14 @@ def plan_table(
     )
     standing = contents.standing if ranges and ranges[0].start < snapshot.begin else None
     return replace(work, is_whole=touched.is_whole, standing=standing)
+
+
+def _is_repeated(name: TableName, steps: Sequence[TimelineStep], naming: Range, range_: Range) -> bool:
+    """Whether rows that came with the table's name are of the range. Raises LakeError where some are from before it."""
+    inherited = next(
+        (step.inherited for step in steps if isinstance(step, SchemaChange) and step.range == naming), None
+    )
+    return inherited is not None and _since(name, inherited, range_) < range_.stop
 
 
 def _timeline(
@@ -116,17 +127,17 @@ def _timeline(
     slices, scan = scan_effective(snapshot.table, snapshot.version, full_range, snapshot.oldest, {begin, head.position})
     with about(f"{snapshot.source}: {name}"):
         context = replace(context, numbers=context.numbers or silver.is_numbered(head))
-        rules = replace(
-            RenameLineage(context).rules(slices),
+        inputs = replace(
+            RenameLineage(context).inputs(slices),
             why_not=why_not,
             is_bag=silver.stored_columns(table, head).is_bag,
             replay=ReplayState(SilverCommit.of(head.checkpoint).emptied_at if head.checkpoint else None),
             first_definition=_definition_at(table, begin),
         )
-        contents = content_at_end(scan, name, full_range, None, rules)
+        contents = content_at_end(scan, name, full_range, None, inputs)
         if silver.is_numbered(head) and not contents.standing.is_numbered:
             raise TableStopped(
-                "its columns are numbered in the lake (on_unnamed: number), and have names by now; begin it anew with "
+                "its columns are numbered in the lake (on_unnamed: number), and have names by now; rebuild it with "
                 f"them (stratalog reset --source {snapshot.source} --table {name})"
             )
     return contents, scan.xa
@@ -137,9 +148,9 @@ def _require_unfolded(source: str, name: TableName, head: Head | None, range_: R
     floor = floor_above(head, range_)
     if floor:
         raise LakeError(
-            f"{source}: {name}: its windows before {floor} are folded into one, and are not done again, whatever "
+            f"{source}: {name}: its windows before {floor} are folded into one, and are not replayed, whatever "
             f"bronze holds: begin the range at {floor} or later. With copies of the log from before all of its rows "
-            f"in bronze (stratalog extract --source {source} --archive DIR) the whole table can begin anew: stratalog "
+            f"in bronze (stratalog extract --source {source} --archive DIR) the whole table can be rebuilt: stratalog "
             f"reset --source {source} --table {name}"
         )
 

@@ -4,7 +4,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import Head
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.backfill.plan import _require_unfolded, _since, floor_above
+from spark_jobs.pipeline.replay_plan import _require_unfolded, _since, floor_above
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table_timeline import TableContents, TableState
 from tests.timelines import OLD, at

@@ -1,7 +1,7 @@
 """Which windows of a silver table a range of the log means.
 
 Put here: the windows that silver shows, gaps between them that may have rows, the statement that brought rows with a
-name. Not here: what is to be done with them (plan.py, replay.py).
+name. Not here: what is to be done with them (replay_plan.py, backfill/replay.py).
 
 A range is snapped outward to whole windows. A table under rules may have no row of a window of which they left out all
 changes: what lies between the windows that silver shows counts too.
@@ -64,7 +64,7 @@ class TouchedWindows:
     """What a range touches of a table: windows that silver shows, and gaps between them that may have rows.
 
     These lie between windows of a table under rules, and of any table before the first extraction, whose windows are
-    all behind that.
+    all after that.
 
     is_whole: it is all that the table has of the log.
     """
@@ -78,13 +78,17 @@ def touched_windows(
     spark: SparkSession, snapshot: BronzeSnapshot, table: Table, head: Head | None, range_: Range, *, is_ruled: bool
 ) -> TouchedWindows | None:
     """None where the range touches nothing."""
+    # A table that has no checkpoint takes the whole range.
     if head is None or head.position is None:
         return TouchedWindows((range_,)) if head else None
+    # Windows and gaps as far as silver and bronze still have them; folded windows cannot be replayed.
     begin, oldest = snapshot.earliest, snapshot.oldest
     floor = silver.folded(head)
     oldest, complete_from = max(oldest, floor or oldest), snapshot.complete_from
     all_windows = windows(spark, table, head, Range(begin, max(head.position, begin)), stretches(snapshot.checkpoint))
     commit = SilverCommit.of_head(head)
+    # Rules may have left a window without rows, so that gaps are windows too; only with all of them is the replay
+    # whole.
     is_ruled = is_ruled or (commit is not None and commit.rule_digests is not None)
     looked_for = head.position if is_ruled else snapshot.begin
     gaps = _gaps_between(all_windows, Range(oldest, max(looked_for, oldest)))

@@ -1,7 +1,7 @@
 import pytest
 
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.backfill.windows import _gaps_between, position_of_place, ranges_of_gaps
+from spark_jobs.pipeline.replay_windows import _gaps_between, position_of_place, ranges_of_gaps
 from spark_jobs.silver.table_timeline import DataRange, TableState
 from tests.timelines import OLD, at
 

@@ -1,0 +1,78 @@
+"""What a table's own log says of its size and of its last merge, without a JVM.
+
+Put here: counts out of snapshots and commits. Not here: what they are called as metrics (metrics.py).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+from spark_jobs.delta.log_files import SparkOnly
+from spark_jobs.delta.snapshot import snapshot_of
+from spark_jobs.lake.commit import Checkpoint, CommitKind
+from spark_jobs.lake.table import Table
+
+_CHANGED = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
+_SEARCHED = 5
+"""Commits among which the last merge is looked for; behind it are those of maintenance."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeCounts:
+    """What a merge did. copied, bytes: None where its commit does not say."""
+
+    rows: int
+    copied: int | None
+    bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableSize:
+    """A table's newest version. rows: None where a file does not tell; committed_at: seconds since 1970."""
+
+    rows: int | None
+    files: int
+    bytes: int
+    committed_at: float | None
+    merge: MergeCounts | None = None
+
+
+def size_of(table: Table, *, has_merges: bool) -> TableSize | None:
+    """None where there is no table, or one that Spark alone reads. Raises LakeError."""
+    try:
+        snapshot = snapshot_of(table.path)
+    except SparkOnly:
+        return None
+    if snapshot is None:
+        return None
+    counts = [file.num_rows for file in snapshot.files]
+    rows = None if any(count is None for count in counts) else sum(count or 0 for count in counts)
+    at = None if snapshot.timestamp is None else snapshot.timestamp / 1000
+    size = sum(file.size for file in snapshot.files)
+    return TableSize(rows, len(counts), size, at, _last_merge(table) if has_merges else None)
+
+
+def _last_merge(table: Table) -> MergeCounts | None:
+    history = table.history(_SEARCHED)
+    upkeep = list(takewhile(lambda entry: _counts(entry) is None, history))
+    return _counts(history[len(upkeep)]) if len(upkeep) < len(history) else None
+
+
+def _counts(entry: Mapping[str, Any]) -> MergeCounts | None:
+    """Of a commit of ours that brought rows; None of others."""
+    checkpoint = Checkpoint.from_json(entry.get("userMetadata"))
+    if checkpoint is None or checkpoint.kind in (CommitKind.MAINTENANCE, CommitKind.ALTERING):
+        return None
+    metrics = entry.get("operationMetrics", {})
+    metrics = json.loads(metrics) if isinstance(metrics, str) else metrics
+    # An append has Delta's other names, and copies nothing.
+    if "numOutputRows" in metrics and _CHANGED[0] not in metrics:
+        return MergeCounts(int(metrics["numOutputRows"]), 0, _number(metrics, "numOutputBytes"))
+    changed = sum(int(metrics.get(name, 0)) for name in _CHANGED)
+    return MergeCounts(changed, _number(metrics, "numTargetRowsCopied"), _number(metrics, "numTargetBytesAdded"))
+
+
+def _number(metrics: Mapping[str, Any], name: str) -> int | None:
+    return int(metrics[name]) if name in metrics else None
