@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.checks import Check, Section, failed, ok
+from spark_jobs.checks.deliveries import check_target
 from spark_jobs.checks.files import check_files
 from spark_jobs.checks.lake import check_lake
 from spark_jobs.checks.server import check_server
@@ -41,6 +42,8 @@ def checklist(pipeline: Pipeline) -> Iterator[Section]:
     for name in pipeline.sources:
         yield from _source(pipeline, name, tables)
     yield Section("lake", tuple(check_lake(pipeline.lake)))
+    for name in pipeline.deliveries:
+        yield Section(f"deliveries.{name}", tuple(check_target(pipeline, name)))
     is_complete = len(tables.definitions) == len(pipeline.sources)
     view = TablesView(pipeline, tables.definitions, tables.in_lake, is_complete)
     if view.names or is_complete:

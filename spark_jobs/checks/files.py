@@ -19,9 +19,11 @@ def check_files(files: Files) -> Iterator[Check]:
 
 
 def folder(files: Files) -> Iterator[Check]:
+    """The folder can be read, its files follow each other without a hole, and the last one has an end."""
     names = files.names()
     yield ok("folder", str(files.directory))
     yield ok("binlog files", f"{len(names)}, {names[0]} to {names[-1]}" if names[1:] else f"1, {names[0]}")
+    # A number that is missing between two files is log that nobody can decode.
     holes = [
         f"between {before} and {after}"
         for before, after in pairwise(names)

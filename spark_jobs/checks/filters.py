@@ -1,7 +1,7 @@
 """Rules beside the tables that servers have: what ``stratalog check --connect`` says of them.
 
 Put here: asking of every rule whether it can be carried out on the tables that it is about. Not here: what is wrong
-with a rule by itself (config/model.py), or whether a run can go on (silver/row_filters.py, silver/masking.py: they
+with a rule by itself (config/model.py), or whether a run can continue (silver/row_filters.py, silver/masking.py: they
 raise the same).
 """
 
@@ -17,6 +17,7 @@ from spark_jobs.silver.row_filters import problem_of
 
 def problems_of_rules(pipeline: Pipeline, tables: Sequence[TableDefinition], *, is_all: bool) -> dict[str, str]:
     """By the rule's key. is_all: the pipeline has no other tables, so that a table that is not there is nowhere."""
+    # Rules by their kind in the configuration, each with the tables that it is about.
     filters, scope = pipeline.filters, pipeline.scope
     tables = [table for table in tables if scope.holds(table.name.schema, table.name.table)]
     kinds: tuple[tuple[str, Sequence[EventFilter | RowFilter | ColumnRule]], ...] = (
@@ -28,6 +29,7 @@ def problems_of_rules(pipeline: Pipeline, tables: Sequence[TableDefinition], *, 
     for kind, rules in kinds:
         for rule in rules:
             about = [table for table in tables if rule.scope.holds(table.name.schema, table.name.table)]
+            # A rule without a table is a mistake only where all tables are known.
             if not about and is_all:
                 problems[f"{kind}.{rule.name}.tables"] = "no server has such a table, or the user may not see it"
             for definition in about:
@@ -38,6 +40,7 @@ def problems_of_rules(pipeline: Pipeline, tables: Sequence[TableDefinition], *, 
 def _of_table(
     key: str, rule: EventFilter | RowFilter | ColumnRule, definition: TableDefinition
 ) -> Iterator[tuple[str, str]]:
+    """What is wrong in a rule for one table, by its key. Rules over events name no columns."""
     if isinstance(rule, RowFilter):
         conditions = {
             "insert-value-expr": rule.insert,

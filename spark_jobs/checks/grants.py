@@ -1,12 +1,12 @@
 """What SHOW GRANTS says a user may do.
 
-Put here: reading its lines. Not here: which privileges are needed (server.py).
+Put here: asking for it, and reading its lines. Not here: which privileges are needed (server.py).
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from spark_jobs.config.table_patterns import Pattern
 
@@ -52,3 +52,31 @@ def _schema(part: str) -> str:
 
 def _table(part: str) -> str:
     return part if part == "*" else part[1:-1].replace("``", "`")
+
+
+Ask = Callable[[str], Sequence[Mapping[str, Any]]]
+"""From a statement to its rows, by column."""
+
+
+def current_grants(ask: Ask, *, has_roles: bool) -> Grants:
+    """Of the connection's user, with those of the roles that are active. Raises what ``ask`` raises."""
+    rows = ask("SHOW GRANTS")
+    if has_roles and (roles := _value(ask("SELECT CURRENT_ROLE()")[0])) != "NONE":
+        rows = ask(f"SHOW GRANTS FOR CURRENT_USER() USING {roles}")
+    return Grants.parse(map(_value, rows))
+
+
+def current_account(ask: Ask) -> str:
+    """The connection's user as statements name it: ``'repl'@'%'``. Raises what ``ask`` raises."""
+    return account_text(_value(ask("SELECT CURRENT_USER()")[0]))
+
+
+def account_text(name: str) -> str:
+    """An account of CURRENT_USER(), user@host, as statements name it."""
+    user, _, host = name.rpartition("@")
+    return "@".join("'{}'".format(part.replace("'", "''")) for part in (user, host))
+
+
+def _value(row: Mapping[str, Any]) -> str:
+    """A row's only one."""
+    return str(next(iter(row.values())))

@@ -20,13 +20,14 @@ from spark_jobs.bronze.files import BinlogFile
 from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
+from spark_jobs.downstream.modes import CURRENT_ROWS
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import FIRST_EVENT
 from spark_jobs.pipeline.destinations import TableInto, destinations_of, downstream_of
 from spark_jobs.silver import table as silver
-from spark_jobs.source.protocol import Part
+from spark_jobs.source.protocol import FilePart
 
 _ROWS = 1 << 16
 _AT_ONCE = 20
@@ -48,6 +49,7 @@ def breaks(table: Table, head: Head) -> list[str]:
 
 def _breaks(slices: pa.Table, at: Checkpoint) -> Iterator[str]:
     """Of slices in the log's order."""
+    # Slices as arrays: the comparison of neighbours is one operation for all of them.
     stretch, number, start, stop = (slices[name].to_numpy() for name in _PLACE[:4])
     if not len(stretch):
         if bronze.oldest(at) < at.position:
@@ -59,18 +61,22 @@ def _breaks(slices: pa.Table, at: Checkpoint) -> Iterator[str]:
     def file(row: int) -> BinlogFile:
         return BinlogFile(files[row].as_py(), int(stretch[row]))
 
+    # The first slice begins where bronze does.
     oldest = bronze.oldest(at)
     begin = 0 if oldest.offset == FIRST_EVENT else oldest.offset
     if file(0) == BinlogFile.of(oldest) and start[0] != begin:
         yield f"{file(0)} begins at {start[0]}, and bronze at {oldest}"
+    # Within a file a slice begins where the one before it ends, or where bytes were skipped on purpose.
     is_same_stretch = stretch[1:] == stretch[:-1]
     is_same_file = is_same_stretch & (number[1:] == number[:-1])
     for row in np.flatnonzero(is_same_file & (start[1:] != stop[:-1])).tolist():
         here, before, after = file(row), int(stop[row]), int(start[row + 1])
-        if not _was_passed_over(by_number.get(here.stretch), Part(here.name, before, after)):
+        if not _was_passed_over(by_number.get(here.stretch), FilePart(here.name, before, after)):
             yield f"{here}: {'gap' if before < after else 'overlap'} between {before} and {after}"
+    # Between files: the end of one and the beginning of the next.
     for row in np.flatnonzero(is_same_stretch & ~is_same_file).tolist():
         yield from _between(file(row), file(row + 1), int(start[row + 1]), by_number.get(int(stretch[row])))
+    # The last slice ends at the position.
     end = at.position
     if file(-1) == BinlogFile.of(end) and stop[-1] != end.offset:
         yield f"{file(-1)} is held up to {stop[-1]}, and the position is {end}"
@@ -82,11 +88,11 @@ def _between(earlier: BinlogFile, later: BinlogFile, start: int, generation: Str
     missing = range(earlier.place[1] + 1, later.place[1])
     if generation and any(generation.file(number) not in over for number in missing):
         yield f"between {earlier} and {later} bronze lacks {len(missing)} file{'s' * (len(missing) > 1)}"
-    if start and not _was_passed_over(generation, Part(later.name, 0, start)):
+    if start and not _was_passed_over(generation, FilePart(later.name, 0, start)):
         yield f"{later} is held from {start} on only"
 
 
-def _was_passed_over(stretch: Stretch | None, gap: Part) -> bool:
+def _was_passed_over(stretch: Stretch | None, gap: FilePart) -> bool:
     """Whether a later stretch left a part out; its first one counts from the file's first event."""
     starts = {gap.start, FIRST_EVENT if gap.start == 0 else gap.start}
     return stretch is not None and any(
@@ -141,8 +147,11 @@ def _repeated(spark: SparkSession, pipeline: Pipeline, source: str, target: Tabl
     if pinned is None or pinned.checkpoint is None or head is None:
         return None
     columns = silver.stored_columns(origin, pinned)
+    if destination.mode not in CURRENT_ROWS:  # a key has as many rows as changes
+        return None
     if columns.is_bag or not set(columns.key) <= merged.columns().keys():  # in the middle of an ALTER, checked later
         return None
     key = [F.expr(cell).alias(f"k{at}") for at, cell in enumerate(columns.identity())]
-    rows = merged.read(spark, head.version).groupBy(*key).count()
+    current = merged.read(spark, head.version).where(CURRENT_ROWS[destination.mode])
+    rows = current.groupBy(*key).count()
     return rows.where("count > 1").agg(F.count("*").alias("keys"))

@@ -31,6 +31,8 @@ def writable(root: str) -> Iterator[Check]:
 
 
 def _local(path: Path) -> Check:
+    """Makes a folder and a file in the nearest folder that exists, and removes them again."""
+    # A file in the place of a folder cannot be cured by permissions.
     file = no_folder(str(path))
     if file:
         return problem("writable", f"{file} is no folder", f"name a folder that {path} can be made in, as lake:")
@@ -54,6 +56,7 @@ def _local(path: Path) -> Check:
 
 def _remote(lake: ObjectPath) -> Check:
     """Creates an object twice, lists, reads and removes it: what a run, and maintenance, need of a store."""
+    # Two creations of one name: the store has to refuse the second one.
     trial = lake / _name()
     try:
         names(lake)
@@ -68,6 +71,7 @@ def _remote(lake: ObjectPath) -> Check:
     except ConfigError as error:
         problem_text, _, remedy = str(error).partition("; ")
         return problem("writable", problem_text, remedy or "correct store: in the configuration")
+    # Both answers are right only in a store with conditional writes and consistent listings.
     if not is_exclusive:
         return problem(
             "writable",

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Destination
+from spark_jobs.downstream.modes import require_supported
 from spark_jobs.downstream.multi_source import MARKS, Part, union
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position
@@ -28,25 +29,33 @@ def problems_of_tables(pipeline: Pipeline, tables: Mapping[str, Collection[Table
                     meeting.setdefault(into, []).append((source, definition))
     problems = {}
     for into, sharing in meeting.items():
-        problems_ = list(_of_several(pipeline, sharing, into) if into.is_merged else _of_one(sharing))
+        problems_ = list(_of_several(pipeline, sharing, into) if into.is_merged else _of_one(pipeline, sharing, into))
         if problems_:
             problems[f"routes to {into}"] = "; ".join(problems_)
     return problems
 
 
-def _of_one(sharing: _Sharing) -> Iterator[str]:
+def _of_one(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Iterator[str]:
     if len(sharing) > 1:
         yield (
             f"{_listed(sharing)} meet in it, and by routes: it is of one table; use {{source}} in to, or say "
             'sources: ["*"] of a route that leads all of them there'
         )
+    for source, definition in sharing:
+        rule = pipeline.filters.of(definition.name.schema, definition.name.table).columns
+        try:
+            require_supported(masking.shape(definition, rule).columns, into.mode)
+        except TableStopped as error:
+            yield f"{definition.name} of {source}: {error}"
 
 
 def _of_several(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Iterator[str]:
+    """What keeps source tables from being one downstream table: reserved names, types, keys."""
     keys: dict[tuple[str, ...], _Sharing] = {}
     types: dict[str, str] = {}
     parts: list[Part] = []
     for source, definition in sharing:
+        # The columns as rules leave them, joined with those of the tables before it.
         try:
             columns = masking.shape(
                 definition, pipeline.filters.of(definition.name.schema, definition.name.table).columns
@@ -63,6 +72,7 @@ def _of_several(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Ite
         types |= {name: kind for name, kind in columns.types.items() if name not in types}
         parts.append(Part((source, definition.name.schema, definition.name.table), _NOWHERE, 0, True, columns.types))
         keys.setdefault(tuple(name.casefold() for name in columns.key), []).append((source, definition))
+    # Keys are compared when all tables are read, so that one message names all of them.
     if into.is_shared and () in keys:
         yield f"{_listed(keys[()])} have no key that they could share (keys: shared)"
     if len(keys) > 1:

@@ -4,7 +4,7 @@ Put here: when the two are of one place of the log, and which tables are compare
 definitions (ddl/diff.py), or who asks (spark_jobs/cli, assets/checks/integrity.py, assets/published.py).
 
 A server's definitions are read while others write. They are those of bronze's end for each table that no statement
-names from there up to where the log ends behind the reading: DDL is in the log before anybody sees what it did
+names from there up to where the log ends after the reading: DDL is in the log before anybody sees what it did
 (MySQL sql/sql_table.cc, MariaDB sql/sql_table.cc: the statement is logged before its metadata lock is given back).
 """
 
@@ -16,7 +16,7 @@ from itertools import chain
 from spark_jobs.binlog import Slicer, TableDefinition, TableName
 from spark_jobs.bronze.resume import glance
 from spark_jobs.config.model import Pipeline
-from spark_jobs.ddl.classify import Effect, Statement, judge
+from spark_jobs.ddl.classify import Effect, Statement, classify
 from spark_jobs.ddl.diff import differences, unknown_types
 from spark_jobs.ddl.sequences import is_sequence
 from spark_jobs.downstream import publication
@@ -29,7 +29,7 @@ from spark_jobs.pipeline.run import endpoints_of
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table_timeline import TableState
 from spark_jobs.source.information_schema import on_server
-from spark_jobs.source.protocol import Part, Reading, Source
+from spark_jobs.source.protocol import FilePart, PartReader, Source
 from spark_jobs.source.server import Server
 
 MOST_AHEAD = 64 << 20
@@ -66,11 +66,14 @@ class SchemaAudit:
     def __str__(self) -> str:
         if self.why_not:
             return f"columns are not compared with the server's: {self.why_not}"
-        parts = [f"{self.compared - len(self.differing)} tables have the columns and keys that the server declares"]
-        parts += [f"{len(self.differing)} have not"] if self.differing else []
-        parts += [f"{len(self.waiting)} wait"] if self.waiting else []
-        parts += [f"{self.unknown} had no row yet"] if self.unknown else []
-        return ", ".join(parts)
+        counts = {
+            "different": len(self.differing),
+            "pending": len(self.waiting),
+            "without rows": self.unknown,
+        }
+        parts = [f"{self.compared - len(self.differing)} as the server declares"]
+        parts += [f"{count} {state}" for state, count in counts.items() if count]
+        return f"columns and keys of tables: {', '.join(parts)}"
 
 
 def audit_schema(pipeline: Pipeline, name: str) -> SchemaAudit | None:
@@ -94,13 +97,15 @@ def audit_after_run(pipeline: Pipeline, name: str) -> SchemaAudit | None:
 
 
 def _audit(pipeline: Pipeline, lake: Lake, source: Source, head: Head) -> SchemaAudit:
+    """Compares the followed definitions with the server's; where that cannot be done, why not."""
     assert isinstance(source, Server)
     assert head.position is not None
+    # The server's definition holds at the end of its log: up to there statements are read, rows are not.
     position = head.position
     before = glance(source, head).end
     if before.stretch != position.stretch:
         return SchemaAudit(
-            source.name, position, why_not="another log goes on behind bronze's end, which a run has to read"
+            source.name, position, why_not="another log continues after bronze's end, which a run has to read first"
         )
     if before < position:
         return SchemaAudit(source.name, position, why_not=f"{source.endpoint} is behind bronze")
@@ -109,6 +114,7 @@ def _audit(pipeline: Pipeline, lake: Lake, source: Source, head: Head) -> Schema
     ahead = sum(part.stop - part.start for part in parts)
     if ahead > MOST_AHEAD:
         return SchemaAudit(source.name, position, why_not=f"bronze is {ahead:,} bytes behind the log; run again")
+    # Statements after bronze's end, which the followed definitions do not have yet.
     since = [statement for part in parts for statement in _statements(source.reading(), part)]
     listed = (entry for entry in publication.read(lake, source.name) if pipeline.scope.holds(*entry.name))
     entries = [entry for entry in listed if entry.state != "ignored"]
@@ -117,6 +123,7 @@ def _audit(pipeline: Pipeline, lake: Lake, source: Source, head: Head) -> Schema
         audit_ = _Compared(source.name, position, declared, since)
         for entry, standing in zip(entries, followed, strict=True):
             audit_.add(entry, standing)
+    # Tables of the server that no run has seen.
     names = {TableName(*entry.name) for entry in entries}
     unseen_names = (name for name, definition in declared.items() if name not in names and not is_sequence(definition))
     unseen = sum(pipeline.scope.holds(name.schema, name.table) for name in unseen_names)
@@ -130,13 +137,13 @@ def _standing(lake: Lake, source: str, entry: Entry) -> TableState | None:
     return TableState.of(commit) if commit else None
 
 
-def _statements(reading: Reading, part: Part) -> Iterator[Statement]:
+def _statements(reading: PartReader, part: FilePart) -> Iterator[Statement]:
     """Those of a part of the log that may be about tables. Raises SourceError, DecodeError."""
     format_, chunks = reading(part)
     slicer = Slicer(part.file, part.start, format_)
     for cut in chain(chain.from_iterable(map(slicer.feed, chunks)), slicer.finish()):
         cells = zip(*(cut.column(column).to_pylist() for column in ("kind", "statement", "database")), strict=True)
-        yield from (judge(text, database or "") for kind, text, database in cells if kind == "statement" and text)
+        yield from (classify(text, database or "") for kind, text, database in cells if kind == "statement" and text)
 
 
 class _Compared:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from spark_jobs.checks import Check, failed, ok, problem, run_checks, warning
-from spark_jobs.checks.grants import Grants
+from spark_jobs.checks.grants import Grants, current_account, current_grants
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import SYSTEM_SCHEMAS, Pattern
 from spark_jobs.errors import SourceError
@@ -58,19 +58,12 @@ class ServerView:
     @cached_property
     def grants(self) -> Grants:
         """Of the user, with those of the roles that are active."""
-        rows = self.ask("SHOW GRANTS")
-        if not self.is_mariadb and self.version >= (8, 0):
-            ((roles,),) = [tuple(row.values()) for row in self.ask("SELECT CURRENT_ROLE()")]
-            if roles != "NONE":
-                rows = self.ask(f"SHOW GRANTS FOR CURRENT_USER() USING {roles}")
-        return Grants.parse(str(next(iter(row.values()))) for row in rows)
+        return current_grants(self.ask, has_roles=not self.is_mariadb and self.version >= (8, 0))
 
     @cached_property
     def account(self) -> str:
         """The user as statements name it: 'repl'@'%'."""
-        ((name,),) = [tuple(row.values()) for row in self.ask("SELECT CURRENT_USER()")]
-        user, _, host = str(name).rpartition("@")
-        return "@".join("'{}'".format(part.replace("'", "''")) for part in (user, host))
+        return current_account(self.ask)
 
     @property
     def is_mariadb(self) -> bool:
@@ -110,11 +103,16 @@ def check_server(pipeline: Pipeline, server: Server) -> Iterator[Check]:
         yield failed("connection", error, server.name)
         return
     with connection:
-        view = ServerView(pipeline, server, connection)
-        yield from run_checks(view, CHECKS, server.name)
+        yield from check_view(ServerView(pipeline, server, connection))
+
+
+def check_view(view: ServerView) -> Iterator[Check]:
+    """The results of a server that is connected to."""
+    return run_checks(view, CHECKS, view.server.name)
 
 
 def connection(view: ServerView) -> Iterator[Check]:
+    """The address, the user, and whether the connection is encrypted and verified."""
     settings = view.server.settings
     rows = view.ask("SHOW STATUS LIKE 'Ssl_version'")
     tls = rows[0]["Value"] if rows else ""
@@ -169,6 +167,7 @@ def binlog_row_image(view: ServerView) -> Iterator[Check]:
 
 
 def binlog_row_metadata(view: ServerView) -> Iterator[Check]:
+    """Whether the log names columns and keys itself. MariaDB and MySQL before 8.0 have other defaults, or nothing."""
     value = view.variables.get("binlog_row_metadata")
     if value is None:
         yield ok("binlog_row_metadata", "the server has none: columns are named by statements and the server")
@@ -193,6 +192,7 @@ def binlog_checksum(view: ServerView) -> Iterator[Check]:
 
 
 def gtid_mode(view: ServerView) -> Iterator[Check]:
+    """Whether positions can be GTIDs, which a source with several endpoints needs."""
     if view.is_mariadb:
         yield ok("GTID mode", f"MariaDB has GTIDs always; domain {view.variables.get('gtid_domain_id', '0')}")
         return
@@ -234,6 +234,7 @@ def privileges(view: ServerView) -> Iterator[Check]:
 
 def select(view: ServerView) -> Iterator[Check]:
     """SELECT shows a table's definition, and is needed for load and verify."""
+    # A grant on everything needs no comparison with the scope.
     patterns = view.grants.of("SELECT")
     if Pattern("*", "*") in patterns:
         yield ok("SELECT", "granted on *.*")
@@ -245,6 +246,7 @@ def select(view: ServerView) -> Iterator[Check]:
     if not missing:
         yield ok("SELECT", value)
         return
+    # One GRANT for each pattern of the scope that no grant covers; some of its tables may be visible.
     remedy = "; ".join(f"GRANT SELECT ON {_object(pattern)} TO {view.account}" for pattern in missing)
     if all(any(grant.meets(pattern) for grant in patterns) for pattern in missing):
         yield warning("SELECT", value, f"other tables are not seen: {remedy}")
@@ -254,6 +256,7 @@ def select(view: ServerView) -> Iterator[Check]:
 
 def retention(view: ServerView) -> Iterator[Check]:
     """How long the server keeps its log, beside the margin that the configuration wants."""
+    # The name of the variable is part of the answer: versions have different ones.
     name, retention_ = _expiry(view.variables)
     margin = view.pipeline.retention.margin
     if retention_ is None:
@@ -277,12 +280,14 @@ def binlog_filters(view: ServerView) -> Iterator[Check]:
     """Schemas that the server does not log."""
     if not view.logs or not view.may_monitor:
         return
+    # The columns of SHOW MASTER STATUS, by the options that they show.
     rules = {"binlog-do-db": "Binlog_Do_DB", "binlog-ignore-db": "Binlog_Ignore_DB"}
     listed = {option: str(view.log_status.get(column) or "") for option, column in rules.items()}
     filters = ", ".join(f"{option}={value}" for option, value in listed.items() if value)
     if not filters:
         yield ok("binlog filters", "none")
         return
+    # A pattern with wildcards is resolved by the tables that the server has.
     logged = set(filter(None, listed["binlog-do-db"].split(",")))
     left_out = set(filter(None, listed["binlog-ignore-db"].split(",")))
     patterns = [pattern for pattern, is_wanted in view.pipeline.scope.rules if is_wanted]

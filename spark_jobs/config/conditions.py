@@ -98,18 +98,16 @@ class Condition:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Raises ConfigError for what no row of any table could be asked."""
-        tree = _tree(text)
-        if _levels(tree) > MOST_LEVELS:
-            raise ConfigError(_TOO_DEEP)
+        tree = tree_of(text)
         names = frozenset(str(column.name).casefold() for column in tree.find_all(exp.Column))
-        _Writer(lambda _: Term("NULL", Sort.UNKNOWN)).truth(tree)
+        Writer(lambda _: Term("NULL", Sort.UNKNOWN)).truth(tree)
         if not names:
             raise ConfigError(f"{text!r} names no column, and so says nothing about a row")
         return cls(text, names)
 
     def to_spark(self, resolve: Resolve) -> str:
         """Spark's SQL for it. Raises ConfigError where a column is not there, or of a type that is not compared so."""
-        return _Writer(resolve).truth(_tree(self.text)).sql
+        return Writer(resolve).truth(tree_of(self.text)).sql
 
 
 def number(sql: str, digits: int, scale: int = 0) -> Term:
@@ -126,7 +124,8 @@ def _levels(tree: exp.Expr) -> int:
     return count
 
 
-def _tree(text: str) -> exp.Expr:
+def tree_of(text: str) -> exp.Expr:
+    """An expression of MySQL. Raises ConfigError."""
     try:
         trees = sqlglot.parse(text, read="mysql")
     except RecursionError:
@@ -136,11 +135,16 @@ def _tree(text: str) -> exp.Expr:
         raise ConfigError(f"{text!r} is no expression of MySQL: {message}") from error
     if len(trees) != 1 or not isinstance(trees[0], exp.Expr):
         raise ConfigError(f"{text!r} must be one expression")
+    if _levels(trees[0]) > MOST_LEVELS:
+        raise ConfigError(_TOO_DEEP)
     return trees[0]
 
 
-class _Writer:
+class Writer:
     """Writes a tree as Spark's SQL; every kind of node that is not named here is refused."""
+
+    nodes: tuple["Node", ...]
+    """Kinds of nodes, and what writes each."""
 
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
@@ -157,37 +161,38 @@ class _Writer:
                 return Term("CAST(NULL AS BOOLEAN)", Sort.TRUTH)
             case Sort.NUMBER | Sort.REAL:
                 return Term(f"({term.sql} <> 0)", Sort.TRUTH)
-        raise _refused(node, f"is {term.sort.value}, and no condition")
+        raise refused(node, f"is {term.sort.value}, and no condition")
 
     def term(self, node: exp.Expr) -> Term:
         """Raises ConfigError."""
-        for kinds, write in _NODES:
+        for kinds, write in self.nodes:
             if isinstance(node, kinds):
                 return write(self, node)
         if isinstance(node, exp.Subquery | exp.Select | exp.Exists):
-            raise _refused(node, "is a subquery, and a filter looks at its row alone")
+            raise refused(node, "is a subquery, and a filter looks at its row alone")
         if isinstance(node, exp.Func | exp.Anonymous):
-            raise _refused(node, "is no function that a filter may use")
-        raise _refused(node, "is not among what a filter may say")
+            raise refused(node, "is no function that a filter may use")
+        raise refused(node, "is not among what a filter may say")
 
     def column(self, node: exp.Column) -> Term:
         if node.args.get("table"):
-            raise _refused(node, "names a table; a filter names columns of its row alone")
+            raise refused(node, "names a table; a filter names columns of its row alone")
         return self._resolve(str(node.name).casefold())
 
     def literal(self, node: exp.Literal) -> Term:
+        """A text or a number; numbers are exact, but for those with an exponent."""
         text = str(node.this)
         if node.is_string:
             return Term(encoded(text), Sort.LITERAL, text=text)
         if not re.fullmatch(r"\d*\.?\d*", text):
             if not isfinite(float(text)):
-                raise _refused(node, "is larger than any DOUBLE")
+                raise refused(node, "is larger than any DOUBLE")
             return Term(f"CAST('{float(text)!r}' AS DOUBLE)", Sort.REAL)
         before, _, after = text.partition(".")
         before = before.lstrip("0")
         digits = max(len(before) + len(after), 1)
         if digits > _MOST_DIGITS:
-            raise _refused(node, f"has more than {_MOST_DIGITS} digits")
+            raise refused(node, f"has more than {_MOST_DIGITS} digits")
         return number(f"'{before or 0}.{after or 0}'", digits, len(after))
 
     def boolean(self, node: exp.Boolean) -> Term:
@@ -213,7 +218,7 @@ class _Writer:
     def among(self, node: exp.In) -> Term:
         listed = node.args.get("expressions")
         if not listed:
-            raise _refused(node, "is a subquery, and a filter looks at its row alone")
+            raise refused(node, "is a subquery, and a filter looks at its row alone")
         term = self.term(node.this)
         comparisons = (self._compared(node, "=", term, self.term(literal)).sql for literal in listed)
         return Term(f"({' OR '.join(comparisons)})", Sort.TRUTH)
@@ -229,45 +234,45 @@ class _Writer:
         if isinstance(node.expression, exp.Boolean):
             word = "TRUE" if node.expression.this else "FALSE"
             return Term(f"({self.truth(node.this).sql} IS {word})", Sort.TRUTH)
-        raise _refused(node, "is not among what a filter may say")
+        raise refused(node, "is not among what a filter may say")
 
     def likeness(self, node: exp.Like) -> Term:
         left, right = self.term(node.this), self.term(node.expression)
         if left.sort is Sort.TEXT or left.sort is Sort.LABEL:
-            raise _refused(node, _BY_COLLATION)
+            raise refused(node, _BY_COLLATION)
         if left.sort not in (Sort.POINTS, Sort.UNKNOWN) or right.sort is not Sort.LITERAL:
-            raise _refused(node, "needs text on its left and a literal on its right")
+            raise refused(node, "needs text on its left and a literal on its right")
         if "\\" in right.text:
-            raise _refused(node, "has a backslash in its pattern, which servers read by their sql_mode")
+            raise refused(node, "has a backslash in its pattern, which servers read by their sql_mode")
         return Term(f"({left.sql} LIKE {right.sql})", Sort.TRUTH)
 
     def collated(self, node: exp.Collate) -> Term:
         name = str(node.expression.name or node.expression.this)
         if name.casefold() not in BINARY_COLLATIONS:
-            raise _refused(node, f"names a collation that the lake does not know; {BINARY_COLLATIONS[0]} is known")
+            raise refused(node, f"names a collation that the lake does not know; {BINARY_COLLATIONS[0]} is known")
         inner = self.term(node.this)
         if inner.sort not in (Sort.TEXT, Sort.LABEL, Sort.LITERAL, Sort.POINTS, Sort.UNKNOWN):
-            raise _refused(node, f"has a collation, but is {inner.sort.value}")
+            raise refused(node, f"has a collation, but is {inner.sort.value}")
         return replace(inner, sort=Sort.UNKNOWN if inner.sort is Sort.UNKNOWN else Sort.POINTS)
 
     def sum(self, node: exp.Add | exp.Sub) -> Term:
         left, right = self._numbers(node, node.left, node.right)
         word = "+" if isinstance(node, exp.Add) else "-"
         scale = max(left.scale, right.scale)
-        return self._exact(
+        return self.exact(
             node, f"({left.sql} {word} {right.sql})", max(left.integer_digits, right.integer_digits) + 1 + scale, scale
         )
 
     def product(self, node: exp.Mul) -> Term:
         left, right = self._numbers(node, node.left, node.right)
         digits = left.digits + right.digits + 1
-        return self._exact(node, f"({left.sql} * {right.sql})", digits, left.scale + right.scale)
+        return self.exact(node, f"({left.sql} * {right.sql})", digits, left.scale + right.scale)
 
     def remainder(self, node: exp.Mod) -> Term:
         """NULL where the divisor is 0, with the sign of what is divided: as both have it."""
         left, right = self._numbers(node, node.left, node.right)
         scale = max(left.scale, right.scale)
-        return self._exact(
+        return self.exact(
             node, f"try_mod({left.sql}, {right.sql})", max(left.integer_digits, right.integer_digits) + scale, scale
         )
 
@@ -282,33 +287,33 @@ class _Writer:
     def first(self, node: exp.Coalesce) -> Term:
         terms = self._numbers(node, node.this, *node.expressions)
         scale, digits = max(term.scale for term in terms), max(term.integer_digits for term in terms)
-        return self._exact(node, f"coalesce({', '.join(term.sql for term in terms)})", digits + scale, scale)
+        return self.exact(node, f"coalesce({', '.join(term.sql for term in terms)})", digits + scale, scale)
 
     def length(self, node: exp.Length) -> Term:
         inner, in_bytes = self.term(node.this), bool(node.args.get("binary"))
         sorts = (Sort.BYTES,) if in_bytes else (Sort.TEXT, Sort.POINTS, Sort.LABEL)
         if inner.sort not in (*sorts, Sort.UNKNOWN):
             reason = "counts bytes of " if in_bytes else "counts characters of what is "
-            raise _refused(node, reason + inner.sort.value)
+            raise refused(node, reason + inner.sort.value)
         return number(f"{'octet_length' if in_bytes else 'char_length'}({inner.sql})", 10)
 
     def part(self, node: exp.Func) -> Term:
         of = node.this.this if isinstance(node.this, exp.TsOrDsToDate) else node.this
         inner = self.term(of)
         if inner.sort not in (*_TIMES, Sort.UNKNOWN):
-            raise _refused(node, f"is taken of what is {inner.sort.value}")
+            raise refused(node, f"is taken of what is {inner.sort.value}")
         return number(f"{_PARTS[type(node)]}({inner.sql})", 4)
 
-    def _exact(self, node: exp.Expr, sql: str, digits: int, scale: int) -> Term:
+    def exact(self, node: exp.Expr, sql: str, digits: int, scale: int) -> Term:
         if digits > _MOST_DIGITS:
-            raise _refused(node, f"may have more than {_MOST_DIGITS} digits, which the lake does not hold")
+            raise refused(node, f"may have more than {_MOST_DIGITS} digits, which the lake does not hold")
         return number(sql, digits, scale)
 
     def _numbers(self, node: exp.Expr, *parts: exp.Expr) -> list[Term]:
         terms = [self.term(part) for part in parts]
         for term in terms:
             if term.sort not in (Sort.NUMBER, Sort.UNKNOWN):
-                raise _refused(node, f"counts with what is {term.sort.value}, not {Sort.NUMBER.value}")
+                raise refused(node, f"counts with what is {term.sort.value}, not {Sort.NUMBER.value}")
         return [number(term.sql, 1) if term.sort is Sort.UNKNOWN else term for term in terms]
 
     def _compared(self, node: exp.Expr, word: str, left: Term, right: Term) -> Term:
@@ -318,34 +323,38 @@ class _Writer:
 
 def _alike(node: exp.Expr, word: str, left: Term, right: Term) -> tuple[str, str]:
     """Both sides as Spark compares them the way MySQL does."""
+    # Sorts that MySQL compares by rules that Spark does not have are refused.
     sorts = {left.sort, right.sort}
     if Sort.TRUTH in sorts:
-        raise _refused(node, "compares a condition; write AND, OR, NOT, IS TRUE")
+        raise refused(node, "compares a condition; write AND, OR, NOT, IS TRUE")
     if Sort.OTHER in sorts:
-        raise _refused(node, f"compares what is {Sort.OTHER.value}")
+        raise refused(node, f"compares what is {Sort.OTHER.value}")
     if sorts & {Sort.UNKNOWN, Sort.NULL}:
         return left.sql, right.sql
+    # Numbers first, then text, whose order depends on a collation, then literals, which take the sort of the other
+    # side.
     if sorts <= {Sort.NUMBER, Sort.REAL}:
         return _as_numbers(node, left, right)
     if Sort.TEXT in sorts:
-        raise _refused(node, _BY_COLLATION)
+        raise refused(node, _BY_COLLATION)
     if Sort.LITERAL in sorts:
         return _with_literal(node, word, left, right)
     if len(sorts) == 1 and left.sort in (*_TIMES, Sort.POINTS, Sort.BYTES):
         return left.sql, right.sql
-    raise _refused(node, f"compares {left.sort.value} with {right.sort.value}")
+    raise refused(node, f"compares {left.sort.value} with {right.sort.value}")
 
 
 def _as_numbers(node: exp.Expr, left: Term, right: Term) -> tuple[str, str]:
     if Sort.REAL in (left.sort, right.sort):
         return f"CAST({left.sql} AS DOUBLE)", f"CAST({right.sql} AS DOUBLE)"
     if max(left.integer_digits, right.integer_digits) + max(left.scale, right.scale) > _MOST_DIGITS:
-        raise _refused(node, f"compares numbers of together more than {_MOST_DIGITS} digits")
+        raise refused(node, f"compares numbers of together more than {_MOST_DIGITS} digits")
     return left.sql, right.sql
 
 
 def _with_literal(node: exp.Expr, word: str, left: Term, right: Term) -> tuple[str, str]:
     """A text literal, as what it is compared with."""
+    # MySQL converts the literal to the type of the column; what it would compare otherwise is refused.
     literal, term = (left, right) if left.sort is Sort.LITERAL else (right, left)
     match term.sort:
         case Sort.POINTS:
@@ -354,20 +363,20 @@ def _with_literal(node: exp.Expr, word: str, left: Term, right: Term) -> tuple[s
             text = f"X'{literal.text.encode().hex()}'"
         case Sort.LABEL:
             if word not in ("=", "<>", "<=>"):
-                raise _refused(node, "puts an ENUM in an order, which depends on how it is compared")
+                raise refused(node, "puts an ENUM in an order, which depends on how it is compared")
             if literal.text not in term.labels:
-                raise _refused(node, f"asks for {literal.text!r}, which is none of ({', '.join(term.labels)})")
+                raise refused(node, f"asks for {literal.text!r}, which is none of ({', '.join(term.labels)})")
             text = literal.sql
         case Sort.DATE | Sort.DATETIME | Sort.MOMENT:
             text = _time(node, term.sort, literal.text)
         case _:
-            raise _refused(node, f"compares a text literal with what is {term.sort.value}")
+            raise refused(node, f"compares a text literal with what is {term.sort.value}")
     return (text, right.sql) if literal is left else (left.sql, text)
 
 
 def _time(node: exp.Expr, sort: Sort, text: str) -> str:
     form, like = (_DAY, "2024-02-29") if sort is Sort.DATE else (_MOMENT, "2024-02-29 or 2024-02-29 12:00:00")
-    unlike = _refused(node, f"compares {sort.value} with {text!r}; write it like {like}")
+    unlike = refused(node, f"compares {sort.value} with {text!r}; write it like {like}")
     if not form.fullmatch(text):
         raise unlike
     try:
@@ -379,7 +388,8 @@ def _time(node: exp.Expr, sort: Sort, text: str) -> str:
     return f"TIMESTAMP_NTZ'{moment}'" if sort is Sort.DATETIME else f"TIMESTAMP'{moment}Z'"
 
 
-def _refused(node: exp.Expr, reason: str) -> ConfigError:
+def refused(node: exp.Expr, reason: str) -> ConfigError:
+    """The error about a part of an expression."""
     return ConfigError(f"`{node.sql(dialect='mysql')}` {reason}")
 
 
@@ -393,26 +403,28 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.NullSafeEQ: "<=>",
 }
 _PARTS: dict[type[exp.Expr], str] = {exp.Year: "year", exp.Month: "month", exp.Day: "day"}
-_NODES: tuple[tuple[tuple[type[exp.Expr], ...], Callable[..., Term]], ...] = (
-    ((exp.Column,), _Writer.column),
-    ((exp.Literal,), _Writer.literal),
-    ((exp.Boolean,), _Writer.boolean),
-    ((exp.Null,), _Writer.null),
-    ((exp.Paren,), _Writer.paren),
-    ((exp.And, exp.Or), _Writer.conjunction),
-    ((exp.Not,), _Writer.negation),
-    (tuple(_COMPARISONS), _Writer.comparison),
-    ((exp.In,), _Writer.among),
-    ((exp.Between,), _Writer.between),
-    ((exp.Is,), _Writer.test),
-    ((exp.Like,), _Writer.likeness),
-    ((exp.Collate,), _Writer.collated),
-    ((exp.Add, exp.Sub), _Writer.sum),
-    ((exp.Mul,), _Writer.product),
-    ((exp.Mod,), _Writer.remainder),
-    ((exp.Neg,), _Writer.minus),
-    ((exp.Abs,), _Writer.absolute),
-    ((exp.Coalesce,), _Writer.first),
-    ((exp.Length,), _Writer.length),
-    (tuple(_PARTS), _Writer.part),
+Node = tuple[tuple[type[exp.Expr], ...], Callable[..., Term]]
+NODES: tuple[Node, ...] = (
+    ((exp.Column,), Writer.column),
+    ((exp.Literal,), Writer.literal),
+    ((exp.Boolean,), Writer.boolean),
+    ((exp.Null,), Writer.null),
+    ((exp.Paren,), Writer.paren),
+    ((exp.And, exp.Or), Writer.conjunction),
+    ((exp.Not,), Writer.negation),
+    (tuple(_COMPARISONS), Writer.comparison),
+    ((exp.In,), Writer.among),
+    ((exp.Between,), Writer.between),
+    ((exp.Is,), Writer.test),
+    ((exp.Like,), Writer.likeness),
+    ((exp.Collate,), Writer.collated),
+    ((exp.Add, exp.Sub), Writer.sum),
+    ((exp.Mul,), Writer.product),
+    ((exp.Mod,), Writer.remainder),
+    ((exp.Neg,), Writer.minus),
+    ((exp.Abs,), Writer.absolute),
+    ((exp.Coalesce,), Writer.first),
+    ((exp.Length,), Writer.length),
+    (tuple(_PARTS), Writer.part),
 )
+Writer.nodes = NODES

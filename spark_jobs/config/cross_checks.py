@@ -12,12 +12,15 @@ from pydantic import (
     ValidationError,
 )
 
-from spark_jobs.config.model import DUMP_OF_FILES, ONE_ORIGIN, Pipeline, RouteRule, Source
-from spark_jobs.config.routes import Route, problems_of_routes
+from spark_jobs.config.model import DUMP_OF_FILES, ONE_ORIGIN, Pipeline, RouteRule, SourceSettings
+from spark_jobs.config.modes import ModeRule, Modes, problem_of_modes
+from spark_jobs.config.routes import Route, Routes, problems_of_routes
 from spark_jobs.config.store import ObjectStore, is_s3
 from spark_jobs.config.table_patterns import Pattern, Scope
 from spark_jobs.config.values import SOURCE_NAME, VARIABLE, pattern_text
 
+_LONGEST_DELIVERY = 64
+"""Characters of a delivery's name in the target's checkpoint."""
 _RULE_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -27,9 +30,15 @@ def problems_between_keys(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name in sources if isinstance(sources, dict) else ():
         if not SOURCE_NAME.fullmatch(str(name)):
             yield f"sources.{name}", "a source's name is made of letters, digits and _, and begins with no digit"
+    for name in _names(values.get("deliveries")):
+        if not SOURCE_NAME.fullmatch(name) or len(name) > _LONGEST_DELIVERY:
+            yield f"deliveries.{name}", "a delivery's name is made of letters, digits and _, and has 64 at most"
     yield from _origin_problems(sources)
     yield from _redaction_problems(sources, values.get("tables"))
     yield from _route_problems(values.get("routes"), list(sources) if isinstance(sources, dict) else [])
+    yield from _mode_problems(values.get("downstream"), values.get("routes"))
+    yield from _catalog_problems(values.get("catalog"), values.get("spark"))
+    yield from _delivery_problems(values.get("deliveries"), values.get("downstream"))
 
 
 def _origin_problems(sources: Any) -> Iterator[tuple[str, str]]:
@@ -48,7 +57,11 @@ def _redaction_problems(sources: Any, tables: Any) -> Iterator[tuple[str, str]]:
     scope = _scope(tables)
     for name, source in _items(sources):
         listed = (
-            source.redact if isinstance(source, Source) else source.get("redact") if isinstance(source, dict) else ()
+            source.redact
+            if isinstance(source, SourceSettings)
+            else source.get("redact")
+            if isinstance(source, dict)
+            else ()
         )
         texts = [text for text in listed if _pattern_text(text)] if isinstance(listed, list | tuple) else []
         redacted = Scope.parse(texts)
@@ -62,13 +75,65 @@ def _redaction_problems(sources: Any, tables: Any) -> Iterator[tuple[str, str]]:
 
 def _route_problems(rules: Any, sources: list[Any]) -> Iterator[tuple[str, str]]:
     """Of the routes that are valid by themselves; the model reports the others."""
-    listed = rules if isinstance(rules, list | tuple) else ()
-    routes = {f"routes[{at}]": route for at, rule in enumerate(listed) if (route := _route(rule))}
-    yield from problems_of_routes(routes, list(map(str, sources))).items()
+    yield from problems_of_routes(_routes(rules), list(map(str, sources))).items()
+
+
+def _mode_problems(modes: Any, rules: Any) -> Iterator[tuple[str, str]]:
+    """Of the modes that are valid by themselves, beside such routes."""
+    listed = [mode for mode in map(_mode, _list(modes)) if mode]
+    problem = problem_of_modes(Modes.of_rules(listed), Routes(tuple(_routes(rules).values())).merged)
+    if problem:
+        yield "downstream", problem
+
+
+_HIVE = "spark.sql.catalogImplementation"
+_DEFAULT_CATALOG = "spark_catalog"
+
+
+def _catalog_problems(catalog: Any, spark: Any) -> Iterator[tuple[str, str]]:
+    """Spark's own catalog is memory unless it is Hive's metastore: its tables would be gone with the run."""
+    if catalog is None:
+        return
+
+    def member(keys: Any, name: str) -> Any:
+        return keys.get(name) if isinstance(keys, dict) else getattr(keys, name, None)
+
+    name, conf = member(catalog, "name") or _DEFAULT_CATALOG, member(spark, "conf") or {}
+    if member(spark, "remote") or not isinstance(conf, dict):
+        return
+    if name == _DEFAULT_CATALOG and conf.get(_HIVE) != "hive" and f"spark.sql.catalog.{name}" not in conf:
+        forgets = "Spark's own catalog forgets its tables when a run ends"
+        yield "catalog.name", f"{forgets}: set spark.conf: {{{_HIVE}: hive}}, or name another that spark.conf defines"
+    elif name != _DEFAULT_CATALOG and f"spark.sql.catalog.{name}" not in conf:
+        yield "catalog.name", f"spark.conf defines no such catalog: it has no spark.sql.catalog.{name}"
+
+
+def _delivery_problems(deliveries: Any, modes: Any) -> Iterator[tuple[str, str]]:
+    """Deliveries write the source's current rows: tables that keep more are not theirs."""
+    all_modes = Modes.of_rules(mode for mode in map(_mode, _list(modes)) if mode)
+    for name, delivery in _items(deliveries):
+        tables = delivery.get("tables") if isinstance(delivery, dict) else getattr(delivery, "tables", ())
+        scope = _scope(_list(tables))
+        for pattern, mode in all_modes.rules:
+            text = f"{pattern.schema}.{pattern.table}"
+            has_mode = mode in all_modes.may_have(pattern)
+            if scope and has_mode and scope.may_share(Scope(((pattern, True),)), pattern):
+                reason = f"may have {text}, with mode: {mode} by downstream:, and a delivery writes mirrors"
+                yield f"deliveries.{name}.tables", f'{reason}; list "!{text}" last there'
+
+
+def _routes(rules: Any) -> dict[str, Route]:
+    """By key, the routes that are valid by themselves."""
+    return {f"routes[{at}]": route for at, rule in enumerate(_list(rules)) if (route := _route(rule))}
+
+
+def _list(value: Any) -> list[Any]:
+    return [*value] if isinstance(value, list | tuple) else []
 
 
 def problems_of_rules(raw: dict[str, Any], environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """What is wrong with rules beside their own keys: names, tables out of scope, tables with two, open salts."""
+    # Names of rules are part of metrics and messages; a table without wildcards must be in scope.
     scope = _scope(raw.get("tables"))
     for kind in ("filters", "row_filters", "columns"):
         for name, rule in _items(raw.get(kind)):
@@ -80,6 +145,7 @@ def problems_of_rules(raw: dict[str, Any], environment: Mapping[str, str]) -> It
                 pattern = Pattern.parse(text_) if text_ and not set(text_) & set("*?!") else None
                 if pattern and scope and not scope.holds(pattern.schema, pattern.table):
                     yield f"{kind}.{name}.tables[{at}]", f"{text} is out of scope, by tables:"
+    # Two rules on the columns of one table would each see half of them; a salt in the file is no secret.
     yield from _meeting_rules(raw.get("columns"))
     for name, rule in _items(raw.get("columns")):
         for column, mask in _items(rule.get("mask") if isinstance(rule, dict) else None):
@@ -96,6 +162,7 @@ def problems_of_store(pipeline: Pipeline | None, environment: Mapping[str, str])
     """What is wrong between the lake, its store and the environment. pipeline: None where a key is wrong by itself."""
     if pipeline is None:
         return
+    # store: belongs to lakes on S3 alone. Keys come from the environment, which Spark does not read by itself.
     if not is_s3(pipeline.lake):
         if pipeline.store != ObjectStore():
             yield "store", f"is for a lake on an object store (s3a://bucket/prefix), and lake: is {pipeline.lake}"
@@ -130,6 +197,10 @@ def _patterns(rule: Any) -> Iterator[Pattern]:
             yield Pattern.parse(text_)
 
 
+def _names(value: Any) -> list[str]:
+    return list(map(str, value)) if isinstance(value, dict) else []
+
+
 def _items(value: Any) -> list[tuple[Any, Any]]:
     return list(value.items()) if isinstance(value, dict) else []
 
@@ -138,6 +209,13 @@ def _scope(tables: Any) -> Scope | None:
     """What ``tables:`` says, where it is valid."""
     listed = tables if isinstance(tables, list) else []
     return Scope.parse(listed) if all(map(_pattern_text, listed)) else None
+
+
+def _mode(rule: Any) -> ModeRule | None:
+    try:
+        return rule if isinstance(rule, ModeRule) else ModeRule.model_validate(rule)
+    except ValidationError:  # reported by the model under the same key
+        return None
 
 
 def _route(rule: Any) -> Route | None:

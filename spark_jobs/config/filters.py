@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
+from spark_jobs.config.computed import Computed
 from spark_jobs.config.conditions import Condition
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.errors import ConfigError
@@ -120,7 +121,7 @@ class RowFilter:
 
 @dataclass(frozen=True)
 class Mask:
-    """What stands in a column's place. hash: of the value, with a salt; truncate: its beginning; constant: a value."""
+    """What takes a column's place. hash: of the value, with a salt; truncate: its beginning; constant: a value."""
 
     kind: Literal["hash", "truncate", "constant"]
     salt: str = field(default="", repr=False)
@@ -130,13 +131,18 @@ class Mask:
 
 @dataclass(frozen=True)
 class ColumnRule:
-    """One of ``columns:``, its names in small letters. include: no others are seen; None: all but ``exclude``."""
+    """One of ``columns:``, its names in small letters. include: no others are seen; None: all but ``exclude``.
+
+    Computed columns are seen in either case.
+    """
 
     name: str
     scope: Scope
     include: frozenset[str] | None = None
     exclude: frozenset[str] = frozenset()
     masks: Mapping[str, Mask] = field(default_factory=dict)
+    computed: tuple[Computed, ...] = ()
+    """Columns that the source does not have."""
 
     def is_left_out(self, column: str) -> bool:
         name = column.casefold()
@@ -147,7 +153,8 @@ class ColumnRule:
 
     def names(self) -> frozenset[str]:
         """All columns that it names."""
-        return (self.include or frozenset()) | self.exclude | frozenset(self.masks)
+        computed = frozenset[str]().union(*(column.columns for column in self.computed))
+        return (self.include or frozenset()) | self.exclude | frozenset(self.masks) | computed
 
 
 def skip_name(position: Position) -> str:
@@ -163,7 +170,7 @@ class TableFilters:
     rows: tuple[RowFilter, ...] = ()
     columns: ColumnRule | None = None
     skips: frozenset[Position] = frozenset()
-    """Events that are passed over for this table, each by its place."""
+    """Events that are quarantined for this table, each by its place."""
 
     def __bool__(self) -> bool:
         return bool(self.events or self.rows or self.columns or self.skips)
@@ -221,7 +228,7 @@ class Filters:
     rows: tuple[RowFilter, ...] = ()
     columns: tuple[ColumnRule, ...] = ()
     skips: Mapping[tuple[str, str], frozenset[Position]] = field(default_factory=dict)
-    """Events that are passed over, by schema and table."""
+    """Events that are quarantined, by schema and table."""
 
     @property
     def skips_alone(self) -> "Filters":
@@ -255,6 +262,7 @@ def _digest(rules: Any) -> str:
 
 def _plain(value: Any) -> Any:
     """A rule as numbers and texts in an order of their own; of the salt, only what tells another one from it."""
+    # Equal rules must give equal digests on every machine: nothing here depends on order or on the salt itself.
     match value:
         case Mask():
             plain: Any = (value.kind, hashlib.sha256(value.salt.encode()).hexdigest(), value.length, value.constant)
@@ -262,8 +270,12 @@ def _plain(value: Any) -> Any:
             plain = value.pattern
         case Condition():
             plain = value.text
+        case Computed():
+            plain = (value.name, value.text, value.type)
         case EventFilter() | RowFilter() | ColumnRule():
-            plain = [_plain(field) for key, field in vars(value).items() if key != "scope"]
+            # A rule without computed columns has the digest that it had before there were any.
+            unsaid = {"scope", *(("computed",) if not getattr(value, "computed", True) else ())}
+            plain = [_plain(field) for key, field in vars(value).items() if key not in unsaid]
         case Mapping():
             plain = [(key, _plain(field)) for key, field in sorted(value.items())]
         case frozenset():

@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from spark_jobs.config.cross_checks import problems_between_keys, problems_of_rules, problems_of_store
-from spark_jobs.config.model import Pipeline, Source
+from spark_jobs.config.model import Pipeline, SourceSettings
 from spark_jobs.config.store import store_of
 from spark_jobs.config.values import ONE, SEVERAL, VARIABLE
 from spark_jobs.config.yaml_file import read
@@ -148,7 +148,7 @@ _WORDS = {
 """pydantic's kinds of errors in a user's words."""
 
 
-def _anchored_source(source: Source, folder: Path) -> Source:
+def _anchored_source(source: SourceSettings, folder: Path) -> SourceSettings:
     paths: dict[str, Any] = {
         key: folder / path for key in ("files", "archive") if (path := getattr(source, key)) is not None
     }

@@ -12,9 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Discriminator,
     Field,
     PrivateAttr,
@@ -24,9 +22,14 @@ from pydantic import (
     model_validator,
 )
 
+from spark_jobs.config.catalog import Catalog
+from spark_jobs.config.computed import Computed
 from spark_jobs.config.conditions import Condition
+from spark_jobs.config.deliveries import Delivery
 from spark_jobs.config.filters import Action, ColumnRule, EventFilter, Filters, Mask, RowFilter, problem_of_events
+from spark_jobs.config.modes import ModeRule, Modes
 from spark_jobs.config.routes import Route, Routes
+from spark_jobs.config.servers import Endpoint, Model, MySQL
 from spark_jobs.config.store import LakeStore, ObjectStore, lake_text
 from spark_jobs.config.table_patterns import Helpers, Pattern, Scope
 from spark_jobs.config.values import (
@@ -38,6 +41,8 @@ from spark_jobs.config.values import (
     LocalPath,
     Patterns,
     at_least_a_day,
+    computed_name,
+    computed_type,
     downstream_text,
     dump_position,
     folded_name,
@@ -50,70 +55,7 @@ from spark_jobs.config.values import (
     table_pattern,
     zone_text,
 )
-
-
-class Model(BaseModel):
-    """The text below a key is its line in docs/reference/configuration.md."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class Tls(Model):
-    """How the connection to a server is encrypted; paths are local to the machine that connects."""
-
-    enabled: bool = True
-    """Whether the connection is encrypted at all."""
-    ca: LocalPath | None = None
-    """The CA that must have signed the server's certificate; without it, those that this machine trusts."""
-    cert: LocalPath | None = None
-    """A certificate that the client shows."""
-    key: LocalPath | None = None
-    """The key of ``cert``."""
-    verify: bool = True
-    """Whether the server's certificate is verified."""
-
-
-class MySQL(Model):
-    """A live MySQL or MariaDB server. The user needs REPLICATION SLAVE, REPLICATION CLIENT and SELECT."""
-
-    host: str = "127.0.0.1"
-    """Name or address."""
-    port: int = Field(3306, ge=1, le=65535)
-    """TCP port."""
-    user: str
-    """The user that logs in."""
-    password: SecretStr = SecretStr("")
-    """Its password: write ``${NAME}``, which reads the environment."""
-    tls: Tls | None = None
-    """How the connection is encrypted; without it, it is where the server can, and nothing is verified."""
-    connect_timeout: int = Field(10, ge=1)
-    """Seconds until the login is complete: TCP, TLS, authentication and the session's settings."""
-    read_timeout: int = Field(60, ge=1)
-    """Seconds without a byte before a read is given up."""
-
-
-class Endpoint(Model):
-    """One of several servers that have the same log: a primary, a replica. What it does not say, ``mysql`` says."""
-
-    host: str
-    """Name or address."""
-    port: int | None = Field(None, ge=1, le=65535)
-    """As in ``mysql``, and so are the others."""
-    user: str | None = None
-    """As in ``mysql``."""
-    password: SecretStr | None = None
-    """As in ``mysql``."""
-    tls: Tls | None = None
-    """As in ``mysql``."""
-    connect_timeout: int | None = Field(None, ge=1)
-    """As in ``mysql``."""
-    read_timeout: int | None = Field(None, ge=1)
-    """As in ``mysql``."""
-
-    def server(self, shared: MySQL) -> MySQL:
-        """The server with what all of them share."""
-        settings = {name: value for name in self.model_fields_set if (value := getattr(self, name)) is not None}
-        return shared.model_copy(update=settings)
+from spark_jobs.errors import ConfigError
 
 
 class SchemaDump(Model):
@@ -130,7 +72,7 @@ ONE_ORIGIN = "needs exactly one of mysql and files"
 DUMP_OF_FILES = "schema_dump is for a source of files; a server is asked for its tables itself"
 
 
-class Source(Model):
+class SourceSettings(Model):
     """Where a log comes from: a live server, one of several that have the same log, or a directory of binlog files."""
 
     mysql: MySQL | None = None
@@ -208,7 +150,7 @@ class Source(Model):
         return tuple(endpoint.server(self.mysql) for endpoint in self.endpoints) or (self.mysql,)
 
 
-_Target = Annotated[str, AfterValidator(downstream_text)]
+_TargetText = Annotated[str, AfterValidator(downstream_text)]
 
 
 class RouteRule(Model):
@@ -217,7 +159,7 @@ class RouteRule(Model):
     source: Annotated[str, AfterValidator(pattern_text)] = Field(alias="from")
     """A pattern of source tables."""
     to: Annotated[
-        Annotated[_Target, Tag(ONE)] | Annotated[tuple[_Target, ...], Field(min_length=1), Tag(SEVERAL)],
+        Annotated[_TargetText, Tag(ONE)] | Annotated[tuple[_TargetText, ...], Field(min_length=1), Tag(SEVERAL)],
         Discriminator(form_of),
     ]
     """The downstream table that their rows go to, or a list of several, to each of which they all go. ``{1}``, ``{2}``,
@@ -288,14 +230,14 @@ class RowRule(Model):
 
 
 class MaskRule(Model):
-    """What stands in the place of a column's values: exactly one of the three."""
+    """What takes the place of a column's values: exactly one of the three."""
 
     hash: SecretStr | None = None
     """The salt of a SHA-256 of the value: write ``${NAME}``, which reads the environment."""
     truncate: int | None = Field(None, ge=0)
     """How many characters or bytes of the value's beginning are kept."""
     constant: str | int | None = None
-    """A value that stands in the place of all others."""
+    """A value that takes the place of all others."""
 
     @model_validator(mode="after")
     def _one_of_three(self) -> Self:
@@ -313,8 +255,26 @@ class MaskRule(Model):
         return Mask("constant", constant=self.constant)
 
 
+class ComputedRule(Model):
+    """A column that is computed from others of the same row."""
+
+    sql: str
+    """An expression of MySQL over the row as the log has it."""
+    type: Annotated[str, AfterValidator(computed_type)]
+    """Its type in the lake, which has to hold every value: BOOLEAN, SMALLINT, INT, BIGINT, DECIMAL(p,s), DOUBLE,
+    STRING, BINARY, DATE, TIMESTAMP_NTZ or TIMESTAMP."""
+
+    @model_validator(mode="after")
+    def _can_be_evaluated(self) -> Self:
+        try:
+            Computed.parse("", self.sql, self.type)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+
 class ColumnsRule(Model):
-    """One of ``columns:``: which columns are left out of tables, and which are masked."""
+    """One of ``columns:``: which columns are left out of tables, which are masked, and which are added."""
 
     tables: Patterns
     """Patterns of the tables that it is about; the last that matches decides."""
@@ -322,13 +282,15 @@ class ColumnsRule(Model):
     """The columns that are seen; all others are left out."""
     exclude: tuple[ColumnName, ...] = ()
     """The columns that are left out."""
-    mask: dict[ColumnName, MaskRule] = {}
-    """What stands in the place of columns' values."""
+    mask: dict[ColumnName, MaskRule] = Field({})
+    """What takes the place of columns' values."""
+    computed: dict[Annotated[str, AfterValidator(computed_name)], ComputedRule] = Field({})
+    """Columns that are added, by name, behind those of the source."""
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> Self:
-        if self.include is None and not self.exclude and not self.mask:
-            raise ValueError("needs include, exclude or mask")
+        if self.include is None and not (self.exclude or self.mask or self.computed):
+            raise ValueError("needs include, exclude, mask or computed")
         if self.include is not None and self.exclude:
             raise ValueError("has include and exclude; all that include does not name is left out")
         contradiction = next((name for name in self.mask if self.rule("").is_left_out(name)), None)
@@ -339,7 +301,8 @@ class ColumnsRule(Model):
     def rule(self, name: str) -> ColumnRule:
         include = None if self.include is None else frozenset(self.include)
         masks = {column: masking.mask() for column, masking in self.mask.items()}
-        return ColumnRule(name, Scope.parse(self.tables), include, frozenset(self.exclude), masks)
+        computed = tuple(Computed.parse(name_, rule.sql, rule.type) for name_, rule in self.computed.items())
+        return ColumnRule(name, Scope.parse(self.tables), include, frozenset(self.exclude), masks, computed)
 
 
 class Spark(Model):
@@ -352,7 +315,10 @@ class Spark(Model):
     archive: str | None = None
     """What ``stratalog package`` wrote, for executors that do not have this environment: with ``remote``, or a
     cluster's address as ``master``. Executors unpack it and run its Python."""
-    conf: dict[str, str] = {}
+    task_bytes: int = Field(32 << 20, ge=1 << 20)
+    """Bytes of log, or of silver's files, that one task takes at most; what is larger is split by keys. The memory of a
+    task grows with it: some twenty times as much."""
+    conf: dict[str, str] = Field({})
     """Further settings of Spark."""
     _lake_store: LakeStore | None = PrivateAttr(None)
 
@@ -375,8 +341,8 @@ class Retention(Model):
     """What ``gc`` removes, if every reader is done with it: log files whose newest transaction is older. Without it
     nothing is removed."""
     fold: bool = False
-    """Whether ``maintain`` folds silver's windows of log that ``gc`` has removed into one a table: a row a key, and
-    none for what was deleted. Such windows are not done again, not even from copies of the log."""
+    """Whether ``maintain`` folds silver's windows of log that ``gc`` has removed into one per table: a row per key, and
+    none for what was deleted. Such windows are not replayed, not even from copies of the log."""
     versions: Annotated[Duration, AfterValidator(at_least_a_day)] = timedelta(days=7)
     """How long ``maintain`` keeps data files that only older versions of a table name; at least ``1d``."""
     margin: Duration | None = None
@@ -419,21 +385,27 @@ class Pipeline(Model):
     """Where the tables lie: a local path, a bucket of S3 (``s3a://bucket/prefix``), or ``hdfs://``, by Spark alone."""
     store: ObjectStore = ObjectStore()
     """How the object store of an ``s3a://`` lake is reached."""
-    sources: dict[str, Source] = Field(min_length=1)
+    sources: dict[str, SourceSettings] = Field(min_length=1)
     """The logs, by name; the name is part of table paths."""
     tables: tuple[Annotated[str, AfterValidator(pattern_text)], ...] = ()
     """Patterns ``schema.table`` with ``*`` and ``?``; ``!`` excludes, the last match wins. Without any: all but the
     system schemas."""
     routes: tuple[RouteRule, ...] = ()
     """Other names downstream than the source's own, and which tables are merged into one."""
+    downstream: tuple[ModeRule, ...] = ()
+    """Which downstream tables keep more than the source's current rows."""
     event_rules: dict[str, EventRule] = Field({}, alias="filters")
     """Rules, by name, about which events are left out."""
     row_rules: dict[str, RowRule] = Field({}, alias="row_filters")
     """Rules, by name, about which changes are left out by their values."""
     column_rules: dict[str, ColumnsRule] = Field({}, alias="columns")
     """Rules, by name, about which columns are left out, and which are masked."""
+    deliveries: dict[str, Delivery] = Field({})
+    """Downstream tables that are written into other databases, by the delivery's name."""
     spark: Spark = Spark()
     """Where Spark runs."""
+    catalog: Catalog | None = None
+    """A catalog of Spark in which the lake's tables are registered after a run; ``{}`` takes all defaults."""
     retention: Retention = Retention()
     """What is removed, and when."""
     compat: Literal["full", "plain"] = "full"
@@ -451,8 +423,8 @@ class Pipeline(Model):
     ``new_column``: what the column held stays under another name, and a new column begins, NULL in older rows."""
     on_cascade: Literal["warn", "stop", "ignore"] = "warn"
     """What becomes of a child table whose rows the server changes by a foreign key (``ON DELETE CASCADE`` and the like)
-    without logging that. ``warn``: it goes on, and every surface names it. ``stop``: it stops where the key begins.
-    ``ignore``: it goes on, and nothing is said."""
+    without logging that. ``warn``: it continues, and every surface names it. ``stop``: it stops where the key begins.
+    ``ignore``: it continues, and nothing is said."""
     online_ddl: OnlineDdl = OnlineDdl()
     """How tables are told that tools for online schema changes only work with."""
     verify: bool = False
@@ -471,7 +443,7 @@ class Pipeline(Model):
 
     @property
     def routing(self) -> Routes:
-        return Routes(tuple(rule.route() for rule in self.routes))
+        return Routes(tuple(rule.route() for rule in self.routes), Modes.of_rules(self.downstream))
 
     @property
     def filters(self) -> Filters:

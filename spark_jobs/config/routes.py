@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
+from spark_jobs.config.modes import MIRRORS, Mode, Modes
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.errors import ConfigError
 
@@ -32,13 +33,16 @@ _WILD = re.compile(r"[*?]")
 class Destination:
     """A downstream table. is_merged: several source tables may meet there, and columns say whose each row is.
 
-    is_shared: of these, equal keys are one row.
+    is_shared: of these, equal keys are one row. mode: what it keeps of changes. has_feed: whether Delta's change data
+    feed is on.
     """
 
     schema: str
     table: str
     is_merged: bool = False
     is_shared: bool = False
+    mode: Mode = Mode.MIRROR
+    has_feed: bool = False
 
     @property
     def name(self) -> Name:
@@ -152,9 +156,10 @@ class Route:
 
 @dataclass(frozen=True)
 class Routes:
-    """All routes of a pipeline."""
+    """All routes of a pipeline, and the modes of the tables that they lead to."""
 
     routes: tuple[Route, ...] = ()
+    modes: Modes = MIRRORS
 
     def of(self, source: str, schema: str, table: str) -> tuple[Destination, ...]:
         """The downstream tables of a source table, each once: its route's in order, or that of its own name.
@@ -170,7 +175,7 @@ class Routes:
 
     def _destination(self, into: Name, *, is_shared: bool) -> Destination:
         is_merged = any(leg.targets.matches(*into) for leg in self._merging)
-        return Destination(*into, is_merged=is_merged, is_shared=is_merged and is_shared)
+        return Destination(*into, is_merged, is_merged and is_shared, self.modes.of(*into), self.modes.has_feed(*into))
 
     def shares(self, source: str) -> bool:
         """Whether tables of a source may have keys in common with others."""
@@ -183,6 +188,11 @@ class Routes:
     def leads_alone(self, leg: Leg) -> bool:
         """Whether no two source tables can meet where a leg leads."""
         return leg not in self._merging
+
+    @property
+    def merged(self) -> list[Pattern]:
+        """Patterns of the tables in which several source tables may meet."""
+        return [leg.targets for leg in self._merging if not leg.problem]
 
     @cached_property
     def _legs(self) -> tuple[Leg, ...]:
@@ -202,6 +212,7 @@ _AT_MOST_ONE = "a table has at most one route, which may list several targets: t
 
 def problems_of_routes(routes: Mapping[str, Route], sources: Sequence[str]) -> dict[str, str]:
     """What is wrong with routes, of which each is valid by itself, by the place of their key. sources: all names."""
+    # Each route by itself, then against those before it: a table may match one route only.
     problems: dict[str, str] = {}
     together = Routes(tuple(routes.values()))
     for at, (key, route) in enumerate(routes.items()):

@@ -82,7 +82,7 @@ class ObjectStore(BaseModel):
     region: str = Field("us-east-1", min_length=1)
     """The region that requests are signed for."""
     path_style: bool | None = None
-    """Whether the bucket stands in the path of a request in place of its host; by default with an ``endpoint``."""
+    """Whether the bucket is in the path of a request in place of its host; by default with an ``endpoint``."""
     ca: LocalPath | None = None
     """A PEM file of certificates that sign the endpoint's, besides those that the system trusts."""
     access_key_env: VariableName = "AWS_ACCESS_KEY_ID"

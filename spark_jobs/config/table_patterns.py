@@ -122,7 +122,7 @@ class Scope:
         )
 
     def _excludes(self, first: Pattern, two: Pattern, behind: Pattern) -> bool:
-        """Whether a line that excludes, behind the last one of a pattern, covers all that two patterns share."""
+        """Whether a line that excludes, after the last one of a pattern, covers all that two patterns share."""
         places = [at for at, (pattern, is_wanted) in enumerate(self.rules) if is_wanted and pattern == behind]
         later = self.rules[places[-1] + 1 :] if places else self.rules
         return any(not is_wanted and (rule.covers(first) or rule.covers(two)) for rule, is_wanted in later)

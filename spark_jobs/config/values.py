@@ -15,6 +15,7 @@ from pydantic import (
     Field,
 )
 
+from spark_jobs.config.computed import type_text
 from spark_jobs.config.conditions import Condition
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.config.time_zones import zone_of
@@ -50,6 +51,12 @@ def pattern_text(text: str) -> str:
 def table_pattern(text: str) -> str:
     if text.startswith("!"):
         raise ValueError("lists the tables that are real; leave others out of the list instead of excluding them")
+    return pattern_text(text)
+
+
+def mode_pattern(text: str) -> str:
+    if text.startswith("!"):
+        raise ValueError("lists the tables that have the mode; a later line gives others theirs")
     return pattern_text(text)
 
 
@@ -152,6 +159,19 @@ def condition_text(text: str) -> str:
         Condition.parse(text)
     except ConfigError as error:
         raise ValueError(str(error)) from error
+    return text
+
+
+def computed_type(text: str) -> str:
+    try:
+        return type_text(text)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
+def computed_name(text: str) -> str:
+    if not text or text.startswith("_"):
+        raise ValueError(f"{text!r} is no name of a computed column; names that begin with _ are the project's")
     return text
 
 

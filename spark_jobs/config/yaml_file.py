@@ -77,15 +77,15 @@ def _parsed(text: str) -> dict[str, Any]:
 
 def _require_bounded(text: str) -> None:
     """Raises ConfigError for what would take long to read, by the parser's events, which come without recursion."""
-    bounds = _Bounds()
+    bounds = _DocumentBounds()
     for event in yaml.parse(text, _Loader):
         problem = bounds.take(event)
         if problem:
             raise ConfigError(f"line {event.start_mark.line + 1 if event.start_mark else '?'}: {problem}")
 
 
-class _Bounds:
-    """How much stands in a file up to an event."""
+class _DocumentBounds:
+    """How much is in a file up to an event."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -96,6 +96,7 @@ class _Bounds:
 
     def take(self, event: yaml.Event) -> str | None:
         """What is wrong there."""
+        # An alias counts as much as what it stands for: a few of them can grow to billions of values.
         if isinstance(event, yaml.AliasEvent):
             if any(event.anchor == anchor for anchor, _ in self._open):
                 return f"*{event.anchor} stands inside of what it stands for"
@@ -115,6 +116,7 @@ class _Bounds:
 
 
 def _value(node: yaml.Node) -> Any:
+    """The value of a node: YAML 1.1's core tags alone, so that a file means what it shows. Raises ConfigError."""
     if isinstance(node, yaml.MappingNode):
         return _mapping(node)
     if isinstance(node, yaml.SequenceNode):
@@ -125,6 +127,7 @@ def _value(node: yaml.Node) -> Any:
         return None
     if node.tag == _BOOL and text.lower() in ("true", "false"):
         return text.lower() == "true"
+    # 010 would be octal 8 to YAML 1.1: the user has to say which is meant.
     if node.tag in (_TEXT, _MERGE):
         if node.style is None and _LEADING_ZERO.fullmatch(text):
             raise _refused(node, f"{text} begins with a zero: write the number without it, or put text into quotes")
@@ -136,6 +139,7 @@ def _value(node: yaml.Node) -> Any:
 
 
 def _mapping(node: yaml.MappingNode) -> dict[str, Any]:
+    """A mapping with its merge keys (``<<``) laid under it. Raises ConfigError for a key that is given twice."""
     mapping: dict[str, Any] = {}
     merged: list[dict[str, Any]] = []
     keys = set()
@@ -149,6 +153,7 @@ def _mapping(node: yaml.MappingNode) -> dict[str, Any]:
             merged = _merged(value)
         else:
             mapping[key.value] = _value(value)
+    # The mapping's own keys win over merged ones.
     for base in merged:
         mapping = {**base, **mapping}
     return mapping

@@ -4,7 +4,7 @@ Put here: narrowing down, and reading again until what is only on its way has go
 (server_rows.py, lake_rows.py), which tables there are and what else is said of them (assets/checks/equals_source.py).
 
 Rows are read at different moments on the two sides, while others write. What differs is therefore only suspected, and
-settled in rounds. In each the server's rows are read, the lake is brought up to where the log ended behind that
+settled in rounds. In each the server's rows are read, the lake is brought up to where the log ended after that
 reading, and its rows are read. A key that still differs is a difference if the log has no change of it since the round
 before began; if it has, it goes into the next round. (Since then, and not since this round began, because a server
 logs a transaction a moment before others can see it.)
@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.checks.verify.protocol import Buckets, Side, Values
-from spark_jobs.checks.verify.row_digest import Layout
+from spark_jobs.checks.verify.protocol import Buckets, ComparedSide, Values
+from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.log.position import Position
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ _SHOWN = 10_000
 MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 
 
-class Origin(Side, Protocol):
+class ServerSide(ComparedSide, Protocol):
     """The server's side."""
 
     def beside_of(self, keys: Collection[bytes]) -> dict[bytes, list[Values]]: ...
@@ -66,7 +66,7 @@ class Unlike:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class KeyDifference:
     """A key that differs. ``columns``: where both sides have the row, by column the source's and the lake's value."""
 
     kind: str
@@ -80,23 +80,23 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class TableComparison:
-    """What comparing a table has found, in rows.
-
-    source, lake: all rows of each side, each counted as it was read. missing, extra, different: keys that differ for
-    sure; differences: the first of them, with their values. older: keys that only the source has, because they are
-    older than the log. changing: keys that changed in every round. unread: rows that differ by their hashes, but were
-    too many to be read again.
-    """
+    """What comparing a table has found, in rows."""
 
     source: int
     lake: int
+    """``source`` and ``lake``: all rows of each side, each counted as it was read."""
     missing: int = 0
     extra: int = 0
     different: int = 0
-    differences: tuple[Difference, ...] = ()
+    """``missing``, ``extra`` and ``different``: keys that differ for sure."""
+    differences: tuple[KeyDifference, ...] = ()
+    """The first of them, with their values."""
     older: int = 0
+    """Keys that only the source has, because they are older than the log."""
     changing: int = 0
+    """Keys that changed in every round."""
     unread: int = 0
+    """Rows that differ by their hashes, but were too many to be read again."""
 
 
 class Lag(Protocol):
@@ -106,7 +106,7 @@ class Lag(Protocol):
         """Where the server's log ends now."""
         ...
 
-    def caught_up(self, position: Position) -> Side:
+    def caught_up(self, position: Position) -> ComparedSide:
         """The lake's side, once it holds the log up to a position."""
         ...
 
@@ -133,7 +133,7 @@ def buckets_for(rows: int) -> int:
     return min(max(_FEWEST, rows // _BUCKET), _MOST)
 
 
-def compare(layout: Layout, source: Origin, lag: Lag, since: Position, buckets: int) -> TableComparison:
+def compare(layout: DigestLayout, source: ServerSide, lag: Lag, since: Position, buckets: int) -> TableComparison:
     """Compares a table. ``since``: where the log ended some time before now; the lake holds at least that."""
     lake = lag.caught_up(since)
     with ThreadPoolExecutor(1) as beside:  # each side has machines of its own, or at least a core
@@ -164,14 +164,22 @@ def _bounded(differing: np.ndarray, source_buckets: Buckets, here: Buckets) -> l
 
 
 def _judged(
-    layout: Layout, source: Origin, lag: Lag, since: Position, suspected: list[bytes], *, counts: TableComparison
+    layout: DigestLayout,
+    source: ServerSide,
+    lag: Lag,
+    since: Position,
+    suspected: list[bytes],
+    *,
+    counts: TableComparison,
 ) -> TableComparison:
     """Settles the suspected keys by their values; where they are many, first by their digests."""
+    # Digests first where there are many keys: they are a few bytes each, whatever the rows have.
     by_digest = SettledKeys({}, {}, since)
     if len(suspected) > _FEW:
         by_digest = settle(suspected, lag, since, lambda keys: _digests_looked_at(source, keys))
         suspected = sorted(by_digest.sure)
-    values = _Values(layout, source)
+    # Keys beyond those that are shown count by what their digests say.
+    values = _ValueComparison(layout, source)
     by_value = settle(suspected[:_SHOWN], lag, by_digest.since, values.looked_at)
     sure = [*(by_digest.sure[key] for key in suspected[_SHOWN:]), *by_value.sure.values()]
     kinds = Counter(difference.kind for difference in sure)
@@ -185,7 +193,7 @@ def _judged(
     )
 
 
-Look = Callable[[Collection[bytes]], Callable[[Side], dict[bytes, Unlike]]]
+Look = Callable[[Collection[bytes]], Callable[[ComparedSide], dict[bytes, Unlike]]]
 """Reads the source's rows of some keys; what it returns tells which of them are unlike those of the lake's side."""
 
 
@@ -225,28 +233,30 @@ def _equal(joined: pa.Table, column: str) -> pa.ChunkedArray:
     return pc.equal(joined.column(f"source_{column}"), joined.column(f"lake_{column}"))
 
 
-def _digests_looked_at(source: Side, keys: Collection[bytes]) -> Callable[[Side], dict[bytes, Unlike]]:
+def _digests_looked_at(source: ComparedSide, keys: Collection[bytes]) -> Callable[[ComparedSide], dict[bytes, Unlike]]:
     digests = source.digests_of(keys)
     return lambda lake: unlike(digests, lake.digests_of(keys))
 
 
-class _Values:
+class _ValueComparison:
     """Rows compared column by column, as values: documents and numbers may be written in several ways."""
 
-    def __init__(self, layout: Layout, source: Origin) -> None:
+    def __init__(self, layout: DigestLayout, source: ServerSide) -> None:
         self.layout = layout
         self.source = source
         self.columns: dict[bytes, dict[str, tuple[str | None, str | None]]] = {}
 
-    def looked_at(self, keys: Collection[bytes]) -> Callable[[Side], dict[bytes, Unlike]]:
+    def looked_at(self, keys: Collection[bytes]) -> Callable[[ComparedSide], dict[bytes, Unlike]]:
+        # The server is asked once; the lake is asked again after every round, as it catches up.
         source_values = self.source.values_of(keys)
         beside = self.source.beside_of(keys) if any(column.beside for column in self.layout.columns) else {}
 
-        def against(lake: Side) -> dict[bytes, Unlike]:
+        def against(lake: ComparedSide) -> dict[bytes, Unlike]:
             lake_values = lake.values_of(keys)
             differences = {}
             for key in keys:
                 rows, lake_rows = source_values.get(key, []), lake_values.get(key, [])
+                # One row on each side is compared by values; otherwise the numbers of rows differ.
                 if len(rows) == len(lake_rows) == 1:
                     self.columns[key] = self._unlike(rows[0], lake_rows[0], beside.get(key, [()])[0])
                     if not self.columns[key]:
@@ -257,9 +267,9 @@ class _Values:
 
         return against
 
-    def difference(self, difference: Unlike) -> Difference:
+    def difference(self, difference: Unlike) -> KeyDifference:
         columns = self.columns.get(difference.key, {}) if difference.kind == DIFFERENT else {}
-        return Difference(difference.kind, self.layout.shown_key(difference.key), columns)
+        return KeyDifference(difference.kind, self.layout.shown_key(difference.key), columns)
 
     def _unlike(self, row: Values, lake_row: Values, beside: Values) -> dict[str, tuple[str | None, str | None]]:
         differences = {}

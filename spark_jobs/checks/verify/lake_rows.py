@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.checks.verify.protocol import DIGESTS, Buckets, Values
-from spark_jobs.checks.verify.row_digest import Layout
+from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
@@ -27,10 +27,12 @@ _KEYS = pa.schema([(_KEY, pa.binary())])
 class LakeRows:
     """The lake's side of a table: its downstream table at the version that is its head now."""
 
-    def __init__(self, spark: SparkSession, table: Table, layout: Layout) -> None:
+    def __init__(self, spark: SparkSession, table: Table, layout: DigestLayout, current: str = "TRUE") -> None:
+        """current: SQL, which of its rows the source has now."""
         self.spark = _session(spark, table)
         self.table = table
         self.layout = layout
+        self.current = current
         head = table.head()
         assert head is not None, "a table that has a layout is there"
         self.version = head.version
@@ -40,6 +42,7 @@ class LakeRows:
         return self._rows().count()
 
     def buckets(self, count: int) -> Buckets:
+        """Buckets of the lake's rows by a hash of their keys: counts and XORs of digests, in one aggregation."""
         keyed = self._rows().selectExpr(
             f"{self.layout.lake_bucket(count)} AS bucket", f"{self.layout.lake_digest} AS digest"
         )
@@ -68,7 +71,7 @@ class LakeRows:
         return by_key
 
     def _rows(self) -> DataFrame:
-        return self.table.read(self.spark, self.version)
+        return self.table.read(self.spark, self.version).where(self.current)
 
     def _digests(self, rows: DataFrame) -> pa.Table:
         listed = rows.selectExpr(f"{self.layout.lake_key} AS key", f"{self.layout.lake_digest} AS digest")
@@ -81,7 +84,7 @@ class LakeRows:
 class SilverRows:
     """What silver remembers of a table's keys."""
 
-    def __init__(self, spark: SparkSession, table: Table, layout: Layout) -> None:
+    def __init__(self, spark: SparkSession, table: Table, layout: DigestLayout) -> None:
         self.spark = _session(spark, table)
         self.table = table
         self.layout = layout
@@ -112,7 +115,7 @@ class SilverRows:
         return set(present.toArrow().column(0).to_pylist())
 
 
-def having(spark: SparkSession, rows: DataFrame, layout: Layout, keys: Collection[bytes]) -> DataFrame:
+def having(spark: SparkSession, rows: DataFrame, layout: DigestLayout, keys: Collection[bytes]) -> DataFrame:
     """The rows of some keys, with the key's text as _KEY."""
     key_rows = spark.createDataFrame(pa.table([pa.array(sorted(keys), pa.binary())], schema=_KEYS))
     return rows.withColumn(_KEY, F.expr(layout.lake_key)).join(F.broadcast(key_rows), _KEY, "left_semi")
@@ -125,7 +128,7 @@ def _session(spark: SparkSession, table: Table) -> SparkSession:
     return session
 
 
-def _require_columns(table: Table, layout: Layout) -> None:
+def _require_columns(table: Table, layout: DigestLayout) -> None:
     """Raises TableStopped where the table's columns are no longer those that the comparison began with."""
     columns = table.columns()
     if not {column.name for column in layout.columns} <= columns.keys():

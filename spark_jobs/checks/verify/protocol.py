@@ -39,7 +39,7 @@ class Buckets:
         return np.flatnonzero((self.rows != other.rows) | (self.digests != other.digests))
 
 
-class Side(Protocol):
+class ComparedSide(Protocol):
     """A table's rows as one side has them now."""
 
     def count(self) -> int: ...

@@ -28,7 +28,7 @@ DIGITS = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class DigestColumn:
     """A column of the server's table, and how its values become text."""
 
     name: str
@@ -96,13 +96,13 @@ def _filled(form: str, name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """A source table's columns in their order, and which of them are the key by which its rows are told apart."""
+class DigestLayout:
+    """A source table's columns in their order, and which of them are the key by which its rows are identified."""
 
     schema: str
     table: str
-    columns: tuple[Column, ...]
-    key: tuple[Column, ...]
+    columns: tuple[DigestColumn, ...]
+    key: tuple[DigestColumn, ...]
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.table}"
@@ -175,7 +175,7 @@ def layout(
     lake: Mapping[str, str],
     key: Sequence[str],
     unknown: Collection[str] = (),
-) -> Layout:
+) -> DigestLayout:
     """The layout of a server's table, of its rows of information_schema.COLUMNS in order.
 
     lake: names and types of the downstream table's columns. key: names of the columns that tell rows apart, as the lake
@@ -189,12 +189,12 @@ def layout(
         raise TableStopped(f"the server's columns are {', '.join(names)}, the lake's {', '.join(columns_)}")
     columns = tuple(_column(row, lake[row["name"]]) for row in listed if row["name"] not in unknown)
     by_name = {column.name: column for column in columns}
-    return Layout(
+    return DigestLayout(
         name.schema, name.table, columns, tuple(by_name[name] for name in key) if set(key) <= by_name.keys() else ()
     )
 
 
-def _column(row: Mapping[str, Any], lake_type: str) -> Column:
+def _column(row: Mapping[str, Any], lake_type: str) -> DigestColumn:
     name = row["name"]
     try:
         form = form_of(row)
@@ -202,4 +202,4 @@ def _column(row: Mapping[str, Any], lake_type: str) -> Column:
         raise TableStopped(f"column {name}: {error}") from error
     if not re.fullmatch(form.types, lake_type):
         raise TableStopped(f"column {name} is {row['declared']} at the server and {lake_type} in the lake")
-    return Column(name, form)
+    return DigestColumn(name, form)

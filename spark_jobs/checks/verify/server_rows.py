@@ -3,7 +3,7 @@
 Put here: what is asked of the server. Not here: what is hashed (row_digest.py).
 
 The table is walked in ranges of its key, each a statement of about a second and a transaction of its own: no long read
-view that keeps old versions of rows alive, no lock that an ALTER TABLE, and behind it everybody, waits for. The rows
+view that keeps old versions of rows alive, no lock that an ALTER TABLE, and after it everybody, waits for. The rows
 are therefore of different moments; what differs is read again anyway.
 """
 
@@ -18,7 +18,7 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from spark_jobs.checks.verify.protocol import DIGESTS, Buckets, Values
-from spark_jobs.checks.verify.row_digest import Layout
+from spark_jobs.checks.verify.row_digest import DigestLayout
 from spark_jobs.errors import SourceError
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.key_ranges import Boundary, Key, KeyRange, in_text, key_of, ranges
@@ -49,7 +49,7 @@ _ASK_TABLES = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WH
 _ASK_SIZE = "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE {}"
 
 
-class Session:
+class ServerSession:
     """A connection that only reads, and whose answers do not depend on the server's settings. Raises SourceError."""
 
     def __init__(self, server: Server) -> None:
@@ -91,7 +91,7 @@ class Session:
         rows = self.rows(_ASK_COLUMNS.format(is_table(schema, table)))
         return [dict(zip(_COLUMN, row, strict=True)) for row in rows]
 
-    def key(self, layout: Layout) -> Key:
+    def key(self, layout: DigestLayout) -> Key:
         """A table's key as the server compares it."""
         return key_of(self._connection, layout.schema, layout.table, tuple(column.name for column in layout.key))
 
@@ -112,7 +112,7 @@ class Session:
 class ServerRows:
     """The server's side of a table."""
 
-    def __init__(self, session: Session, layout: Layout) -> None:
+    def __init__(self, session: ServerSession, layout: DigestLayout) -> None:
         self.session = session
         self.layout = layout
         self.key = session.key(layout)
@@ -121,6 +121,7 @@ class ServerRows:
         return self.session.count(self.layout.schema, self.layout.table)
 
     def buckets(self, count: int) -> Buckets:
+        """As of the lake's side, computed by the server a range of keys at a time."""
         buckets = Buckets.empty(count)
         listed = (
             f"{self.layout.server_bucket(count)}, COUNT(*), BIT_XOR({self.layout.server_digest}) "
@@ -173,6 +174,7 @@ class ServerRows:
         began = reported = time.monotonic()
         size, rows_read, after = _FIRST, 0, None
         before, behind = map(in_text, listed.split(_RANGE, 1))
+        # A range is read up to a key, so that no transaction stays open for long.
         while True:
             part = self.session.range_of(self.key, size, after)
             condition, parameters = part.condition(self.key)
@@ -180,6 +182,7 @@ class ServerRows:
             yield self.session.rows(f"SELECT {before}{condition}{behind}", tuple(parameters))
             if part.up_to is None:
                 return
+            # The next range has as many rows as fit into the time, at most twice and at least half as many.
             now = time.monotonic()
             rows_read += size
             fitting = int(size * _SECONDS / max(now - sent_at, 0.01))

@@ -21,20 +21,21 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.index import read_index
 from spark_jobs.bronze.scan import LoggedStatement, scan_metadata
-from spark_jobs.checks.verify.compare import Difference, buckets_for, compare
+from spark_jobs.checks.verify.compare import KeyDifference, buckets_for, compare
 from spark_jobs.checks.verify.lake_rows import LakeRows, SilverRows
-from spark_jobs.checks.verify.row_digest import Layout, layout
-from spark_jobs.checks.verify.server_rows import ServerRows, Session
+from spark_jobs.checks.verify.row_digest import DigestLayout, layout
+from spark_jobs.checks.verify.server_rows import ServerRows, ServerSession
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Destination, Name
 from spark_jobs.ddl.effects import CreateTable, effects
 from spark_jobs.downstream.commit import DownstreamCommit
+from spark_jobs.downstream.modes import CURRENT_ROWS, MODE_COLUMNS
 from spark_jobs.downstream.multi_source import SharedPart, is_own
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import ConfigError, DecodeError, SourceError, TableStopped, about
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.lake.retry import patiently
+from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.destinations import destinations_of, downstream_of
@@ -71,8 +72,8 @@ class Verdict:
     read; ``dropped``: the source has it no more, and the lake has of it what ``on_drop`` says; ``not compared``:
     ``reason`` says why. position: up to where the lake held the log. older: rows that the log never held, of a table
     whose CREATE it does not have either; they make no difference. unread: rows that differ by their hashes and were too
-    many to be read again. unknown: columns that are not compared, since they began anew (on_incompatible), and of how
-    many rows the lake has no value of them.
+    many to be read again. unknown: columns that are not compared, since they were restarted (on_incompatible), and of
+    how many rows the lake has no value of them.
     """
 
     source: str
@@ -88,7 +89,7 @@ class Verdict:
     changing: int = 0
     unread: int = 0
     unknown: Mapping[str, int] = field(default_factory=dict)
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[KeyDifference, ...] = ()
     reason: str | None = None
     seconds: float = 0.0
     into: str | None = None
@@ -180,8 +181,8 @@ def verify_source(
         into: Which of their downstream tables to compare; all by default.
     """
     server = require_live(pipeline, name)
-    with Session(server) as session:
-        checking = _Source(spark, pipeline, name, session)
+    with ServerSession(server) as session:
+        checking = _ComparedSource(spark, pipeline, name, session)
         position = checking.end()
         checking.catch_up(position)
         names = [name for name in checking.names() if wanted is None or wanted(name)]
@@ -191,10 +192,10 @@ def verify_source(
             yield verdict
 
 
-class _Source:
+class _ComparedSource:
     """A source, the lake's tables of it, and the log between the two."""
 
-    def __init__(self, spark: SparkSession, pipeline: Pipeline, name: str, session: Session) -> None:
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, name: str, session: ServerSession) -> None:
         self.spark = spark
         self.pipeline = pipeline
         self.lake = lake_of(pipeline)
@@ -205,7 +206,7 @@ class _Source:
         self.stretch: int | None = None
 
     def end(self) -> Position:
-        """Where the server's log ends now. Raises SourceError where bronze goes on with another log since we began."""
+        """Where the server's log ends now. Raises SourceError where bronze continues with another log."""
         head = self.lake.bronze(self.name).head()
         stretch = head.position.stretch if head and head.position else 1
         self.stretch = self.stretch or stretch
@@ -217,7 +218,7 @@ class _Source:
         """Does what a run does, up to a position and no further where nobody else has gone further."""
         if self.position and self.position >= position:
             return
-        outcome = patiently(lambda: self._run(position))  # another run may bring the same tables forward
+        outcome = retry_on_conflict(lambda: self._run(position))  # another run may bring the same tables forward
         self.entries = {TableName(*entry.name): entry for entry in outcome.entries}
         self.position = outcome.position
 
@@ -263,12 +264,12 @@ class _Source:
 
     def _outcome(self, name: TableName, into: Destination, since: Position) -> dict[str, Any]:
         try:
-            return _Table(self, name, into).verdict(since)
+            return _ComparedTable(self, name, into).verdict(since)
         except SourceError as error:
             if error_number(error.__cause__) not in _CHANGED:
                 raise
         log.info("%s: %s was altered while it was compared; comparing it again", self.name, name)
-        return _Table(self, name, into).verdict(since)
+        return _ComparedTable(self, name, into).verdict(since)
 
     def has_all(self, name: TableName) -> bool:
         """Whether no row of a table can be missing for being older than the log: it was loaded, or made in it."""
@@ -293,17 +294,17 @@ def _created_by(statement: LoggedStatement) -> Iterator[TableName]:
             yield from [effect.table for effect in table_effects if isinstance(effect, CreateTable)]
 
 
-class _Table:
+class _ComparedTable:
     """One table of a source, as the server, silver and one downstream table have it."""
 
-    def __init__(self, source: _Source, name: TableName, into: Destination) -> None:
+    def __init__(self, source: _ComparedSource, name: TableName, into: Destination) -> None:
         self.source = source
         self.name = name
         lake = source.lake
         self.silver = lake.silver(source.name, name.schema, name.table)
         self.into = into
         self.downstream: Table = downstream_of(lake, source.name, name, into)
-        self._layout: Layout | None = None
+        self._layout: DigestLayout | None = None
         self.unknown: dict[str, int] = {}
 
     # What compare.Lag asks for.
@@ -314,25 +315,25 @@ class _Table:
     def caught_up(self, position: Position) -> LakeRows:
         self.source.catch_up(position)
         self._require_going()
-        return LakeRows(self.source.spark, self.downstream, self.layout)
+        return LakeRows(self.source.spark, self.downstream, self.layout, CURRENT_ROWS[self.into.mode])
 
     def changed_since(self, keys: Collection[bytes], since: Position) -> set[bytes]:
         return SilverRows(self.source.spark, self.silver, self.layout).changed_since(keys, since)
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> DigestLayout:
         if self._layout is None:
             self._layout = self._laid_out()
         return self._layout
 
-    def _laid_out(self) -> Layout:
+    def _laid_out(self) -> DigestLayout:
         """As the server and the lake have the columns now; where they differ, the lake may not have heard of it yet."""
         for tries_left in reversed(range(_TRIES)):
             listed = self.source.session.columns(self.name.schema, self.name.table)
             try:
                 standing = self._standing()
-                retired = types_of(standing.retired)
-                columns = {column: kind for column, kind in self.downstream.columns().items() if column not in retired}
+                omitted = {*types_of(standing.retired), *MODE_COLUMNS[self.into.mode]}
+                columns = {column: kind for column, kind in self.downstream.columns().items() if column not in omitted}
                 self.unknown = self._older(restarts_of(standing.retired))
                 return layout(self.name, listed, columns, self._key(), self.unknown)
             except TableStopped:
@@ -353,7 +354,8 @@ class _Table:
         if not loads_:
             return {}
         counts = (f"count_if(_position < {silver.before_sql(at)}) AS {identifier(name)}" for name, at in loads_.items())
-        rows = self.downstream.read(self.source.spark).selectExpr(*counts).collect()[0]
+        current = self.downstream.read(self.source.spark).where(CURRENT_ROWS[self.into.mode])
+        rows = current.selectExpr(*counts).collect()[0]
         return {name: rows[name] for name in loads_ if rows[name]}
 
     def _standing(self) -> TableState:
@@ -362,12 +364,18 @@ class _Table:
 
     def verdict(self, since: Position) -> dict[str, Any]:
         """The fields of the Verdict. Raises TableStopped where the table cannot be compared."""
+        # What cannot be compared is refused by name, before anything is read.
         ruled = filters_of(self.source.pipeline.filters, self.source.name, self.name).names()
         if ruled:
             raise TableStopped(f"has other rows or columns than the source, by {', '.join(ruled)}: it is not compared")
         if isinstance(self.downstream, SharedPart):
             raise TableStopped(
                 "shares its keys with other source tables, which may have written rows last: not compared"
+            )
+        if self.into.mode not in CURRENT_ROWS:
+            raise TableStopped(
+                f"has every change as a row (mode: {self.into.mode}), and the server has the current rows alone: not "
+                "compared"
             )
         if self._standing().is_numbered:
             raise TableStopped("its columns have no names (on_unnamed: number), and no key is known: not compared")
@@ -376,6 +384,7 @@ class _Table:
         head = self.downstream.head()
         if not is_there:
             return self._dropped()
+        # A table without a downstream one may be about to get it: the lake catches up first.
         if head is None or head.checkpoint is None:
             rows = self.source.session.count(self.name.schema, self.name.table)
             self.source.catch_up(self.end())
@@ -383,6 +392,7 @@ class _Table:
             if head is None or head.checkpoint is None:
                 return self._never_seen(rows)
         self._require_own(head)
+        # Without a key rows are counted.
         if not self.layout.key:
             return self._counted(since)
         return self._compared(since)
@@ -411,7 +421,7 @@ class _Table:
             raise TableStopped(
                 "the server has no such table, or does not show it to this user; the log did not drop it"
             )
-        rows = self.downstream.read(self.source.spark, head.version).count()
+        rows = self.downstream.read(self.source.spark, head.version).where(CURRENT_ROWS[self.into.mode]).count()
         remaining = rows if self.source.pipeline.on_drop == "drop" else 0
         return {"state": DIFFERS if remaining else DROPPED, "lake_rows": rows, "extra": remaining}
 
@@ -422,8 +432,10 @@ class _Table:
         return {"state": DIFFERS if rows else EQUAL, "source_rows": rows, "missing": rows}
 
     def _compared(self, since: Position) -> dict[str, Any]:
+        """The fields by a comparison row by row, with the states that it means."""
         origin = ServerRows(self.source.session, self.layout)
         rows = self.source.session.estimate(self.name.schema, self.name.table)
+        # Hashing many rows takes minutes, in which nothing else is logged.
         if rows >= _MANY:
             log.info(
                 "%s: %s: hashing about %s rows, at the server and in the lake", self.source.name, self.name, f"{rows:,}"

@@ -40,22 +40,23 @@ _NO_LOSS = ("latin1",)
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a value becomes text.
-
-    server, lake: SQL over ``{c}``, and over ``{raw}`` on the lake's side, that is NULL where the value is. types: what
-    the lake's column may be, as a regular expression. counted: whether the text may hold any bytes. long: whether it
-    may be large, so that rows are hashed over its MD5. literal: the SQL of a value, of its text. display: for people.
-    beside: a further expression of the server, for ``is_equal``: whether two texts that differ are one value.
-    """
+    """How a value becomes text."""
 
     server: str
     lake: str
+    """SQL over ``{c}``, on the lake's side over ``{raw}`` too; NULL where the value is."""
     types: str
+    """What the lake's column may be, as a regular expression."""
     counted: bool = False
+    """Whether the text may hold any bytes."""
     long: bool = False
+    """Whether it may be large, so that rows are hashed over its MD5."""
     literal: Callable[[bytes], str] = lambda text: f"'{text.decode()}'"
+    """The SQL of a value, of its text."""
     display: Callable[[bytes], str] = lambda text: text.decode(errors="replace")
+    """For people."""
     beside: str | None = None
+    """A further expression of the server, for ``is_equal``: whether two texts that differ are one value."""
     is_equal: IsEqual = lambda _first, _second, _beside: False
 
 
@@ -126,7 +127,7 @@ def _text(charset: str) -> Form:
 def _same_text(first: bytes, second: bytes, beside: bytes | None) -> bool:
     """Whether text that does not come back as the same bytes is the lake's: some sets have a character twice.
 
-    A server puts ? for bytes that are no text, and 0x3F is ? wherever it stands in such a set.
+    A server puts ? for bytes that are no text, and 0x3F is ? wherever it occurs in such a set.
     """
     is_text = first[:1] == _NO_TEXT and beside is not None and beside.count(b"?") == first.count(b"?")
     return is_text and beside == second

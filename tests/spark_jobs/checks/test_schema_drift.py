@@ -86,9 +86,7 @@ def test_the_followed_columns_are_the_server_s_until_it_changes_them_unlogged(sh
             f"{schema}.plain: column a,b: is followed as NOT NULL, and the server declares NULL",
             f"{schema}.plain: column a,b: is followed in latin1, and the server declares utf8mb4",
         ]
-        assert str(audit) == (
-            "2 tables have the columns and keys that the server declares, 3 have not, 1 had no row yet"
-        )
+        assert str(audit) == ("columns and keys of tables: 2 as the server declares, 3 different, 1 without rows")
     finally:
         shop.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
 

@@ -1,21 +1,8 @@
 import pytest
 
-from spark_jobs.config.conditions import Condition, Sort, Term, number
+from spark_jobs.config.conditions import Condition
 from spark_jobs.errors import ConfigError
-
-COLUMNS = {
-    "n": number("n", 10),
-    "big": number("big", 38),
-    "price": number("price", 10, 2),
-    "f": Term("f", Sort.REAL),
-    "name": Term("name", Sort.TEXT),
-    "state": Term("state", Sort.LABEL, labels=("open", "paid")),
-    "day": Term("day", Sort.DATE),
-    "at": Term("at", Sort.DATETIME),
-    "seen": Term("seen", Sort.MOMENT),
-    "blob": Term("blob", Sort.BYTES),
-    "doc": Term("doc", Sort.OTHER),
-}
+from tests.condition_columns import COLUMNS
 
 
 def spark(text: str) -> str:

@@ -14,7 +14,8 @@ from pydantic import SecretStr
 
 from spark_jobs.cli.verbs import cli
 from spark_jobs.config.loader import from_keys, load
-from spark_jobs.config.model import MySQL, Pipeline, Retention, RouteRule, Source
+from spark_jobs.config.model import Pipeline, Retention, RouteRule, SourceSettings
+from spark_jobs.config.servers import MySQL
 from spark_jobs.errors import ConfigError
 from spark_jobs.text.disclosure import printable
 
@@ -287,7 +288,7 @@ def test_a_pipeline_is_made_of_keys_and_of_models(tmp_path: Path) -> None:
     keys = {
         "lake": "./lake",
         "sources": {
-            "shop": Source(mysql=MySQL(user="repl", password=SecretStr("x"))),
+            "shop": SourceSettings(mysql=MySQL(user="repl", password=SecretStr("x"))),
             "archive": {"files": "./${FOLDER}"},
         },
         "retention": Retention(bronze=timedelta(days=30)),

@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from spark_jobs.config import model as config
 from spark_jobs.config.loader import load
 from spark_jobs.config.routes import Destination
+from spark_jobs.config.servers import Model
 from tests.spark_jobs.config.test_loader import LEAST, SERVER, write
 
 
@@ -45,7 +45,7 @@ def models(of: type[BaseModel]) -> list[type[BaseModel]]:
     return [of, *(model for subclass in of.__subclasses__() for model in models(subclass))]
 
 
-@pytest.mark.parametrize("model", models(config.Model), ids=lambda model: model.__name__)
+@pytest.mark.parametrize("model", models(Model), ids=lambda model: model.__name__)
 def test_no_model_takes_unknown_keys_or_changes(model: type[BaseModel]) -> None:
     settings: dict[str, Any] = dict(model.model_config)
     assert (settings["extra"], settings["frozen"]) == ("forbid", True)

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify.lake_rows import LakeRows, SilverRows
-from spark_jobs.checks.verify.row_digest import DIGITS, Layout, layout
+from spark_jobs.checks.verify.row_digest import DIGITS, DigestLayout, layout
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
@@ -31,7 +31,7 @@ def digest(row: tuple[str, int | None]) -> int:
     return int(hashlib.md5(text, usedforsecurity=False).hexdigest()[:DIGITS], 16)
 
 
-def layout_of(lake: dict[str, str]) -> Layout:
+def layout_of(lake: dict[str, str]) -> DigestLayout:
     return layout(TableName("shop", "t"), LISTED, lake, ("__key",))
 
 

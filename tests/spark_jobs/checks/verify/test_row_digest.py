@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog import TableName
-from spark_jobs.checks.verify.row_digest import Layout, layout
+from spark_jobs.checks.verify.row_digest import DigestLayout, layout
 from spark_jobs.errors import TableStopped
 
 ROWS = [
@@ -17,7 +17,7 @@ LAKE = {"id": "INT", "co`de": "STRING", "note": "STRING", "_position": "STRUCT<>
 NAME = TableName("shop", "orders")
 
 
-def layout_of(key: tuple[str, ...] = ("id", "co`de")) -> Layout:
+def layout_of(key: tuple[str, ...] = ("id", "co`de")) -> DigestLayout:
     return layout(NAME, ROWS, LAKE, key)
 
 

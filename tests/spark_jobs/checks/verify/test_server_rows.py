@@ -9,8 +9,8 @@ import pytest
 from spark_jobs.binlog import TableName
 from spark_jobs.checks.verify import server_rows
 from spark_jobs.checks.verify.row_digest import DIGITS, layout
-from spark_jobs.checks.verify.server_rows import ServerRows, Session
-from spark_jobs.config.model import MySQL
+from spark_jobs.checks.verify.server_rows import ServerRows, ServerSession
+from spark_jobs.config.servers import MySQL
 from spark_jobs.errors import SourceError
 from spark_jobs.source.server import Server
 from tests.fix_mysql import Database
@@ -32,14 +32,14 @@ def digest(row: tuple[str, int, str | None]) -> int:
 
 
 @pytest.fixture
-def session(database: Database) -> Iterator[Session]:
+def session(database: Database) -> Iterator[ServerSession]:
     login = {"host": database.server.host, "port": database.server.port, "user": database.server.user}
-    with Session(Server("shop", MySQL(**login, password=database.server.password))) as session:
+    with ServerSession(Server("shop", MySQL(**login, password=database.server.password))) as session:
         yield session
 
 
 @pytest.fixture
-def rows(database: Database, session: Session) -> ServerRows:
+def rows(database: Database, session: ServerSession) -> ServerRows:
     database.execute(
         "CREATE TABLE t (`a%b` VARCHAR(20) COLLATE utf8mb4_general_ci, id INT, note TEXT, PRIMARY KEY (`a%b`, id))"
     )
@@ -73,7 +73,7 @@ def test_rows_of_buckets_and_of_keys(rows: ServerRows) -> None:
     assert rows.digests_of([]).num_rows == 0
 
 
-def test_a_session_only_reads(session: Session, database: Database) -> None:
+def test_a_session_only_reads(session: ServerSession, database: Database) -> None:
     database.execute("CREATE TABLE t (id INT PRIMARY KEY)")
     with pytest.raises(SourceError, match=r"shop: .* answered: "):
         session.rows(f"INSERT INTO {database.name}.t VALUES (1)")

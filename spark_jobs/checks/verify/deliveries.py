@@ -1,0 +1,191 @@
+"""Tables of a delivery compared with the lake's, at the version that was delivered.
+
+Put here: which tables are compared, and what is said of each. Not here: comparing (compare.py), or how it is printed
+(spark_jobs/cli/check.py).
+
+Here the lake is the source of truth, and the target is what is compared with it. The rounds of compare.py end after the
+first one: nobody but a delivery writes the target, and a delivery that runs meanwhile is told from the progress row.
+"""
+
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.binlog import TableName
+from spark_jobs.checks.verify.compare import EXTRA, MISSING, KeyDifference, buckets_for, compare
+from spark_jobs.checks.verify.lake_rows import LakeRows
+from spark_jobs.checks.verify.row_digest import DigestLayout, layout
+from spark_jobs.checks.verify.server_rows import ServerRows, ServerSession
+from spark_jobs.config.model import Pipeline
+from spark_jobs.config.table_patterns import Scope
+from spark_jobs.delivery import lake_table, progress, target_table
+from spark_jobs.delivery.deliver import chosen_tables
+from spark_jobs.delivery.lake_table import LakeTable
+from spark_jobs.delivery.target import Connection
+from spark_jobs.delta.snapshot import snapshot_of
+from spark_jobs.errors import TableStopped, under
+from spark_jobs.lake.layout import Lake, lake_of
+from spark_jobs.log.position import Position
+from spark_jobs.source.server import Server
+
+EQUAL, DIFFERS, NOT_COMPARED = "equal", "differs", "not compared"
+_ANYWHERE = Position("delivered.000001", 4)
+"""What stands for a position where none is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryVerdict:
+    """What is known of one table of a delivery, in rows.
+
+    state: ``equal``, ``differs``, or ``not compared``, and ``reason`` says why. missing: keys that the target lacks.
+    extra: keys that only the target has. differences: the first of the keys, with the target's and the lake's values.
+    """
+
+    delivery: str
+    table: str
+    state: str
+    lake_rows: int = 0
+    target_rows: int = 0
+    missing: int = 0
+    extra: int = 0
+    different: int = 0
+    unread: int = 0
+    differences: tuple[KeyDifference, ...] = ()
+    reason: str | None = None
+    seconds: float = 0.0
+
+    def lines(self, *, values: bool) -> Iterator[str]:
+        """A line for people for each key in ``differences``; ``values``: both sides' values of columns that differ."""
+        kinds = {MISSING: EXTRA, EXTRA: MISSING}
+        for difference in self.differences:
+            key = ", ".join(f"{name}={value}" for name, value in difference.key.items())
+            columns = ", ".join(
+                f"{name} is {_or_null(target)} and should be {_or_null(lake)}" if values else name
+                for name, (target, lake) in difference.columns.items()
+            )
+            yield f"{self.table} {kinds.get(difference.kind, difference.kind)} {key}{': ' if columns else ''}{columns}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As an object of JSON; of a difference, ``source`` is the target."""
+        differences = [difference.to_json() for difference in self.differences]
+        return asdict(self) | {"seconds": round(self.seconds, 3), "differences": differences}
+
+
+def _or_null(value: str | None) -> str:
+    return "NULL" if value is None else value
+
+
+def verify_delivery(
+    spark: SparkSession, pipeline: Pipeline, name: str, only: Scope | None = None
+) -> Iterator[DeliveryVerdict]:
+    """Compares the tables of a delivery with the lake's rows, and yields a verdict for each.
+
+    Raises ConfigError; DeliveryError, SourceError, LakeError.
+    """
+    settings, lake = pipeline.deliveries[name].mysql, lake_of(pipeline)
+    tables = chosen_tables(pipeline, lake, name, only)
+    with Connection(name, settings) as connection, ServerSession(Server(f"delivery {name}", settings)) as session:
+        for table in tables:
+            began = time.monotonic()
+            try:
+                outcome = _ComparedDelivery(spark, lake, table, connection, session).outcome(name)
+            except TableStopped as error:
+                outcome = {"state": NOT_COMPARED, "reason": under(str(error), f"delivery {name}", table)}
+            yield DeliveryVerdict(name, str(table), seconds=time.monotonic() - began, **outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class _ComparedDelivery:
+    """One table, as the lake and the target have it; for compare.py a log in which nothing happens."""
+
+    spark: SparkSession
+    lake: Lake
+    table: LakeTable
+    connection: Connection
+    session: ServerSession
+
+    def outcome(self, name: str) -> dict[str, Any]:
+        """The fields of the verdict. Raises TableStopped where the table cannot be compared."""
+        self._require_delivered(name)
+        layout_ = self._layout()
+        if not layout_.key:
+            return self._counted()
+        # compare.py takes the server for the source of truth, and here it is the lake: missing there is extra here.
+        target = ServerRows(self.session, layout_)
+        lag = _NoLag(LakeRows(self.spark, self.table.table, layout_))
+        rows = self.session.estimate(self.table.schema, self.table.name)
+        comparison = compare(layout_, target, lag, _ANYWHERE, buckets_for(rows))
+        is_equal = not (comparison.missing or comparison.extra or comparison.different or comparison.unread)
+        self._require_delivered(name)
+        return {
+            "state": EQUAL if is_equal else DIFFERS,
+            "lake_rows": comparison.lake,
+            "target_rows": comparison.source,
+            "missing": comparison.extra,
+            "extra": comparison.missing,
+            "different": comparison.different,
+            "unread": comparison.unread,
+            "differences": comparison.differences,
+        }
+
+    def _require_delivered(self, name: str) -> None:
+        rows = progress.listed(self.connection, name) if progress.exists(self.connection) else {}
+        row, _ = rows.get((self.table.schema, self.table.name), (None, None))
+        if row is None or row.version != self.table.version or row.exit_version is not None:
+            raise TableStopped("the target does not have the published version: stratalog deliver writes it")
+
+    def _layout(self) -> DigestLayout:
+        """Of the columns that the lake and the target both have."""
+        snapshot = snapshot_of(self.table.table.path, self.table.version)
+        target = target_table.target_table(self.connection, self.table.schema, self.table.name)
+        if snapshot is None or target is None:
+            raise TableStopped("the target has no such table")
+        columns = target.output_columns(lake_table.shape_of(self.lake, self.table, snapshot))
+        # Names as the lake has them: servers compare them in letters of any case.
+        names = {column.name.casefold(): column.name for column in columns}
+        listed = [
+            row | {"name": names[row["name"].casefold()]}
+            for row in self.session.columns(self.table.schema, self.table.name)
+            if row["name"].casefold() in names
+        ]
+        order = [row["name"] for row in listed]
+        kinds = self.table.table.columns()
+        return layout(
+            TableName(self.table.schema, self.table.name),
+            listed,
+            {column: kinds[column] for column in order},
+            target.key(columns),
+        )
+
+    def _counted(self) -> dict[str, Any]:
+        """Of a table without a key the rows are counted."""
+        lake = self.table.table.read(self.spark, self.table.version).count()
+        target = self.session.count(self.table.schema, self.table.name)
+        return {
+            "state": EQUAL if lake == target else DIFFERS,
+            "lake_rows": lake,
+            "target_rows": target,
+            "reason": "it has no key at the target: its rows were only counted",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _NoLag:
+    """What compare.py asks of a log, where both sides stand still."""
+
+    lake: LakeRows
+
+    def end(self) -> Position:
+        return _ANYWHERE
+
+    def caught_up(self, _: Position) -> LakeRows:
+        return self.lake
+
+    def changed_since(self, _: Collection[bytes], __: Position) -> set[bytes]:
+        return set()
+
+    def older(self, _: Collection[bytes]) -> set[bytes]:
+        return set()

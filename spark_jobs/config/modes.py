@@ -1,0 +1,124 @@
+"""What a downstream table keeps of its source table's changes: ``downstream:``.
+
+Put here: the modes, which table has which, and what is wrong between modes and routes. Not here: how a mode's rows come
+about (downstream/), or where rows go (routes.py).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from spark_jobs.config.table_patterns import Pattern
+from spark_jobs.config.values import mode_pattern
+
+
+class Mode(StrEnum):
+    """What a downstream table has of its source table."""
+
+    MIRROR = "mirror"
+    """The current rows."""
+    SOFT_DELETE = "soft_delete"
+    """The current rows, and those that were deleted, which say so."""
+    APPEND = "append"
+    """Every change as a row."""
+    HISTORY = "history"
+    """Every version of every row, from when to when it was there."""
+
+    @property
+    def has_every_change(self) -> bool:
+        """Whether its rows come of every change in the log, not of the net change of a window."""
+        return self in (Mode.APPEND, Mode.HISTORY)
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+class ModeRule(BaseModel):
+    """One line of ``downstream:``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    tables: Annotated[
+        tuple[Annotated[str, AfterValidator(mode_pattern)], ...], BeforeValidator(_listed), Field(min_length=1)
+    ]
+    """A pattern of downstream tables, or a list of several; the last line that matches a table decides."""
+    mode: Literal["mirror", "soft_delete", "append", "history"] | None = None
+    """What such a table has: ``mirror``, the source's current rows; ``soft_delete``, deleted rows too; ``append``, a
+    row for every change; ``history``, every version of each row (SCD type 2). A line without it leaves the mode to the
+    others."""
+    change_data_feed: bool | None = None
+    """Whether Delta's change data feed is on in such a table, so that ``table_changes`` and streams read what each
+    merge changed. It is then merged by Spark SQL. A line without it leaves that to the others; off without any."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.mode is None and self.change_data_feed is None:
+            raise ValueError("needs mode or change_data_feed")
+        return self
+
+
+@dataclass(frozen=True)
+class Modes:
+    """The modes of all downstream tables: patterns in order, of which the last that matches decides."""
+
+    rules: tuple[tuple[Pattern, Mode], ...] = ()
+    feeds: tuple[tuple[Pattern, bool], ...] = ()
+    """Which tables have a change data feed."""
+
+    @classmethod
+    def of_rules(cls, rules: Iterable[ModeRule]) -> "Modes":
+        listed = [(Pattern.parse(text), rule) for rule in rules for text in rule.tables]
+        return cls(
+            tuple((pattern, Mode(rule.mode)) for pattern, rule in listed if rule.mode),
+            tuple((pattern, rule.change_data_feed) for pattern, rule in listed if rule.change_data_feed is not None),
+        )
+
+    def of(self, schema: str, table: str) -> Mode:
+        return next((mode for pattern, mode in reversed(self.rules) if pattern.matches(schema, table)), Mode.MIRROR)
+
+    def has_feed(self, schema: str, table: str) -> bool:
+        """Whether a table has a change data feed."""
+        return next((is_on for pattern, is_on in reversed(self.feeds) if pattern.matches(schema, table)), False)
+
+    def may_have_feed(self, tables: Pattern) -> bool:
+        """Whether a table may have one that matches a pattern."""
+        for pattern, is_on in reversed(self.feeds):
+            if is_on and pattern.meets(tables):
+                return True
+            if pattern.covers(tables):
+                return False
+        return False
+
+    def may_have(self, tables: Pattern) -> Iterator[Mode]:
+        """The modes, besides mirror, that a table may have which matches a pattern."""
+        for at, (pattern, mode) in enumerate(self.rules):
+            later = (pattern for pattern, _ in self.rules[at + 1 :])
+            is_overruled = any(after.covers(tables) or after.covers(pattern) for after in later)
+            if mode is not Mode.MIRROR and pattern.meets(tables) and not is_overruled:
+                yield mode
+
+
+MIRRORS = Modes()
+"""Every table is a mirror."""
+
+
+def problem_of_modes(modes: Modes, merged: Sequence[Pattern]) -> str | None:
+    """Why a table of several source tables cannot have its mode; None where all can. merged: their patterns."""
+    for tables in merged:
+        if modes.may_have_feed(tables):
+            return (
+                f"by routes: several source tables may meet in {tables.schema}.{tables.table}, and a table with "
+                "change_data_feed is of one source table; route them to tables of their own, or list it last with "
+                "change_data_feed: false"
+            )
+        for mode in modes.may_have(tables):
+            return (
+                f"by routes: several source tables may meet in {tables.schema}.{tables.table}, and a table with "
+                f"mode: {mode} is of one source table; route them to tables of their own, or list it last with "
+                "mode: mirror"
+            )
+    return None
