@@ -11,6 +11,7 @@
     │       └── PartialImage a row image that leaves columns out, for a decoder of whole ones
     ├── TableStopped         one table cannot continue; the others can
     │   └── NamesUnknown     nothing tells what the columns of its rows are called
+    ├── DeliveryError        the server that tables are delivered to
     └── LakeError            the tables of the lake
         ├── LostRace         another writer moved the table's head first
         └── JvmEnded         Spark's JVM or server is gone, and with it the session of this process
@@ -93,6 +94,10 @@ class NamesUnknown(TableStopped):
     """Nothing tells what the columns of a table's rows are called; they can be read by number, where that is chosen."""
 
 
+class DeliveryError(StratalogError):
+    """A server that tables are delivered to refuses what is to be written, or has not what is needed."""
+
+
 class LakeError(StratalogError):
     """A table of the lake cannot be read, written or trusted."""
 
@@ -102,7 +107,7 @@ class LostRace(LakeError):
 
 
 class JvmEnded(LakeError):
-    """Spark's JVM ended amid its work, or a Connect server is gone; what needs Spark in this process cannot succeed."""
+    """Spark's JVM ended, or a Connect server is gone: what needs Spark in this process cannot succeed any more."""
 
 
 def under(text: str, *names: object) -> str:

@@ -9,6 +9,7 @@ This module imports no library: the verbs' own take half a second, in which Ctrl
 
 import os
 import signal
+import sys
 
 _INTERRUPTED = 130
 
@@ -19,16 +20,38 @@ def main() -> None:
     While libraries are imported, SIGINT ends the process at once with one line: theirs swallow an exception, or raise
     another in its place, and nothing needs to be cleaned up yet. Where SIGINT is ignored, that stays.
     """
+    _open_streams()
     is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_ours:
         signal.signal(signal.SIGINT, _exit)
-    from spark_jobs.cli.verbs import run_verb
+    try:
+        from spark_jobs.cli.verbs import run_verb
+    except ImportError as error:
+        text = f"the Python package {error.name} is missing ({error}); install Stratalog again: pip install stratalog\n"
+        os.write(2, text.encode(errors="backslashreplace"))
+        sys.exit(2)
 
     if is_ours:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     run_verb()
 
 
+def _open_streams() -> None:
+    """Opens the standard streams that the caller closed, so that no other file takes their numbers.
+
+    They cannot be used for what they are for: whoever reads standard input, or writes to standard output, gets an
+    error. What goes to standard error is lost.
+    """
+    for name, number, way in (("stdin", 0, os.O_WRONLY), ("stdout", 1, os.O_RDONLY), ("stderr", 2, os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, way)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            stream = open(number, "r" if number == 0 else "w", closefd=False)  # noqa: SIM115 - for the process
+            setattr(sys, name, stream)
+
+
 def _exit(*_: object) -> None:
-    os.write(2, b"\ninterrupted\n" if os.isatty(2) else b"interrupted\n")  # behind the ^C of a terminal
+    os.write(2, b"\ninterrupted\n" if os.isatty(2) else b"interrupted\n")  # after the ^C of a terminal
     os._exit(_INTERRUPTED)

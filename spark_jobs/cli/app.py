@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,14 +18,18 @@ import click
 from rich.console import Console
 from rich.logging import RichHandler
 
+import spark_jobs
 from spark_jobs.cli.streams import discard, has_left, writing
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
+from spark_jobs.config.yaml_file import read
 from spark_jobs.errors import ConfigError, JvmEnded, StratalogError, about
+from spark_jobs.operations.observation import observed, source_observed
 from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.runtime.interrupt import interruptible, own_handler_kept, require_not_interrupted
 from spark_jobs.runtime.lazy_session import lazy_session, session_if_started, start_session
 from spark_jobs.text.disclosure import printable
+from spark_jobs.text.progress import Heartbeat
 from spark_jobs.text.remedies import advised
 
 if TYPE_CHECKING:
@@ -51,7 +56,7 @@ class Terminal(Console):
             super()._write_buffer()
 
 
-class _Lines(logging.StreamHandler[Any]):
+class _LogLines(logging.StreamHandler[Any]):
     """A line a message, to standard error."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name that logging gives it
@@ -88,7 +93,19 @@ config_option = click.option(
 
 yes_option = click.option("--yes", is_flag=True, help="Do it. Without --yes, only print what would be done.")
 
-source_option = click.option("--source", metavar="NAME", help="Only this source of the configuration.")
+
+def complete_sources(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """For a shell: the sources of the configuration that the command line names, or of the one in this folder."""
+    try:
+        names = read(Path(ctx.params.get("path") or "pipeline.yaml")).get("sources") or {}
+    except ConfigError:  # a shell has no place for messages
+        return []
+    return [name for name in map(str, names) if name.startswith(incomplete)]
+
+
+source_option = click.option(
+    "--source", metavar="NAME", shell_complete=complete_sources, help="Only this source of the configuration."
+)
 
 
 Verb = Callable[..., None]
@@ -100,11 +117,34 @@ def tables_option(only: str = "Only this table") -> Callable[[Verb], Verb]:
     return click.option("--table", "tables", multiple=True, metavar="DB.TABLE", help=help_text)
 
 
+FORMATS = ("stratalog", "debezium", "canal-json", "maxwell")
+
+
+def output_options(verb: Verb) -> Verb:
+    """How row changes are written: ``--format``, ``--ddl``, ``--transactions``."""
+    choice = click.Choice(FORMATS)
+    for option in (
+        click.option("--transactions", is_flag=True, help="Begins and ends of transactions too (stratalog)."),
+        click.option(
+            "--ddl/--no-ddl",
+            "statements",
+            default=None,
+            help="DDL statements too (stratalog, canal-json); canal-json has them by default.",
+        ),
+        click.option(
+            "--format", "form", type=choice, default=FORMATS[0], show_default=True, help="How lines are written."
+        ),
+    ):
+        verb = option(verb)
+    return verb
+
+
 SECTIONS = {
-    "Pipeline": ("run", "extract", "compact", "merge", "load", "backfill"),
+    "Pipeline": ("run", "extract", "compact", "merge", "deliver", "load", "backfill"),
     "Inspection": ("status", "check", "verify", "schema", "changes", "events", "export", "report"),
+    "Subscription": ("consume", "subscriptions"),
     "Operation": ("skip", "reset", "gc", "maintain", "package"),
-    "Try it": ("demo",),
+    "First day": ("demo", "init", "completion"),
 }
 """The verbs as ``--help`` lists them."""
 
@@ -150,7 +190,7 @@ def _ending_early() -> Iterator[None]:
 def cli(*, verbose: bool) -> None:
     """Replicate MySQL and MariaDB binary logs into Delta tables: bronze, silver, downstream."""
     rich = RichHandler(console=ERRORS, show_path=False, markup=False, highlighter=None)
-    plain = _Lines()  # a file or a pipe gets a line a message, however long
+    plain = _LogLines()  # a file or a pipe gets a line a message, however long
     handler, text = (rich, "%(message)s") if ERRORS.is_terminal else (plain, "%(asctime)s %(message)s")
     handler.setFormatter(_Printable(text, "%H:%M:%S"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
@@ -213,19 +253,51 @@ def each_source(
     is_done: Callable[[Pipeline, str], bool] = lambda _, __: False,
     *,
     is_lazy: bool = False,
+    then: Callable[[Pipeline], bool] = lambda _: True,
 ) -> None:
     """Works on one source after the other; what stops one does not stop the next, and the exit status is 1 then.
 
     is_done: whether a source needs no work. Spark is started where one does, or, lazily, by the first that uses it.
+    then: work on all sources at the end, without Spark; whether it succeeded.
     """
-    pipeline = load(path)
-    names = [name for name in chosen_sources(pipeline, source) if not is_done(pipeline, name)]
-    if not names:
-        return
-    with spark_of(pipeline, is_run=True, is_lazy=is_lazy) as spark:
-        successes = [went_well(name, lambda name: do(spark, pipeline, name)) for name in names]
+    pipeline, context = load(path), click.get_current_context(silent=True)
+    verb = (context.info_name if context else None) or ""
+    with observed(pipeline, verb):
+        # Sources without news come first: they need no session.
+        names = [name for name in chosen_sources(pipeline, source) if not _is_idle(pipeline, name, verb, is_done)]
+        successes = []
+        if names:
+            with _heartbeat(), spark_of(pipeline, is_run=True, is_lazy=is_lazy) as spark:
+
+                def observed_work(name: str) -> "Outcome | Upkeep | None":
+                    with source_observed(pipeline, name, verb) as work:
+                        outcome = do(spark, pipeline, name)
+                        work.note(outcome)
+                        return outcome
+
+                successes = [went_well(name, observed_work) for name in names]
+        successes.append(then(pipeline))
     if not all(successes):
         sys.exit(1)
+
+
+def _heartbeat() -> Heartbeat:
+    """Repeats a run's last line, with its age, where it is silent; to where its lines go."""
+    root = logging.getLogger()
+
+    def write(line: str) -> None:
+        root.handle(logging.LogRecord(root.name, logging.INFO, __file__, 0, "%s", (line,), None))
+
+    return Heartbeat(logging.getLogger(spark_jobs.__name__), write)
+
+
+def _is_idle(pipeline: Pipeline, name: str, verb: str, is_done: Callable[[Pipeline, str], bool]) -> bool:
+    """Whether a source needs no work, which is a run all the same."""
+    started = time.time_ns()
+    if not is_done(pipeline, name):
+        return False
+    with source_observed(pipeline, name, verb, started=started):
+        return True
 
 
 def went_well(name: str, do: "Callable[[str], Outcome | Upkeep | None]") -> bool:

@@ -22,11 +22,14 @@ from spark_jobs.cli.app import (
     echo,
     echo_json,
     source_option,
+    spark_of,
     tables_option,
 )
+from spark_jobs.cli.deliveries import chosen_deliveries
 from spark_jobs.cli.output import print_grid
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
+from spark_jobs.config.table_patterns import Scope
 from spark_jobs.errors import ConfigError
 from spark_jobs.text.disclosure import printable
 
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
     from spark_jobs.checks import Section
     from spark_jobs.checks.verify import Verdict
+    from spark_jobs.checks.verify.deliveries import DeliveryVerdict
 
 
 @cli.command()
@@ -128,22 +132,60 @@ def _dump_problems(pipeline: Pipeline) -> dict[str, str]:
 @config_option
 @source_option
 @tables_option("Only this table or pattern")
+@click.option("--delivery", metavar="NAME", help="Compare the tables of this delivery's target with the lake instead.")
+@click.option("--log", "is_of_log", is_flag=True, help="Decode a sample of bronze by a second decoder and compare.")
+@click.option(
+    "--changes",
+    "count",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --log: about so many of the newest changes; 1000 without it.",
+)
 @click.option("--values", is_flag=True, help="With the columns that differ, both values.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a table, each on a line, values included.")
-def verify(path: Path, source: str | None, tables: tuple[str, ...], *, values: bool, as_json: bool) -> None:
-    """Compare downstream tables with the source's rows.
+def verify(  # noqa: PLR0913 - options
+    *,
+    path: Path,
+    source: str | None,
+    tables: tuple[str, ...],
+    delivery: str | None,
+    is_of_log: bool,
+    count: int | None,
+    values: bool,
+    as_json: bool,
+) -> None:
+    """Compare tables with the source, or a delivery with the lake.
 
     Writes may continue meanwhile. The keys of rows that differ are listed. A run is done first, and again where rows
-    differ, until rows that were only in transit have arrived.
+    differ, until rows that were only in transit have arrived. With --log nothing is asked of the source: row events of
+    bronze are decoded by Stratalog and by python-mysql-replication, and every value is compared.
 
     \b
     Example: stratalog verify -c pipeline.yaml
     Example: stratalog verify -c pipeline.yaml --source shop --table 'shop.*' --values
+    Example: stratalog verify -c pipeline.yaml --delivery replica
+    Example: stratalog verify -c pipeline.yaml --log --changes 10000
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from spark_jobs.changes.feed import wanted_tables
+    if count and not is_of_log:
+        raise click.UsageError("--changes goes with --log")
+    if is_of_log and (delivery or values):
+        raise click.UsageError("--log goes with neither --delivery nor --values")
+    pipeline = load(path)
+    if is_of_log:
+        _verify_log(pipeline, source, tables, count, as_json=as_json)
+    elif delivery:
+        _verify_delivery(pipeline, delivery, tables, values=values, as_json=as_json)
+    else:
+        _verify_sources(pipeline, source, tables, values=values, as_json=as_json)
+
+
+def _verify_sources(
+    pipeline: Pipeline, source: str | None, tables: tuple[str, ...], *, values: bool, as_json: bool
+) -> None:
+    from spark_jobs.changes.lines import wanted_tables
     from spark_jobs.checks.verify import require_live, verify_source
 
-    pipeline = load(path)
+    # Every source must be comparable before the first one starts a run.
     for name in chosen_sources(pipeline, source):
         require_live(pipeline, name)
     in_scope = wanted_tables(tables)
@@ -161,14 +203,72 @@ def verify(path: Path, source: str | None, tables: tuple[str, ...], *, values: b
         if not as_json:
             _say_verdicts(verdicts, values=values)
 
-    each_source(path, source, verify_one)
+    # A name that is nowhere is a mistake of the user; rows that differ are the result, with exit status 1.
+    each_source(pipeline.path, source, verify_one)
     if tables and not compared:
         raise ConfigError(f"--table: neither a source nor the lake has a table like {', '.join(tables)} in scope")
     if wrong:
         sys.exit(1)
 
 
+def _verify_log(
+    pipeline: Pipeline, source: str | None, tables: tuple[str, ...], count: int | None, *, as_json: bool
+) -> None:
+    from spark_jobs.changes.lines import wanted_tables
+    from spark_jobs.checks.second_reader.compare import CHANGES, read_twice
+
+    # All sources are read; what differs in one does not hide the others.
+    readings = []
+    for name in chosen_sources(pipeline, source):
+        reading = read_twice(pipeline, name, count or CHANGES, wanted_tables(tables))
+        readings.append(reading)
+        if as_json:
+            echo_json(reading.to_json())
+            continue
+        echo(str(reading))
+        for line in reading.lines():
+            echo(line)
+    if tables and not any(reading.tables or reading.excluded for reading in readings):
+        raise ConfigError(f"--table: the log in bronze has no rows of a table like {', '.join(tables)}")
+    if not all(reading.is_equal for reading in readings):
+        sys.exit(1)
+
+
+def _verify_delivery(pipeline: Pipeline, name: str, tables: tuple[str, ...], *, values: bool, as_json: bool) -> None:
+    from spark_jobs.checks.verify.deliveries import EQUAL, verify_delivery
+
+    chosen_deliveries(pipeline, name)
+    only = Scope.parse(tables) if tables else None
+    with spark_of(pipeline, is_run=True) as spark:
+        verdicts = list(verify_delivery(spark, pipeline, name, only))
+
+    # The grid first, then the rows that differ, and remarks on standard error.
+    if as_json:
+        for verdict in verdicts:
+            echo_json(verdict.to_json())
+    else:
+        _say_delivery_verdicts(verdicts, values=values)
+    for verdict in verdicts:
+        if verdict.reason:
+            ERRORS.print(f"delivery {name}: {verdict.table}: {verdict.reason}", markup=False, highlight=False)
+    if any(verdict.state != EQUAL for verdict in verdicts):
+        sys.exit(1)
+
+
+def _say_delivery_verdicts(verdicts: "list[DeliveryVerdict]", *, values: bool) -> None:
+    head = ["table", "state", "in the lake", "at the target", "missing", "extra", "different", "seconds"]
+    counts = [(v.lake_rows, v.target_rows, v.missing, v.extra, v.different) for v in verdicts]
+    rows = [
+        [verdict.table, verdict.state, *map(str, numbers), f"{verdict.seconds:.1f}"]
+        for verdict, numbers in zip(verdicts, counts, strict=True)
+    ]
+    print_grid(head, rows)
+    for line in (line for verdict in verdicts for line in verdict.lines(values=values)):
+        echo(line)
+
+
 def _say_verdicts(verdicts: "list[Verdict]", *, values: bool) -> None:
+    # The grid first, then the rows that differ, and remarks on standard error.
     head = ["table", "state", "rows", "in the lake", "missing", "extra", "different", "older", "changing", "seconds"]
     rows = [
         [

@@ -15,12 +15,14 @@ from spark_jobs.cli.app import (
     ERRORS,
     chosen_sources,
     cli,
+    complete_sources,
     config_option,
     each_source,
     echo,
     source_option,
     tables_option,
 )
+from spark_jobs.cli.deliveries import deliver_all
 from spark_jobs.cli.output import cascades_line, print_grid, say_new, say_outcome
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
@@ -46,7 +48,7 @@ log = logging.getLogger(__name__)
 @config_option
 @source_option
 def run(path: Path, source: str | None) -> None:
-    """Extract, compact and merge up to the source's end.
+    """Extract, compact, merge and deliver up to the source's end.
 
     The end is the source's position when the run starts.
 
@@ -60,12 +62,13 @@ def run(path: Path, source: str | None) -> None:
             extracted, outcome = run_source(spark, pipeline, name)
         _say_extracted(extracted)
         say_outcome(name, outcome)
+        _update_catalog(spark, pipeline)
         _warn_of_scope(pipeline, name, outcome.entries)
         say_schema(audit_after_run(pipeline, name))
         _warn_of_cascades(pipeline, name)
         return outcome
 
-    each_source(path, source, run_one, _has_nothing_new, is_lazy=True)
+    each_source(path, source, run_one, _has_nothing_new, is_lazy=True, then=deliver_all)
 
 
 def _has_nothing_new(pipeline: Pipeline, name: str) -> bool:
@@ -73,13 +76,14 @@ def _has_nothing_new(pipeline: Pipeline, name: str) -> bool:
     from spark_jobs.checks.schema_drift import audit_after_run
     from spark_jobs.downstream import publication
     from spark_jobs.lake.layout import lake_of
+    from spark_jobs.operations.catalog import is_pending
 
     _log_connecting(pipeline, name)
     try:
         end = nothing_new(pipeline, name)
     except StratalogError:  # the run meets the same, and says it
         return False
-    if end is None:
+    if end is None or is_pending(pipeline):
         return False
     with noted(pipeline.path, name, is_last=True):
         echo(f"{name}: bronze is at {end}; nothing new")
@@ -88,6 +92,17 @@ def _has_nothing_new(pipeline: Pipeline, name: str) -> bool:
     say_schema(audit_after_run(pipeline, name))
     _warn_of_cascades(pipeline, name)
     return True
+
+
+def _update_catalog(spark: "SparkSession", pipeline: Pipeline) -> None:
+    """Names of tables in Spark's catalog, where pipeline.yaml wants them there."""
+    from spark_jobs.operations.catalog import update
+
+    changes = update(spark, pipeline)
+    if changes.registered:
+        echo(f"catalog: registered {', '.join(changes.registered)}")
+    if changes.removed:
+        echo(f"catalog: removed {', '.join(changes.removed)}")
 
 
 def _log_connecting(pipeline: Pipeline, name: str) -> None:
@@ -148,6 +163,7 @@ def extract(path: Path, source: str | None, archive: Path | None) -> None:
         if restored.extracted:
             _say_extracted(restored.extracted)
 
+    # One folder cannot be the archive of several logs.
     if archive and len(chosen_sources(load(path), source)) > 1:
         raise click.UsageError("--archive DIR holds the log of one source; give --source with it")
     each_source(path, source, extract_one, is_lazy=archive is None)
@@ -181,7 +197,12 @@ def merge(path: Path, source: str | None) -> None:
 
 @cli.command("load")
 @config_option
-@click.option("--source", metavar="NAME", help="The source whose tables are loaded; not needed where there is one.")
+@click.option(
+    "--source",
+    metavar="NAME",
+    shell_complete=complete_sources,
+    help="The source whose tables are loaded; not needed where there is one.",
+)
 @tables_option()
 @click.option(
     "--chunk-rows",
@@ -240,7 +261,13 @@ def _say_progress(table: "TableName", commit: "LoadCommit") -> None:
 
 @cli.command()
 @config_option
-@click.option("--source", required=True, metavar="NAME", help="The source whose range is replayed.")
+@click.option(
+    "--source",
+    required=True,
+    metavar="NAME",
+    shell_complete=complete_sources,
+    help="The source whose range is replayed.",
+)
 @click.option(
     "--from", "start", required=True, metavar="P", help="Position, GTID set or time; snapped outward to windows."
 )
@@ -274,6 +301,7 @@ def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **o
     from spark_jobs.pipeline.backfill.request import LAYERS, BackfillRequest, ReplayedTable
     from spark_jobs.pipeline.backfill.run import backfill as do_again
 
+    # Wrong use is found before a session is started.
     require_places(start, stop)
     request = BackfillRequest(start=start, stop=stop, layers=layers or LAYERS, **options)
     request.require_valid(load(path))
@@ -282,7 +310,7 @@ def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **o
         ERRORS.print(f"{at}/{of} {replayed}", markup=False, highlight=False)
 
     def backfill_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
-        outcome = do_again(spark, pipeline, request, say_progress, lambda fetched: echo(f"{name}: brought {fetched}"))
+        outcome = do_again(spark, pipeline, request, say_progress, lambda fetched: echo(f"{name}: fetched {fetched}"))
         say_outcome(name, outcome)
         return outcome
 
@@ -291,6 +319,7 @@ def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **o
 
 @cli.command()
 @click.option("--files", is_flag=True, help="From the recorded binlogs shipped with the project, without a server.")
+@click.option("--failover", is_flag=True, help="A replica takes over the server's address during a run.")
 @click.option(
     "--dir",
     "folder",
@@ -300,17 +329,20 @@ def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **o
     help="Where it leaves its lake.",
 )
 @click.option("--rows", default=100_000, show_default=True, help="About how many rows to load.")
-def demo(folder: Path, rows: int, *, files: bool) -> None:
+def demo(folder: Path, rows: int, *, files: bool, failover: bool) -> None:
     """Run the whole pipeline on an embedded MySQL server.
 
     Loads tables, changes them, then extracts, compacts, merges and verifies.
 
     Example: stratalog demo
     """
+    from spark_jobs.demo.failover import run_failover
     from spark_jobs.demo.live import run_live
     from spark_jobs.demo.recorded import run_recorded
 
-    report = run_recorded(folder) if files else run_live(folder, rows)
+    if files and failover:
+        raise click.UsageError("--files and --failover do not go together: a failover needs servers")
+    report = run_recorded(folder) if files else run_failover(folder, rows) if failover else run_live(folder, rows)
     echo(report.text())
     if not report.equal:
         sys.exit(1)

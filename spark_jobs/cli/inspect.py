@@ -11,23 +11,43 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from spark_jobs.cli.app import ERRORS, chosen_sources, cli, config_option, echo, echo_json, spark_of, tables_option
+from spark_jobs.cli.app import (
+    ERRORS,
+    chosen_sources,
+    cli,
+    complete_sources,
+    config_option,
+    echo,
+    echo_json,
+    output_options,
+    spark_of,
+    tables_option,
+)
 from spark_jobs.cli.output import _CHUNK, print_grid, print_pieces
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.errors import ConfigError, StratalogError
-from spark_jobs.log.location import parse_place, require_places
-from spark_jobs.log.position import Position
+from spark_jobs.log.location import require_places
 from spark_jobs.text.disclosure import cell
 
 if TYPE_CHECKING:
-    from spark_jobs.binlog import TableName
+    from spark_jobs.binlog import TableDefinition, TableName
+    from spark_jobs.changes.lines import Output
     from spark_jobs.log.position import Position
+
+
+_schema_option = click.option(
+    "--schema",
+    "dump",
+    type=click.Path(path_type=Path),
+    metavar="DUMP",
+    help="What mysqldump --no-data writes: columns of tables whose log does not name them.",
+)
 
 
 @cli.command()
@@ -35,30 +55,53 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.option("--summary", is_flag=True, help="Instead: events and bytes by type; they add up to the file's size.")
 @tables_option("Only events of this table")
-def events(files: tuple[Path, ...], tables: tuple[str, ...], *, as_json: bool, summary: bool) -> None:
+@_schema_option
+def events(
+    files: tuple[Path, ...], tables: tuple[str, ...], dump: Path | None, *, as_json: bool, summary: bool
+) -> None:
     """List the events of binlog files.
 
-    The columns are those of SHOW BINLOG EVENTS; - is standard input.
+    The columns are those of SHOW BINLOG EVENTS; - is standard input. With --schema, the note of a TABLE_MAP has the
+    table's columns.
 
+    \b
     Example: stratalog events mysql-bin.000001
-    """
-    if summary and tables:
-        raise click.UsageError("--table goes with the listing, not with --summary")
+    Example: stratalog events mysql-bin.000001 --schema shop.sql
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    if summary and (tables or dump):
+        raise click.UsageError("--table and --schema go with the listing, not with --summary")
     if summary:
         _summaries(files, as_json=as_json)
     else:
-        print_pieces(_listing(files, tables, as_json=as_json))
+        print_pieces(_listing(files, tables, dump, as_json=as_json))
 
 
-def _listing(files: tuple[Path, ...], tables: tuple[str, ...], *, as_json: bool) -> Iterator[str]:
+def _dumped(dump: Path | None) -> "tuple[TableDefinition, ...]":
+    """The tables of a schema dump; those that cannot be read are warned of. Raises ConfigError."""
+    from spark_jobs.schema.dump import definitions_of
 
+    if dump is None:
+        return ()
+    try:
+        definitions, unread = definitions_of(dump)
+    except StratalogError as error:
+        raise ConfigError({"--schema": str(error)}) from error
+    for problem in unread:
+        ERRORS.print(f"warning: --schema: {problem}", style="yellow", markup=False, highlight=False)
+    return definitions
+
+
+def _listing(files: tuple[Path, ...], tables: tuple[str, ...], dump: Path | None, *, as_json: bool) -> Iterator[str]:
     from spark_jobs.binlog import list_events
+    from spark_jobs.changes.table_definitions import FollowedDefinitions
 
+    # Tables of all files, for the message where the pattern matched none of them.
     patterns = [Pattern.parse(table) for table in tables]
     names: set[str] = set()
     has_lines = False
+    followed = FollowedDefinitions(_dumped(dump)) if dump else None
     for file in files:
-        for event in list_events(chunks_of(file), _name(file)):
+        for event in list_events(chunks_of(file), _name(file), followed):
             name_parts = (event.table or ".").split(".", 1)
             names |= {event.table} if event.table else set()
             if patterns and not any(pattern.matches(*name_parts) for pattern in patterns):
@@ -94,6 +137,7 @@ def _summaries(files: tuple[Path, ...], *, as_json: bool) -> None:
     """One account a file; one that does not add up to decoded and counted events ends with the error, and status 1."""
     from spark_jobs.binlog import summarize
 
+    # Every file has its account, also after one that could not be read.
     failed = False
     for file in files:
         summary = summarize(chunks_of(file), _name(file))
@@ -119,11 +163,13 @@ def _summaries(files: tuple[Path, ...], *, as_json: bool) -> None:
 @click.option(
     "-c", "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help="pipeline.yaml, to read bronze"
 )
-@click.option("--source", metavar="NAME", help="The source whose bronze is read.")
+@click.option("--source", metavar="NAME", shell_complete=complete_sources, help="The source whose bronze is read.")
 @click.option("--from", "start", metavar="P", help="From this position, GTID set or time on; whole transactions.")
 @click.option("--to", "stop", metavar="P", help="Up to this position, GTID set or time.")
 @tables_option()
-def changes(
+@_schema_option
+@output_options
+def changes(  # noqa: PLR0913 - options
     *,
     files: tuple[Path, ...],
     path: Path | None,
@@ -131,65 +177,99 @@ def changes(
     start: str | None,
     stop: str | None,
     tables: tuple[str, ...],
+    dump: Path | None,
+    form: str,
+    statements: bool | None,
+    transactions: bool,
 ) -> None:
     """Print row changes as JSON lines.
 
     They are read from binlog files (- is standard input) or from bronze. Memory is bounded: long values are written in
     pieces. Rows of an XA transaction are printed where the log commits it.
 
+    What the log of a file does not tell of columns (MySQL 5.7, MariaDB's default) comes from CREATE and ALTER TABLE
+    statements in the files, then from --schema. Integers whose sign nothing tells are printed as signed, and the key
+    "unsigned" has the other reading.
+
     \b
     Example: stratalog changes mysql-bin.000001 --table shop.orders
+    Example: stratalog changes mysql-bin.000001 --schema shop.sql
+    Example: stratalog changes mysql-bin.000001 --format debezium
     Example: stratalog changes -c pipeline.yaml --source shop --from mysql-bin.000001:4
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from spark_jobs.changes.feed import changes_of_bronze, changes_of_files, wanted_tables
+    from spark_jobs.changes.lines import Output
 
     if bool(files) == bool(path):
         raise click.UsageError("give binlog files, or -c FILE with --source, and not both")
-    in_scope = wanted_tables(tables)
+    output = Output.of(form, statements=statements, transactions=transactions)
     if files:
         if source or start or stop:
             raise click.UsageError("--source, --from and --to go with -c FILE")
-        names: set[TableName] = set()
-
-        def noted(name: "TableName") -> bool:
-            names.add(name)
-            return in_scope(name)
-
-        print_pieces(changes_of_files(((_name(file), chunks_of(file)) for file in files), noted))
-        if tables and not any(map(in_scope, names)):
-            _warn_of_no_table(tables, "the files have rows of", map(str, names))
+        _print_changes_of_files(files, tables, _dumped(dump), output)
     else:
         assert path is not None
-        print_pieces(_bronze_changes(path, source, start, stop, (tables, in_scope), reader=changes_of_bronze))
+        if dump:
+            raise click.UsageError("--schema goes with binlog files; of a lake, the schema history has the columns")
+        print_pieces(_bronze_changes(path, source, (start, stop), tables, output=output))
+
+
+def _print_changes_of_files(
+    files: tuple[Path, ...], tables: tuple[str, ...], dump: "tuple[TableDefinition, ...]", output: "Output"
+) -> None:
+    from spark_jobs.changes.feed import changes_of_files
+    from spark_jobs.changes.lines import wanted_tables
+
+    # The names seen are for the message where no table matched.
+    in_scope = wanted_tables(tables)
+    names: set[TableName] = set()
+
+    def noted(name: "TableName") -> bool:
+        names.add(name)
+        return in_scope(name)
+
+    chunks = ((_name(file), chunks_of(file)) for file in files)
+    print_pieces(changes_of_files(chunks, noted, output=output, dump=dump))
+    if tables and not any(map(in_scope, names)):
+        _warn_of_no_table(tables, "the files have rows of", map(str, names))
 
 
 def _bronze_changes(
-    path: Path, source: str | None, start: str | None, stop: str | None, chosen_tables: Any, *, reader: Any
+    path: Path, source: str | None, places: tuple[str | None, str | None], tables: tuple[str, ...], *, output: "Output"
 ) -> Iterator[str]:
-    from spark_jobs.binlog import TableName
-    from spark_jobs.downstream import publication
+    from spark_jobs.changes.feed import changes_of_bronze
+    from spark_jobs.changes.lines import wanted_tables
     from spark_jobs.lake.layout import lake_of
 
-    require_places(start, stop)
+    require_places(*places)
     pipeline = load(path)
     names = chosen_sources(pipeline, source)
     if len(names) != 1:
         raise click.UsageError(f"--source: name one of {', '.join(names)}")
-    tables, in_scope = chosen_tables
+    require_tables(pipeline, names[0], tables)
+    yield from changes_of_bronze(lake_of(pipeline), names[0], *places, is_wanted=wanted_tables(tables), output=output)
+
+
+def require_tables(pipeline: Pipeline, source: str, tables: tuple[str, ...]) -> None:
+    """Raises ConfigError where no table of a source's log is like the ones that ``--table`` names."""
+    from spark_jobs.binlog import TableName
+    from spark_jobs.changes.lines import wanted_tables
+    from spark_jobs.downstream import publication
+    from spark_jobs.lake.layout import lake_of
+
     lake = lake_of(pipeline)
-    published = [TableName(*entry.name) for entry in publication.read(lake, names[0])]
-    # Before Spark is started, which takes half a minute. Log that was extracted alone may have tables not listed yet.
-    head, surveyed = lake.bronze(names[0]).head(), publication.surveyed(lake, names[0])
+    published = [TableName(*entry.name) for entry in publication.read(lake, source)]
+    # Log that was extracted alone may have tables not listed yet.
+    head, surveyed = lake.bronze(source).head(), publication.surveyed(lake, source)
     is_listed = head and head.position and surveyed and surveyed >= head.position
-    if tables and is_listed and not any(map(in_scope, published)):
-        raise ConfigError({"--table": _no_table(tables, f"the log of {names[0]} has rows of", map(str, published))})
-    with spark_of(pipeline) as spark:
-        yield from reader(spark, lake, names[0], start, stop, is_wanted=in_scope)
+    if tables and is_listed and not any(map(wanted_tables(tables), published)):
+        raise ConfigError({"--table": _no_table(tables, f"the log of {source} has rows of", map(str, published))})
 
 
 @cli.command()
 @config_option
-@click.option("--source", required=True, metavar="NAME", help="The source whose log is written.")
+@click.option(
+    "--source", required=True, metavar="NAME", shell_complete=complete_sources, help="The source whose log is written."
+)
 @click.option("--to", "folder", required=True, type=click.Path(path_type=Path), metavar="DIR", help="An empty folder.")
 def export(path: Path, source: str, folder: Path) -> None:
     """Write bronze back as binlog files.
@@ -218,7 +298,12 @@ def export(path: Path, source: str, folder: Path) -> None:
 
 @cli.command()
 @config_option
-@click.option("--source", metavar="NAME", help="The source whose tables are shown; not needed where there is one.")
+@click.option(
+    "--source",
+    metavar="NAME",
+    shell_complete=complete_sources,
+    help="The source whose tables are shown; not needed where there is one.",
+)
 @tables_option("Only this table or pattern")
 @click.option("--at", "place", metavar="P", help="As of this position, GTID set or time; without it where silver is.")
 @click.option("--history", is_flag=True, help="Instead: every statement, and all else that told of a table's columns.")
@@ -237,9 +322,10 @@ def schema(
     Example: stratalog schema -c pipeline.yaml --source shop --at mysql-bin.000042:1337 --json
     Example: stratalog schema -c pipeline.yaml --table 'shop.*' --history
     """  # noqa: D301 - click's mark for lines that stay as they are
-    from spark_jobs.changes.feed import wanted_tables
+    from spark_jobs.changes.lines import wanted_tables
     from spark_jobs.cli import schema_listing
 
+    # One source: a history has one log.
     in_scope = wanted_tables(tables)
     pipeline = load(path)
     names = chosen_sources(pipeline, source)
@@ -261,27 +347,20 @@ def schema(
 
 
 def position_of(pipeline: Pipeline, source: str, place: str | None) -> "Position | None":
-    """Where a place lies in bronze; Spark is started for those that are no position of a log in one stretch."""
-    from spark_jobs.bronze.commit import stretches
+    """Where a place lies in bronze."""
     from spark_jobs.bronze.seek import LogSeeker
     from spark_jobs.bronze.table import BronzeSnapshot
     from spark_jobs.lake.layout import lake_of
 
     if place is None:
         return None
-    parsed = parse_place(place)
-    snapshot = BronzeSnapshot.of(lake_of(pipeline), source)
-    if isinstance(parsed, Position) and ("/" in place.partition(":")[0] or len(stretches(snapshot.checkpoint)) == 1):
-        return parsed
-    with spark_of(pipeline) as spark:
-        return LogSeeker(spark, snapshot).position(place)
+    return LogSeeker(BronzeSnapshot.of(lake_of(pipeline), source)).position(place)
 
 
 def chunks_of(file: Path) -> Iterator[bytes]:
     """A file's bytes as they come; those of standard input for ``-``."""
     if str(file) == "-":
-        while chunk := os.read(sys.stdin.fileno(), _CHUNK):
-            yield chunk
+        yield from _standard_input()
         return
     try:
         _require_file(file)
@@ -292,6 +371,14 @@ def chunks_of(file: Path) -> Iterator[bytes]:
         raise StratalogError(f"{file}: cannot be read: {error.strerror}") from error
 
 
+def _standard_input() -> Iterator[bytes]:
+    try:
+        while chunk := os.read(sys.stdin.fileno(), _CHUNK):
+            yield chunk
+    except OSError as error:
+        raise StratalogError(f"standard input cannot be read: {error.strerror}; give a file or a pipe") from error
+
+
 def _name(file: Path) -> str:
     """A file's name as text: bytes of it that are no UTF-8 are written in hex."""
     return os.fsencode(file.name).decode("utf-8", "backslashreplace")
@@ -300,7 +387,7 @@ def _name(file: Path) -> str:
 def _require_file(file: Path) -> None:
     """Raises StratalogError for what is no file: a FIFO that nobody writes to would be waited for without end.
 
-    What the shell made a pipe of, as in ``events <(zcat FILE)``, stands in /dev/fd.
+    What the shell made a pipe of, as in ``events <(zcat FILE)``, is in /dev/fd.
     """
     mode = file.stat().st_mode
     is_pipe_of_shell = stat.S_ISFIFO(mode) and file.parent in (Path("/dev/fd"), Path("/proc/self/fd"))

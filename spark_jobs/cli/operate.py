@@ -13,6 +13,7 @@ from spark_jobs.cli.app import (
     ERRORS,
     chosen_sources,
     cli,
+    complete_sources,
     config_option,
     each_source,
     echo,
@@ -37,7 +38,13 @@ if TYPE_CHECKING:
 
 @cli.command()
 @config_option
-@click.option("--source", required=True, metavar="NAME", help="The source whose log has the event.")
+@click.option(
+    "--source",
+    required=True,
+    metavar="NAME",
+    shell_complete=complete_sources,
+    help="The source whose log has the event.",
+)
 @click.option(
     "--at", "position", required=True, metavar="POSITION", help="Where the event begins, as messages name it."
 )
@@ -58,10 +65,11 @@ def skip(path: Path, source: str, position: str, table: str | None, *, undo: boo
     """  # noqa: D301 - click's mark for lines that stay as they are
     from spark_jobs.operations.mend import add, plan_skip, plan_undo, remove
 
+    # What would be done is printed; only --yes does it.
     pipeline = load(path)
     (name,) = chosen_sources(pipeline, source)
     skips = (plan_undo if undo else plan_skip)(pipeline, name, position, table)
-    verb = "take back" if undo else "pass over"
+    verb = "take back" if undo else "quarantine"
     for skip_ in skips:
         echo(f"{name}: {verb if yes else f'would {verb}'} {skip_}")
         if skip_.reason and not undo:
@@ -80,13 +88,15 @@ def skip(path: Path, source: str, position: str, table: str | None, *, undo: boo
 
 @cli.command()
 @config_option
-@click.option("--source", required=True, metavar="NAME", help="The source whose table it is.")
+@click.option(
+    "--source", required=True, metavar="NAME", shell_complete=complete_sources, help="The source whose table it is."
+)
 @click.option("--table", required=True, metavar="DB.TABLE", help="The table.")
 @click.option(
     "--drop-older-rows",
     "drops_older",
     is_flag=True,
-    help="Also where rows go that bronze does not have: loaded ones, and those of log that gc removed.",
+    help="Proceed even if rows are lost that bronze does not have: loaded ones, and those of log that gc removed.",
 )
 @click.option("--undo", is_flag=True, help="Take it back, as long as no run has begun with it.")
 @yes_option
@@ -149,7 +159,7 @@ def _say_reset(source: str, planned: "Reset", *, yes: bool) -> None:
     "ignored",
     multiple=True,
     metavar="READER",
-    help="Do not wait for this reader: a table (DB.TABLE), silver (tables no run has looked for yet), or xa.",
+    help="Do not wait for this reader: a table (DB.TABLE), silver (tables no run has looked for), xa, group:NAME.",
 )
 def gc(path: Path, source: str | None, ignored: tuple[str, ...], *, dry_run: bool) -> None:
     """Remove expired log files from bronze.
@@ -189,6 +199,7 @@ def maintain(path: Path, source: str | None, *, purge: bool) -> None:
     from spark_jobs.operations.maintenance import maintain_source
 
     def maintain_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Upkeep":
+        # A grid of what was done, and what keeps windows from being folded on standard error.
         upkeep = maintain_source(spark, pipeline, name, purge=purge)
         rows = [
             [
@@ -206,10 +217,11 @@ def maintain(path: Path, source: str | None, *, purge: bool) -> None:
             ERRORS.print(f"{name}: {table}: its old windows are not folded now: {reason}", markup=False)
         return upkeep
 
-    each_source(path, source, maintain_one)
+    each_source(path, source, maintain_one, is_lazy=True)
 
 
 def _say_collected(collected: "Collected", *, dry_run: bool) -> None:
+    # The same line for what was removed and for what would be.
     if collected.files:
         verb = "would remove" if dry_run else "removed"
         files = (

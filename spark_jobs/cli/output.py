@@ -25,6 +25,8 @@ _CHUNK = 4 << 20
 
 
 def say_outcome(source: str, outcome: "Outcome") -> None:
+    """Prints what a run did: a grid a layer, what rules left out, and on standard error why tables stopped."""
+    # Rows of silver: changes of the log, and the net changes that they came to.
     rows = [
         [
             str(table.name),
@@ -38,12 +40,14 @@ def say_outcome(source: str, outcome: "Outcome") -> None:
         for table in outcome.compacted
     ]
     print_grid(["silver", "changes", "insert", "update", "delete", "position", "seconds"], rows)
+    # Events that each rule left out.
     filtered = [
         [str(table.name), rule, str(count)]
         for table in outcome.compacted
         for rule, count in sorted(table.left_out.items())
     ]
     print_grid(["silver", "filtered by", "events"], filtered)
+    # Rows downstream, a line a target.
     merged = [
         [
             f"{table.name} into {table.into}" if table.into else str(table.name),

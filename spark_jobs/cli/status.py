@@ -4,8 +4,10 @@ Put here: a source's state in a reader's words. Not here: what is asked and meas
 or the page (spark_jobs/operations/report.py).
 """
 
+import os
 import sys
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,12 +18,16 @@ from rich.text import Text
 from spark_jobs.cli.app import Terminal, chosen_sources, cli, config_option, echo, echo_json, source_option
 from spark_jobs.cli.output import _WIDE, cascades_line, print_grid
 from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError, under
 
 if TYPE_CHECKING:
+    from spark_jobs.delivery.status import DeliveryStatus
     from spark_jobs.operations.status import EndpointStatus, SourceStatus, TableStatus
+    from spark_jobs.subscriptions.lag import GroupStatus
 
 
+_FORMATS = ("text", "json", "prometheus")
 _AT_A_GLANCE = 20
 """Tables of a source that status lists; of more, those that need a look."""
 
@@ -30,42 +36,94 @@ _AT_A_GLANCE = 20
 @config_option
 @source_option
 @click.option("--all", "everything", is_flag=True, help="List every table, however many there are.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def status(path: Path, source: str | None, *, everything: bool, as_json: bool) -> None:
-    """Show positions, backlog and lag of every layer.
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: --format json.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(_FORMATS),
+    default=_FORMATS[0],
+    show_default=True,
+    help="For people, as one JSON object, or as metrics in Prometheus' text format.",
+)
+@click.option(
+    "--to",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write metrics into this file, which is replaced in one step.",
+)
+def status(path: Path, source: str | None, form: str, file: Path | None, *, everything: bool, as_json: bool) -> None:
+    """Show positions, backlog and lag of every layer and delivery.
 
-    Retention margins and stopped tables are listed too.
+    Retention margins and stopped tables are listed too. Deliveries are left out with --source.
 
     Exit status 1, with a line on standard error that says why, where a table has stopped, a source cannot be read, a
     limit is passed (retention.margin, max_lag), or the last run failed.
 
+    \b
     Example: stratalog status -c pipeline.yaml --json
-    """
+    Example: stratalog status -c pipeline.yaml --format prometheus --to /var/lib/node_exporter/stratalog.prom
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.delivery.status import status as delivery_status
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.operations.alarms import alarms
     from spark_jobs.operations.status import status as status_of
 
+    form = "json" if as_json else form
+    if file and form != "prometheus":
+        raise click.UsageError("--to is for --format prometheus")
+    # The whole report comes before the exit status, which monitoring reads.
     pipeline = load(path)
+    names = () if source else pipeline.deliveries
+    deliveries = [delivery_status(pipeline, lake_of(pipeline), name) for name in names]
     statuses = [status_of(pipeline, lake_of(pipeline), name) for name in chosen_sources(pipeline, source)]
     raised = {status.source: alarms(pipeline, status) for status in statuses}
-    if as_json:
+    if form == "prometheus":
+        _put_metrics(pipeline, statuses, deliveries, file)
+    elif form == "json":
         sources = {
             status_.source: status_.to_json() | {"alarms": [alarm.to_json() for alarm in raised[status_.source]]}
             for status_ in statuses
         }
-        echo_json({"sources": sources}, indent=2, ensure_ascii=True)
+        listed_deliveries = {delivery.delivery: delivery.to_json() for delivery in deliveries}
+        document = {"sources": sources} | ({"deliveries": listed_deliveries} if deliveries else {})
+        echo_json(document, indent=2, ensure_ascii=True)
     else:
         for entry in statuses:
             say_status(entry, everything=everything)
-    listed = [alarm for alarms in raised.values() for alarm in alarms]
-    for alarm in listed:
-        echo(f"exit status 1: {alarm.message}", err=True)
-    if listed:
+        for delivery in deliveries:
+            _say_delivery(delivery, everything=everything)
+    messages = [alarm.message for alarms in raised.values() for alarm in alarms]
+    messages += [delivery.error for delivery in deliveries if delivery.error]
+    for message in messages:
+        echo(f"exit status 1: {message}", err=True)
+    if messages:
         sys.exit(1)
+
+
+def _put_metrics(
+    pipeline: Pipeline, statuses: "Sequence[SourceStatus]", deliveries: "Sequence[DeliveryStatus]", file: Path | None
+) -> None:
+    """The metrics of all that was asked, to standard output or into a file. Raises ConfigError."""
+    from spark_jobs.lake.layout import lake_of
+    from spark_jobs.operations.metrics import exposition, families_of
+
+    text = exposition(families_of(pipeline, lake_of(pipeline), statuses, deliveries))
+    if file is None:
+        echo(text.rstrip("\n"))
+        return
+    # Prometheus' textfile collector may read at any time: the file is whole or the one before.
+    draft = file.with_name(f"{file.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(file)
+    except OSError as error:
+        raise ConfigError(f"--to: {file}: cannot be written: {error.strerror}") from error
 
 
 def say_status(status: "SourceStatus", *, everything: bool) -> None:
     """How a source is in a word, where its layers are, and its tables. What is wrong goes to standard error."""
+    # A source at a glance: its condition, positions and counts.
     word, colour = _condition(status)
     states = Counter(table.state for table in status.tables)
     facts = [
@@ -84,15 +142,13 @@ def say_status(status: "SourceStatus", *, everything: bool) -> None:
         ["endpoint", "", "unavailable since", "next try"],
         [[e.endpoint, _health(e), e.unavailable_since or "", e.next_try or ""] for e in status.endpoints],
     )
+    # A long list of tables is shortened to those that need attention.
     tables = [t for t in status.tables if everything or len(status.tables) <= _AT_A_GLANCE or not _is_well(t, status)]
     print_grid(
         ["table", "state", "silver", "downstream", "older rows"],
         [[t.table, t.state, t.silver or "", t.downstream or "", _older_rows(t)] for t in tables],
     )
-    print_grid(
-        ["table", "into", "downstream"],
-        [[t.table, to["table"] or "", to["downstream"] or ""] for t in tables for to in t.targets or ()],
-    )
+    _say_targets(tables)
     print_grid(["keys shared", "settled up to"], [[t.table, t.watermark] for t in status.tables if t.watermark])
     print_grid(
         ["quarantined for", "at", "event", "since"],
@@ -105,12 +161,56 @@ def say_status(status: "SourceStatus", *, everything: bool) -> None:
             for key in status.cascades
         ],
     )
+    print_grid(
+        ["group", "position", "behind", "consumer", "acknowledged"],
+        [[g.group, g.position, _behind(g), g.consumer or "", g.acknowledged_at] for g in status.subscriptions],
+    )
     if len(tables) < len(status.tables):
         echo(f"{len(status.tables) - len(tables)} more are as they should be; --all lists them")
     _say_problems(status)
 
 
+def _say_delivery(delivery: "DeliveryStatus", *, everything: bool) -> None:
+    """How far a delivery is, and its tables; of many, those that are behind."""
+    states = Counter(table.state for table in delivery.tables)
+    word, colour = ("up to date", "green") if states.keys() <= {"current"} else ("behind", "yellow")
+    word, colour = ("cannot be reached", "red") if delivery.error else (word, colour)
+    console = Terminal(highlight=False, width=_WIDE)
+    console.print(Text.assemble(f"delivery {delivery.delivery}: ", (word, colour)))
+    console.print(f"  target  {delivery.target}")
+    # Of many tables those that are behind.
+    is_short = everything or len(delivery.tables) <= _AT_A_GLANCE
+    tables = [table for table in delivery.tables if is_short or table.state != "current"]
+    print_grid(
+        ["table", "state", "delivered", "rows written", "safe mode until", "at"],
+        [
+            [t.table, t.state, t.position or "", f"{t.rows_written:,}", t.safe_mode_until or "", t.updated_at or ""]
+            for t in tables
+        ],
+    )
+    if len(tables) < len(delivery.tables):
+        echo(f"{len(delivery.tables) - len(tables)} more are current; --all lists them")
+
+
+def _say_targets(tables: Sequence["TableStatus"]) -> None:
+    """The downstream tables of those that go to several, and the modes of those that are no mirrors."""
+    print_grid(
+        ["table", "into", "downstream"],
+        [[t.table, to["table"] or "", to["downstream"] or ""] for t in tables for to in t.targets or ()],
+    )
+    print_grid(["mode of", "mode"], [*_modes(tables)])
+
+
+def _modes(tables: Sequence["TableStatus"]) -> Iterator[list[str]]:
+    """The downstream tables that keep more than current rows, and how."""
+    for table in tables:
+        for target in table.targets or [{"table": table.table, "mode": table.mode}]:
+            if target["mode"] not in (None, "mirror"):
+                yield [target["table"] or "", target["mode"] or ""]
+
+
 def _say_problems(status: "SourceStatus") -> None:
+    # In the order in which they have to be mended: the server, then stopped tables, then gaps in rows.
     lines = [f"{status.source}: endpoint {e.endpoint}: {e.reason}" for e in status.endpoints if e.reason]
     lines += [status.error] if status.error else []
     lines += [f"{status.source}: {status.warning}"] if status.warning else []
@@ -160,11 +260,18 @@ def _bronze(status: "SourceStatus") -> str:
     return f"{status.bronze}, behind by {decimal(status.backlog_bytes)}{lag}"
 
 
+def _behind(group: "GroupStatus") -> str:
+    """How far a consumer group is behind bronze."""
+    if group.lag_bytes is None:
+        return "unknown"
+    return f"{decimal(group.lag_bytes)}, {_span(group.lag_seconds or 0.0)}" if group.lag_bytes else "nothing"
+
+
 def _margin(status: "SourceStatus") -> str:
     if status.retention_margin_bytes is None:
         return ""
     hours = f", {_span(status.retention_margin_hours * 3600)}" if status.retention_margin_hours else ""
-    return f"{decimal(status.retention_margin_bytes)}{hours} of log before bronze's end are still at the source"
+    return f"{decimal(status.retention_margin_bytes)} of log{hours}, read already, still at the source"
 
 
 def _span(seconds: float) -> str:

@@ -1,18 +1,21 @@
-"""The verbs of ``stratalog``, and what becomes of their errors.
+"""The verbs of ``stratalog``, and what becomes of their errors: one message each.
 
 Put here: imports of the modules that have verbs, and the exit status of each error. Not here: verbs.
 """
 
+import os
 import sys
+import traceback
+from pathlib import Path
 
 import click
 
-from spark_jobs.cli import check, ingest, inspect, operate, status
+from spark_jobs.cli import check, consume, deliveries, ingest, inspect, operate, start, status
 from spark_jobs.cli.app import ERRORS, cli
-from spark_jobs.errors import StratalogError
+from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.text.remedies import advised
 
-__all__ = ["check", "cli", "ingest", "inspect", "operate", "run_verb", "status"]
+__all__ = ["check", "cli", "consume", "deliveries", "ingest", "inspect", "operate", "run_verb", "start", "status"]
 
 
 def run_verb() -> None:
@@ -28,3 +31,35 @@ def run_verb() -> None:
     except StratalogError as error:
         ERRORS.print(advised(error), style="red", markup=False, highlight=False)
         sys.exit(error.exit_status)
+    except Exception as error:  # noqa: BLE001 - a trace helps nobody who did not write this
+        if os.environ.get("STRATALOG_DEBUG"):
+            ERRORS.print(traceback.format_exc(), markup=False, highlight=False)
+        ERRORS.print(unexpected(error), style="red", markup=False, highlight=False)
+        sys.exit(ConfigError.exit_status if isinstance(error, ImportError) else StratalogError.exit_status)
+
+
+def unexpected(error: Exception) -> str:
+    """What an error means that no part of Stratalog raises: the environment is wrong, or Stratalog is."""
+    if isinstance(error, ImportError):
+        return f"the Python package {error.name} is missing ({error}); install Stratalog again: pip install stratalog"
+    if isinstance(error, MemoryError):
+        return "the memory of this machine does not suffice; raise its limit, or use a larger machine"
+    if isinstance(error, OSError) and not _is_here():
+        return "the current directory is gone; change to a directory that is there"
+    if isinstance(error, OSError):
+        name = f"{error.filename}: " if error.filename else ""
+        return f"{name}{error.strerror or error}; mend that, and run it again"
+    text = " ".join(str(error).split())
+    return (
+        f"{type(error).__name__}: {text}; this is an error of Stratalog: report it with the trace that "
+        "STRATALOG_DEBUG=1 shows"
+    )
+
+
+def _is_here() -> bool:
+    """Whether the current directory exists."""
+    try:
+        Path.cwd()
+    except OSError:
+        return False
+    return True

@@ -27,7 +27,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class DemoComparison:
     """How many rows there should be and how many are equal, missing, extra (a key too many or twice), or different.
 
     ``samples`` shows the first few that are not equal, one line each.
@@ -78,7 +78,7 @@ def _raw_texts(maps: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(texts, pa.string())])
 
 
-def compare(expected: pa.Table, actual: pa.Table, key: Sequence[str]) -> Comparison:
+def compare(expected: pa.Table, actual: pa.Table, key: Sequence[str]) -> DemoComparison:
     """Compares two tables of the same columns. Raises LakeError where these differ."""
     if expected.schema.names != actual.schema.names or expected.schema.types != actual.schema.types:
         raise LakeError(f"columns differ: {_types(expected.schema)} and {_types(actual.schema)}")
@@ -97,7 +97,7 @@ def compare(expected: pa.Table, actual: pa.Table, key: Sequence[str]) -> Compari
         *(_contrast(expected_matches, actual_matches, at, key) for at in np.flatnonzero(differing)[:SHOWN]),
     ]
     different = int(differing.sum())
-    return Comparison(
+    return DemoComparison(
         rows=expected.num_rows,
         equal=len(pairs) - different,
         missing=len(missing),

@@ -21,6 +21,16 @@ class ExportedFiles:
     size: int
     unlike: tuple[str, ...] = ()
 
+    @property
+    def text(self) -> str:
+        """What was compared."""
+        return f"{self.files} binlog files, {self.size:,} bytes, exported from bronze"
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """The files that differ."""
+        return self.unlike
+
 
 def export_beside(spark: SparkSession, lake: Lake, source: str, originals: Path, into: Path) -> ExportedFiles:
     """Exports a source's log into an empty folder and compares it with the originals, byte for byte, both ways."""

@@ -15,8 +15,13 @@ from spark_jobs.errors import ConfigError
 SOURCE = "shop"
 PASSWORD = "STRATALOG_DEMO_PASSWORD"  # noqa: S105 - the name of the variable that holds it
 _MARK = "# Written by `stratalog demo`"
+_BESIDE = ("tables", "failures", "runs", "endpoints", "catalog")
+"""Of pipeline.yaml: what runs keep in files of their own."""
 _KNOWN = frozenset(
-    ("pipeline.yaml", "pipeline.tables.json", "lake", "dagster", "binlogs", "next", "exported", "server", "reports", ".lock")
+    [
+        *("pipeline.yaml", *(f"pipeline.{name}.json" for name in _BESIDE)),
+        *("lake", "dagster", "binlogs", "next", "exported", "server", "reports", ".lock"),
+    ]
 )
 
 _PIPELINE = """\
@@ -47,6 +52,9 @@ _LIVE = """\
       port: {port}
       user: {user}
       password: "${{{password}}}\""""
+_MOVES = """
+    # Another server with the same transactions may answer there: continue with its log, by GTID.
+    on_new_server: continue"""
 _FILES = """\
     # A folder of binlog files{because}.
     # A live server is written like this:
@@ -78,7 +86,8 @@ class DemoFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / ".lock").open("w")
         except OSError as error:
-            raise ConfigError(f"{self.path}: cannot be written ({error.strerror}): name another folder by --dir") from error
+            reason = f"cannot be written ({error.strerror}): name another folder by --dir"
+            raise ConfigError(f"{self.path}: {reason}") from error
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -88,14 +97,22 @@ class DemoFolder:
             self._write_dagster_home()
             yield
 
-    def read_from_server(self, host: str, port: int, user: str) -> None:
-        """Writes a pipeline.yaml that names a live server."""
-        self._write_config(_LIVE.format(host=host, port=port, user=user, password=PASSWORD))
+    def read_from_server(self, host: str, port: int, user: str, *, moves: bool = False) -> None:
+        """Writes a pipeline.yaml that names a live server; ``moves``: another one may take over its address."""
+        origin = _LIVE.format(host=host, port=port, user=user, password=PASSWORD)
+        self._write_config(origin + _MOVES if moves else origin)
 
     def read_from_files(self, because: str) -> None:
         """Writes a pipeline.yaml that names the folder's own binlog files; ``because`` says how they came there."""
         self.binlogs.mkdir(exist_ok=True)
         self._write_config(_FILES.format(because=because))
+
+    def keep_log(self, data: Path, base: str) -> None:
+        """Moves a stopped server's binlog files into the folder; pipeline.yaml then names them, and no server."""
+        self.binlogs.mkdir(exist_ok=True)
+        for file in sorted(data.glob(f"{base}.[0-9]*")):
+            shutil.move(file, self.binlogs / file.name)
+        self.read_from_files(": those that the demo's server wrote, kept when it was stopped")
 
     def _require_ours(self) -> None:
         if not self.path.exists():

@@ -18,6 +18,11 @@ def _console() -> Console:
     return next((handler.console for handler in handlers if isinstance(handler, RichHandler)), Console(stderr=True))
 
 
+def note(text: str) -> None:
+    """Says something in the middle of a step."""
+    _console().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 @contextmanager
 def step(doing: str) -> Iterator[None]:
     """Says what is being done while the ``with`` block does it, and afterwards how long it took."""

@@ -15,12 +15,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from spark_jobs.demo.server_rows import TEXT_CONNECTION, selection, server_rows, tables
+from spark_jobs.config.table_patterns import Scope
 from spark_jobs.demo.recorded import KEY, LOGS
 from spark_jobs.demo.server import MySQLServer
+from spark_jobs.demo.server_rows import TEXT_CONNECTION, selection, server_rows, tables
 from spark_jobs.demo.shop import SCHEMA, TABLES, create, fill
 from spark_jobs.demo.writers import Traffic, change, rotate
-from spark_jobs.config.table_patterns import Scope
 
 _ROWS = 1_500
 _TRANSACTIONS = 150

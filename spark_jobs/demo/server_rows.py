@@ -4,7 +4,7 @@ Put here: what is asked of the server for each column type, and the Arrow type i
 
 The server is asked for text (``CAST``) where a driver would make an object of its own, and Arrow reads the text: no
 value passes through Python's dates or floats. What a typed column cannot hold (a zero or partial date) is null, and
-its text stands in ``_raw``, as in the lake.
+its text is in ``_raw``, as in the lake.
 """
 
 import json
@@ -56,7 +56,7 @@ class Selected:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class RowSelection:
     """A table's columns in their order, and the names of its primary key's."""
 
     schema: str
@@ -81,8 +81,9 @@ def tables(connection: Any, schema: str) -> list[str]:
     return sorted(name for (name,) in _ask(connection, question, schema))
 
 
-def selection(connection: Any, schema: str, table: str) -> Selection:
+def selection(connection: Any, schema: str, table: str) -> RowSelection:
     """How a table is selected. Raises Unsupported for a type that is not compared, SourceError for no such table."""
+    # Columns in their order and the primary key, by which rows are compared.
     columns = _ask(
         connection,
         "SELECT column_name, data_type, column_type, numeric_precision, numeric_scale FROM information_schema.columns"
@@ -98,12 +99,14 @@ def selection(connection: Any, schema: str, table: str) -> Selection:
     if not columns:
         raise SourceError(f"the server has no table {schema}.{table}, or shows its columns not to this user")
     try:
-        return Selection(schema, table, tuple(_selected(*column) for column in columns), tuple(name for (name,) in key))
+        return RowSelection(
+            schema, table, tuple(_selected(*column) for column in columns), tuple(name for (name,) in key)
+        )
     except Unsupported as error:
         raise Unsupported(f"{schema}.{table}.{error}") from None
 
 
-def server_rows(connection: Any, query: Selection) -> pa.Table:
+def server_rows(connection: Any, query: RowSelection) -> pa.Table:
     """All rows of a table, in no order. ``connection`` is one of ``text_connection``'s options."""
     with connection.cursor(SSCursor) as cursor:
         cursor.execute(query.sql)
@@ -166,7 +169,7 @@ def _selected_otherwise(name: str, kind: str, declared: str, precision: int, sca
             raise Unsupported(f"{name}: rows with a column of type {declared} are not compared")
 
 
-def _batch(query: Selection, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+def _batch(query: RowSelection, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
     answers = list(zip(*rows, strict=True))
     columns = [_typed(column, answer) for column, answer in zip(query.columns, answers, strict=True)]
     return pa.RecordBatch.from_arrays([*columns, _raw(query, answers)], schema=query.arrow)
@@ -184,7 +187,7 @@ def _typed(column: Selected, answer: tuple[Any, ...]) -> pa.Array:
     return texts.cast(column.arrow)
 
 
-def _raw(query: Selection, answers: list[tuple[Any, ...]]) -> pa.Array:
+def _raw(query: RowSelection, answers: list[tuple[Any, ...]]) -> pa.Array:
     """JSON for the rows in which a date is none."""
     raw: dict[int, dict[str, str]] = {}
     for column, answer in zip(query.columns, answers, strict=True):

@@ -8,8 +8,8 @@ Put here: exercising the decoder once. Not here: the decoder.
 from pathlib import Path
 
 from spark_jobs.changes.feed import changes_of_files
-from spark_jobs.demo.shop import TABLES
 from spark_jobs.config.table_patterns import Scope
+from spark_jobs.demo.shop import TABLES
 
 _LOG = Path(__file__).parent / "recorded_logs" / "mysql-bin.000002"
 """The recorded file with every kind of change in it."""

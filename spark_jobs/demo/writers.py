@@ -76,7 +76,7 @@ _CHANGES: tuple[tuple[str, ...], ...] = (
 
 
 def change(connection: Any) -> None:
-    """A round of changes; it may be done again, and then moves on what is left to move."""
+    """A round of changes; it may run again, and then moves on what is left to move."""
     _run_each(connection, [f"USE {SCHEMA}"])
     for transaction in _CHANGES:
         _insist(connection, transaction)
@@ -102,7 +102,7 @@ def _run_each(connection: Any, statements: Iterable[str]) -> None:
 
 
 def rotate(connection: Any) -> None:
-    """Goes on in a new binlog file."""
+    """Continues in a new binlog file."""
     _run_each(connection, ["FLUSH BINARY LOGS"])
 
 

@@ -13,10 +13,6 @@ import stratalog
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTED = [
-    ("assets.lineage", "bronze_key"),
-    ("assets.lineage", "downstream_key"),
-    ("assets.lineage", "published_key"),
-    ("assets.lineage", "silver_key"),
     ("spark_jobs.config", "Pipeline"),
     ("spark_jobs.config", "Retention"),
     ("spark_jobs.config", "from_keys"),

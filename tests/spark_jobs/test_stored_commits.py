@@ -27,7 +27,7 @@ from spark_jobs.pipeline.initial_load.commit import LoadCommit
 from spark_jobs.schema.commit import HistoryCommit
 from spark_jobs.silver.commit import NOT_FOLDED, SilverCommit
 from spark_jobs.silver.retired_columns import RetiredColumn
-from spark_jobs.source.protocol import Part
+from spark_jobs.source.protocol import FilePart
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "commits.jsonl"
 LAYERS: dict[str, type[Checkpoint]] = {
@@ -79,7 +79,7 @@ KNOWN_TYPES: dict[Any, st.SearchStrategy[Any]] = {
     RetiredColumn: st.builds(RetiredColumn, NAMES, NAMES, st.none() | NAMES, POSITIONS),
     Stretch: st.builds(
         Stretch, st.integers(1, 3), POSITIONS, st.none() | NAMES, st.none() | NAMES, st.none() | st.integers(0, 99),
-        st.none() | st.just(MysqlGtids()), st.just(()) | st.tuples(st.builds(Part, NAMES, st.just(4), st.just(99))),
+        st.none() | st.just(MysqlGtids()), st.just(()) | st.tuples(st.builds(FilePart, NAMES, st.just(4), st.just(99))),
     ),
     ServerFacts: st.builds(ServerFacts, POSITIONS, st.just(()), st.just(()), st.booleans(), st.booleans()),
     CommitKind: st.sampled_from(CommitKind),

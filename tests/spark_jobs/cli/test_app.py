@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[3]
 RECORDED = ROOT / "tests" / "recorded"
 
 VERBS = sorted(cli.commands)
+WITHOUT_PIPELINE = ("changes", "completion", "demo", "events", "init", "package")
 
 CONTRACT = [
     *("backfill", "changes", "check", "compact", "demo", "events", "export", "extract", "gc", "merge", "run", "status"),
@@ -84,7 +85,7 @@ def test_wrong_use_is_2_and_said_on_standard_error(stratalog: Stratalog, argumen
     assert message in ran.err
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("demo", "events", "changes", "package")])
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in WITHOUT_PIPELINE])
 def test_each_verb_of_a_pipeline_lists_every_problem_of_its_configuration(
     stratalog: Stratalog, tmp_path: Path, verb: str
 ) -> None:
@@ -96,6 +97,7 @@ def test_each_verb_of_a_pipeline_lists_every_problem_of_its_configuration(
         "backfill": ["--source", "shop", "--from", "a.000001:4", "--to", "a.000002:4"],
         "skip": ["--source", "shop", "--at", "a.000001:4"],
         "reset": ["--source", "shop", "--table", "shop.t"],
+        "consume": ["--source", "shop", "--group", "g"],
     }
     ran = stratalog(verb, "-c", path, *options.get(verb, []))
     assert (ran.status, ran.out) == (2, "")

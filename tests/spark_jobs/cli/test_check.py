@@ -9,7 +9,7 @@ from deltalake import CommitProperties, Transaction
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import BronzeCommit
-from spark_jobs.checks.verify import Difference, Verdict
+from spark_jobs.checks.verify import KeyDifference, Verdict
 from spark_jobs.log.position import Position
 from tests.fix_cli import SPEC, Ran, Stratalog
 from tests.fix_mysql import Database
@@ -171,8 +171,8 @@ def test_verify_refuses_a_source_without_a_server(stratalog: Stratalog, pipeline
 def verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A pipeline of a server whose one table differs, and another that does not."""
     differences = (
-        Difference("different", {"id": "7", "code": "a"}, {"price": ("0.37", "0.42"), "note": (None, "x")}),
-        Difference("missing", {"id": "8", "code": "b"}),
+        KeyDifference("different", {"id": "7", "code": "a"}, {"price": ("0.37", "0.42"), "note": (None, "x")}),
+        KeyDifference("missing", {"id": "8", "code": "b"}),
     )
     listed = [
         Verdict("shop", TableName("shop", "lines"), "equal", Position("bin.000001", 4), 3, 3),

@@ -40,3 +40,10 @@ def test_a_load_of_an_unknown_table_is_refused_before_spark_is_started(
     ran = stratalog("load", "-c", path, "--table", f"{database.name}.none")
     refusal = f"shop: the server has no table {database.name}.none, or the user may not see it\n"
     assert ran == Ran(2, "", refusal)
+
+
+def test_a_demo_of_a_failover_needs_servers(stratalog: Stratalog, tmp_path: Path) -> None:
+    ran = stratalog("demo", "--files", "--failover", "--dir", tmp_path / "demo")
+    assert ran.status == 2
+    assert "--files and --failover do not go together: a failover needs servers" in ran.err
+    assert not (tmp_path / "demo").exists()

@@ -133,7 +133,10 @@ def test_the_summary_of_a_damaged_file_says_what_was_not_read(stratalog: Stratal
     assert ran.status == 1
     rest = len(SPEC.to_bytes()) - 10 - SPEC.offsets()[-2]
     assert ["not", "read", "refused", str(rest)] in [line.split() for line in ran.out.splitlines()]
-    assert ran.err == f"b.000001:{SPEC.offsets()[-2]}: the file ends inside an event, {rest} bytes after its start\n"
+    assert ran.err == (
+        f"b.000001:{SPEC.offsets()[-2]}: the file ends inside the event that begins there, {rest} bytes after its "
+        "start; copy the file again\n"
+    )
 
 
 @pytest.mark.parametrize("verb", ["events", "changes"])

@@ -35,7 +35,7 @@ def test_an_event_is_passed_over_only_when_told_yes(
     monkeypatch.setattr("spark_jobs.operations.mend.plan_undo", planned)
     about = ("skip", "-c", pipeline_file, "--source", "shop", "--at", "mysql-bin.000001:99")
     ran = stratalog(*about, "--table", "shop.t")
-    assert (ran.status, ran.out) == (0, "shop: would pass over shop.t: mysql-bin.000001:99 (Write_rows event)\n")
+    assert (ran.status, ran.out) == (0, "shop: would quarantine shop.t: mysql-bin.000001:99 (Write_rows event)\n")
     assert ran.err == "shop.t had stopped: a damaged value\nnothing is changed yet; --yes does it\n"
     ran = stratalog(*about, "--undo")
     assert (ran.status, ran.out) == (0, "shop: would take back shop.t: mysql-bin.000001:99 (Write_rows event)\n")

@@ -42,6 +42,7 @@ def test_status_of_a_source_that_nothing_was_read_of(stratalog: Stratalog, pipel
                 "skips": [],
                 "alarms": [],
                 "cascades": [],
+                "subscriptions": [],
             }
         }
     }
@@ -74,11 +75,11 @@ def test_status_names_what_is_passed_over(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_status_says_that_a_table_is_reset(capsys: pytest.CaptureFixture[str]) -> None:
-    table = TableStatus("shop.t", "reset", None, "a.1:9", "reset at 2026-01-01; the next run does it over")
+    table = TableStatus("shop.t", "reset", None, "a.1:9", "reset at 2026-01-01; the next run rebuilds it")
     say_status(SourceStatus("shop", "a.1:9", "a.1:9", 0, 0.0, None, None, 0, None, None, [table]), everything=False)
     out, err = capsys.readouterr()
     assert out.startswith("shop: behind")
-    assert err == "shop.t is reset at 2026-01-01; the next run does it over\n"
+    assert err == "shop.t is reset at 2026-01-01; the next run rebuilds it\n"
 
 
 def test_status_names_tables_whose_columns_are_numbered(capsys: pytest.CaptureFixture[str]) -> None:
@@ -194,7 +195,7 @@ def test_status_says_where_the_layers_are_in_a_readers_units(capsys: pytest.Capt
     assert out.splitlines()[1:6] == [
         "  log     b.000002:900",
         "  bronze  b.000001:4, behind by 1.5 kB, 3 minutes",
-        "  margin  1.5 MB, 2 days of log before bronze's end are still at the source",
+        "  margin  1.5 MB of log, 2 days, read already, still at the source",
         "  server  db1:3306, in stretch 2",
         "  tables  1 current, 1 stopped",
     ]
@@ -203,7 +204,7 @@ def test_status_says_where_the_layers_are_in_a_readers_units(capsys: pytest.Capt
 
 def test_status_lists_each_downstream_table_of_one_that_goes_to_several(capsys: pytest.CaptureFixture[str]) -> None:
     targets = [
-        {"table": name, "downstream": place, "reason": None, "watermark": None}
+        {"table": name, "downstream": place, "reason": None, "watermark": None, "mode": "mirror"}
         for name, place in (("a.a", END), ("b.a", None))
     ]
     say_status(at(END, tables=[table("a.a", END, targets=targets)]), everything=False)
@@ -246,3 +247,13 @@ def test_reports_lie_where_the_configuration_says(stratalog: Stratalog, pipeline
     ran = stratalog("report", "-c", pipeline_file)
     assert ran.status == 2
     assert "reports.to is null in pipeline.yaml: name a folder by --to" in ran.err
+
+
+def test_status_lists_the_modes_of_tables_that_are_no_mirrors(capsys: pytest.CaptureFixture[str]) -> None:
+    target = {"table": "b.a", "downstream": END, "reason": None, "watermark": None, "mode": "append"}
+    tables = [table("a.a", END, mode="history"), table("a.b", END, targets=[target]), table("a.c", END, mode="mirror")]
+    say_status(at(END, tables=tables), everything=False)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    start = lines.index(["mode", "of", "mode"])
+    assert lines[start + 1 : start + 3] == [["a.a", "history"], ["b.a", "append"]]
+    assert ["a.c", "mirror"] not in lines

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.demo.compare import Comparison, compare, lake_rows
+from spark_jobs.demo.compare import DemoComparison, compare, lake_rows
 from spark_jobs.demo.server_rows import RAW
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.layout import Lake
@@ -42,11 +42,11 @@ def rows(*changes: dict[str, Any]) -> pa.Table:
 
 def test_equal_rows_in_another_order() -> None:
     first, second = {"code": "a"}, {"code": "A", "price": None}
-    assert compare(rows(first, second), rows(second, first), KEY) == Comparison(rows=2, equal=2)
+    assert compare(rows(first, second), rows(second, first), KEY) == DemoComparison(rows=2, equal=2)
 
 
 def test_no_rows_at_all() -> None:
-    assert compare(rows(), rows(), KEY) == Comparison(rows=0, equal=0)
+    assert compare(rows(), rows(), KEY) == DemoComparison(rows=0, equal=0)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_rows_of_the_lake(spark: SparkSession, write_table: WriteTable) -> None:
     expected_rows = [(1, "2024-02-29", None), (2, None, '{"born": "0000-00-00"}')]
     expected = pa.table(dict(zip(WANTED.names, zip(*expected_rows, strict=True), strict=True)), _texts()).cast(WANTED)
     actual = lake_rows(spark, lake.downstream("shop", "t"), WANTED)
-    assert compare(expected, actual, ["id"]) == Comparison(rows=2, equal=2)
+    assert compare(expected, actual, ["id"]) == DemoComparison(rows=2, equal=2)
 
 
 def _texts() -> pa.Schema:
@@ -136,7 +136,9 @@ def test_a_table_that_is_not_there_has_no_rows(spark: SparkSession, lake: Path) 
         ("SELECT 1 AS id, DATE '2024-02-29' AS born", "its types are id int32.* where id int64"),
     ],
 )
-def test_columns_that_are_not_the_servers(spark: SparkSession, write_table: WriteTable, select: str, message: str) -> None:
+def test_columns_that_are_not_the_servers(
+    spark: SparkSession, write_table: WriteTable, select: str, message: str
+) -> None:
     lake = write_table(f"{select}, CAST(NULL AS MAP<STRING, STRING>) AS _raw")
     with pytest.raises(LakeError, match=message):
         lake_rows(spark, lake.downstream("shop", "t"), WANTED)

@@ -9,15 +9,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
+from spark_jobs.checks.verify import KeyDifference, Verdict
 from spark_jobs.config.loader import load
+from spark_jobs.config.table_patterns import Scope
+from spark_jobs.demo.export_check import ExportedFiles
 from spark_jobs.demo.live import _comparison, run_live
 from spark_jobs.demo.shop import TABLES
 from spark_jobs.errors import ConfigError, LakeError
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.config.table_patterns import Scope
-from spark_jobs.source.open import open_source
 from spark_jobs.operations.status import status
-from spark_jobs.checks.verify import Difference, Verdict
+from spark_jobs.source.open import open_source
 
 pytestmark = [pytest.mark.mysql, pytest.mark.spark, pytest.mark.slow]
 
@@ -29,7 +30,8 @@ def test_every_row_and_every_byte_is_the_servers(spark: SparkSession, tmp_path: 
     assert sorted(name.table for name in report.compared) == ["carts", "customers", "order_lines", "orders", "products"]
     assert not Scope.parse(TABLES).holds("shop", "audit_log")
     assert sum(comparison.rows for comparison in report.compared.values()) > 1_000
-    assert report.exported.files == 3
+    assert isinstance(report.log, ExportedFiles)
+    assert report.log.files == 3
     assert not (tmp_path / "demo" / "server").exists()
     # What is left behind works without the server.
     pipeline = load(tmp_path / "demo" / "pipeline.yaml")
@@ -40,7 +42,7 @@ def test_every_row_and_every_byte_is_the_servers(spark: SparkSession, tmp_path: 
 
 def test_a_verdict_is_reported_as_a_comparison() -> None:
     name = TableName("shop", "orders")
-    unlike = (Difference("missing", {"id": "8"}),) * 9
+    unlike = (KeyDifference("missing", {"id": "8"}),) * 9
     comparison = _comparison(Verdict("shop", name, "differs", None, 20, 11, missing=9, differences=unlike))
     assert (comparison.rows, comparison.equal, comparison.missing, comparison.is_equal) == (20, 11, 9, False)
     assert comparison.samples == ("shop.orders missing id=8",) * 5
@@ -74,7 +76,8 @@ def test_ctrl_c_leaves_no_server_and_one_line(tmp_path: Path) -> None:
     assert not (tmp_path / "demo" / "server").exists()
     # What is left names no server that is gone.
     source = load(tmp_path / "demo" / "pipeline.yaml").sources["shop"]
-    assert source.files and open_source("shop", source).log().files
+    assert source.files
+    assert open_source("shop", source).log().files
 
 
 def _pid_in(file: Path) -> int:

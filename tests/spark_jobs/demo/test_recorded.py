@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.recorded import EXPECTED, LOGS, compare_with_recording, recorded_files, run_recorded
-from spark_jobs.demo.report import Report
+from spark_jobs.demo.report import DemoReport
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline.run import run_source
 
@@ -19,18 +19,18 @@ def test_the_recording_is_whole_and_small() -> None:
 
 
 @pytest.fixture(scope="module")
-def demo(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Report:
+def demo(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DemoReport:
     return run_recorded(tmp_path_factory.mktemp("recorded") / "demo")
 
 
 @pytest.fixture(scope="module")
-def pipeline(demo: Report) -> Pipeline:
+def pipeline(demo: DemoReport) -> Pipeline:
     return load(demo.folder.config)
 
 
 @pytest.mark.spark
 @pytest.mark.long
-def test_every_row_is_as_recorded(demo: Report) -> None:
+def test_every_row_is_as_recorded(demo: DemoReport) -> None:
     assert demo.equal, demo.text()
     assert demo.totals.runs == 2
     assert sum(comparison.rows for comparison in demo.compared.values()) > 1_500
@@ -46,7 +46,7 @@ TAMPERED = {
 
 @pytest.mark.spark
 @pytest.mark.long
-def test_what_is_changed_behind_its_back_is_found(spark: SparkSession, demo: Report, tmp_path: Path) -> None:
+def test_what_is_changed_behind_its_back_is_found(spark: SparkSession, demo: DemoReport, tmp_path: Path) -> None:
     shutil.copytree(demo.folder.path, tmp_path / "copy")
     pipeline = load(tmp_path / "copy" / "pipeline.yaml")
     for table, (statement, _) in TAMPERED.items():
@@ -59,7 +59,7 @@ def test_what_is_changed_behind_its_back_is_found(spark: SparkSession, demo: Rep
 
 @pytest.mark.spark
 @pytest.mark.long
-def test_one_more_file_moves_the_lake_on(spark: SparkSession, demo: Report, pipeline: Pipeline) -> None:
+def test_one_more_file_moves_the_lake_on(spark: SparkSession, demo: DemoReport, pipeline: Pipeline) -> None:
     for file in demo.folder.next.iterdir():
         file.rename(demo.folder.binlogs / file.name)
     extracted, outcome = run_source(spark, pipeline, "shop")

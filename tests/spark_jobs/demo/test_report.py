@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.binlog import TableName
-from spark_jobs.demo.compare import Comparison
+from spark_jobs.demo.compare import DemoComparison
 from spark_jobs.demo.export_check import ExportedFiles
 from spark_jobs.demo.folder import DemoFolder
-from spark_jobs.demo.report import Report, aligned, command_name
-from spark_jobs.demo.run_totals import Totals
+from spark_jobs.demo.report import DemoReport, aligned, command_name
+from spark_jobs.demo.run_totals import RunTotals
 from spark_jobs.log.position import Position, Range
 
 ORDERS, CARTS = TableName("shop", "orders"), TableName("shop", "carts")
@@ -21,8 +21,8 @@ def at(number: int, offset: int) -> Position:
 
 
 @pytest.fixture
-def report() -> Report:
-    totals = Totals(
+def report() -> DemoReport:
+    totals = RunTotals(
         runs=2,
         ranges=[Range(at(1, 4), at(1, 5000)), Range(at(1, 5000), at(2, 300))],
         bytes=5_300,
@@ -32,11 +32,11 @@ def report() -> Report:
         merged=1100,
         seconds=Counter({"bronze": 2, "silver": 3, "downstream": 4}),
     )
-    tables = {CARTS: Comparison(rows=2, equal=2), ORDERS: Comparison(rows=1000, equal=1000)}
-    return Report("A story.", "the server", DemoFolder(Path("demo")), totals, tables, ExportedFiles(2, 5_300))
+    tables = {CARTS: DemoComparison(rows=2, equal=2), ORDERS: DemoComparison(rows=1000, equal=1000)}
+    return DemoReport("A story.", "the server", DemoFolder(Path("demo")), totals, tables, ExportedFiles(2, 5_300))
 
 
-def test_text(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text(report: DemoReport, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["stratalog"])
     monkeypatch.setenv("PATH", "")
     assert (
@@ -48,10 +48,10 @@ positions  mysql-bin.000001:4 to mysql-bin.000002:300, in 2 runs
   run 1    [mysql-bin.000001:4, mysql-bin.000001:5000)
   run 2    [mysql-bin.000001:5000, mysql-bin.000002:300)
 
-layer       what it took in                                       seconds     a second
-bronze      5,300 bytes of log, 12 transactions                       2.0  2,650 bytes
-silver      1,502 changes decoded, 1,202 rows: one a key and run      3.0  501 changes
-downstream  1,100 rows merged                                         4.0     275 rows
+layer       what it took in                                         seconds     a second
+bronze      5,300 bytes of log, 12 transactions                         2.0  2,650 bytes
+silver      1,502 changes decoded, 1,202 rows: one per key and run      3.0  501 changes
+downstream  1,100 rows merged                                           4.0     275 rows
 
 table        changes  silver  downstream  equal  missing  extra  different
 shop.carts         2       2           2      2        0      0          0
@@ -69,8 +69,8 @@ Dagster's UI   make dev"""
     assert report.equal
 
 
-def test_a_row_that_differs(report: Report) -> None:
-    orders = Comparison(rows=1000, equal=998, missing=1, different=1, extra=3, samples=("missing: id 7",))
+def test_a_row_that_differs(report: DemoReport) -> None:
+    orders = DemoComparison(rows=1000, equal=998, missing=1, different=1, extra=3, samples=("missing: id 7",))
     changed = replace(report, compared={ORDERS: orders})
     assert not changed.equal
     lines = changed.text().splitlines()
@@ -79,23 +79,25 @@ def test_a_row_that_differs(report: Report) -> None:
     assert "NOT EQUAL to the server: shop.orders" in lines
 
 
-def test_an_exported_file_that_differs(report: Report) -> None:
-    changed = replace(report, exported=ExportedFiles(2, 5_300, ("mysql-bin.000002",)))
+def test_an_exported_file_that_differs(report: DemoReport) -> None:
+    changed = replace(report, log=ExportedFiles(2, 5_300, ("mysql-bin.000002",)))
     assert not changed.equal
-    assert "NOT EQUAL: 2 binlog files, 5,300 bytes, exported from bronze: mysql-bin.000002" in changed.text().splitlines()
+    assert (
+        "NOT EQUAL: 2 binlog files, 5,300 bytes, exported from bronze: mysql-bin.000002" in changed.text().splitlines()
+    )
 
 
-def test_a_table_that_stopped(report: Report) -> None:
+def test_a_table_that_stopped(report: DemoReport) -> None:
     report.totals.stopped[CARTS] = "shop: shop.carts: no primary key"
     assert not report.equal
     assert "stopped: shop: shop.carts: no primary key" in report.text().splitlines()
 
 
-def test_without_rates(report: Report) -> None:
+def test_without_rates(report: DemoReport) -> None:
     assert "a second" not in replace(report, rates=False).text()
 
 
-def test_hints_and_another_folder(report: Report) -> None:
+def test_hints_and_another_folder(report: DemoReport) -> None:
     lines = replace(report, folder=DemoFolder(Path("other")), hints=[("more", "cp a b")]).text().splitlines()
     assert lines[-2:] == ["more           cp a b", "Dagster's UI   make dev DEMO=other"]
 

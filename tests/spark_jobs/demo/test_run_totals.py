@@ -1,11 +1,11 @@
 import time
 from collections import Counter
 
-from spark_jobs.demo.run_totals import Totals
+from spark_jobs.demo.run_totals import RunTotals
 
 
 def test_the_clock_of_a_layer_goes_on_from_run_to_run() -> None:
-    totals = Totals(seconds=Counter({"silver": 5}))
+    totals = RunTotals(seconds=Counter({"silver": 5}))
     assert totals.timed("silver", _slowly) == "done"
     assert 5.02 <= totals.seconds["silver"] < 6
     assert totals.seconds["bronze"] == 0

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.config.model import Pipeline, Source, Spark
+from spark_jobs.config.model import Pipeline, SourceSettings, Spark
 from spark_jobs.demo import session
 
 OPTIONS = "spark.driver.defaultJavaOptions"
@@ -15,5 +15,7 @@ def test_the_configuration_has_the_last_word(
     settings_used: list[Spark] = []
     monkeypatch.setattr(session, "spark_session", settings_used.append)
     settings = Spark(conf={"spark.some": "1", **conf})
-    session.brief_session(Pipeline(path=tmp_path, lake="x", sources={"shop": Source(files=tmp_path)}, spark=settings))
+    session.brief_session(
+        Pipeline(path=tmp_path, lake="x", sources={"shop": SourceSettings(files=tmp_path)}, spark=settings)
+    )
     assert [spark.conf for spark in settings_used] == [{"spark.some": "1", OPTIONS: options}]

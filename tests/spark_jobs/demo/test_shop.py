@@ -1,7 +1,7 @@
 import pytest
 
-from spark_jobs.demo.shop import HIGH, TABLES
 from spark_jobs.config.table_patterns import Scope
+from spark_jobs.demo.shop import HIGH, TABLES
 from tests.fix_mysql import Database
 
 

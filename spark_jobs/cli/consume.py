@@ -1,0 +1,214 @@
+"""The verbs of consumer groups: consume, subscriptions.
+
+Put here: what is printed, and how consuming ends. Not here: batches and leases (spark_jobs/subscriptions).
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from spark_jobs.cli.app import (
+    chosen_sources,
+    cli,
+    complete_sources,
+    config_option,
+    echo,
+    echo_json,
+    output_options,
+    source_option,
+    tables_option,
+    yes_option,
+)
+from spark_jobs.cli.inspect import require_tables
+from spark_jobs.cli.output import print_grid, print_pieces
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
+
+if TYPE_CHECKING:
+    from spark_jobs.subscriptions.subscription import Subscription
+
+_FOLLOW_SECONDS = 60.0
+"""How long one get waits; a signal ends it at once."""
+
+
+@cli.command()
+@config_option
+@click.option(
+    "--source", metavar="NAME", shell_complete=complete_sources, help="The source; not needed where there is one."
+)
+@click.option("--group", required=True, metavar="NAME", help="The consumer group; a new one is made.")
+@tables_option()
+@output_options
+@click.option("--from", "start", default="earliest", metavar="P", help="Where a new group starts. Default: earliest.")
+@click.option("--max", "limit", type=click.IntRange(1), metavar="N", help="End after N lines.")
+@click.option("--batch", type=click.IntRange(1), default=1000, show_default=True, help="Lines acknowledged together.")
+@click.option("--follow", is_flag=True, help="Wait for more log, until SIGINT or SIGTERM, or the reader leaves.")
+@click.option("--peek", is_flag=True, help="Acknowledge nothing, and leave the group to its consumer.")
+@click.option("--wait", type=float, default=0.0, metavar="SECONDS", help="Wait so long for a group in use.")
+def consume(  # noqa: PLR0913 - options
+    path: Path,
+    source: str | None,
+    group: str,
+    tables: tuple[str, ...],
+    *,
+    form: str,
+    statements: bool | None,
+    transactions: bool,
+    start: str,
+    limit: int | None,
+    batch: int,
+    follow: bool,
+    peek: bool,
+    wait: float,
+) -> None:
+    """Print changes as JSON lines from where a consumer group stands.
+
+    A batch is acknowledged once it is written and flushed. After a kill, what was not acknowledged is printed again:
+    offset and row tell what is repeated. A group has one consumer. Only bronze is read, without Spark.
+
+    \b
+    Example: stratalog consume -c pipeline.yaml --source shop --group search --table shop.orders
+    Example: stratalog consume -c pipeline.yaml --group cache --format canal-json --follow
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.subscriptions.subscription import Subscription
+
+    pipeline = load(path)
+    name = _one_source(pipeline, source)
+    require_tables(pipeline, name, tables)
+    subscription = Subscription(
+        pipeline,
+        name,
+        group,
+        tables=tables,
+        format=form,
+        start=start,
+        ddl=statements,
+        transactions=transactions,
+        wait=wait,
+    )
+    # A look takes no lease, so that the group's consumer keeps it.
+    if peek:
+        if follow:
+            raise click.UsageError("--peek does not go with --follow")
+        lines = (f"{entry.line}\n" for entry in subscription.peek(limit))
+        print_pieces(lines)
+        return
+    with _ending(subscription) as is_ending, subscription:
+        _consume(subscription, limit, batch, follow, is_ending)
+
+
+def _consume(
+    subscription: "Subscription", limit: int | None, size: int, follow: bool, is_ending: threading.Event
+) -> None:
+    rest = limit
+    while not is_ending.is_set() and rest != 0:
+        batch = subscription.get_without_ack(
+            size if rest is None else min(size, rest), _FOLLOW_SECONDS if follow else None
+        )
+        if batch.entries:
+            print_pieces(f"{entry.line}\n" for entry in batch)
+            subscription.ack(batch.id)
+            rest = rest and rest - len(batch)
+        elif not follow:
+            return
+
+
+@contextmanager
+def _ending(subscription: "Subscription") -> Iterator[threading.Event]:
+    """Inside, the first SIGINT or SIGTERM ends consuming after the batch that is written; the second one interrupts."""
+    event = threading.Event()
+
+    # The handler does nothing but set flags: a line that is being written is written to its end.
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        if event.is_set():
+            raise KeyboardInterrupt
+        event.set()
+        subscription.wake()
+
+    before: dict[int, Callable[..., object] | int | None] = {
+        number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield event
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@cli.command()
+@config_option
+@source_option
+@click.option("--group", metavar="NAME", help="The group that is moved or removed.")
+@click.option("--move", "place", metavar="P", help="Where to: earliest, latest, a position, a GTID set or a time.")
+@click.option("--remove", is_flag=True, help="Remove the group, so that it keeps no log in bronze.")
+@yes_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a group.")
+def subscriptions(  # noqa: PLR0913 - options
+    path: Path, source: str | None, *, group: str | None, place: str | None, remove: bool, yes: bool, as_json: bool
+) -> None:
+    """List consumer groups, move one to another position, or remove it.
+
+    \b
+    Example: stratalog subscriptions -c pipeline.yaml
+    Example: stratalog subscriptions -c pipeline.yaml --group search --move 2026-11-21T08:00:00Z --yes
+    Example: stratalog subscriptions -c pipeline.yaml --source shop --group search --remove --yes
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    pipeline = load(path)
+    if place is None and not remove:
+        if group or yes:
+            raise click.UsageError("--group and --yes go with --move or --remove")
+        _list(pipeline, chosen_sources(pipeline, source), as_json=as_json)
+        return
+    if not group or (place and remove):
+        raise click.UsageError("name one group by --group, and either --move or --remove")
+    _change(pipeline, _one_source(pipeline, source), group, place, yes=yes)
+
+
+def _list(pipeline: Pipeline, names: list[str], *, as_json: bool) -> None:
+    from spark_jobs.lake.layout import lake_of
+    from spark_jobs.subscriptions.lag import statuses
+
+    groups = [(name, status) for name in names for status in statuses(lake_of(pipeline), name)]
+    # For scripts one object a line, for people a table.
+    if as_json:
+        for name, status in groups:
+            echo_json({"source": name} | asdict(status))
+        return
+    rows = [
+        [name, status.group, status.position, str(status.lag_bytes), status.consumer or "", ", ".join(status.tables)]
+        for name, status in groups
+    ]
+    print_grid(["source", "group", "position", "lag bytes", "consumer", "tables"], rows)
+    if not rows:
+        echo("no consumer groups")
+
+
+def _change(pipeline: Pipeline, name: str, group: str, place: str | None, *, yes: bool) -> None:
+    """Moves a group, or removes it where no place is named."""
+    from spark_jobs.lake.layout import lake_of
+    from spark_jobs.subscriptions.changes import moved, removed
+
+    lake = lake_of(pipeline)
+    if place is None:
+        position = removed(lake, name, group, is_done=yes)
+        echo(f"{name}: group {group}, at {position}, {'is' if yes else 'would be'} removed")
+    else:
+        before, after = moved(lake, name, group, place, is_done=yes)
+        echo(f"{name}: group {group} {'moved' if yes else 'would move'} from {before} to {after}")
+    if not yes:
+        echo("nothing is changed yet; give --yes", err=True)
+
+
+def _one_source(pipeline: Pipeline, source: str | None) -> str:
+    names = chosen_sources(pipeline, source)
+    if len(names) != 1:
+        raise click.UsageError(f"--source: name one of {', '.join(names)}")
+    return names[0]

@@ -1,0 +1,112 @@
+"""The verb that writes downstream tables into other databases: deliver; also what ``run`` does of it.
+
+Put here: its options, and what is said of a delivery. Not here: the work (spark_jobs/delivery).
+"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from spark_jobs.cli.app import ERRORS, cli, config_option, echo, spark_of, tables_option, yes_option
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
+from spark_jobs.config.table_patterns import Scope
+from spark_jobs.errors import ConfigError, StratalogError
+from spark_jobs.operations.observation import observed
+from spark_jobs.text.remedies import advised
+
+if TYPE_CHECKING:
+    from spark_jobs.delivery.deliver import Outcome
+
+
+@cli.command()
+@config_option
+@click.option("--to", metavar="NAME", help="Only this delivery of the configuration.")
+@tables_option("Only this table of a delivery")
+@click.option(
+    "--reload",
+    "reloads",
+    is_flag=True,
+    help="Empty the target's tables first, and deliver them from the beginning; needs --table and --yes.",
+)
+@yes_option
+def deliver(path: Path, to: str | None, tables: tuple[str, ...], *, reloads: bool, yes: bool) -> None:
+    """Write downstream tables into another database.
+
+    Each delivery of pipeline.yaml writes what its target lacks, up to what is published.
+
+    \b
+    Example: stratalog deliver -c pipeline.yaml
+    Example: stratalog deliver -c pipeline.yaml --to replica --table shop.orders
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    pipeline = load(path)
+    names = chosen_deliveries(pipeline, to)
+    only = Scope.parse(tables) if tables else None
+    if reloads:
+        if only is None or len(names) > 1:
+            raise click.UsageError("--reload needs --table, and --to where there are several deliveries")
+        _reload(pipeline, names[0], only, yes=yes)
+    elif yes:
+        raise click.UsageError("--yes is for --reload")
+    if not reloads or yes:
+        # In order, tables of a source go together: those that were emptied, and the others.
+        is_ordered = {name: pipeline.deliveries[name].apply == "ordered" for name in names}
+        with observed(pipeline, "deliver"):
+            successes = [_deliver(pipeline, name, None if reloads and is_ordered[name] else only) for name in names]
+        if not all(successes):
+            sys.exit(1)
+
+
+def chosen_deliveries(pipeline: Pipeline, name: str | None) -> list[str]:
+    """The deliveries of a configuration, or the one that is named. Raises ConfigError."""
+    if not pipeline.deliveries:
+        raise ConfigError(f"{pipeline.path.name} has no deliveries:, the databases that tables are written to")
+    if name is not None and name not in pipeline.deliveries:
+        raise ConfigError(f"{pipeline.path.name}: no delivery {name!r}; it has {', '.join(pipeline.deliveries)}")
+    return [name] if name else list(pipeline.deliveries)
+
+
+def deliver_all(pipeline: Pipeline) -> bool:
+    """Each delivery of a configuration, one after the other; False where one failed or a table of it stopped."""
+    successes = [_deliver(pipeline, name, None) for name in pipeline.deliveries]
+    return all(successes)
+
+
+def _deliver(pipeline: Pipeline, name: str, only: Scope | None) -> bool:
+    from spark_jobs.delivery.deliver import deliver as deliver_tables
+
+    try:
+        with spark_of(pipeline, is_lazy=True) as spark:
+            outcome = deliver_tables(pipeline, name, only, spark)
+    except ConfigError:
+        raise
+    except StratalogError as error:
+        ERRORS.print(advised(error), style="red", markup=False, highlight=False)
+        return False
+    _say(outcome)
+    return not outcome.stopped
+
+
+def _say(outcome: "Outcome") -> None:
+    if not outcome.tables and not outcome.stopped:
+        echo(f"delivery {outcome.delivery}: nothing new")
+    for table in outcome.tables:
+        place = f"delivery {outcome.delivery}: {table.table}"
+        for statement in table.statements:
+            echo(f"{place}: {statement}")
+        echo(f"{place}: {table.rows:,} rows, up to {table.position}")
+
+
+def _reload(pipeline: Pipeline, name: str, only: Scope, *, yes: bool) -> None:
+    from spark_jobs.delivery.deliver import chosen_tables, reload_tables
+    from spark_jobs.lake.layout import lake_of
+
+    tables = chosen_tables(pipeline, lake_of(pipeline), name, only)
+    for table in tables:
+        echo(f"delivery {name}: {table}: {'empties' if yes else 'would empty'} the target's table")
+    if yes:
+        reload_tables(pipeline, name, tables)
+    else:
+        ERRORS.print("nothing is changed yet; --yes does it", markup=False)

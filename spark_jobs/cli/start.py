@@ -1,0 +1,149 @@
+"""The verbs of a first day: init and completion.
+
+Put here: their options, what a server answers to init. Not here: the file's text (starter_file.py), or checks of
+servers (spark_jobs/checks).
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import yaml
+from click.shell_completion import get_completion_class
+
+from spark_jobs.cli.app import cli, echo
+from spark_jobs.cli.starter_file import Schema, Starter
+from spark_jobs.config.loader import from_keys
+from spark_jobs.errors import ConfigError
+from spark_jobs.source.information_schema import of_users
+
+if TYPE_CHECKING:
+    from spark_jobs.checks import Check
+
+_SHELLS = ("bash", "zsh", "fish")
+_VARIABLE = re.compile(r"[A-Za-z_]\w*")
+_ASK_SCHEMAS = f"""
+SELECT TABLE_SCHEMA name, COUNT(*) tables, COALESCE(SUM(DATA_LENGTH), 0) size FROM information_schema.TABLES
+WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND {of_users("TABLE_SCHEMA")}
+GROUP BY TABLE_SCHEMA ORDER BY TABLE_SCHEMA
+"""
+_LISTED = ("connection", "server version")
+"""Checks whose results are said whatever they are."""
+_GRANT = re.compile(r"GRANT .+? TO '.*?'@'.*?'(?=; GRANT|$)")
+
+
+@cli.command()
+@click.option(
+    "-c",
+    "--config",
+    "path",
+    default="pipeline.yaml",
+    show_default=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The file to write; one that is there is left alone.",
+)
+@click.option("--source", default="shop", show_default=True, metavar="NAME", help="What the source is called.")
+@click.option("--lake", default="./lake", show_default=True, metavar="PATH", help="Where the tables are to be.")
+@click.option("--host", metavar="NAME", help="The server.")
+@click.option("--port", default=3306, show_default=True, type=click.IntRange(1, 65535), help="Its port.")
+@click.option("--user", default="repl", show_default=True, metavar="NAME", help="The user that reads it.")
+@click.option(
+    "--password-variable",
+    "variable",
+    metavar="NAME",
+    help="The environment's variable with its password; by default the source's name and _PASSWORD.",
+)
+@click.option("--files", metavar="DIR", help="A folder of binlog files in place of a server.")
+@click.option("--connect", is_flag=True, help="Ask the server: its schemas, the settings and privileges it lacks.")
+def init(
+    path: Path, source: str, lake: str, files: str | None, variable: str | None, *, connect: bool, **server: Any
+) -> None:
+    """Write a commented pipeline.yaml.
+
+    With --connect, it has the schemas that the server shows, and in comments what the server's settings lack and the
+    GRANT statements that the user needs. Passwords are read from the environment.
+
+    \b
+    Example: stratalog init --host db.internal --user repl
+    Example: stratalog init --host db.internal --user repl --connect
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    # Wrong use first: nothing is asked of a server then.
+    if files and (server["host"] or connect):
+        raise click.UsageError("--files is in place of --host and --connect")
+    if connect and not server["host"]:
+        raise click.UsageError("--connect needs --host")
+    if path.exists():
+        raise ConfigError(f"{path} exists already, and is left alone; write another by -c FILE, or move it away")
+    name = variable or re.sub(r"\W", "_", f"{source}_PASSWORD").upper()
+    if not _VARIABLE.fullmatch(name):
+        raise click.UsageError(f"--password-variable: {name} is not the name of a variable")
+    address = {key: value for key, value in server.items() if value is not None}
+    starter = Starter(source, lake, **address, variable=name, files=files)
+    starter = _answered(starter, path) if connect else starter
+    # What is written is valid, whatever was typed: a source's name with a slash, for instance.
+    from_keys(yaml.safe_load(starter.text()), path, {name: os.environ.get(name, "")})
+    try:
+        path.write_text(starter.text(), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
+    echo(f"wrote {path}")
+    for remark in starter.remarks:
+        echo(remark)
+    if files is None and name not in os.environ:
+        echo(f"next: export {name}=…, then stratalog check -c {path} --connect")
+    else:
+        echo(f"next: stratalog check -c {path} --connect")
+
+
+def _answered(starter: Starter, path: Path) -> Starter:
+    """With what the server shows and lacks. Raises ConfigError, SourceError."""
+    from spark_jobs.checks.server import ServerView, check_view
+    from spark_jobs.source.open import open_source
+    from spark_jobs.source.server import Server
+
+    # The server is asked by the configuration that is to be written.
+    if starter.variable not in os.environ:
+        raise ConfigError(
+            f"--connect: the environment has no variable {starter.variable}, the password of {starter.user}"
+        )
+    pipeline = from_keys(yaml.safe_load(starter.text()), path)
+    server = open_source(starter.source, pipeline.sources[starter.source])
+    assert isinstance(server, Server)
+    with server.connect() as connection:
+        rows = server.ask(connection, _ASK_SCHEMAS)
+        schemas = [Schema(row["name"], int(row["tables"]), int(row["size"])) for row in rows]
+        starter = replace(starter, schemas=schemas)
+        pipeline = from_keys(yaml.safe_load(starter.text()), path)
+        checks = list(check_view(ServerView(pipeline, server, connection)))
+    return replace(starter, remarks=list(_remarks(checks)))
+
+
+def _remarks(checks: "Sequence[Check]") -> Iterator[str]:
+    """What is missing, and below it the GRANT statements to type."""
+    for check in checks:
+        if check.status == "ok" and check.name in _LISTED:
+            yield f"{check.name}: {check.value}"
+        elif check.status != "ok":
+            yield f"{check.status}: {check.name} is {check.value}: {check.remedy}"
+    grants = [grant for check in checks if check.status != "ok" for grant in _GRANT.findall(check.remedy)]
+    yield from (f"{grant};" for grant in dict.fromkeys(grants))
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(_SHELLS))
+def completion(shell: str) -> None:
+    """Print the script by which a shell completes verbs and sources.
+
+    \b
+    Example: stratalog completion bash
+    Example: stratalog completion zsh
+    Example: stratalog completion fish
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    script = get_completion_class(shell)
+    assert script is not None
+    echo(script(cli, {}, "stratalog", "_STRATALOG_COMPLETE").source())
