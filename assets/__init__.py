@@ -1,3 +1,5 @@
-"""The assets: nouns. What is kept in the lake, layer by layer, as Dagster shows it."""
+"""Dagster's assets: what is stored in the lake, layer by layer.
 
-import spark_jobs  # noqa: F401 - registers assets.lineage, as documented in release 0.1.0
+Put here: assets, their keys, metadata and checks. Not here: jobs, sensors and schedules (dagster_project), or the work
+(spark_jobs).
+"""

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets import checkpoint
+from assets.catalog import AssetOf
 from assets.checkpoint import Metadata
 from assets.downstream import merged_tables
 from assets.failures import RETRY, failing
-from assets.keys import Lineage, silver_key
+from assets.lineage import Lineage
 from assets.materialize import StepResult
 from assets.particulars import particulars_of
 from assets.partitions import (
@@ -30,6 +31,7 @@ from assets.partitions import (
     register_again,
     register_files,
 )
+from assets.progress import progress, sessions
 from assets.steps import FROM_TAG, SOURCE_TAG, TO_TAG, Sessions
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError
@@ -80,58 +82,49 @@ CHOICE = {
 }
 
 
-def backfill_asset(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.AssetsDefinition:
-    """``backfill/<source>``: materializing a range of its files does that range again, in one run."""
-    source, key = lineage.source, lineage.backfill
-    origin = "mysql" if pipeline.sources[source].mysql else "file"
+def backfill_asset(pipeline: Pipeline, lineage: Lineage) -> dg.AssetsDefinition:
+    """``backfill/<source>``: materializing a range of its files replays that range, in one run."""
+    source, key, catalog = lineage.source, lineage.backfill, lineage.catalog
+    spec = catalog.spec(AssetOf("backfill", source))
 
     @dg.multi_asset(
-        name=f"backfill_{source}",
-        specs=[
-            dg.AssetSpec(
-                key,
-                deps=[lineage.bronze],
-                group_name=lineage.group("bronze"),
-                description=f"The binlog files of {source} that bronze holds, or its archive. Materializing a range of "
-                "them does it again from bronze, which first gets what it lacks, through silver and downstream, in one "
-                "run; what decodes to the rows that are there already is not written.",
-                kinds={"bronze", origin, "deltalake"},
-                owners=pipeline.owners,
-            )
-        ],
-        partitions_def=file_partitions(source),
+        name=catalog.name(f"backfill_{source}"),
+        specs=[spec.replace_attributes(deps=[lineage.bronze])],
+        partitions_def=file_partitions(lineage),
         backfill_policy=dg.BackfillPolicy.single_run(),
         config_schema=CHOICE,
+        required_resource_keys={catalog.spark},
         retry_policy=RETRY,
-        pool=pool,
+        pool=lineage.pool,
     )
-    def backfill(
-        context: dg.AssetExecutionContext, spark: dg.ResourceParam[Sessions]
-    ) -> Iterator[dg.MaterializeResult[None]]:
+    def backfill(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
         from spark_jobs.pipeline.backfill.request import BackfillRequest
 
+        # The partitions of the page are files of bronze or of its archive: together they must be a range.
         with failing():
-            files, range_ = _chosen_range(context, pipeline, source)
+            files, range_ = _chosen_range(context, pipeline, lineage)
             request = BackfillRequest(
                 source, range_.start, range_.stop, **choice_of(context.op_execution_context.op_config)
             )
-        replay = Backfill(context.op_execution_context, pipeline, request, range_).run(spark)
+        replay = Backfill(context.op_execution_context, lineage, request, range_).run(sessions(context, catalog.spark))
         yield dg.MaterializeResult(asset_key=key, metadata={FILES: files, **replay.metadata()})
         replay.require_all()
 
     return backfill
 
 
-def _chosen_range(context: dg.AssetExecutionContext, pipeline: Pipeline, source: str) -> tuple[int, Range]:
+def _chosen_range(context: dg.AssetExecutionContext, pipeline: Pipeline, lineage: Lineage) -> tuple[int, Range]:
     """How many files were chosen, and the range that they make.
 
     Raises LakeError for an empty bronze, ConfigError for files that are not there, or with others between them; then
-    they are registered anew, since nothing but an old list makes a hole.
+    they are registered again, since nothing but an old list makes a hole.
     """
     from spark_jobs.bronze.files import end_of, held_files, range_of, require_whole
     from spark_jobs.bronze.table import BronzeSnapshot
     from spark_jobs.lake.layout import lake_of
 
+    # Files that can be replayed: those of the archive before bronze's first, and those of bronze.
+    source = lineage.source
     snapshot = BronzeSnapshot.of(lake_of(pipeline), source)
     oldest = oldest_file(snapshot.checkpoint)
     existing = [*archived_files(pipeline, source, oldest), *held_files(snapshot.table, snapshot.head)]
@@ -140,10 +133,11 @@ def _chosen_range(context: dg.AssetExecutionContext, pipeline: Pipeline, source:
     try:
         require_whole(files, existing)
     except ConfigError as error:
-        register_again(context.instance, source, existing)
+        register_again(context.instance, lineage, existing)
         raise ConfigError(
             f"{source}: {error}. The list of files is up to date now: reload the page and choose"
         ) from None
+    # A range that ends before bronze ends where the next file begins.
     if files[-1] < oldest:
         behind = existing[existing.index(files[-1]) + 1]
         stop = Position(behind.name, FIRST_EVENT, behind.stretch)
@@ -170,9 +164,10 @@ class Backfill:
     """One backfill of a run: doing it, and what is said of it while and after it is done."""
 
     def __init__(
-        self, context: dg.OpExecutionContext, pipeline: Pipeline, request: "BackfillRequest", range_: Range
+        self, context: dg.OpExecutionContext, lineage: Lineage, request: "BackfillRequest", range_: Range
     ) -> None:
-        self._context, self._pipeline, self._request, self._range = context, pipeline, request, range_
+        self._context, self._lineage, self._request, self._range = context, lineage, request, range_
+        self._pipeline = lineage.catalog.pipeline
         self._began = time.monotonic()
         self._redone: list[ReplayedTable] = []
         self._fetched: list[Fetched] = []
@@ -186,19 +181,19 @@ class Backfill:
         tags = {SOURCE_TAG: request.source, FROM_TAG: str(self._range.start), TO_TAG: str(self._range.stop)}
         self._context.instance.add_run_tags(self._context.run_id, tags)
         options = request.options(self._log_replayed, self._log_fetched)
-        with failing():
+        with failing(), progress(self._context):
             request.require_valid(self._pipeline)
             self._outcome = backfill_source(
                 spark.session(), self._pipeline, request.source, self._range, request.wants, options=options
             )
         self._publish(self._outcome)
         if self._fetched:
-            register_files(self._context.instance, self._pipeline, request.source)
+            register_files(self._context.instance, self._lineage)
         return self
 
     def _log_fetched(self, fetched: "Fetched") -> None:
         self._fetched.append(fetched)
-        self._context.log.info("%s: brought %s", fetched.source, fetched)
+        self._context.log.info("%s: fetched %s", fetched.source, fetched)
 
     def _log_replayed(self, replayed: "ReplayedTable", at: int, of: int) -> None:
         self._redone.append(replayed)
@@ -207,6 +202,7 @@ class Backfill:
     def metadata(self) -> Metadata:
         """What was touched, and what of it really differed."""
         outcome = self._outcome
+        # Tables whose windows were decoded again, and of these the ones in which rows differed.
         assert outcome is not None
         touched = [replayed for replayed in self._redone if replayed.windows]
         differences = [replayed.difference for replayed in touched if replayed.difference]
@@ -252,6 +248,7 @@ class Backfill:
         """The materializations of tables whose rows changed; their positions are what they were."""
         from spark_jobs.lake.layout import lake_of
 
+        # Materializations of the tables' own assets, so that their history shows the replay too.
         lake, source = lake_of(self._pipeline), self._request.source
         particulars = particulars_of(self._pipeline, source)
         for compacted in outcome.compacted:
@@ -260,11 +257,11 @@ class Backfill:
                 compacted.name, compacted.range
             )
             self._log(
-                silver_key(source, name),
+                self._lineage.catalog.silver(source, name),
                 StepResult(compacted.head.position or compacted.range.stop, metadata),
                 compacted.head.version,
             )
-        for key, step in merged_tables(self._pipeline, source, outcome, is_live=False).items():
+        for key, step in merged_tables(self._lineage.catalog, source, outcome, is_live=False).items():
             self._log(key, step, step.metadata[checkpoint.VERSION])
 
     def _log(self, key: dg.AssetKey, step: StepResult, version: int) -> None:

@@ -9,15 +9,16 @@ import dagster as dg
 
 from assets import checkpoint
 from assets.failures import RETRY, failing
-from assets.keys import Lineage
+from assets.lineage import Lineage
 from assets.materialize import Events, StepResult, compared, materialized, resynced
 from assets.partitions import register_files
+from assets.progress import progress, sessions
 from assets.selection import HANDED_ON, hand_on, is_selected
-from assets.steps import FROM_TAG, SOURCE_TAG, TO_TAG, Sessions
+from assets.steps import FROM_TAG, SOURCE_TAG, TO_TAG, Sessions, around
 from spark_jobs.config.model import Pipeline
 from spark_jobs.log.position import Range
 from spark_jobs.operations.backlog import backlog, settled
-from spark_jobs.operations.failures import noted
+from spark_jobs.operations.observation import step_observed
 from spark_jobs.runtime.lazy_session import lazy_session
 
 if TYPE_CHECKING:  # imports pyspark
@@ -32,29 +33,33 @@ IDLE = "idle"
 """Output: whether the run has nothing to do, so that it needs no Spark session."""
 
 
-def extract_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefinition:
+def extract_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     """Source -> bronze, from bronze's head to the end of the source's log."""
-    source = lineage.source
+    source, catalog = lineage.source, lineage.catalog
 
     @dg.op(
-        name=f"extract_{source}",
+        name=catalog.name(f"extract_{source}"),
         description=f"Reads the log of {source} from bronze's head to its end, whole transactions, byte for byte.",
         ins={LOG: dg.In(dg.Nothing)},
         out={
             BRONZE: dg.Out(dg.Nothing, is_required=False),
             IDLE: dg.Out(bool, is_required=False, io_manager_key=HANDED_ON),
         },
+        required_resource_keys={catalog.spark},
         retry_policy=RETRY,
-        pool=pool,
+        pool=lineage.pool,
     )
-    def extract(context: dg.OpExecutionContext, spark: dg.ResourceParam[Sessions]) -> Events:
+    @around(catalog.execute, "extract", source, catalog.include_metadata)
+    def extract(context: dg.OpExecutionContext) -> Events:
+        # Without news the step starts no Spark and says so; the steps after it are known by ``idle``.
         moved = False
         if is_selected(context, BRONZE):
-            with failing():
+            with failing(), progress(context):
                 ahead = backlog(pipeline, source)
             moved = ahead.moved
             observe(context, lineage, checkpoint.of_backlog(ahead))
-            yield from _extracted(context, pipeline, lineage, spark if moved else None)
+            spark = sessions(context, catalog.spark) if moved else None
+            yield from _extracted(context, pipeline, lineage, spark)
             if not moved:
                 context.log.info("%s: nothing new; the log ends at %s", source, ahead.end)
         with failing():
@@ -70,14 +75,16 @@ def _extracted(context: dg.OpExecutionContext, pipeline: Pipeline, lineage: Line
     from spark_jobs.pipeline.run import extract_source
 
     key, table = lineage.bronze, lake_of(pipeline).bronze(lineage.source)
-    with failing(), noted(pipeline.path, lineage.source, is_last=False):
+    # What Dagster has of bronze is compared with the lake before the extraction moves it.
+    with failing(), progress(context), step_observed(pipeline, lineage.source, context.run_id, starts=True):
         head = table.head()
         comparison = compared(context, {key: head.position if head else None})[key]
         extracted = extract_source(lazy_session(spark.session), pipeline, lineage.source) if spark else None
-        register_files(context.instance, pipeline, lineage.source)
+        register_files(context.instance, lineage)
     if extracted and extracted.stretch and extracted.stretch.endpoint:
         context.instance.add_run_tags(context.run_id, {ENDPOINT_TAG: extracted.stretch.endpoint})
     if extracted and (extracted.range or not head):
+        # A new position is a materialization; without one, Dagster's copy may still need mending.
         tag_range(context, lineage.source, extracted.range)
         observe(context, lineage, checkpoint.of_read_source(extracted))
         step = StepResult(extracted.range.stop, checkpoint.of_extracted(extracted, table), _version(extracted.head))
@@ -101,7 +108,7 @@ def tag_range(context: dg.OpExecutionContext, source: str, range_: Range) -> Non
 
 
 def _version(head: "Head | None") -> str | None:
-    """Where the log that bronze holds begins: what lies behind it never changes.
+    """Where the log that bronze holds begins: what lies after it never changes.
 
     Were it the position, every table that a run has nothing new for would stand as unsynced in the UI until it has.
     """

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.keys import silver_key
 from spark_jobs.errors import ConfigError
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.commit import SilverCommit
@@ -25,6 +24,8 @@ if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.bronze.extract import Extracted
     from spark_jobs.bronze.log_index import Stretch
     from spark_jobs.checks.schema_drift import SchemaAudit
+    from spark_jobs.checks.second_reader.compare import SecondReading
+    from spark_jobs.delivery.table_delivery import Delivered
     from spark_jobs.downstream.merge_job import Merged
     from spark_jobs.lake.commit import Head
     from spark_jobs.lake.table import Table
@@ -52,7 +53,7 @@ INSERTED = "rows/inserted"
 UPDATED = "rows/updated"
 DELETED = "rows/deleted"
 LEFT_OUT = "rows/left_out"
-"""Changes and statements that rules left out; behind it, one key a rule with its name."""
+"""Changes and statements that rules left out; after it, one key a rule with its name."""
 NEVER_WHOLE = "rows/keys_never_whole"
 """Keys that a table lacks because row images left columns out and none held the row whole."""
 SECONDS = "run/seconds"
@@ -75,12 +76,14 @@ COMPLETE = "table/complete"
 NUMBERED = "table/columns_numbered"
 """Whether nothing names a table's columns, so that they are called by their numbers; left out of others."""
 KEPT_COLUMNS = "table/kept_columns"
-"""Names of the columns that the lake keeps, of those that began anew."""
+"""Names of the columns that the lake keeps, of those that were restarted."""
 WATERMARK = "binlog/watermark"
-"""Up to where a source is in a table of several source tables; behind it, the source's name."""
+"""Up to where a source is in a table of several source tables; after it, the source's name."""
 NOTHING_NEW = "run/nothing_new"
 REDONE = "delta/windows_done_again"
 COLUMNS = "dagster/column_schema"
+ROW_COUNT = "dagster/row_count"
+ADOPTED = "checkpoint/adopted"
 REPAIRED = "checkpoint/repaired"
 ADVANCED = "checkpoint/advanced_outside_dagster"
 DAGSTER_HAD = "checkpoint/dagster_had"
@@ -91,11 +94,25 @@ IGNORED_TABLES = "tables/out_of_scope"
 NEW = "tables/shown_after_reload"
 SKIPPED = "tables/events_passed_over"
 QUARANTINED = "tables/quarantined_events"
+DELIVERED = "delivery/position"
+"""Up to where a target has a table; of a table of several source tables each one's."""
+DELIVERED_VERSION = "delivery/version"
+"""The version of the downstream table that a target has."""
+DELIVERED_ROWS = "delivery/rows"
+DELIVERED_WINDOWS = "delivery/windows"
+DELIVERED_DDL = "delivery/statements"
+"""The statements that changed the target's table."""
 NUMBERED_TABLES = "tables/columns_numbered"
 CASCADES = "tables/foreign_keys_unlogged"
+SECOND_CHANGES = "binlog/changes_read_twice"
+SECOND_VALUES = "binlog/values_read_twice"
+SECOND_DIFFERENT = "binlog/values_read_differently"
+SECOND_EXCLUDED = "binlog/values_not_compared"
 """How many foreign keys change rows of tables in scope without a record in the log."""
 UNLOGGED_BY = "table/changed_unlogged_by"
 """The foreign keys by which the server changes a table's rows unlogged; left out of others."""
+MODE = "table/mode"
+"""What a downstream table keeps besides the source's current rows; left out of mirrors."""
 SCHEMA_COMPARED = "schema/tables_compared"
 SCHEMA_DIFFERING = "schema/tables_differing"
 SCHEMA_WAITING = "schema/tables_waiting"
@@ -104,7 +121,7 @@ SCHEMA_UNKNOWN = "schema/tables_without_rows"
 DATA_VERSION = "dagster/data_version"
 
 _ADDED = {
-    "_op": "Added: what became of the row's key over its window",
+    "_op": "Added: what the change did to the row; in silver, all changes of its window",
     "_existed": "Added: whether the key existed before its window",
     "_position": "Added: where in the log the key was changed last",
     "_committed_at": "Added: when that transaction committed on the server",
@@ -112,6 +129,12 @@ _ADDED = {
     "_window_stop": "Added: where that part ends",
     "_copies": "Added: of rows without a key, copies that came less copies that went",
     "_absent": "Added: the columns that the row has no value of, which are as they were before its window",
+    "_deleted": "Added: whether the row was deleted",
+    "_deleted_at": "Added: when it was deleted",
+    "_gtid": "Added: the GTID of the change's transaction",
+    "_valid_from": "Added: when the row became so",
+    "_valid_to": "Added: when the row became otherwise, or went; NULL while it is so",
+    "_is_current": "Added: whether the row is so now",
     "_raw": "Added: the exact text of values that their typed column cannot hold",
 }
 """What the columns are that the lake adds; those of the source have names of their own."""
@@ -130,11 +153,14 @@ class Comparison:
     in_lake: Position | None
 
     @property
+    def adopted(self) -> bool:
+        """Whether Dagster had nothing of a table that the lake has: the command line filled it, or events were lost."""
+        return self.recorded is None and self.in_lake is not None
+
+    @property
     def repaired(self) -> bool:
-        """Whether Dagster's copy was lost, or was ahead of what the lake has."""
-        if self.recorded is None or self.in_lake is None:
-            return self.recorded != self.in_lake
-        return self.recorded > self.in_lake
+        """Whether Dagster's copy was ahead of what the lake has."""
+        return self.recorded is not None and (self.in_lake is None or self.recorded > self.in_lake)
 
     @property
     def advanced(self) -> bool:
@@ -149,10 +175,14 @@ class Comparison:
         """Empty where the two were equal."""
         if not self.differs:
             return {}
+        if self.adopted:
+            return {ADOPTED: True}
         marks = {REPAIRED: True} if self.repaired else {ADVANCED: True}
         return marks | {DAGSTER_HAD: _text_of(self.recorded), LAKE_HAD: _text_of(self.in_lake)}
 
     def __str__(self) -> str:
+        if self.adopted:
+            return f"adopted: in the lake up to {self.in_lake}"
         verdict = "advanced outside Dagster" if self.advanced else "repaired" if self.repaired else "as it was"
         return f"{verdict}: Dagster had {_text_of(self.recorded)}, the lake {_text_of(self.in_lake)}"
 
@@ -238,13 +268,18 @@ def of_compacted(compacted: "Compacted", table: "Table") -> Metadata:
         **_log_bytes(compacted.head),
         **_pace(CHANGES_PER_SECOND, compacted.changes, compacted.seconds),
         WAY: compacted.way,
-        **of_head(compacted.head, table),
-        **_columns(table),
+        **of_table(compacted.head, table),
+        **of_columns(table),
     }
 
 
-def of_merged(merged: "Merged", table: "Table", silver: "Table", committed_at: datetime | None) -> Metadata:
-    """What a downstream commit says; ``committed_at`` is that of the newest change of its source table, ``silver``."""
+def of_merged(
+    merged: "Merged", table: "Table", silver: "tuple[dg.AssetKey, Table]", committed_at: datetime | None
+) -> Metadata:
+    """What a downstream commit says.
+
+    silver: the source table's asset and table; ``committed_at`` is that of its newest change.
+    """
     return {
         **of_range(merged.range),
         INSERTED: number(merged.inserted),
@@ -255,9 +290,10 @@ def of_merged(merged: "Merged", table: "Table", silver: "Table", committed_at: d
         **lag(committed_at),
         **_pace(ROWS_PER_SECOND, merged.inserted + merged.updated + merged.deleted, merged.seconds),
         WAY: merged.way,
-        **of_head(merged.head, table),
-        **_columns(table),
-        **_column_lineage(merged, silver, table),
+        **({MODE: str(merged.mode)} if merged.mode != "mirror" else {}),
+        **of_table(merged.head, table),
+        **of_columns(table),
+        **_column_lineage(*silver, table),
     }
 
 
@@ -273,13 +309,25 @@ def of_watermark(settled: datetime | None) -> Metadata:
     return {WATERMARK: dg.MetadataValue.timestamp(settled)} if settled else {}
 
 
+def of_delivered(table: "Delivered") -> Metadata:
+    """What a delivery did with a table: its position is the checkpoint in the target."""
+    return {
+        DELIVERED: table.position or "",
+        DELIVERED_VERSION: number(table.version),
+        DELIVERED_ROWS: number(table.rows),
+        DELIVERED_WINDOWS: table.windows,
+        **({DELIVERED_DDL: "\n".join(table.statements)} if table.statements else {}),
+        **_pace(ROWS_PER_SECOND, table.rows, table.seconds),
+    }
+
+
 def of_gtid(last: str | None) -> Metadata:
     """Empty where no transaction of the range has one."""
     return {GTID: last} if last else {}
 
 
 def of_quarantined(events: int) -> Metadata:
-    """How many events are passed over for a table, or for all of a source."""
+    """How many events are quarantined for a table, or for all of a source."""
     return {QUARANTINED: number(events)}
 
 
@@ -306,6 +354,25 @@ def of_head(head: "Head", table: "Table") -> Metadata:
     names = names_of(commit.retired_columns) if commit else ""
     retired = {KEPT_COLUMNS: names} if names else {}
     return {**stands, VERSION: number(head.version), COUNTER: number(head.counter), PATH: path, **flags, **retired}
+
+
+def of_second_reading(reading: "SecondReading") -> Metadata:
+    """What was compared by a second decoder, what of it differs, and what it does not read."""
+    return {
+        SECOND_CHANGES: number(reading.changes),
+        SECOND_VALUES: number(reading.values),
+        SECOND_DIFFERENT: number(reading.different),
+        SECOND_EXCLUDED: number(sum(reading.excluded.values())),
+    }
+
+
+def of_table(head: "Head", table: "Table") -> Metadata:
+    """Where a silver or downstream table stands, and how many rows it has."""
+    from spark_jobs.lake.rows import row_count
+
+    rows = row_count(table.path, head.version)
+    count = {} if rows is None else {ROW_COUNT: rows}
+    return count | of_head(head, table)
 
 
 def of_schema(audit: "SchemaAudit | None") -> Metadata:
@@ -372,14 +439,14 @@ def _log_bytes(head: "Head") -> Metadata:
     return {} if commit is None or commit.log_bytes is None else {BYTES: number(commit.log_bytes)}
 
 
-def _column_lineage(merged: "Merged", silver: "Table", table: "Table") -> Metadata:
+def _column_lineage(key: dg.AssetKey, silver: "Table", table: "Table") -> Metadata:
     """Each downstream column comes from that of its name in silver."""
-    key = silver_key(merged.source, (merged.name.schema, merged.name.table))
     columns = silver.columns()
     deps = {name: [dg.TableColumnDep(key, name)] for name in table.columns() if name in columns}
     return {LINEAGE: dg.TableColumnLineage(deps)} if deps else {}
 
 
-def _columns(table: "Table") -> Metadata:
+def of_columns(table: "Table") -> Metadata:
+    """The columns of a table as Dagster shows them."""
     listed = [dg.TableColumn(name, kind.lower(), _ADDED.get(name)) for name, kind in table.columns().items()]
     return {COLUMNS: dg.TableSchema(columns=listed)} if listed else {}

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets import checkpoint
+from assets.catalog import Catalog
 from assets.failures import RETRY, failing
-from assets.keys import Lineage, Name, downstream_key
+from assets.keys import Name
+from assets.lineage import Lineage
 from assets.materialize import Before, Events, StepResult, check_results
 from assets.particulars import particulars_of
+from assets.progress import progress, sessions
 from assets.selection import HANDED_ON, hand_on, selection_of, table_outputs
 from assets.silver import stopped
-from assets.steps import Sessions
+from assets.steps import around
 from spark_jobs.config.model import Pipeline
 from spark_jobs.log.position import Position
-from spark_jobs.operations.failures import noted
+from spark_jobs.operations.observation import step_observed
 from spark_jobs.runtime.lazy_session import lazy_session
 
 if TYPE_CHECKING:  # these import pyspark
@@ -33,33 +36,35 @@ MERGED = "merged"
 """Output: the Outcome of compaction and merges, None where there was nothing to do."""
 
 
-def merge_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefinition:
+def merge_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     """Silver -> downstream, for every table, up to silver's checkpoint."""
-    source = lineage.source
+    source, catalog = lineage.source, lineage.catalog
 
     @dg.op(
-        name=f"merge_{source}",
+        name=catalog.name(f"merge_{source}"),
         description=f"Merges the net changes of {source} into the downstream tables, exactly once.",
         out={**table_outputs(lineage.downstream), MERGED: dg.Out(is_required=False, io_manager_key=HANDED_ON)},
+        required_resource_keys={catalog.spark},
         retry_policy=RETRY,
-        pool=pool,
+        pool=lineage.pool,
     )
-    def merge(
-        context: dg.OpExecutionContext, idle: bool | None, compacted: Any, spark: dg.ResourceParam[Sessions]
-    ) -> Events:
+    @around(catalog.execute, "merge", source, catalog.include_metadata)
+    def merge(context: dg.OpExecutionContext, idle: bool | None, compacted: Any) -> Events:
         from spark_jobs.downstream.multi_source import SourceTable
         from spark_jobs.lake.layout import lake_of
         from spark_jobs.pipeline.run import merge_source
 
         lake, picked = lake_of(pipeline), selection_of(context, lineage, lineage.downstream)
-        with failing(), noted(pipeline.path, source, is_last=False):
+        # Dagster's copy and the lake are compared before the merge moves them.
+        with failing(), progress(context), step_observed(pipeline, source, context.run_id):
             before = Before.read(
                 context, {table.key: SourceTable(lake.downstream(*table.name), source) for table in picked.tables}
             )
             is_wanted = picked.is_any and not idle
             merging = partial(merge_source, tables=picked.names, into=picked.targets)
-            outcome = merging(lazy_session(spark.session), pipeline, source, compacted) if is_wanted else None
-            steps = merged_tables(pipeline, source, outcome) if outcome else {}
+            session = lazy_session(sessions(context, catalog.spark).session)
+            outcome = merging(session, pipeline, source, compacted) if is_wanted else None
+            steps = merged_tables(catalog, source, outcome) if outcome else {}
         yield from before.events(context, steps)
         yield from check_results(context, lineage.downstream, _stopped(lineage, outcome, compacted), set(steps))
         yield from hand_on(context, MERGED, outcome or compacted)
@@ -77,12 +82,12 @@ def _stopped(lineage: Lineage, outcome: "Outcome | None", compacted: "Outcome | 
     }
     for (origin, into), reason in outcome.stopped_into.items() if outcome else ():
         if (origin.schema, origin.table) not in before:
-            by_key.setdefault(downstream_key(into), []).append(reason)
+            by_key.setdefault(lineage.catalog.downstream(into), []).append(reason)
     return by_key
 
 
 def merged_tables(
-    pipeline: Pipeline, source: str, outcome: "Outcome", *, is_live: bool = True
+    catalog: Catalog, source: str, outcome: "Outcome", *, is_live: bool = True
 ) -> dict[dg.AssetKey, StepResult]:
     """What a run's merges did, by downstream table. is_live: they brought what is new.
 
@@ -91,16 +96,20 @@ def merged_tables(
     from spark_jobs.downstream.multi_source import SourceTable
     from spark_jobs.lake.layout import lake_of
 
+    # One result a downstream table, by its key.
     steps: dict[dg.AssetKey, StepResult] = {}
+    pipeline = catalog.pipeline
     lake, particulars = lake_of(pipeline), particulars_of(pipeline, source)
     newest = {entry.name: entry.committed_at for entry in outcome.entries} if is_live else {}
     for merged in outcome.merged:
         name = (merged.name.schema, merged.name.table)
         into = _destination(pipeline, source, merged)
-        table, key = lake.downstream(*into.name), downstream_key(into.name)
-        metadata = checkpoint.of_merged(merged, table, lake.silver(source, *name), newest.get(name))
+        table, key = lake.downstream(*into.name), catalog.downstream(into.name)
+        silver = catalog.silver(source, name), lake.silver(source, *name)
+        metadata = checkpoint.of_merged(merged, table, silver, newest.get(name))
         metadata |= particulars(merged.name, merged.range)
         position, version, stands_with = merged.range.stop, None, source
+        # A table of several sources stands with the first of them: only that one's position is its own.
         head = table.head() if into.is_merged else None
         if head:
             stands_with = _first_source(pipeline, head)
@@ -108,7 +117,7 @@ def merged_tables(
             position = first.position if first and first.position else position
             before = steps[key].metadata if key in steps else {}
             metadata = checkpoint.of_merged_part(metadata, before, _watermarks(pipeline, into.name, head, outcome))
-            metadata |= checkpoint.of_head(head, table) | checkpoint.of_position(position)
+            metadata |= checkpoint.of_table(head, table) | checkpoint.of_position(position)
             metadata |= checkpoint.of_watermark(_settled(pipeline, into, source, outcome))
             version = f"{position} version {head.version}"
         steps[key] = StepResult(position, metadata, version, is_elsewhere=stands_with != source)

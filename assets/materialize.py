@@ -12,7 +12,7 @@ import dagster as dg
 
 from assets import checkpoint
 from assets.checkpoint import Comparison, Metadata
-from assets.keys import GOES_ON, TableAsset
+from assets.lineage import REPLICATING, TableAsset
 from spark_jobs.log.position import Position
 from spark_jobs.operations.backlog import heads
 
@@ -85,9 +85,10 @@ def materialized(key: dg.AssetKey, step: StepResult, comparison: Comparison) -> 
 def resynced(
     key: dg.AssetKey, comparison: Comparison, head: "Head | None", table: "Table", version: str | None = None
 ) -> Iterator[dg.MaterializeResult[None]]:
-    """The lake's position once more for Dagster, where its copy differs from it."""
+    """The lake's position once more for Dagster, where its copy differs from it. version: of bronze's data."""
     if comparison.differs and head and head.position:
-        yield materialized(key, StepResult(head.position, checkpoint.of_head(head, table), version), comparison)
+        metadata = checkpoint.of_head(head, table) if version else checkpoint.of_table(head, table)
+        yield materialized(key, StepResult(head.position, metadata, version), comparison)
 
 
 def report_unshown(context: dg.OpExecutionContext, key: dg.AssetKey, step: StepResult) -> None:
@@ -115,7 +116,7 @@ def check_results(
         if table.check and table.check.key in context.selected_asset_check_keys:
             description = "\n".join(reasons) or None
             yield dg.AssetCheckResult(
-                asset_key=table.key, check_name=GOES_ON, passed=not reasons, description=description
+                asset_key=table.key, check_name=REPLICATING, passed=not reasons, description=description
             )
         elif table.check and (reasons or table.key in touched):
             context.log_event(_evaluation(table, reasons))  # type: ignore[arg-type] # taken, though its annotation is older
@@ -123,4 +124,4 @@ def check_results(
 
 def _evaluation(table: TableAsset, reasons: list[str]) -> dg.AssetCheckEvaluation:
     description = "\n".join(reasons) or None
-    return dg.AssetCheckEvaluation(table.key, GOES_ON, not reasons, description=description, metadata={})
+    return dg.AssetCheckEvaluation(table.key, REPLICATING, not reasons, description=description, metadata={})

@@ -1,6 +1,6 @@
 """What a table's materialization says beside what its commit does.
 
-That is the last GTID, events that are passed over, and foreign keys that change its rows unlogged.
+That is the last GTID, events that are quarantined, and foreign keys that change its rows unlogged.
 
 Put here: what is read from the lake for that. Not here: the metadata's keys (checkpoint.py).
 """
@@ -29,6 +29,7 @@ def particulars_of(pipeline: Pipeline, source: str) -> Particulars:
     from spark_jobs.pipeline.log_gaps import cascades
     from spark_jobs.silver import quarantine
 
+    # Read once for all tables of a run.
     lake = lake_of(pipeline)
     snapshot = bronze.BronzeSnapshot.find(lake, source)
     passed_over = Counter(skip.name for skip in quarantine.read(lake, source))

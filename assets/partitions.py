@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from assets.lineage import Lineage
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError, SourceError
 
@@ -25,12 +26,12 @@ _AT_ONCE = 10_000
 """Partitions registered by one statement: SQLite takes no more than 32,000 variables."""
 
 
-def file_partitions(source: str) -> dg.DynamicPartitionsDefinition:
+def file_partitions(lineage: Lineage) -> dg.DynamicPartitionsDefinition:
     """The binlog files of a source that can be replayed."""
-    return dg.DynamicPartitionsDefinition(name=f"binlog_files_{source}")
+    return dg.DynamicPartitionsDefinition(name=lineage.partitions)
 
 
-def register_files(instance: dg.DagsterInstance, pipeline: Pipeline, source: str) -> None:
+def register_files(instance: dg.DagsterInstance, lineage: Lineage) -> None:
     """Has Dagster know the files that bronze holds now, and those of the archive before them, in the log's order.
 
     New ones at the end are added; where older ones came or some went, all are registered again, because the order of
@@ -39,15 +40,16 @@ def register_files(instance: dg.DagsterInstance, pipeline: Pipeline, source: str
     from spark_jobs.bronze.files import held_files
     from spark_jobs.lake.layout import lake_of
 
+    # What Dagster knows, and what bronze and its archive have.
+    source, pipeline, name = lineage.source, lineage.catalog.pipeline, lineage.partitions
     table = lake_of(pipeline).bronze(source)
     head = table.head()
-    name = file_partitions(source).name
-    assert name is not None
     keys = list(instance.get_dynamic_partitions(name))
     files = _files(keys)
     if head is None or head.checkpoint is None:
         _register(instance, name, keys, [])
         return
+    # Only files outside of the known ones are read: thousands of partitions are usual.
     oldest = oldest_file(head.checkpoint)
     own_files = [file for file in files if file >= oldest]
     before = archived_files(pipeline, source, oldest, [file for file in files if file < oldest])
@@ -82,10 +84,9 @@ def _files(keys: Sequence[str]) -> "list[BinlogFile]":
     return []
 
 
-def register_again(instance: dg.DagsterInstance, source: str, files: "Sequence[BinlogFile]") -> None:
+def register_again(instance: dg.DagsterInstance, lineage: Lineage, files: "Sequence[BinlogFile]") -> None:
     """Has Dagster know these files and no others, in this order."""
-    name = file_partitions(source).name
-    assert name is not None
+    name = lineage.partitions
     _register(instance, name, list(instance.get_dynamic_partitions(name)), list(map(str, files)))
 
 

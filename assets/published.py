@@ -12,15 +12,16 @@ import dagster as dg
 from assets import checkpoint
 from assets.checkpoint import Metadata
 from assets.failures import RETRY, failing
-from assets.keys import Lineage
+from assets.lineage import Lineage
 from assets.materialize import Events, StepResult, compared, materialized
+from assets.progress import progress, sessions
 from assets.report import refresh
-from assets.steps import Sessions
+from assets.steps import Sessions, around
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import under
 from spark_jobs.log.position import Position
 from spark_jobs.operations.backlog import published_position
-from spark_jobs.operations.failures import noted
+from spark_jobs.operations.observation import step_observed
 from spark_jobs.runtime.lazy_session import lazy_session
 
 if TYPE_CHECKING:  # these import pyspark
@@ -33,33 +34,42 @@ STOPPED_TAG = "stratalog/stopped_tables"
 """Tag of a run that failed for nothing but tables that stopped: how many."""
 
 
-def publish_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefinition:
+def publish_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     """Publishes what the run left, then fails it where tables have stopped."""
-    source = lineage.source
+    source, catalog = lineage.source, lineage.catalog
 
     @dg.op(
-        name=f"publish_{source}",
+        name=catalog.name(f"publish_{source}"),
         description=f"Publishes which versions of {source}'s tables belong together; fails where a table has stopped.",
         out={PUBLISHED: dg.Out(dg.Nothing, is_required=False)},
+        required_resource_keys={catalog.spark},
         retry_policy=RETRY,
-        pool=pool,
+        pool=lineage.pool,
     )
-    def publish(context: dg.OpExecutionContext, merged: Any, spark: dg.ResourceParam[Sessions]) -> Events:
-        key = lineage.published
-        with failing(), noted(pipeline.path, source, is_last=True):
+    @around(catalog.execute, "publish", source, catalog.include_metadata)
+    def publish(context: dg.OpExecutionContext, merged: Any) -> Events:
+        key, spark = lineage.published, sessions(context, catalog.spark)
+        # What was published before, and what this run leaves.
+        with failing(), progress(context), step_observed(pipeline, source, context.run_id, ends=True) as work:
             before = _entries(pipeline, source)
             position = published_position(pipeline, source)
             comparison = compared(context, {key: position})[key]
+            work.note(merged)
             entries = _published(pipeline, source, spark, merged) if merged else before
+            _catalogued(context, pipeline, spark)
         now = merged.position if merged else position
+        # Published again where a position, an entry or Dagster's copy differs.
         if now and (comparison.differs or set(entries) != set(before) or now != comparison.in_lake):
             schema = _schema(pipeline, source) if merged else None
             for line in schema.lines() if schema else ():
                 context.log.warning("%s: %s", source, line)
-            metadata = _metadata(now, entries, merged, _skipped(pipeline, source)) | checkpoint.of_schema(schema)
+            metadata = _metadata(now, entries, _skipped(pipeline, source)) | checkpoint.of_schema(schema)
+            unshown = _unshown(lineage, merged)
+            metadata |= {checkpoint.NEW: ", ".join(unshown)} if unshown else {}
             metadata |= refresh(context, pipeline, source)
             yield materialized(key, StepResult(now, metadata), comparison)
-        _say(context, source, merged)
+        _say(context, lineage, merged)
+        # Stopped tables fail the step last, when everything else is published.
         stopped = [entry for entry in entries if entry.state == "stopped"]
         if stopped:
             restate(context, lineage, stopped)
@@ -114,6 +124,15 @@ def _published(pipeline: Pipeline, source: str, spark: Sessions, outcome: "Outco
     return _entries(pipeline, source)
 
 
+def _catalogued(context: dg.OpExecutionContext, pipeline: Pipeline, spark: Sessions) -> None:
+    """Names of tables in Spark's catalog, where pipeline.yaml wants them there."""
+    from spark_jobs.operations.catalog import update
+
+    changes = update(lazy_session(spark.session), pipeline)
+    if changes.registered or changes.removed:
+        context.log.info("catalog: registered: %s; removed: %s", changes.registered, changes.removed)
+
+
 def _schema(pipeline: Pipeline, source: str) -> "SchemaAudit | None":
     from spark_jobs.checks.schema_drift import audit_after_run
 
@@ -121,15 +140,21 @@ def _schema(pipeline: Pipeline, source: str) -> "SchemaAudit | None":
 
 
 def _skipped(pipeline: Pipeline, source: str) -> list[str]:
-    """The events that are passed over."""
+    """The events that are quarantined."""
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.silver import quarantine
 
     return [str(skip) for skip in quarantine.read(lake_of(pipeline), source)]
 
 
-def _metadata(position: Position, entries: "list[Entry]", outcome: "Outcome | None", skipped: list[str]) -> Metadata:
-    new = sorted(f"{schema}.{table}" for _, schema, table in outcome.new) if outcome else []
+def _unshown(lineage: Lineage, outcome: "Outcome | None") -> list[str]:
+    """Tables that the run saw for the first time, and that the graph does not have yet."""
+    graph = {asset.name for asset in lineage.silver}
+    new = {(schema, table) for _, schema, table in outcome.new} - graph if outcome else set()
+    return sorted(map(".".join, new))
+
+
+def _metadata(position: Position, entries: "list[Entry]", skipped: list[str]) -> Metadata:
     states = [entry.state for entry in entries]
     return {
         **checkpoint.of_position(position),
@@ -139,17 +164,17 @@ def _metadata(position: Position, entries: "list[Entry]", outcome: "Outcome | No
         **checkpoint.of_quarantined(len(skipped)),
         **({checkpoint.SKIPPED: "\n".join(skipped)} if skipped else {}),
         **checkpoint.lag(max((entry.committed_at for entry in entries if entry.committed_at), default=None)),
-        **({checkpoint.NEW: ", ".join(new)} if new else {}),
     }
 
 
-def _say(context: dg.OpExecutionContext, source: str, outcome: "Outcome | None") -> None:
+def _say(context: dg.OpExecutionContext, lineage: Lineage, outcome: "Outcome | None") -> None:
     """What the run found, in its log and as a tag in the list of runs."""
+    source, unshown = lineage.source, _unshown(lineage, outcome)
     changes = sum(table.changes for table in outcome.compacted) if outcome else 0
     merged = len(outcome.merged) if outcome else 0
     summary = f"changes: {changes:,}, tables merged: {merged}" if changes or merged else "nothing new"
     context.log.info("%s: %s", source, summary)
     context.instance.add_run_tags(context.run_id, {f"found/{source}": summary})
-    if outcome and outcome.new:
-        listed = ", ".join(sorted(f"{schema}.{table}" for _, schema, table in outcome.new))
+    if unshown:
+        listed = ", ".join(unshown)
         context.log.info("%s: seen for the first time: %s; reload the code location to have it shown", source, listed)

@@ -1,4 +1,4 @@
-"""The HTML page of a source: written anew by runs with news, and linked to from Dagster.
+"""The HTML page of a source: written again by runs with news, and linked to from Dagster.
 
 Put here: when it is written, and the link. Not here: what is on it (spark_jobs/operations/report.py).
 
@@ -29,7 +29,7 @@ def link(pipeline: Pipeline, source: str) -> Metadata:
 
 
 def refresh(context: dg.OpExecutionContext, pipeline: Pipeline, source: str) -> Metadata:
-    """Writes the page anew; the link to it. Where it cannot be, the run's log says why, and the run goes on."""
+    """Writes the page again; the link to it. Where it cannot be, the run's log says why, and the run continues."""
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.operations.report import write
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.keys import Lineage, Name, TableAsset
+from assets.keys import Name
+from assets.lineage import Lineage, TableAsset
 
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.binlog import TableName
@@ -20,7 +21,7 @@ HANDED_ON = "handed_on"
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class StepSelection:
     """Which of a layer's tables a run is to work on. ``all`` takes in tables that the graph does not show yet."""
 
     tables: tuple[TableAsset, ...]
@@ -43,7 +44,7 @@ class Selection:
         return None if self.is_all else frozenset(table.name for table in self.tables)
 
 
-def selection_of(context: dg.OpExecutionContext, lineage: Lineage, tables: tuple[TableAsset, ...]) -> Selection:
+def selection_of(context: dg.OpExecutionContext, lineage: Lineage, tables: tuple[TableAsset, ...]) -> StepSelection:
     """The selected ones among a layer's tables.
 
     A run that has both ends of the chain does all that lies between: a UI that was not reloaded since tables were seen
@@ -51,7 +52,7 @@ def selection_of(context: dg.OpExecutionContext, lineage: Lineage, tables: tuple
     """
     selected = tuple(table for table in tables if table.output in context.selected_output_names)
     is_whole = {lineage.bronze, lineage.published} <= context.selected_asset_keys
-    return Selection(selected, is_whole or selected == tables)
+    return StepSelection(selected, is_whole or selected == tables)
 
 
 def table_outputs(tables: Sequence[TableAsset]) -> dict[str, dg.Out]:

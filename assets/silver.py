@@ -9,13 +9,15 @@ import dagster as dg
 
 from assets import checkpoint
 from assets.failures import RETRY, failing
-from assets.keys import Lineage, Name, silver_key
+from assets.keys import Name
+from assets.lineage import Lineage
 from assets.materialize import Before, Events, StepResult, check_results
 from assets.particulars import particulars_of
+from assets.progress import progress, sessions
 from assets.selection import HANDED_ON, hand_on, selection_of, table_outputs
-from assets.steps import Sessions
+from assets.steps import around
 from spark_jobs.config.model import Pipeline
-from spark_jobs.operations.failures import noted
+from spark_jobs.operations.observation import step_observed
 from spark_jobs.runtime.lazy_session import lazy_session
 
 if TYPE_CHECKING:  # imports pyspark
@@ -25,33 +27,38 @@ COMPACTED = "compacted"
 """Output: the Outcome of compaction, None where there was nothing to do."""
 
 
-def compact_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefinition:
+def compact_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     """Bronze -> silver, for every table that has something new, up to bronze's end."""
-    source = lineage.source
+    source, catalog = lineage.source, lineage.catalog
 
     @dg.op(
-        name=f"compact_{source}",
+        name=catalog.name(f"compact_{source}"),
         description=f"Reduces what bronze has of {source} to the net change of every key, table by table.",
         out={**table_outputs(lineage.silver), COMPACTED: dg.Out(is_required=False, io_manager_key=HANDED_ON)},
+        required_resource_keys={catalog.spark},
         retry_policy=RETRY,
-        pool=pool,
+        pool=lineage.pool,
     )
-    def compact(context: dg.OpExecutionContext, idle: bool | None, spark: dg.ResourceParam[Sessions]) -> Events:
+    @around(catalog.execute, "compact", source, catalog.include_metadata)
+    def compact(context: dg.OpExecutionContext, idle: bool | None) -> Events:
         from spark_jobs.lake.layout import lake_of
         from spark_jobs.pipeline.run import compact_source
 
         lake, picked = lake_of(pipeline), selection_of(context, lineage, lineage.silver)
-        with failing(), noted(pipeline.path, source, is_last=False):
+        # Dagster's copy and the lake are compared before the compaction moves them.
+        with failing(), progress(context), step_observed(pipeline, source, context.run_id):
             before = Before.read(context, {table.key: lake.silver(source, *table.name) for table in picked.tables})
             is_wanted = picked.is_any and not idle
             outcome = (
-                compact_source(lazy_session(spark.session), pipeline, source, tables=picked.names)
+                compact_source(
+                    lazy_session(sessions(context, catalog.spark).session), pipeline, source, tables=picked.names
+                )
                 if is_wanted
                 else None
             )
-            steps = _steps(pipeline, source, outcome)
+            steps = _steps(pipeline, lineage, outcome)
         yield from before.events(context, steps)
-        reasons = {silver_key(source, name): [reason] for name, reason in stopped(outcome).items()}
+        reasons = {catalog.silver(source, name): [reason] for name, reason in stopped(outcome).items()}
         yield from check_results(context, lineage.silver, reasons, set(steps))
         yield from hand_on(context, COMPACTED, outcome)
 
@@ -63,16 +70,17 @@ def stopped(outcome: "Outcome | None") -> dict[Name, str]:
     return {(name.schema, name.table): reason for name, reason in outcome.stopped.items()} if outcome else {}
 
 
-def _steps(pipeline: Pipeline, source: str, outcome: "Outcome | None") -> dict[dg.AssetKey, StepResult]:
+def _steps(pipeline: Pipeline, lineage: Lineage, outcome: "Outcome | None") -> dict[dg.AssetKey, StepResult]:
     from spark_jobs.lake.layout import lake_of
 
     if not (outcome and outcome.compacted):
         return {}
+    source = lineage.source
     steps, particulars = {}, particulars_of(pipeline, source)
     for compacted in outcome.compacted:
         name = (compacted.name.schema, compacted.name.table)
         metadata = checkpoint.of_compacted(compacted, lake_of(pipeline).silver(source, *name))
-        steps[silver_key(source, name)] = StepResult(
+        steps[lineage.catalog.silver(source, name)] = StepResult(
             compacted.range.stop, metadata | particulars(compacted.name, compacted.range)
         )
     return steps

@@ -18,7 +18,8 @@ CONFIGURATION = "STRATALOG_CONFIG"
 def configured() -> dg.Definitions:
     """What the environment names. Raises ConfigError with what is wrong, and what to do, in one message."""
     try:
-        return build_defs(Path(os.environ.get(CONFIGURATION, "pipeline.yaml")))
+        path = Path(os.environ.get(CONFIGURATION, "pipeline.yaml"))
+        return build_defs(path, executor=dg.in_process_executor)
     except ConfigError as error:
         advice = f"Nothing was loaded. {CONFIGURATION} names the configuration; without it, it is ./pipeline.yaml."
         raise ConfigError(f"{error}\n{advice}") from None

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.chain import pool
+from assets.catalog import Catalog
 from assets.checks.equals_source import check_keys
 from assets.checks.integrity import audit_keys
-from assets.keys import Lineage
+from assets.lineage import Lineage
 from assets.steps import SOURCE_TAG
-from dagster_project.ops.backfill_range import branch, check_step, range_step
+from dagster_project.ops.backfill_range import FORM, branch, check_step, range_step
 from dagster_project.ops.load import load_step
 from dagster_project.ops.maintenance import maintain_step
-from spark_jobs.config.model import Pipeline
 
 if TYPE_CHECKING:  # Dagster has no public name for what define_asset_job returns
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -30,99 +29,131 @@ AUDIT = "audit"
 BACKFILL = "backfill_range"
 
 
-def sync_name(source: str) -> str:
-    return f"{ALL}_{source}"
+class Jobs:
+    """The jobs of a pipeline: their names in its code location, and the executor of their runs.
 
+    executor: ``in_process_executor`` has the steps of a run share a process, and so a Spark session; None takes the
+    code location's.
+    """
 
-def all_sources(lineages: Sequence[Lineage]) -> "UnresolvedAssetJobDefinition":
-    """Everything, in one process and one Spark session."""
-    keys = [key for lineage in lineages for key in lineage.keys]
-    return dg.define_asset_job(
-        ALL,
-        selection=dg.AssetSelection.assets(*keys).without_checks(),
-        description="Extracts, compacts and merges every source up to its log's end as it is at the start.",
-    )
+    def __init__(self, graph: Sequence[Lineage], catalog: Catalog, executor: dg.ExecutorDefinition | None) -> None:
+        self.graph = graph
+        self.catalog = catalog
+        self._pipeline = catalog.pipeline
+        self._executor = executor
 
+    def name(self, job: str) -> str:
+        return self.catalog.name(job)
 
-def one_source(lineage: Lineage) -> "UnresolvedAssetJobDefinition":
-    """One source, from its log to its downstream tables."""
-    return dg.define_asset_job(
-        sync_name(lineage.source),
-        selection=dg.AssetSelection.assets(*lineage.keys).without_checks(),
-        tags={SOURCE_TAG: lineage.source},
-        description=f"Extracts, compacts and merges {lineage.source} up to its log's end as it is at the start.",
-    )
+    def sync_name(self, source: str) -> str:
+        return self.name(f"{ALL}_{source}")
 
+    def of_source(self, source: str) -> list[str]:
+        """The names of the jobs that work on a source."""
+        return [self.sync_name(source), self.name(ALL)]
 
-def load_name(source: str) -> str:
-    return f"load_{source}_tables"
+    def syncing(self) -> list[str]:
+        """The names of the jobs that sync a source, or all."""
+        return sorted({name for lineage in self.graph for name in self.of_source(lineage.source)})
 
+    def all_sources(self) -> "UnresolvedAssetJobDefinition":
+        """Everything, in one process and one Spark session."""
+        keys = [key for lineage in self.graph for key in lineage.keys]
+        return dg.define_asset_job(
+            self.name(ALL),
+            selection=dg.AssetSelection.assets(*keys).without_checks(),
+            description="All sources: extract, compact, merge and publish, up to the end of each log.",
+            executor_def=self._executor,
+        )
 
-def load_tables(pipeline: Pipeline, lineage: Lineage) -> dg.JobDefinition:
-    """The tables of one source that are older than its log; for sources that are servers."""
-    step = load_step(pipeline, lineage)
+    def one_source(self, lineage: Lineage) -> "UnresolvedAssetJobDefinition":
+        """One source, from its log to its downstream tables."""
+        return dg.define_asset_job(
+            self.sync_name(lineage.source),
+            selection=dg.AssetSelection.assets(*lineage.keys).without_checks(),
+            tags={SOURCE_TAG: lineage.source},
+            description=f"{lineage.source}: extract, compact, merge and publish, up to the end of its log.",
+            executor_def=self._executor,
+        )
 
-    @dg.job(
-        name=load_name(lineage.source),
-        tags={SOURCE_TAG: lineage.source},
-        description=f"Completes tables of {lineage.source} that are older than its log. Its configuration names them; "
-        "without names, all that are not complete.",
-    )
-    def job() -> None:
-        step()
+    def load(self, lineage: Lineage) -> dg.JobDefinition:
+        """The tables of one source that are older than its log; for sources that are servers."""
+        name = f"load_{lineage.source}"
+        step = load_step(self._pipeline, lineage).alias(name)
 
-    return job
-
-
-def maintenance(pipeline: Pipeline, lineages: Sequence[Lineage]) -> dg.JobDefinition:
-    """Every table of every source, one source after the other; each waits for its source's pool."""
-    steps = [maintain_step(pipeline, lineage, pool(lineage.source)) for lineage in lineages]
-
-    @dg.job(
-        name=MAINTENANCE,
-        description="Removes what retention allows from bronze, writes small files together, removes unneeded files.",
-    )
-    def job() -> None:
-        for step in steps:
+        @dg.job(
+            name=self.name(f"{name}_tables"),
+            tags={SOURCE_TAG: lineage.source},
+            description=f"Initial load: reads the rows of {lineage.source} from before its log. tables: names or "
+            "patterns; none means all tables that are not complete.",
+            executor_def=self._executor,
+        )
+        def job() -> None:
             step()
 
-    return job
+        return job
 
+    def deliver(self, name: str, assets: dg.AssetsDefinition) -> "UnresolvedAssetJobDefinition":
+        """The tables of one delivery."""
+        return dg.define_asset_job(
+            self.name(f"deliver_{name}"),
+            selection=dg.AssetSelection.assets(*assets.keys),
+            description=f"Writes to the target of {name} what it lacks, up to what is published.",
+            executor_def=self._executor,
+        )
 
-def verification(pipeline: Pipeline, lineages: Sequence[Lineage]) -> "UnresolvedAssetJobDefinition":
-    """The checks that compare downstream tables with their sources, and nothing else."""
-    keys = [key for lineage in lineages for key in check_keys(pipeline, lineage)]
-    return dg.define_asset_job(
-        VERIFY,
-        selection=dg.AssetSelection.checks(*keys),
-        description="Compares every downstream table of live sources with the source's own rows, while writes go on.",
-    )
+    def maintenance(self) -> dg.JobDefinition:
+        """Every table of every source, one source after the other; each waits for its source's pool."""
+        steps = [maintain_step(self._pipeline, lineage).alias(f"maintain_{lineage.source}") for lineage in self.graph]
 
+        @dg.job(
+            name=self.name(MAINTENANCE),
+            description="Removes log that retention allows, rewrites small files, removes unneeded files.",
+            executor_def=self._executor,
+        )
+        def job() -> None:
+            for step in steps:
+                step()
 
-def backfill_range(pipeline: Pipeline, lineages: Sequence[Lineage]) -> dg.JobDefinition:
-    """A range of one source's log to replay, by places; the form names the source, and its step waits in its pool."""
-    check = check_step(pipeline, lineages)
-    steps = {lineage.source: range_step(pipeline, lineage, pool(lineage.source)) for lineage in lineages}
+        return job
 
-    @dg.job(
-        name=BACKFILL,
-        description="Does a range of a source's log again from bronze, through silver and downstream, for all tables "
-        "or some: what `stratalog backfill` does. Other runs of the source take turns with it.",
-    )
-    def job() -> None:
-        checked = check()
-        for source, step in steps.items():
-            step(checked if len(steps) == 1 else getattr(checked, branch(source)))
+    def verification(self) -> "UnresolvedAssetJobDefinition":
+        """The checks that compare downstream tables with their sources, and nothing else."""
+        keys = [key for lineage in self.graph for key in check_keys(self._pipeline, lineage)]
+        return dg.define_asset_job(
+            self.name(VERIFY),
+            selection=dg.AssetSelection.checks(*keys),
+            description="Compares downstream tables with the rows of their servers, while writes continue.",
+            executor_def=self._executor,
+        )
 
-    return job
+    def backfill_range(self) -> dg.JobDefinition:
+        """A range of one source's log to replay; the form names the source, and its step waits in its pool."""
+        # Aliases: a step's name has the prefix, its key in a run's configuration has not.
+        check = check_step(self._pipeline, self.graph).alias(FORM)
+        steps = {
+            lineage.source: range_step(self._pipeline, lineage).alias(f"backfill_{lineage.source}_range")
+            for lineage in self.graph
+        }
 
+        @dg.job(
+            name=self.name(BACKFILL),
+            description="Replays a range of a source's log through silver and downstream, for all tables or some.",
+            executor_def=self._executor,
+        )
+        def job() -> None:
+            checked = check()
+            for source, step in steps.items():
+                step(checked if len(steps) == 1 else getattr(checked, branch(source)))
 
-def audit(pipeline: Pipeline, lineages: Sequence[Lineage]) -> "UnresolvedAssetJobDefinition":
-    """The cheap checks of all sources, and nothing else."""
-    keys = [key for lineage in lineages for key in audit_keys(pipeline, lineage)]
-    return dg.define_asset_job(
-        AUDIT,
-        selection=dg.AssetSelection.checks(*keys),
-        description="Checks that positions touch, keys are unique, columns are those that servers declare, and lag and "
-        "retention margin are within limits.",
-    )
+        return job
+
+    def audit(self) -> "UnresolvedAssetJobDefinition":
+        """The cheap checks of all sources, and nothing else."""
+        keys = [key for lineage in self.graph for key in audit_keys(self._pipeline, lineage)]
+        return dg.define_asset_job(
+            self.name(AUDIT),
+            selection=dg.AssetSelection.checks(*keys),
+            description="Checks positions, keys, columns, lag and retention margin of all sources.",
+            executor_def=self._executor,
+        )

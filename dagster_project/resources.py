@@ -61,3 +61,7 @@ class HandedOn(dg.IOManager):
     def load_input(self, context: dg.InputContext) -> Any:
         output = context.upstream_output
         return self._values.get((context.step_context.run_id, output.step_key, output.name)) if output else None
+
+
+HANDED_ON_IO = HandedOn()
+"""One for all pipelines of a process, so that definitions of several can be merged."""

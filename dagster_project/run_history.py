@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 
 from assets.published import STOPPED_TAG
-from dagster_project.jobs import ALL, sync_name
 
 _UNDER_WAY = [
     dg.DagsterRunStatus.QUEUED,
@@ -32,12 +31,12 @@ def under_way(instance: dg.DagsterInstance, jobs: list[str]) -> dg.DagsterRun | 
     return None
 
 
-def wait_after_failures(instance: dg.DagsterInstance, source: str) -> tuple[int, datetime] | None:
-    """How many of a source's last runs failed in a row, and when to try again; None where the last one did not fail.
+def wait_after_failures(instance: dg.DagsterInstance, job: str) -> tuple[int, datetime] | None:
+    """How many of a job's last runs failed in a row, and when to try again; None where the last one did not fail.
 
     The wait doubles with every failure. A run that failed for nothing but stopped tables is none: the others went on.
     """
-    records = instance.get_run_records(dg.RunsFilter(job_name=sync_name(source), statuses=_FINISHED), limit=_LOOKED_AT)
+    records = instance.get_run_records(dg.RunsFilter(job_name=job, statuses=_FINISHED), limit=_LOOKED_AT)
     failed = 0
     for record in records:
         if record.dagster_run.status != dg.DagsterRunStatus.FAILURE or STOPPED_TAG in record.dagster_run.tags:
@@ -47,8 +46,3 @@ def wait_after_failures(instance: dg.DagsterInstance, source: str) -> tuple[int,
         return None
     wait = min(_FIRST_WAIT * 2 ** (failed - 1), _LONGEST_WAIT)
     return failed, datetime.fromtimestamp(records[0].end_time, UTC) + wait
-
-
-def jobs_of(source: str) -> list[str]:
-    """The jobs that work on a source."""
-    return [sync_name(source), ALL]

@@ -3,17 +3,17 @@
 Put here: times. Not here: what a run does (jobs.py).
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.keys import Lineage
-from dagster_project.jobs import ALL, AUDIT, MAINTENANCE, VERIFY
-from dagster_project.run_history import jobs_of, under_way
+from dagster_project.jobs import AUDIT, MAINTENANCE, VERIFY, Jobs
+from dagster_project.run_history import under_way
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
+    AnyJob = UnresolvedAssetJobDefinition | dg.JobDefinition
 
 TIMES = {
     "sync_every_5_minutes": ("*/5 * * * *", "Every five minutes, all sources; not while a run is unfinished."),
@@ -27,38 +27,41 @@ VERIFY_TIME = (
 )
 
 
-def schedules(lineages: Sequence[Lineage], job: "UnresolvedAssetJobDefinition") -> list[dg.ScheduleDefinition]:
-    """Off until they are switched on."""
-    jobs = _syncing(lineages)
-    return [_schedule(name, cron, text, jobs, job) for name, (cron, text) in TIMES.items()]
+def schedules(jobs: Jobs, job: "AnyJob", running: str = "") -> list[dg.ScheduleDefinition]:
+    """Off until they are switched on; ``running`` names the one that is on from the beginning."""
+    waited_for = jobs.syncing()
+    return [
+        _schedule(jobs.name(name), (cron, text), waited_for, job, is_running=name == running)
+        for name, (cron, text) in TIMES.items()
+    ]
 
 
-def maintenance_schedule(lineages: Sequence[Lineage], job: dg.JobDefinition) -> dg.ScheduleDefinition:
+def maintenance_schedule(jobs: Jobs, job: "AnyJob") -> dg.ScheduleDefinition:
     """Off until it is switched on."""
-    return _schedule("maintenance_daily", *MAINTENANCE_TIME, [*_syncing(lineages), MAINTENANCE], job)
+    return _schedule(jobs.name("maintenance_daily"), MAINTENANCE_TIME, [*jobs.syncing(), jobs.name(MAINTENANCE)], job)
 
 
-def verify_schedule(lineages: Sequence[Lineage], job: "UnresolvedAssetJobDefinition") -> dg.ScheduleDefinition:
+def verify_schedule(jobs: Jobs, job: "AnyJob") -> dg.ScheduleDefinition:
     """Off until it is switched on."""
-    return _schedule("verify_weekly", *VERIFY_TIME, [*_syncing(lineages), VERIFY], job)
+    return _schedule(jobs.name("verify_weekly"), VERIFY_TIME, [*jobs.syncing(), jobs.name(VERIFY)], job)
 
 
-def audit_schedule(job: "UnresolvedAssetJobDefinition") -> dg.ScheduleDefinition:
+def audit_schedule(jobs: Jobs, job: "AnyJob") -> dg.ScheduleDefinition:
     """Off until it is switched on. It writes nothing, so it waits for no run but its own."""
-    return _schedule("audit_hourly", *AUDIT_TIME, [AUDIT], job)
-
-
-def _syncing(lineages: Sequence[Lineage]) -> list[str]:
-    """The jobs that sync a source."""
-    return sorted({name for lineage in lineages for name in jobs_of(lineage.source)} | {ALL})
+    return _schedule(jobs.name("audit_hourly"), AUDIT_TIME, [jobs.name(AUDIT)], job)
 
 
 def _schedule(
-    name: str, cron: str, text: str, jobs: list[str], job: "UnresolvedAssetJobDefinition | dg.JobDefinition"
+    name: str, time: tuple[str, str], waited_for: list[str], job: "AnyJob", *, is_running: bool = False
 ) -> dg.ScheduleDefinition:
-    @dg.schedule(name=name, cron_schedule=cron, target=job, description=text, execution_timezone="UTC")
+    cron, text = time
+    status = dg.DefaultScheduleStatus.RUNNING if is_running else dg.DefaultScheduleStatus.STOPPED
+
+    @dg.schedule(
+        name=name, cron_schedule=cron, target=job, description=text, execution_timezone="UTC", default_status=status
+    )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        running = under_way(context.instance, jobs)
+        running = under_way(context.instance, waited_for)
         if running:
             return dg.SkipReason(f"run {running.run_id} of {running.job_name} is {running.status.value.lower()}")
         return dg.RunRequest()

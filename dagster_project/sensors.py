@@ -9,28 +9,35 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.keys import Lineage
+from assets.catalog import Catalog
+from assets.lineage import Lineage
 from assets.partitions import register_files
-from assets.steps import FROM_TAG, SOURCE_TAG, TO_TAG
-from dagster_project.run_history import jobs_of, under_way, wait_after_failures
-from spark_jobs.config.model import Pipeline
+from assets.steps import DELIVERY_TAG, FROM_TAG, SOURCE_TAG, TO_TAG
+from dagster_project.jobs import Jobs
+from dagster_project.run_history import under_way, wait_after_failures
 from spark_jobs.operations.backlog import Backlog, backlog
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 _INTERVAL = 30
+_AFTER_FAILURE = 300
+"""Seconds after a delivery that failed until the next one."""
 
 
-def binlog_sensor(pipeline: Pipeline, lineage: Lineage, job: "UnresolvedAssetJobDefinition") -> dg.SensorDefinition:
+def binlog_sensor(
+    jobs: Jobs, lineage: Lineage, job: "UnresolvedAssetJobDefinition", *, is_running: bool = False
+) -> dg.SensorDefinition:
     """Off until it is switched on. A source that cannot be asked fails the tick with its message.
 
     No run key: Dagster would remember it even where the run fails, and never try that range again.
     """
-    source = lineage.source
+    source, pipeline = lineage.source, lineage.catalog.pipeline
+    status = dg.DefaultSensorStatus.RUNNING if is_running else dg.DefaultSensorStatus.STOPPED
 
     @dg.sensor(
-        name=f"binlog_sensor_{source}",
+        name=jobs.name(f"binlog_sensor_{source}"),
+        default_status=status,
         target=job,
         minimum_interval_seconds=_INTERVAL,
         description=f"Starts a run when the log of {source} has moved, or when a run left something behind.",
@@ -38,20 +45,51 @@ def binlog_sensor(pipeline: Pipeline, lineage: Lineage, job: "UnresolvedAssetJob
     def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         now = backlog(pipeline, source)
         if not now.moved and not now.left_behind:
-            register_files(context.instance, pipeline, source)  # runs of the command line may have brought some
+            register_files(context.instance, lineage)  # runs of the command line may have brought some
             return dg.SkipReason(f"{source} has not moved: its log ends at {now.end}, and bronze holds it up to there")
-        reason = not_now(context.instance, source)
+        reason = not_now(context.instance, jobs, source)
         return reason or dg.RunRequest(tags=request_tags(source, now))
 
     return sensor
 
 
-def not_now(instance: dg.DagsterInstance, source: str) -> dg.SkipReason | None:
+def delivery_sensor(catalog: Catalog, name: str, job: "UnresolvedAssetJobDefinition") -> dg.SensorDefinition:
+    """Off until it is switched on: starts a delivery when something new is published. Its cursor is that version."""
+
+    @dg.sensor(
+        name=catalog.name(f"delivery_sensor_{name}"),
+        target=job,
+        minimum_interval_seconds=_INTERVAL,
+        description=f"Starts delivery {name} when tables were published since, and again where the last run failed.",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        from spark_jobs.lake.layout import lake_of
+
+        head = lake_of(catalog.pipeline).published().head()
+        version = str(head.version) if head else ""
+        records = context.instance.get_run_records(dg.RunsFilter(job_name=job.name), limit=1)
+        last = records[0] if records else None
+        if last and not last.dagster_run.is_finished:
+            return dg.SkipReason(f"run {last.dagster_run.run_id} is {last.dagster_run.status.value.lower()}")
+        # The cursor moves when a run is asked for: one that fails is asked for again after a while.
+        is_new = bool(version) and version != context.cursor
+        has_failed = last is not None and last.dagster_run.status is dg.DagsterRunStatus.FAILURE
+        if has_failed and last and (last.end_time or 0.0) > datetime.now(UTC).timestamp() - _AFTER_FAILURE:
+            return dg.SkipReason(f"the last run failed; the next is asked for {_AFTER_FAILURE} s after it")
+        if not is_new and not has_failed:
+            return dg.SkipReason("nothing was published since the last run")
+        context.update_cursor(version)
+        return dg.RunRequest(tags={DELIVERY_TAG: name})
+
+    return sensor
+
+
+def not_now(instance: dg.DagsterInstance, jobs: Jobs, source: str) -> dg.SkipReason | None:
     """Why no run is to be started although there is something to do."""
-    running = under_way(instance, jobs_of(source))
+    running = under_way(instance, jobs.of_source(source))
     if running:
         return dg.SkipReason(f"run {running.run_id} of {running.job_name} is {running.status.value.lower()}")
-    failures = wait_after_failures(instance, source)
+    failures = wait_after_failures(instance, jobs.sync_name(source))
     if failures and datetime.now(UTC) < failures[1]:
         count, moment = failures
         return dg.SkipReason(f"runs that failed in a row: {count}; the next is asked for after {moment:%H:%M:%S} UTC")

@@ -7,11 +7,17 @@ move between the packages below. A name's module is imported when the name is fi
 """
 
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from assets.catalog import AssetOf
     from assets.keys import bronze_key, downstream_key, published_key, silver_key
+    from assets.steps import SourceStep
+    from dagster_project.alerts import Alert
     from dagster_project.build import build_defs
+    from dagster_project.component import StratalogComponent
     from dagster_project.resources import SparkSessions
     from spark_jobs.binlog import FileDecoder
     from spark_jobs.checks.verify import verify_source
@@ -22,14 +28,20 @@ if TYPE_CHECKING:
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.operations.log_store import Store
     from spark_jobs.runtime.spark_session import spark_session
+    from spark_jobs.subscriptions.subscription import Subscription
 
 __all__ = [
+    "Alert",
+    "AssetOf",
     "FileDecoder",
     "Pipeline",
     "Retention",
+    "SourceStep",
     "SparkSessions",
     "Store",
+    "StratalogComponent",
     "StratalogError",
+    "Subscription",
     "bronze_key",
     "build_defs",
     "consistent",
@@ -44,12 +56,17 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Alert": "dagster_project.alerts",
+    "AssetOf": "assets.catalog",
     "FileDecoder": "spark_jobs.binlog",
     "Pipeline": "spark_jobs.config.model",
     "Retention": "spark_jobs.config.model",
     "SparkSessions": "dagster_project.resources",
+    "SourceStep": "assets.steps",
     "Store": "spark_jobs.operations.log_store",
+    "StratalogComponent": "dagster_project.component",
     "StratalogError": "spark_jobs.errors",
+    "Subscription": "spark_jobs.subscriptions.subscription",
     "bronze_key": "assets.keys",
     "build_defs": "dagster_project.build",
     "consistent": "spark_jobs.downstream.publication",
@@ -70,8 +87,30 @@ if not TYPE_CHECKING:  # a type checker would accept any name
     def __getattr__(name: str) -> Any:
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        _require_own(_MODULES[name].partition(".")[0])
         value = globals()[name] = getattr(import_module(_MODULES[name]), name)
         return value
+
+
+def _require_own(package: str) -> None:
+    """Raises ImportError where a package of the project that uses Stratalog hides one of Stratalog's."""
+    # The first place that Python looks in decides, for imports that came before too.
+    place = Path(__file__).resolve().parents[1] / package
+    spec = find_spec(package)
+    found_places = list(spec.submodule_search_locations or ()) if spec else []
+    if (
+        package == __name__
+        or not found_places
+        or place in [Path(found_place).resolve() for found_place in found_places]
+    ):
+        return
+    remedy = f"rename yours: Spark's executors import {package} by this name"
+    if package != "spark_jobs":
+        remedy = (
+            f"install a wheel of Stratalog (pip install {place.parent}, without -e), in which its package is "
+            f"stratalog.{package}"
+        )
+    raise ImportError(f"the package {package} in {found_places[0]} hides Stratalog's, which is in {place}: {remedy}")
 
 
 def __dir__() -> list[str]:

@@ -15,8 +15,8 @@ import dagster as dg
 from assets import checkpoint
 from assets.checkpoint import Metadata
 from assets.failures import RETRY, failing
-from assets.keys import Lineage, TableAsset
-from assets.steps import Sessions
+from assets.lineage import Lineage, TableAsset
+from assets.progress import sessions
 from spark_jobs.config.model import Pipeline
 
 if TYPE_CHECKING:  # imports pyspark
@@ -28,37 +28,39 @@ _SHOWN = 20
 """Differing keys in a check's metadata."""
 
 
-def verify_checks(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.AssetChecksDefinition | None:
+def verify_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefinition | None:
     """The checks of a source's downstream tables, in one step and one Spark session; None where there are none."""
     tables = checked_tables(pipeline, lineage)
     if not tables:
         return None
-    source = lineage.source
+    source, catalog = lineage.source, lineage.catalog
 
     @dg.multi_asset_check(
-        name=f"verify_{source}",
+        name=catalog.name(f"verify_{source}"),
         description=f"Compares the downstream tables of {source} with the source's own rows while writes go on.",
         specs=[_spec(table) for table in tables],
         can_subset=True,
+        required_resource_keys={catalog.spark},
         retry_policy=RETRY,
-        pool=pool,
+        pool=lineage.pool,
     )
-    def verify(
-        context: dg.AssetCheckExecutionContext, spark: dg.ResourceParam[Sessions]
-    ) -> Iterator[dg.AssetCheckResult]:
+    def verify(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         from spark_jobs.binlog import TableName
         from spark_jobs.checks.verify import verify_source
 
+        # Only the selected tables are compared, all of them in one session.
         selected = {key.asset_key for key in context.selected_asset_check_keys}
         tables_ = [table for table in tables if table.key in selected]
         targets = {(TableName(*asset.origins[0]), asset.name): asset for asset in tables_}
         names, pending = {name for name, _ in targets}, dict(targets)
+        spark = sessions(context, catalog.spark)
         with failing():
             verdicts = verify_source(
                 spark.session(), pipeline, source, names.__contains__, lambda *pair: pair in targets
             )
             for verdict in verdicts:
                 yield _result(pending.pop(_compared(pending, verdict)), verdict)
+        # A table that has no verdict is gone on both sides.
         for asset in pending.values():
             text = "neither the source nor the lake has the table any more"
             yield dg.AssetCheckResult(asset_key=asset.key, check_name=EQUALS_SOURCE, passed=True, description=text)

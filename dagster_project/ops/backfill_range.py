@@ -11,8 +11,9 @@ import dagster as dg
 
 from assets.backfill import CHOICE, Backfill, choice_of
 from assets.failures import RETRY, failing
-from assets.keys import Lineage
-from assets.steps import FROM_TAG, SOURCE_TAG, TO_TAG, Sessions
+from assets.lineage import Lineage
+from assets.progress import sessions
+from assets.steps import FROM_TAG, SOURCE_TAG, TO_TAG
 from spark_jobs.config.model import Pipeline
 
 if TYPE_CHECKING:  # these import pyspark
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # these import pyspark
 
 def check_step(pipeline: Pipeline, lineages: Sequence[Lineage]) -> dg.OpDefinition:
     """The first step of ``backfill_range``: takes the form, says what is wrong with it, hands over to its source's."""
+    # The form in the launchpad: a field for each choice, with its description.
     names = [lineage.source for lineage in lineages]
     sources = dg.Enum("BackfillSource", list(map(dg.EnumValue, names)))
     form = {
@@ -37,12 +39,13 @@ def check_step(pipeline: Pipeline, lineages: Sequence[Lineage]) -> dg.OpDefiniti
     }
 
     @dg.op(
-        name=FORM,
+        name=lineages[0].catalog.name(FORM),
         description="Checks what is asked for, and hands over to the step of its source.",
         config_schema=form,
         out={branch(name): dg.Out(dg.Nothing, is_required=False) for name in names},
     )
     def check(context: dg.OpExecutionContext) -> Iterator[dg.Output[None]]:
+        # What is wrong in the form fails this step, before a step of a source waits for its pool.
         with failing():
             request = _request(context.op_config)
             request.require_valid(pipeline)
@@ -62,25 +65,27 @@ def branch(source: str) -> str:
     return f"of_{source}"
 
 
-def range_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefinition:
+def range_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     """Does what the form says for one source, in that source's pool."""
-    source = lineage.source
+    source, catalog = lineage.source, lineage.catalog
 
     @dg.op(
-        name=f"backfill_{source}_range",
-        description=f"Does a range of {source} again from bronze, which first gets what it lacks, through silver and "
-        "downstream.",
+        name=catalog.name(f"backfill_{source}_range"),
+        description=f"Replays a range of {source} through silver and downstream. Missing log is fetched into bronze "
+        "first.",
         ins={"checked": dg.In(dg.Nothing)},
         out=dg.Out(dg.Nothing),
+        required_resource_keys={catalog.spark},
         retry_policy=RETRY,
-        pool=pool,
+        pool=lineage.pool,
     )
-    def step(context: dg.OpExecutionContext, spark: dg.ResourceParam[Sessions]) -> None:
+    def step(context: dg.OpExecutionContext) -> None:
+        # The form is read from the run's configuration: a retry of this step alone has no output of the first one.
         ops: Any = context.run_config["ops"]
         request = _request(ops[FORM]["config"], source)
         with failing():
-            range_ = request.range(spark.session(), pipeline)
-        replay = Backfill(context, pipeline, request, range_).run(spark)
+            range_ = request.range(pipeline)
+        replay = Backfill(context, lineage, request, range_).run(sessions(context, catalog.spark))
         metadata = replay.metadata()
         context.add_output_metadata(metadata)
         context.log_event(dg.AssetObservation(lineage.backfill, metadata=metadata))

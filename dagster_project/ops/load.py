@@ -13,9 +13,9 @@ from pydantic import Field
 from assets import checkpoint
 from assets.downstream import merged_tables
 from assets.failures import RETRY, failing
-from assets.keys import Lineage, silver_key
+from assets.lineage import Lineage
 from assets.materialize import StepResult
-from assets.steps import Sessions
+from assets.progress import progress, sessions
 from spark_jobs.config.model import Pipeline
 
 if TYPE_CHECKING:  # these import pyspark
@@ -41,38 +41,41 @@ class LoadConfig(dg.Config):
 def load_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     """Completes tables of a source that are older than its log.
 
-    It takes hours for large tables, so it is in no pool: runs of the source go on meanwhile, and what commits to one
-    table at the same time is tried again. A step that failed on a lost connection goes on where it was.
+    It takes hours for large tables, so it is in no pool: runs of the source continue meanwhile, and what commits to one
+    table at the same time is tried again. A step that failed on a lost connection continues where it was.
     """
-    source = lineage.source
+    source, catalog = lineage.source, lineage.catalog
 
     @dg.op(
-        name=f"load_{source}",
+        name=catalog.name(f"load_{source}"),
         description=f"Reads tables of {source} that are older than its log by their keys, without locks, and completes "
         "them downstream. A load that was cut short goes on where it was.",
+        required_resource_keys={catalog.spark},
         retry_policy=RETRY,
         out=dg.Out(dg.Nothing),
     )
-    def load(context: dg.OpExecutionContext, config: LoadConfig, spark: dg.ResourceParam[Sessions]) -> None:
+    def load(context: dg.OpExecutionContext, config: LoadConfig) -> None:
         from spark_jobs.pipeline.initial_load.load import load_source
 
+        # Tables are read in threads; Dagster's log takes one event at a time.
         one_at_a_time = threading.Lock()
 
         def report_progress(name: "TableName", commit: "LoadCommit") -> None:
             with one_at_a_time:
-                key = silver_key(source, (name.schema, name.table))
+                key = catalog.silver(source, (name.schema, name.table))
                 context.log_event(dg.AssetObservation(key, metadata=of_progress(commit)))
 
-        with failing():
+        with failing(), progress(context):
             loaded = load_source(
-                spark.session(),
+                sessions(context, catalog.spark).session(),
                 pipeline,
                 source,
                 tables=config.tables,
                 chunk_rows=config.chunk_rows,
                 on_progress=report_progress,
             )
-        _report(context, pipeline, source, loaded)
+        # Tables that were not loaded fail the step, without a retry: a user has to act.
+        _report(context, lineage, loaded)
         if loaded.stopped:
             listed = "\n".join(loaded.stopped.values())
             raise dg.Failure(f"{len(loaded.stopped)} tables were not loaded:\n{listed}", allow_retries=False)
@@ -93,18 +96,19 @@ def of_progress(commit: "LoadCommit") -> dict[str, Any]:
     return metadata | estimate | ended
 
 
-def _report(context: dg.OpExecutionContext, pipeline: Pipeline, source: str, loaded: "Loaded") -> None:
+def _report(context: dg.OpExecutionContext, lineage: Lineage, loaded: "Loaded") -> None:
     """The materializations of what came downstream; the step is no asset's."""
     from spark_jobs.lake.layout import lake_of
 
-    lake = lake_of(pipeline)
+    catalog, source = lineage.catalog, lineage.source
+    lake = lake_of(catalog.pipeline)
     for fromkey in dict.fromkeys(merged.name for merged in loaded.outcome.merged):
         name = (fromkey.schema, fromkey.table)
         silver = lake.silver(source, *name)
         head = silver.head()
         if head and head.position:
-            _log(context, silver_key(source, name), StepResult(head.position, checkpoint.of_head(head, silver)))
-    for key, merged in merged_tables(pipeline, source, loaded.outcome, is_live=False).items():
+            _log(context, catalog.silver(source, name), StepResult(head.position, checkpoint.of_table(head, silver)))
+    for key, merged in merged_tables(catalog, source, loaded.outcome, is_live=False).items():
         _log(context, key, merged)
 
 

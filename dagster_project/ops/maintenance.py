@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.failures import RETRY, failing
-from assets.keys import Lineage, downstream_key, silver_key
-from assets.steps import Sessions
+from assets.lineage import Lineage
+from assets.progress import progress, sessions
 from spark_jobs.config.model import Pipeline
 from spark_jobs.runtime.lazy_session import lazy_session
 
@@ -30,23 +30,26 @@ OLDEST = "gc/oldest"
 KEPT_FOR = "gc/kept_for"
 
 
-def maintain_step(pipeline: Pipeline, lineage: Lineage, pool: str) -> dg.OpDefinition:
+def maintain_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     """Removes from bronze what retention allows, then maintains every table of the source."""
-    source = lineage.source
+    source, catalog = lineage.source, lineage.catalog
 
     @dg.op(
-        name=f"maintain_{source}",
+        name=catalog.name(f"maintain_{source}"),
         description=f"Removes from {source}'s bronze what retention allows, writes small files of its tables together, "
         "and removes files that no version within reach names.",
+        required_resource_keys={catalog.spark},
         retry_policy=RETRY,
-        pool=pool,
+        pool=lineage.pool,
         out=dg.Out(dg.Nothing),
     )
-    def maintain(context: dg.OpExecutionContext, spark: dg.ResourceParam[Sessions]) -> None:
+    def maintain(context: dg.OpExecutionContext) -> None:
         from spark_jobs.operations.gc import gc_source
         from spark_jobs.operations.maintenance import maintain_source
 
-        with failing():
+        # gc first: what it removed decides which windows may be folded.
+        spark = sessions(context, catalog.spark)
+        with failing(), progress(context):
             if not _is_filled(pipeline, source):
                 context.log.info("%s: bronze holds nothing yet", source)
                 return
@@ -75,9 +78,9 @@ def _keys(pipeline: Pipeline, lineage: Lineage) -> dict[str, dg.AssetKey]:
     from spark_jobs.lake.layout import lake_of
 
     lake, names = lake_of(pipeline), [asset.name for asset in lineage.silver]
-    silver = {lake.silver(lineage.source, *name).path: silver_key(lineage.source, name) for name in names}
+    silver = {lake.silver(lineage.source, *name).path: lineage.catalog.silver(lineage.source, name) for name in names}
     targets = [into.name for name in names for into in pipeline.routing.of(lineage.source, *name)]
-    downstream = {lake.downstream(*name).path: downstream_key(name) for name in targets}
+    downstream = {lake.downstream(*name).path: lineage.catalog.downstream(name) for name in targets}
     return {lake.bronze(lineage.source).path: lineage.bronze} | silver | downstream
 
 

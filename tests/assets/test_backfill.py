@@ -10,14 +10,13 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from assets.partitions import file_partitions
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.gc import gc_source
 from tests.code_location import CodeLocation, location
 from tests.segment_spec import Commit, Insert, Update
 
 pytestmark = pytest.mark.dagster
-PARTITIONS = file_partitions("shop").name or ""
+PARTITIONS = "binlog_files_shop"
 FILES = ["mysql-bin.000001", "mysql-bin.000002", "mysql-bin.000003"]
 SILVER, DOWNSTREAM = "silver/shop/shop/orders", "downstream/shop/orders"
 

@@ -7,9 +7,9 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from assets.chain import pool, source_assets
-from assets.keys import lineages
-from spark_jobs.config.model import Pipeline, Source
+from assets.chain import source_assets
+from assets.lineage import lineages
+from spark_jobs.config.model import Pipeline, SourceSettings
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.backlog import backlog
 from spark_jobs.operations.mend import plan_reset, reset
@@ -61,6 +61,7 @@ def test_positions_and_numbers_are_published_and_an_idle_run_publishes_nothing(s
     silver = first.materialized[SILVER_ORDERS]
     assert (silver["rows/changes"], silver["rows/inserted"], silver["rows/updated"]) == (2, 1, 0)
     assert [column.name for column in silver["dagster/column_schema"].columns][:2] == ["id", "note"]
+    assert (silver["dagster/row_count"], first.materialized[ORDERS]["dagster/row_count"]) == (1, 1)
     added = [column for column in silver["dagster/column_schema"].columns if column.name.startswith("_")]
     assert all(column.description for column in added)
     page = shop.folder / "reports" / "shop.html"
@@ -118,11 +119,11 @@ def test_what_dagster_lost_or_has_wrong_is_written_again_and_marked(shop: CodeLo
     assert ran.success
     assert set(ran.materialized) == {BRONZE, SILVER_LINES, LINES}
     end = first.materialized[BRONZE]["binlog/end"]
-    for metadata in ran.materialized.values():
-        assert (metadata["checkpoint/repaired"], metadata["binlog/end"]) == (True, end)
-        assert metadata["checkpoint/lake_had"] == end
-    assert ran.materialized[BRONZE]["checkpoint/dagster_had"] == "nothing"
-    assert ran.materialized[LINES]["checkpoint/dagster_had"] == "mysql-bin.000099:4"
+    assert {metadata["binlog/end"] for metadata in ran.materialized.values()} == {end}
+    assert [ran.materialized[key]["checkpoint/adopted"] for key in (BRONZE, SILVER_LINES)] == [True, True]
+    repaired = ran.materialized[LINES]
+    assert (repaired["checkpoint/repaired"], repaired["checkpoint/lake_had"]) == (True, end)
+    assert repaired["checkpoint/dagster_had"] == "mysql-bin.000099:4"
     assert idle(shop).run().materialized == {}
 
 
@@ -201,7 +202,7 @@ OWNERS = ("team:data", "ann@example.com")
 
 def assets(name: str) -> dg.AssetsDefinition:
     pipeline = Pipeline(
-        path=Path("pipeline.yaml"), lake="lake", sources={name: Source(files=Path("binlogs"))}, owners=OWNERS
+        path=Path("pipeline.yaml"), lake="lake", sources={name: SourceSettings(files=Path("binlogs"))}, owners=OWNERS
     )
     (lineage,) = lineages(pipeline, [(name, "shop", "orders"), (name, "shop", "odd name")])
     return source_assets(pipeline, lineage)
@@ -234,7 +235,7 @@ def test_lineage_runs_from_the_log_to_what_is_published() -> None:
     assert isinstance(chain, dg.GraphDefinition)
     steps = chain.node_dict
     assert list(steps) == ["extract", "compact", "merge", "publish"]
-    assert {node.definition.pool for node in steps.values()} == {pool("shop")}  # type: ignore[attr-defined] # steps are ops
+    assert {node.definition.pool for node in steps.values()} == {"stratalog_source_shop"}  # type: ignore[attr-defined] # steps are ops
 
 
 @pytest.mark.dagster

@@ -7,9 +7,12 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from assets.catalog import Catalog
 from assets.downstream import _stopped
-from assets.keys import Lineage, TableAsset, downstream_key
+from assets.keys import downstream_key
+from assets.lineage import Lineage, TableAsset
 from spark_jobs.binlog import TableName
+from spark_jobs.config.model import Pipeline, SourceSettings
 from spark_jobs.operations import backlog as standing
 from spark_jobs.pipeline.outcome import Outcome
 from tests.code_location import CodeLocation, location
@@ -43,7 +46,8 @@ def test_a_routed_table_is_materialized_under_its_target(routed: CodeLocation) -
 def test_what_stopped_a_table_in_silver_stops_its_downstream_tables_too() -> None:
     names = {("sales", "all"): (("shop", "eu"), ("shop", "us")), ("shop", "t"): (("shop", "t"),)}
     tables = tuple(TableAsset(into, downstream_key(into), "_".join(into), origins) for into, origins in names.items())
-    lineage = Lineage("shop", (), tables)
+    pipeline = Pipeline(path=Path("pipeline.yaml"), lake="lake", sources={"shop": SourceSettings(files=Path())})
+    lineage = Lineage("shop", (), tables, Catalog(pipeline))
     compacted = Outcome([], None, stopped={TableName("shop", "us"): "an ALTER"})
     here = {(TableName("shop", "t"), ("shop", "t")): "a route"}
     merged = Outcome([], None, stopped={}, stopped_into=here)

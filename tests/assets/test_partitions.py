@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assets import partitions
-from assets.partitions import file_partitions, register_files
+from assets.partitions import register_files
 from spark_jobs.bronze import files as log_files
 from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.bronze.files import BinlogFile
@@ -15,7 +15,7 @@ from spark_jobs.log.position import Position
 from tests.code_location import CodeLocation, location
 
 pytestmark = pytest.mark.dagster
-PARTITIONS = file_partitions("shop").name or ""
+PARTITIONS = "binlog_files_shop"
 
 
 def partitions_of(shop: CodeLocation) -> list[str]:
@@ -42,15 +42,15 @@ def test_an_archive_that_cannot_be_listed_leaves_its_files_as_they_are(
         (archive / name).touch()
     with location(tmp_path, sources={"shop": {"files": "./binlogs", "archive": "./archive"}}) as code_location:
         for number in (1, 2):
-            register_files(code_location.instance, code_location.pipeline, "shop")
+            register_files(code_location.instance, code_location.lineage)
             assert partitions_of(code_location) == [f"a.00000{at}" for at in range(5)], number
         archive.rename(tmp_path / "unmounted")
-        register_files(code_location.instance, code_location.pipeline, "shop")
+        register_files(code_location.instance, code_location.lineage)
         assert partitions_of(code_location) == [f"a.00000{at}" for at in range(5)]
         assert bronze.listed == [None], "bronze is not read for what the archive has"
         (tmp_path / "unmounted").rename(archive)
         (archive / "a.000001").unlink()
-        register_files(code_location.instance, code_location.pipeline, "shop")
+        register_files(code_location.instance, code_location.lineage)
         assert partitions_of(code_location) == ["a.000002", "a.000003", "a.000004"]
 
 
@@ -98,9 +98,9 @@ def test_files_are_registered_in_the_order_of_the_log(
     monkeypatch.setattr(log_files, "held_files", bronze.list)
     monkeypatch.setattr(partitions, "_AT_ONCE", 2)
     form.instance.add_dynamic_partitions(PARTITIONS, before)
-    register_files(form.instance, form.pipeline, "shop")
+    register_files(form.instance, form.lineage)
     assert partitions_of(form) == now
     assert all((beyond is None) is is_whole for beyond in bronze.listed), "no more is read than what is not known"
     bronze.listed.clear()
-    register_files(form.instance, form.pipeline, "shop")
+    register_files(form.instance, form.lineage)
     assert bronze.listed == [], "nothing is read where nothing is new"

@@ -4,12 +4,12 @@ from typing import cast
 import dagster as dg
 import pytest
 
-from assets.keys import lineages
-from assets.selection import Selection, selection_of
+from assets.lineage import lineages
+from assets.selection import StepSelection, selection_of
 from spark_jobs.binlog import TableName
-from spark_jobs.config.model import Pipeline, Source
+from spark_jobs.config.model import Pipeline, SourceSettings
 
-PIPELINE = Pipeline(path=Path("pipeline.yaml"), lake="lake", sources={"shop": Source(files=Path("binlogs"))})
+PIPELINE = Pipeline(path=Path("pipeline.yaml"), lake="lake", sources={"shop": SourceSettings(files=Path("binlogs"))})
 (LINEAGE,) = lineages(PIPELINE, [("shop", "shop", "orders"), ("shop", "shop", "lines")])
 LINES, ORDERS = LINEAGE.silver
 
@@ -40,5 +40,5 @@ def test_a_selection_of_tables(keys: list[dg.AssetKey], tables: tuple[object, ..
 
 
 def test_the_names_of_a_selection() -> None:
-    assert Selection((ORDERS,), is_all=False).names == frozenset({TableName("shop", "orders")})
-    assert Selection((ORDERS,), is_all=True).names is None
+    assert StepSelection((ORDERS,), is_all=False).names == frozenset({TableName("shop", "orders")})
+    assert StepSelection((ORDERS,), is_all=True).names is None

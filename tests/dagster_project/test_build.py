@@ -53,7 +53,9 @@ def test_a_sensor_and_a_job_a_source_and_a_job_over_all(tmp_path: Path) -> None:
     sources = {"shop": {"files": "."}, "archive": {"files": "."}}
     with location(tmp_path, sources=sources) as code_location:
         defs = code_location.defs()
-    assert {sensor.name for sensor in defs.sensors or []} == {"binlog_sensor_shop", "binlog_sensor_archive"}
+    assert {sensor.name for sensor in defs.sensors or []} == {
+        *("lake_sensor", "binlog_sensor_shop", "binlog_sensor_archive"),
+    }
     assert {schedule.name for schedule in defs.schedules or []} == {
         *("sync_every_5_minutes", "sync_daily", "maintenance_daily", "audit_hourly"),
     }
@@ -82,9 +84,13 @@ def test_a_pipeline_made_in_python_needs_no_file_and_shows_no_settings(tmp_path:
 def test_the_executor_can_be_that_of_other_definitions(tmp_path: Path) -> None:
     with location(tmp_path) as code_location:
         other_definitions = dg.Definitions(executor=dg.multiprocess_executor)
-        merged = dg.Definitions.merge(build_defs(code_location.pipeline, executor=None), other_definitions)
+        defs = build_defs(code_location.pipeline)
+        merged = dg.Definitions.merge(defs, other_definitions)
         assert merged.executor is dg.multiprocess_executor
-        assert build_defs(code_location.pipeline).executor is dg.in_process_executor
+        assert defs.resolve_job_def("sync").executor_def == dg.in_process_executor, "a run has one Spark session"
+        multiprocess = build_defs(code_location.pipeline, executor=dg.multiprocess_executor)
+        assert multiprocess.executor is dg.multiprocess_executor
+        assert multiprocess.resolve_job_def("sync").executor_def == dg.multiprocess_executor
 
 
 def test_a_list_of_tables_that_is_broken_says_what_to_do(tmp_path: Path) -> None:
@@ -98,3 +104,58 @@ def test_two_hundred_tables_load_in_seconds(tmp_path: Path) -> None:
     with location(tmp_path) as code_location:
         list_tables(code_location, *(f"table_{number}" for number in range(200)))
         assert len(keys(code_location.defs())) == 404
+
+
+def owner_of_common_names() -> dg.Definitions:
+    """A project that has an executor, and what else Stratalog's names would collide with."""
+
+    @dg.asset(key=["bronze", "shop"])
+    def bronze() -> None: ...
+
+    @dg.job
+    def maintenance() -> None: ...
+
+    return dg.Definitions(
+        assets=[bronze],
+        jobs=[maintenance, dg.define_asset_job("sync", selection=[bronze.key])],
+        resources={"spark": dg.ResourceDefinition.hardcoded_resource("a session")},
+        executor=dg.multiprocess_executor,
+    )
+
+
+def test_two_pipelines_are_guests_of_a_project_that_has_their_names(tmp_path: Path) -> None:
+    with location(tmp_path) as code_location:
+        list_tables(code_location, "orders")
+        pipeline = code_location.pipeline
+        merged = dg.Definitions.merge(
+            owner_of_common_names(),
+            build_defs(pipeline, key_prefix="erp", job_prefix="erp_", on_alert=print),
+            build_defs(pipeline, key_prefix=["crm", "eu"], job_prefix="crm_", group="crm", automation="daily"),
+        )
+    dg.Definitions.validate_loadable(merged)
+    assert {"bronze/shop", "erp/downstream/shop/orders", "crm/eu/downstream/shop/orders"} <= keys(merged)
+    assert {"sync", "erp_sync_shop", "crm_backfill_range"} <= {job.name for job in merged.resolve_all_job_defs()}
+    assert {"spark", "erp_spark", "crm_spark"} <= (merged.resources or {}).keys()
+    assert {spec.group_name for spec in merged.resolve_all_asset_specs() if spec.key.path[0] == "crm"} == {"crm"}
+    daily = {schedule.name: schedule.default_status for schedule in merged.schedules or []}
+    assert daily["crm_sync_daily"] == dg.DefaultScheduleStatus.RUNNING
+    assert daily["erp_sync_daily"] == dg.DefaultScheduleStatus.STOPPED
+
+
+def test_without_prefixes_the_same_project_collides(tmp_path: Path) -> None:
+    with location(tmp_path) as code_location, pytest.raises(dg.DagsterError):
+        dg.Definitions.validate_loadable(
+            dg.Definitions.merge(owner_of_common_names(), build_defs(code_location.pipeline))
+        )
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"keyprefix": "a"}, "build_defs has no option keyprefix; it has key_prefix, "),
+        ({"automation": "hourly"}, "automation: must be off, sensor, every_5_minutes or daily, and is 'hourly'"),
+    ],
+)
+def test_an_option_that_is_none_is_refused(tmp_path: Path, options: dict[str, str], message: str) -> None:
+    with location(tmp_path) as code_location, pytest.raises(ConfigError, match=message):
+        build_defs(code_location.pipeline, **options)  # type: ignore[arg-type]

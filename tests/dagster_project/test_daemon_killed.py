@@ -56,7 +56,7 @@ class Daemon:
 
     def start(self) -> None:
         with self._log.open("a") as log:
-            command = ["dagster-daemon", "run", "-m", "dagster_project.definitions"]
+            command = ["dagster-daemon", "run", "-m", "stratalog.definitions"]
             self._process = subprocess.Popen(
                 command, cwd=ROOT, env=self.variables, stdout=log, stderr=log, start_new_session=True
             )
@@ -129,7 +129,7 @@ def test_no_range_is_missed_and_none_is_done_twice(tmp_path: Path, spark: SparkS
 
 
 def switch_on(daemon: Daemon) -> None:
-    command = ["dagster", "sensor", "start", f"binlog_sensor_{SOURCE}", "-m", "dagster_project.definitions"]
+    command = ["dagster", "sensor", "start", f"binlog_sensor_{SOURCE}", "-m", "stratalog.definitions"]
     process = subprocess.run(command, cwd=ROOT, env=daemon.variables, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr
 

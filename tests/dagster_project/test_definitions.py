@@ -74,8 +74,10 @@ def test_all_three_commands_show_the_same(folder: Path) -> None:
     names_by_kind = {kind: _names(repository[kind], "name") for kind in ("jobs", "sensors", "schedules")}
     names_by_kind["jobs"].discard("__ASSET_JOB")
     assert names_by_kind == {kind: _names(listed[kind], "name") for kind in names_by_kind}
-    states = [sensor["sensorState"]["status"] for sensor in repository["sensors"]]
-    assert {*states, *(schedule["scheduleState"]["status"] for schedule in repository["schedules"])} == {"STOPPED"}
+    states = {sensor["name"]: sensor["sensorState"]["status"] for sensor in repository["sensors"]}
+    assert states.pop("lake_sensor") == "RUNNING", "it starts no run"
+    states |= {schedule["name"]: schedule["scheduleState"]["status"] for schedule in repository["schedules"]}
+    assert set(states.values()) == {"STOPPED"}
 
 
 _REPOSITORIES = """{repositoriesOrError {... on RepositoryConnection {nodes {

@@ -99,7 +99,7 @@ def answers_of(served: Served) -> Iterator[tuple[str, bytes]]:
 
 
 def test_no_secret_is_kept_printed_or_shown(folder: Path) -> None:
-    sync = "dagster job execute -m dagster_project.definitions -j sync"
+    sync = "dagster job execute -m stratalog.definitions -j sync"
     outputs = {sync: printed(folder, sync)}
     for verb in ("check -c pipeline.yaml --connect", "status -c pipeline.yaml --json", "report -c pipeline.yaml"):
         outputs[verb] = printed(folder, f"stratalog {verb}")

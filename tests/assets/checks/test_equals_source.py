@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from spark_jobs.binlog import TableName
-from spark_jobs.checks.verify import Difference, Verdict
+from spark_jobs.checks.verify import KeyDifference, Verdict
 from spark_jobs.config import known_tables
 from spark_jobs.log.position import Position
 from tests.code_location import CodeLocation, location
@@ -47,7 +47,7 @@ def test_a_check_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def verdicts(_: Any, __: Any, source: str, is_wanted: Any, into: Any) -> Iterator[Verdict]:
         answers.append(into(TableName("shop", "orders"), ("shop", "orders")))
         answers.extend(is_wanted(TableName("shop", name)) for name in ("orders", "lines", "other"))
-        unlike = (Difference("different", {"id": "7"}, {"note": ("a", "b")}),)
+        unlike = (KeyDifference("different", {"id": "7"}, {"note": ("a", "b")}),)
         at = Position("bin.000001", 4)
         yield Verdict(source, TableName("shop", "orders"), "differs", at, 9, 9, different=1, differences=unlike)
 

@@ -58,6 +58,7 @@ def test_a_key_that_stands_twice_or_not_at_all_fails_its_table_alone(
             ("bronze/shop", "no_quarantine"): (True, None),
             ("bronze/shop", "columns_named"): (True, None),
             ("bronze/shop", "changes_logged"): (True, None),
+            ("bronze/shop", "second_reader"): (True, "shop: 2 changes of 2 tables, 4 values: none differ"),
             ("downstream/shop/lines", "keys_unique"): (True, None),
             ("downstream/shop/orders", "keys_unique"): (
                 False,
@@ -148,7 +149,7 @@ def test_tables_that_foreign_keys_change_unlogged_are_named(tmp_path: Path, monk
         ),
         (
             SchemaAudit("shop", None, 2, waiting={TableName("shop", "lines"): "has stopped"}, unknown=4),
-            (True, "2 tables have the columns and keys that the server declares, 1 wait, 4 had no row yet"),
+            (True, "columns and keys of tables: 2 as the server declares, 1 pending, 4 without rows"),
             {"compared": 2, "differing": 0, "waiting": 1, "without_rows": 4},
         ),
         (

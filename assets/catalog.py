@@ -1,0 +1,224 @@
+"""How a pipeline's assets appear in a code location: keys, groups, descriptions, and what Dagster knows by convention.
+
+Put here: the AssetSpec of each asset, its prefix and its translation, and the names of what runs it. Not here: which
+assets there are (lineage.py), or what a materialization says (checkpoint.py).
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets import keys
+from assets.keys import Name
+from assets.steps import Execute
+from spark_jobs.config.model import Pipeline
+from spark_jobs.errors import ConfigError
+
+_PLAIN = re.compile(r"[A-Za-z0-9_]+")
+_REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://")
+_SHORTEST_FRESHNESS = timedelta(minutes=1)
+"""Dagster takes no shorter window."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssetOf:
+    """What an asset stands for, as translations get it.
+
+    layer: ``source``, ``bronze``, ``silver``, ``downstream``, ``published``, ``backfill`` or ``delivery``. source: the
+    source's name; of a delivery its name, and empty for a downstream table. schema, table: empty where it is no table.
+    """
+
+    layer: str
+    source: str = ""
+    schema: str = ""
+    table: str = ""
+
+
+Translation = Callable[[dg.AssetSpec, AssetOf], dg.AssetSpec]
+"""Changes the key, group, owners, tags, metadata or automation of an asset."""
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The specs and names of one pipeline in a code location."""
+
+    pipeline: Pipeline
+    key_prefix: str | Sequence[str] = ()
+    """Before each asset key."""
+    group: str | None = None
+    """Of all assets; by default each source has a group per layer."""
+    job_prefix: str = ""
+    """Before the names of jobs, sensors, schedules, steps and pools."""
+    resource_key: str | None = None
+    """Of the resource that gives Spark sessions."""
+    translation: Translation | None = None
+    """Applied to each spec, after the prefix."""
+    execute: Execute | None = None
+    """Runs each step of a run."""
+    include_metadata: Sequence[str] = ("*",)
+    """Patterns of the metadata keys that materializations have; the position is always there."""
+    _specs: dict[AssetOf, dg.AssetSpec] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a name that Dagster would refuse, or in which a check's name would have no place."""
+        names: dict[str, Sequence[str | None]] = {
+            "key_prefix": self._prefix,
+            "group": [self.group],
+            "job_prefix": [self.job_prefix],
+            "resource_key": [self.resource_key],
+        }
+        for argument, parts in names.items():
+            for part in parts:
+                if part and not _PLAIN.fullmatch(part):
+                    raise ConfigError(f"{argument}: {part!r} is not a name of letters, digits and _")
+
+    @property
+    def spark(self) -> str:
+        """The key of the resource that gives Spark sessions."""
+        return self.resource_key or self.name("spark")
+
+    @property
+    def _prefix(self) -> list[str]:
+        return [self.key_prefix] if isinstance(self.key_prefix, str) else list(self.key_prefix)
+
+    def name(self, name: str) -> str:
+        """The name of a job, sensor, schedule, step or pool."""
+        return f"{self.job_prefix}{name}"
+
+    def spec(self, asset: AssetOf) -> dg.AssetSpec:
+        """The spec of an asset, without its dependencies. Raises ConfigError where a translation returns no spec."""
+        if asset not in self._specs:
+            spec = self._base(asset)
+            if self.translation:
+                spec = self.translation(spec, asset)
+                if not isinstance(spec, dg.AssetSpec):
+                    raise ConfigError(f"the translation of {asset} returned {type(spec).__name__}, not an AssetSpec")
+            self._specs[asset] = spec
+        return self._specs[asset]
+
+    def key(self, asset: AssetOf) -> dg.AssetKey:
+        return self.spec(asset).key
+
+    def silver(self, source: str, name: Name) -> dg.AssetKey:
+        return self.key(AssetOf("silver", source, *name))
+
+    def downstream(self, name: Name) -> dg.AssetKey:
+        return self.key(AssetOf("downstream", "", *name))
+
+    def delivery(self, name: str, table: Name) -> dg.AssetKey:
+        return self.key(AssetOf("delivery", name, *table))
+
+    def of_layer(self, layer: str, source: str) -> dg.AssetKey:
+        """The key of what a source has once: ``source``, ``bronze``, ``published``, ``backfill``."""
+        return self.key(AssetOf(layer, source))
+
+    def dress(
+        self, assets: dg.AssetsDefinition, made_of: dict[dg.AssetKey, AssetOf], group: str = ""
+    ) -> dg.AssetsDefinition:
+        """The assets with group, description, tags, owners, metadata and policies of their specs.
+
+        group: of specs that name none, as those of downstream tables.
+        """
+
+        def dressed(plain: dg.AssetSpec) -> dg.AssetSpec:
+            spec = self.spec(made_of[plain.key])
+            return spec.replace_attributes(
+                deps=plain.deps, skippable=plain.skippable, group_name=spec.group_name or group or None
+            )
+
+        return assets.map_asset_specs(dressed)
+
+    def _base(self, asset: AssetOf) -> dg.AssetSpec:
+        # The key of its layer, as it is documented; a prefix comes before it.
+        name = (asset.schema, asset.table)
+        key: dg.AssetKey = {
+            "source": lambda: keys.origin_key(asset.source),
+            "bronze": lambda: keys.bronze_key(asset.source),
+            "silver": lambda: keys.silver_key(asset.source, name),
+            "downstream": lambda: keys.downstream_key(name),
+            "published": lambda: keys.published_key(asset.source),
+            "backfill": lambda: keys.backfill_key(asset.source),
+            "delivery": lambda: keys.delivery_key(asset.source, name),
+        }[asset.layer]()
+        return dg.AssetSpec(
+            key.with_prefix(self._prefix) if self._prefix else key,
+            description=self._description(asset),
+            group_name=self.group or self._group_of(asset),
+            kinds=self._kinds(asset),
+            owners=self.pipeline.owners,
+            metadata=self._metadata(asset),
+            freshness_policy=self._freshness(asset),
+        )
+
+    def _group_of(self, asset: AssetOf) -> str | None:
+        """The group of a source's layer. A downstream table is with the first source that has rows for it."""
+        match asset.layer:
+            case "delivery":
+                return asset.source
+            case "downstream":
+                return None  # lineage.py knows the source
+            case "published":
+                return f"{asset.source}_downstream"
+            case "silver":
+                return f"{asset.source}_silver"
+            case _:
+                return f"{asset.source}_bronze"
+
+    def _description(self, asset: AssetOf) -> str:
+        source, table = asset.source, f"{asset.schema}.{asset.table}"
+        if asset.layer == "delivery":
+            server = self.pipeline.deliveries[source].mysql
+            return f"{table} at {server.host}:{server.port}, complete up to its checkpoint."
+        origin = self._origin(source) if source else ""
+        return {
+            "source": f"The log of {origin}. Backlog: log that bronze does not have yet. Retention margin: log that "
+            "the source still keeps before what is to be read next.",
+            "bronze": f"The log of {origin}, byte for byte, as slices of transactions.",
+            "silver": f"Net changes of {table}: one row per key and batch of the log. Deletes stay as rows.",
+            "downstream": f"{table}, complete up to its checkpoint (binlog/end).",
+            "published": f"The versions of {source}'s tables that belong together. Fails when a table has stopped.",
+            "backfill": f"A partition per binlog file of {source}, in bronze or its archive. Materialize files to "
+            "replay them through silver and downstream, in one run; unchanged rows are not written.",
+        }[asset.layer]
+
+    def _origin(self, source: str) -> str:
+        settings = self.pipeline.sources[source]
+        servers = [f"{server.host}:{server.port}" for server in settings.servers]
+        return " or ".join(servers) or f"the binlog files in {settings.files}"
+
+    def _kinds(self, asset: AssetOf) -> set[str]:
+        """The layer, where it runs, how it is stored: names that the UI draws, at most three."""
+        if asset.layer == "delivery":
+            return {"mysql"}
+        origin = "mysql" if asset.source and self.pipeline.sources[asset.source].mysql else "file"
+        return {
+            "source": {"source", origin},
+            "bronze": {"bronze", origin, "deltalake"},
+            "backfill": {"bronze", origin, "deltalake"},
+            "silver": {"silver", "spark", "deltalake"},
+            "downstream": {"spark", "deltalake"},
+        }.get(asset.layer, {"deltalake"})
+
+    def _metadata(self, asset: AssetOf) -> dict[str, Any]:
+        """Where the table is, under the keys that Dagster knows."""
+        if asset.layer not in ("bronze", "silver", "downstream", "published"):
+            return {}
+        parts = [part for part in (asset.layer, asset.source, asset.schema, asset.table) if part]
+        folders = [asset.layer] if asset.layer == "published" else parts
+        path = "/".join([self.pipeline.lake.rstrip("/"), *folders])
+        return {
+            "dagster/table_name": ".".join(parts),
+            "dagster/storage_kind": "deltalake",
+            "dagster/uri": path if _REMOTE.match(path) else Path(path).absolute().as_uri(),
+        }
+
+    def _freshness(self, asset: AssetOf) -> dg.FreshnessPolicy | None:
+        """Of bronze, where ``max_lag`` is set: a source without changes is confirmed by the sensor of the lake."""
+        if asset.layer != "bronze" or self.pipeline.max_lag is None:
+            return None
+        return dg.FreshnessPolicy.time_window(fail_window=max(self.pipeline.max_lag, _SHORTEST_FRESHNESS))

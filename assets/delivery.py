@@ -1,0 +1,80 @@
+"""Deliveries: downstream tables in another database. One asset a target table, one step a delivery.
+
+Put here: the step that delivers, and what its assets say. Not here: how a table is delivered (spark_jobs/delivery).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from assets import checkpoint
+from assets.catalog import AssetOf, Catalog
+from assets.failures import RETRY, failing
+from assets.keys import Name
+from assets.lineage import Lineage
+from spark_jobs.config.model import Pipeline
+from spark_jobs.config.table_patterns import Pattern, Scope
+
+if TYPE_CHECKING:  # these import pyspark
+    from spark_jobs.delivery.deliver import Outcome
+
+
+def delivered_tables(pipeline: Pipeline, name: str, graph: Iterable[Lineage]) -> list[Name]:
+    """The downstream tables of the graph that a delivery writes."""
+    scope = pipeline.deliveries[name].scope
+    return [asset.name for lineage in graph for asset in lineage.downstream if scope.holds(*asset.name)]
+
+
+def delivery_pool(catalog: Catalog, name: str) -> str:
+    """The pool of a delivery's step: a second run at the same time would only take the tables over."""
+    return f"stratalog_delivery_{catalog.name(name)}"
+
+
+def delivery_assets(pipeline: Pipeline, name: str, graph: Sequence[Lineage]) -> dg.AssetsDefinition | None:
+    """The target tables of a delivery; None where no table that was seen is among them."""
+    tables = delivered_tables(pipeline, name, graph)
+    if not tables:
+        return None
+    catalog = graph[0].catalog
+    by_key = {catalog.delivery(name, table): table for table in tables}
+
+    @dg.multi_asset(
+        name=catalog.name(f"deliver_{name}"),
+        specs=[
+            catalog.spec(AssetOf("delivery", name, *table)).replace_attributes(
+                deps=[catalog.downstream(table)], skippable=True
+            )
+            for table in tables
+        ],
+        can_subset=True,
+        retry_policy=RETRY,
+        pool=delivery_pool(catalog, name),
+    )
+    def assets(context: dg.AssetExecutionContext) -> Iterable[dg.MaterializeResult[None]]:
+        from spark_jobs.delivery.deliver import deliver
+
+        selected = {by_key[key] for key in context.selected_asset_keys}
+        only = Scope(tuple((Pattern(*table), True) for table in sorted(selected)))
+        is_whole = len(selected) == len(tables) or pipeline.deliveries[name].apply == "ordered"
+        with failing():
+            outcome = deliver(pipeline, name, None if is_whole else only)
+        # What stops one table does not keep the others' checkpoints from Dagster.
+        for table in outcome.tables:
+            key = catalog.delivery(name, (table.table.schema, table.table.table))
+            if key in context.selected_asset_keys:
+                yield dg.MaterializeResult(
+                    asset_key=key,
+                    metadata=checkpoint.of_delivered(table),
+                    data_version=dg.DataVersion(str(table.version)),
+                )
+        _fail(outcome)
+
+    return assets
+
+
+def _fail(outcome: "Outcome") -> None:
+    """Fails the step, after all else is done, naming the tables that have stopped."""
+    if outcome.stopped:
+        listed = "\n".join(outcome.stopped.values())
+        raise dg.Failure(f"{len(outcome.stopped)} stopped, the other tables went through:\n{listed}")

@@ -1,0 +1,61 @@
+"""Lines among a run's events while a step works: what the work logs, and how long the last line is ago.
+
+Put here: how lines get there. Not here: when one is due (spark_jobs/text/progress.py), or what is logged.
+"""
+
+import logging
+import time
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import spark_jobs
+from assets.steps import Sessions
+from spark_jobs.text.progress import Heartbeat
+
+if TYPE_CHECKING:  # imports pyspark
+    from pyspark.sql import SparkSession
+
+_EVERY = 5.0
+"""Seconds without a line after which one is written."""
+_ANNOUNCED: set[str] = set()
+"""Runs of this process that have started Spark."""
+
+
+class _RunLines(Heartbeat):
+    """Passes what the work logs on to a run's log as well."""
+
+    def __init__(self, log: Any, interval: float) -> None:
+        super().__init__(logging.getLogger(spark_jobs.__name__), log.info, interval)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        super().emit(record)
+        self._log.log(record.levelno, record.getMessage())
+
+
+def progress(context: Any, interval: float = _EVERY) -> AbstractContextManager[object]:
+    """Has what the work logs appear among the run's events while the block runs."""
+    return _RunLines(context.log, interval)
+
+
+class AnnouncedSessions:
+    """Spark sessions whose start is a line of the run."""
+
+    def __init__(self, sessions: Sessions, run_id: str) -> None:
+        self._sessions, self._run_id = sessions, run_id
+
+    def session(self) -> "SparkSession":
+        if self._run_id in _ANNOUNCED:
+            return self._sessions.session()
+        log = logging.getLogger(spark_jobs.__name__)
+        began = time.monotonic()
+        log.info("starting Spark")
+        session = self._sessions.session()
+        log.info("Spark is up after %.1f s", time.monotonic() - began)
+        _ANNOUNCED.add(self._run_id)
+        return session
+
+
+def sessions(context: Any, key: str) -> Sessions:
+    """The resource of a run that gives Spark sessions."""
+    return AnnouncedSessions(getattr(context.resources, key), context.run.run_id)

@@ -1,0 +1,84 @@
+"""How assets appear: keys, groups, and what Dagster knows by convention."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets.catalog import AssetOf, Catalog
+from assets.lineage import lineages
+from spark_jobs.config.model import Pipeline, SourceSettings
+from spark_jobs.errors import ConfigError
+
+SOURCES = {"shop": SourceSettings(files=Path("binlogs"))}
+ORDERS = AssetOf("downstream", "", "shop", "orders")
+SEEN = [("shop", "shop", "orders"), ("shop", "shop", "lines")]
+
+
+def pipeline(**keys: Any) -> Pipeline:
+    return Pipeline(path=Path("pipeline.yaml"), lake="s3a://lake/cdc", sources=SOURCES, **keys)
+
+
+def test_a_table_has_the_name_the_kind_and_the_address_that_dagster_knows() -> None:
+    spec = Catalog(pipeline()).spec(ORDERS)
+    assert spec.metadata == {
+        "dagster/table_name": "downstream.shop.orders",
+        "dagster/storage_kind": "deltalake",
+        "dagster/uri": "s3a://lake/cdc/downstream/shop/orders",
+    }
+
+
+def test_a_lake_on_a_file_system_has_an_address_too() -> None:
+    local = Pipeline(path=Path("pipeline.yaml"), lake="/data/lake", sources=SOURCES)
+    assert Catalog(local).spec(AssetOf("bronze", "shop")).metadata["dagster/uri"] == "file:///data/lake/bronze/shop"
+
+
+@pytest.mark.parametrize(
+    "max_lag, window", [(None, None), (timedelta(minutes=30), 1800.0), (timedelta(seconds=5), 60.0)]
+)
+def test_bronze_is_fresh_for_as_long_as_max_lag(max_lag: timedelta | None, window: float | None) -> None:
+    catalog = Catalog(pipeline(max_lag=max_lag))
+    policy = catalog.spec(AssetOf("bronze", "shop")).freshness_policy
+    seconds = policy.fail_window.to_timedelta().total_seconds() if policy else None  # type: ignore[attr-defined] # of its kind
+    assert seconds == window
+    assert catalog.spec(ORDERS).freshness_policy is None, "a table without changes is not materialized"
+
+
+def test_a_prefix_and_a_translation_change_keys_everywhere() -> None:
+    def translation(spec: dg.AssetSpec, asset: AssetOf) -> dg.AssetSpec:
+        if asset.layer != "downstream":
+            return spec
+        return spec.replace_attributes(key=dg.AssetKey(["lake", asset.table]), group_name="tables")
+
+    (lineage,) = lineages(pipeline(), SEEN, Catalog(pipeline(), key_prefix=["a", "b"], translation=translation))
+    assert [key.to_user_string() for key in lineage.keys] == [
+        *("a/b/bronze/shop", "a/b/silver/shop/shop/lines", "a/b/silver/shop/shop/orders"),
+        *("lake/lines", "lake/orders", "a/b/published/shop"),
+    ]
+    assert lineage.catalog.spec(ORDERS).group_name == "tables"
+    assert lineage.made_of()[dg.AssetKey(["lake", "orders"])] == ORDERS
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"key_prefix": "a b"}, "key_prefix: 'a b' is not a name of letters, digits and _"),
+        ({"job_prefix": "erp-"}, "job_prefix: 'erp-' is not"),
+        ({"group": "my group"}, "group: 'my group' is not"),
+        ({"resource_key": "s!"}, "resource_key: 's!' is not"),
+        ({"translation": lambda spec, _: spec.replace_attributes(key="same")}, "several assets the key same"),
+        ({"translation": lambda *_: None}, "returned NoneType, not an AssetSpec"),
+    ],
+)
+def test_what_dagster_would_refuse_is_one_message(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        lineages(pipeline(), SEEN, Catalog(pipeline(), **options))
+
+
+def test_names_of_jobs_pools_and_partitions_have_the_prefix() -> None:
+    (lineage,) = lineages(pipeline(), [], Catalog(pipeline(), job_prefix="erp_"))
+    assert lineage.catalog.name("sync") == "erp_sync"
+    assert (lineage.pool, lineage.partitions) == ("stratalog_source_erp_shop", "binlog_files_erp_shop")
+    assert lineage.catalog.spark == "erp_spark"
