@@ -12,7 +12,21 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks import catchup, decoding, folding, hot, keys, readers, replay, start, tables
+from benchmarks import (
+    catchup,
+    decoding,
+    delivering,
+    folding,
+    growth,
+    hot,
+    keys,
+    operations,
+    readers,
+    replay,
+    start,
+    stream,
+    tables,
+)
 from benchmarks.logs import Log, write
 from benchmarks.readers import Reading
 from benchmarks.told import say
@@ -21,7 +35,21 @@ from spark_jobs.demo.server import MySQLServer
 from spark_jobs.runtime.spark_session import spark_session
 
 Reader = Callable[[Log], Reading]
-PARTS = ("decode", "start", "whole", "catchup", "hot", "fold", "tables", "keys", "replay")
+PARTS = (
+    "decode",
+    "start",
+    "whole",
+    "catchup",
+    "hot",
+    "fold",
+    "tables",
+    "keys",
+    "replay",
+    "deliver",
+    "operations",
+    "growth",
+    "stream",
+)
 
 
 def main() -> None:
@@ -37,6 +65,13 @@ def main() -> None:
     arguments.add_argument(
         "--key-rows", default="1000000,10000000", help="keys: rows of each target (default 1000000,10000000)"
     )
+    arguments.add_argument(
+        "--delivered", type=int, default=1_000_000, help="deliver: changes a window (default 1000000)"
+    )
+    arguments.add_argument("--operations", type=int, default=1_000_000, help="operations: in the log (default 1000000)")
+    arguments.add_argument("--files", type=int, default=10_000, help="growth: files of the source (default 10000)")
+    arguments.add_argument("--commits", type=int, default=1_000, help="growth: commits of bronze (default 1000)")
+    arguments.add_argument("--gigabytes", type=int, default=2, help="stream: of log, in all (default 2)")
     options = arguments.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         arguments.error(f"{', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
@@ -63,7 +98,11 @@ def run(part: str, folder: Path, options: argparse.Namespace) -> None:
         "fold": lambda: folding.measure(session(), folder, options.folded),
         "tables": lambda: tables.measure(session(), folder, options.tables),
         "keys": lambda: keys.measure(folder, [int(rows) for rows in options.key_rows.split(",")]),
+        "operations": lambda: operations.measure(session(), folder, options.operations),
+        "growth": lambda: growth.measure(session(), folder, options.files, options.commits),
+        "stream": lambda: stream.measure(session(), folder, options.gigabytes, options.operations),
         "replay": lambda: replay.measure(session(), folder, options.folded),
+        "deliver": lambda: delivering.measure(session(), folder, options.delivered),
     }
     folder.mkdir()
     measures[part]()

@@ -22,12 +22,13 @@ from benchmarks import logs
 from benchmarks.told import say
 from spark_jobs.binlog import Slicer
 from spark_jobs.bronze.extract import extract
-from spark_jobs.config.model import MySQL, Spark
+from spark_jobs.config.model import Spark
+from spark_jobs.config.servers import MySQL
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.lake.layout import Lake
 from spark_jobs.runtime.spark_session import session_over, spark_session
 from spark_jobs.source.binlog_dump import DumpReading
-from spark_jobs.source.protocol import Log, Part
+from spark_jobs.source.protocol import FilePart, Log
 from spark_jobs.source.server import Server
 from tests.servers import tool_of
 
@@ -101,7 +102,7 @@ def _copy(server: MySQLServer, file: str) -> None:
 Figures = dict[str, list[float]]
 
 
-def _figures(server: MySQLServer, source: Server, log: Log, parts: list[Part], folder: Path) -> Figures:
+def _figures(server: MySQLServer, source: Server, log: Log, parts: list[FilePart], folder: Path) -> Figures:
     """Seconds of every round, by what was done; the ways take turns, since machines have better and worse minutes."""
     reading = source.reading()
     assert isinstance(reading, DumpReading)
@@ -141,7 +142,7 @@ def _tool() -> list[str] | None:
     return [here] if here else None
 
 
-def _by_tool(tool: list[str], server: MySQLServer, parts: list[Part], into: Path) -> None:
+def _by_tool(tool: list[str], server: MySQLServer, parts: list[FilePart], into: Path) -> None:
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir()
     access = [f"--host={server.host}", f"--port={server.port}", f"--user={server.user}"]
@@ -159,13 +160,13 @@ def _extracted(spark: SparkSession, source: Server, log: Log, lake: Path) -> Non
     shutil.rmtree(lake)
 
 
-def _at_once(parts: list[Part], do: Callable[[Part], int]) -> None:
+def _at_once(parts: list[FilePart], do: Callable[[FilePart], int]) -> None:
     """As many parts at once as there are cores; Python holds its lock for little of it."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(do, parts))
 
 
-def _slices(reading: DumpReading, part: Part) -> Iterator[object]:
+def _slices(reading: DumpReading, part: FilePart) -> Iterator[object]:
     format_, chunks = reading(part)
     slicer = Slicer(part.file, part.start, format_)
     for chunk in chunks:

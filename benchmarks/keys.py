@@ -25,7 +25,8 @@ from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import ADDED, MergeJob
 from spark_jobs.engine import downstream_job, downstream_task
-from spark_jobs.engine.downstream_job import Prepared
+from spark_jobs.engine.downstream_job import PreparedMerge
+from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
@@ -127,8 +128,10 @@ class _Target:
             head = self.silver.head()
             assert head is not None
             unit = downstream_job.prepared(0, MergeJob("shop", NAME, self.columns, self.silver, head, self.target))
-            assert isinstance(unit, Prepared), unit
-            results = [merged for task in downstream_job.tasks_of([unit], 2) for merged in downstream_task.work(task)]
+            assert isinstance(unit, PreparedMerge), unit
+            results = [
+                merged for task in downstream_job.tasks_of([unit], Capacity(2)) for merged in downstream_task.work(task)
+            ]
             merged = downstream_job.commit(unit, results)
         assert merged.updated == CHANGES, f"{merged.updated} of {CHANGES} rows were updated"
         return usage

@@ -16,8 +16,11 @@ from pyspark.sql import SparkSession
 
 from benchmarks.told import say
 from benchmarks.usage import memory, metered
+from dagster_project.build import build_defs
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.operations.status import status
 from spark_jobs.pipeline.run import compact_source, extract_source, merge_source, publish
 from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Statement, Table
 from tests.segment_types import INT, VARCHAR, ColumnType
@@ -42,8 +45,21 @@ def measure(spark: SparkSession, folder: Path, count: int) -> None:
         _run(spark, pipeline, f"{len(changed)} tables changed", len(changed))
     _write_altered(folder, changed)
     _run(spark, pipeline, f"{len(changed)} tables changed, {2 * len(changed)} ALTERs", len(changed))
+    _read(pipeline)
     python, jvm = memory()
     print(f"\nAt most {python:,} MiB in Python, {jvm:,} MiB in the JVM.")
+
+
+def _read(pipeline: Pipeline) -> None:
+    """What is read of the lake and of the configuration without a run: the status, and Dagster's graph."""
+    with metered() as usage:
+        status(pipeline, lake_of(pipeline), SOURCE)
+    print(f"\nstatus: {usage.seconds:.1f} s, {usage.processor:.1f} s of the processor")
+    with metered() as usage:
+        specs = build_defs(pipeline).resolve_all_asset_specs()
+    print(
+        f"Dagster's definitions, {len(specs):,} assets: {usage.seconds:.1f} s, {usage.processor:.1f} s of the processor"
+    )
 
 
 def _pipeline(folder: Path) -> Pipeline:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.partitions import file_partitions, register_files
+from assets.lineage import lineages
+from assets.partitions import register_files
 from dagster_project.build import build_defs
 from spark_jobs.config import known_tables
 from spark_jobs.config.loader import load
@@ -48,7 +49,7 @@ def measure(folder: Path, tables: int, files: int) -> None:
     timed("definitions loaded", lambda: build_defs(load(pipeline.path)).resolve_all_job_defs())
     with dg.DagsterInstance.from_config(str(folder / "dagster")) as instance:
         names = [path.name for path in sorted((folder / "binlogs").iterdir())]
-        instance.add_dynamic_partitions(str(file_partitions("shop").name), names)
+        instance.add_dynamic_partitions(lineages(pipeline, [])[0].partitions, names)
         record_events(instance, tables)
         variables = environment(pipeline.path, folder / "dagster")
         with (
@@ -73,7 +74,7 @@ def ticks(instance: dg.DagsterInstance, pipeline: Pipeline) -> None:
     extract_source(session, pipeline, "shop")
     session.stop()
     timed("a tick when bronze has it all", tick)
-    timed("listing files as partitions, none new", lambda: register_files(instance, pipeline, "shop"))
+    timed("listing files as partitions, none new", lambda: register_files(instance, lineages(pipeline, [])[0]))
 
 
 def look(eyes: Eyes) -> None:

@@ -38,9 +38,19 @@ def memory() -> tuple[int, int]:
     peaks: dict[bool, int] = {True: 0, False: 0}
     for pid in _tree(os.getpid()):
         is_jvm = _read(pid, "comm").strip() == "java"
-        status = dict(line.split(":", 1) for line in _read(pid, "status").splitlines() if ":" in line)
-        peaks[is_jvm] = max(peaks[is_jvm], int(status.get("VmHWM", "0 kB").split()[0]) >> 10)
+        peaks[is_jvm] = max(peaks[is_jvm], _peak(pid))
     return peaks[False], peaks[True]
+
+
+def largest_worker(pid: int) -> int:
+    """MiB at most of the largest Python process that the JVM below a process has started."""
+    workers = (child for child in _tree(pid) if "pyspark.worker" in _read(child, "cmdline"))
+    return max(map(_peak, workers), default=0)
+
+
+def _peak(pid: int) -> int:
+    status = dict(line.split(":", 1) for line in _read(pid, "status").splitlines() if ":" in line)
+    return int(status.get("VmHWM", "0 kB").split()[0]) >> 10
 
 
 def _processor_seconds() -> float:

@@ -1,0 +1,140 @@
+"""What a run costs as a source's files and bronze's commits become many: curves, in steps of ten.
+
+Each file holds one transaction of one row, so that what is read costs nothing beside what is listed and planned. Files
+are read by one run; commits are made one a file, by the run's own functions without a Spark job, which would cost each
+the same. At each step of a curve a run over one new file is measured as a whole.
+
+Put here: many files, many commits. Not here: many tables (tables.py), many rows (operations.py).
+"""
+
+import time
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+import yaml
+from pyspark.sql import SparkSession
+
+from benchmarks.told import say
+from benchmarks.usage import memory, metered
+from spark_jobs.bronze import extract, landing
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
+from spark_jobs.delta import data_files
+from spark_jobs.lake import driver_commit
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.operations.status import status
+from spark_jobs.pipeline.run import endpoints_of, run_source
+from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table
+from tests.segment_types import INT, VARCHAR
+
+SOURCE = "shop"
+_TABLE = Table("shop.orders", key=["id"], id=INT.NOT_NULL, note=VARCHAR(40))
+_FEW = 100
+"""The first step of each curve."""
+
+
+def measure(spark: SparkSession, folder: Path, most_files: int, most_commits: int) -> None:
+    """Prints two curves: files of a source, and commits of bronze."""
+    print("| binlog files | first run, s | one new file: s | processor s | status, s | MiB of Python, JVM |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for files in _steps(most_files):
+        _measure_files(spark, folder / f"files-{files}", files)
+    print("\n| commits of bronze | one, ms | with a checkpoint, ms | one new file: s | processor s | status, s |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    _measure_commits(spark, folder / "commits", most_commits)
+    python, jvm = memory()
+    print(f"\nAt most {python:,} MiB in Python, {jvm:,} MiB in the JVM.")
+
+
+def _steps(maximum: int) -> list[int]:
+    """100, 1,000 and so on, up to ``maximum``."""
+    return [step for step in (_FEW * 10**power for power in range(8)) if step <= maximum]
+
+
+def _measure_files(spark: SparkSession, folder: Path, files: int) -> None:
+    say(f"{files:,} files")
+    pipeline = _pipeline(folder)
+    for number in range(1, files + 1):
+        _write(folder, number)
+    with metered() as first:
+        _run(spark, pipeline)
+    _print(f"{files:,}", [f"{first.seconds:.1f}"], _one_more(spark, pipeline, folder, files + 1), with_memory=True)
+
+
+def _measure_commits(spark: SparkSession, folder: Path, commits: int) -> None:
+    pipeline = _pipeline(folder)
+    _write(folder, 1)
+    _run(spark, pipeline)
+    steps = set(_steps(commits))
+    times: list[float] = []
+    numbers = count(2)
+    for number in numbers:
+        _write(folder, number)
+        began = time.perf_counter()
+        version = _commit(pipeline)
+        times.append(time.perf_counter() - began)
+        if version in steps:
+            say(f"{version:,} commits")
+            plain, slowest = sorted(times[-20:])[10], max(times[-20:])
+            cells = [f"{plain * 1000:.0f}", f"{slowest * 1000:.0f}"]
+            _print(f"{version:,}", cells, _one_more(spark, pipeline, folder, next(numbers)))
+        if version >= max(steps):
+            return
+
+
+def _commit(pipeline: Pipeline) -> int:
+    """What a run does to bronze, in this process and without a Spark job. Returns the version that it made."""
+    lake = lake_of(pipeline)
+    table = lake.bronze(SOURCE)
+    source = endpoints_of(pipeline, SOURCE).first(lambda source: source)
+    planned = extract.plan(table, source, "earliest")
+    upon = driver_commit.snapshot_upon(table.path, planned.head)
+    assert upon is not None
+    slicing = extract.slicing_task(SOURCE, planned.stretch.number, planned.parts, planned.uuid, source.reading())
+    groups = landing.row_groups(slicing(iter([_ids(len(planned.parts))])))
+    file = data_files.write_parts(
+        table.path, groups, upon.schema, dict(upon.configuration), **landing.layout_of(upon.schema)
+    )
+    return table.append_files(upon, (file,), planned.head, planned.commit()).version
+
+
+def _ids(parts: int) -> pa.RecordBatch:
+    """The ids of a plan's parts, as a task of Spark gets them."""
+    return pa.record_batch([pa.array(range(parts), pa.int64())], ["id"])
+
+
+def _one_more(spark: SparkSession, pipeline: Pipeline, folder: Path, number: int) -> list[str]:
+    """A run over one new file, and a status after it: seconds, processor seconds, seconds."""
+    _write(folder, number)
+    with metered() as usage:
+        _run(spark, pipeline)
+    began = time.perf_counter()
+    status(pipeline, lake_of(pipeline), SOURCE)
+    return [f"{usage.seconds:.2f}", f"{usage.processor:.2f}", f"{time.perf_counter() - began:.2f}"]
+
+
+def _print(label: str, cells: list[str], of_next_run: list[str], *, with_memory: bool = False) -> None:
+    python, jvm = memory()
+    tail = [f"{python:,}, {jvm:,}"] if with_memory else []
+    print(f"| {' | '.join([label, *cells, *of_next_run, *tail])} |", flush=True)
+
+
+def _pipeline(folder: Path) -> Pipeline:
+    (folder / "binlogs").mkdir(parents=True)
+    document = {"lake": "./lake", "sources": {SOURCE: {"files": "./binlogs"}}, "tables": ["shop.*"]}
+    (folder / "pipeline.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
+    return load(folder / "pipeline.yaml")
+
+
+def _write(folder: Path, number: int) -> None:
+    """A file of one row; the row's key is the file's number."""
+    changes: list[Change] = [Insert(_TABLE.name, (number, f"row {number}")), Commit()]
+    spec = SegmentSpec([_TABLE], changes, first_number=number, rotate_to=f"mysql-bin.{number + 1:06d}")
+    (folder / "binlogs" / f"mysql-bin.{number:06d}").write_bytes(spec.to_bytes())
+
+
+def _run(spark: SparkSession, pipeline: Pipeline) -> None:
+    _, outcome = run_source(spark, pipeline, SOURCE)
+    if outcome.stopped:
+        raise SystemExit(str(outcome.stopped))

@@ -1,0 +1,104 @@
+"""A log that is never stored whole: each file comes, is read by a run, and goes; old log and old versions are removed.
+
+The file is one that a server has written (operations.py), under the next name each time. Its inserts find their keys
+from the second time on, and its deletes do not, so that the tables stay as large as they are: what grows is the log.
+
+Put here: the curve over the bytes of log. Not here: many files or commits at once (growth.py).
+"""
+
+from datetime import timedelta
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from benchmarks import operations
+from benchmarks.told import say
+from benchmarks.usage import Usage, memory, metered
+from spark_jobs.config.model import Pipeline
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.operations.gc import gc_source
+from spark_jobs.operations.maintenance import maintain_source
+from spark_jobs.operations.status import status
+from spark_jobs.pipeline.run import run_source
+
+_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+_GIGABYTE = 10**9
+_RUNS = 10
+"""Runs between one removal of what is old and the next."""
+
+
+def measure(spark: SparkSession, folder: Path, gigabytes: int, count: int) -> None:
+    """Prints a curve up to so many gigabytes of log, in files of ``count`` operations each."""
+    with MySQLServer(folder / "server", operations.OPTIONS) as server:
+        say(f"writing {count:,} operations")
+        file = operations.write_log(server, count)[0]
+    pipeline = _pipeline(folder / "streamed")
+    base, number = file.name.rpartition(".")[0], int(file.name.rpartition(".")[2])
+    steps = [step for step in _STEPS if step <= gigabytes]
+    columns = ("GB of log", "s a GB", "processor s a GB", "gc and maintain, s", "status, s", "MB of the lake")
+    print(f"| {' | '.join(columns)} | MiB of Python, JVM |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    read, runs, since = 0, Usage(), 0
+    upkeep = 0.0
+    for nth in range(1_000_000):
+        log = folder / "streamed" / "binlogs"
+        (log / f"{base}.{number + nth:06d}").hardlink_to(file)
+        _add(runs, _run(spark, pipeline))
+        if nth:
+            (log / f"{base}.{number + nth - 1:06d}").unlink()
+        read += file.stat().st_size
+        since += file.stat().st_size
+        if nth % _RUNS == _RUNS - 1:
+            upkeep += _upkeep(spark, pipeline)
+        if read >= steps[0] * _GIGABYTE:
+            _print(pipeline, steps.pop(0), since, runs, upkeep)
+            runs, since, upkeep = Usage(), 0, 0.0
+        if not steps:
+            return
+
+
+def _pipeline(folder: Path) -> Pipeline:
+    """Of a day's versions, which a configuration keeps at least, nothing is kept."""
+    (folder / "binlogs").mkdir(parents=True)
+    pipeline = operations.pipeline_of(folder, retention={"bronze": "1s", "fold": True})
+    retention = pipeline.retention.model_copy(update={"versions": timedelta(0)})
+    return pipeline.model_copy(update={"retention": retention})
+
+
+def _run(spark: SparkSession, pipeline: Pipeline) -> Usage:
+    with metered() as usage:
+        _, outcome = run_source(spark, pipeline, operations.SOURCE)
+    if outcome.stopped:
+        raise SystemExit(str(outcome.stopped))
+    return usage
+
+
+def _upkeep(spark: SparkSession, pipeline: Pipeline) -> float:
+    """What a night does. Returns seconds."""
+    with metered() as usage:
+        gc_source(spark, pipeline, operations.SOURCE)
+        maintain_source(spark, pipeline, operations.SOURCE)
+    return usage.seconds
+
+
+def _add(total: Usage, usage: Usage) -> None:
+    total.seconds += usage.seconds
+    total.processor += usage.processor
+
+
+def _print(pipeline: Pipeline, step: int, since: int, runs: Usage, upkeep: float) -> None:
+    with metered() as looked:
+        status(pipeline, lake_of(pipeline), operations.SOURCE)
+    lake = sum(path.stat().st_size for path in Path(pipeline.lake).rglob("*") if path.is_file())
+    python, jvm = memory()
+    cells = (
+        f"{step}",
+        f"{runs.seconds / since * _GIGABYTE:.1f}",
+        f"{runs.processor / since * _GIGABYTE:.1f}",
+        f"{upkeep:.1f}",
+        f"{looked.seconds:.2f}",
+        f"{lake / 1e6:,.0f}",
+        f"{python:,}, {jvm:,}",
+    )
+    print(f"| {' | '.join(cells)} |", flush=True)
