@@ -134,7 +134,8 @@ def commands(group: click.Group) -> str:
     lines += ["Results go to standard output, everything else to standard error. The exit status is 0 done, 1 failed,"]
     lines += ["2 wrong use or configuration. `stratalog VERB --help` says the same in a terminal.", ""]
     lines += _options(click.Context(group, info_name="stratalog"))
-    for name, command in group.commands.items():
+    for name in group.list_commands(click.Context(group)):  # in the order of --help, whatever was imported first
+        command = group.commands[name]
         lines += ["", f"## stratalog {name}", "", *_verb(click.Context(command, info_name=f"stratalog {name}"))]
     return "\n".join(lines) + "\n"
 
@@ -168,7 +169,7 @@ def python() -> str:
         "Import from `stratalog` and from no other package: `spark_jobs`, `assets` and `dagster_project` are internal,",
         "and their modules may move in any release. The public API is the names below and, of the values that they",
         "return, the attributes that a page of this documentation uses. Two module names in commands are public too:",
-        "`dagster_project.definitions`, which Dagster loads ([deployment](../deployment.md)), and",
+        "`stratalog.definitions`, which Dagster loads ([deployment](../deployment.md)), and",
         "`spark_jobs.runtime.provision`. Importing `stratalog` is cheap: Spark and Dagster are imported with the first",
         "name that needs them. The packages have type annotations (`py.typed`).",
         "",
@@ -188,7 +189,7 @@ def _members() -> Iterator[tuple[str, str]]:
         is_plain = isinstance(value, type) and not is_model and not issubclass(value, Exception)
         yield f"`{name if isinstance(value, type) and not is_plain else _call(name, value)}`", _text(value)
         for method, member in vars(value).items() if is_plain else ():
-            if not method.startswith("_"):
+            if not method.startswith("_") and (isinstance(member, property) or inspect.isfunction(member)):
                 member_name = f"{name}.{method}"
                 yield f"`{member_name if isinstance(member, property) else _call(member_name, member)}`", _text(member)
 
@@ -201,7 +202,8 @@ def _call(name: str, function: Any) -> str:
         is_short = default is None or isinstance(default, bool | int | str | tuple)
         suffix = "" if default is parameter.empty else f"={default!r}" if is_short else "=…"
         arguments += ["*"] if parameter.kind is parameter.KEYWORD_ONLY and "*" not in arguments else []
-        arguments += [parameter.name + suffix] if parameter.name != "self" else []
+        stars = "**" if parameter.kind is parameter.VAR_KEYWORD else ""
+        arguments += [stars + parameter.name + suffix] if parameter.name != "self" else []
     return f"{name}({', '.join(arguments)})"
 
 
