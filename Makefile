@@ -20,6 +20,7 @@ KEY := $(shell cat $(LOCKS) pyproject.toml | cksum | cut -d' ' -f1)
 VENV := .venv/.made-$(HERE)
 RUN := .venv/.run-$(KEY)
 DEV := .venv/.dev-$(KEY)
+SITE := .venv/.site-$(shell cksum <requirements-docs.txt | cut -d' ' -f1)
 STEP = printf '\033[1m%s\033[0m\n'
 ifneq ($(TERM_IS_DUMB)$(CI)$(NO_COLOR),)
 STEP = printf '%s\n'
@@ -46,12 +47,15 @@ test-long: java $(DEV) delta classes mysql servers ## the tests of random runs, 
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'long and not stores and not cluster'
 
 # Those of the long tests that CI runs: what may break without a line of the code at fault being read.
-FAULTS = $(addprefix tests/pipeline/test_,soak.py recorded_lake.py faults.py server_faults.py cut_connections.py endpoints.py) tests/faults tests/browser tests/fuzz
+FAULTS = $(addprefix tests/pipeline/test_,soak.py recorded_lake.py faults.py server_faults.py cut_connections.py endpoints.py modes.py) tests/spark_jobs/delivery/test_transactions.py tests/faults tests/browser tests/fuzz
+
+# Ten minutes of it, which make test-long has.
+SLOWEST = tests/spark_jobs/delivery/test_transactions.py::test_killed_at_each_statement
 
 .PHONY: test-faults
 test-faults: java $(DEV) delta classes mysql servers ## the soak, a recorded lake, kills, lost servers and connections, the browser, the fuzzer: minutes
 	@$(STEP) 'Faults, browser, fuzzer, in two processes'
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'long and not stores' $(FAULTS)
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'long and not stores' $(SLOWEST:%=--deselect=%) $(FAULTS)
 
 .PHONY: test-stores
 test-stores: java $(DEV) delta classes s3 ## the tests of lakes on S3, against a server that Go builds: minutes
@@ -62,7 +66,7 @@ test-stores: java $(DEV) delta classes s3 ## the tests of lakes on S3, against a
 CLUSTER ?= cluster and not long
 
 .PHONY: test-cluster
-test-cluster: java $(DEV) delta mysql ## Spark Connect and a standalone cluster, which the tests start: minutes
+test-cluster: java $(DEV) delta mysql s3 ## Spark Connect and a standalone cluster, which the tests start: minutes
 	@$(STEP) 'Spark Connect and a standalone cluster'
 	@$(PY) -m pytest -q -m '$(CLUSTER)' tests/cluster
 
@@ -109,6 +113,7 @@ dev: java $(DEV) delta classes ## Dagster's UI on what the demo left (DEMO=folde
 	@test -f '$(DEMO)/pipeline.yaml' || .venv/bin/stratalog demo --files --dir '$(DEMO)'
 	@$(STEP) "Dagster's UI on $(DEMO)/pipeline.yaml; Ctrl-C ends it"
 	@mkdir -p '$(DEMO)/dagster'
+	@test -f '$(DEMO)/dagster/dagster.yaml' || cp docs/examples/dagster.yaml '$(DEMO)/dagster/'
 	@STRATALOG_CONFIG="$$(realpath '$(DEMO)/pipeline.yaml')" DAGSTER_HOME="$$(realpath '$(DEMO)/dagster')" \
 	  .venv/bin/dagster dev -w workspace.yaml -h 127.0.0.1
 
@@ -125,12 +130,17 @@ lock: $(DEV) ## the locks anew from pyproject.toml and requirements*.in; LOCK_AR
 	}; \
 	lock pyproject.toml requirements.in -o requirements.txt; \
 	lock requirements-build.in -c requirements.txt -o requirements-build.txt; \
-	lock pyproject.toml requirements.in requirements-dev.in --extra connect -c requirements.txt -o requirements-dev.txt; \
-	lock requirements-connect.in -c requirements-dev.txt -o requirements-connect.txt
+	lock pyproject.toml requirements.in requirements-dev.in --extra connect --extra otel -c requirements.txt -o requirements-dev.txt; \
+	for extra in connect otel docs; do lock requirements-$$extra.in -c requirements-dev.txt -o requirements-$$extra.txt; done
 
 .PHONY: docs
 docs: $(DEV) ## the pages of docs/reference anew, from the models and the command line
 	@$(PY) -m docs.reference
+
+.PHONY: site
+site: $(SITE) ## the pages as a site in build/site, with search and llms.txt; a broken link fails
+	@$(STEP) 'The site in build/site'
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build
 
 .PHONY: pictures
 pictures: java $(DEV) delta ## the pictures in docs anew: those that the browser's tests take (chromium and chromium-driver)
@@ -180,3 +190,8 @@ $(DEV): $(RUN)
 	@$(STEP) 'What working on it needs besides'
 	@$(PIP) -q -r requirements-dev.txt
 	@rm -f .venv/.dev-* && touch $@
+
+$(SITE): | $(VENV)
+	@$(STEP) 'What building the site needs'
+	@$(PIP) -q -r requirements-docs.txt
+	@rm -f .venv/.site-* && touch $@
