@@ -13,7 +13,9 @@ import dagster as dg
 import yaml
 from pyspark.sql import SparkSession
 
+from assets.lineage import Lineage, lineages
 from dagster_project.build import build_defs
+from spark_jobs.config import known_tables
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from tests.segment_spec import Change, SegmentSpec, Table
@@ -66,6 +68,12 @@ class CodeLocation:
         path = self.folder / "pipeline.yaml"
         path.write_text(yaml.safe_dump(document), encoding="utf-8")
         return load(path)
+
+    @property
+    def lineage(self) -> Lineage:
+        """The graph of the source ``shop``, with the tables seen so far."""
+        graph = lineages(self.pipeline, known_tables.read(self.pipeline.tables_file))
+        return next(lineage for lineage in graph if lineage.source == "shop")
 
     def write(self, number: int, *changes: Change) -> None:
         """One closed binlog file."""

@@ -9,6 +9,7 @@ pytest_plugins = (
     "tests.fix_servers",
     "tests.fix_store",
     "tests.fix_pipeline",
+    "tests.fix_delivery",
     "tests.fix_pair",
     "tests.fix_browser",
     "tests.fix_cli",

@@ -22,9 +22,9 @@ import pymysql
 from pydantic import SecretStr
 
 from spark_jobs.binlog import Session, TableDefinition, TableName
-from spark_jobs.config.model import MySQL
+from spark_jobs.config.servers import MySQL
 from spark_jobs.ddl.alter import altered
-from spark_jobs.ddl.classify import Effect, Statement, judge
+from spark_jobs.ddl.classify import Effect, Statement, classify
 from spark_jobs.ddl.diff import differences, unknown_types
 from spark_jobs.ddl.parse_alter import created, new_name, operations, target
 from spark_jobs.demo.server import MySQLServer
@@ -97,7 +97,7 @@ class Corpus:
         (name, modes), bits = cursor.fetchone(), {"REAL_AS_FLOAT": 1, "ANSI_QUOTES": 4}
         database = (name or b"").decode()
         session = Session(sum(bit for mode, bit in bits.items() if mode in str(modes).split(",")))
-        statement = judge(text, database, session)
+        statement = classify(text, database, session)
         is_held = self._is_new(text) and statement.verb.startswith(("CREATE", "ALTER")) and not _TEMPORARY.match(text)
         is_held = is_held and statement.effect in (Effect.CREATES, Effect.CHANGES)
         before = self._last

@@ -60,7 +60,7 @@ def ui(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory)
     )
     variables = environment(folder.config, folder.dagster)
     with browser(base / "profile") as driver, development_server(variables, base / "dev.log") as served:
-        sync = ["dagster", "job", "execute", "-m", "dagster_project.definitions", "-j", "sync"]
+        sync = ["dagster", "job", "execute", "-m", "stratalog.definitions", "-j", "sync"]
         process = subprocess.run(
             sync, cwd=ROOT, env=variables, capture_output=True, text=True, check=False, timeout=600
         )

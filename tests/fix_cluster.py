@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -15,9 +16,12 @@ from typing import Any, Self
 import pyspark
 import pytest
 
+from spark_jobs.config.store import LakeStore
 from spark_jobs.runtime.provision import delta_jars
-from tests.cluster.ways import LOCAL, Way
+from spark_jobs.runtime.server_conf import server_confs
+from tests.cluster.ways import LOCAL, Bucket, Way, stratalog
 from tests.fix_spark import LIGHT
+from tests.gateway import ACCESS, ROOT_KEY, ROOT_SECRET, SECRET, Gateway
 
 HOME = Path(pyspark.__file__).parent
 DELTA = {
@@ -25,6 +29,8 @@ DELTA = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 _PATIENCE = 120
+KEYS = {ACCESS: ROOT_KEY, SECRET: ROOT_SECRET}
+"""Of the S3 server of tests, for the environment of processes."""
 
 
 def environment(python: str = sys.executable, **variables: str) -> dict[str, str]:
@@ -87,9 +93,14 @@ class Server:
 
 
 def connect_server(
-    log: Path, master: str = "local[2]", *, confs: dict[str, str] | None = None, python: str = sys.executable
+    log: Path,
+    master: str = "local[2]",
+    *,
+    confs: dict[str, str] | None = None,
+    python: str = sys.executable,
+    **variables: str,
 ) -> Server:
-    """A Connect server with Delta, on a free port. The caller enters its program."""
+    """A Connect server with Delta, on a free port. The caller enters its program. variables: of its environment."""
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
@@ -107,15 +118,15 @@ def connect_server(
         *(str(HOME / "bin" / "spark-submit"), "--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
         *("--master", master, *(f"--conf={key}={value}" for key, value in settings.items()), "spark-internal"),
     ]
-    return Server(Program(command, log, environment(python, SPARK_CONNECT_MODE="0")))
+    return Server(Program(command, log, environment(python, SPARK_CONNECT_MODE="0", **variables)))
 
 
 class Cluster:
     """A standalone master with two workers of one core each, each with its own folder. It ends with the block."""
 
-    def __init__(self, folder: Path, python: str = sys.executable) -> None:
+    def __init__(self, folder: Path, python: str = sys.executable, **variables: str) -> None:
         self._folder = folder
-        self._environment = environment(python, SPARK_DAEMON_JAVA_OPTS=LIGHT, SPARK_DAEMON_MEMORY="256m")
+        self._environment = environment(python, SPARK_DAEMON_JAVA_OPTS=LIGHT, SPARK_DAEMON_MEMORY="256m", **variables)
         self._programs = ExitStack()
         self.workers: list[Program] = []
         self.url = ""
@@ -203,3 +214,47 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = connect_server(log, confs={"spark.python.daemon.module": "spark_jobs.runtime.python_daemon"})
     with server.program:
         yield server
+
+
+@pytest.fixture(scope="session")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``stratalog package`` writes of the environment of the tests."""
+    path = tmp_path_factory.mktemp("archive") / "stratalog.tar.gz"
+    ran = stratalog("package", "--to", path)
+    assert ran.status == 0, ran.err
+    assert ran.out.startswith(f"{path}: stratalog 0.1.0 (code ")
+    return path
+
+
+@pytest.fixture(scope="session")
+def shared_bucket(gateway: Gateway) -> LakeStore:
+    """One bucket of all tests: a server is started with the settings of its bucket."""
+    name = f"b-{uuid.uuid4().hex[:12]}"
+    gateway.make_bucket(name)
+    return LakeStore(name, gateway.settings())
+
+
+@pytest.fixture
+def s3_lake(gateway: Gateway, shared_bucket: LakeStore) -> Bucket:
+    """A lake of the test's own in the shared bucket."""
+    prefix = f"lake-{uuid.uuid4().hex[:12]}"
+    keys = {"lake": f"s3a://{shared_bucket.bucket}/{prefix}", "store": gateway.keys()}
+    return Bucket(gateway.data / shared_bucket.bucket / prefix, keys, KEYS)
+
+
+@pytest.fixture(scope="session")
+def keyed_server(shared_bucket: LakeStore, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A Connect server as the page has it: with the settings that runtime/server_conf.py gives, and keys in its
+    environment.
+    """
+    log = tmp_path_factory.mktemp("connect") / "server.log"
+    server = connect_server(log, confs=server_confs(shared_bucket), **KEYS)
+    with server.program:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def keyed_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster whose workers have the store's keys in their environment."""
+    with Cluster(tmp_path_factory.mktemp("cluster"), **KEYS) as cluster:
+        yield cluster

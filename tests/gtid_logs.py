@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, Transaction
 
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.extract import Plan, slicing_task
+from spark_jobs.bronze.extract import ExtractionPlan, slicing_task
 from spark_jobs.bronze.resume import Onward, beginning, onward
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.table import Table
@@ -96,7 +96,9 @@ def land(table: Table, source: Source, start: str = "earliest") -> Onward:
     next_range = onward(source, table, head) if head else beginning(source, start)
     head = head or Head(-1, 0, None)
     begin = bronze.begin(head.checkpoint) if head.checkpoint else next_range.range.start
-    planned = Plan("shop", head, next_range.range, next_range.parts, next_range.log.uuid, begin, next_range.stretches)
+    planned = ExtractionPlan(
+        "shop", head, next_range.range, next_range.parts, next_range.log.uuid, begin, next_range.stretches
+    )
     task = slicing_task("shop", planned.stretch.number, planned.parts, planned.uuid, source.reading())
     ids = pa.RecordBatch.from_pydict({"id": pa.array(range(len(planned.parts)), pa.int64())})
     rows = pa.Table.from_batches(task(iter([ids])), schema=bronze.ARROW)

@@ -35,8 +35,14 @@ def schema_dump(name: str, server: MySQLServer, database: str, *options: str) ->
     tool = tool_of(tool_name, "mysqldump", "mariadb-dump")
     if tool is None:
         return _dump_text(server, database), "SHOW CREATE TABLE"
-    execute(server, "SET sql_log_bin = 0", f"GRANT ALL ON *.* TO {server.user}@'%'")
-    login = [f"--host={server.host}", f"--port={server.port}", f"--user={server.user}", f"--password={server.password}"]
+    # A user of its own: what the server's other user may not do is tested on the same server.
+    execute(
+        server,
+        "SET sql_log_bin = 0",
+        f"CREATE USER IF NOT EXISTS dumper@'%' IDENTIFIED BY '{server.password}'",
+        "GRANT ALL ON *.* TO dumper@'%'",
+    )
+    login = [f"--host={server.host}", f"--port={server.port}", "--user=dumper", f"--password={server.password}"]
     place = "--source-data=2" if tool_name.startswith("mysql") else "--master-data=2"
     arguments = ["--no-data", place, "--triggers", "--routines", *options, "--databases", database]
     process = subprocess.run([*tool, "--no-defaults", *login, *arguments], capture_output=True, check=False)

@@ -64,10 +64,10 @@ def build_of(server: str) -> Build:
         case "mysql-8.0":
             return MYSQL_8_0
         case "mysql-5.7":
-            return Build(MYSQL_5_7.kept, lambda: server_dist(MYSQL_5_7), options=_NO_METADATA)
+            return Build(MYSQL_5_7.folder, lambda: server_dist(MYSQL_5_7), options=_NO_METADATA)
         case "mariadb-11.4":
             return Build(
-                MARIADB_11_4.kept,
+                MARIADB_11_4.folder,
                 lambda: server_dist(MARIADB_11_4),
                 ("bin/mariadbd",),
                 options=_MARIADB,

@@ -40,15 +40,6 @@ EXCEPTIONS = {
 }
 """Names with a reason: keywords of the public API, ``where`` as DataFrames have it, ``--all``, keys of a test model."""
 
-NOT_YET: tuple[str, ...] = (
-    "spark_jobs/binlog/kernels",
-    "spark_jobs/runtime",
-    "tests/pipeline",
-    "tests/spark_jobs/binlog/kernels",
-    "tests/spark_jobs/runtime",
-)
-"""Folders, and files, whose names are still to be changed."""
-
 
 def parameters_of(signature: ast.arguments) -> Iterator[ast.arg]:
     """The parameters of a function, without the right operand of a method, which Python calls ``other``."""
@@ -98,8 +89,7 @@ def forbidden_in(path: Path) -> list[str]:
 def test_a_name_says_what_it_holds(folder: str) -> None:
     files = sorted(ROOT.joinpath(folder).rglob("*.py"))
     assert files
-    checked = [file for file in files if not file.relative_to(ROOT).as_posix().startswith(NOT_YET)]
-    assert [name for file in checked for name in forbidden_in(file)] == []
+    assert [name for file in files for name in forbidden_in(file)] == []
 
 
 def test_what_a_rule_does_not_find_is_no_rule() -> None:

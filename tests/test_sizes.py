@@ -15,7 +15,6 @@ LONG_FILES: set[str] = set()
 LONG_FUNCTIONS = {
     "spark_jobs/delta/commits.py::commit",
     "spark_jobs/delta/data_files.py::write_parts",
-    "spark_jobs/schema/history.py::follow",
 }
 """Functions that may be longer; those of kernels are loops that numba compiles, and none of them is counted."""
 

@@ -15,7 +15,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("spark_jobs", "assets", "dagster_project", "stratalog")
-LOCKS = ("requirements-build.txt", "requirements.txt", "requirements-dev.txt", "requirements-connect.txt")
+LOCKS = tuple(f"requirements{part}.txt" for part in ("-build", "", "-dev", "-connect", "-otel", "-docs"))
 MODULES = sorted(
     path.relative_to(ROOT)
     for package in PACKAGES
@@ -23,7 +23,6 @@ MODULES = sorted(
     if path.name != "__init__.py"
 )
 WITHOUT_TWIN = {
-    "assets/steps.py",
     "spark_jobs/cli/__main__.py",
     "stratalog/__main__.py",
     "spark_jobs/ddl/operations.py",
@@ -81,12 +80,13 @@ def test_locks_pin_every_distribution_by_hash_and_name_no_host(lock: str) -> Non
     assert not re.search(r"://|--(extra-)?index-url|--find-links|--trusted-host", text)
 
 
-def test_the_lock_of_spark_connect_is_of_its_extra() -> None:
-    listed = re.findall(r"^[a-z].*", (ROOT / "requirements-connect.in").read_text(), re.MULTILINE)
-    assert listed == pyproject()["project"]["optional-dependencies"]["connect"]
+@pytest.mark.parametrize("extra", ["connect", "otel"])
+def test_the_lock_of_an_extra_is_of_its_packages(extra: str) -> None:
+    listed = re.findall(r"^[a-z].*", (ROOT / f"requirements-{extra}.in").read_text(), re.MULTILINE)
+    assert listed == pyproject()["project"]["optional-dependencies"][extra]
 
 
-@pytest.mark.parametrize("part, larger_lock", [LOCKS[:2], LOCKS[1:3], (LOCKS[3], LOCKS[2])])
+@pytest.mark.parametrize("part, larger_lock", [LOCKS[:2], LOCKS[1:3], (LOCKS[3], LOCKS[2]), (LOCKS[4], LOCKS[2])])
 def test_the_larger_lock_holds_the_smaller(part: str, larger_lock: str) -> None:
     larger = pins(larger_lock)
     assert {name: larger.get(name) for name in pins(part)} == pins(part)
@@ -118,9 +118,9 @@ def continuous_integration(folder: Path, makefile: str) -> subprocess.CompletedP
 def test_continuous_integration_runs_all_there_is(tmp_path: Path) -> None:
     ran = continuous_integration(tmp_path, "%:\n\t@echo first of $@; echo last of $@\n")
     ended = re.findall(r"^= (.*): \d+ minutes, exit status 0$", ran.stdout, re.MULTILINE)
-    steps = ["make test", "make test-faults", "make test-stores", "make test-cluster", "make test-checked"]
+    steps = ["make test", "make test-faults", "make test-stores", "make test-cluster", "make test-checked", "make site"]
     assert (ended, ran.returncode) == (steps, 0), ran.stdout
-    assert "last of test-checked" in ran.stdout
+    assert "last of site" in ran.stdout
     assert "first of" not in ran.stdout
 
 

@@ -8,14 +8,14 @@ from spark_jobs.binlog import Column, Session, TableDefinition, TableName
 from spark_jobs.bronze.scan import LoggedStatement, RangeScan, TableOccurrence
 from spark_jobs.config.filters import Action, EventFilter, Filters
 from spark_jobs.config.table_patterns import Scope
-from spark_jobs.ddl.classify import judge
+from spark_jobs.ddl.classify import classify
 from spark_jobs.ddl.definitions import numbered
 from spark_jobs.errors import NamesUnknown
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table_timeline import DataRange, TableContents, TableState, TimelineStep
 from spark_jobs.silver.timeline.build import steps_of
-from spark_jobs.silver.timeline.inputs import Rules
+from spark_jobs.silver.timeline.inputs import TimelineInputs
 
 NAME = TableName("shop", "t")
 
@@ -52,10 +52,10 @@ def unknown(name: TableName, until: Position) -> TableContents:
     return TableContents(name, None, (), TableState(None), until)
 
 
-RULES = Rules(as_logged, nowhere, contents=unknown)
+RULES = TimelineInputs(as_logged, nowhere, contents=unknown)
 
 
-OFTEN = Rules(as_logged, everywhere)
+OFTEN = TimelineInputs(as_logged, everywhere)
 
 
 def steps(
@@ -63,7 +63,7 @@ def steps(
     maps: tuple[tuple[int, TableDefinition], ...] = ((100, OLD),),
     standing: TableState | None = None,
     last: int = 900,
-    rules: Rules = RULES,
+    rules: TimelineInputs = RULES,
     session: Session | None = None,
 ) -> list[TimelineStep]:
     """The course of shop.t from 10 to 1000; every statement is 10 bytes long."""
@@ -73,7 +73,7 @@ def steps(
         else None
     )
     statements_ = tuple(
-        LoggedStatement(at(offset), judge(text, "shop"), at(offset + 10), "shop", session=session or Session())
+        LoggedStatement(at(offset), classify(text, "shop"), at(offset + 10), "shop", session=session or Session())
         for offset, text in statements
     )
     survey = RangeScan({NAME: occurrence} if occurrence else {}, statements_)
@@ -107,7 +107,7 @@ def filled(name: TableName, until: Position) -> TableContents:
     return TableContents(name, None, [DataRange(Range(at(20), until), standing)], standing, at(20))
 
 
-FILLED = Rules(as_logged, nowhere, contents=filled)
+FILLED = TimelineInputs(as_logged, nowhere, contents=filled)
 
 
 def stored(standing: TableState) -> TableState:
@@ -136,7 +136,7 @@ def everywhere_unnamed(_: TableName, parts: Sequence[Range]) -> dict[int, TableD
     return dict.fromkeys(range(len(parts)), UNNAMED)
 
 
-OFTEN_UNNAMED = Rules(as_logged, everywhere_unnamed)
+OFTEN_UNNAMED = TimelineInputs(as_logged, everywhere_unnamed)
 
 
 def keys(timeline: list[TimelineStep]) -> list[tuple[int, ...] | None]:
@@ -146,9 +146,9 @@ def keys(timeline: list[TimelineStep]) -> list[tuple[int, ...] | None]:
 STRICT = Session(sql_mode=1 << 22)
 
 
-def ruled(*events: str, action: Action = "ignore", empties: bool = False) -> Rules:
+def ruled(*events: str, action: Action = "ignore", empties: bool = False) -> TimelineInputs:
     rule = EventFilter("r", Scope.parse(["shop.*"]), events, (re.compile("nightly"),), action)
-    return Rules(as_logged, nowhere, on_drop_empties=empties, filters=Filters((rule,)))
+    return TimelineInputs(as_logged, nowhere, on_drop_empties=empties, filters=Filters((rule,)))
 
 
 def unknown_names(logged: TableDefinition, _: Position | None) -> TableDefinition:
@@ -157,13 +157,13 @@ def unknown_names(logged: TableDefinition, _: Position | None) -> TableDefinitio
     raise NamesUnknown("nothing names them")
 
 
-NUMBERED = Rules(unknown_names, nowhere, contents=unknown, numbers=True)
+NUMBERED = TimelineInputs(unknown_names, nowhere, contents=unknown, numbers=True)
 
 
 OF_NUMBERS = numbered(BARE)
 
 
-BEGINNING = Rules(as_logged, nowhere, contents=unknown, begins_anew=True)
+BEGINNING = TimelineInputs(as_logged, nowhere, contents=unknown, begins_anew=True)
 
 
 CHANGE = (500, "ALTER TABLE t MODIFY v SMALLINT")

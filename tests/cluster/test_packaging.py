@@ -5,20 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.test_standalone import settings
-from tests.cluster.ways import Way, stratalog
+from tests.cluster.ways import Way
 from tests.fix_cluster import Cluster, Ways, connect_server
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.long]
 NOWHERE = "/nowhere/python"
-
-
-@pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("archive") / "stratalog.tar.gz"
-    ran = stratalog("package", "--to", path)
-    assert ran.status == 0, ran.err
-    assert ran.out.startswith(f"{path}: stratalog 0.1.0 (code ")
-    return path
 
 
 def test_a_cluster_runs_by_the_archive(ways: Ways, local_demo: Way, archive: Path, tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from tests.fix_spark import LIGHT
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
 
-def settings(cluster: Cluster) -> dict[str, Any]:
-    """Of a pipeline on the cluster: small executors, and shuffles for two cores."""
-    conf = {
+def small() -> dict[str, str]:
+    """Of Spark on a cluster here: small executors, and shuffles for two cores."""
+    return {
         **LOCAL["conf"],
         "spark.executor.extraJavaOptions": LIGHT,
         "spark.executor.memory": "768m",
@@ -27,7 +27,11 @@ def settings(cluster: Cluster) -> dict[str, Any]:
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.python.daemon.module": "spark_jobs.runtime.python_daemon",
     }
-    return {"master": cluster.url, "conf": conf}
+
+
+def settings(cluster: Cluster) -> dict[str, Any]:
+    """``spark:`` of a pipeline on the cluster."""
+    return {"master": cluster.url, "conf": small()}
 
 
 @pytest.mark.long

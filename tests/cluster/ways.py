@@ -8,7 +8,7 @@ import sys
 import tarfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,41 +73,79 @@ def open_run(way: "Way") -> Iterator[OpenRun]:
     """A run of a pipeline, which does not outlive the ``with`` block."""
     command = [sys.executable, "-m", "stratalog", "run", "-c", str(way.config)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
-        yield OpenRun(process, way.folder / "lake")
+    with subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, text=True, start_new_session=True, env=way.environment
+    ) as process:
+        yield OpenRun(process, way.lake)
         process.kill()
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A lake on a store of this machine.
+
+    folder: where the store keeps its objects. keys: of pipeline.yaml. variables: its keys, for the environment.
+    """
+
+    folder: Path
+    keys: dict[str, Any]
+    variables: dict[str, str]
 
 
 class Way:
     """A pipeline over recorded logs in a folder, whose ``spark:`` section is the way.
 
     The logs are those of the recorded lake, with statements, masks, routes and tables that stop, or the demo's.
+
+    Args:
+        folder: a new one.
+        spark: of pipeline.yaml.
+        is_demo: whether the logs are the demo's.
+        bucket: where the lake is; without one in the folder.
+        tables: those of the demo that are in scope.
+        variables: further ones of the environment.
     """
 
-    def __init__(self, folder: Path, spark: dict[str, Any], *, is_demo: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        spark: dict[str, Any],
+        *,
+        is_demo: bool = False,
+        bucket: "Bucket | None" = None,
+        tables: tuple[str, ...] = ("*",),
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self._process: subprocess.Popen[str] | None = None
         self.folder = folder
         self.config = folder / "pipeline.yaml"
+        self.lake = bucket.folder if bucket else folder / "lake"
+        self.environment = os.environ | {"SALT": SALT} | (bucket.variables if bucket else {}) | dict(variables or {})
         folder.mkdir(parents=True)
         if is_demo:
             (folder / "binlogs").mkdir()
             for file in recorded_files():
                 shutil.copy(file, folder / "binlogs")
-            keys: dict[str, Any] = {"lake": "./lake", "sources": {"shop": {"files": "./binlogs"}}, "tables": ["shop.*"]}
+            keys: dict[str, Any] = {
+                "lake": "./lake",
+                "sources": {"shop": {"files": "./binlogs"}},
+                "tables": [f"shop.{table}" for table in tables],
+            }
         else:
             with tarfile.open(RECORDING) as archive:
                 archive.extractall(folder, filter="data")
             shutil.rmtree(folder / "lake")
             (folder / "pipeline.tables.json").unlink()
             keys = yaml.safe_load(self.config.read_text(encoding="utf-8"))
-        self.config.write_text(yaml.safe_dump(keys | {"spark": spark}), encoding="utf-8")
+        keys |= {"spark": spark} | (bucket.keys if bucket else {})
+        self.config.write_text(yaml.safe_dump(keys), encoding="utf-8")
 
     def run(self, verb: str, *arguments: object, status: int = 0) -> Ran:
         """A verb on the pipeline, which ends with the status and prints no trace."""
         if self._process is None:
             command = [sys.executable, "-m", "tests.cluster.verbs"]
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | {"SALT": SALT}
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.environment
             )
         assert self._process.stdin
         assert self._process.stdout
@@ -150,9 +188,31 @@ class Way:
         assert exported == {name: (self.folder / "binlogs" / name).read_bytes() for name in exported}
         return printed
 
+    def usual_verbs(self) -> dict[str, str]:
+        """The same over the demo's logs, of which no table stops."""
+        last = self.folder / "binlogs" / recorded_files()[-1].name
+        last.rename(self.folder / last.name)
+        self.run("check", "--connect")
+        for layer in ("extract", "compact", "merge"):
+            self.run(layer)
+        (self.folder / last.name).rename(last)
+        self.run("run")
+        span = ("--from", "mysql-bin.000002:4", "--to", "mysql-bin.000003:4")
+        self.run("backfill", "--source", "shop", *span, "--table", "shop.carts")
+        self.run("reset", "--source", "shop", "--table", "shop.orders", "--yes")
+        self.run("run")
+        self.run("gc", "--dry-run")
+        self.run("maintain")
+        self.run("report", "--to", self.folder / "reports")
+        self.run("status")
+        self.run("export", "--source", "shop", "--to", self.folder / "exported")
+        for file in recorded_files():
+            assert (self.folder / "exported" / file.name).read_bytes() == file.read_bytes()
+        return {"changes": self.run("changes", "--source", "shop").out, "schema": self.run("schema").out}
+
     def tables(self) -> dict[str, Counter[str]]:
         """The rows of every table of the lake, as text, without those that tell of runs."""
-        return tables_of(self.folder / "lake")
+        return tables_of(self.lake)
 
 
 def tables_of(lake: Path) -> dict[str, Counter[str]]:

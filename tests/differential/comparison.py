@@ -14,8 +14,9 @@ from pydantic import SecretStr
 
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.binlog.slices.listing import list_events
-from spark_jobs.changes.feed import Complete, as_logged, changes_of_files, wanted_tables
-from spark_jobs.config.model import MySQL
+from spark_jobs.changes.feed import changes_of_files
+from spark_jobs.changes.lines import CompleteDefinition, as_logged, wanted_tables
+from spark_jobs.config.servers import MySQL
 from spark_jobs.ddl import definitions
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.log.position import Position
@@ -109,11 +110,11 @@ def unlogged(dialect: Dialect) -> frozenset[str]:
     return frozenset() if dialect.since((8, 0, 17), (10, 5)) else frozenset({"labels of one character set"})
 
 
-def signs(tables: Sequence[RandomTable]) -> Complete:
+def signs(tables: Sequence[RandomTable]) -> CompleteDefinition:
     """Tells the signs of columns, without which an integer means nothing."""
     by_name = {(table.schema, table.name): table for table in tables}
 
-    def complete(definition: TableDefinition) -> TableDefinition:
+    def complete(definition: TableDefinition, *_: object) -> TableDefinition:
         table = by_name[definition.name.schema, definition.name.table]
         columns = zip(definition.columns, table.declared(), strict=True)
         return replace(
@@ -123,13 +124,13 @@ def signs(tables: Sequence[RandomTable]) -> Complete:
     return complete
 
 
-def from_server(server: MySQLServer) -> Complete:
+def from_server(server: MySQLServer) -> CompleteDefinition:
     """Tells what the server's information_schema does, as the pipeline takes it."""
     settings = MySQL(host=server.host, port=server.port, user=server.user, password=SecretStr(server.password))
     source = Server("server", settings)
     with source.connect() as connection:
         by_name = {definition.name: definition for definition in read_definitions(source, connection)}
-    return lambda logged: definitions.completed("server", logged, (Position("log", 4), by_name[logged.name]), None)
+    return lambda logged, _: definitions.completed("server", logged, (Position("log", 4), by_name[logged.name]), None)
 
 
 def compare_tables(
@@ -158,7 +159,7 @@ def compare_tables(
 
 
 def compare_rows(
-    connection: Connection, log: Log, tables: Sequence[RandomTable], knows: frozenset[str], complete: Complete
+    connection: Connection, log: Log, tables: Sequence[RandomTable], knows: frozenset[str], complete: CompleteDefinition
 ) -> Compared:
     """Applies the log's changes to nothing, and compares with the server."""
     replica = Replica()

@@ -11,7 +11,8 @@ import pytest
 
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.binlog.slices.listing import list_events
-from spark_jobs.changes.feed import changes_of_files, wanted_tables
+from spark_jobs.changes.feed import changes_of_files
+from spark_jobs.changes.lines import wanted_tables
 from tests.differential.comparison import assert_same, assert_same_events
 from tests.differential.kinds import same_json
 from tests.differential.replica import Replica, Row
@@ -47,7 +48,7 @@ def test_rows_are_those_that_the_server_held(recording: Path, table: str) -> Non
     kinds = ["", "", *expected["kinds"]]
     declared = {kind: kind for kind in ("uuid", "inet4", "inet6")}
 
-    def complete(definition: TableDefinition) -> TableDefinition:
+    def complete(definition: TableDefinition, *_: object) -> TableDefinition:
         """Adds what only the server told: the types that MariaDB's log does not tell, and signs where none are."""
         columns = zip_longest(definition.columns, kinds, expected["unsigned"])
         told_too = (replace(column, declared=declared.get(kind or "", column.declared)) for column, kind, _ in columns)

@@ -1,6 +1,8 @@
 """The container file: what it copies is there, nobody is root, no port is open to all, no secret is in it."""
 
+import os
 import re
+import subprocess
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
@@ -53,3 +55,42 @@ def test_the_versions_of_dagster_and_its_libraries_belong_together() -> None:
     requirement = f"dagster-postgres==0.{int(minor) + 16}.{patch}"
     assert f'EXTRA="{requirement} psycopg2-binary"' in instructions("ARG")[0]
     assert f"pip install {requirement}" in PAGE
+
+
+def entrypoint(folder: Path, *arguments: str, **variables: str) -> list[str]:
+    """What the image's entry point executes: by a java that prints its arguments."""
+    java = folder / "java"
+    java.write_text('#!/bin/sh\nprintf "%s\\n" java "$@"\n')
+    java.chmod(0o755)
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}", "SPARK_HOME": "/spark", **variables}
+    command = [str(ROOT / "container" / "entrypoint"), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_its_entry_point_runs_an_executor_as_spark_asks_for_it(tmp_path: Path) -> None:
+    variables = {
+        "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.0.0.1:7078",
+        "SPARK_EXECUTOR_ID": "1",
+        "SPARK_EXECUTOR_CORES": "2",
+        "SPARK_EXECUTOR_MEMORY": "768m",
+        "SPARK_APPLICATION_ID": "spark-1",
+        "SPARK_EXECUTOR_POD_IP": "10.0.0.2",
+        "SPARK_EXECUTOR_POD_NAME": "stratalog-exec-1",
+        "SPARK_RESOURCE_PROFILE_ID": "0",
+        "SPARK_CLASSPATH": "/jars/*",
+        "SPARK_CONF_DIR": "/opt/spark/conf",
+        "SPARK_JAVA_OPT_0": "-Dof two words",
+        "SPARK_JAVA_OPT_1": "-Xlog:disable",
+    }
+    assert entrypoint(tmp_path, "executor", **variables) == [
+        *("java", "-Dof two words", "-Xlog:disable", "-Xms768m", "-Xmx768m"),
+        *("-cp", "/opt/spark/conf:/jars/*:/spark/jars/*"),
+        "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend",
+        *("--driver-url", "spark://CoarseGrainedScheduler@10.0.0.1:7078", "--executor-id", "1", "--cores", "2"),
+        *("--app-id", "spark-1", "--hostname", "10.0.0.2", "--resourceProfileId", "0"),
+        *("--podName", "stratalog-exec-1"),
+    ]
+
+
+def test_its_entry_point_runs_any_other_command(tmp_path: Path) -> None:
+    assert entrypoint(tmp_path, "sh", "-c", "echo $0 $1", "a b", "c") == ["a b c"]

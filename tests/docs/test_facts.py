@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs import errors
+from spark_jobs.text.remedies import KINDS, Kind
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -50,7 +53,7 @@ def test_there_are_reasons() -> None:
 def test_every_metadata_key_is_listed() -> None:
     text = page("dagster.md")
     names = re.compile(
-        r"(?:binlog|rows|run|table|tables|delta|schema|backfill|source|checkpoint|gc|load|brought)/[a-z_]+"
+        r"(?:binlog|rows|run|table|tables|delta|schema|backfill|source|checkpoint|gc|load|brought|delivery)/[a-z_]+"
     )
     metadata_lines = {line for line in texts("assets", "dagster_project").splitlines() if names.fullmatch(line)}
     assert len(metadata_lines) > 50
@@ -85,6 +88,20 @@ def test_the_code_has_the_message(message: str) -> None:
     """Names and positions, of which the pages have an example, are left out: shop, Table_map, and what is elided."""
     parts = re.split(r" ?… ?|\bshop(?:\.orders)?\b|Table_map", message)
     assert [part.strip(" ;") for part in parts if part.strip(" ;") not in ALL] == []
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.pattern[:40])
+def test_every_kind_of_message_that_gets_a_remedy_is_in_the_table(kind: Kind) -> None:
+    """An elided word may be any, such as the verb of a statement."""
+    messages = [message.replace("…", "INSERT") for message in TROUBLE]
+    assert [message for message in messages if re.search(kind.pattern, message)]
+
+
+def test_every_class_of_errors_is_in_the_table() -> None:
+    classes = {cls.__name__ for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, Exception)}
+    section = page("troubleshooting.md").partition("## Any other message")[2].partition("\n## ")[0]
+    listed = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
+    assert listed == classes - {"StratalogError"}
 
 
 def test_there_are_messages() -> None:

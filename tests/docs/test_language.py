@@ -1,17 +1,20 @@
-"""Pages use the terms of the glossary in ARCHITECTURE.md, and not the paraphrases of earlier versions."""
+"""Pages, docstrings and comments use the terms of the glossary in ARCHITECTURE.md, and no paraphrases of them."""
 
+import ast
+import io
 import re
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from docs.site.hooks import TOP_PAGES
+
 ROOT = Path(__file__).parents[2]
 GENERATED = {"cli.md", "configuration.md", "python.md"}
 PAGES = [
-    *(
-        ROOT / name
-        for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "benchmarks/RESULTS.md", "tests/README.md")
-    ),
+    *(ROOT / name for name in TOP_PAGES),
     *(
         page
         for page in sorted((ROOT / "docs").rglob("*.md"))
@@ -47,3 +50,26 @@ def test_no_paraphrase_in_place_of_a_term(page: Path) -> None:
     assert {
         phrase: term for phrase, term in PARAPHRASES.items() if re.search(rf"\b{phrase}\b", text, re.IGNORECASE)
     } == {}
+
+
+def texts_of(path: Path) -> Iterator[tuple[int, str]]:
+    """The docstrings and comments of a module, with their lines."""
+    text = path.read_text(encoding="utf-8")
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.lstrip("# ")
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(docstring))):
+                yield node.lineno, docstring
+
+
+@pytest.mark.parametrize("folder", ["spark_jobs", "assets", "dagster_project", "stratalog"])
+def test_no_paraphrase_in_docstrings_and_comments(folder: str) -> None:
+    assert [
+        f"{path.relative_to(ROOT)}:{line}: {phrase}; say {term}"
+        for path in sorted(ROOT.joinpath(folder).rglob("*.py"))
+        for line, text in texts_of(path)
+        for phrase, term in PARAPHRASES.items()
+        if re.search(rf"\b{phrase}\b", re.sub(r"`[^`]*`", " ", text), re.IGNORECASE)
+    ] == []

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 import stratalog
 from docs.reference.__main__ import commands, configuration, pages, python
-from spark_jobs.config import model as config
+from spark_jobs.config.servers import Model
 from spark_jobs.config.values import Duration
 
 
@@ -28,7 +28,7 @@ def models(of: type[BaseModel]) -> Iterator[type[BaseModel]]:
 def test_every_key_says_what_it_is_for() -> None:
     silent = {
         f"{model.__name__}.{name}"
-        for model in models(config.Model)
+        for model in models(Model)
         for name, field in model.model_fields.items()
         if not field.description
     }

@@ -11,10 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(sh|text)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-DEV = "dagster dev -m dagster_project.definitions -h 127.0.0.1\n"
+DEV = "dagster dev -m stratalog.definitions -h 127.0.0.1\n"
 LOOK = """\
 set -m
-dagster dev -m dagster_project.definitions -h 127.0.0.1 -p 0 >dev.log 2>&1 & dev=$!
+dagster dev -m stratalog.definitions -h 127.0.0.1 -p 0 >dev.log 2>&1 & dev=$!
 set +m
 for second in $(seq 300); do grep -q 'Serving dagster-webserver on http://127.0.0.1:' dev.log && break; sleep 1; done
 kill -INT $dev

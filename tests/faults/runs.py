@@ -22,7 +22,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.delta import commits
 from spark_jobs.downstream import merge
 from spark_jobs.engine import downstream_job, fills, silver_job, silver_task, spark_job
-from spark_jobs.engine.spark_job import Piece
+from spark_jobs.engine.spark_job import Capacity, ShuffleBlock
 from spark_jobs.errors import LakeError, StratalogError
 from spark_jobs.pipeline import run as pipeline_run
 from spark_jobs.pipeline import tables_at_once
@@ -58,7 +58,7 @@ class Scheduler:
         _spark: Any,
         tasks: Sequence[Any],
         work: Callable[[Any], Any],
-        finish: Callable[[Iterable[Piece]], Any] | None = None,
+        finish: Callable[[Iterable[ShuffleBlock]], Any] | None = None,
         buckets: int = 0,
     ) -> list[Any]:
         """As ``spark_job.run``."""
@@ -66,8 +66,8 @@ class Scheduler:
         self.random.shuffle(order)
         try:
             values = [value for at in order for value in self._attempts(partial(work, tasks[at]))]
-            pieces = [value for value in values if isinstance(value, Piece)]
-            results = [value for value in values if not isinstance(value, Piece)]
+            pieces = [value for value in values if isinstance(value, ShuffleBlock)]
+            results = [value for value in values if not isinstance(value, ShuffleBlock)]
             if finish is not None:
                 self.random.shuffle(pieces)
                 by_bucket = [[piece for piece in pieces if piece.bucket == bucket] for bucket in range(buckets)]
@@ -141,7 +141,7 @@ def _by_spark(*_: Any, **__: Any) -> Any:
 
 
 _BYTES = 2_500
-"""Of a task of silver: a window of the generated log is several tasks'."""
+"""Of a task: a window of the generated log is several tasks'."""
 
 
 @contextmanager
@@ -157,10 +157,9 @@ def without_spark() -> Iterator[None]:
         patch.object(tables_at_once, "ThreadPoolExecutor", lambda _: _InOrder(_current().random)),
         patch.object(spark_job, "run", lambda *arguments: _current().run(*arguments)),
         patch.object(fills, "evaluated", _values),
+        patch.object(pipeline_run, "Capacity", lambda slots, _: Capacity(slots, _BYTES)),
         patch.object(silver_job, "_LEAST_TASK_BYTES", _BYTES),
-        patch.object(silver_job, "_TASK_BYTES", _BYTES),
-        patch.object(downstream_job, "_LEAST_TASK_BYTES", 4_000),
-        patch.object(downstream_job, "_TASK_BYTES", 4_000),
+        patch.object(downstream_job, "_LEAST_TASK_BYTES", _BYTES),
         patch.object(downstream_job, "_UNIT_BYTES", 0),
         patch.object(commits, "_CHECKPOINT_INTERVAL", 4),
     )

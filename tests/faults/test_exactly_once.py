@@ -15,7 +15,8 @@ import pytest
 from spark_jobs.delta import commits
 from spark_jobs.delta.log_files import create_commit
 from spark_jobs.storage import local
-from tests.faults.campaign import play
+from tests.faults.campaign import RACE, play
+from tests.faults.disk import KINDS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # what a killed run had open
@@ -83,17 +84,22 @@ def _at_the_next_version(path: str, version: int, content: bytes) -> bool:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "module, name, broken",
+    "module, name, broken, kinds",
     [
-        (commits, "create_commit", _not_exclusive),
-        (commits, "create_commit", _at_the_next_version),
-        (local, "sync_directory", lambda _: None),
+        (commits, "create_commit", _not_exclusive, (*KINDS, RACE)),
+        (commits, "create_commit", _at_the_next_version, (*KINDS, RACE)),
+        (local, "sync_directory", lambda _: None, ("power cut",)),
     ],
     ids=["not exclusive", "at the next version", "names not durable"],
 )
 def test_what_breaks_a_commit_is_seen(
-    module: ModuleType, name: str, broken: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module: ModuleType,
+    name: str,
+    broken: object,
+    kinds: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, name, broken)
-    *_, wrong = play(range(104, 112), tmp_path)
+    *_, wrong = play(range(104, 112), tmp_path, kinds)
     assert wrong

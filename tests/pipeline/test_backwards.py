@@ -34,14 +34,14 @@ SAYS_ALL = ("mysql-8.0", "mysql-9.7")
 class Case:
     """A table made before the log begins, what is done with it there, and where that leads to.
 
-    table: its name in the end; ``{t}`` in statements is the one at first. why: what stops it, with a log that tells
-    neither sign nor character set; why_anyway: with any.
+    table: its name in the end; ``{t}`` in statements is the one at first. reason: what stops it, with a log that tells
+    neither sign nor character set; reason_anyway: with any.
     """
 
-    made: str
-    done: tuple[str, ...]
-    why: str | None = None
-    why_anyway: str | None = None
+    create: str
+    statements: tuple[str, ...]
+    reason: str | None = None
+    reason_anyway: str | None = None
     table: str = "{t}"
 
 
@@ -98,7 +98,7 @@ CASES = {
     "signed": Case(
         "(id INT PRIMARY KEY, a INT)",
         ("UPDATE {t} SET a = -1", "ALTER TABLE {t} MODIFY a BIGINT", "UPDATE {t} SET a = -5000000000 WHERE id = 1"),
-        why="the log does not tell the sign that had before",
+        reason="the log does not tell the sign that had before",
     ),
     "texts": Case(
         "(id INT PRIMARY KEY, a VARCHAR(9))",
@@ -107,7 +107,7 @@ CASES = {
             "ALTER TABLE {t} CHANGE a b VARCHAR(300)",
             "UPDATE {t} SET b = 'other' WHERE id = 1",
         ),
-        why="the log does not tell the character set that had before",
+        reason="the log does not tell the character set that had before",
     ),
     "moved": Case(
         "(id INT PRIMARY KEY, a DATE, b BIT(5), c YEAR)",
@@ -124,17 +124,17 @@ CASES = {
             "ALTER TABLE {t} MODIFY b DATE AFTER id",
             "UPDATE {t} SET b = '2000-01-01' WHERE id = 1",
         ),
-        why_anyway="the rows do not tell which",
+        reason_anyway="the rows do not tell which",
     ),
     "dropped": Case(
         "(id INT PRIMARY KEY, a INT, b INT)",
         ("UPDATE {t} SET b = 1", "ALTER TABLE {t} DROP COLUMN a", "UPDATE {t} SET b = 2 WHERE id = 1"),
-        why_anyway="it drops column a, and what that was is in no log",
+        reason_anyway="it drops column a, and what that was is in no log",
     ),
     "rekeyed": Case(
         "(id INT PRIMARY KEY, a INT NOT NULL)",
         ("UPDATE {t} SET a = id + 5", "ALTER TABLE {t} DROP PRIMARY KEY, ADD PRIMARY KEY (a)", "UPDATE {t} SET id = 9"),
-        why_anyway="it changes keys",
+        reason_anyway="it changes keys",
     ),
     "converted": Case(
         "(id INT PRIMARY KEY, a VARCHAR(9), f ENUM('x'))",
@@ -143,7 +143,7 @@ CASES = {
             "ALTER TABLE {t} CONVERT TO CHARACTER SET utf8mb4",
             "UPDATE {t} SET a = '\u20ac' WHERE id = 1",
         ),
-        why="the log does not tell the character set that had before",
+        reason="the log does not tell the character set that had before",
     ),
     "made": Case(
         "(id INT PRIMARY KEY)",
@@ -177,10 +177,10 @@ def make(server: MySQLServer) -> None:
     """The tables with two rows each, of which the log that follows says nothing."""
     execute(server, "CREATE DATABASE shop DEFAULT CHARACTER SET latin1")
     for name, case in CASES.items():
-        execute(server, "USE shop", f"CREATE TABLE {name} {case.made}")
-        needed = ", e" if name == "widened" else ", a" if name == "rekeyed" else ""
-        values = ["(1, 1), (2, 2)" if needed else "(1), (2)"]
-        execute(server, "USE shop", f"INSERT INTO {name} (id{needed}) VALUES {values[0]}")
+        execute(server, "USE shop", f"CREATE TABLE {name} {case.create}")
+        extra_column = ", e" if name == "widened" else ", a" if name == "rekeyed" else ""
+        values = ["(1, 1), (2, 2)" if extra_column else "(1), (2)"]
+        execute(server, "USE shop", f"INSERT INTO {name} (id{extra_column}) VALUES {values[0]}")
     execute(server, "USE shop", "CREATE TABLE one (id INT PRIMARY KEY, a INT)", "INSERT INTO one VALUES (1, 1)")
     execute(server, "USE shop", "CREATE TABLE two (id INT PRIMARY KEY, b VARCHAR(7))", "INSERT INTO two VALUES (1, '')")
     begin_log(server)
@@ -188,19 +188,19 @@ def make(server: MySQLServer) -> None:
 
 def write(server: MySQLServer) -> None:
     for name, case in CASES.items():
-        execute(server, "USE shop", *(one.replace("{t}", name) for one in case.done))
+        execute(server, "USE shop", *(statement.replace("{t}", name) for statement in case.statements))
     execute(server, "USE shop", *SWAPPED)
 
 
 def require_outcome(shop: Shop, pipeline: Pipeline, stopped: dict[str, str], *, says_all: bool) -> int:
     """Each table is the server's or stops for its own reason; how many are the server's."""
-    reasons = {name: case.why_anyway or (None if says_all else case.why) for name, case in CASES.items()}
-    wanted = {name: why for name, why in reasons.items() if why}
-    assert stopped.keys() == wanted.keys(), stopped
-    for name, reason in wanted.items():
+    reasons = {name: case.reason_anyway or (None if says_all else case.reason) for name, case in CASES.items()}
+    expected_reasons = {name: reason for name, reason in reasons.items() if reason}
+    assert stopped.keys() == expected_reasons.keys(), stopped
+    for name, reason in expected_reasons.items():
         assert reason in stopped[name], stopped[name]
         assert "ALTER TABLE at mysql-bin.000001:" in stopped[name]
-    equal = [case.table.replace("{t}", name) for name, case in CASES.items() if name not in wanted]
+    equal = [case.table.replace("{t}", name) for name, case in CASES.items() if name not in expected_reasons]
     for table in (*equal, "one", "two"):
         require_same(shop, pipeline, table)
     return len(equal) + 2
@@ -289,8 +289,8 @@ def test_a_table_that_changed_while_the_server_was_asked_is_led_back_by_the_next
     shop = replace(shop, start=shop.end())
     pipeline = shop.pipeline(live=True)
 
-    def altered_meanwhile(*asked: Any) -> Any:
-        definitions = ask(*asked)
+    def altered_meanwhile(*arguments: Any) -> Any:
+        definitions = ask(*arguments)
         shop.execute("ALTER TABLE t RENAME COLUMN w TO x", "INSERT INTO t VALUES (2, 2)")
         return definitions
 

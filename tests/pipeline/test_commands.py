@@ -74,24 +74,30 @@ def test_a_process_ends_with_the_status_of_what_it_did(folder: Path) -> None:
         0,
         [{"id": 1, "note": "b"}],
     ), changes.stderr
-    more: list[Change] = [Insert("shop.u", (2, "c")), Commit(), Statement("shop", "ALTER TABLE t MODIFY id SMALLINT")]
-    (folder / "binlogs" / "bin.000002").write_bytes(SegmentSpec(tables=TABLES, changes=more).to_bytes())
+    further_changes: list[Change] = [
+        Insert("shop.u", (2, "c")),
+        Commit(),
+        Statement("shop", "ALTER TABLE t MODIFY id SMALLINT"),
+    ]
+    (folder / "binlogs" / "bin.000002").write_bytes(SegmentSpec(tables=TABLES, changes=further_changes).to_bytes())
     stopped = stratalog("run", folder=folder)
     assert (stopped.returncode, stopped.stderr.count("shop.t: ALTER TABLE at bin.000002:")) == (1, 1), stopped.stderr
     assert "shop.u" in stopped.stdout
-    remedy = "; set on_incompatible: new_column, and the next run begins the column anew (docs/howto/schema-change.md"
+    remedy = "; set on_incompatible: new_column, and the next run starts a new column (docs/howto/schema-change.md"
     assert remedy in stopped.stderr
-    told = stratalog("status", "--json", folder=folder)
-    shop = json.loads(told.stdout)["sources"]["shop"]
-    assert (told.returncode, [alarm["kind"] for alarm in shop["alarms"]]) == (1, ["stopped"])
-    assert told.stderr.startswith("exit status 1: shop: 1 of 2 tables stopped: shop.t; do what the reason of each says")
-    assert [remedy in one["reason"] for one in shop["tables"] if one["state"] == "stopped"] == [True]
+    process = stratalog("status", "--json", folder=folder)
+    shop = json.loads(process.stdout)["sources"]["shop"]
+    assert (process.returncode, [alarm["kind"] for alarm in shop["alarms"]]) == (1, ["stopped"])
+    assert process.stderr.startswith(
+        "exit status 1: shop: 1 of 2 tables stopped: shop.t; do what the reason of each says"
+    )
+    assert [remedy in item["reason"] for item in shop["tables"] if item["state"] == "stopped"] == [True]
     (folder / "binlogs" / "bin.000002").rename(folder / "gone")
     failed = stratalog("run", folder=folder)
     assert failed.returncode == 1
     kinds = [
-        one["kind"]
-        for one in json.loads(stratalog("status", "--json", folder=folder).stdout)["sources"]["shop"]["alarms"]
+        item["kind"]
+        for item in json.loads(stratalog("status", "--json", folder=folder).stdout)["sources"]["shop"]["alarms"]
     ]
     assert kinds == ["unreachable", "stopped", "failed"]
 
@@ -100,12 +106,12 @@ def test_a_process_ends_with_the_status_of_what_it_did(folder: Path) -> None:
 @pytest.mark.long
 def test_what_is_redacted_is_reported(folder: Path) -> None:
     path = folder / "pipeline.yaml"
-    said = yaml.safe_load(path.read_text(encoding="utf-8"))
-    said["sources"]["shop"]["redact"] = ["shop.u"]
-    path.write_text(yaml.safe_dump(said), encoding="utf-8")
+    settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    settings["sources"]["shop"]["redact"] = ["shop.u"]
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
     refused = stratalog("check", folder=folder)
     assert (refused.returncode, "sources.shop.redact[0]: shop.u can be in scope" in refused.stderr) == (2, True)
-    path.write_text(yaml.safe_dump(said | {"tables": ["shop.*", "!shop.u"]}), encoding="utf-8")
+    path.write_text(yaml.safe_dump(settings | {"tables": ["shop.*", "!shop.u"]}), encoding="utf-8")
     extracted = stratalog("extract", folder=folder)
     assert extracted.returncode == 0, extracted.stderr
     size = int(re.findall(r"shop: 1 events redacted, in (\d+) bytes\n", extracted.stdout)[0])
@@ -117,6 +123,8 @@ def test_what_is_redacted_is_reported(folder: Path) -> None:
         ["bin.000001", "shop.u", "1", str(size)],
     ]
     assert exported.returncode == 0
-    assert 0 < sum(one != other for one, other in zip(server_bytes, own_bytes, strict=True)) <= size
+    assert (
+        0 < sum(server_byte != own_byte for server_byte, own_byte in zip(server_bytes, own_bytes, strict=True)) <= size
+    )
     report = json.loads(stratalog("status", "--json", folder=folder).stdout)
     assert report["sources"]["shop"]["redacted"] == {"events": 1, "bytes": size}

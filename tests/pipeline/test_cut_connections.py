@@ -31,18 +31,18 @@ def write(server: MySQLServer, *statements: str) -> None:
             cursor.execute(statement)
 
 
-def held(spark: SparkSession, configured: Pipeline, folder: Path) -> dict[str, bytes]:
+def exported(spark: SparkSession, configured: Pipeline, folder: Path) -> dict[str, bytes]:
     """Bronze as files."""
     return {file.path.name: file.path.read_bytes() for file in export(spark, lake_of(configured), "shop", folder)}
 
 
 def on_disk(server: MySQLServer) -> dict[str, bytes]:
-    found = {}
+    files = {}
     for path in sorted(server.data.glob("mysql-bin.0*")):
         content = bytearray(path.read_bytes())
         content[4 + 17] &= 0xFE  # a file's in-use flag
-        found[path.name] = bytes(content)
-    return found
+        files[path.name] = bytes(content)
+    return files
 
 
 def test_bronze_is_the_servers_files_or_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_bronze_is_the_servers_files_or_as_it_was(spark: SparkSession, tmp_path:
             configured = pipeline(tmp_path, server, proxy.port)
             extract_source(spark, configured, "shop")
             assert proxy.cut == 4
-        assert held(spark, configured, tmp_path / "first") == on_disk(server)
+        assert exported(spark, configured, tmp_path / "first") == on_disk(server)
         write(server, "DELETE FROM shop.t WHERE id > 30")
         before = lake_of(configured).bronze("shop").head()
         with Proxy(server.host, server.port, [300] * 100) as proxy:
@@ -66,4 +66,4 @@ def test_bronze_is_the_servers_files_or_as_it_was(spark: SparkSession, tmp_path:
         assert lake_of(configured).bronze("shop").head() == before
         configured = pipeline(tmp_path, server, server.port)
         extract_source(spark, configured, "shop")
-        assert held(spark, configured, tmp_path / "second") == on_disk(server)
+        assert exported(spark, configured, tmp_path / "second") == on_disk(server)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.config.model import MySQL
+from spark_jobs.config.servers import MySQL
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table

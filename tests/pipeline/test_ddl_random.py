@@ -50,11 +50,11 @@ def test_downstream_is_the_server_s_tables_at_every_pause(
 ) -> None:
     pipeline, stream = shop.pipeline(), stream_for(server, metadata, seed, tables)
     shop.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES'")
-    done = runs = compared = rows = 0
+    statements = runs = compared = rows = 0
     last = [f"REPLACE INTO {table} (id) VALUES (1)" for table in tables]
     for statement in [*stream.statements(STEPS), *last]:
         shop.execute(statement)
-        done += 1
+        statements += 1
         if stream.generator.random() < 0.08 or statement is last[-1]:
             _, outcome = shop.run(pipeline)
             runs += 1
@@ -62,5 +62,7 @@ def test_downstream_is_the_server_s_tables_at_every_pause(
             for (table,) in shop.database.execute("SHOW TABLES"):  # the rows of one dropped stay, next to nothing
                 rows += require_same_rows(shop, pipeline, table)
                 compared += 1
-    told = f"{server}, {metadata or 'no metadata'}, {len(tables)} tables, seed {seed}"
-    summary.append(f"{told}: {done} statements, {runs} runs, {compared} tables compared, {rows} rows, no difference")
+    label = f"{server}, {metadata or 'no metadata'}, {len(tables)} tables, seed {seed}"
+    summary.append(
+        f"{label}: {statements} statements, {runs} runs, {compared} tables compared, {rows} rows, no difference"
+    )

@@ -95,8 +95,11 @@ def test_no_message_repeats_a_value(
 ) -> None:
     schema = stopping.database.name
     rules: dict[str, Any] = {
-        kind: {name: rule | {"tables": [f"{schema}.{one}" for one in rule["tables"]]} for name, rule in given.items()}
-        for kind, given in RULES.items()
+        kind: {
+            name: rule | {"tables": [f"{schema}.{table_name}" for table_name in rule["tables"]]}
+            for name, rule in rules.items()
+        }
+        for kind, rules in RULES.items()
     }
     pipeline = stopping.pipeline(**rules)
     with dg.DagsterInstance.ephemeral() as instance:
@@ -104,20 +107,20 @@ def test_no_message_repeats_a_value(
         result = job.execute_in_process(instance=instance, raise_on_error=False)
         events = "\n".join(dg.serialize_value(entry) for entry in instance.all_logs(result.run_id))
     status = command("status", "-c", str(pipeline.path))
-    everything = command("status", "-c", str(pipeline.path), "--json")
+    status_json = command("status", "-c", str(pipeline.path), "--json")
     lake = lake_of(pipeline)
     page = write(pipeline, lake, SOURCE, stopping.folder).read_text(encoding="utf-8")
-    written = {
+    outputs = {
         "events": events,
         "logs": caplog.text,
         "output": "".join(capfd.readouterr()),
-        "status": status + everything,
+        "status": status + status_json,
         "page": page,
         "published": text_of(Path(pipeline.lake) / "published"),
     }
     for table, (_, reason) in STOPS.items():
-        assert f"{schema}.{table}" in written["events"]
-        assert reason in everything[everything.index(f'"{schema}.{table}"') :][:2000], table
-    for name, text in written.items():
+        assert f"{schema}.{table}" in outputs["events"]
+        assert reason in status_json[status_json.index(f'"{schema}.{table}"') :][:2000], table
+    for name, text in outputs.items():
         assert text or name == "output", name
         assert [secret for secret in SECRETS if secret in text] == [], name

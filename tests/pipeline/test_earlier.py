@@ -39,9 +39,9 @@ def oldest(pipeline: Pipeline) -> str:
 
 def collected(shop: Shop, pipeline: Pipeline) -> None:
     """gc has removed all files but the last, whoever needs them."""
-    kept = pipeline.retention.model_copy(update={"bronze": timedelta(microseconds=1)})
+    retention = pipeline.retention.model_copy(update={"bronze": timedelta(microseconds=1)})
     names = [f"{shop.database.name}.{table}" for table in ("t", "bag", "emptied", "old")]
-    configured = pipeline.model_copy(update={"retention": kept})
+    configured = pipeline.model_copy(update={"retention": retention})
     gc_source(shop.spark, configured, SOURCE, ignored=frozenset(names) | READERS)
 
 
@@ -77,8 +77,8 @@ def test_the_log_before_the_first_run_becomes_windows_and_what_gc_removed_comes_
     _, outcome = shop.run(pipeline)
     assert TableName(shop.database.name, "bag") in outcome.stopped, "it has had copies that the lake never saw"
     assert [row[0] for row in shop.merged(pipeline, "t")] == [1]
-    brought: list[Fetched] = []
-    options = BackfillOptions(on_fetched=brought.append)
+    fetched: list[Fetched] = []
+    options = BackfillOptions(on_fetched=fetched.append)
     range_ = Range(shop.start, begin)
 
     # Killed between bringing and redoing: the log is there, the tables are what they were.
@@ -90,8 +90,8 @@ def test_the_log_before_the_first_run_becomes_windows_and_what_gc_removed_comes_
     assert breaks(lake_of(pipeline).bronze(SOURCE), head) == []
     assert str(checkpoint.position) == str(shop.end())
 
-    done = backfill_source(shop.spark, pipeline, SOURCE, range_, lambda _: True, options=options)
-    assert (done.stopped, brought) == ({}, [])
+    replayed = backfill_source(shop.spark, pipeline, SOURCE, range_, lambda _: True, options=options)
+    assert (replayed.stopped, fetched) == ({}, [])
     shop.run(pipeline)
     for table in ("t", "emptied", "old", "bag"):
         require_same(shop, pipeline, table)
@@ -109,10 +109,10 @@ def test_the_log_before_the_first_run_becomes_windows_and_what_gc_removed_comes_
         backfill_source(shop.spark, pipeline, SOURCE, behind, lambda _: True)
     shop.spark.sql(f"UPDATE {lake_of(pipeline).silver(SOURCE, shop.database.name, 't').sql} SET v = 77 WHERE id = 3")
     request = BackfillRequest(SOURCE, f"{moment.isoformat()}Z", str(begin), (f"{shop.database.name}.t",))
-    outcome = backfill(shop.spark, pipeline, request, on_fetched=brought.append)
+    outcome = backfill(shop.spark, pipeline, request, on_fetched=fetched.append)
     assert not outcome.stopped
-    assert [piece.files for piece in brought] == [1, 1], (
+    assert [piece.files for piece in fetched] == [1, 1], (
         "the range begins in one file, and a window that it touches before"
     )
-    assert [str(one.name) for one in outcome.merged] == [f"{shop.database.name}.t"]
+    assert [str(merge.name) for merge in outcome.merged] == [f"{shop.database.name}.t"]
     require_same(shop, pipeline, "t")

@@ -8,7 +8,8 @@ import pytest
 
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.export import Exported, export
-from spark_jobs.changes.feed import changes_of_bronze, wanted_tables
+from spark_jobs.changes.feed import changes_of_bronze
+from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import AnotherLog, SourceError
@@ -35,12 +36,12 @@ def on_disk(server: MySQLServer, file: str) -> bytes:
 def require_export(pair: Pair, pipeline: Pipeline, servers: list[MySQLServer]) -> list[Exported]:
     """What is exported of each stretch is the bytes of its server's files."""
     files = list(export(pair.spark, lake_of(pipeline), SOURCE, pair.folder / f"out-{len(servers)}"))
-    for one in files:
-        name, _, start = one.path.name.partition(".from-")
+    for exported in files:
+        name, _, start = exported.path.name.partition(".from-")
         stretch, _, file = name.partition("-") if name[0].isdigit() else ("1", "", name)
-        written = on_disk(servers[int(stretch) - 1], file)[int(start or 0) :]
-        assert written.startswith(one.path.read_bytes()), one.path
-        assert bool(one.partial) == bool(start)
+        content = on_disk(servers[int(stretch) - 1], file)[int(start or 0) :]
+        assert content.startswith(exported.path.read_bytes()), exported.path
+        assert bool(exported.partial) == bool(start)
     return files
 
 
@@ -48,8 +49,8 @@ def test_a_primary_is_killed_and_comes_back(pair: Pair) -> None:
     primary, replica = pair.primary, pair.replica
     pipeline = pair.pipeline()
     pair.run(pipeline)
-    one, two = (f"{server.host}:{server.port}" for server in (primary, replica))
-    assert pair.in_use(pipeline) == [one]
+    first, second = (f"{server.host}:{server.port}" for server in (primary, replica))
+    assert pair.in_use(pipeline) == [first]
     execute(
         primary,
         "INSERT INTO shop.notes VALUES (2, 'unread when the primary dies')",
@@ -66,25 +67,28 @@ def test_a_primary_is_killed_and_comes_back(pair: Pair) -> None:
         "INSERT INTO shop.notes VALUES (3, 'of the replica', 'de')",
     )
     pair.run(pipeline)
-    assert pair.in_use(pipeline) == [one, two]
+    assert pair.in_use(pipeline) == [first, second]
     pair.require_same(pipeline, replica)
-    seen = status(pipeline, lake_of(pipeline), SOURCE)
-    assert (seen.endpoint, seen.stretch, seen.backlog_bytes, seen.error) == (two, 2, 0, None)
-    assert [(e.endpoint, e.in_use, e.available) for e in seen.endpoints] == [(one, False, False), (two, True, True)]
-    assert seen.endpoints[0].unavailable_since is not None
+    state = status(pipeline, lake_of(pipeline), SOURCE)
+    assert (state.endpoint, state.stretch, state.backlog_bytes, state.error) == (second, 2, 0, None)
+    assert [(e.endpoint, e.in_use, e.available) for e in state.endpoints] == [
+        (first, False, False),
+        (second, True, True),
+    ]
+    assert state.endpoints[0].unavailable_since is not None
 
     primary.start()
     (pair.folder / "pipeline.endpoints.json").unlink()  # nothing waits any longer
     execute(replica, "UPDATE shop.orders SET state = 'later' WHERE id = 5")
     extract_source(pair.spark, pipeline, SOURCE)
-    assert pair.in_use(pipeline) == [one, two], "it is back, but has not what the other has"
+    assert pair.in_use(pipeline) == [first, second], "it is back, but has not what the other has"
     pair.require_each_once(pipeline, replica)
     pair.follow(primary, replica)
     pair.await_all(primary, replica)
     execute(primary, "INSERT INTO shop.orders VALUES (100, 'home')", "TRUNCATE shop.notes")
     (pair.folder / "pipeline.endpoints.json").unlink()
     pair.run(pipeline)
-    assert pair.in_use(pipeline) == [one, two, one]
+    assert pair.in_use(pipeline) == [first, second, first]
     pair.require_same(pipeline, primary)
 
     require_export(pair, pipeline, [primary, replica, primary])
@@ -140,9 +144,7 @@ def test_another_server_or_another_log_under_the_same_name(pair: Pair) -> None:
     moved = alone(replica, on_new_server="continue")
     extracted = extract_source(pair.spark, moved, SOURCE)
     assert (extracted.transactions, extracted.range.stop.stretch) == (1, 3)
-    lines = changes_of_bronze(
-        pair.spark, lake_of(moved), SOURCE, "3/other-bin.000001:4", None, is_wanted=wanted_tables([])
-    )
+    lines = changes_of_bronze(lake_of(moved), SOURCE, "3/other-bin.000001:4", None, is_wanted=wanted_tables([]))
     assert [json.loads(line)["after"]["id"] for line in lines] == [50]
 
     for mode in ("ON_PERMISSIVE", "OFF_PERMISSIVE"):
@@ -166,30 +168,30 @@ def test_another_server_or_another_log_under_the_same_name(pair: Pair) -> None:
 def test_by_score_a_replica_that_lags_is_left_for_its_primary(pair: Pair) -> None:
     """A real lag: a replica that waits before it applies, has stopped applying, or has lost its primary."""
     primary, replica = pair.primary, pair.replica
-    one, two = (f"{server.host}:{server.port}" for server in (primary, replica))
+    first, second = (f"{server.host}:{server.port}" for server in (primary, replica))
     pair.await_all(replica, primary)
     extract_source(pair.spark, pair.pipeline(replica, primary), SOURCE)
     pipeline = pair.pipeline(replica, primary, choose="score")
-    assert endpoints_of(pipeline, SOURCE).ordered()[0].endpoint == two, "it is in use, and has all"
+    assert endpoints_of(pipeline, SOURCE).ordered()[0].endpoint == second, "it is in use, and has all"
 
     execute(replica, "STOP SLAVE SQL_THREAD", "CHANGE MASTER TO MASTER_DELAY = 3600", "START SLAVE SQL_THREAD")
     for at in (2, 3):  # as an hour of the primary's would leave them
         execute(primary, f"SET timestamp = {time.time() - 300}", f"INSERT INTO shop.notes VALUES ({at}, 'late')")
-    until(lambda: 200 < load_of(pipeline, two) < 1000)
-    assert endpoints_of(pipeline, SOURCE).ordered()[0].endpoint == one
+    until(lambda: 200 < load_of(pipeline, second) < 1000)
+    assert endpoints_of(pipeline, SOURCE).ordered()[0].endpoint == first
     extracted = extract_source(pair.spark, pipeline, SOURCE)
-    assert (extracted.transactions, pair.in_use(pipeline)) == (2, [two, one])
+    assert (extracted.transactions, pair.in_use(pipeline)) == (2, [second, first])
     pair.require_each_once(pipeline, primary)
 
     execute(replica, "STOP SLAVE SQL_THREAD")
-    assert load_of(pipeline, two) > 1e9, "it gets what the primary has, and does not apply it"
+    assert load_of(pipeline, second) > 1e9, "it gets what the primary has, and does not apply it"
     execute(replica, "CHANGE MASTER TO MASTER_DELAY = 0", "START SLAVE SQL_THREAD")
     pair.await_all(replica, primary)
-    until(lambda: load_of(pipeline, two) < 60)
-    assert endpoints_of(pipeline, SOURCE).ordered()[0].endpoint == one, "a move has its price"
+    until(lambda: load_of(pipeline, second) < 60)
+    assert endpoints_of(pipeline, SOURCE).ordered()[0].endpoint == first, "a move has its price"
     primary.kill()
-    until(lambda: 1e6 <= load_of(pipeline, two) < 1e9)
-    assert endpoints_of(pipeline, SOURCE).ordered()[0].endpoint == two, "the other one does not answer"
+    until(lambda: 1e6 <= load_of(pipeline, second) < 1e9)
+    assert endpoints_of(pipeline, SOURCE).ordered()[0].endpoint == second, "the other one does not answer"
 
 
 def load_of(pipeline: Pipeline, endpoint: str) -> float:
@@ -220,9 +222,9 @@ def test_a_mariadb_primary_with_two_domains_is_killed(pair: Pair) -> None:
     execute(replica, "STOP SLAVE", "INSERT INTO shop.notes VALUES (200, 'of the replica')")
     extract_source(pair.spark, pipeline, SOURCE)
     assert [stretch.number for stretch in stretches(pair.head(pipeline)[1])] == [1, 2]
-    lines = changes_of_bronze(pair.spark, lake_of(pipeline), SOURCE, None, None, is_wanted=wanted_tables([]))
-    found = [json.loads(line) for line in lines]
-    ids = [one["after"].get("id", one["after"].get("@1")) for one in found if one["table"] == "notes"]
+    lines = changes_of_bronze(lake_of(pipeline), SOURCE, None, None, is_wanted=wanted_tables([]))
+    changes = [json.loads(line) for line in lines]
+    ids = [change["after"].get("id", change["after"].get("@1")) for change in changes if change["table"] == "notes"]
     assert sorted(ids) == [1, *range(100, 116), 200]
     pair.require_each_once(pipeline, replica)
 

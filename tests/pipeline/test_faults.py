@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 TABLES = ("orders", "lines")
 
 
-def written(shop: Shop) -> None:
+def write_rows(shop: Shop) -> None:
     """A log with two tables and every kind of change."""
     shop.execute(
         "CREATE TABLE orders (id INT PRIMARY KEY, state VARCHAR(10))",
@@ -48,10 +48,10 @@ def contents(shop: Shop, pipeline: Pipeline) -> dict[str, list[tuple[object, ...
     for name in TABLES:
         tables[f"silver/{name}"] = lake.silver(SOURCE, shop.database.name, name)
         tables[f"downstream/{name}"] = lake.downstream(shop.database.name, name)
-    return {name: everything(table.read(shop.spark)) for name, table in tables.items()}
+    return {name: all_rows(table.read(shop.spark)) for name, table in tables.items()}
 
 
-def everything(frame: DataFrame) -> list[tuple[object, ...]]:
+def all_rows(frame: DataFrame) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in frame.collect()), key=repr)
 
 
@@ -59,7 +59,7 @@ def everything(frame: DataFrame) -> list[tuple[object, ...]]:
 def test_killed_at_every_commit_and_run_again_the_tables_are_those_of_an_undisturbed_run(
     shop: Shop, tmp_path: Path
 ) -> None:
-    written(shop)
+    write_rows(shop)
     shop.execute("FLUSH BINARY LOGS")
     undisturbed = shop.pipeline(lake=str(tmp_path / "undisturbed"))
     shop.run(undisturbed)
@@ -75,21 +75,21 @@ def test_killed_at_every_commit_and_run_again_the_tables_are_those_of_an_undistu
 
 def test_a_late_racer_changes_nothing_and_says_that_it_lost(shop: Shop) -> None:
     pipeline = shop.pipeline()
-    written(shop)
+    write_rows(shop)
     lake, source = lake_of(pipeline), open_source(SOURCE, pipeline.sources[SOURCE])
     bronze = lake.bronze(SOURCE)
     late = plan(bronze, source, str(shop.start))
     shop.execute("INSERT INTO orders VALUES (50,'x')")  # the winner sees more than the racer planned
     extract_source(shop.spark, pipeline, SOURCE)
-    before = everything(bronze.read(shop.spark))
+    before = all_rows(bronze.read(shop.spark))
     with pytest.raises(LostRace, match="another writer committed first"):
         land(shop.spark, bronze, late, source.reading(), 0.0)
-    assert everything(bronze.read(shop.spark)) == before
+    assert all_rows(bronze.read(shop.spark)) == before
 
 
 def test_a_late_compaction_and_a_late_merge_lose_too(shop: Shop) -> None:
     pipeline = shop.pipeline()
-    written(shop)
+    write_rows(shop)
     shop.run(pipeline)
     shop.execute("UPDATE orders SET state = 'sent'")
     extract_source(shop.spark, pipeline, SOURCE)
@@ -118,7 +118,7 @@ def test_a_late_compaction_and_a_late_merge_lose_too(shop: Shop) -> None:
 
 def test_a_run_that_slept_while_another_went_on_sets_nothing_back(shop: Shop) -> None:
     pipeline = shop.pipeline()
-    written(shop)
+    write_rows(shop)
     _, slept = shop.run(pipeline)
     lake = lake_of(pipeline)
     snapshot = BronzeSnapshot.of(lake, SOURCE)
@@ -157,7 +157,7 @@ def flipped(content: bytes) -> bytes:
 Damage = tuple[Callable[[bytes], bytes], type[Exception], str]
 DAMAGES: list[Damage] = [
     (flipped, ChecksumMismatch, r"shop: mysql-bin\.\d+:\d+: "),
-    (lambda whole: whole[:-7], DecodeError, r"shop: mysql-bin\.\d+:\d+: the file is cut"),
+    (lambda content: content[:-7], DecodeError, r"shop: mysql-bin\.\d+:\d+: the file ends inside"),
     (lambda _: b"#!/bin/sh\n" * 100, DecodeError, r"shop: mysql-bin\.\d+: .*not a binlog"),
 ]
 
@@ -165,7 +165,7 @@ DAMAGES: list[Damage] = [
 def test_a_damaged_file_is_one_message_and_leaves_every_table_as_it_was(shop: Shop, tmp_path: Path) -> None:
     shop.execute("FLUSH BINARY LOGS")
     fresh = Shop(shop.spark, shop.database, shop.folder, shop.end())
-    written(fresh)
+    write_rows(fresh)
     (good,) = copied(fresh, tmp_path / "logs")
     pipeline = fresh.pipeline(sources={SOURCE: {"files": str(tmp_path / "logs")}})
     fresh.run(pipeline)
@@ -173,9 +173,9 @@ def test_a_damaged_file_is_one_message_and_leaves_every_table_as_it_was(shop: Sh
     later_shop.execute("INSERT INTO orders VALUES (77,'later')")
     (new,) = copied(later_shop, tmp_path / "more")
     before = heads(pipeline, shop)
-    for damage, error, said in DAMAGES:
+    for damage, error, message in DAMAGES:
         (good.parent / new.name).write_bytes(damage(new.read_bytes()))
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=message):
             fresh.run(pipeline)
         assert heads(pipeline, shop) == before
     shutil.copy(new, good.parent)
@@ -186,7 +186,7 @@ def test_a_damaged_file_is_one_message_and_leaves_every_table_as_it_was(shop: Sh
 def test_a_missing_file_and_a_log_that_became_shorter_are_told_apart(shop: Shop, tmp_path: Path) -> None:
     shop.execute("FLUSH BINARY LOGS")
     fresh = Shop(shop.spark, shop.database, shop.folder, shop.end())
-    written(fresh)
+    write_rows(fresh)
     copied(fresh, tmp_path / "logs")
     fresh.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
     files = copied(fresh, tmp_path / "all")
@@ -202,7 +202,7 @@ def test_a_missing_file_and_a_log_that_became_shorter_are_told_apart(shop: Shop,
 
 
 def test_a_lake_that_cannot_be_written_is_one_message(shop: Shop, tmp_path: Path) -> None:
-    written(shop)
+    write_rows(shop)
     blocked = tmp_path / "blocked"
     blocked.mkdir()
     (blocked / "bronze").write_text("a file where a layer should be")
@@ -213,7 +213,7 @@ def test_a_lake_that_cannot_be_written_is_one_message(shop: Shop, tmp_path: Path
 
 def test_tables_named_in_the_outcome_are_those_that_moved(shop: Shop) -> None:
     pipeline = shop.pipeline()
-    written(shop)
+    write_rows(shop)
     shop.run(pipeline)
     shop.execute("DELETE FROM `lines` WHERE orders = 2")
     _, outcome = shop.run(pipeline)

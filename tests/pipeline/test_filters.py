@@ -35,7 +35,7 @@ def table_of(case: dict[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Done:
+class CaseRuns:
     shop: Shop
     pipeline: Pipeline
     first: Outcome
@@ -52,12 +52,12 @@ def execute(shop: Shop, script: str) -> None:
 
 def pipeline_of(shop: Shop, monkeypatch: pytest.MonkeyPatch, rules: dict[str, Any], lake: str = "lake") -> Pipeline:
     monkeypatch.setenv("SALT", "pepper")
-    said = yaml.safe_load(yaml.safe_dump(rules).replace("shop.", f"{shop.database.name}."))
-    return shop.pipeline(lake=str(shop.folder / lake), **said)
+    settings = yaml.safe_load(yaml.safe_dump(rules).replace("shop.", f"{shop.database.name}."))
+    return shop.pipeline(lake=str(shop.folder / lake), **settings)
 
 
 @pytest.fixture(scope="module")
-def done(spark: SparkSession, mysql: MySQLServer, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def case_runs(spark: SparkSession, mysql: MySQLServer, tmp_path_factory: pytest.TempPathFactory) -> Any:
     with mysql.connect() as connection, pytest.MonkeyPatch.context() as patched:
         database = Database("test_filters", mysql, connection)
         database.execute("CREATE DATABASE test_filters")
@@ -72,7 +72,7 @@ def done(spark: SparkSession, mysql: MySQLServer, tmp_path_factory: pytest.TempP
         for case in CASES:
             execute(shop, case.get("then", ""))
         _, second = shop.run(pipeline)
-        yield Done(shop, pipeline, first, second)
+        yield CaseRuns(shop, pipeline, first, second)
         database.execute("DROP DATABASE test_filters")
 
 
@@ -81,33 +81,35 @@ def position(database: Database) -> Any:
 
 
 @pytest.mark.parametrize("case", CASES, ids=table_of)
-def test_case(done: Done, case: dict[str, Any]) -> None:
+def test_case(case_runs: CaseRuns, case: dict[str, Any]) -> None:
     table = table_of(case)
-    name = TableName(done.shop.database.name, table)
+    name = TableName(case_runs.shop.database.name, table)
     if "stopped" in case:
-        assert case["stopped"] in done.second.stopped[name]
+        assert case["stopped"] in case_runs.second.stopped[name]
         return
-    assert name not in done.second.stopped, done.second.stopped[name]
-    records = rows(lake_of(done.pipeline).downstream(name.schema, table).read(done.shop.spark))
-    assert [[told(cell) for cell in row] for row in records] == [[told(cell) for cell in row] for row in case["rows"]]
-    assert counted(done, name) == case.get("left_out", {})
+    assert name not in case_runs.second.stopped, case_runs.second.stopped[name]
+    records = rows(lake_of(case_runs.pipeline).downstream(name.schema, table).read(case_runs.shop.spark))
+    assert [[comparable(cell) for cell in row] for row in records] == [
+        [comparable(cell) for cell in row] for row in case["rows"]
+    ]
+    assert counted(case_runs, name) == case.get("left_out", {})
     if "raw" in case:
-        kept = lake_of(done.pipeline).downstream(name.schema, table).read(done.shop.spark).orderBy("id")
-        assert [row["_raw"] for row in kept.collect()] == case["raw"]
+        frame = lake_of(case_runs.pipeline).downstream(name.schema, table).read(case_runs.shop.spark).orderBy("id")
+        assert [row["_raw"] for row in frame.collect()] == case["raw"]
 
 
-def told(cell: Any) -> Any:
+def comparable(cell: Any) -> Any:
     return str(cell) if isinstance(cell, date) else cell
 
 
-def counted(done: Done, name: TableName) -> dict[str, int]:
+def counted(case_runs: CaseRuns, name: TableName) -> dict[str, int]:
     """What both runs left out, which the commits say too."""
     counts: dict[str, int] = {}
-    for outcome in (done.first, done.second):
-        for job in (one for one in outcome.compacted if one.name == name):
+    for outcome in (case_runs.first, case_runs.second):
+        for job in (job for job in outcome.compacted if job.name == name):
             counts = {rule: counts.get(rule, 0) + job.left_out.get(rule, 0) for rule in {*counts, *job.left_out}}
     noted: dict[str, int] = {}
-    for _, commit in lake_of(done.pipeline).silver(SOURCE, name.schema, name.table).since(-1):
+    for _, commit in lake_of(case_runs.pipeline).silver(SOURCE, name.schema, name.table).since(-1):
         for rule, count in (SilverCommit.of(commit).filtered or {}).items():
             noted[rule] = noted.get(rule, 0) + count
     assert noted == counts

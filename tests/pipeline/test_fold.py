@@ -115,7 +115,7 @@ def test_every_kind_of_table_is_what_it_was_and_goes_on(shop: Shop) -> None:
     require_all(shop, pipeline)
 
 
-def everything(pipeline: Pipeline, shop: Shop) -> dict[str, list[str]]:
+def contents(pipeline: Pipeline, shop: Shop) -> dict[str, list[str]]:
     """Every row of every layer, added columns and all."""
     lake, db = lake_of(pipeline), shop.database.name
     tables = {"bronze": lake.bronze(SOURCE)}
@@ -168,7 +168,7 @@ def test_killed_at_every_commit_and_run_again_the_tables_are_those_of_an_undistu
         assert (silver.folded(head) is None) == ((layer, moment) == (table, "before"))
     upkeep = maintain_source(shop.spark, shaken, SOURCE)
     assert (upkeep.stopped, [table for table in upkeep.tables if table.folded]) == ({}, [])
-    assert everything(shaken, shop) == everything(undisturbed, shop)
+    assert contents(shaken, shop) == contents(undisturbed, shop)
     for pipeline in (shaken, undisturbed):
         require_newest_published(pipeline, shop)
         shop.execute("UPDATE tail SET v = v + 10 WHERE id = 9", "INSERT INTO keyed VALUES (50, 5)")

@@ -44,7 +44,7 @@ def hostile(shop: Shop) -> Iterator[Shop]:
         shop.database.execute(f"DROP DATABASE {identifier(SCHEMA)}")
 
 
-def made(shop: Shop, table: str) -> None:
+def create_table(shop: Shop, table: str) -> None:
     columns = [f"{identifier(name)} VARCHAR(100) COMMENT %s" for name in NAMES]
     key = [] if table == BAG else [f"{identifier(KEY)} VARCHAR(90)", f"PRIMARY KEY ({identifier(KEY)})"]
     columns = [part.replace("%", "%%").replace("COMMENT %%s", "COMMENT %s") for part in columns]
@@ -68,12 +68,12 @@ def inserted(shop: Shop, table: str, rows: Sequence[int]) -> None:
 
 def changed(shop: Shop, table: str, names: Sequence[str]) -> None:
     """Some columns of some rows, and some rows gone; rows are told by a text."""
-    told = identifier(NAMES[0] if table == BAG else KEY).replace("%", "%%")
+    label_column = identifier(NAMES[0] if table == BAG else KEY).replace("%", "%%")
     into = identifier(table).replace("%", "%%")
     for at, name in enumerate(names):
         column = identifier(name).replace("%", "%%")
-        shop.database.execute(f"UPDATE {into} SET {column} = %s WHERE {told} = %s", (VALUES[-at], VALUES[at]))
-    shop.database.execute(f"DELETE FROM {into} WHERE {told} IN %s", ([VALUES[-1], VALUES[3]],))
+        shop.database.execute(f"UPDATE {into} SET {column} = %s WHERE {label_column} = %s", (VALUES[-at], VALUES[at]))
+    shop.database.execute(f"DELETE FROM {into} WHERE {label_column} IN %s", ([VALUES[-1], VALUES[3]],))
 
 
 def altered(shop: Shop, table: str) -> None:
@@ -84,11 +84,11 @@ def altered(shop: Shop, table: str) -> None:
     pairs = [(text, add) for text, add in zip(texts, adds, strict=True) if add]
     changes = ", ".join(add for _, add in pairs)
     into = identifier(table).replace("%", "%%")
-    shop.database.execute(f"ALTER TABLE {into} {changes}", tuple(text for one, _ in pairs for text in (one, one)))
-    one, two, three = (identifier(name) for name in NAMES[:3])
+    shop.database.execute(f"ALTER TABLE {into} {changes}", tuple(text for name, _ in pairs for text in (name, name)))
+    first, second, third = (identifier(name) for name in NAMES[:3])
     shop.database.execute(
-        f"ALTER TABLE {identifier(table)} DROP COLUMN {identifier(NAMES[10])}, RENAME COLUMN {one} TO {two}, "
-        f"RENAME COLUMN {two} TO {three}, RENAME COLUMN {three} TO {one}, "
+        f"ALTER TABLE {identifier(table)} DROP COLUMN {identifier(NAMES[10])}, RENAME COLUMN {first} TO {second}, "
+        f"RENAME COLUMN {second} TO {third}, RENAME COLUMN {third} TO {first}, "
         f"MODIFY COLUMN {identifier(NAMES[12])} VARCHAR(120) FIRST, "
         f"ADD COLUMN {identifier('n ${system:PW}')} INT DEFAULT 7"
     )
@@ -103,7 +103,7 @@ def require_equal(shop: Shop, pipeline: Pipeline, tables: Sequence[str] = TABLES
         frame = lake_of(pipeline).downstream(SCHEMA, table).read(shop.spark)
         with shop.database.connection.cursor() as cursor:
             cursor.execute(f"SELECT * FROM {identifier(table)}")
-            names, truth = [one[0] for one in cursor.description], cursor.fetchall()
+            names, truth = [column[0] for column in cursor.description], cursor.fetchall()
         assert [name for name in frame.columns if name not in ADDED] == names
         rows = frame.select(*map(identifier, names)).collect()
         assert sorted(map(repr, map(tuple, rows))) == sorted(map(repr, truth)), table
@@ -118,7 +118,7 @@ def test_everything_that_is_done_to_tables_of_such_names(hostile: Shop, caplog: 
     shop = hostile
     pipeline = shop.pipeline(live=True, tables=["s *.*"])
     for table in TABLES:
-        made(shop, table)
+        create_table(shop, table)
         inserted(shop, table, range(0, len(VALUES), 2))
     assert shop.run(pipeline)[1].stopped == {}
     require_equal(shop, pipeline)

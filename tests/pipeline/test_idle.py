@@ -26,6 +26,6 @@ def test_a_verb_with_nothing_to_do_starts_no_spark(
 ) -> None:
     run_source(spark, load(pipeline_file), "shop")
     monkeypatch.setattr("spark_jobs.runtime.spark_session.spark_session", lambda _: pytest.fail("Spark is started"))
-    for verb, told in VERBS.items():
+    for verb, output in VERBS.items():
         ran = stratalog(*verb, "-c", pipeline_file)
-        assert (ran.status, told in ran.out) == (0, True), (verb, ran)
+        assert (ran.status, output in ran.out) == (0, True), (verb, ran)

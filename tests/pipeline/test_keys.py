@@ -65,21 +65,21 @@ def statements(random_: random.Random, count: int) -> list[str]:
     for _ in range(count):
         table = random_.choice(list(TABLES))
         names, value = COLUMNS[table], random_.choice(VALUES[table])
-        other = "b, " if table == "one" else ""
+        extra_column = "b, " if table == "one" else ""
         cells = f"{random_.randrange(3)}, {value}" if table == NO_KEY else f"{random_.randrange(99)}, {value}"
-        if other:
+        if extra_column:
             cells = f"{random_.randrange(99)}, {random_.randrange(1000, 9999)}, {value}"
-        where = f"v % 3 = {random_.randrange(3)}"
+        condition = f"v % 3 = {random_.randrange(3)}"
         first, *_ = names.split(", ")
         into = random_.choice(VALUES[table]).split(", ")[0]
         lines.append(
             random_.choice(
                 [
-                    f"INSERT IGNORE INTO {table} (v, {other}{names}) VALUES ({cells})",
-                    f"REPLACE INTO {table} (v, {other}{names}) VALUES ({cells})",
-                    f"UPDATE IGNORE {table} SET {first} = {into} WHERE {where} LIMIT 2",
-                    f"UPDATE IGNORE {table} SET v = v + 1 WHERE {where} LIMIT 3",
-                    f"DELETE FROM {table} WHERE {where} LIMIT 1",
+                    f"INSERT IGNORE INTO {table} (v, {extra_column}{names}) VALUES ({cells})",
+                    f"REPLACE INTO {table} (v, {extra_column}{names}) VALUES ({cells})",
+                    f"UPDATE IGNORE {table} SET {first} = {into} WHERE {condition} LIMIT 2",
+                    f"UPDATE IGNORE {table} SET v = v + 1 WHERE {condition} LIMIT 3",
+                    f"DELETE FROM {table} WHERE {condition} LIMIT 1",
                 ]
             )
         )
@@ -104,11 +104,11 @@ def require_equal(shop: Shop, pipeline: Pipeline, table: str) -> None:
         return
     frame = target.read(shop.spark)
     assert frame.columns[: len(listed)] == [name for name, _ in listed]
-    found = Counter(_told(row.asDict(), listed) for row in frame.collect())
-    assert found == truth, table
+    actual = Counter(_exact_row(row.asDict(), listed) for row in frame.collect())
+    assert actual == truth, table
 
 
-def _told(row: dict[str, Any], listed: Any) -> tuple[Any, ...]:
+def _exact_row(row: dict[str, Any], listed: Any) -> tuple[Any, ...]:
     return tuple(_cell(row[name], kind, (row["_raw"] or {}).get(name)) for name, kind in listed)
 
 

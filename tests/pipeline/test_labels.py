@@ -1,11 +1,15 @@
 """Labels of ENUM and SET on MySQL before 8.0.17, whose log does not name their character set."""
 
+import json
 import logging
 from typing import Any
 
 import pytest
 
+from spark_jobs.binlog import TableName
+from spark_jobs.changes.feed import changes_of_bronze
 from spark_jobs.checks.verify import verify_source
+from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl import definitions
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
@@ -61,8 +65,27 @@ def test_labels_whose_character_set_is_not_logged_are_text(
     for table in TABLES:
         require_same(shop, pipeline, table)
     assert states(shop, pipeline) == dict.fromkeys(TABLES, ("equal", None))
+    logged = labels_in_changes(shop, pipeline)
+    assert logged[:4] == [
+        ("grün", "ä,日本", "潮"),
+        ("rot", "u|", "["),
+        ("d'q\"{source}${x}", "", None),
+        ("2", "ä,u|", "潮"),
+    ]
+    assert logged[-1] == ("wägen", "ä", "[")
 
 
+def labels_in_changes(shop: Shop, pipeline: Pipeline) -> list[tuple[str, str, str | None]]:
+    """Labels of the rows that were inserted into t, as the change feed of the lake has them."""
+    pieces = changes_of_bronze(
+        lake_of(pipeline), SOURCE, None, None, is_wanted=lambda name: name == TableName(shop.database.name, "t")
+    )
+    changes = [json.loads(line) for line in "".join(pieces).splitlines()]
+    rows = [change["after"] for change in changes if change["op"] == "insert"]
+    return [(row["e"], row["s"], row["w"]) for row in rows]
+
+
+@pytest.mark.long
 def test_numbers_of_labels_in_an_older_lake_differ_and_a_backfill_corrects_them(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

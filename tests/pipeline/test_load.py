@@ -77,7 +77,7 @@ def written_to(database: Database) -> Iterator[None]:
                 connection.select_db(database.name)
                 while not ended.wait(0.01):
                     key = (chance.choice("aäBzq"), chance.randrange(300))
-                    other = (chance.choice("aäBzq"), chance.randrange(300))
+                    other_key = (chance.choice("aäBzq"), chance.randrange(300))
                     match chance.randrange(4):
                         case 0:
                             cursor.execute("REPLACE INTO big VALUES (%s, %s, 1, NULL)", key)
@@ -87,7 +87,7 @@ def written_to(database: Database) -> Iterator[None]:
                             cursor.execute("DELETE FROM big WHERE b = %s AND a = %s", key)
                         case _:
                             cursor.execute(
-                                "UPDATE IGNORE big SET b = %s, a = %s WHERE b = %s AND a = %s", (*other, *key)
+                                "UPDATE IGNORE big SET b = %s, a = %s WHERE b = %s AND a = %s", (*other_key, *key)
                             )
         except BaseException as error:  # noqa: BLE001 - told by the test's own thread
             failed.append(error)
@@ -124,21 +124,21 @@ def test_tables_are_completed_while_they_are_written_to(shop: Shop) -> None:
 
         with pytest.raises(Killed):
             load_source(shop.spark, pipeline, SOURCE, tables=[str(big)], chunk_rows=20, on_progress=killing)
-        left = progress(lake, SOURCE, big)
-        assert left is not None
-        assert (left.state, left.chunks, left.is_walked) == (READING, 8, False)
+        interrupted = progress(lake, SOURCE, big)
+        assert interrupted is not None
+        assert (interrupted.state, interrupted.chunks, interrupted.is_walked) == (READING, 8, False)
         assert shop.silver(pipeline, "big").where(f"_op = '{silver.Op.LOAD}'").isEmpty()
         assert completeness(shop, pipeline) == {"big": False, "fresh": True}
 
-        seen: list[tuple[str, int]] = []
+        steps: list[tuple[str, int]] = []
 
         def disturbing(name: TableName, commit: LoadCommit) -> None:
-            seen.append((name.table, commit.chunks))
+            steps.append((name.table, commit.chunks))
             if commit.is_walked and commit.state == READING:
                 shop.execute(*STATEMENTS.get(name.table, ()))
 
         load = load_source(shop.spark, pipeline, SOURCE, chunk_rows=20, on_progress=disturbing)
-    assert min(chunks for name, chunks in seen if name == "big") > 8, "what was read before is not read again"
+    assert min(chunks for name, chunks in steps if name == "big") > 8, "what was read before is not read again"
     assert {name.table for name in load.tables} == {"big", "still", "emptied"}
     stopped = {name.table: reason for name, reason in load.stopped.items()}
     assert stopped.keys() == {"altered", "dropped", "restored"}
@@ -196,8 +196,8 @@ def test_rows_with_zero_dates_in_their_key_are_loaded_and_changed_like_logged_on
         "days": "day DATE, k INT, v INT, PRIMARY KEY (day, k)",
         "moments": "day DATETIME(1), k INT, v INT, PRIMARY KEY (k, day)",
     }
-    written = ("0000-00-00", "2024-00-00", "2024-01-00", "2024-01-02", "0000-00-00")
-    rows = ", ".join(f"('{day}', {k}, 1)" for k, day in enumerate(written))
+    days = ("0000-00-00", "2024-00-00", "2024-01-00", "2024-01-02", "0000-00-00")
+    rows = ", ".join(f"('{day}', {k}, 1)" for k, day in enumerate(days))
     shop.execute("SET SESSION sql_mode = ''")
     for table, columns in keys.items():
         shop.execute(f"CREATE TABLE {table} ({columns})", f"INSERT INTO {table} VALUES {rows}")
@@ -209,7 +209,7 @@ def test_rows_with_zero_dates_in_their_key_are_loaded_and_changed_like_logged_on
     late.run(pipeline)
     assert load_source(late.spark, pipeline, SOURCE, chunk_rows=2).stopped == {}
     for table in (*keys, *(f"logged_{table}" for table in keys)):
-        assert require_same(late, pipeline, table) == len(written)
+        assert require_same(late, pipeline, table) == len(days)
         shop.execute(
             f"UPDATE {table} SET v = 2 WHERE k IN (0, 2)",
             f"DELETE FROM {table} WHERE k = 1",
@@ -218,4 +218,4 @@ def test_rows_with_zero_dates_in_their_key_are_loaded_and_changed_like_logged_on
         )
     assert late.run(pipeline)[1].stopped == {}
     for table in (*keys, *(f"logged_{table}" for table in keys)):
-        assert require_same(late, pipeline, table) == len(written) - 1
+        assert require_same(late, pipeline, table) == len(days) - 1

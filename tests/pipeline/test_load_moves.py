@@ -31,22 +31,22 @@ class Killed(BaseException):
 
 
 def load(
-    pair: Pair, pipeline: Pipeline, table: str, said: Callable[[LoadCommit], None] = lambda _found: None
+    pair: Pair, pipeline: Pipeline, table: str, on_commit: Callable[[LoadCommit], None] = lambda _commit: None
 ) -> Loaded:
     (pair.folder / "pipeline.endpoints.json").unlink(missing_ok=True)  # no endpoint waits from before
     name = f"shop.{table}"
     return load_source(
-        pair.spark, pipeline, SOURCE, tables=[name], chunk_rows=4, on_progress=lambda _name, found: said(found)
+        pair.spark, pipeline, SOURCE, tables=[name], chunk_rows=4, on_progress=lambda _name, commit: on_commit(commit)
     )
 
 
 def require_same(pair: Pair, pipeline: Pipeline, table: str, server: MySQLServer) -> None:
-    found = rows(lake_of(pipeline).downstream("shop", table).read(pair.spark))
-    assert found == sorted(execute(server, f"SELECT * FROM shop.{table}"))
+    actual = rows(lake_of(pipeline).downstream("shop", table).read(pair.spark))
+    assert actual == sorted(execute(server, f"SELECT * FROM shop.{table}"))
 
 
 def is_complete(pipeline: Pipeline, table: str) -> bool | None:
-    return next(one.complete for one in publication.read(lake_of(pipeline), SOURCE) if one.table == table)
+    return next(entry.complete for entry in publication.read(lake_of(pipeline), SOURCE) if entry.table == table)
 
 
 @pytest.mark.parametrize("pair", FLAVORS, indirect=True)
@@ -80,8 +80,8 @@ class Moves:
 
     @property
     def ends(self) -> tuple[str, str]:
-        one, two = (f"{server.host}:{server.port}" for server in (self.pair.primary, self.pair.replica))
-        return one, two
+        first, second = (f"{server.host}:{server.port}" for server in (self.pair.primary, self.pair.replica))
+        return first, second
 
     def write(self, *statements: str) -> None:
         """At the primary, and waits for the replica."""
@@ -89,9 +89,9 @@ class Moves:
         self.pair.await_all(self.pair.replica, self.pair.primary)
 
     def load(
-        self, table: str, said: Callable[[LoadCommit], None] = lambda _found: None, *, on_primary: bool = False
+        self, table: str, on_commit: Callable[[LoadCommit], None] = lambda _commit: None, *, on_primary: bool = False
     ) -> Loaded:
-        return load(self.pair, self.on_primary if on_primary else self.on_replica, table, said)
+        return load(self.pair, self.on_primary if on_primary else self.on_replica, table, on_commit)
 
     def behind_a_takeover(self) -> None:
         """All that bronze has stands in a file that the replica still writes."""
@@ -105,10 +105,10 @@ class Moves:
                 )
 
         self.write("UPDATE shop.orders SET state = 'late' WHERE id = 1", "DELETE FROM shop.orders WHERE id = 2")
-        done = self.load("orders", written_to)
-        assert (done.stopped, list(done.tables)) == ({}, [TableName("shop", "orders")])
+        outcome = self.load("orders", written_to)
+        assert (outcome.stopped, list(outcome.tables)) == ({}, [TableName("shop", "orders")])
         assert self.pair.in_use(self.on_primary) == [*self.ends]
-        assert done.tables[TableName("shop", "orders")].since.stretch == 2
+        assert outcome.tables[TableName("shop", "orders")].since.stretch == 2
         require_same(self.pair, self.on_primary, "orders", self.pair.primary)
 
     def the_server_is_lost_when_all_was_read(self) -> None:
@@ -122,8 +122,8 @@ class Moves:
                 execute(self.pair.primary, "INSERT INTO shop.notes VALUES (3, 'behind all that was read')")
 
         load = self.load("notes", losing)
-        one, two = self.ends
-        assert (load.stopped, self.pair.in_use(self.on_primary)) == ({}, [one, two, one])
+        first, second = self.ends
+        assert (load.stopped, self.pair.in_use(self.on_primary)) == ({}, [first, second, first])
         require_same(self.pair, self.on_primary, "notes", self.pair.primary)
 
     def cut_off_between_ranges(self) -> None:
@@ -141,9 +141,9 @@ class Moves:
         with pytest.raises(Killed):
             self.load("big", killing, on_primary=True)
         self.back()
-        seen: list[tuple[int, int]] = []
-        done = self.load("big", lambda found: seen.append((found.since.stretch, found.chunks)))
-        assert (done.stopped, seen[0]) == ({}, (4, 0))
+        steps: list[tuple[int, int]] = []
+        outcome = self.load("big", lambda commit: steps.append((commit.since.stretch, commit.chunks)))
+        assert (outcome.stopped, steps[0]) == ({}, (4, 0))
         require_same(self.pair, self.on_primary, "big", self.pair.primary)
 
     def a_statement_that_came_before_the_move(self) -> None:
@@ -154,8 +154,8 @@ class Moves:
                 self.write("ALTER TABLE shop.altered ADD COLUMN w INT DEFAULT 7")
                 self.pair.replica.kill()
 
-        done = self.load("altered", altering)
-        assert "was changed while it was loaded, by ALTER TABLE" in done.stopped[TableName("shop", "altered")]
+        outcome = self.load("altered", altering)
+        assert "was changed while it was loaded, by ALTER TABLE" in outcome.stopped[TableName("shop", "altered")]
         self.back()
 
     def a_row_that_no_other_server_has(self) -> None:
@@ -169,12 +169,12 @@ class Moves:
                 execute(self.pair.primary, *(f"INSERT INTO shop.notes VALUES ({n}, 'went on')" for n in (4, 5)))
 
         (reason,) = self.load("lost", writing).stopped.values()
-        one, two = self.ends
-        assert f"was read from {two}, which had " in reason
-        assert f"bronze has gone on with the log of {one} without that; load it again" in reason
-        left = progress(lake_of(self.on_primary), SOURCE, TableName("shop", "lost"))
-        assert left is not None
-        assert (left.state, is_complete(self.on_primary, "lost")) == (STOPPED, False)
+        first, second = self.ends
+        assert f"was read from {second}, which had " in reason
+        assert f"bronze has gone on with the log of {first} without that; load it again" in reason
+        interrupted = progress(lake_of(self.on_primary), SOURCE, TableName("shop", "lost"))
+        assert interrupted is not None
+        assert (interrupted.state, is_complete(self.on_primary, "lost")) == (STOPPED, False)
         for table in ("lost", "altered"):
             assert self.load(table, on_primary=True).stopped == {}
 
@@ -194,14 +194,14 @@ def test_a_log_that_its_server_begins_anew_amid_a_load(pair: Pair) -> None:
         if commit.state == READ:
             execute(primary, "RESET MASTER", "INSERT INTO shop.notes VALUES (2, 'after it')")
 
-    done = load(pair, alone, "notes", reset)
-    assert "a log of the source has been begun anew since; load it again" in done.stopped[TableName("shop", "notes")]
+    outcome = load(pair, alone, "notes", reset)
+    assert "a log of the source was restarted since; load it again" in outcome.stopped[TableName("shop", "notes")]
     with pytest.raises(Exception, match=r"only of files before that is it sure .*FLUSH BINARY LOGS"):
         load(pair, alone, "notes")
     execute(primary, "FLUSH BINARY LOGS")
-    done = load(pair, alone, "notes")
-    assert done.stopped == {}
-    (since,) = (table.since for table in done.tables.values())
+    outcome = load(pair, alone, "notes")
+    assert outcome.stopped == {}
+    (since,) = (table.since for table in outcome.tables.values())
     assert since >= Position("mysql-bin.000002", 4, 2), "MariaDB tells the place of a snapshot, behind the file's head"
     extract_source(pair.spark, alone, SOURCE)
     require_same(pair, alone, "notes", primary)

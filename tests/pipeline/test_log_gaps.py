@@ -44,7 +44,7 @@ def test_a_child_whose_rows_go_by_a_cascade_is_told_by_name(shop: Shop) -> None:
     shop.execute("CREATE TABLE copy LIKE c", "INSERT INTO copy SELECT * FROM c", "RENAME TABLE c TO old, copy TO c")
     shop.run(pipeline)
     assert shop.merged(pipeline, "c") == shop.truth("c") == [(2, 2)], "as docs/limits.md mends it"
-    assert [one.table.table for one in cascades(pipeline, lake_of(pipeline), SOURCE)] == ["old"]
+    assert [cascade.table.table for cascade in cascades(pipeline, lake_of(pipeline), SOURCE)] == ["old"]
 
 
 def test_where_cascades_stop_a_child_holds_what_came_before_the_key(shop: Shop) -> None:
@@ -145,11 +145,11 @@ def test_sequences_are_left_out_by_name(maria: Shop) -> None:
         maria.execute("SELECT NEXTVAL(s)", "SELECT SETVAL(s, 5000)", "INSERT INTO t SELECT max(id) + 1 FROM t")
         _, outcome = maria.run(pipeline)
         assert not outcome.stopped
-        found = {
+        states = {
             entry.table: (entry.state, entry.reason) for entry in outcome.entries if entry.schema == maria.database.name
         }
-        assert found["s"] == ("ignored", REASON)
-        assert found["t"] == ("current", None)
+        assert states["s"] == ("ignored", REASON)
+        assert states["t"] == ("current", None)
     lake = lake_of(pipeline)
     assert lake.silver(SOURCE, maria.database.name, "s").head() is None
     assert lake.downstream(maria.database.name, "s").head() is None

@@ -30,9 +30,9 @@ def place_in(reason: str) -> str:
 
 
 def refused(pipeline: Pipeline, position: str, table: str | None = None) -> str:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as info:
         plan_skip(pipeline, SOURCE, position, table)
-    return str(caught.value)
+    return str(info.value)
 
 
 def skipped(shop: Shop, pipeline: Pipeline, position: str) -> None:
@@ -88,9 +88,9 @@ def test_events_that_stop_a_table_are_passed_over_one_by_one_and_for_good(shop: 
     expected_rows = [(1, 1), (2, 2), (3, 3), (5, 5)]
     assert shop.merged(pipeline, "t") == expected_rows
     tables_shown = status(pipeline, lake_of(pipeline), SOURCE).skips
-    assert [(one["table"], one["position"], one["event"]) for one in tables_shown] == [
+    assert [(row["table"], row["position"], row["event"]) for row in tables_shown] == [
         (str(t), first, "Update_rows event"),
-        (str(t), second, "INSERT INTO t VALUES (4, 4)"),
+        (str(t), second, "INSERT INTO t VALUES (?, ?)"),
     ]
 
     silver = lake_of(pipeline).silver(SOURCE, schema, "t")
@@ -102,8 +102,8 @@ def test_events_that_stop_a_table_are_passed_over_one_by_one_and_for_good(shop: 
 
     with pytest.raises(ConfigError, match="no event is quarantined at"):
         plan_undo(pipeline, SOURCE, before)
-    said = remove(shop.spark, pipeline, SOURCE, plan_undo(pipeline, SOURCE, first))
+    messages = remove(shop.spark, pipeline, SOURCE, plan_undo(pipeline, SOURCE, first))
     advice = f"stratalog backfill --source {SOURCE} --from {first} --to {head.position} --table {t}"
-    assert said == [f"{t} is at {head.position} and has passed it; to take the event in: {advice}"]
+    assert messages == [f"{t} is at {head.position} and has passed it; to take the event in: {advice}"]
     assert place_in(backfill(shop.spark, pipeline, request).stopped[t]) == first
     assert shop.merged(pipeline, "t") == expected_rows

@@ -1,4 +1,4 @@
-"""Columns that begin anew where Delta cannot express what a statement did: ``on_incompatible: new_column``.
+"""Columns that are restarted where Delta cannot express what a statement did: ``on_incompatible: new_column``.
 
 Put here: the whole way, on a real server. Not here: which statements begin one anew
 (tests/spark_jobs/silver/test_table_timeline.py).
@@ -57,11 +57,11 @@ AFTER = [
 """What downstream has then; kept columns are numbered, by the column and in the order of the log."""
 
 
-def anew(shop: Shop, lake: Path, **keys: Any) -> Pipeline:
+def pipeline_of(shop: Shop, lake: Path, **keys: Any) -> Pipeline:
     return shop.pipeline(lake=str(lake), on_incompatible="new_column", **keys)
 
 
-def done(shop: Shop, pipeline: Pipeline) -> Outcome:
+def run_all(shop: Shop, pipeline: Pipeline) -> Outcome:
     _, outcome = shop.run(pipeline)
     assert outcome.stopped == {}
     return outcome
@@ -70,11 +70,11 @@ def done(shop: Shop, pipeline: Pipeline) -> Outcome:
 def merged(shop: Shop, pipeline: Pipeline) -> list[Row]:
     """The rows downstream by column, exact texts in their places, the columns in their order."""
     frame = lake_of(pipeline).downstream(shop.database.name, "t").read(shop.spark)
-    kept = [name for name in frame.columns if "_until_" in name]
+    retired = [name for name in frame.columns if "_until_" in name]
     short = dict[str, str]()
-    for name in kept:
+    for name in retired:
         of = name[1 : name.index("_until_")]
-        short[name] = f"{of}{1 + sum(one.startswith(of) for one in short.values())}"
+        short[name] = f"{of}{1 + sum(label.startswith(of) for label in short.values())}"
     lines = []
     for row in frame.orderBy("id").collect():
         cells, raw = row.asDict(), row["_raw"] or {}
@@ -100,15 +100,15 @@ def test_columns_begin_anew_and_a_range_done_again_leaves_them_so(
     shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     begin = shop.end()
-    pausing = anew(shop, tmp_path / "pausing")
+    pausing = pipeline_of(shop, tmp_path / "pausing")
     shop.execute(*BEFORE)
-    done(shop, pausing)
+    run_all(shop, pausing)
     caplog.set_level(logging.WARNING)
     for statement in CHANGES:
         shop.execute(statement)
         if statement.startswith("DELETE"):
-            done(shop, pausing)
-    done(shop, pausing)
+            run_all(shop, pausing)
+    run_all(shop, pausing)
     assert merged(shop, pausing) == AFTER
     assert list(merged(shop, pausing)[0]) == ["e", "id", "w", "v", "x", "v1", "d1", "e1", "z1", "v2"]
     listed = "id int, v int, d decimal(10,4), e enum('a','b'), z date"
@@ -150,23 +150,23 @@ def killed_behind_each(monkeypatch: pytest.MonkeyPatch, part: str, do: Callable[
 def test_killed_behind_every_commit_of_the_change_the_tables_are_those_of_an_undisturbed_run(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipelines = [anew(shop, tmp_path / name) for name in ("undisturbed", "shaken")]
+    pipelines = [pipeline_of(shop, tmp_path / name) for name in ("undisturbed", "shaken")]
     shop.execute(*BEFORE)
     for pipeline in pipelines:
-        done(shop, pipeline)
+        run_all(shop, pipeline)
     shop.execute("ALTER TABLE t MODIFY v VARCHAR(9)", "UPDATE t SET v = 'two' WHERE id = 2")
     undisturbed, shaken = pipelines
-    done(shop, undisturbed)
+    run_all(shop, undisturbed)
     times = killed_behind_each(monkeypatch, f"/{shop.database.name}/t", lambda: shop.run(shaken))
     assert times >= 2 * len(("RENAME", "ADD", "ALTER", "the position")), "in silver and downstream"
-    done(shop, shaken)
+    run_all(shop, shaken)
     assert contents(shop, shaken) == contents(shop, undisturbed)
 
 
 def test_verify_passes_over_what_is_not_known_until_the_table_is_loaded_again(shop: Shop, tmp_path: Path) -> None:
-    pipeline, name = anew(shop, tmp_path / "lake", live=True), TableName(shop.database.name, "t")
+    pipeline, name = pipeline_of(shop, tmp_path / "lake", live=True), TableName(shop.database.name, "t")
     shop.execute(*BEFORE)
-    done(shop, pipeline)
+    run_all(shop, pipeline)
     shop.execute("ALTER TABLE t MODIFY v VARCHAR(9)", "UPDATE t SET v = 'two' WHERE id = 2")
     (verdict,) = verify_source(shop.spark, pipeline, SOURCE)
     assert (verdict.state, verdict.unknown) == ("equal", {"v": 3})

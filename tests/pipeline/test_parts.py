@@ -74,11 +74,11 @@ def test_the_same_keys_of_two_sources_are_two_rows_and_each_goes_on_by_itself(tw
     assert two.rows() == [("eu", 1, "eu"), ("eu", 2, "eu"), ("us", 1, "us"), ("us", 2, "us")]
     two.write("us", 2, [ORDERS], Delete("shop.orders", (1, "us")), Update("shop.orders", (2, "us"), (3, "moved")))
     table = lake_of(pipeline).downstream("world", "orders")
-    before = {part.owner: part for part in parts_of(_said(table))}
+    before = {part.owner: part for part in parts_of(_checkpoint(table))}
     maintain_source(two.spark, pipeline, "eu")
     assert two.run(pipeline) == []
     assert two.rows() == [("eu", 1, "eu"), ("eu", 2, "eu"), ("us", 3, "moved")]
-    after = {part.owner: part for part in parts_of(_said(table))}
+    after = {part.owner: part for part in parts_of(_checkpoint(table))}
     assert after[EU] == before[EU]
     assert after[US].position > before[US].position
 
@@ -91,14 +91,14 @@ def test_a_table_of_one_and_one_of_several_are_not_made_of_each_other(two: Two) 
     (reason,) = two.run(alone)
     assert "is merged from shop.orders of source eu, and by routes: it is of one" in reason
     pipeline = two.pipeline(*MERGED)
-    assert [why.partition(" has the rows of ")[2].partition(",")[0] for why in two.run(pipeline)] == [
+    assert [reason.partition(" has the rows of ")[2].partition(",")[0] for reason in two.run(pipeline)] == [
         "shop.orders alone"
     ] * 2
     (Path(pipeline_path := lake_of(pipeline).downstream("world", "orders").path)).rename(f"{pipeline_path}_away")
     assert two.run(pipeline) == []
     assert two.rows() == [("eu", 1, "eu"), ("us", 1, "us")]
     reasons = two.run(two.pipeline({"from": "shop.orders", "to": "world.orders"}))
-    assert ["is merged from several source tables" in why for why in reasons] == [True, True]
+    assert ["is merged from several source tables" in reason for reason in reasons] == [True, True]
 
 
 @pytest.mark.long
@@ -157,7 +157,7 @@ EU: Owner = ("eu", "shop", "orders")
 US: Owner = ("us", "shop", "orders")
 
 
-def _said(table: Table) -> Checkpoint | None:
+def _checkpoint(table: Table) -> Checkpoint | None:
     head = table.head()
     return head.checkpoint if head else None
 
@@ -191,11 +191,11 @@ def test_of_two_writers_on_one_head_the_later_one_lands_nothing(spark: SparkSess
     assert landed.position == Position("bin.000001", 20)
     with pytest.raises(LostRace):
         us.append(rows(us), stale, commit(us, 99))
-    again = us.head()
-    assert again
-    assert again.position is None
-    us.append(rows(us), again, commit(us, 99))
-    assert {part.owner: part.position.offset for part in parts_of(_said(Table(eu.path, plain=False)))} == {
+    current = us.head()
+    assert current
+    assert current.position is None
+    us.append(rows(us), current, commit(us, 99))
+    assert {part.owner: part.position.offset for part in parts_of(_checkpoint(Table(eu.path, plain=False)))} == {
         EU: 20,
         US: 99,
     }

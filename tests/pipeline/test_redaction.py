@@ -105,10 +105,10 @@ class Redacting:
     def exported(self, pipeline: Pipeline, name: str) -> list[Exported]:
         return list(export(self.spark, lake_of(pipeline), SOURCE, self.folder / name))
 
-    def require_exported(self, found: list[Exported]) -> int:
+    def require_exported(self, exports: list[Exported]) -> int:
         """The files are the server's but for what is said to be redacted; how many bytes those are."""
         blank = 0
-        for file in found:
+        for file in exports:
             server_bytes, own_bytes = _closed((self.server.data / file.path.name).read_bytes()), file.path.read_bytes()
             assert len(own_bytes) <= len(server_bytes)
             spans = {
@@ -116,13 +116,13 @@ class Redacting:
                 for event in list_events(iter([own_bytes]), file.path.name)
                 if _is_blank(event)
             }
-            said = file.redacted.bytes if file.redacted else 0
-            assert said == sum(stop - start for start, stop in spans)
+            redacted_bytes = file.redacted.bytes if file.redacted else 0
+            assert redacted_bytes == sum(stop - start for start, stop in spans)
             at = 0
             for start, stop in [*sorted(spans), (len(own_bytes), len(own_bytes))]:
                 assert own_bytes[at:start] == server_bytes[at:start]
                 at = stop
-            blank += said
+            blank += redacted_bytes
         return blank
 
 
@@ -155,12 +155,12 @@ def redacting(
     folder = tmp_path_factory.mktemp("redacting")
     build = build_or_skip(version)
     with MySQLServer(folder / "server", options, build) as server:
-        one = Redacting(spark, server, version, folder)
+        fixture = Redacting(spark, server, version, folder)
         execute(server, *BEFORE)
-        run_source(spark, one.pipeline(), SOURCE)
+        run_source(spark, fixture.pipeline(), SOURCE)
         execute(server, *AFTER)
-        run_source(spark, one.pipeline(), SOURCE)
-        yield one
+        run_source(spark, fixture.pipeline(), SOURCE)
+        yield fixture
 
 
 def test_no_byte_of_a_redacted_table_is_in_the_lake_and_other_tables_are_the_servers(redacting: Redacting) -> None:
@@ -180,12 +180,12 @@ def test_an_export_is_the_servers_files_but_for_what_it_says(redacting: Redactin
     blank = redacting.require_exported(files)
     redactions = [file.redacted for file in files if file.redacted]
     assert {name for redacted in redactions for name in redacted.tables} == {"shop.secrets", "shop._secrets_gho"}
-    told = status.status(pipeline, lake_of(pipeline), SOURCE).to_json()["redacted"]
-    assert told == {
+    redacted = status.status(pipeline, lake_of(pipeline), SOURCE).to_json()["redacted"]
+    assert redacted == {
         "events": sum(redacted.events for redacted in redactions),
         "bytes": sum(redacted.bytes for redacted in redactions),
     }
-    assert blank == told["bytes"]
+    assert blank == redacted["bytes"]
     for file in files:
         assert SECRET.encode() not in file.path.read_bytes()
         tool = _tool(redacting.version)
@@ -200,30 +200,28 @@ def test_an_export_is_the_servers_files_but_for_what_it_says(redacting: Redactin
 
 
 def _tool(version: str) -> list[str] | None:
-    own, name = TOOLS.get(version, (version, "mariadb-binlog"))
-    return tool_of(own, name)
+    build, name = TOOLS.get(version, (version, "mariadb-binlog"))
+    return tool_of(build, name)
 
 
 def test_changes_leave_redacted_rows_out(redacting: Redacting, caplog: pytest.LogCaptureFixture) -> None:
     pipeline = redacting.pipeline()
-    found = redacting.exported(pipeline, "for changes")
-    files = ((file.path.name, iter([file.path.read_bytes()])) for file in found)
+    exports = redacting.exported(pipeline, "for changes")
+    files = ((file.path.name, iter([file.path.read_bytes()])) for file in exports)
     of_files = [line.split('"schema"')[1] for line in changes_of_files(files, lambda name: name.schema == "shop")]
     assert "events were redacted" in caplog.text
     lake = lake_of(pipeline)
-    of_bronze = changes_of_bronze(
-        redacting.spark, lake, SOURCE, None, None, is_wanted=lambda name: name.schema == "shop"
-    )
+    of_bronze = changes_of_bronze(lake, SOURCE, None, None, is_wanted=lambda name: name.schema == "shop")
     assert of_files == [line.split('"schema"')[1] for line in of_bronze]
     assert of_files
     assert "secrets" not in "".join(of_files)
 
 
 def test_what_gc_removed_and_what_was_not_read_comes_redacted_from_an_archive(redacting: Redacting) -> None:
-    again = Redacting(redacting.spark, redacting.server, redacting.version, redacting.folder / "again")
-    again.folder.mkdir()
-    (again.folder / "archive").mkdir()
-    pipeline = again.pipeline()
+    restored = Redacting(redacting.spark, redacting.server, redacting.version, redacting.folder / "again")
+    restored.folder.mkdir()
+    (restored.folder / "archive").mkdir()
+    pipeline = restored.pipeline()
     execute(redacting.server, *LATER)
     extract_source(redacting.spark, pipeline, SOURCE)
     retention = pipeline.retention.model_copy(update={"bronze": timedelta(microseconds=1)})
@@ -235,16 +233,16 @@ def test_what_gc_removed_and_what_was_not_read_comes_redacted_from_an_archive(re
         redacting.server, "INSERT INTO shop.orders VALUES (12, 'twelve')", f"UPDATE shop.secrets SET word = '{SECRET}'"
     )
     for file in sorted(redacting.server.data.glob("*-bin.0*")):
-        shutil.copy(file, again.folder / "archive")
-    read_archive(redacting.spark, pipeline, SOURCE, again.folder / "archive")
-    again.require_nothing_held()
-    files = again.exported(pipeline, "exported")
+        shutil.copy(file, restored.folder / "archive")
+    read_archive(redacting.spark, pipeline, SOURCE, restored.folder / "archive")
+    restored.require_nothing_held()
+    files = restored.exported(pipeline, "exported")
     assert [file.partial for file in files] == [None] * len(files)
     assert len(files) >= 3
-    again.require_exported(files)
-    told = bronze.redacted_in_all(lake_of(pipeline).bronze(SOURCE), _version(pipeline))
+    restored.require_exported(files)
+    totals = bronze.redacted_in_all(lake_of(pipeline).bronze(SOURCE), _version(pipeline))
     redactions = [file.redacted for file in files if file.redacted]
-    assert told == (sum(redacted.events for redacted in redactions), sum(redacted.bytes for redacted in redactions))
+    assert totals == (sum(redacted.events for redacted in redactions), sum(redacted.bytes for redacted in redactions))
 
 
 def _version(pipeline: Pipeline) -> int:
@@ -263,10 +261,10 @@ def test_a_list_that_changes_holds_from_the_next_extraction_on(redacting: Redact
         execute(redacting.server, f"INSERT INTO shop.secrets VALUES ({at}, 'x', NULL)", "FLUSH BINARY LOGS")
         extracted = extract_source(redacting.spark, pipeline, SOURCE)
         ends.append(extracted.redacted_events)
-    told = bronze.redacted_in_all(lake_of(before).bronze(SOURCE), _version(before))
-    assert (ends[1], ends[0] > 0, ends[0]) == (0, True, told[0])
+    totals = bronze.redacted_in_all(lake_of(before).bronze(SOURCE), _version(before))
+    assert (ends[1], ends[0] > 0, ends[0]) == (0, True, totals[0])
     files = later.exported(before, "exported")
-    assert later.require_exported(files) == told[1]
+    assert later.require_exported(files) == totals[1]
     has_words = any(SECRET.encode() in file.path.read_bytes() for file in files)  # of what was read before the list
     assert has_words or redacting.version == "mysql-9.7", "packed, words are none in a file"
 
@@ -286,9 +284,9 @@ def test_check_refuses_redacted_tables_in_scope(redacting: Redacting) -> None:
 def test_statements_that_change_rows_are_refused_by_name(redacting: Redacting) -> None:
     if redacting.version != "mysql-8.0":
         pytest.skip("once is enough")
-    other = Redacting(redacting.spark, redacting.server, redacting.version, redacting.folder / "statements")
-    other.folder.mkdir()
-    pipeline = other.pipeline()
+    statement_format = Redacting(redacting.spark, redacting.server, redacting.version, redacting.folder / "statements")
+    statement_format.folder.mkdir()
+    pipeline = statement_format.pipeline()
     extract_source(redacting.spark, pipeline, SOURCE)
     execute(redacting.server, "SET SESSION binlog_format = STATEMENT", "UPDATE shop.orders SET note = 'x' WHERE id = 1")
     with pytest.raises(DecodeError, match="UPDATE in statement format: the source redacts"):

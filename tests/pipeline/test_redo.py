@@ -1,6 +1,6 @@
 """A range done again: a mended decoder takes effect, an unchanged range changes nothing, nothing goes back."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -18,29 +18,28 @@ from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import run_source
 from spark_jobs.silver import decode_task, window_rows
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.slice_runs import Batches, Runs
 from tests.by_spark_sql import by_spark_sql
 from tests.fix_pipeline import SOURCE, Shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
-Batches = Iterator[pa.RecordBatch]
 
-
-def everything(_: object) -> bool:
+def any_table(_: object) -> bool:
     return True
 
 
-def again(shop: Shop, pipeline: Pipeline, start: Position, stop: Position) -> Outcome:
-    return backfill_source(shop.spark, pipeline, SOURCE, Range(start, stop), everything)
+def replay(shop: Shop, pipeline: Pipeline, start: Position, stop: Position) -> Outcome:
+    return backfill_source(shop.spark, pipeline, SOURCE, Range(start, stop), any_table)
 
 
 def wrong_task(
     definition: TableDefinition, columns: silver.Columns, *, alone: bool, unseen: frozenset[str] = frozenset()
-) -> Callable[[Batches], Batches]:
+) -> Callable[[Runs], Batches]:
     """A decoder with a bug: every v is one too high, the change of key 2 is lost, and a row 99 is made up."""
     right = _right(definition, columns, alone=alone, unseen=unseen)
 
-    def run(slices: Batches) -> Batches:
+    def run(slices: Runs) -> Batches:
         for batch in right(slices):
             rows = pa.Table.from_batches([batch])
             v = rows.schema.get_field_index("v")
@@ -80,7 +79,7 @@ def test_a_range_done_again_unchanged_changes_nothing(shop: Shop) -> None:
     shop.run(pipeline)
     before = versions(shop, pipeline)
     for start, stop in ((shop.start, shop.end()), (shop.start, middle), (middle, shop.end())):
-        outcome = again(shop, pipeline, start, stop)
+        outcome = replay(shop, pipeline, start, stop)
         assert (outcome.compacted, outcome.merged, outcome.stopped) == ([], [], {})
     assert versions(shop, pipeline) == before
 
@@ -94,7 +93,7 @@ def test_a_mended_decoder_takes_effect_on_the_whole_range(
     run_with_a_bug(shop, pipeline, monkeypatch)
     assert shop.merged(pipeline, "t") == [(1, 2), (3, 4), (99, 2)]
     monkeypatch.setattr(window_rows, "_ONE_TASK", at_once)
-    outcome = again(shop, pipeline, shop.start, shop.end())
+    outcome = replay(shop, pipeline, shop.start, shop.end())
     assert shop.merged(pipeline, "t") == shop.truth("t") == [(1, 1), (2, 2), (3, 3)]
     assert [(job.changes, job.inserts) for job in outcome.compacted] == [(3, 3)]
     (merged,) = outcome.merged
@@ -108,7 +107,7 @@ def test_windows_with_different_columns_are_mended_together(shop: Shop, monkeypa
     run_with_a_bug(shop, pipeline, monkeypatch)
     shop.execute("ALTER TABLE t ADD n INT NOT NULL DEFAULT 7", "UPDATE t SET v = 10 WHERE id = 1")
     run_with_a_bug(shop, pipeline, monkeypatch)
-    outcome = again(shop, pipeline, shop.start, shop.end())
+    outcome = replay(shop, pipeline, shop.start, shop.end())
     assert [(job.changes, job.inserts, job.updates) for job in outcome.compacted] == [(4, 3, 1)]
     assert shop.merged(pipeline, "t") == shop.truth("t") == [(1, 10, 7), (2, 2, 7), (3, 3, 7)]
 
@@ -120,7 +119,7 @@ def test_an_old_range_done_again_takes_no_key_back(shop: Shop, monkeypatch: pyte
     middle = shop.end()
     shop.execute("UPDATE t SET v = 10 WHERE id = 1", "DELETE FROM t WHERE id = 3", "UPDATE t SET id = 5 WHERE id = 4")
     shop.run(pipeline)
-    again(shop, pipeline, shop.start, middle)
+    replay(shop, pipeline, shop.start, middle)
     assert shop.merged(pipeline, "t") == shop.truth("t") == [(1, 10), (2, 2), (5, 4)]
 
 
@@ -133,7 +132,7 @@ def test_windows_replaced_by_a_run_that_died_before_the_merge_are_merged_by_the_
     run_with_a_bug(shop, pipeline, monkeypatch)
     with monkeypatch.context() as patched:
         patched.setattr("spark_jobs.pipeline.backfill.run.merge_source", lambda *_, **__: Outcome([], None))
-        again(shop, pipeline, shop.start, shop.end())
+        replay(shop, pipeline, shop.start, shop.end())
     assert (99, 2) in shop.merged(pipeline, "t")
     shop.execute("INSERT INTO t VALUES (7,7)")
     shop.run(pipeline)
@@ -146,7 +145,7 @@ def test_a_range_that_ends_behind_bronze_is_refused(shop: Shop) -> None:
     shop.run(pipeline)
     end = shop.end()
     with pytest.raises(LakeError, match=r"the range ends at .*, and bronze at .*: what comes behind that is read by a"):
-        again(shop, pipeline, shop.start, Position(end.file, end.offset + 1))
+        replay(shop, pipeline, shop.start, Position(end.file, end.offset + 1))
 
 
 @pytest.mark.long
@@ -161,11 +160,11 @@ def test_a_range_from_before_other_columns_is_led_on_to_them(shop: Shop, monkeyp
         "ALTER TABLE t ADD late CHAR(3) DEFAULT 'abc'",
     )
     shop.run(pipeline)
-    outcome = again(shop, pipeline, shop.start, middle)
+    outcome = replay(shop, pipeline, shop.start, middle)
     assert outcome.stopped == {}
     assert shop.merged(pipeline, "t") == shop.truth("t")
     before = versions(shop, pipeline)
-    again(shop, pipeline, shop.start, shop.end())
+    replay(shop, pipeline, shop.start, shop.end())
     assert versions(shop, pipeline) == before, "all of it done again changes nothing"
 
 
@@ -178,7 +177,7 @@ def test_a_range_from_before_a_truncate_brings_nothing_back(shop: Shop, monkeypa
     shop.execute("TRUNCATE t", "INSERT INTO t VALUES (3,30)")
     shop.run(pipeline)
     assert shop.merged(pipeline, "t") == shop.truth("t")
-    outcome = again(shop, pipeline, shop.start, middle)
+    outcome = replay(shop, pipeline, shop.start, middle)
     assert outcome.stopped == {}
     assert len(outcome.compacted) == 1
     assert shop.merged(pipeline, "t") == shop.truth("t") == [(3, 30)]

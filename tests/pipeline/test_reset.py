@@ -1,4 +1,4 @@
-"""A table that begins anew from bronze: killed and raced it comes to what the server has, and nobody sees half."""
+"""A table that is rebuilt from bronze: killed and raced it comes to what the server has, and nobody sees half."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -55,11 +55,11 @@ def refused(spark: SparkSession, pipeline: Pipeline, table: str) -> str:
 
 def killed_at(monkeypatch: pytest.MonkeyPatch, part: str, nth: int, moment: str, do: Callable[[], object]) -> None:
     """Does something, and ends it at the nth commit of tables with this in their paths, before or behind that."""
-    commit, met = Table._commit, list[str]()
+    commit, commits = Table._commit, list[str]()
 
     def fatal(self: Table, head: Head, checkpoint: Checkpoint, write: Callable[[], Any]) -> Head:
-        met.extend([self.path] if part in self.path else [])
-        if part not in self.path or len(met) != nth:
+        commits.extend([self.path] if part in self.path else [])
+        if part not in self.path or len(commits) != nth:
             return commit(self, head, checkpoint, write)
         if moment == "behind":
             write()
@@ -96,9 +96,9 @@ def test_a_damaged_table_is_done_over(shop: Shop) -> None:
     origin, target = lake.silver(SOURCE, shop.database.name, "t"), lake.downstream(shop.database.name, "t")
     shop.execute(*ALTERED, *RENAMED)
     shop.run(pipeline)
-    for one in (origin, target):
-        spark.sql(f"DELETE FROM {one.sql} WHERE id = 1")
-        spark.sql(f"UPDATE {one.sql} SET v = -1 WHERE id = 2")
+    for damaged in (origin, target):
+        spark.sql(f"DELETE FROM {damaged.sql} WHERE id = 1")
+        spark.sql(f"UPDATE {damaged.sql} SET v = -1 WHERE id = 2")
     shop.execute("DELETE FROM t WHERE id = 4")
     shop.run(pipeline)
     assert shop.merged(pipeline, "t") != shop.truth("t"), "a live run mends nothing of it"
@@ -111,18 +111,18 @@ def test_a_damaged_table_is_done_over(shop: Shop) -> None:
         plan_unreset(pipeline, SOURCE, name)
     assert "is no table of shop that a run has seen" in refused(spark, pipeline, "shop.none")
     reset(spark, pipeline, SOURCE, plan)
-    asked = entry(lake, "t")
-    assert (asked.state, asked.position, asked.resets) == ("reset", None, 1)
-    assert (asked.merged, asked.downstream_version) == (before.merged, before.downstream_version)
+    requested = entry(lake, "t")
+    assert (requested.state, requested.position, requested.resets) == ("reset", None, 1)
+    assert (requested.merged, requested.downstream_version) == (before.merged, before.downstream_version)
     tables_shown = {table.table: table.state for table in status(pipeline, lake, SOURCE).tables}
-    assert [one for one, state in tables_shown.items() if state != "current"] == [name]
+    assert [table for table, state in tables_shown.items() if state != "current"] == [name]
     assert tables_shown[name] == "reset"
-    assert "is reset already; the next run does it over" in refused(spark, pipeline, name)
+    assert "is reset already; the next run rebuilds it" in refused(spark, pipeline, name)
     snapshot = consistent(spark, lake, SOURCE)
-    seen = snapshot.tables[shop.database.name, "t"].rows
+    snapshot_rows = snapshot.tables[shop.database.name, "t"].rows
     assert list(snapshot.behind) == [(shop.database.name, "t")]
-    assert seen is not None
-    assert len(rows(seen)) == plan.rows
+    assert snapshot_rows is not None
+    assert len(rows(snapshot_rows)) == plan.rows
 
     unreset(spark, pipeline, SOURCE, plan_unreset(pipeline, SOURCE, name))
     shop.run(pipeline)
@@ -171,13 +171,13 @@ def test_killed_at_any_commit_and_run_again_it_is_the_servers_table(
         spark.sql(f"DELETE FROM {target.sql} WHERE id <> 1")
         was_reset(spark, pipeline, name)
         shop.execute(f"INSERT INTO t VALUES (5, {at + 10}, 'z')")
-        there = (origin.head(), len(rows(target.read(spark))))
+        after = (origin.head(), len(rows(target.read(spark))))
         killed_at(monkeypatch, part, nth, moment, lambda: shop.run(pipeline))
         half = origin.head()
         assert half
         assert half.position
         if (nth, moment) == (1, "before") and part == origin.path:
-            assert (half, there[1]) == (there[0], 1), "silver is as it was as long as it has nothing better"
+            assert (half, after[1]) == (after[0], 1), "silver is as it was as long as it has nothing better"
         if part == origin.path and half.position < shop.end():
             merge_source(spark, pipeline, SOURCE)
             assert len(rows(target.read(spark))) == 1, "downstream waits for what silver has not again yet"
@@ -282,9 +282,9 @@ def test_a_run_that_began_before_the_reset_sets_nothing_back(
 
 def prepared(shop: Shop, *statements: str) -> None:
     """An XA transaction under MINIMAL row images, in a session of its own that is gone when it is prepared."""
-    told = ["SET binlog_row_image = MINIMAL", "XA START 'late'", *statements, "XA END 'late'", "XA PREPARE 'late'"]
+    branch = ["SET binlog_row_image = MINIMAL", "XA START 'late'", *statements, "XA END 'late'", "XA PREPARE 'late'"]
     with shop.database.server.connect(database=shop.database.name) as connection, connection.cursor() as cursor:
-        for statement in told:
+        for statement in branch:
             cursor.execute(statement)
 
 
@@ -305,8 +305,8 @@ def test_what_row_images_leave_out_and_xa_commits_late_is_there_when_it_is_done_
     assert shop.run(pipeline)[1].stopped == {}
     assert shop.merged(pipeline, "t") == [(1, 1, "a", 5), (2, 2, "c", 2)]
     shop.execute("XA COMMIT 'late'")
-    for again in (False, True):
-        if again:
+    for is_second in (False, True):
+        if is_second:
             was_reset(shop.spark, pipeline, name)
         assert shop.run(pipeline)[1].stopped == {}
         assert shop.merged(pipeline, "t") == [(1, 10, "a", 5), (2, 2, "c", 2), (3, None, "x", 5)]

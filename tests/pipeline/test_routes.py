@@ -57,12 +57,12 @@ class Shards:
 
     def require_same(self, *columns: str, without: tuple[str, ...] = ()) -> None:
         """The rows are the tables' own. without: what tables have not, as ``name.column``."""
-        asked = []
+        selects = []
         for name in self.names:
             schema, table = name.split(".")
             cells = ["NULL" if f"{name}.{column}" in without else f"`{column}`" for column in columns]
-            asked.append(f"SELECT '{SOURCE}', '{schema}', '{table}', {', '.join(cells)} FROM {name}")
-        truth = self.shop.database.execute(" UNION ALL ".join(asked))
+            selects.append(f"SELECT '{SOURCE}', '{schema}', '{table}', {', '.join(cells)} FROM {name}")
+        truth = self.shop.database.execute(" UNION ALL ".join(selects))
         frame = self.merged.read(self.shop.spark)
         assert [column for column in frame.columns if column not in BESIDE] == [
             *columns,
@@ -104,7 +104,7 @@ def require_contradictions_stop(shards: Shards) -> None:
     assert shards.merged.read(shop.spark).where("name = 'goes on'").count() == 1
     assert shards.merged.read(shop.spark).where("name = 'stops'").count() == 0
     assert shards.merged.read(shop.spark).where("name = 'before'").count() == 1, "what came before is there"
-    (entry,) = (one for one in read(lake_of(shards.pipeline), SOURCE) if one.state == "stopped")
+    (entry,) = (table for table in read(lake_of(shards.pipeline), SOURCE) if table.state == "stopped")
     assert Position.parse(str(entry.merged)) < Position.parse(str(entry.position)), "silver goes on"
     version = shards.merged.head()
     assert shards.run().stopped == stopped
@@ -171,7 +171,7 @@ def test_four_shards_over_two_schemas(shards: Shards) -> None:
     request = BackfillRequest(SOURCE, shop.start, shop.end(), layers=(DOWNSTREAM,))
     outcome = backfill(shop.spark, shards.pipeline, request)
     assert outcome.stopped == {}
-    assert [(one.inserted, one.updated, one.deleted) for one in outcome.merged] == [(0, 0, 0)] * 4
+    assert [(merge.inserted, merge.updated, merge.deleted) for merge in outcome.merged] == [(0, 0, 0)] * 4
     shards.require_same("id", "name", "total", "remark", without=without)
     snapshot = consistent(shop.spark, lake_of(shards.pipeline), SOURCE)
     assert snapshot.behind == {}

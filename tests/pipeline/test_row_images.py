@@ -38,7 +38,7 @@ def statement(random_: random.Random) -> list[str]:
     """One random statement under a random row image; the key changes under whole ones alone."""
     table, key, number = random_.choice(list(TABLES)), random_.randrange(KEYS), random_.randrange(99)
     text = random_.choice(["'one'", "NULL", "''", "'two'"])
-    chosen = random_.choice(
+    change = random_.choice(
         [
             f"INSERT IGNORE INTO {table} (id) VALUES ({key})",
             f"INSERT IGNORE INTO {table} (id, a, s) VALUES ({key}, {number}, {text}), ({key + 1}, {number}, {text})",
@@ -51,8 +51,8 @@ def statement(random_: random.Random) -> list[str]:
             f"UPDATE IGNORE {table} SET id = {number} WHERE id = {key} LIMIT 1",
         ]
     )
-    image = "FULL" if "SET id" in chosen and table != "bag" else random_.choice(IMAGES)
-    return [f"SET binlog_row_image = {image}", chosen]
+    image = "FULL" if "SET id" in change and table != "bag" else random_.choice(IMAGES)
+    return [f"SET binlog_row_image = {image}", change]
 
 
 def silver(shop: Shop, pipeline: Pipeline, table: str) -> list[str]:
@@ -74,13 +74,15 @@ def test_random_statements_under_row_images_that_change(shop: Shop, summary: lis
         assert outcome.stopped == {}
         for table in TABLES:
             require_same(shop, pipeline, table)
-        counts = [counts[0] + STATEMENTS, counts[1] + sum(one.changes for one in outcome.compacted)]
+        counts = [counts[0] + STATEMENTS, counts[1] + sum(job.changes for job in outcome.compacted)]
     before = {table: silver(shop, pipeline, table) for table in TABLES}
     lacking = shop.silver(pipeline, "t").where("_absent IS NOT NULL").count()
     assert lacking > 0, "some rows of silver lack columns"
     for part in (Range(places[1], places[2]), Range(shop.start, places[1])):
-        done = backfill_source(shop.spark, pipeline, SOURCE, part, lambda _: True, options=BackfillOptions((SILVER,)))
-        assert done.stopped == {}
+        replayed = backfill_source(
+            shop.spark, pipeline, SOURCE, part, lambda _: True, options=BackfillOptions((SILVER,))
+        )
+        assert replayed.stopped == {}
     assert {table: silver(shop, pipeline, table) for table in TABLES} == before, "a range done again is the same"
     assert [table.keys_never_whole for table in status(pipeline, lake_of(pipeline), SOURCE).tables] == [None] * 3
     summary.append(f"{counts[0]} statements, {counts[1]} changes, {lacking} silver rows lack columns, no difference")
@@ -92,7 +94,7 @@ def minimal(*statements: str) -> tuple[str, ...]:
 
 def never_whole(pipeline: Pipeline) -> dict[str, int]:
     tables_shown = status(pipeline, lake_of(pipeline), SOURCE).tables
-    counts = {one.table.split(".")[1]: one.keys_never_whole for one in tables_shown if one.keys_never_whole}
+    counts = {table.table.split(".")[1]: table.keys_never_whole for table in tables_shown if table.keys_never_whole}
     assert {name.table: keys for (name, _), keys in keys_never_whole(pipeline, SOURCE).items()} == counts
     return counts
 
@@ -157,10 +159,10 @@ def test_what_no_image_tells_waits_or_stops_its_table_and_is_said(shop: Shop) ->
     downstream = {name: started_shop.merged(pipeline, name) for name in ("old", "altered", "parts", "hidden")}
     full_range = Range(started_shop.start, shop.end())
     for options in (BackfillOptions(), BackfillOptions((DOWNSTREAM,))):
-        again = backfill_source(
-            started_shop.spark, pipeline, SOURCE, full_range, lambda one: one.table not in reasons, options=options
+        replayed = backfill_source(
+            started_shop.spark, pipeline, SOURCE, full_range, lambda table: table.table not in reasons, options=options
         )
-        assert again.stopped == {}
+        assert replayed.stopped == {}
         assert {name: started_shop.merged(pipeline, name) for name in downstream} == downstream
 
 

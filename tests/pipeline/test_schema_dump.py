@@ -73,8 +73,8 @@ LOG_CHARACTER_SETS = ("mysql-8.0", "mysql-9.7")
 
 
 def with_character_sets(statement: str) -> str:
-    for text, said in TEXTS.items():
-        statement = statement.replace(text, said)
+    for text, charset in TEXTS.items():
+        statement = statement.replace(text, charset)
     return statement
 
 
@@ -146,8 +146,8 @@ def test_a_dump_that_comes_later_or_is_another_one(
         connection.select_db("shop")
         shop = Shop(spark, Database("shop", server, connection), tmp_path, Position("mysql-bin.000001", 4))
 
-        def stopped(**more: str) -> dict[str, str]:
-            pipeline = shop.pipeline(sources={SOURCE: source | more}, tables=["shop.*"])
+        def stopped(**keys: str) -> dict[str, str]:
+            pipeline = shop.pipeline(sources={SOURCE: source | keys}, tables=["shop.*"])
             _, outcome = shop.run(pipeline)
             return {name.table: reason for name, reason in outcome.stopped.items()}
 
@@ -180,8 +180,8 @@ def test_a_dump_that_comes_later_or_is_another_one(
         assert end is not None
         assert end.position is not None
         range_ = Range(start.position, end.position)
-        done = backfill_source(spark, pipeline, SOURCE, range_, lambda name: name.table == "t")
-        assert done.stopped == {}
+        replayed = backfill_source(spark, pipeline, SOURCE, range_, lambda name: name.table == "t")
+        assert replayed.stopped == {}
         require_same(shop, pipeline, "t")
 
         behind.write_text(text.replace("`c` int", "`other` int"))

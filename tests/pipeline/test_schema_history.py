@@ -44,22 +44,22 @@ def of_server(pipeline: Pipeline, schema: str) -> dict[TableName, Any]:
         assert isinstance(source, Server)
         return on_server(source)
 
-    found = endpoints_of(pipeline, SOURCE).first(ask)
-    return {name: one for name, one in found.items() if name.schema == schema}
+    definitions = endpoints_of(pipeline, SOURCE).first(ask)
+    return {name: definition for name, definition in definitions.items() if name.schema == schema}
 
 
 def require_as_on_server(shop: Shop, pipeline: Pipeline) -> dict[str, TableVersion]:
     """The tables as the history ends, which are the server's."""
     current = schema_history.read(lake_of(pipeline), SOURCE).at()
-    own = {name: version for name, version in current.items() if name.schema == shop.database.name}
+    versions = {name: version for name, version in current.items() if name.schema == shop.database.name}
     declared = of_server(pipeline, shop.database.name)
-    assert {name for name, version in own.items() if not version.is_dropped} == declared.keys()
-    for name, there in declared.items():
-        one = own[name]
-        assert one.definition is not None, (name, one.note)
-        assert differences(one.definition, there) == [], one
-        assert one.definition.key == there.key, one
-    return {name.table: version for name, version in own.items()}
+    assert {name for name, version in versions.items() if not version.is_dropped} == declared.keys()
+    for name, expected in declared.items():
+        version = versions[name]
+        assert version.definition is not None, (name, version.note)
+        assert differences(version.definition, expected) == [], version
+        assert version.definition.key == expected.key, version
+    return {name.table: version for name, version in versions.items()}
 
 
 def printed(shop: Shop, *arguments: str) -> str:
@@ -87,12 +87,12 @@ def test_the_history_is_the_server_s_tables_at_every_pause(
     assert schema_history.read(lake_of(pipeline), SOURCE).end <= middle
     shop.execute(*STATEMENTS[8:])
     extract_source(shop.spark, pipeline, SOURCE)
-    found = require_as_on_server(shop, pipeline)
-    assert found["t"].renamed_from == TableName(shop.database.name, "u")
+    versions = require_as_on_server(shop, pipeline)
+    assert versions["t"].renamed_from == TableName(shop.database.name, "u")
     history = schema_history.read(lake_of(pipeline), SOURCE)
     before = history.at(middle)[TableName(shop.database.name, "t")]
-    assert before.definition == found["t"].definition
-    assert before.order < found["t"].order
+    assert before.definition == versions["t"].definition
+    assert before.order < versions["t"].order
     statements = [version for version in history.versions if version.origin == "ddl"]
     assert {statement.statement for statement in statements} == {
         version for version in STATEMENTS if not version.startswith("INSERT")
@@ -100,18 +100,20 @@ def test_the_history_is_the_server_s_tables_at_every_pause(
     assert all("STRICT_TRANS_TABLES" in statement.variables["sql_mode"].split(",") for statement in statements)
     assert all(statement.committed_at for statement in statements)
     assert not [version for version in history.versions if version.differs]
-    summary.append(f"schema history: {len(history.versions)} versions of {len(found)} tables, as the server has them")
+    summary.append(
+        f"schema history: {len(history.versions)} versions of {len(versions)} tables, as the server has them"
+    )
 
     # Where silver is, t is as it was before the swap; at the end it is what u was.
-    own = f"{shop.database.name}.t"
-    assert f"{own} at {middle}: key id" in printed(shop, "--table", own)
-    assert "latin1" in printed(shop, "--table", own)
+    table = f"{shop.database.name}.t"
+    assert f"{table} at {middle}: key id" in printed(shop, "--table", table)
+    assert "latin1" in printed(shop, "--table", table)
     lines = printed(shop, "--table", f"{shop.database.name}.*", "--history", "--at", str(shop.end()))
     assert "key: id -> v" in lines
     assert "renamed from" in lines
-    (line,) = printed(shop, "--table", own, "--at", str(middle), "--json").splitlines()
+    (line,) = printed(shop, "--table", table, "--at", str(middle), "--json").splitlines()
     loads = json.loads(line)
-    assert [one["name"] for one in loads["columns"]] == ["id", "v", "note"]
+    assert [column["name"] for column in loads["columns"]] == ["id", "v", "note"]
     assert (loads["key"], loads["at"]) == (["id"], str(middle))
 
     files = shop.pipeline()
@@ -119,9 +121,9 @@ def test_the_history_is_the_server_s_tables_at_every_pause(
     extract_source(shop.spark, once, SOURCE)
     for until in (middle, None):
         extract_source(shop.spark, parts, SOURCE, until=until)
-    whole, pieced = (schema_history.read(lake_of(pipeline), SOURCE) for pipeline in (once, parts))
-    assert whole == pieced
-    assert {version.origin for version in whole.versions} == {"ddl", "table_map"}
+    at_once, pieced = (schema_history.read(lake_of(pipeline), SOURCE) for pipeline in (once, parts))
+    assert at_once == pieced
+    assert {version.origin for version in at_once.versions} == {"ddl", "table_map"}
     follow(shop.spark, lake_of(once), SOURCE)
     head = lake_of(once).schema(SOURCE).head()
     extract_source(shop.spark, once, SOURCE)

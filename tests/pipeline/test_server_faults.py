@@ -35,8 +35,8 @@ def execute(server: MySQLServer, *statements: str) -> tuple[tuple[object, ...], 
     with server.connect() as connection, connection.cursor() as cursor:
         for statement in statements:
             cursor.execute(statement)
-        found: tuple[tuple[object, ...], ...] = cursor.fetchall()
-        return found
+        records: tuple[tuple[object, ...], ...] = cursor.fetchall()
+        return records
 
 
 def configured(folder: Path, server: MySQLServer) -> Pipeline:
@@ -132,13 +132,13 @@ def test_a_server_and_a_disk_through_their_faults(spark: SparkSession, tmp_path:
         _, outcome = run_source(spark, pipeline, SOURCE)
         assert not outcome.stopped
         frame = lake_of(pipeline).downstream("shop", "t").read(spark)
-        found = [(number, bytes(note)) for number, note in rows(frame)]
-        assert found == sorted(execute(server, "SELECT id, note FROM shop.t"))
+        actual = [(number, bytes(note)) for number, note in rows(frame)]
+        assert actual == sorted(execute(server, "SELECT id, note FROM shop.t"))
         keep(server, tmp_path / "kept")
         shutil.copy(server.data / str(last), tmp_path / "kept")
-        written = {file.name: _closed(file) for file in (tmp_path / "kept").iterdir()}
+        archived = {file.name: _closed(file) for file in (tmp_path / "kept").iterdir()}
         files = list(export(spark, lake_of(pipeline), SOURCE, tmp_path / "out"))
-        assert {file.path.name: file.path.read_bytes() for file in files} == written
+        assert {file.path.name: file.path.read_bytes() for file in files} == archived
 
 
 def _closed(file: Path) -> bytes:

@@ -41,9 +41,9 @@ class Fan:
 
     def pipeline(self, *targets: tuple[str, str], **keys: Any) -> Pipeline:
         """targets: where orders goes, all without any; returns goes to the table of several where orders does."""
-        base, wanted = self.shop.database.name, targets or (PLAIN, AUDIT, ALL)
-        routes: list[dict[str, Any]] = [{"from": f"{base}.orders", "to": [".".join(one) for one in wanted]}]
-        routes += [{"from": f"{base}.returns", "to": ".".join(ALL)}] if ALL in wanted else []
+        base, used_targets = self.shop.database.name, targets or (PLAIN, AUDIT, ALL)
+        routes: list[dict[str, Any]] = [{"from": f"{base}.orders", "to": [".".join(target) for target in used_targets]}]
+        routes += [{"from": f"{base}.returns", "to": ".".join(ALL)}] if ALL in used_targets else []
         return self.shop.pipeline(live=True, routes=routes, **keys)
 
     def run(self, *targets: tuple[str, str], **keys: Any) -> Outcome:
@@ -62,8 +62,8 @@ class Fan:
         return [self.head(name).counter for name in (PLAIN, AUDIT, ALL)]
 
     def entry(self) -> Entry:
-        (found,) = (one for one in read(lake_of(self.pipeline()), SOURCE) if one.table == "orders")
-        return found
+        (match,) = (candidate for candidate in read(lake_of(self.pipeline()), SOURCE) if candidate.table == "orders")
+        return match
 
     def require_same(self, *without: tuple[str, str]) -> None:
         """All downstream tables have the server's rows and columns."""
@@ -71,8 +71,8 @@ class Fan:
         for name in {PLAIN, AUDIT} - set(without):
             assert rows(self.table(name).read(spark)) == self.shop.truth("orders"), name
         if ALL not in without:
-            own = self.table(ALL).read(spark).where("_table = 'orders'").drop("refund")
-            assert rows(own) == self.shop.truth("orders")
+            orders = self.table(ALL).read(spark).where("_table = 'orders'").drop("refund")
+            assert rows(orders) == self.shop.truth("orders")
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_each_target_has_the_table_and_its_own_position_columns_and_commits(fan:
     base = shop.database.name
     outcome = fan.run()
     assert outcome.stopped == {}
-    assert sorted(one.into or "" for one in outcome.merged) == ["", "all.rows", "audit.orders", "plain.orders"]
+    assert sorted(merge.into or "" for merge in outcome.merged) == ["", "all.rows", "audit.orders", "plain.orders"]
     fan.require_same()
     assert set(fan.table(PLAIN).columns()) == {"id", "name", "_position", "_committed_at", "_raw"}
     assert {"_source", "_schema", "_table", "refund"} < set(fan.table(ALL).columns())
@@ -113,40 +113,41 @@ def test_each_target_has_the_table_and_its_own_position_columns_and_commits(fan:
     # A run without news commits nothing; a range done again changes nothing, whichever layer it is about.
     before = fan.counters()
     assert fan.run().merged == []
-    done = backfill(shop.spark, pipeline, BackfillRequest(SOURCE, shop.start, shop.end()))
-    assert (done.stopped, done.merged) == ({}, [])
+    replayed = backfill(shop.spark, pipeline, BackfillRequest(SOURCE, shop.start, shop.end()))
+    assert (replayed.stopped, replayed.merged) == ({}, [])
     assert fan.counters() == before
     request = BackfillRequest(SOURCE, shop.start, shop.end(), layers=(DOWNSTREAM,))
-    done = backfill(shop.spark, pipeline, request)
-    assert [(one.inserted, one.updated, one.deleted) for one in done.merged] == [(0, 0, 0)] * 4
+    replayed = backfill(shop.spark, pipeline, request)
+    assert [(merge.inserted, merge.updated, merge.deleted) for merge in replayed.merged] == [(0, 0, 0)] * 4
 
     # What is published, shown and compared names each of them.
     fan.run()
     entry = fan.entry()
     end = entry.position
     assert [(target.name, target.merged, target.reason) for target in entry.targets] == [
-        (one, end, None) for one in (PLAIN, AUDIT, ALL)
+        (target, end, None) for target in (PLAIN, AUDIT, ALL)
     ]
-    assert [one.version for one in entry.targets] == [fan.head(one).version for one in (PLAIN, AUDIT, ALL)]
+    assert [target.version for target in entry.targets] == [fan.head(name).version for name in (PLAIN, AUDIT, ALL)]
     assert (entry.merged, entry.downstream) == (end, fan.table(PLAIN).path)
     table = consistent(shop.spark, lake_of(pipeline), SOURCE).tables[base, "orders"]
     assert {name: rows.count() for name, rows in table.targets.items()} == dict.fromkeys((PLAIN, AUDIT, ALL), 1)
     assert table.rows is not None
     tables_shown = status(pipeline, lake_of(pipeline), SOURCE)
-    orders, returns = (one for one in tables_shown.tables if one.table.startswith(f"{base}."))
+    orders, returns = (table for table in tables_shown.tables if table.table.startswith(f"{base}."))
     assert orders.targets == [
-        {"table": ".".join(one), "downstream": end, "reason": None, "watermark": None} for one in (PLAIN, AUDIT, ALL)
+        {"table": ".".join(target), "downstream": end, "reason": None, "watermark": None}
+        for target in (PLAIN, AUDIT, ALL)
     ]
     assert (orders.downstream, returns.targets) == (end, None)
     json.dumps(tables_shown.to_json())
     assert "into audit.orders" in report(pipeline, lake_of(pipeline), SOURCE).html()
-    verdicts = {one.summary: one.state for one in verify_source(shop.spark, pipeline, SOURCE)}
+    verdicts = {verdict.summary: verdict.state for verdict in verify_source(shop.spark, pipeline, SOURCE)}
     assert verdicts == {
-        **{f"{base}.orders into {'.'.join(one)}": "equal" for one in (PLAIN, AUDIT, ALL)},
+        **{f"{base}.orders into {'.'.join(target)}": "equal" for target in (PLAIN, AUDIT, ALL)},
         f"{base}.returns": "equal",
     }
     shop.spark.sql(f"DELETE FROM {fan.table(AUDIT).sql}")
-    (wrong,) = (one for one in verify_source(shop.spark, pipeline, SOURCE) if one.state != "equal")
+    (wrong,) = (verdict for verdict in verify_source(shop.spark, pipeline, SOURCE) if verdict.state != "equal")
     assert (wrong.into, wrong.state, wrong.missing) == ("audit.orders", "differs", 1)
     assert asdict(wrong)["into"] == "audit.orders"
 
@@ -188,7 +189,7 @@ def test_a_target_that_is_added_is_made_whole_and_one_that_is_taken_off_stays(fa
     assert floor > stood
     assert fan.table(AUDIT).path not in [table.path for table in upkeep.tables]
     assert {fan.table(PLAIN).path, fan.table(ALL).path} <= {table.path for table in upkeep.tables}
-    assert [one.version for one in fan.entry().targets] == [fan.head(one).version for one in (PLAIN, ALL)]
+    assert [target.version for target in fan.entry().targets] == [fan.head(name).version for name in (PLAIN, ALL)]
     assert fan.run().stopped == {}
     fan.require_same()
 
@@ -217,8 +218,10 @@ def test_one_that_stops_does_not_stop_the_others(fan: Fan) -> None:
         (False, reason),
     ]
     assert entry.merged == entry.targets[2].merged
-    assert [entry.is_stopped_in(verdict) for verdict in (PLAIN, AUDIT, ALL)] == [False, False, True]
-    states = {one.into: one.state for one in verify_source(shop.spark, fan.pipeline(), SOURCE) if one.into}
+    assert [entry.is_stopped_in(target) for target in (PLAIN, AUDIT, ALL)] == [False, False, True]
+    states = {
+        verdict.into: verdict.state for verdict in verify_source(shop.spark, fan.pipeline(), SOURCE) if verdict.into
+    }
     assert states == {"plain.orders": "equal", "audit.orders": "equal", "all.rows": "not compared"}
     # Nothing of silver is folded that one of them has not got.
     folding = fan.pipeline(retention={"bronze": "1d", "fold": True})
@@ -255,10 +258,10 @@ def test_a_run_that_dies_at_one_targets_commit_is_finished_by_the_next(
             with pytest.raises(KeyError, match="dies here"):
                 fan.run()
     assert fan.run().stopped == {}
-    assert fan.counters() == [one + 1 for one in before]
+    assert fan.counters() == [counter + 1 for counter in before]
     fan.require_same()
     fan.run()
-    assert fan.counters() == [one + 1 for one in before]
+    assert fan.counters() == [counter + 1 for counter in before]
 
 
 def test_a_target_that_cannot_be_committed_to_is_named(fan: Fan, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,8 +34,8 @@ class Region:
     source: str
     database: Database
     start: str
-    done: list[tuple[int, str, int, str]] = field(default_factory=list)
-    own: set[int] = field(default_factory=set)
+    operations: list[tuple[int, str, int, str]] = field(default_factory=list)
+    keys: set[int] = field(default_factory=set)
 
     def apply(self, nth: int, op: str, key: int) -> None:
         """One statement, which commits by itself; its time is that of the same machine's clock."""
@@ -46,31 +46,31 @@ class Region:
             "truncate": "TRUNCATE TABLE people",
         }
         self.database.execute(statements[op])
-        self.done.append((nth, op, key, name))
+        self.operations.append((nth, op, key, name))
 
 
-def truth(done: list[tuple[str, int, str, int, str]], left_out: tuple[str, int] | None = None) -> dict[int, Any]:
+def truth(operations: list[tuple[str, int, str, int, str]], left_out: tuple[str, int] | None = None) -> dict[int, Any]:
     """Operations in order, as (source, number, operation, key, name). left_out: a source, and a key of its inserts."""
-    found: dict[int, Any] = {}
-    own: dict[str, set[int]] = {"eu": set(), "us": set()}
+    owners: dict[int, Any] = {}
+    keys: dict[str, set[int]] = {"eu": set(), "us": set()}
     hidden: set[tuple[str, int]] = set()
-    for source, _, op, key, name in sorted(done, key=lambda one: one[1]):
+    for source, _, op, key, name in sorted(operations, key=lambda operation: operation[1]):
         if op == "put":
-            is_insert = key not in own[source] and (source, key) not in hidden
+            is_insert = key not in keys[source] and (source, key) not in hidden
             if is_insert and left_out == (source, key):
                 hidden.add((source, key))
                 continue
             hidden.discard((source, key))
-            own[source].add(key)
-            found[key] = (source, name)
+            keys[source].add(key)
+            owners[key] = (source, name)
             continue
-        unseen = {one for its, one in hidden if its == source}
-        collected = own[source] if op == "truncate" else (own[source] | unseen) & {key}
-        hidden -= {(source, one) for one in (unseen if op == "truncate" else {key})}
-        for one in sorted(collected):
-            found.pop(one, None)
-        own[source] -= collected
-    return found
+        unseen = {key_ for owner, key_ in hidden if owner == source}
+        collected = keys[source] if op == "truncate" else (keys[source] | unseen) & {key}
+        hidden -= {(source, key_) for key_ in (unseen if op == "truncate" else {key})}
+        for key_ in sorted(collected):
+            owners.pop(key_, None)
+        keys[source] -= collected
+    return owners
 
 
 @dataclass
@@ -92,28 +92,28 @@ class World:
             routes.append({"from": f"{region.database.name}.people"} | into)
         path = self.folder / f"{lake}.yaml"
         settings = {"lake": f"./{lake}", "sources": sources, "routes": routes} | keys
-        settings["tables"] = [f"{one.database.name}.people" for one in self.regions]
+        settings["tables"] = [f"{region.database.name}.people" for region in self.regions]
         path.write_text(yaml.safe_dump(settings), encoding="utf-8")
         return load(path, {})
 
     def run(self, pipeline: Pipeline, *sources: str) -> None:
         for source in sources:
             assert run_source(self.spark, pipeline, source)[1].stopped == {}
-            self.merged[source] = len(next(region.done for region in self.regions if region.source == source))
+            self.merged[source] = len(next(region.operations for region in self.regions if region.source == source))
 
     def expected(self, left_out: tuple[str, int] | None = None) -> dict[int, Any]:
         """Of what was merged by now."""
-        done = [
-            (region.source, *each)
+        operations = [
+            (region.source, *operation)
             for region in self.regions
-            for each in region.done[: self.merged.get(region.source, 0)]
+            for operation in region.operations[: self.merged.get(region.source, 0)]
         ]
-        return truth(done, left_out)
+        return truth(operations, left_out)
 
     def rows(self, pipeline: Pipeline) -> dict[int, Any]:
-        found = lake_of(pipeline).downstream("world", "people").read(self.spark).collect()
-        assert len({row["id"] for row in found}) == len(found)
-        return {row["id"]: (row["_source"], row["name"]) for row in found}
+        records = lake_of(pipeline).downstream("world", "people").read(self.spark).collect()
+        assert len({row["id"] for row in records}) == len(records)
+        return {row["id"]: (row["_source"], row["name"]) for row in records}
 
 
 def write(random_: random.Random, regions: list[Region], first: int, count: int) -> None:
@@ -127,14 +127,14 @@ def test_two_servers_that_write_the_same_keys(
 ) -> None:
     random_ = random.Random(7)
     with MySQLServer(tmp_path / "us", {"server_id": 2}) as server, server.connect() as connection:
-        other = Database("america", server, connection)
-        other.execute("CREATE DATABASE america")
+        america = Database("america", server, connection)
+        america.execute("CREATE DATABASE america")
         connection.select_db("america")
-        regions = [Region(source, one, _end(one)) for source, one in (("eu", database), ("us", other))]
+        regions = [Region(source, schema, _end(schema)) for source, schema in (("eu", database), ("us", america))]
         world = World(spark, tmp_path, regions)
         pipeline = world.pipeline()
-        for one in regions:
-            one.database.execute(CREATE)
+        for region in regions:
+            region.database.execute(CREATE)
         # One runs ahead of the other, then the other brings what is older and what is newer.
         write(random_, regions, 0, 30)
         world.run(pipeline, "us")
@@ -151,8 +151,8 @@ def test_two_servers_that_write_the_same_keys(
 
         # Idle servers move the watermark on, and nothing else.
         before = _versions(pipeline)
-        (told,) = status(pipeline, lake_of(pipeline), "eu").tables
-        assert told.watermark
+        (idle,) = status(pipeline, lake_of(pipeline), "eu").tables
+        assert idle.watermark
         monkeypatch.setattr(commit_clock, "_IDLE", timedelta(0))
         world.run(pipeline, "eu")
         (held_back,) = status(pipeline, lake_of(pipeline), "eu").tables
@@ -160,7 +160,7 @@ def test_two_servers_that_write_the_same_keys(
         (moved,) = status(pipeline, lake_of(pipeline), "eu").tables
         assert held_back.watermark
         assert moved.watermark
-        assert told.watermark <= held_back.watermark < moved.watermark
+        assert idle.watermark <= held_back.watermark < moved.watermark
         assert _versions(pipeline) == before
 
         # A backfill changes nothing; by another rule it gives what a fresh run does, with rows that were hidden.

@@ -67,17 +67,22 @@ def test_the_rows_before_a_statement_that_is_not_followed_are_in_the_lake(shop: 
     assert f"ALTER TABLE at {place} does not keep every value of column total" in reason
     assert shop.merged(pipeline, "t") == [(2, 2), (3, 3), (10, 10), (11, 11)]
     assert [head.position for layer in layers(shop, pipeline, "t") if (head := layer.head())] == [place, place]
-    one = entry(shop, pipeline, "t")
-    assert (one.state, one.reason, one.position, one.merged) == ("stopped", reason, str(place), str(place))
+    published = entry(shop, pipeline, "t")
+    assert (published.state, published.reason, published.position, published.merged) == (
+        "stopped",
+        reason,
+        str(place),
+        str(place),
+    )
 
-    there = versions(shop, pipeline, "t")
-    assert [one.silver_version, one.downstream_version] == there
+    heads = versions(shop, pipeline, "t")
+    assert [published.silver_version, published.downstream_version] == heads
     shop.execute("INSERT INTO t VALUES (13, 13)")
     _, repeated = shop.run(pipeline)
     assert (repeated.stopped, repeated.compacted, repeated.merged) == (outcome.stopped, [], [])
-    assert versions(shop, pipeline, "t") == there, "nothing is written for a table that stays where it is"
+    assert versions(shop, pipeline, "t") == heads, "nothing is written for a table that stays where it is"
     after = entry(shop, pipeline, "t")
-    assert replace(after, surveyed=None, published_at=None) == replace(one, surveyed=None, published_at=None)
+    assert replace(after, surveyed=None, published_at=None) == replace(published, surveyed=None, published_at=None)
 
     mended = shop.pipeline(on_incompatible="new_column")
     assert shop.run(mended)[1].stopped == {}
@@ -111,9 +116,9 @@ def test_the_transactions_before_a_row_that_cannot_be_taken_are_in_the_lake(shop
     assert require_same(shop, pipeline, "u") == 2
     assert shop.merged(pipeline, "t") == [(1, 1), (2, 2)], "and not the half of a transaction"
     assert entry(shop, pipeline, "t").position == str(place)
-    there = versions(shop, pipeline, "t")
+    heads = versions(shop, pipeline, "t")
     _, repeated = shop.run(pipeline)
-    assert (repeated.stopped, versions(shop, pipeline, "t")) == (outcome.stopped, there)
+    assert (repeated.stopped, versions(shop, pipeline, "t")) == (outcome.stopped, heads)
 
     for rows_ in ([(1, 1), (2, 2), (3, 3), (7, 7)], [(1, 1), (2, 2), (3, 3), (4, 4), (7, 7)]):
         (event,) = [word for word in outcome.stopped[t].split() if word.startswith(place.file)][:1]
@@ -125,7 +130,7 @@ def test_the_transactions_before_a_row_that_cannot_be_taken_are_in_the_lake(shop
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class TableState:
     """What runs left of a table."""
 
     downstream: list[tuple[Any, ...]]
@@ -136,18 +141,18 @@ class Left:
     merged: str | None
 
 
-def left(shop: Shop, pipeline: Pipeline, table: str) -> Left:
+def state_of(shop: Shop, pipeline: Pipeline, table: str) -> TableState:
     silver, downstream = layers(shop, pipeline, table)
     rows = silver.read(shop.spark)
     names = [column for column in rows.columns if not column.startswith("_")]
     last = F.max_by(F.struct(*names, "_position", (F.col("_op") == "delete").alias("_gone")), "_position")
     net = rows.groupBy("id").agg(last.alias("last")).select("last.*").collect() if silver.head() else []
-    one = entry(shop, pipeline, table)
+    published = entry(shop, pipeline, table)
     expected_rows = (
         [tuple(row) for row in downstream.read(shop.spark).drop("_raw").collect()] if downstream.head() else []
     )
-    found = sorted(map(repr, expected_rows)), sorted(map(repr, map(tuple, net)))
-    return Left(*found, one.state, one.reason, one.position, one.merged)  # type: ignore[arg-type]
+    rows_of_layers = sorted(map(repr, expected_rows)), sorted(map(repr, map(tuple, net)))
+    return TableState(*rows_of_layers, published.state, published.reason, published.position, published.merged)  # type: ignore[arg-type]
 
 
 FAULTS = {
@@ -176,16 +181,16 @@ FAULTS = {
 
 def statements(random_: random.Random, steps: int) -> list[str]:
     """Rows of all tables, and in each somewhere what stops it."""
-    found: list[list[str]] = []
+    groups: list[list[str]] = []
     for _ in range(steps):
         table, key = random_.choice([*FAULTS]), random_.randrange(30)
         changes = [f"INSERT INTO {table} (id, v) VALUES ({key}, 0) ON DUPLICATE KEY UPDATE v = v + 1"]
         changes += [f"DELETE FROM {table} WHERE id = {key + 1}"] * (random_.random() < 0.3)
-        found.append(["BEGIN", *changes, "COMMIT"] if random_.random() < 0.5 else changes)
+        groups.append(["BEGIN", *changes, "COMMIT"] if random_.random() < 0.5 else changes)
     for fault in FAULTS.values():
-        found.insert(random_.randrange(steps // 4, steps), fault)
-    made = [f"CREATE TABLE {table} (id INT PRIMARY KEY, v INT, d DATE)" for table in FAULTS]
-    return [*made, *(one for group in found for one in group)]
+        groups.insert(random_.randrange(steps // 4, steps), fault)
+    creates = [f"CREATE TABLE {table} (id INT PRIMARY KEY, v INT, d DATE)" for table in FAULTS]
+    return [*creates, *(statement for group in groups for statement in group)]
 
 
 def boundaries(shop: Shop, pipeline: Pipeline) -> list[Position]:
@@ -194,8 +199,14 @@ def boundaries(shop: Shop, pipeline: Pipeline) -> list[Position]:
     slices = (
         bronze.read_all(shop.spark, snapshot.table, snapshot.version).where("kind <> 'control'").toArrow().to_batches()
     )
-    each = (piece for slice_ in slices for at in range(slice_.num_rows) for piece in split(slice_.slice(at, 1)))
-    ends = (piece.select(["file", "stop"]).to_pylist()[0] for piece in each if piece.column("transactions")[0].as_py())
+    slices_of_one = (
+        piece for slice_ in slices for at in range(slice_.num_rows) for piece in split(slice_.slice(at, 1))
+    )
+    ends = (
+        piece.select(["file", "stop"]).to_pylist()[0]
+        for piece in slices_of_one
+        if piece.column("transactions")[0].as_py()
+    )
     return sorted(Position(end["file"], end["stop"]) for end in ends)
 
 
@@ -208,18 +219,18 @@ def cut_at(random_: random.Random, places: Sequence[Position], runs: int) -> lis
 def test_how_a_log_is_cut_into_runs_does_not_decide_what_is_in_the_lake(shop: Shop, seed: int) -> None:
     random_ = random.Random(seed)
     shop.execute("SET SESSION sql_mode = ''", *statements(random_, 60))
-    asked = {"tables": [f"{shop.database.name}.asked"], "insert-value-expr": "d = '2001-01-01'"}
-    rules = {"r": asked}
+    condition = {"tables": [f"{shop.database.name}.asked"], "insert-value-expr": "d = '2001-01-01'"}
+    rules = {"r": condition}
     at_once = shop.pipeline(row_filters=rules)
     run_up_to(shop, at_once)
     places = boundaries(shop, at_once)
     in_pieces = shop.pipeline(lake=str(shop.folder / "pieces"), row_filters=rules)
     for until in [*cut_at(random_, places, 3), None]:
         run_up_to(shop, in_pieces, until)
-    found = {table: left(shop, at_once, table) for table in FAULTS}
-    assert [table for table, state in found.items() if state.state == "current"] == ["fine"]
-    assert all(state.downstream for state in found.values()), "each stops amid its log"
-    assert {table: left(shop, in_pieces, table) for table in FAULTS} == found
+    states = {table: state_of(shop, at_once, table) for table in FAULTS}
+    assert [table for table, state in states.items() if state.state == "current"] == ["fine"]
+    assert all(state.downstream for state in states.values()), "each stops amid its log"
+    assert {table: state_of(shop, in_pieces, table) for table in FAULTS} == states
     assert shop.merged(at_once, "fine") == shop.truth("fine")
 
 
@@ -239,13 +250,13 @@ def test_a_range_up_to_where_a_table_stands_inside_a_slice_is_done_again(shop: S
     head = silver.head()
     assert head is not None
     assert head.position == place
-    held = lake_of(pipeline).bronze(SOURCE)
-    assert read_index(held, held.head().version).is_inside(place)  # type: ignore[union-attr]
+    bronze = lake_of(pipeline).bronze(SOURCE)
+    assert read_index(bronze, bronze.head().version).is_inside(place)  # type: ignore[union-attr]
 
     shop.spark.sql(f"UPDATE {silver.sql} SET v = 0 WHERE id = 2")
-    done = backfill_source(shop.spark, pipeline, SOURCE, Range(start, place), lambda _: True)
-    assert done.stopped == {}
-    assert [job.rows for job in done.compacted] == [2]
+    replayed = backfill_source(shop.spark, pipeline, SOURCE, Range(start, place), lambda _: True)
+    assert replayed.stopped == {}
+    assert [job.rows for job in replayed.compacted] == [2]
     assert sorted((row["id"], row["v"]) for row in silver.read(shop.spark).collect()) == [(1, 1), (2, 2)]
 
 
@@ -267,9 +278,9 @@ def test_tables_that_stand_inside_slices_unpublished_are_planned_at_once(
     assert len(first.stopped) == 5
     looked: list[int] = []
 
-    def counted(*given: Any) -> Any:
-        looked.append(len(given[-1]))
-        return scan_effective(*given)
+    def counted(*arguments: Any) -> Any:
+        looked.append(len(arguments[-1]))
+        return scan_effective(*arguments)
 
     monkeypatch.setattr(planner, "scan_effective", counted)
     outcome = compact_source(shop.spark, pipeline, SOURCE)

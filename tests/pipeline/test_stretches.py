@@ -11,7 +11,8 @@ from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.export import export
 from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.bronze.seek import range_in
-from spark_jobs.changes.feed import changes_of_bronze, wanted_tables
+from spark_jobs.changes.feed import changes_of_bronze
+from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline, Retention
 from spark_jobs.errors import ConfigError, LakeError, SourceError
@@ -49,7 +50,7 @@ def index(pipeline: Pipeline) -> tuple[Stretch, ...]:
 
 
 def ids(spark: SparkSession, pipeline: Pipeline, start: str | None, stop: str | None) -> list[int]:
-    text = "".join(changes_of_bronze(spark, lake_of(pipeline), "shop", start, stop, is_wanted=wanted_tables([])))
+    text = "".join(changes_of_bronze(lake_of(pipeline), "shop", start, stop, is_wanted=wanted_tables([])))
     return [json.loads(line)["after"]["id"] for line in text.splitlines()]
 
 
@@ -64,15 +65,15 @@ def test_each_transaction_is_there_once_in_the_order_of_the_stretches(spark: Spa
 
 def test_a_name_that_occurs_in_several_stretches_is_refused(spark: SparkSession, pipeline: Pipeline) -> None:
     lake = lake_of(pipeline)
-    assert range_in(spark, lake, "shop", "other.000002:4", None).start == Position("other.000002", 4, 2)
-    assert range_in(spark, lake, "shop", "b.000001:4", None).start == Position("b.000001", 4)
-    said = "^shop: b.000002:9 may lie in several stretches of the log; write 1/b.000002:9 or 3/b.000002:9$"
-    with pytest.raises(ConfigError, match=said):
-        range_in(spark, lake, "shop", "b.000002:9", None)
+    assert range_in(lake, "shop", "other.000002:4", None).start == Position("other.000002", 4, 2)
+    assert range_in(lake, "shop", "b.000001:4", None).start == Position("b.000001", 4)
+    message = "^shop: b.000002:9 may lie in several stretches of the log; write 1/b.000002:9 or 3/b.000002:9$"
+    with pytest.raises(ConfigError, match=message):
+        range_in(lake, "shop", "b.000002:9", None)
 
 
 @pytest.mark.parametrize(
-    "place, found",
+    "place, position",
     [
         (f"{A}:1-2", "b.000002:4"),
         (f"{A}:1-6", "2/other.000002:4"),
@@ -80,14 +81,14 @@ def test_a_name_that_occurs_in_several_stretches_is_refused(spark: SparkSession,
     ],
 )
 def test_gtids_and_times_are_looked_for_in_all_stretches(
-    spark: SparkSession, pipeline: Pipeline, place: str, found: str
+    spark: SparkSession, pipeline: Pipeline, place: str, position: str
 ) -> None:
-    assert str(range_in(spark, lake_of(pipeline), "shop", place, None).start) == found
+    assert str(range_in(lake_of(pipeline), "shop", place, None).start) == position
 
 
 def test_what_lies_in_a_file_held_in_part_is_to_be_named_by_position(spark: SparkSession, pipeline: Pipeline) -> None:
     with pytest.raises((SourceError, LakeError), match="name a position"):
-        range_in(spark, lake_of(pipeline), "shop", f"{A}:1-5", None)
+        range_in(lake_of(pipeline), "shop", f"{A}:1-5", None)
 
 
 def test_the_store_reads_all_of_it(spark: SparkSession, pipeline: Pipeline) -> None:
@@ -104,13 +105,13 @@ def test_the_store_reads_all_of_it(spark: SparkSession, pipeline: Pipeline) -> N
 
 def test_what_is_exported_is_the_servers_bytes(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
     files = list(export(spark, lake_of(pipeline), "shop", tmp_path))
-    for one in files:
-        name, _, start = one.path.name.partition(".from-")
+    for exported in files:
+        name, _, start = exported.path.name.partition(".from-")
         stretch, _, file = name.rpartition("-")
         content = (pipeline.path.parent / (stretch or "1") / file).read_bytes()[int(start or 0) :]
-        assert content[: one.size] == one.path.read_bytes()
-        assert bool(one.partial) == bool(start)
-        assert start or len(content) == one.size, "what is not named as partial is whole"
+        assert content[: exported.size] == exported.path.read_bytes()
+        assert bool(exported.partial) == bool(start)
+        assert start or len(content) == exported.size, "what is not named as partial is whole"
     names = [file.path.name.partition(".from-")[0] for file in files]
     assert names == ["b.000001", "b.000002", "2-other.000001", "2-other.000001", "2-other.000002", "3-b.000002"]
     assert "an earlier stretch has" in str(files[2].partial)
@@ -128,7 +129,7 @@ def test_gc_removes_stretches_that_are_over(spark: SparkSession, pipeline: Pipel
     assert ids(spark, pipeline, None, None) == [9, 8]
     with pytest.raises(LakeError, match="bronze no longer holds"):
         ids(spark, pipeline, "2/other.000002:4", None)
-    more = [THIRD[0], ("a:1-2", [*THIRD[1][1], "a:10"])]
-    write_log(pipeline.path.parent / "3", more)
+    third = [THIRD[0], ("a:1-2", [*THIRD[1][1], "a:10"])]
+    write_log(pipeline.path.parent / "3", third)
     onward = land(lake_of(pipeline).bronze("shop"), Standing(pipeline.path.parent / "3", f"3{A[1:]}", "db3:3306"))
     assert not onward.opens, "the log index is still there"

@@ -87,7 +87,7 @@ class Log:
         _, outcome = self.shop.run(pipeline)
         return {name.table: reason for name, reason in outcome.stopped.items()}
 
-    def asked(self, table: str, columns: str = "*") -> list[tuple[Any, ...]]:
+    def selected(self, table: str, columns: str = "*") -> list[tuple[Any, ...]]:
         return list(self.shop.database.execute(f"SELECT {columns} FROM {table}"))
 
 
@@ -111,20 +111,20 @@ def by_place(log: Log, pipeline: Pipeline, table: str) -> list[tuple[Any, ...]]:
     names = [name for name in frame.columns if name not in merge_job.ADDED]
     cells = frame.select(*(f"`{name}`" for name in names), "_raw").collect()
     return [
-        tuple(_told(one, (raw or {}).get(name)) for name, one in zip(names, row, strict=True)) for *row, raw in cells
+        tuple(_exact(cell, (raw or {}).get(name)) for name, cell in zip(names, row, strict=True)) for *row, raw in cells
     ]
 
 
-def _told(cell: Any, exact: str | None) -> Any:
+def _exact(cell: Any, exact: str | None) -> Any:
     return exact if cell is None else bytes(cell) if isinstance(cell, bytearray) else cell
 
 
 def texts(rows: list[tuple[Any, ...]]) -> list[tuple[str | None, ...]]:
     """Rows by their texts, sorted."""
-    return sorted((tuple(None if one is None else str(one) for one in row) for row in rows), key=repr)
+    return sorted((tuple(None if cell is None else str(cell) for cell in row) for row in rows), key=repr)
 
 
-def either(number: int | None, bits: int) -> int | str | None:
+def sign_unknown(number: int | None, bits: int) -> int | str | None:
     """A number as the lake has it where its sign is not told; ``number``: as it would be signed."""
     signed = number if number is None or number < 1 << (bits - 1) else number - (1 << bits)
     return f"{signed} or {signed + (1 << bits)}" if signed is not None and signed < 0 else number
@@ -132,18 +132,18 @@ def either(number: int | None, bits: int) -> int | str | None:
 
 def expected(log: Log) -> list[tuple[Any, ...]]:
     """The rows of ``t`` as they are to be by place: numbers of labels, and what the log tells of signs and texts."""
-    rows = log.asked("t", "id, tiny, medium, big, name, HEX(old), e + 0, s + 0, d, CAST(at AS CHAR), HEX(b)")
+    rows = log.selected("t", "id, tiny, medium, big, name, HEX(old), e + 0, s + 0, d, CAST(at AS CHAR), HEX(b)")
     return [_expected(row, tells_signs=log.build != "mysql-5.7") for row in rows]
 
 
 def _expected(row: tuple[Any, ...], *, tells_signs: bool) -> tuple[Any, ...]:
     *numbers, name, old, e, s, d, at, b = row
-    labels = [None if one is None else int(one) for one in (e, s)]
+    labels = [None if label is None else int(label) for label in (e, s)]
     if tells_signs:
         texts = [old and bytes.fromhex(old).decode("latin1"), b and bytes.fromhex(b)]
     else:
-        numbers = [either(one, bits) for one, bits in zip(numbers, (32, 8, 24, 64), strict=True)]
-        texts = [one and _utf8_or_hex(bytes.fromhex(one)) for one in (old, b)]
+        numbers = [sign_unknown(number, bits) for number, bits in zip(numbers, (32, 8, 24, 64), strict=True)]
+        texts = [text and _utf8_or_hex(bytes.fromhex(text)) for text in (old, b)]
     return *numbers, name, texts[0], *labels, d, at, texts[1]
 
 
@@ -160,7 +160,7 @@ def versions(pipeline: Pipeline) -> dict[str, tuple[int, int]]:
 
 
 def test_columns_that_nothing_names_are_read_by_number_where_that_is_chosen(log: Log, summary: list[str]) -> None:
-    wanted = texts(expected(log))
+    truth = texts(expected(log))
     log.execute(*BEHIND)
     pipeline = log.pipeline()
     stopped = log.run(pipeline)
@@ -173,18 +173,18 @@ def test_columns_that_nothing_names_are_read_by_number_where_that_is_chosen(log:
     assert stopped.keys() == {"t"}
     assert "nothing names the columns that the table had before it" in stopped["t"]
     assert "ALTER TABLE t DROP COLUMN name" in stopped["t"]
-    assert texts(by_place(log, pipeline, "t")) == wanted
-    grown = texts(by_place(log, pipeline, "grown"))
+    assert texts(by_place(log, pipeline, "t")) == truth
+    grown_rows = texts(by_place(log, pipeline, "grown"))
     negative = "-4" if log.build == "mysql-8.0" else "-4 or 4294967292"
-    assert grown == texts([(1, 2, "w"), (2, 3, "w"), (4, negative, "y")])
+    assert grown_rows == texts([(1, 2, "w"), (2, 3, "w"), (4, negative, "y")])
     assert lake_of(pipeline).downstream("shop", "grown").read(log.shop.spark).columns[:3] == ["@1", "@2", "w"]
     require_same(log.shop, pipeline, "named")
-    found = {table.table: table for table in status(pipeline, lake_of(pipeline), SOURCE).tables}
-    assert {name for name, status in found.items() if status.numbered} == {
+    states = {table.table: table for table in status(pipeline, lake_of(pipeline), SOURCE).tables}
+    assert {name for name, status in states.items() if status.numbered} == {
         f"shop.{name}" for name in ("t", "grown", "anew", "late")
     }
-    assert (found["shop.t"].state, found["shop.grown"].state) == ("stopped", "current")
-    assert found["shop.t"].silver == found["shop.t"].downstream
+    assert (states["shop.t"].state, states["shop.grown"].state) == ("stopped", "current")
+    assert states["shop.t"].silver == states["shop.t"].downstream
     path = str(log.shop.folder / "pipeline.yaml")
     assert "shop.grown has numbers for columns" in CliRunner().invoke(cli, ["status", "-c", path]).stderr
 
@@ -197,9 +197,9 @@ def test_columns_that_nothing_names_are_read_by_number_where_that_is_chosen(log:
     range_ = Range(Position("mysql-bin.000001", 4), head.position)
     outcome = backfill_source(log.shop.spark, pipeline, SOURCE, range_, lambda name: name.table in ("t", "grown"))
     assert outcome.stopped == {}
-    assert texts(by_place(log, pipeline, "t")) == wanted
-    assert texts(by_place(log, pipeline, "grown")) == grown
-    summary.append(f"{log.build}: {len(wanted)} rows by number, as they were before DROP COLUMN")
+    assert texts(by_place(log, pipeline, "t")) == truth
+    assert texts(by_place(log, pipeline, "grown")) == grown_rows
+    summary.append(f"{log.build}: {len(truth)} rows by number, as they were before DROP COLUMN")
 
 
 @pytest.mark.long
@@ -238,8 +238,8 @@ def test_what_goes_by_names_is_refused_of_a_numbered_table(shop: Shop) -> None:
         shop.execute("UPDATE part_1 SET b = -5", "INSERT INTO part_1 VALUES (3, 3, 3), (4, 4, 4)")
         expected = shop.truth("part_1")
         shop.execute("ALTER TABLE part_1 DROP COLUMN a", "DELETE FROM part_1 WHERE id = 3")
-        several = [{"from": f"{db}.part_*", "to": f"{db}.parts"}]
-        _, outcome = shop.run(shop.pipeline(live=True, on_unnamed="number", routes=several))
+        routes = [{"from": f"{db}.part_*", "to": f"{db}.parts"}]
+        _, outcome = shop.run(shop.pipeline(live=True, on_unnamed="number", routes=routes))
         (reason,) = outcome.stopped.values()
         assert "route it to a table of its own" in reason
 

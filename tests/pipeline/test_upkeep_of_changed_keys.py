@@ -45,7 +45,7 @@ BRIEF = {"spark.driver.memory": "1g", "spark.driver.defaultJavaOptions": LIGHT}
 KEEPING: dict[str, Any] = {"retention": {"bronze": "0m", "fold": True}, "spark": {"master": "local[2]", "conf": BRIEF}}
 
 
-def written(shop: Shop, run: int) -> None:
+def write_rows(shop: Shop, run: int) -> None:
     """Rows come, change and go in every table; a file of the log ends behind it."""
     for name in TABLES:
         shop.execute(
@@ -63,7 +63,7 @@ def require_all(shop: Shop, pipeline: Pipeline) -> None:
         require_same(shop, pipeline, name)
 
 
-def kept(shop: Shop, pipeline: Pipeline) -> dict[str, tuple[int, int]]:
+def maintain(shop: Shop, pipeline: Pipeline) -> dict[str, tuple[int, int]]:
     """gc and maintenance; the rows of each table that was folded, before and after."""
     gc_source(shop.spark, pipeline, SOURCE)
     upkeep = maintain_source(shop.spark, pipeline, SOURCE)
@@ -82,28 +82,28 @@ def test_windows_before_and_behind_a_changed_key_are_folded(shop: Shop) -> None:
     lake, db = lake_of(pipeline), shop.database.name
     shop.execute(*(f"CREATE TABLE {name} ({columns})" for name, columns in TABLES.items()))
     for run in (1, 2, 3):
-        written(shop, run)
+        write_rows(shop, run)
         require_all(shop, pipeline)
-    assert kept(shop, pipeline).keys() == set(TABLES), "by the keys of before"
+    assert maintain(shop, pipeline).keys() == set(TABLES), "by the keys of before"
     before = shop.end()
     shop.execute(*CHANGES)
-    written(shop, 4)
+    write_rows(shop, 4)
     require_all(shop, pipeline)
-    kept(shop, pipeline)
+    maintain(shop, pipeline)
     for run in (5, 6):
-        written(shop, run)
+        write_rows(shop, run)
         require_all(shop, pipeline)
-    done = kept(shop, pipeline)
-    assert done.keys() == set(TABLES)
-    assert all(after < there for there, after in done.values()), done
+    folded = maintain(shop, pipeline)
+    assert folded.keys() == set(TABLES)
+    assert all(after < before for before, after in folded.values()), folded
     assert all(floor and floor > before for floor in floors(shop, pipeline).values()), "the statements are below it"
     for name in TABLES:
         shutil.rmtree(lake.downstream(db, name).path)
     require_all(shop, pipeline)
     shop.execute(*AND_BACK)
-    written(shop, 7)
+    write_rows(shop, 7)
     require_all(shop, pipeline)
-    written(shop, 8)
+    write_rows(shop, 8)
     require_all(shop, pipeline)
     head = lake.bronze(SOURCE).head()
     assert head is not None
@@ -111,11 +111,11 @@ def test_windows_before_and_behind_a_changed_key_are_folded(shop: Shop) -> None:
     range_ = Range(bronze.oldest(head.checkpoint), head.checkpoint.position)
     backfill_source(shop.spark, pipeline, SOURCE, range_, lambda _: True)
     require_all(shop, pipeline)
-    kept(shop, pipeline)
+    maintain(shop, pipeline)
     require_all(shop, pipeline)
 
 
-def everything(shop: Shop, pipeline: Pipeline) -> dict[str, list[str]]:
+def contents(shop: Shop, pipeline: Pipeline) -> dict[str, list[str]]:
     """Every row of silver and downstream, added columns and all."""
     lake, db = lake_of(pipeline), shop.database.name
     tables = {f"silver/{name}": lake.silver(SOURCE, db, name) for name in TABLES}
@@ -131,11 +131,11 @@ def test_killed_behind_every_commit_of_the_change_and_maintained_there_it_ends_a
     first = shop.pipeline(lake=str(tmp_path / "shaken"), **settings)
     shop.execute(*(f"CREATE TABLE {name} ({columns})" for name, columns in TABLES.items()))
     for run in (1, 2):
-        written(shop, run)
+        write_rows(shop, run)
         require_all(shop, first)
     shutil.copytree(tmp_path / "shaken", tmp_path / "undisturbed")
     shop.execute(*CHANGES)
-    written(shop, 3)
+    write_rows(shop, 3)
     undisturbed = shop.pipeline(lake=str(tmp_path / "undisturbed"), **settings)
     require_all(shop, undisturbed)
     shaken = shop.pipeline(lake=str(tmp_path / "shaken"), **settings)
@@ -144,7 +144,7 @@ def test_killed_behind_every_commit_of_the_change_and_maintained_there_it_ends_a
         died += 1
         assert maintain_source(shop.spark, shaken, SOURCE).stopped == {}
     assert died >= 8, "columns and rows of silver, and the same downstream"
-    assert everything(shop, shaken) == everything(shop, undisturbed)
+    assert contents(shop, shaken) == contents(shop, undisturbed)
     require_all(shop, shaken)
 
 
@@ -155,17 +155,17 @@ def test_two_that_keep_one_lake_at_the_same_moment_change_no_row(
     pipeline = shop.pipeline(**KEEPING)
     shop.execute(*(f"CREATE TABLE {name} ({columns})" for name, columns in TABLES.items()))
     for run in (1, 2):
-        written(shop, run)
+        write_rows(shop, run)
         require_all(shop, pipeline)
     shop.execute(*CHANGES)
     for run in (3, 4):
-        written(shop, run)
+        write_rows(shop, run)
         require_all(shop, pipeline)
     if "gc" not in verbs:
         gc_source(shop.spark, pipeline, SOURCE)
-    for status, said in at_once(tmp_path, pipeline.path, verbs):
-        assert status == 0 or (status == 1 and "another writer" in said), said
-        assert "Traceback" not in said
+    for status, errors in at_once(tmp_path, pipeline.path, verbs):
+        assert status == 0 or (status == 1 and "another writer" in errors), errors
+        assert "Traceback" not in errors
     require_all(shop, pipeline)
     upkeep = maintain_source(shop.spark, pipeline, SOURCE)
     assert (upkeep.stopped, upkeep.unfolded) == ({}, {})
@@ -173,7 +173,7 @@ def test_two_that_keep_one_lake_at_the_same_moment_change_no_row(
     head = lake_of(pipeline).bronze(SOURCE).head()
     assert isinstance(head, Head)
     assert head.position == shop.end()
-    written(shop, 5)
+    write_rows(shop, 5)
     require_all(shop, pipeline)
 
 

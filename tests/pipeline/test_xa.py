@@ -9,7 +9,8 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from spark_jobs.changes.feed import changes_of_bronze, changes_of_files, wanted_tables
+from spark_jobs.changes.feed import changes_of_bronze, changes_of_files
+from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.config.loader import load
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import DecodeError
@@ -57,7 +58,7 @@ def test_rows_take_effect_where_they_are_committed(
 ) -> None:
     logs = Logs(spark, tmp_path / "in runs")
     logs.folder.mkdir()
-    many = [Rows("shop.orders", Update, [((2, "b"), (2, "x" * 40))] * 4000) for _ in range(6)]
+    large = [Rows("shop.orders", Update, [((2, "b"), (2, "x" * 40))] * 4000) for _ in range(6)]
     logs.write(
         1,
         CREATE,
@@ -65,7 +66,7 @@ def test_rows_take_effect_where_they_are_committed(
         *prepared(Update("shop.orders", (1, "a"), (1, "waits")), insert(3, "waits")),
         *prepared(insert(4, "never"), name=b"never"),
         *prepared(insert(5, "at once"), name=b"once", one_phase=True),
-        *prepared(*many, Update("shop.orders", (2, "b"), (2, "last")), name=b"many"),
+        *prepared(*large, Update("shop.orders", (2, "b"), (2, "last")), name=b"many"),
         *prepared(insert(6, "open"), insert(7, "later", "later"), name=b"open"),
     )
     assert logs.run().stopped == {}
@@ -79,8 +80,8 @@ def test_rows_take_effect_where_they_are_committed(
     assert {job.name.table for job in logs.run().compacted} == {"orders"}
     logs.write(5, Statement("", f"XA COMMIT {xid('open')}"), COMMIT)
     assert {job.name.table for job in logs.run().compacted} == {"orders", "later"}
-    whole = [(1, "waits"), (2, "last"), (5, "at once"), (6, "open"), (8, "c"), (9, "again"), (10, "d")]
-    assert (logs.rows("orders"), logs.rows("later")) == (whole, [(7, "later")])
+    final = [(1, "waits"), (2, "last"), (5, "at once"), (6, "open"), (8, "c"), (9, "again"), (10, "d")]
+    assert (logs.rows("orders"), logs.rows("later")) == (final, [(7, "later")])
     assert {("delete", 3, "waits", 3, 0), ("update", 2, "last", 2, 24000)} <= set(silver(logs))
     assert silver(logs, "later") == [("insert", 7, "later", 5, 0)]
 
@@ -98,7 +99,7 @@ def test_rows_take_effect_where_they_are_committed(
     at_once.folder.mkdir()
     logs.binlogs.rename(at_once.binlogs)
     assert at_once.run().stopped == {}
-    assert (at_once.rows("orders"), at_once.rows("later")) == (whole, [(7, "later")])
+    assert (at_once.rows("orders"), at_once.rows("later")) == (final, [(7, "later")])
 
 
 def test_changes_of_a_range_have_the_rows_that_it_commits(
@@ -117,21 +118,21 @@ def test_changes_of_a_range_have_the_rows_that_it_commits(
     logs.write(3, Statement("", f"XA COMMIT {xid('many')}"), *prepared(insert(8, "open"), name=b"open"))
     extract_source(spark, logs.pipeline(), SOURCE)
     files = sorted(logs.binlogs.iterdir())
-    every = list(
+    changes = list(
         map(
             json.loads,
             "".join(changes_of_files(((file.name, iter([file.read_bytes()])) for file in files), ANY)).splitlines(),
         )
     )
-    assert [one["after"]["id"] for one in every if one["after"]["id"] < 100] == [1, 5, 6, 2, 3, 7]
+    assert [change["after"]["id"] for change in changes if change["after"]["id"] < 100] == [1, 5, 6, 2, 3, 7]
     store = Store(spark, logs.pipeline(), SOURCE)
 
-    def told(start: Position | None, stop: Position | None) -> list[dict[str, Any]]:
+    def changes_of_range(start: Position | None, stop: Position | None) -> list[dict[str, Any]]:
         """As lines; the frame has the same, in whatever order."""
         lines = list(
             map(
                 json.loads,
-                "".join(changes_of_bronze(spark, logs.lake, SOURCE, start, stop, is_wanted=ANY)).splitlines(),
+                "".join(changes_of_bronze(logs.lake, SOURCE, start, stop, is_wanted=ANY)).splitlines(),
             )
         )
         frame = store.changes(start, stop).select("file", "offset", "row", "after", "committed_at").collect()
@@ -140,10 +141,10 @@ def test_changes_of_a_range_have_the_rows_that_it_commits(
         ) == sorted((line["file"], line["offset"], line["row"], line["after"]["id"]) for line in lines)
         return lines
 
-    assert told(None, None) == [one | {"source": SOURCE} for one in every]
+    assert changes_of_range(None, None) == [change | {"source": SOURCE} for change in changes]
     begins = [Position(file(number), 4) for number in (1, 2, 3)]
-    assert [change["after"]["id"] for change in told(begins[0], begins[1])] == [1, 5]
-    second = told(begins[1], begins[2])
+    assert [change["after"]["id"] for change in changes_of_range(begins[0], begins[1])] == [1, 5]
+    second = changes_of_range(begins[1], begins[2])
     assert [(change["file"], change["after"]["id"]) for change in second] == [
         (file(2), 6),
         (file(1), 2),
@@ -155,8 +156,8 @@ def test_changes_of_a_range_have_the_rows_that_it_commits(
         transaction for transaction in store.pull(begins[1]) if b"XA COMMIT " + XA.encode() in transaction.payload
     ]
     inside = Position(commit.start.file, commit.start.offset + 1, commit.start.stretch)
-    assert [change["after"]["id"] for change in told(inside, commit.stop)] == [2, 3], "snapped outward"
-    assert len(told(begins[2], None)) == 40_000
+    assert [change["after"]["id"] for change in changes_of_range(inside, commit.stop)] == [2, 3], "snapped outward"
+    assert len(changes_of_range(begins[2], None)) == 40_000
     assert not [message for message in caplog.messages if "does not hold its rows" in message]
 
 

@@ -1,0 +1,51 @@
+"""A copy of a test's tables in a second schema of the server, which a delivery writes.
+
+Put here: the delivery's configuration, running it, and comparing rows. Not here: what a test does to it.
+"""
+
+from typing import Any
+
+from spark_jobs.config.model import Pipeline
+from spark_jobs.delivery.deliver import Outcome, deliver
+from spark_jobs.demo.server import MySQLServer
+from spark_jobs.pipeline.run import run_source
+from tests.fix_pipeline import SOURCE, Shop
+
+
+class Copy:
+    """A second schema of the server, which a delivery writes the shop's tables to."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.shop = shop
+        self.schema = f"{shop.database.name}_copy"
+
+    def pipeline(
+        self, *, live: bool = False, port: int | None = None, target: MySQLServer | None = None, **keys: Any
+    ) -> Pipeline:
+        server = target or self.shop.database.server
+        login: dict[str, Any] = {"host": server.host, "port": server.port, "user": "writer", "password": "writes"}
+        if port:  # a proxy's, which reads what it passes on
+            login |= {"port": port, "tls": {"enabled": False}}
+        routes = [{"from": f"{self.shop.database.name}.*", "to": f"{self.schema}.{{1}}"}]
+        routes = keys.pop("routes", routes)
+        rules = {name: keys.pop(name) for name in ("columns", "filters", "row_filters", "downstream") if name in keys}
+        return self.shop.pipeline(live=live, routes=routes, deliveries={"copy": {"mysql": login} | keys}, **rules)
+
+    def run(self, pipeline: Pipeline) -> Outcome:
+        run_source(self.shop.spark, pipeline, SOURCE)
+        return deliver(pipeline, "copy")
+
+    def rows(self, table: str, columns: str = "*") -> list[tuple[Any, ...]]:
+        return sorted(self.shop.database.execute(f"SELECT {columns} FROM `{self.schema}`.`{table}`"), key=repr)
+
+    def source_rows(self, table: str, columns: str = "*") -> list[tuple[Any, ...]]:
+        return sorted(self.shop.database.execute(f"SELECT {columns} FROM `{table}`"), key=repr)
+
+    def require_same(self, *tables: str) -> None:
+        for table in tables:
+            assert self.rows(table) == self.source_rows(table), table
+
+    def progress(self) -> list[dict[str, Any]]:
+        names = "table_name, lake_version, position, exit_version, parts, fence, rows_written"
+        rows = self.shop.database.execute(f"SELECT {names} FROM stratalog.checkpoint ORDER BY table_name")
+        return [dict(zip(names.split(", "), row, strict=True)) for row in rows]

@@ -1,0 +1,207 @@
+"""Tables of every kind with every mode: no key, rules, targets of one table, loads, renames, XA, what is missing."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+
+from spark_jobs.binlog import TableName
+from spark_jobs.checks.integrity import repeated_keys
+from spark_jobs.checks.verify.tables import verify_source
+from spark_jobs.config.model import Pipeline
+from spark_jobs.downstream import publication
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.operations.gc import gc_source
+from spark_jobs.operations.status import status
+from spark_jobs.pipeline.initial_load.load import load_source
+from spark_jobs.pipeline.run import compact_source, extract_source, publish
+from tests.fix_pipeline import SOURCE, Shop
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+
+MODES = ("soft_delete", "append", "history")
+
+
+def into_each(shop: Shop, *tables: str, **keys: Any) -> Pipeline:
+    """Each table in its own name, and in one of every mode."""
+    name = shop.database.name
+    routes = [
+        {"from": f"{name}.{table}", "to": [f"{name}.{table}", *(f"{mode}.{table}" for mode in MODES)]}
+        for table in tables
+    ]
+    modes = [{"tables": [f"{mode}.*"], "mode": mode} for mode in MODES]
+    return shop.pipeline(routes=routes, downstream=modes, **keys)
+
+
+def frame(shop: Shop, pipeline: Pipeline, mode: str, table: str) -> DataFrame:
+    return lake_of(pipeline).downstream(mode, table).read(shop.spark).orderBy("_position", "_op")
+
+
+def ops(shop: Shop, pipeline: Pipeline, mode: str, table: str) -> list[tuple[Any, ...]]:
+    """Operation and source's columns, in order."""
+    rows = frame(shop, pipeline, mode, table)
+    names = [name for name in rows.columns if not name.startswith("_")]
+    return [tuple(row) for row in rows.select("_op", *names).collect()]
+
+
+def current(shop: Shop, pipeline: Pipeline, table: str) -> list[tuple[Any, ...]]:
+    rows = frame(shop, pipeline, "history", table).where("_is_current")
+    return sorted(tuple(row) for row in rows.select(*(n for n in rows.columns if not n.startswith("_"))).collect())
+
+
+def run(shop: Shop, pipeline: Pipeline) -> dict[str, str]:
+    _, outcome = shop.run(pipeline)
+    return {f"{name.table} {into[0]}": reason for (name, into), reason in outcome.stopped_into.items()}
+
+
+def test_one_table_has_every_mode_beside_its_mirror_and_says_so(shop: Shop) -> None:
+    pipeline = into_each(shop, "t", live=True)
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)")
+    shop.execute("UPDATE t SET v = 9 WHERE id = 1", "UPDATE t SET id = 5 WHERE id = 2", "DELETE FROM t WHERE id = 3")
+    assert run(shop, pipeline) == {}
+    assert shop.merged(pipeline, "t") == [(1, 9), (5, 2)]
+    inserts = [("insert", 1, 1), ("insert", 2, 2), ("insert", 3, 3)]
+    assert ops(shop, pipeline, "append", "t") == [*inserts, ("update", 1, 9), ("update", 5, 2), ("delete", 3, 3)]
+    moved = [("delete", 2, 2), ("update", 5, 2)]
+    assert ops(shop, pipeline, "history", "t") == [*inserts, ("update", 1, 9), *moved, ("delete", 3, 3)]
+    assert current(shop, pipeline, "t") == [(1, 9), (5, 2)]
+    soft = lake_of(pipeline).downstream("soft_delete", "t").read(shop.spark)
+    rows = {(row["id"], row["v"], row["_deleted"]) for row in soft.collect()}
+    assert rows == {(1, 9, False), (2, 2, True), (3, 3, True), (5, 2, False)}
+
+    # What says so: published, status, checks, the comparison with the server.
+    (entry,) = publication.read(lake_of(pipeline), SOURCE)
+    assert entry.modes == ("mirror", *MODES)
+    (table,) = status(pipeline, lake_of(pipeline), SOURCE).tables
+    assert [target["mode"] for target in table.targets or ()] == ["mirror", *MODES]
+    origin = TableName(shop.database.name, "t")
+    targets = [(origin, (mode, "t")) for mode in MODES]
+    assert repeated_keys(shop.spark, pipeline, SOURCE, targets) == dict.fromkeys(
+        [(origin, ("soft_delete", "t")), (origin, ("history", "t"))], 0
+    )
+    verdicts = {verdict.into: verdict for verdict in verify_source(shop.spark, pipeline, SOURCE)}
+    states = {str(into).split(".")[0]: verdict.state for into, verdict in verdicts.items()}
+    assert states == {
+        shop.database.name: "equal",
+        "soft_delete": "equal",
+        "append": "not compared",
+        "history": "equal",
+    }
+    assert "mode: append" in str(verdicts["append.t"].reason)
+
+
+@pytest.mark.long
+def test_a_table_without_a_key_has_versions_of_its_rows(shop: Shop) -> None:
+    pipeline = into_each(shop, "bag")
+    shop.execute("CREATE TABLE bag (v INT, s VARCHAR(4))", "INSERT INTO bag VALUES (1, 'a'), (1, 'a'), (NULL, 'b')")
+    stopped = run(shop, pipeline)
+    assert [*stopped] == ["bag soft_delete"]
+    shop.execute("DELETE FROM bag WHERE v = 1 LIMIT 1", "UPDATE bag SET s = 'c' WHERE v IS NULL")
+    run(shop, pipeline)
+    rows = frame(shop, pipeline, "history", "bag").where("_is_current").select("v", "s").collect()
+    assert sorted(map(repr, map(tuple, rows))) == ["(1, 'a')", "(None, 'c')"]
+    assert [op for op, *_ in ops(shop, pipeline, "append", "bag")] == ["insert"] * 3 + ["delete", "update"]
+    assert [op for op, *_ in ops(shop, pipeline, "history", "bag")] == ["insert"] * 3 + ["delete", "delete", "update"]
+
+
+def test_rules_hold_for_every_change(shop: Shop) -> None:
+    name = shop.database.name
+    pipeline = into_each(
+        shop,
+        "t",
+        row_filters={"odd": {"tables": [f"{name}.t"], "update-new-value-expr": "v = 7"}},
+        columns={"hide": {"tables": [f"{name}.t"], "exclude": ["secret"], "mask": {"note": {"truncate": 1}}}},
+    )
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT, secret INT, note VARCHAR(9))")
+    shop.execute("INSERT INTO t VALUES (1, 1, 42, 'abc')", "UPDATE t SET v = 7", "UPDATE t SET v = 8, note = 'xyz'")
+    assert run(shop, pipeline) == {}
+    for mode in ("append", "history"):
+        assert ops(shop, pipeline, mode, "t") == [("insert", 1, 1, "a"), ("update", 1, 8, "x")]
+    gtids = frame(shop, pipeline, "append", "t").select("_gtid").collect()
+    assert len({row[0] for row in gtids}) == len(gtids)
+
+
+@pytest.mark.long
+def test_loaded_and_inherited_rows_are_versions(shop: Shop) -> None:
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
+    start = shop.end()
+    shop.execute("UPDATE t SET v = 3 WHERE id = 2")
+    pipeline = into_each(shop, "t", "other", live=True)
+    pipeline = pipeline.model_copy(
+        update={"sources": {SOURCE: pipeline.sources[SOURCE].model_copy(update={"start": str(start)})}}
+    )
+    assert run(shop, pipeline) == {}
+    load_source(shop.spark, pipeline, SOURCE)
+    assert run(shop, pipeline) == {}
+    assert current(shop, pipeline, "t") == shop.truth("t")
+    loaded = frame(shop, pipeline, "history", "t").where("_op = 'load'")
+    assert loaded.count() == 2
+    assert loaded.where("_valid_from IS NULL").isEmpty()
+    assert frame(shop, pipeline, "append", "t").where("_op = 'load'").count() == 2
+    shop.execute("RENAME TABLE t TO other", "UPDATE other SET v = 5 WHERE id = 1")
+    assert run(shop, pipeline) == {}
+    assert current(shop, pipeline, "other") == shop.truth("other")
+    shop.execute("ALTER TABLE other DROP PRIMARY KEY, ADD PRIMARY KEY (v)", "DELETE FROM other WHERE v = 5")
+    assert run(shop, pipeline) == {}
+    assert current(shop, pipeline, "other") == shop.truth("other")
+    soft = lake_of(pipeline).downstream("soft_delete", "other").read(shop.spark).where("NOT _deleted")
+    assert sorted((row["id"], row["v"]) for row in soft.collect()) == shop.truth("other")
+
+
+def test_an_xa_transaction_is_where_it_is_committed(shop: Shop) -> None:
+    pipeline = into_each(shop, "t")
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
+    shop.execute("XA START 'x'", "UPDATE t SET v = 2", "UPDATE t SET id = 7", "XA END 'x'", "XA PREPARE 'x'")
+    assert run(shop, pipeline) == {}
+    assert current(shop, pipeline, "t") == [(1, 1)]
+    shop.execute("XA COMMIT 'x'")
+    assert run(shop, pipeline) == {}
+    assert current(shop, pipeline, "t") == [(7, 2)]
+    assert [op for op, *_ in ops(shop, pipeline, "append", "t")] == ["insert", "update", "update"]
+
+
+def later() -> datetime:
+    return datetime.now(UTC) + timedelta(days=9)
+
+
+def test_a_mode_that_needs_log_which_is_gone_leaves_the_table_as_it_is(shop: Shop) -> None:
+    retention = {"bronze": "1d"}
+    history = [{"tables": f"{shop.database.name}.*", "mode": "history"}]
+    mirrors = shop.pipeline(retention=retention)
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)", "FLUSH BINARY LOGS")
+    shop.execute("INSERT INTO t VALUES (2)")
+    assert run(shop, mirrors) == {}
+    assert gc_source(shop.spark, mirrors, SOURCE, now=later()).files
+    (reason,) = run(shop, shop.pipeline(retention=retention, downstream=history)).values()
+    assert "a table with mode: history is made of every change since" in reason
+    assert f"stratalog extract --source {SOURCE} --archive DIR" in reason
+    table = lake_of(mirrors).downstream(shop.database.name, "t")
+    assert "_valid_from" not in table.columns()
+    assert shop.merged(mirrors, "t") == [(1,), (2,)]
+    shop.execute("INSERT INTO t VALUES (3)")
+    assert run(shop, shop.pipeline(retention=retention)) == {}
+    assert shop.merged(mirrors, "t") == [(1,), (2,), (3,)]
+
+
+def test_gc_waits_for_a_table_that_is_made_of_every_change(shop: Shop) -> None:
+    history = [{"tables": f"{shop.database.name}.*", "mode": "history"}]
+    pipeline = shop.pipeline(retention={"bronze": "1d"}, downstream=history)
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    assert run(shop, pipeline) == {}
+    shop.execute("UPDATE t SET id = 2", "FLUSH BINARY LOGS", "UPDATE t SET id = 3")
+    extract_source(shop.spark, pipeline, SOURCE)
+    publish(shop.spark, pipeline, SOURCE, compact_source(shop.spark, pipeline, SOURCE))
+    waiting = gc_source(shop.spark, pipeline, SOURCE, now=later()).kept_for
+    assert "mode: history" in str(waiting)
+    assert run(shop, pipeline) == {}
+    assert gc_source(shop.spark, pipeline, SOURCE, now=later()).kept_for is None
+    rows = lake_of(pipeline).downstream(shop.database.name, "t").read(shop.spark).orderBy("_position", "_op").collect()
+    versions = [(row["_op"], row["id"], row["_is_current"]) for row in rows]
+    assert versions == [
+        ("insert", 1, False),
+        ("delete", 1, False),
+        ("update", 2, False),
+        ("delete", 2, False),
+        ("update", 3, True),
+    ]

@@ -1,0 +1,176 @@
+"""Downstream modes beside a plain twin: live, by either way, after DDL, over replays, resets and other modes."""
+
+import os
+import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from spark_jobs.config.model import Pipeline
+from spark_jobs.engine import routing
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.log.position import Range
+from spark_jobs.operations.mend import plan_reset, reset
+from spark_jobs.pipeline.backfill.request import DOWNSTREAM, BackfillOptions
+from spark_jobs.pipeline.backfill.run import backfill_source
+from tests.by_spark_sql import by_spark_sql
+from tests.fix_pipeline import SOURCE, Shop
+from tests.mode_stream import TABLE, Stream, appended, soft_deleted, versions
+
+pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+
+SEED = int(os.environ.get("STRATALOG_SEED", "25"))
+
+
+def pipeline_of(shop: Shop, mode: str, **keys: Any) -> Pipeline:
+    return shop.pipeline(downstream=[{"tables": f"{shop.database.name}.*", "mode": mode}], **keys)
+
+
+def run(shop: Shop, pipeline: Pipeline) -> list[str]:
+    """By which ways tables were merged."""
+    _, outcome = shop.run(pipeline)
+    assert outcome.stopped == {}
+    return [merged.way for merged in outcome.merged]
+
+
+def replay(shop: Shop, pipeline: Pipeline, range_: Range) -> None:
+    """Both as a backfill does it, and merging windows again that are as they were."""
+    for options in (BackfillOptions(), BackfillOptions(layers=(DOWNSTREAM,))):
+        outcome = backfill_source(shop.spark, pipeline, SOURCE, range_, lambda _: True, options=options)
+        assert outcome.stopped == {}
+
+
+def was_reset(shop: Shop, pipeline: Pipeline, table: str) -> None:
+    planned = plan_reset(shop.spark, pipeline, SOURCE, f"{shop.database.name}.{table}")
+    reset(shop.spark, pipeline, SOURCE, planned)
+
+
+def states(shop: Shop, pipeline: Pipeline) -> dict[Any, tuple[tuple[Any, ...], bool]]:
+    """What a table with mode soft_delete has, as the twin has it."""
+    frame = lake_of(pipeline).downstream(shop.database.name, TABLE).read(shop.spark)
+    names = [name for name in frame.columns if not name.startswith("_")]
+    rows = frame.select(*names, "_deleted", "_deleted_at").collect()
+    assert all((row["_deleted_at"] is not None) == row["_deleted"] for row in rows)
+    assert len({row[0] for row in rows}) == len(rows), "a key has one row"
+    return {row[0]: (tuple(row[: len(names)]), row["_deleted"]) for row in rows}
+
+
+def changes_of(shop: Shop, pipeline: Pipeline) -> list[tuple[str, tuple[Any, ...] | None]]:
+    """What a table with mode append has, as the twin has it."""
+    frame = lake_of(pipeline).downstream(shop.database.name, TABLE).read(shop.spark)
+    names = [name for name in frame.columns if not name.startswith("_")]
+    rows = frame.orderBy("_position").select(*names, "_op", "_committed_at", "_gtid", "_position").collect()
+    assert all(row["_committed_at"] for row in rows)
+    assert len({row["_position"] for row in rows}) == len(rows), "a change is one row"
+    return [(row["_op"], None if row["_op"] == "truncate" else tuple(row[: len(names)])) for row in rows]
+
+
+def require_versions(shop: Shop, pipeline: Pipeline, stream: Stream) -> None:
+    """A table with mode history has the twin's versions, from one change to another."""
+    frame = lake_of(pipeline).downstream(shop.database.name, TABLE).read(shop.spark)
+    names = [name for name in frame.columns if not name.startswith("_")]
+    frame = frame.orderBy("_position", F.expr("_op <> 'delete'"))
+    rows = frame.select(*names, "_op", "_valid_from", "_valid_to", "_is_current", "_position").collect()
+    times: list[Any] = list({row["_position"]: row["_valid_from"] for row in rows}.values())
+    assert len(times) == len(stream.events)
+    assert all(times)
+    expected = [
+        (op, cells, times[start], None if stop is None else times[stop], stop is None)
+        for op, cells, start, stop in versions(stream)
+    ]
+    lake_versions = [
+        (
+            row["_op"],
+            None if row["_op"] == "truncate" else tuple(row[: len(names)]),
+            row["_valid_from"],
+            row["_valid_to"],
+            row["_is_current"],
+        )
+        for row in rows
+    ]
+    assert lake_versions == expected
+
+
+def require_states(shop: Shop, pipeline: Pipeline, stream: Stream) -> None:
+    assert states(shop, pipeline) == soft_deleted(stream)
+
+
+def require_changes(shop: Shop, pipeline: Pipeline, stream: Stream) -> None:
+    assert changes_of(shop, pipeline) == appended(stream)
+
+
+CASES: dict[str, tuple[str, Callable[[], AbstractContextManager[None]], Callable[[Shop, Pipeline, Stream], None]]] = {
+    "soft_delete, by the engine": ("soft_delete", nullcontext, require_states),
+    "soft_delete, by Spark SQL": ("soft_delete", by_spark_sql, require_states),
+    "append": ("append", nullcontext, require_changes),
+    "history": ("history", nullcontext, require_versions),
+}
+
+
+@pytest.mark.parametrize(
+    "case", [case if case.endswith("the engine") else pytest.param(case, marks=pytest.mark.long) for case in CASES]
+)
+def test_a_table_has_what_its_twin_has_whatever_the_windows_are(shop: Shop, case: str) -> None:
+    mode, way, require = CASES[case]
+    choose = random.Random(SEED)
+    stream, pipeline = Stream(shop.execute, choose), pipeline_of(shop, mode)
+    stream.begin()
+    places, ways = [shop.end()], list[str]()
+    with way():
+        for nth in range(6):
+            for _ in range(choose.randrange(2, 9)):
+                stream.step()
+            if nth == 2:
+                stream.add_column()
+                stream.step()
+            if nth == 4:
+                stream.truncate()
+                stream.step()
+            ways += run(shop, pipeline)
+            places.append(shop.end())
+            require(shop, pipeline, stream)
+        assert (routing.ENGINE in ways) == case.endswith("the engine")
+        for start, stop in ((0, 2), (3, 6), (1, 5)):
+            replay(shop, pipeline, Range(places[start], places[stop]))
+            require(shop, pipeline, stream)
+        was_reset(shop, pipeline, TABLE)
+        run(shop, pipeline)
+        require(shop, pipeline, stream)
+
+
+def test_another_mode_rebuilds_the_table(shop: Shop) -> None:
+    stream = Stream(shop.execute, random.Random(2))
+    stream.begin()
+    pipeline = shop.pipeline()
+    for _ in range(2):
+        for _ in range(9):
+            stream.step()
+        run(shop, pipeline)
+    expected = soft_deleted(stream)
+    assert any(is_deleted for _, is_deleted in expected.values())
+    assert shop.merged(pipeline, TABLE) == sorted(row for row, is_deleted in expected.values() if not is_deleted)
+    soft_pipeline = pipeline_of(shop, "soft_delete")
+    run(shop, soft_pipeline)
+    assert states(shop, soft_pipeline) == expected
+    run(shop, pipeline)
+    assert shop.merged(pipeline, TABLE) == shop.truth(TABLE)
+    assert "_deleted" not in lake_of(pipeline).downstream(shop.database.name, TABLE).columns()
+
+
+def test_what_a_mode_cannot_be_is_one_message_and_other_tables_go_on(shop: Shop) -> None:
+    shop.execute(
+        "CREATE TABLE bag (v INT)",
+        "CREATE TABLE collides (id INT PRIMARY KEY, _Deleted INT)",
+        "CREATE TABLE plain (id INT PRIMARY KEY)",
+    )
+    shop.execute("INSERT INTO bag VALUES (1)", "INSERT INTO collides VALUES (1, 2)", "INSERT INTO plain VALUES (1)")
+    pipeline = pipeline_of(shop, "soft_delete")
+    _, outcome = shop.run(pipeline)
+    reasons = {name.table: reason for name, reason in outcome.stopped.items()}
+    assert set(reasons) == {"bag", "collides"}
+    assert "no key by which a row that was deleted could be told (mode: soft_delete)" in reasons["bag"]
+    assert "its column _Deleted has the name of one that mode: soft_delete adds" in reasons["collides"]
+    assert shop.merged(pipeline, "plain") == [(1,)]
