@@ -39,21 +39,20 @@ def measure(spark: SparkSession, folder: Path, gigabytes: int, count: int) -> No
     columns = ("GB of log", "s a GB", "processor s a GB", "gc and maintain, s", "status, s", "MB of the lake")
     print(f"| {' | '.join(columns)} | MiB of Python, JVM |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
-    read, runs, since = 0, Usage(), 0
-    upkeep = 0.0
+    log_bytes, step_bytes, usage, upkeep = 0, 0, Usage(), 0.0
     for nth in range(1_000_000):
         log = folder / "streamed" / "binlogs"
         (log / f"{base}.{number + nth:06d}").hardlink_to(file)
-        _add(runs, _run(spark, pipeline))
+        _add(usage, _run(spark, pipeline))
         if nth:
             (log / f"{base}.{number + nth - 1:06d}").unlink()
-        read += file.stat().st_size
-        since += file.stat().st_size
+        log_bytes += file.stat().st_size
+        step_bytes += file.stat().st_size
         if nth % _RUNS == _RUNS - 1:
             upkeep += _upkeep(spark, pipeline)
-        if read >= steps[0] * _GIGABYTE:
-            _print(pipeline, steps.pop(0), since, runs, upkeep)
-            runs, since, upkeep = Usage(), 0, 0.0
+        if log_bytes >= steps[0] * _GIGABYTE:
+            _print(pipeline, steps.pop(0), step_bytes, usage, upkeep)
+            step_bytes, usage, upkeep = 0, Usage(), 0.0
         if not steps:
             return
 
@@ -87,17 +86,17 @@ def _add(total: Usage, usage: Usage) -> None:
     total.processor += usage.processor
 
 
-def _print(pipeline: Pipeline, step: int, since: int, runs: Usage, upkeep: float) -> None:
-    with metered() as looked:
+def _print(pipeline: Pipeline, step: int, step_bytes: int, usage: Usage, upkeep: float) -> None:
+    with metered() as status_usage:
         status(pipeline, lake_of(pipeline), operations.SOURCE)
     lake = sum(path.stat().st_size for path in Path(pipeline.lake).rglob("*") if path.is_file())
     python, jvm = memory()
     cells = (
         f"{step}",
-        f"{runs.seconds / since * _GIGABYTE:.1f}",
-        f"{runs.processor / since * _GIGABYTE:.1f}",
+        f"{usage.seconds / step_bytes * _GIGABYTE:.1f}",
+        f"{usage.processor / step_bytes * _GIGABYTE:.1f}",
         f"{upkeep:.1f}",
-        f"{looked.seconds:.2f}",
+        f"{status_usage.seconds:.2f}",
         f"{lake / 1e6:,.0f}",
         f"{python:,}, {jvm:,}",
     )
