@@ -346,7 +346,7 @@ def by_history(lake: Lake, source: str) -> Callable[[TableName, Position], Histo
     The history is read when it is first asked.
     """
     versions = cache(lambda: by_table(lake, source))
-    return lambda name, start: told_at(versions().get(name, []), start)
+    return lambda name, start: answer_at(versions().get(name, []), start)
 
 
 def by_table(lake: Lake, source: str) -> dict[TableName, list[TableVersion]]:
@@ -360,8 +360,8 @@ def by_table(lake: Lake, source: str) -> dict[TableName, list[TableVersion]]:
     return by_name
 
 
-def told_at(versions: Sequence[TableVersion], start: Position) -> HistoryAnswer | None:
-    """What the versions of one table, in order, tell of it at a place; None where that is nothing.
+def answer_at(versions: Sequence[TableVersion], start: Position) -> HistoryAnswer | None:
+    """The definition of one table at a position by its versions, in order; None where they have none.
 
     What a server told counts where a statement was inverted: elsewhere it is asked for as ``complete_names``.
     """

@@ -55,7 +55,7 @@ def compact(spark: SparkSession, work: CompactionJob) -> Compacted:
     began = time.monotonic()
     with about(str(work)):
         work.require_same_shape()
-        run = _Compacting(spark, told_of_partial(work))
+        run = _Compacting(spark, with_partial_flag(work))
         stopped = run.steps() or work.ended
         if stopped and not run.compacted:
             raise TableStopped(stopped.reason, stopped.at) from stopped.error
@@ -99,7 +99,7 @@ class _Compacting:
         try:
             landed = _step(self.spark, self.work, self.head, step)
         except PartialImage:
-            taking, self.head = taking_partial(self.spark, self.work)
+            taking, self.head = add_partial_column(self.spark, self.work)
             # what a reset replaces is replaced by now
             self.work = replace(taking, head=self.work.head) if self.compacted else taking
             landed = _step(self.spark, self.work, self.head, step)
@@ -180,15 +180,15 @@ def _step(spark: SparkSession, work: CompactionJob, head: Head | None, step: Tim
     return Compacted(work.source, work.name, step.range, _turn(spark, work, head, step), left_out=by_rule(step))
 
 
-def told_of_partial(work: CompactionJob) -> CompactionJob:
-    """The work, with whether its silver table takes rows that lack columns."""
+def with_partial_flag(work: CompactionJob) -> CompactionJob:
+    """The job, with ``has_partial`` as its silver table is: whether partial row images have a column there."""
     return replace(work, has_partial=silver.ABSENT in work.table.columns())
 
 
-def taking_partial(spark: SparkSession, work: CompactionJob) -> tuple[CompactionJob, Head | None]:
-    """The work with a silver table that takes rows which lack columns, and its head. Raises LostRace, PartialImage.
+def add_partial_column(spark: SparkSession, work: CompactionJob) -> tuple[CompactionJob, Head | None]:
+    """Adds the column of partial row images to silver. Returns the job and the new head. Raises LostRace, PartialImage.
 
-    Its rows and its position stay. Tables of which no image leaves a column out never have the column for it.
+    Rows and position stay. A table gets the column with its first partial image, so that most never have it.
     """
     if work.has_partial:
         raise PartialImage(f"{work.table.path}: takes rows that lack columns, and one was refused")

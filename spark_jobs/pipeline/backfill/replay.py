@@ -24,7 +24,7 @@ from spark_jobs.log.position import Range
 from spark_jobs.pipeline.backfill.request import ReplayedTable, RowDifference
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.compact import taking_partial, told_of_partial
+from spark_jobs.silver.compact import add_partial_column, with_partial_flag
 from spark_jobs.silver.compaction_job import Compacted, CompactionJob
 from spark_jobs.silver.inherited_rows import inherited_rows
 from spark_jobs.silver.projection import project_to_latest
@@ -38,11 +38,11 @@ from spark_jobs.text.sql import identifier
 
 def replay(spark: SparkSession, work: CompactionJob) -> ReplayedTable:
     """Decodes the window's ranges again and replaces them where a row differs. Raises LostRace."""
-    work = told_of_partial(work)
+    work = with_partial_flag(work)
     try:
         return _replay(spark, work)
     except PartialImage:
-        return _replay(spark, taking_partial(spark, work)[0])
+        return _replay(spark, add_partial_column(spark, work)[0])
 
 
 def _replay(spark: SparkSession, work: CompactionJob) -> ReplayedTable:

@@ -317,7 +317,7 @@ def test_a_later_run_leads_back_what_it_is_told_as_far_as_the_one_before() -> No
     versions, lacking = schema_history._followed(stored, facts, at(150))
     assert lacking == []
     assert [(version.origin, version.at.offset) for version in versions][:2] == [("ddl", 200), ("inverted", 250)]
-    answer = schema_history.told_at([*stored, *versions], at(300))
+    answer = schema_history.answer_at([*stored, *versions], at(300))
     assert answer is not None
     assert answer.definition == two
 
