@@ -190,6 +190,11 @@ class TableFilters:
         """The rule that filters every change of a kind (insert, update, delete)."""
         return next((f"filters.{filter_.name}" for filter_ in self.events if filter_.leaves_out(event)), None)
 
+    def ignored_kinds(self) -> dict[int, str]:
+        """Kinds of changes that are filtered, by their number (1 insert, 2 update, 3 delete), and the first rule."""
+        rules = {kind: self.left_out(event) for kind, event in enumerate(ROW_EVENTS, 1)}
+        return {kind: rule for kind, rule in rules.items() if rule}
+
     @property
     def judges_rows(self) -> bool:
         """Whether a change of rows may be filtered."""

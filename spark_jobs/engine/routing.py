@@ -18,7 +18,6 @@ from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compaction_job import BY_SPARK_SQL, CompactionJob
 from spark_jobs.silver.table_timeline import DataRange
-from spark_jobs.text.sql import identifier
 
 ENGINE = "engine"
 """What a run's metadata calls this way."""
@@ -40,7 +39,7 @@ def why_silver_by_sql(work: CompactionJob, stored: Collection[str]) -> str | Non
         "it begins with a statement": work.head is None and work.steps and not isinstance(work.steps[0], DataRange),
         "a run ended during a statement that changes it": kind == CommitKind.ALTERING,
         "row images leave columns out": work.has_partial or silver.ABSENT in stored,
-        "a filter judges its rows": work.filters.judges_rows,
+        "a filter evaluates its rows": bool(work.filters.rows),
         "XA transactions, and events that are skipped": work.filters.skips and len(work.window.xa.of(work.name).rows),
     }
     return next((reason for reason, applies in reasons.items() if applies), None) or _why_its_columns(work)
@@ -52,13 +51,8 @@ def _why_its_columns(work: CompactionJob) -> str | None:
     for step in work.steps:
         if step.standing.definition is None:
             return "nothing tells its columns"
-        shape = work.shape(step.standing.definition, step.standing.retired)
-        if shape.columns.is_bag:
+        if work.columns_of(step.standing).is_bag:
             return "it has no key"
-        if shape.salt or any(
-            cell != identifier(name) for name, cell in shape.cells.items() if name in work.known_columns
-        ):
-            return "its columns are masked"
     return None
 
 

@@ -6,7 +6,7 @@ Put here: units and tasks from what a run has planned, and the commits of what t
 
 import math
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -30,6 +30,7 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.table import Table
 from spark_jobs.silver import schema_evolution
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.column_masks import masks_of
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compaction_job import Compacted, CompactionJob, by_rule, total
 from spark_jobs.silver.statement_commits import reshaping, turn_commit
@@ -129,6 +130,8 @@ def _prepared(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCo
             schema=stage.design.schema,
             configuration=stage.design.configuration,
             fills=tuple(fill for later in stages[at:] for fill in later.fills),
+            masks=masks_of(_definition(stage), work.filters.columns) or None,
+            ignored=work.filters.ignored_kinds(),
         )
         for at, stage in enumerate(stages)
         if stage.window is not None
@@ -387,7 +390,7 @@ def commit(unit: PreparedCompaction, results: Sequence[WindowResult]) -> Compact
     for at, stage in enumerate(unit.stages):
         before = head or work.table.new(stage.columns.stored, silver.properties(work.table))
         stage_results = [result for result in results if result.window == stage.window]
-        commit_, left_out = _commit_of(work, stage)
+        commit_, left_out = _commit_of(work, stage, stage_results)
         files = (
             [result.file for result in stage_results if result.file]
             if stage.window is not None
@@ -414,11 +417,14 @@ def commit(unit: PreparedCompaction, results: Sequence[WindowResult]) -> Compact
     return replace(total(work, head, compacted, seconds), way=routing.ENGINE)
 
 
-def _commit_of(work: CompactionJob, stage: Stage) -> tuple[SilverCommit, dict[str, int]]:
+def _commit_of(
+    work: CompactionJob, stage: Stage, results: Iterable[WindowResult]
+) -> tuple[SilverCommit, dict[str, int]]:
     """What a stage's commit says, and what rules left out of it."""
     step = stage.step
     if isinstance(step, DataRange):
-        left_out = work.filters.skipped_in([step.range])
+        filtered = sum((Counter(result.filtered) for result in results), Counter[str]())
+        left_out = work.filters.skipped_in([step.range]) | filtered
         return work.commit(step.range, step.standing, stage.columns, left_out), left_out
     return turn_commit(work, step, stage.columns, stage.steps), by_rule(step)
 

@@ -28,8 +28,9 @@ from spark_jobs.engine.spark_job import ShuffleBlock
 from spark_jobs.errors import LakeError, StratalogError
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.decode_task import decoding_task
-from spark_jobs.silver.net_changes import SliceOrigin, settle
+from spark_jobs.silver.column_masks import ColumnMasks
+from spark_jobs.silver.decode_task import IgnoredChanges, decoding_task
+from spark_jobs.silver.net_changes import SliceOrigin, settle, sorted_by_key
 from spark_jobs.silver.slice_runs import SliceRun, gathered
 from spark_jobs.storage.files import stored_path
 
@@ -52,6 +53,10 @@ class SilverWindow:
     """The silver table's."""
     fills: tuple[ColumnFill, ...] = ()
     """Columns that later statements of the run add with a default, which the rows get at once."""
+    masks: ColumnMasks | None = None
+    """What a rule makes of the definition's columns."""
+    ignored: Mapping[int, str] = field(default_factory=dict)
+    """Kinds of changes that rules filter (net_changes.INSERT, …), and which rule does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,8 @@ class WindowResult:
     newest_us: int | None = None
     """The latest commit time, in microseconds since 1970."""
     seconds: float = 0.0
+    filtered: Mapping[str, int] = field(default_factory=dict)
+    """Changes that rules have filtered, by rule."""
     error: str | None = None
 
 
@@ -147,16 +154,23 @@ def _unit(task: SilverTask, unit: SilverUnit, opened: "OpenSlices") -> Iterator[
         slices = task.slices.get((unit.number, at))
         if slices is None:
             continue
-        columns = silver.columns(window.definition)
-        reduced = decoding_task(window.definition, columns, alone=not unit.buckets, scans=opened.scans)
+        # Rules about kinds of changes come before the reduction, those about columns after it: a key that is hashed
+        # stays one key.
+        columns, ignored = silver.columns(window.definition), IgnoredChanges(window.ignored)
+        reduced = decoding_task(window.definition, columns, alone=not unit.buckets, scans=opened.scans, ignored=ignored)
         batches = list(reduced(gathered(opened.runs(slices), unit.skips)))
+        if ignored.counts:
+            yield WindowResult(unit.number, at, filtered=dict(ignored.counts))
         if not batches:
             continue
         rows = pa.Table.from_batches(batches)
+        if window.masks:
+            rows = window.masks.apply(rows)
         if unit.buckets:
             yield from shuffle_blocks.blocks(unit.number, unit.buckets, at, rows, window.columns.key)
         else:
-            yield result_of(unit, at, rows)
+            is_rekeyed = window.masks and window.masks.masks.keys() & {*window.columns.key}
+            yield result_of(unit, at, sorted_by_key(rows, window.columns.key) if is_rekeyed else rows)
 
 
 _EFFECT = ("effect_file", "effect_start", "effect_stretch")

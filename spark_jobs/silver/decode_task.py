@@ -7,7 +7,8 @@ Slices are decoded where they lie and reduced to one row a key inside the task, 
 Where rules judge a table's changes, each is judged by itself, as a row of Spark's between decoding and reducing.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal, TypeVar
@@ -78,16 +79,50 @@ def decoding_task(
     alone: bool,
     unseen: frozenset[str] = frozenset(),
     scans: Scans | None = None,
+    ignored: "IgnoredChanges | None" = None,
 ) -> Callable[[Runs], Batches]:
     """From slices to two rows at most a key and gathered run of changes; of a bag to all images.
 
     ``alone``: it gets all slices of the window; then it gives one row a key and window. Where rows may lack columns
     they are all given, in either case; unseen: those that nobody asks for. scans: shared with tasks of other tables.
+    ignored: kinds of changes that rules filter, of a table whose row images are whole.
     """
     if columns.has_partial:
         return _net_task(lambda runs: _partial(definition, unseen, runs), columns, alone=alone)
     before: Literal["key", "all"] = "all" if columns.is_bag else "key"
-    return _net_task(lambda runs: _complete(definition, before, columns.key, runs, scans), columns, alone=alone)
+
+    def read_changes(runs: Runs) -> Iterator[tuple[Changes, SliceOrigin, None]]:
+        complete_changes = _complete(definition, before, columns.key, runs, scans)
+        return ignored.leave(complete_changes) if ignored else complete_changes
+
+    return _net_task(read_changes, columns, alone=alone)
+
+
+class IgnoredChanges:
+    """Kinds of changes that rules filter, and how many each rule has filtered."""
+
+    def __init__(self, rules: Mapping[int, str]) -> None:
+        """rules: by kind (net_changes.INSERT, …) the name of the rule."""
+        self._rules = rules
+        self.counts: Counter[str] = Counter()
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    def leave(self, read: Iterator[tuple[Changes, SliceOrigin, None]]) -> Iterator[tuple[Changes, SliceOrigin, None]]:
+        """The changes of other kinds."""
+        for changes, place, absent in read:
+            kinds = changes.op.to_numpy()
+            is_kept = np.ones(len(kinds), bool)
+            for kind, rule in self._rules.items():
+                count = int(np.count_nonzero(kinds == kind))
+                if count:
+                    self.counts[rule] += count
+                    is_kept &= kinds != kind
+            if is_kept.all():
+                yield changes, place, absent
+            elif is_kept.any():
+                yield changes.take(pa.array(np.flatnonzero(is_kept))), place, absent
 
 
 def judged_task(definition: TableDefinition, columns: silver.Columns, *, alone: bool) -> Callable[[Batches], Batches]:

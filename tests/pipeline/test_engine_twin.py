@@ -11,9 +11,8 @@ from pyspark.sql import SparkSession
 from spark_jobs.config.model import Pipeline
 from spark_jobs.engine import downstream_job, silver_job
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from tests.by_spark_sql import by_spark_sql
+from tests.by_spark_sql import by_spark_sql, content
 from tests.ddl_stream import stream_for
 from tests.fix_mysql import Database, database_of
 from tests.fix_pipeline import SOURCE, Shop
@@ -51,13 +50,6 @@ def database(server: str, servers: Servers) -> Iterator[Database]:
     running = servers.get(server)
     with telling(running, "FULL"), database_of(running) as database:
         yield database
-
-
-def content(table: Table, spark: SparkSession) -> tuple[dict[str, str], list[str]]:
-    """Columns and rows, sorted; of maps their entries."""
-    if table.head() is None:
-        return {}, []
-    return table.columns(), sorted(repr(row.asDict(recursive=True)) for row in table.read(spark).collect())
 
 
 @pytest.mark.parametrize("server, seed, steps", CASES)

@@ -20,6 +20,7 @@ from spark_jobs.log.position import Range
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.silver.commit import SilverCommit
+from tests.by_spark_sql import by_spark_sql, content
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, rows
 
@@ -40,6 +41,8 @@ class CaseRuns:
     pipeline: Pipeline
     first: Outcome
     second: Outcome
+    by_sql: Pipeline
+    """The same in a lake of its own, of which every table goes by Spark SQL."""
 
 
 def execute(shop: Shop, script: str) -> None:
@@ -52,7 +55,7 @@ def execute(shop: Shop, script: str) -> None:
 
 def pipeline_of(shop: Shop, monkeypatch: pytest.MonkeyPatch, rules: dict[str, Any], lake: str = "lake") -> Pipeline:
     monkeypatch.setenv("SALT", "pepper")
-    settings = yaml.safe_load(yaml.safe_dump(rules).replace("shop.", f"{shop.database.name}."))
+    settings = yaml.safe_load(yaml.safe_dump(rules, sort_keys=False).replace("shop.", f"{shop.database.name}."))
     return shop.pipeline(lake=str(shop.folder / lake), **settings)
 
 
@@ -65,14 +68,15 @@ def case_runs(spark: SparkSession, mysql: MySQLServer, tmp_path_factory: pytest.
         rules: dict[str, Any] = {
             kind: {name: rule for case in CASES for name, rule in case["rules"].get(kind, {}).items()} for kind in KINDS
         }
-        pipeline = pipeline_of(shop, patched, rules)
-        for case in CASES:
-            execute(shop, case["log"])
-        _, first = shop.run(pipeline)
-        for case in CASES:
-            execute(shop, case.get("then", ""))
-        _, second = shop.run(pipeline)
-        yield CaseRuns(shop, pipeline, first, second)
+        pipeline, by_sql = (pipeline_of(shop, patched, rules, lake) for lake in ("lake", "by_sql"))
+        outcomes: list[Outcome] = []
+        for part in ("log", "then"):
+            for case in CASES:
+                execute(shop, case.get(part, ""))
+            outcomes.append(shop.run(pipeline)[1])
+            with by_spark_sql():
+                assert shop.run(by_sql)[1].stopped == outcomes[-1].stopped
+        yield CaseRuns(shop, pipeline, *outcomes, by_sql)
         database.execute("DROP DATABASE test_filters")
 
 
@@ -96,6 +100,15 @@ def test_case(case_runs: CaseRuns, case: dict[str, Any]) -> None:
     if "raw" in case:
         frame = lake_of(case_runs.pipeline).downstream(name.schema, table).read(case_runs.shop.spark).orderBy("id")
         assert [row["_raw"] for row in frame.collect()] == case["raw"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=table_of)
+def test_the_engine_and_spark_sql_leave_the_same_rows(case_runs: CaseRuns, case: dict[str, Any]) -> None:
+    name = TableName(case_runs.shop.database.name, table_of(case))
+    spark = case_runs.shop.spark
+    engine, by_sql = (lake_of(pipeline) for pipeline in (case_runs.pipeline, case_runs.by_sql))
+    assert content(engine.silver(SOURCE, *name), spark) == content(by_sql.silver(SOURCE, *name), spark)
+    assert content(engine.downstream(*name), spark) == content(by_sql.downstream(*name), spark)
 
 
 def comparable(cell: Any) -> Any:

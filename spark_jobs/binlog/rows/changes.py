@@ -64,6 +64,29 @@ class Changes:
         """Bytes of the values of both images."""
         return int(self.after.nbytes + self.before.nbytes)
 
+    def take(self, rows: pa.Array) -> "Changes":
+        """The changes of some rows, by number in ascending order."""
+
+        def taken(values: pa.Array | None) -> pa.Array | None:
+            return None if values is None else values.take(rows)
+
+        def part_of(presence: Presence | None) -> Presence | None:
+            return None if presence is None else Presence(presence.sets, presence.index[rows.to_numpy()])
+
+        return Changes(
+            self.op.take(rows),
+            self.offset.take(rows),
+            self.row.take(rows),
+            self.committed_at.take(rows),
+            taken(self.gtid),
+            self.after.take(rows),
+            self.before.take(rows),
+            taken(self.raw),
+            taken(self.before_raw),
+            part_of(self.present),
+            part_of(self.before_present),
+        )
+
     def slice(self, first: int, rows: int) -> "Changes":
         """Some of the changes that follow each other, without a copy."""
 

@@ -2,7 +2,7 @@
 expected of units, which the tests say."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -51,12 +51,18 @@ class Log:
     def range(self, first: int, stop: int) -> Range:
         return Range(Position(FILE, self.starts[first]), Position(FILE, self.starts[stop]))
 
-    def net(self, name: TableName, first: int, stop: int) -> Net:
-        """The net change of some transactions, one change after the other."""
+    def changes(self, name: TableName, first: int, stop: int) -> Iterator[Insert | Update | Delete]:
+        """Those of a table in some transactions."""
+        for change in (change_ for changes in self.transactions[first:stop] for change_ in changes):
+            if isinstance(change, Insert | Update | Delete) and change.table == str(name):
+                yield change
+
+    def net(self, name: TableName, first: int, stop: int, ignored: Collection[type] = ()) -> Net:
+        """The net change of some transactions, one change after the other. ignored: kinds that rules filter."""
         existed: dict[int, bool] = {}
         values: dict[int, tuple[int | None] | None] = {}
-        for change in (change_ for changes in self.transactions[first:stop] for change_ in changes):
-            if not isinstance(change, Insert | Update | Delete) or change.table != str(name):
+        for change in self.changes(name, first, stop):
+            if type(change) in ignored:
                 continue
             before = change.before if isinstance(change, Update) else change.row if isinstance(change, Delete) else None
             after = change.after if isinstance(change, Update) else change.row if isinstance(change, Insert) else None
@@ -70,10 +76,6 @@ class Log:
             key: ("delete", None) if value is None else ("update" if existed[key] else "insert", value[0])
             for key, value in values.items()
         }
-
-    def count(self, name: TableName, first: int, stop: int) -> int:
-        all_changes = (change for changes in self.transactions[first:stop] for change in changes)
-        return sum(isinstance(change, Insert | Update | Delete) and change.table == str(name) for change in all_changes)
 
 
 def log_of(chance: Random, count: int = 12, broken: str | None = None) -> Log:

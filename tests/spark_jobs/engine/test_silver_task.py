@@ -1,5 +1,6 @@
 """What tasks make of slices of random changes, against the plain net change of each key and window."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count, pairwise
@@ -12,12 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.bronze.index import OF_TABLE
+from spark_jobs.config.filters import EventFilter, TableFilters
+from spark_jobs.config.table_patterns import Scope
 from spark_jobs.engine import silver_job
 from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.engine.silver_job import PreparedCompaction
 from spark_jobs.engine.silver_task import REFILLED, Refill, WindowResult, finish, work
 from spark_jobs.engine.spark_job import Capacity, ShuffleBlock
 from tests.fix_hypothesis import examples
+from tests.segment_spec import Delete, Insert, Update
 from tests.spark_jobs.engine.lake_rows import alive
 from tests.spark_jobs.engine.logs_of_rows import NAMES, Net, carried_out, log_of, units_of, works_of
 
@@ -49,22 +53,31 @@ def net(unit: PreparedCompaction, window: int, results: Sequence[WindowResult]) 
 
 
 def test_files_are_the_net_changes(capacity: Capacity, tmp_path: Path) -> None:
-    @examples(20)
-    @given(st.integers(0, 1 << 30), st.sets(st.integers(1, 11), max_size=2), st.sampled_from([1, 200, 600, 1 << 20]))
-    def check(seed: int, cuts: set[int], target: int) -> None:
+    @examples(30)
+    @given(
+        st.integers(0, 1 << 30),
+        st.sets(st.integers(1, 11), max_size=2),
+        st.sampled_from([1, 200, 600, 1 << 20]),
+        st.sets(st.sampled_from([Insert, Update, Delete]), max_size=2),
+    )
+    def check(seed: int, cuts: set[int], target: int, ignored: set[type]) -> None:
         log = log_of(Random(seed))
         works, index = works_of(log, tmp_path / str(next(numbers)), sorted(cuts), target)
-        units = units_of(works, index)
+        events = tuple(kind.__name__.casefold() for kind in ignored)
+        filters = TableFilters((EventFilter("some", Scope.parse(("shop.*",)), events, (), "ignore"),))
+        units = units_of([replace(work, filters=filters) for work in works], index)
         results, _ = carried_out(works[0].window.table.path, units, capacity)
         bounds = [0, *sorted(cuts), len(log.ends)]
         for unit in units:
             unit_results, name = results[unit.unit.number], unit.work.name
             assert all(result.error is None for result in unit_results)
             for window, (first, stop) in enumerate(pairwise(bounds)):
-                expected = log.net(name, first, stop)
+                expected = log.net(name, first, stop, ignored)
                 assert net(unit, window, unit_results) == expected
                 here = [result for result in unit_results if result.window == window]
-                assert sum(result.changes for result in here) == log.count(name, first, stop)
+                kinds = Counter(type(change) in ignored for change in log.changes(name, first, stop))
+                assert sum(result.changes for result in here) == kinds[False]
+                assert sum(result.filtered.get("filters.some", 0) for result in here) == kinds[True]
                 ops = [op for op, _ in expected.values()]
                 assert [sum(getattr(result, f"{op}s") for result in here) for op in ("insert", "update", "delete")] == [
                     ops.count(op) for op in ("insert", "update", "delete")
