@@ -46,7 +46,7 @@ class Shop:
             "tables": [f"{self.database.name}.*"],
         } | keys
         path = self.folder / "pipeline.yaml"
-        path.write_text(yaml.safe_dump(document), encoding="utf-8")
+        path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
         return load(path, {**os.environ, "SHOP_PASSWORD": server.password})
 
     def run(self, pipeline: Pipeline) -> tuple[Extracted, Outcome]:

@@ -10,10 +10,12 @@ A later commit from the same head finds its counter taken, so no part's position
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.binlog import TableName
+from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.downstream.commit import DownstreamCommit, PartEntry
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
@@ -200,6 +202,9 @@ class PartTable(Table):
             *(f"CAST({by_name.get(n.casefold(), 'NULL')} AS {kind}) AS {identifier(n)}" for n, kind in types.items())
         )
 
+    def land(self, upon: Snapshot, head: Head, checkpoint: Checkpoint, **changes: Any) -> Head:
+        return self._own_head(super().land(upon, head, checkpoint, **changes))
+
     def _claimed(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
         """A checkpoint of this part as the table's commit states it: with the parts of all sources."""
         # A commit that only adds columns has no position of a part.
@@ -320,7 +325,7 @@ def union(target: Mapping[str, str], columns_: Mapping[str, str], parts: Sequenc
         if as_there is None:
             adds.append(f"ADD COLUMN ({identifier(column)} {kind} {before})")
         elif target[as_there] != kind:
-            fitting = _holding_both(target[as_there], kind)
+            fitting = holding_both(target[as_there], kind)
             holder = next((part for part in parts if _has(part.columns, column)), None)
             if fitting is None and holder:
                 raise TableStopped(_contradiction(name, columns_, column, holder))
@@ -355,7 +360,7 @@ def _contradiction(name: str, columns_: Mapping[str, str], column: str, holder: 
     )
 
 
-def _holding_both(first: str, second: str) -> str | None:
+def holding_both(first: str, second: str) -> str | None:
     """The narrowest type that holds every value of both, and that Delta can widen both to."""
     if first == second:
         return first

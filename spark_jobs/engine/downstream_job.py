@@ -18,14 +18,16 @@ from spark_jobs.config.modes import Mode
 from spark_jobs.delta import deletion_vectors, schema_changes
 from spark_jobs.delta.history import added_since
 from spark_jobs.delta.log_files import SparkOnly
-from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
+from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
 from spark_jobs.downstream import merge_job
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import Merged, MergeJob, SilverDelta
 from spark_jobs.downstream.modes import require_supported
+from spark_jobs.downstream.multi_source import PartTable
 from spark_jobs.engine import downstream_task, fills, routing, spark_job
 from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles
 from spark_jobs.engine.fills import ColumnFill
+from spark_jobs.engine.part_merge import NewTables, files_of_part, head_of_part, new_snapshot, rebased, why_not_fitting
 from spark_jobs.engine.restatement import Restatement, overlapping
 from spark_jobs.engine.silver_job import has_exact_texts
 from spark_jobs.engine.spark_job import Capacity
@@ -61,15 +63,19 @@ class PreparedMerge:
         return sum(file.size for file in self.unit.pending)
 
 
-def prepared(number: int, work: MergeJob) -> PreparedMerge | str | None:
-    """A table's merge as a unit; None where the target is up to date, and why Spark SQL takes it where it does."""
+def prepared(number: int, work: MergeJob, new_tables: NewTables | None = None) -> PreparedMerge | str | None:
+    """A table's merge as a unit; None where the target is up to date, and why Spark SQL takes it where it does.
+
+    new_tables: what parts planned before have begun; gets the table of this one.
+    """
     with about(str(work)):
         reason = routing.why_not_merged(work)
         if reason:
             return reason
         if work.mode is Mode.SOFT_DELETE:
             require_supported(work.columns, work.mode)
-        head = merge_job.head_of(work)
+        is_part = isinstance(work.target, PartTable)
+        head = head_of_part(work) if is_part else merge_job.head_of(work)
         delta = merge_job.silver_delta(work, head)
         range_ = merge_job.range_of(work, head, delta)
         if range_ is None:
@@ -77,20 +83,24 @@ def prepared(number: int, work: MergeJob) -> PreparedMerge | str | None:
         reason = routing.why_downstream_by_sql(work, head, delta)
         if reason:
             return reason
-        return _prepared(number, work, head, delta, range_)
+        # A target that does not exist yet is a snapshot without files.
+        if head.design:
+            snapshot = new_snapshot(head, work.target.path, new_tables if is_part and new_tables is not None else {})
+        else:
+            stored = snapshot_of(work.target.path, head.version)
+            assert stored is not None
+            snapshot = stored
+        reason = why_not_fitting(work, delta, snapshot) if is_part else None
+        return reason or _prepared(number, work, (head, snapshot), delta, range_)
 
 
-def _prepared(number: int, work: MergeJob, head: Head, delta: SilverDelta, range_: Range) -> PreparedMerge | str:
-    # Both tables as the plan saw them. A target that does not exist yet is a snapshot without files.
-    """The unit of a table, or why Spark SQL merges it instead."""
+def _prepared(
+    number: int, work: MergeJob, upon: tuple[Head, Snapshot], delta: SilverDelta, range_: Range
+) -> PreparedMerge | str:
+    """The unit of a table, or why Spark SQL merges it instead. upon: the target as the plan saw it."""
+    head, snapshot = upon
     origin = snapshot_of(work.origin.path, work.pinned.version)
     assert origin is not None
-    if head.design:
-        snapshot = new_table(work.target.path, head.design.columns, head.design.properties)
-    else:
-        stored = snapshot_of(work.target.path, head.version)
-        assert stored is not None
-        snapshot = stored
     reason = routing.why_not_written(snapshot) or routing.why_not_written(origin)
     if reason:
         return reason
@@ -100,7 +110,8 @@ def _prepared(number: int, work: MergeJob, head: Head, delta: SilverDelta, range
         new, restatement = _new_files(work, head, delta, origin)
     except SparkOnly as error:
         return str(error)
-    if design.schema.spark_types != work.stored:
+    marks = tuple(work.target.marks.items())
+    if not marks and design.schema.spark_types != work.stored:
         return "its columns are others than silver's"
     # A table that was emptied keeps no row before the floor: only where the target has not passed it is that work to
     # do.
@@ -117,7 +128,8 @@ def _prepared(number: int, work: MergeJob, head: Head, delta: SilverDelta, range
         target=work.target.path,
         schema=design.schema,
         configuration=design.configuration,
-        files=tuple(snapshot.files),
+        files=tuple(files_of_part(snapshot, marks)),
+        marks=marks,
         keeps_deleted=work.mode is Mode.SOFT_DELETE,
         rewrites=bool(filled) or not snapshot.has_deletion_vectors,
         fills=filled,
@@ -217,16 +229,18 @@ def tasks_of(units: Sequence[PreparedMerge], capacity: Capacity) -> list[tuple[D
 def commit(unit: PreparedMerge, results: Sequence[MergedFiles]) -> Merged:
     """Commits what tasks did for a unit. Raises LostRace, LakeError."""
     began = time.monotonic()
-    work, snapshot = unit.work, unit.snapshot
-    # Tasks name files by path; the commit wants those of the snapshot that was planned on.
+    work, snapshot, head = unit.work, unit.snapshot, unit.head
+    if isinstance(work.target, PartTable):
+        snapshot, head = rebased(work.target, (snapshot, head), {path for result in results for path in result.dead})
+    # Tasks name files by path; the commit wants those of the snapshot that it is made upon.
     by_path = {file.path: file for file in snapshot.files}
     removed = [by_path[path] for result in results for path in result.removed]
     marked = _marked(snapshot, by_path, results)
     # Metadata and protocol are part of the commit only if a statement changed columns.
-    changes_design = unit.design is not snapshot
+    changes_design = unit.design is not unit.snapshot
     landed = work.target.land(
         snapshot,
-        unit.head,
+        head,
         merge_job.commit_of(work, unit.range),
         metadata=unit.design.metadata if changes_design else None,
         protocol=unit.design.protocol if changes_design else None,

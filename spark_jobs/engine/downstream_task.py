@@ -64,6 +64,8 @@ class DownstreamUnit:
     """Where the last statement stands that emptied the table: silver rows before it count no more."""
     empties: bool = False
     """Whether the target's own rows from before the floor go."""
+    marks: tuple[tuple[str, str], ...] = ()
+    """Of a part of a table of several source tables: columns that say whose a row is, with the part's values."""
     keeps_deleted: bool = False
     """Whether deleted rows stay, marked as such."""
     restatement: Restatement | None = None
@@ -76,7 +78,12 @@ class DownstreamUnit:
     def stored(self) -> list[str]:
         """The target's columns."""
         mode = Mode.SOFT_DELETE if self.keeps_deleted else Mode.MIRROR
-        return [*self.columns.types, *ADDED, *MODE_COLUMNS[mode]]
+        return [*self.columns.types, *ADDED, *MODE_COLUMNS[mode], *(name for name, _ in self.marks)]
+
+    @property
+    def identity(self) -> list[str]:
+        """The columns by which a row is found in the target."""
+        return [*self.columns.key, *(name for name, _ in self.marks)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +119,13 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     # Rows to write, one per key, and rows that a statement emptied (row numbers by file).
     rows = pending(unit) if unit.restatement is None else _restated(unit, unit.restatement)
     rows = _marked(rows) if unit.keeps_deleted else rows
+    rows = _of_part(unit, rows) if unit.marks else rows
     dead = _emptied(unit) if unit.floor and unit.empties else {}
     emptied = 0 if unit.part else sum(map(len, dead.values()))
     # Old rows of these keys: each dies unless it is as new as the row that would replace it.
     is_present = np.zeros(len(rows), np.bool_)
     is_older = np.zeros(len(rows), np.bool_)
-    located_hits = hits(unit.target, unit.files, unit.schema, Keys(rows, unit.columns.key)) if len(rows) else ()
+    located_hits = hits(unit.target, unit.files, unit.schema, Keys(rows, unit.identity)) if len(rows) else ()
     for located in located_hits:
         hit = _without(located, dead.get(located.file.path))
         stays = _later(unit, hit, rows) if unit.restatement is None else _unchanged(unit, hit, rows)
@@ -144,6 +152,17 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
         updated=int((is_present & ~is_deleted & ~is_older).sum()),
         deleted=int((is_present & is_deleted & ~is_older).sum()) + emptied,
     )
+
+
+def _of_part(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
+    """With the part's marks, and the types of the table, which hold the values of all parts."""
+    for name in unit.columns.types:
+        field = unit.schema.column(name).arrow(physical=False)
+        if rows.schema.field(name).type != field.type:
+            rows = rows.set_column(rows.schema.get_field_index(name), field, rows.column(name).cast(field.type))
+    for name, value in unit.marks:
+        rows = rows.append_column(name, pa.repeat(pa.scalar(value), len(rows)))
+    return rows
 
 
 def _marked(rows: pa.Table) -> pa.Table:
@@ -299,5 +318,10 @@ def _rewritten(unit: DownstreamUnit, file: DataFile, dead: Numbers) -> list[Data
 
 
 def _write(unit: DownstreamUnit, rows: pa.Table) -> list[DataFile]:
-    """Rows of the target as a data file; none where there are none."""
-    return [data_files.write(unit.target, rows, unit.schema, unit.configuration)] if len(rows) else []
+    """Rows of the target as a data file; none where there are none. Columns of other parts are null."""
+    if not len(rows):
+        return []
+    for field in unit.schema.arrow(physical=False) if unit.marks else ():
+        if field.name not in rows.column_names:
+            rows = rows.append_column(field, pa.nulls(len(rows), field.type))
+    return [data_files.write(unit.target, rows, unit.schema, unit.configuration)]

@@ -14,6 +14,7 @@ from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import MergeJob, SilverDelta
 from spark_jobs.downstream.multi_source import PartTable
+from spark_jobs.engine.part_merge import why_not_part
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compaction_job import BY_SPARK_SQL, CompactionJob
@@ -63,8 +64,8 @@ def why_not_written(snapshot: Snapshot) -> str | None:
 
 def why_not_merged(work: MergeJob) -> str | None:
     """Why a table is merged by Spark SQL, whatever is new of it; None where the engine may take it."""
-    if isinstance(work.target, PartTable):
-        return "several tables are merged into one"
+    if isinstance(work.target, PartTable) and (reason := why_not_part(work)):
+        return reason
     if work.mode.has_every_change:
         return "it is made of every change"
     if work.has_feed:
@@ -84,6 +85,8 @@ def why_downstream_by_sql(work: MergeJob, head: Head, delta: SilverDelta) -> str
         return "all of silver was replaced"
     if is_restated(head, delta) and delta.steps:
         return "windows were replayed or rows loaded, and statements changed its columns"
+    if isinstance(work.target, PartTable) and _empties(work, head, delta):
+        return "a statement emptied it, and several tables are merged into one"
     last = DownstreamCommit.of_head(head)
     if last and last.steps_left:
         return "a run ended during a statement that changes it"
@@ -98,6 +101,11 @@ def _why_kept_by_sql(work: MergeJob, head: Head, delta: SilverDelta) -> str | No
     if work.floor and (is_first or is_restated(head, delta) or (head.position and work.floor >= head.position)):
         return "a statement emptied it, and deleted rows stay"
     return None
+
+
+def _empties(work: MergeJob, head: Head, delta: SilverDelta) -> bool:
+    """Whether rows of the target from before a statement go."""
+    return bool(work.floor and head.position and (is_restated(head, delta) or head.position <= work.floor))
 
 
 def is_restated(head: Head, delta: SilverDelta) -> bool:

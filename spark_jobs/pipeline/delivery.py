@@ -27,7 +27,9 @@ from spark_jobs.downstream.shared_keys import merge_shared
 from spark_jobs.downstream.soft_delete import merge_soft_delete
 from spark_jobs.engine import downstream_job, routing
 from spark_jobs.engine.downstream_task import MergedFiles
+from spark_jobs.engine.part_merge import NewTables
 from spark_jobs.errors import (
+    LostRace,
     StratalogError,
     TableStopped,
     about,
@@ -83,16 +85,16 @@ class Delivery:
     def name(self) -> TableInto:
         return self.origin, self.into.name
 
-    def prepared(self, number: int) -> "downstream_job.PreparedMerge | str | None":
+    def prepared(self, number: int, new_tables: NewTables) -> "downstream_job.PreparedMerge | str | None":
         """As ``downstream_job.prepared``. Raises TableStopped."""
         into = downstream_of(self.lake, self.source, self.origin, self.into)
-        if isinstance(into, PartTable) or self.repeated:
-            return "windows are merged again" if self.repeated else "several tables are merged into one"
+        if self.repeated:
+            return "windows are merged again"
         origin = self.lake.silver(self.source, self.origin.schema, self.origin.table)
         pinned = origin.head()
         if pinned is None or pinned.checkpoint is None:
             return None
-        return downstream_job.prepared(number, self._work(origin, pinned, into))
+        return downstream_job.prepared(number, self._work(origin, pinned, into), new_tables)
 
     def bring(self, unit: "tuple[downstream_job.PreparedMerge, list[MergedFiles]] | None" = None) -> DeliveryResult:
         """Merges what is new, or commits what a job did of it. Raises TableStopped, LakeError, LostRace."""
@@ -156,7 +158,15 @@ class Delivery:
 
     def _committed(self, unit: downstream_job.PreparedMerge, results: Sequence[MergedFiles]) -> DeliveryResult:
         with about(f"{self.source}: {self.origin}"):
-            merged = downstream_job.commit(unit, results)
+            if isinstance(unit.work.target, PartTable):
+                try:
+                    with self.turns[unit.work.target.path]:
+                        merged = retry_on_conflict(lambda: downstream_job.commit(unit, results))
+                except LostRace as error:  # another source or maintenance was first: planned again, by Spark SQL
+                    self.by_sql[self.name] = str(error)
+                    return self._bring()
+            else:
+                merged = downstream_job.commit(unit, results)
         merged = replace(merged, into=str(self.into)) if self.is_one_of_several else merged
         return DeliveryResult(self.name, unit.work.target, unit.work.pinned, merged.head, merged)
 
@@ -218,11 +228,16 @@ def by_table(stopped: Mapping[TableInto, str]) -> dict[TableName, str]:
 
 def at_one_version(results: dict[TableInto, DeliveryResult]) -> dict[TableInto, DeliveryResult]:
     """With the newest version of each table of several for all its parts: it holds all of them as they are now."""
-    newest: dict[str, Head] = {}
+    newest: dict[str, int] = {}
     for result in results.values():
-        if result.downstream and result.downstream.version >= newest.get(result.target.path, result.downstream).version:
-            newest[result.target.path] = result.downstream
-    return {name: replace(result, downstream=newest.get(result.target.path)) for name, result in results.items()}
+        if result.downstream:
+            newest[result.target.path] = max(result.downstream.version, newest.get(result.target.path, -1))
+    return {
+        name: replace(result, downstream=replace(result.downstream, version=newest[result.target.path]))
+        if result.downstream
+        else result
+        for name, result in results.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from spark_jobs.downstream import commit_clock, publication
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.engine import downstream_job, routing, silver_job
 from spark_jobs.engine.downstream_task import MergedFiles
+from spark_jobs.engine.part_merge import NewTables
 from spark_jobs.engine.silver_task import WindowResult
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import (
@@ -302,9 +303,10 @@ def _merge_units(
     by_sql: gets why Spark SQL takes the others.
     """
     units: list[tuple[TableInto, downstream_job.PreparedMerge]] = []
+    new_tables: NewTables = {}
     for delivery in deliveries:
         with suppress(StratalogError):  # raised again, and reported, where the table is brought
-            prepared = delivery.prepared(len(units))
+            prepared = delivery.prepared(len(units), new_tables)
             if isinstance(prepared, downstream_job.PreparedMerge):
                 units.append((delivery.name, prepared))
             elif prepared:

@@ -107,8 +107,12 @@ def test_the_engine_and_spark_sql_leave_the_same_rows(case_runs: CaseRuns, case:
     name = TableName(case_runs.shop.database.name, table_of(case))
     spark = case_runs.shop.spark
     engine, by_sql = (lake_of(pipeline) for pipeline in (case_runs.pipeline, case_runs.by_sql))
-    assert content(engine.silver(SOURCE, *name), spark) == content(by_sql.silver(SOURCE, *name), spark)
-    assert content(engine.downstream(*name), spark) == content(by_sql.downstream(*name), spark)
+    assert content(engine.silver(SOURCE, name.schema, name.table), spark) == content(
+        by_sql.silver(SOURCE, name.schema, name.table), spark
+    )
+    assert content(engine.downstream(name.schema, name.table), spark) == content(
+        by_sql.downstream(name.schema, name.table), spark
+    )
 
 
 def comparable(cell: Any) -> Any:

@@ -91,12 +91,15 @@ def test_a_table_of_one_and_one_of_several_are_not_made_of_each_other(two: Two) 
     (reason,) = two.run(alone)
     assert "is merged from shop.orders of source eu, and by routes: it is of one" in reason
     pipeline = two.pipeline(*MERGED)
+    two.write("eu", 2, [ORDERS], Insert("shop.orders", (2, "eu")))  # tables without changes are not looked at
     assert [reason.partition(" has the rows of ")[2].partition(",")[0] for reason in two.run(pipeline)] == [
         "shop.orders alone"
     ] * 2
     (Path(pipeline_path := lake_of(pipeline).downstream("world", "orders").path)).rename(f"{pipeline_path}_away")
     assert two.run(pipeline) == []
-    assert two.rows() == [("eu", 1, "eu"), ("us", 1, "us")]
+    assert two.rows() == [("eu", 1, "eu"), ("eu", 2, "eu"), ("us", 1, "us")]
+    for name, number in (("eu", 3), ("us", 2)):
+        two.write(name, number, [ORDERS], Insert("shop.orders", (9, name)))
     reasons = two.run(two.pipeline({"from": "shop.orders", "to": "world.orders"}))
     assert ["is merged from several source tables" in reason for reason in reasons] == [True, True]
 
@@ -131,6 +134,8 @@ def test_keys_in_common_live_through_ddl_and_are_not_set_apart_again(two: Two) -
     assert two.rows() == [
         ("eu", 1, "eu1", 7), ("eu", 4, "eu4", 8), ("us", 2, "us2", None), ("us", 3, "us3", None)
     ]  # fmt: skip
+    two.write("eu", 3, [wide], Insert("shop.orders", (5, "eu5", 9)))
+    two.write("us", 2, [ORDERS], Insert("shop.orders", (5, "us5")))
     apart = two.run(two.pipeline(*MERGED))
     assert ["with the keys of its source tables shared" in reason for reason in apart] == [True, True]
 

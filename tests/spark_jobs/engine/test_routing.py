@@ -11,7 +11,7 @@ from spark_jobs.config.table_patterns import Scope
 from spark_jobs.delta.snapshot import Protocol, new_table
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import MergeJob, SilverDelta
-from spark_jobs.downstream.multi_source import PartTable
+from spark_jobs.downstream.multi_source import PartTable, SharedPart
 from spark_jobs.engine import routing
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.table import Table
@@ -94,7 +94,8 @@ TARGET = Table("lake/downstream/shop/t", plain=False)
     "change, reason",
     [
         ({}, None),
-        ({"target": PartTable(TARGET, ("eu", "shop", "t"))}, "several tables are merged into one"),
+        ({"target": PartTable(TARGET, ("eu", "shop", "t"))}, None),
+        ({"target": SharedPart(TARGET, ("eu", "shop", "t"))}, "source tables have keys in common"),
         ({"columns": replace(COLUMNS, key=())}, "it has no key"),
         ({"columns": replace(COLUMNS, has_partial=True)}, "row images leave columns out"),
     ],
