@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import yaml
 from pyspark.sql import SparkSession
@@ -27,6 +28,7 @@ from tests.segment_types import INT, VARCHAR, ColumnType
 
 SOURCE = "shop"
 CHANGED = 10
+SHARDS = 100
 STEPS = ("extract", "compact", "merge", "publish")
 
 
@@ -46,8 +48,22 @@ def measure(spark: SparkSession, folder: Path, count: int) -> None:
     _write_altered(folder, changed)
     _run(spark, pipeline, f"{len(changed)} tables changed, {2 * len(changed)} ALTERs", len(changed))
     _read(pipeline)
+    _measure_shards(spark, folder / "shards", tables[:SHARDS])
     python, jvm = memory()
     print(f"\nAt most {python:,} MiB in Python, {jvm:,} MiB in the JVM.")
+
+
+def _measure_shards(spark: SparkSession, folder: Path, tables: Sequence[Table]) -> None:
+    """The same of tables that are merged into one."""
+    pipeline = _pipeline(folder, routes=[{"from": "shop.table_*", "to": "shop.all"}])
+    steps = " | ".join(f"{step}, s" for step in STEPS)
+    print(f"\n| {len(tables):,} tables merged into one | {steps} | all, s | processor, s |")
+    print(f"| --- |{' --- |' * (len(STEPS) + 2)}")
+    _write(folder, tables, 1, rows=20)
+    _run(spark, pipeline, "first run", len(tables))
+    for number in (2, 3):
+        _write(folder, tables[:CHANGED], number, rows=5)
+        _run(spark, pipeline, f"{CHANGED} tables changed", CHANGED)
 
 
 def _read(pipeline: Pipeline) -> None:
@@ -62,10 +78,15 @@ def _read(pipeline: Pipeline) -> None:
     )
 
 
-def _pipeline(folder: Path) -> Pipeline:
+def _pipeline(folder: Path, **settings: Any) -> Pipeline:
     (folder / "binlogs").mkdir(parents=True)
     path = folder / "pipeline.yaml"
-    document = {"lake": str(folder / "lake"), "sources": {SOURCE: {"files": "./binlogs"}}, "tables": ["shop.*"]}
+    document: dict[str, Any] = {
+        "lake": str(folder / "lake"),
+        "sources": {SOURCE: {"files": "./binlogs"}},
+        "tables": ["shop.*"],
+    }
+    document |= settings
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
     return load(path)
 
