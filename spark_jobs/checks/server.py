@@ -24,7 +24,7 @@ _VARIABLES = (
     *("version", "version_comment", "server_id", "server_uuid"),
     *("log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_checksum"),
     *("gtid_mode", "gtid_domain_id", "log_slave_updates", "log_replica_updates"),
-    *("binlog_expire_logs_seconds", "expire_logs_days"),
+    *("binlog_expire_logs_seconds", "expire_logs_days", "binlog_storage_engine"),
 )
 _OLDEST = {"MySQL": (5, 5), "MariaDB": (5, 5)}
 _LOCAL = ("127.0.0.1", "::1", "localhost")
@@ -140,7 +140,10 @@ def server_version(view: ServerView) -> Iterator[Check]:
 
 def log_bin(view: ServerView) -> Iterator[Check]:
     value = view.variables.get("log_bin", "OFF")
-    if view.logs:
+    engine = view.variables.get("binlog_storage_engine")
+    if engine:
+        yield problem("log_bin", f"{value}, binlog_storage_engine {engine}", "a log in InnoDB pages is not read")
+    elif view.logs:
         yield ok("log_bin", value)
     else:
         yield problem("log_bin", value, "the server writes no binary log; start it with log_bin")

@@ -24,6 +24,7 @@ _NO_LOG = "the server writes no binary log; start it with log_bin"
 _VARIABLES = (
     *("log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "server_uuid", "server_id", "version"),
     *("gtid_mode", "log_slave_updates", "log_replica_updates", "innodb_native_foreign_keys"),
+    "binlog_storage_engine",
 )
 _CUT_OFF, _STOPPED = 1e6, 1e9
 """Seconds that a replica counts as behind which is not connected to its primary, or does not apply what it gets."""
@@ -212,6 +213,11 @@ def _logging_problems(variables: dict[str, str]) -> list[str]:
         problems.append(
             f"binlog_format is {variables['binlog_format']}; SET GLOBAL binlog_format = 'ROW' "
             "and let the applications reconnect"
+        )
+    if engine := variables.get("binlog_storage_engine"):
+        problems.append(
+            f"binlog_storage_engine is {engine}: that log (MariaDB 12.3) has no files and offsets to read from; take "
+            "the option out of the server's configuration, and restart it"
         )
     return problems
 

@@ -39,9 +39,11 @@ _TYPES_BEFORE_CHECKSUMS = 27
 
 def check_magic(head: bytes, file: str) -> None:
     """Whether a file begins as a binlog. Raises DecodeError or Unsupported, naming the file."""
+    # Logs that are kept in another form, then packed and damaged ones.
     if file.endswith(".ibb") or head[:4] == _IBB_MAGIC:
         raise Unsupported(
-            f"{file}: a binlog kept in InnoDB pages (MariaDB 12.3, binlog_storage_engine); read it from the server"
+            f"{file}: a binlog kept in InnoDB pages (MariaDB 12.3, binlog_storage_engine), which is not read; have the "
+            "server log to files: take binlog_storage_engine out of its configuration"
         )
     if head[:4] == b"\xfdbin":
         raise Unsupported(f"{file}: an encrypted binlog (MySQL binlog_encryption); read it from the server instead")

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.compression import inflated_pieces
 from spark_jobs.binlog.events.format_description import HEADER, MAGIC
+from spark_jobs.binlog.events.row_fragments import group_length, row_head
 from spark_jobs.binlog.events.scanner import Scan, TableMaps
-from spark_jobs.binlog.events.types import MEANINGS, type_name
+from spark_jobs.binlog.events.types import FRAGMENT, MEANINGS, type_name
 from spark_jobs.errors import DecodeError, Unsupported
 
 IGNORABLE = 28
@@ -90,10 +91,21 @@ def blanked(event: bytes, footer: int) -> bytes:
         return event
     code, body = event[4], event[HEADER : len(event) - footer]
     is_rows = code not in TEXTS
+    table = row_head(event) if code == FRAGMENT else body[:_KEPT]
     if is_rows and len(body) < _LEAST:
         raise DecodeError(f"{type_name(code)} event of {len(event)} bytes: too short for one, and cannot be redacted")
-    filler = _filler(body[:_KEPT] if is_rows else bytes(_KEPT), code, len(body))
-    head = event[:4] + bytes([IGNORABLE]) + event[5:17] + bytes([event[17] | _FLAG]) + event[18:HEADER]
+    # Fragments of a row event become one event of the length of all.
+    filler = _filler(table if is_rows else bytes(_KEPT), code, len(body))
+    length = len(event).to_bytes(4, "little")
+    head = (
+        event[:4]
+        + bytes([IGNORABLE])
+        + event[5:9]
+        + length
+        + event[13:17]
+        + bytes([event[17] | _FLAG])
+        + event[18:HEADER]
+    )
     return head + filler + zlib.crc32(head + filler).to_bytes(4, "little")[:footer]
 
 
@@ -238,7 +250,7 @@ def same_but_redacted(first: bytes, second: bytes, footer: int) -> bool:
     if first[:at] != second[:at]:
         return False
     while at < len(first):
-        length = max(int.from_bytes(first[at + 9 : at + 13], "little"), HEADER)
+        length = max(group_length(first, at), group_length(second, at))
         pair = first[at : at + length], second[at : at + length]
         if pair[0] != pair[1] and not _same_event(*pair, length, footer):
             return False
@@ -248,7 +260,7 @@ def same_but_redacted(first: bytes, second: bytes, footer: int) -> bool:
 
 def _same_event(first: bytes, second: bytes, length: int, footer: int) -> bool:
     """Of two events that differ. length: of the whole event, of which there may be less."""
-    if first[9:13] != second[9:13]:
+    if first[9:13] != second[9:13] and FRAGMENT not in (first[4], second[4]):
         return False
     if len(first) < length:
         return _same_beginning(first, second)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.format_description import HEADER, MAGIC, FormatDescription, check_magic
+from spark_jobs.binlog.events.row_fragments import group_at
 from spark_jobs.binlog.events.types import MEANINGS, type_name
 from spark_jobs.binlog.kernels.memory import fresh
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated, Unsupported
@@ -323,6 +324,8 @@ class EventScanner:
         # Where it lacks a map or room it comes back for that; anything else ends the scan.
         if code == kernels.NEW_MAP:
             self._add_map(_event_at(scan.buffer, scan.end), self._place_of(scan))
+        elif code == kernels.FRAGMENTS:
+            return self._find_group(scan)
         elif code == kernels.MAPS_FULL:
             self._open = np.concatenate([self._open, np.zeros_like(self._open)])
         elif code == kernels.EVENTS_FULL:
@@ -333,6 +336,17 @@ class EventScanner:
             scan.refused = self._refused(int(code), scan)
             return False
         return True
+
+    def _find_group(self, scan: Scan) -> bool:
+        """Finds out where the fragments of a row event end; False where that is not yet there, or they are damaged."""
+        try:
+            group = group_at(scan.buffer, scan.end, self.format.footer)
+        except DecodeError as error:
+            scan.refused = type(error), f"{self._place_of(scan)}: {error}"
+            return False
+        if group:
+            self._state[[kernels.S_GROUP, kernels.S_GROUP_BODY]] = group.length, group.head
+        return group is not None
 
     def _add_map(self, event: bytes, place: str) -> None:
         self.maps.add(event, self.format.footer, place)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.format_description import MAGIC
+from spark_jobs.binlog.events.row_fragments import group_length
 from spark_jobs.binlog.events.scanner import HEADER, Bytes, TableMaps, open_slice, view
 from spark_jobs.binlog.events.table_map import TableName
 from spark_jobs.binlog.events.types import MEANINGS, type_name
@@ -73,7 +74,7 @@ def _places(buffer: bytearray, place: int) -> Iterator[int]:
 
 
 def _length(buffer: bytearray, place: int) -> int:
-    return max(int.from_bytes(buffer[place + _LENGTH : place + _LENGTH + 4], "little"), HEADER)
+    return group_length(buffer, place)
 
 
 def _first(buffer: bytearray, places: list[int], at: int) -> int:
@@ -87,7 +88,10 @@ def _first(buffer: bytearray, places: list[int], at: int) -> int:
 def _pass_over(buffer: bytearray, place: int) -> None:
     stop = place + _length(buffer, place)
     body, footer = slice(place, stop - _FOOTER), slice(stop - _FOOTER, stop)
-    is_checked = zlib.crc32(buffer[body]).to_bytes(_FOOTER, "little") == buffer[footer]
+    first = slice(place, place + int.from_bytes(buffer[place + _LENGTH : place + _LENGTH + 4], "little") - _FOOTER)
+    checksum = buffer[first.stop : first.stop + _FOOTER]
+    is_checked = zlib.crc32(buffer[first]).to_bytes(_FOOTER, "little") == checksum
     buffer[place + _TYPE] = _IGNORABLE
+    buffer[place + _LENGTH : place + _LENGTH + 4] = (stop - place).to_bytes(4, "little")  # fragments become one event
     if is_checked:
         buffer[footer] = zlib.crc32(buffer[body]).to_bytes(_FOOTER, "little")

@@ -1,7 +1,7 @@
 """The registry of event types: number, name, and what each means to this reader.
 
-An event is decoded, known to be irrelevant and counted, or stops the run; there is no fourth case. Numbers 1–42 are
-MySQL's (libs/mysql/binlog/event/binlog_event.h, ``Log_event_type``), 160–171 MariaDB's (sql/log_event.h). Names are as
+An event is decoded, known to be irrelevant and counted, or stops the run; there is no fourth case. Numbers 1–43 are
+MySQL's (libs/mysql/binlog/event/binlog_event.h, ``Log_event_type``), 160–172 MariaDB's (sql/log_event.h). Names are as
 SHOW BINLOG EVENTS spells them.
 
 Put here: one line an event type. Not here: their layouts (FORMAT.md) or what reading them does (kernels/event_scan.py,
@@ -27,6 +27,9 @@ class EventType:
 def _type(name: str, meaning: int) -> EventType:
     return EventType(name, meaning)
 
+
+FRAGMENT = int(kernels.FRAGMENT)
+"""PARTIAL_ROW_DATA: one of several events that a row event is logged as."""
 
 EVENT_TYPES: dict[int, EventType] = {
     1: _type("Start_v3", kernels.STOPS),
@@ -71,6 +74,7 @@ EVENT_TYPES: dict[int, EventType] = {
     40: _type("Transaction_payload", kernels.PAYLOAD),
     41: _type("Heartbeat_v2", kernels.IGNORED),
     42: _type("Gtid_tagged", kernels.GTID_TAGGED),
+    43: _type("Large_transaction_header", kernels.IGNORED),
     160: _type("Annotate_rows", kernels.IGNORED),
     161: _type("Binlog_checkpoint", kernels.IGNORED),
     162: _type("Gtid", kernels.GTID_MARIADB),
@@ -83,6 +87,7 @@ EVENT_TYPES: dict[int, EventType] = {
     169: _type("Write_rows_compressed", kernels.ROWS),
     170: _type("Update_rows_compressed", kernels.ROWS),
     171: _type("Delete_rows_compressed", kernels.ROWS),
+    FRAGMENT: _type("Partial_rows", kernels.ROWS),
 }
 
 

@@ -60,7 +60,9 @@ S_PHASE = 3  # OUTSIDE …
 S_FLAVOR = 4  # 1 for MariaDB: its GTID event begins the transaction, a BEGIN may still follow
 S_COMPLETE = 5  # place after the last event that ends a transaction or stands outside any, where rows alone are noted
 S_COMPLETE_EVENTS = 6  # and how many are noted up to there
-S_RECENT = 7  # ordinals + 1 of the last maps by table id: a body is compared with the one before it, not hashed again
+S_GROUP = 7  # bytes of the fragments that begin where the scan has stopped for them; 0: nobody has looked at them
+S_GROUP_BODY = 8  # where the body of their row event begins, from there on
+S_RECENT = 9  # ordinals + 1 of the last maps by table id: a body is compared with the one before it, not hashed again
 RECENT = 64
 S_CELLS = S_RECENT + RECENT
 
@@ -79,8 +81,9 @@ OUTSIDE, BEGUN, INSIDE = range(3)  # BEGUN: a GTID was read and the next QUERY d
     NOT_ENDED,  # a transaction begins, or the file ends by an event, inside another one
     AGAIN_FORMAT,  # a second FORMAT_DESCRIPTION
     EVENTS_FULL,  # more events or transactions than the arrays hold: enlarge them and continue
+    FRAGMENTS,  # a row event in fragments: find out where they end and continue
     NOT_PLAIN,  # a payload, rows that are packed or left out, XA, a ROLLBACK: not for a walk that notes rows alone
-) = range(12)
+) = range(13)
 
 # Cells of a row event whose rows are to be decoded.
 (
@@ -99,5 +102,6 @@ START_ENCRYPTION = np.uint8(164)
 LONGEST_EVENT = (1 << 30) + (1 << 16)  # max_allowed_packet is at most 1 GiB; an event adds its own head
 IGNORABLE = np.uint8(28)
 LAST_PLAIN = np.uint8(32)
+FRAGMENT = np.uint8(172)
 CHOSEN_ANY_TABLE, CHOSEN_PACKED, CHOSEN_BLANKED, CHOSEN_UNDECIDED = 1, 2, 4, 8
 """A payload; a row event that is not plain; one whose content was left out; a transaction of XA or with a ROLLBACK."""

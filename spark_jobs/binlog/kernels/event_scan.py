@@ -24,6 +24,8 @@ from spark_jobs.binlog.kernels.event_cells import (
     E_OFFSET,
     EVENTS_FULL,
     FORMAT,
+    FRAGMENT,
+    FRAGMENTS,
     GTID,
     GTID_MARIADB,
     GTID_TAGGED,
@@ -56,6 +58,8 @@ from spark_jobs.binlog.kernels.event_cells import (
     S_COMPLETE,
     S_COMPLETE_EVENTS,
     S_EVENTS,
+    S_GROUP,
+    S_GROUP_BODY,
     S_MAPS,
     S_PHASE,
     S_RECENT,
@@ -190,7 +194,16 @@ def walk(
         meaning = np.int64(meanings[np.uintp(code)])
         body = header + HEADER
         count = length - overhead
-        if cells is not None and checksum and crc32(header, length - 4, place) != load32(header + length - 4):
+        if code == FRAGMENT:
+            if rows is not None or state[S_GROUP] == 0:
+                outcome = FRAGMENTS
+                break
+            # One event of the length of all, whose checksums were verified; its body is that of the row event.
+            length = state[S_GROUP]
+            body = header + state[S_GROUP_BODY]
+            count = np.int64(8)
+            state[S_GROUP] = 0
+        elif cells is not None and checksum and crc32(header, length - 4, place) != load32(header + length - 4):
             outcome = BAD_CHECKSUM
             break
         table = np.int64(-1)

@@ -2,7 +2,8 @@
 
 MariaDB's compressed rows (sql/log_event.cc, ``row_log_event_uncompress``): the event's head and bitmaps stand as ever,
 what follows is one compressed record. MySQL's partial updates (sql/rpl_record.cc): between the images of an update
-stands which JSON documents are diffs; the plain event has the document after instead.
+stands which JSON documents are diffs; the plain event has the document after instead. MariaDB's fragments are joined
+(binlog/events/row_fragments.py).
 
 Put here: from row events of any kind to WRITE, UPDATE and DELETE. Not here: payloads
 (binlog/events/transaction_payload.py), values (decoder.py).
@@ -17,8 +18,9 @@ import numpy as np
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.compression import AT_ONCE, PADDING, inflated_record
 from spark_jobs.binlog.events.partial_json import apply_diffs
+from spark_jobs.binlog.events.row_fragments import joined
 from spark_jobs.binlog.events.table_map import Column, TableDefinition
-from spark_jobs.binlog.events.types import type_name
+from spark_jobs.binlog.events.types import FRAGMENT, type_name
 from spark_jobs.binlog.types import GEOMETRY_CODE, VECTOR_CODE
 from spark_jobs.binlog.types.base import Numbers
 from spark_jobs.errors import DecodeError, Truncated, Unsupported
@@ -114,9 +116,28 @@ def plain(events: RowEvents, definition: TableDefinition) -> Iterator[RowEvents]
     if not (events.codes >= PARTIAL_UPDATE).any():
         yield events
         return
-    for run in _inflated(events, definition):
+    for run in _inflated(_joined(events), definition):
         _apply_partial(run, definition)
         yield run
+
+
+def _joined(events: RowEvents) -> RowEvents:
+    """Those that were logged in fragments as the events that they are; the others as they are."""
+    groups = np.flatnonzero(events.codes == FRAGMENT)
+    if not len(groups):
+        return events
+    wires = [joined(string_at(int(events.addresses[at]), int(events.lengths[at]))) for at in groups.tolist()]
+    buffer = np.frombuffer(b"".join([*wires, bytes(PADDING)]), np.uint8)
+    lengths = np.array([len(wire) for wire in wires], np.int64)
+    result = events.part(slice(None))
+    result.addresses, result.lengths, result.codes = (
+        array.copy() for array in (result.addresses, result.lengths, result.codes)
+    )
+    result.addresses[groups] = kernels.address_of(buffer) + np.cumsum(lengths) - lengths
+    result.lengths[groups] = lengths
+    result.codes[groups] = [wire[_TYPE] for wire in wires]
+    result.buffers.append(buffer)
+    return result
 
 
 def sizes_of(definition: TableDefinition) -> Numbers:

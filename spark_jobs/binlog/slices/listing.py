@@ -18,10 +18,11 @@ from spark_jobs.binlog.events.chunk_buffer import Feed
 from spark_jobs.binlog.events.format_description import HEADER, MAGIC
 from spark_jobs.binlog.events.query_event import Session, read_query, read_session
 from spark_jobs.binlog.events.redaction import IGNORABLE, original
+from spark_jobs.binlog.events.row_fragments import Group, group_at, row_head
 from spark_jobs.binlog.events.scanner import Scan, map_name
 from spark_jobs.binlog.events.table_map import TableDefinition, parse_table_map
 from spark_jobs.binlog.events.transaction_payload import Payloads, payload_note
-from spark_jobs.binlog.events.types import EVENT_TYPES, EventType, type_name
+from spark_jobs.binlog.events.types import EVENT_TYPES, FRAGMENT, EventType, type_name
 from spark_jobs.errors import DecodeError, Truncated
 from spark_jobs.log.gtid import MysqlGtids, NoGtids
 
@@ -124,6 +125,8 @@ def summarize(chunks: Iterator[bytes], file: str) -> Summary:
             transaction = _transaction_at_end(scan) if len(scan) else transaction
             np.add.at(events, scan.code, 1)
             np.add.at(sizes, scan.code, scan.length)
+            for event in np.flatnonzero(scan.code == FRAGMENT).tolist():
+                events[FRAGMENT] += len(_group(scan, event, feed.format.footer).fragments) - 1
             for event in np.flatnonzero(scan.code == IGNORABLE).tolist():
                 if original(scan.bytes_of(event), feed.format.footer) is not None:
                     redacted[:] += 1, scan.length[event]
@@ -185,6 +188,9 @@ def _events(scan: Scan, feed: Feed, tables: TableNotes | None) -> Iterator[Event
         columns = _columns(scan, number, feed, tables, inside=inside) if tables else ""
         return replace(plain, note=plain.note + columns) if columns else plain
 
+    def in_fragments(plain: Event, number: int) -> Iterator[Event]:
+        return _fragments(plain, scan, number, feed.format.footer) if scan.code[number] == FRAGMENT else iter([plain])
+
     # Inner events have the offset of their payload.
     gtids = [scan.gtid(row) for row in range(len(scan.transactions))]
     owners = scan.transaction
@@ -192,13 +198,30 @@ def _events(scan: Scan, feed: Feed, tables: TableNotes | None) -> Iterator[Event
     for opened in Payloads(feed.file, feed.format, feed.maps).open(scan):
         for number, outer in enumerate(opened.outer.tolist()):
             while listed <= outer:
-                yield event(scan, listed, gtids[owners[listed]] if owners[listed] >= 0 else None)
+                gtid = gtids[owners[listed]] if owners[listed] >= 0 else None
+                yield from in_fragments(event(scan, listed, gtid), listed)
                 listed += 1
             inner = event(opened.inner, number, gtids[owners[outer]], inside=True)
             offset = scan.base + int(scan.offset[outer])
             yield replace(inner, offset=offset, stop=offset + int(scan.length[outer]))
     for number in range(listed, len(scan)):
-        yield event(scan, number, gtids[owners[number]] if owners[number] >= 0 else None)
+        yield from in_fragments(event(scan, number, gtids[owners[number]] if owners[number] >= 0 else None), number)
+
+
+def _fragments(group: Event, scan: Scan, number: int, footer: int) -> Iterator[Event]:
+    """The events that a row event was logged as."""
+    begin = group.offset
+    for fragment in _group(scan, number, footer).fragments:
+        stop = group.offset + fragment.stop + footer
+        note = f"fragment {fragment.number} of {fragment.count}"
+        yield replace(group, offset=begin, stop=stop, note=f"{group.note}, {note}" if fragment.number == 1 else note)
+        begin = stop
+
+
+def _group(scan: Scan, number: int, footer: int) -> Group:
+    group = group_at(scan.buffer, int(scan.offset[number]), footer)
+    assert group  # it was scanned
+    return group
 
 
 def _columns(scan: Scan, number: int, feed: Feed, tables: TableNotes, *, inside: bool) -> str:
@@ -275,13 +298,19 @@ def _table_id(event: bytes) -> int:
     return int.from_bytes(event[HEADER : HEADER + 6], "little")
 
 
+def _large_transaction(event: bytes, footer: int, _place: str) -> str:
+    body = _body(event, footer)
+    return f"terminating event offset {int.from_bytes(body[1:9], 'little')}" if len(body) >= 10 else ""
+
+
 def _table_map(event: bytes, footer: int, _place: str) -> str:
     return f"table_id: {_table_id(event)} ({'.'.join(map_name(_body(event, footer)))})"
 
 
 def _rows(event: bytes, _footer: int, _place: str) -> str:
-    ends = int.from_bytes(event[HEADER + 6 : HEADER + 8], "little") & 1
-    return f"table_id: {_table_id(event)}{' flags: STMT_END_F' if ends else ''}"
+    head = row_head(event) if event[4] == FRAGMENT else event[HEADER : HEADER + 8]
+    ends = int.from_bytes(head[6:], "little") & 1
+    return f"table_id: {int.from_bytes(head[:6], 'little')}{' flags: STMT_END_F' if ends else ''}"
 
 
 def _rows_query(event: bytes, footer: int, _place: str) -> str:
@@ -312,7 +341,14 @@ def _gtid_list(event: bytes, footer: int, place: str) -> str:
 
 _Note = Callable[[bytes, int, str], str]
 
-_NOTES: dict[int, _Note] = {4: _rotate, 29: _rows_query, 35: _previous_gtids, 160: _annotation, 163: _gtid_list}
+_NOTES: dict[int, _Note] = {
+    4: _rotate,
+    29: _rows_query,
+    35: _previous_gtids,
+    43: _large_transaction,
+    160: _annotation,
+    163: _gtid_list,
+}
 _OF_ALL = (_previous_gtids, _gtid_list)
 """Notes that cannot be made of an event's beginning."""
 _NOTES_BY_MEANING: dict[int, _Note] = {

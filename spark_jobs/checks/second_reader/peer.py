@@ -24,6 +24,7 @@ PASSED = {
     39: "partial updates of JSON",
     40: "compressed transactions",
     **dict.fromkeys(range(166, 172), "compressed events of MariaDB"),
+    172: "row events in fragments",
 }
 """Codes of events that it does not read."""
 _SWITCHES = {

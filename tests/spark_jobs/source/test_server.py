@@ -10,7 +10,7 @@ from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import SourceError
 from spark_jobs.log.position import Position
 from spark_jobs.source.protocol import FilePart, require_boundary
-from spark_jobs.source.server import Server
+from spark_jobs.source.server import Server, _logging_problems
 from tests.fix_mysql import Database
 from tests.fix_servers import Servers
 
@@ -236,3 +236,11 @@ def test_a_session_speaks_utc(database: Database) -> None:
     source = source_of(database.server)
     with source.connect() as connection:
         assert source.ask(connection, "SELECT @@session.time_zone zone") == [{"zone": "+00:00"}]
+
+
+def test_a_log_in_innodb_pages_is_refused() -> None:
+    """MariaDB 12.3; no such server was at hand, so these are its variables alone."""
+    variables = {"log_bin": "ON", "binlog_format": "ROW", "binlog_storage_engine": "innodb"}
+    [problem] = _logging_problems(variables)
+    assert problem.startswith("binlog_storage_engine is innodb: that log (MariaDB 12.3) has no files and offsets")
+    assert _logging_problems(variables | {"binlog_storage_engine": ""}) == []

@@ -7,8 +7,8 @@ from spark_jobs.binlog.events.types import EVENT_TYPES, MEANINGS, type_name
 
 
 def test_every_known_number_is_there() -> None:
-    """MySQL's numbers from 1 to 42 and MariaDB's from 160 to 171: none is left to chance."""
-    assert sorted(EVENT_TYPES) == [*range(1, 43), *range(160, 172)]
+    """MySQL's numbers from 1 to 43 and MariaDB's from 160 to 172: none is left to chance."""
+    assert sorted(EVENT_TYPES) == [*range(1, 44), *range(160, 173)]
 
 
 def test_meanings_are_the_registry() -> None:
@@ -19,7 +19,7 @@ def test_meanings_are_the_registry() -> None:
 
 def test_row_events_plain_partial_and_compressed() -> None:
     rows = {code for code, event in EVENT_TYPES.items() if event.meaning == kernels.ROWS}
-    assert rows == {23, 24, 25, 30, 31, 32, 39, *range(166, 172)}
+    assert rows == {23, 24, 25, 30, 31, 32, 39, *range(166, 173)}
 
 
 @pytest.mark.parametrize("code, name", [(30, "Write_rows"), (14, "User var"), (162, "Gtid"), (200, "Unknown(200)")])
