@@ -168,7 +168,7 @@ class _Reading:
         if not self._footer:
             return
         stop = begin + length - self._footer
-        if zlib.crc32(self._buffer[begin:stop]) != self._number(stop):
+        if zlib.crc32(self._buffer[begin:stop].data) != self._number(stop):
             raise ChecksumMismatch(f"{_NAME}: the CRC32 of a fragment of {length} bytes does not fit its bytes")
 
 

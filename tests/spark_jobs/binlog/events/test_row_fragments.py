@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import MAGIC
-from spark_jobs.binlog.events import row_fragments
 from spark_jobs.binlog.events.redaction import original, same_but_redacted
 from spark_jobs.binlog.events.skip import events_of as events_at
 from spark_jobs.binlog.events.skip import passed_over
@@ -20,7 +19,7 @@ from spark_jobs.binlog.slices.slicer import Slicer
 from spark_jobs.changes.feed import changes_of_files
 from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.errors import ChecksumMismatch, DecodeError, Truncated, Unsupported
-from tests.fragments import Fragmenter, events_of
+from tests.fragments import FRAGMENT, Fragmenter, events_of
 from tests.segment_spec import Commit, Insert, RawEvent, Rows, SegmentSpec, Table, Update, chunked
 from tests.segment_types import INT, VARCHAR
 from tests.slicing import sliced
@@ -61,7 +60,7 @@ def _values(columns: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
 def test_recorded_rows_are_the_same_in_fragments(log: Path, fragmenter: Fragmenter) -> None:
     content = log.read_bytes()
     fragmented = fragmenter.log(content)
-    assert sum(event[4] == row_fragments.FRAGMENT for event in events_of(fragmented)) > 3
+    assert sum(event[4] == FRAGMENT for event in events_of(fragmented)) > 3
     assert rows_of(fragmented) == rows_of(content)
     assert rows_of(content)
 
