@@ -12,6 +12,7 @@ from typing import Any
 
 from spark_jobs.checks import Check, failed, ok, problem, run_checks, warning
 from spark_jobs.checks.grants import Grants, current_account, current_grants
+from spark_jobs.checks.managed_retention import days, service_of, service_retention
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import SYSTEM_SCHEMAS, Pattern
 from spark_jobs.errors import SourceError
@@ -25,6 +26,7 @@ _VARIABLES = (
     *("log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "binlog_checksum"),
     *("gtid_mode", "gtid_domain_id", "log_slave_updates", "log_replica_updates"),
     *("binlog_expire_logs_seconds", "expire_logs_days", "binlog_storage_engine"),
+    *("basedir", "datadir", "aurora_version"),
 )
 _OLDEST = {"MySQL": (5, 5), "MariaDB": (5, 5)}
 _LOCAL = ("127.0.0.1", "::1", "localhost")
@@ -262,14 +264,17 @@ def retention(view: ServerView) -> Iterator[Check]:
     # The name of the variable is part of the answer: versions have different ones.
     name, retention_ = _expiry(view.variables)
     margin = view.pipeline.retention.margin
+    if service := service_of(view.variables, view.ask):
+        yield from service_retention(service, view.ask, margin, name, retention_)
+        return
     if retention_ is None:
         yield ok("log retention", "no limit")
         return
-    value = f"{name}: {_days(retention_)}"
+    value = f"{name}: {days(retention_)}"
     if margin and retention_ < margin:
         yield problem(
             "log retention",
-            f"{value}, less than retention.margin, {_days(margin)}",
+            f"{value}, less than retention.margin, {days(margin)}",
             f"SET GLOBAL binlog_expire_logs_seconds = {int(margin.total_seconds())} (expire_logs_days in MySQL 5.7), "
             "or lower retention.margin",
         )
@@ -376,11 +381,6 @@ def _expiry(variables: Mapping[str, str]) -> tuple[str, timedelta | None]:
         return "binlog_expire_logs_seconds", timedelta(seconds=seconds)
     days = float(variables.get("expire_logs_days") or 0)
     return "expire_logs_days", timedelta(days=days) if days else None
-
-
-def _days(span: timedelta) -> str:
-    days = span / timedelta(days=1)
-    return f"{days:g} days" if days >= 1 else f"{span / timedelta(hours=1):g} hours"
 
 
 def _object(pattern: Pattern) -> str:
