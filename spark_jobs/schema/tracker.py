@@ -34,6 +34,7 @@ from spark_jobs.ddl.effects import (
     effects,
 )
 from spark_jobs.ddl.labels import with_labels
+from spark_jobs.ddl.schema_charsets import schema_charset, with_charset
 from spark_jobs.errors import DecodeError, Unsupported
 from spark_jobs.log.position import Position
 from spark_jobs.schema.facts import (
@@ -72,6 +73,8 @@ class Tracker:
     def __init__(self, versions: Iterable[TableVersion] = ()) -> None:
         stored = list(versions)
         self._now = as_of(stored)
+        self._charsets: dict[str, str | None] = {}
+        """Of schemas whose statements were followed; stored versions do not have them."""
         self._by_origin = {
             origin: as_of(replace(version, holds=True) for version in stored if version.origin == origin)
             for origin in ("server", "dump")
@@ -116,6 +119,7 @@ class Tracker:
 
     def _by_statement(self, fact: StatementFact) -> list[TableVersion]:
         if fact.statement.effect not in ABOUT_TABLES:
+            self._note_schema(fact)
             return []
         try:
             versions = list(self._changed(fact))
@@ -124,6 +128,13 @@ class Tracker:
             versions = [_of(fact, name, note="the statement cannot be read") for name in about if self._is_there(name)]
         names = {version.name for version in versions}
         return [*versions, *self._alike(fact, names)]
+
+    def _note_schema(self, fact: StatementFact) -> None:
+        """Remembers the character set of a schema, which its next tables take; one that may be another is forgotten."""
+        change = schema_charset(fact.statement, fact.database)
+        if change is None or (change.if_missing and change.schema in self._charsets):
+            return
+        self._charsets[change.schema] = None if change.if_missing else change.charset
 
     def _alike(self, fact: StatementFact, names: set[TableName]) -> Iterator[TableVersion]:
         """Tables that may be meant by other letters: some servers store small ones, and log what was typed."""
@@ -166,6 +177,7 @@ class Tracker:
                 raise Unsupported("it is not known what it does")
 
     def _schema_dropped(self, fact: StatementFact, schema: str) -> Iterator[TableVersion]:
+        self._charsets.pop(schema, None)
         for name in filter(self._is_there, list(self._now)):
             if name.schema == schema:
                 yield _of(fact, name, is_dropped=True)
@@ -186,6 +198,7 @@ class Tracker:
             definition = effect.definition
         except Unsupported as error:
             return [_of(fact, name, note=f"not read: {error}")]
+        definition = definition and with_charset(definition, self._charsets.get(name.schema))
         return [_of(fact, name, definition=definition, note=note if definition else "its columns come from a query")]
 
     def _renamed(self, fact: StatementFact, effect: Rename, changed: TableVersion | None) -> TableVersion:

@@ -184,3 +184,39 @@ def test_without_any_of_them_both_readings_are_written(
     assert with_unsigned(update, "before")["@3"] == 255
     deletes = [change for change in changes if change["op"] == "delete" and "unsigned" in change]
     assert {change["unsigned"]["after"] for change in deletes} == {None}
+
+
+@pytest.mark.parametrize("name, metadata", WITHOUT)
+def test_tables_take_the_character_set_that_their_database_has_when_they_are_created(
+    name: str, metadata: str | None, servers: Servers, caplog: pytest.LogCaptureFixture
+) -> None:
+    columns = "(id INT PRIMARY KEY, w VARCHAR(9), x TEXT, y CHAR(3) CHARACTER SET latin1)"
+    server = servers.get(name)
+    with telling(server, metadata), connected(server) as connection:
+        try:
+            with logged(server, connection) as log:
+                for statement in (
+                    "CREATE DATABASE signs CHARACTER SET cp1251",
+                    "USE signs",
+                    f"CREATE TABLE a {columns}",
+                    "INSERT INTO a VALUES (1, 'жук', 'щука', 'é')",
+                    "ALTER DATABASE signs COLLATE latin2_bin",
+                    f"CREATE TABLE b {columns}",
+                    "CREATE TABLE c LIKE a",
+                    "INSERT INTO b VALUES (1, 'łza', 'żółw', 'é')",
+                    "INSERT INTO c VALUES (1, 'ж', 'щ', NULL)",
+                    "INSERT INTO a VALUES (2, 'ёж', 'ель', 'ü')",
+                ):
+                    connection.execute(statement)
+            expected = [
+                (table, {"id": int(row[0]), "w": row[1], "x": row[2], "y": row[3]})
+                for table in ("a", "b", "c")
+                for row in connection.execute(f"SELECT id, w, x, y FROM signs.{table} ORDER BY id")
+            ]
+        finally:
+            connection.execute("DROP DATABASE signs")
+    pieces = changes_of_files(log.chunks(), wanted_tables(["signs.*"]))
+    changes = [json.loads(line) for line in "".join(pieces).splitlines()]
+    rows_ = [(change["table"], change["after"]) for change in changes]
+    assert sorted(rows_, key=lambda row: (row[0], row[1]["id"])) == expected
+    assert caplog.messages == []

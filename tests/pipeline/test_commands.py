@@ -128,3 +128,19 @@ def test_what_is_redacted_is_reported(folder: Path) -> None:
     )
     report = json.loads(stratalog("status", "--json", folder=folder).stdout)
     assert report["sources"]["shop"]["redacted"] == {"events": 1, "bytes": size}
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_each_table_that_stops_is_one_message(folder: Path) -> None:
+    """TableStopped by a statement that changes rows; NamesUnknown where nothing tells what columns are called."""
+    named, unnamed = TABLES[0], Table("shop.v", metadata=False, id=INT.NOT_NULL, note=VARCHAR(20))
+    changes = [*CHANGES[:1], Commit(), Insert("shop.v", (1, "a")), Commit(), Statement("shop", "DELETE FROM t")]
+    content = SegmentSpec(tables=[named, unnamed], changes=changes).to_bytes()
+    (folder / "binlogs" / "bin.000001").write_bytes(content)
+    ran = stratalog("run", folder=folder)
+    assert ran.returncode == 1
+    messages = [line for line in ran.stderr.splitlines() if "stopped" in line or "shop.t" in line or "shop.v" in line]
+    assert len([line for line in messages if "does not name its columns" in line]) == 1
+    assert len([line for line in messages if "DELETE FROM t" in line and "shop.t" in line]) == 1, ran.stderr
+    assert "Traceback" not in ran.stderr + ran.stdout
