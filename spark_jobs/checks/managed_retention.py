@@ -88,7 +88,7 @@ def service_retention(
         hours = rows[0]["value"] if rows else None
         retention = timedelta(hours=float(hours)) if hours else None
         value = f"{service.name}, {_HOURS}: {hours or 'not set'}"
-    needed = margin or _BRIEF
+    least = margin or _BRIEF
     if retention is None:
         yield problem(
             "log retention",
@@ -98,7 +98,7 @@ def service_retention(
     elif margin and retention < margin:
         remedy = f"{_call(service, margin)}, or lower retention.margin"
         yield problem("log retention", f"{value}, less than retention.margin, {days(margin)}", remedy)
-    elif retention < needed:
+    elif retention < least:
         yield warning("log retention", value, f"a day without runs loses log: {_call(service, margin)}")
     else:
         yield ok("log retention", value)
@@ -106,9 +106,9 @@ def service_retention(
 
 def _call(service: Service, margin: timedelta | None) -> str:
     """How to set what the margin wants, or three days."""
-    wanted = margin or timedelta(days=3)
-    hours = -(-int(wanted.total_seconds()) // 3600)
-    return service.call.format(hours=min(hours, _MOST_HOURS), seconds=int(wanted.total_seconds()))
+    span = margin or timedelta(days=3)
+    hours = -(-int(span.total_seconds()) // 3600)
+    return service.call.format(hours=min(hours, _MOST_HOURS), seconds=int(span.total_seconds()))
 
 
 def days(span: timedelta) -> str:

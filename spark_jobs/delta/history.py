@@ -4,20 +4,25 @@ Put here: questions about commits between two versions. Not here: what a version
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from spark_jobs.delta.log_files import LogListing, read_commit
 
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
-    """What a commit says of itself. counters: by application, the version of its transaction."""
+    """What a commit says of itself. counters: by application, the version of its transaction; metrics: as it has them.
+
+    Delta's writers have the metrics as a map of text, some as a document of it.
+    """
 
     version: int
     operation: str | None
     user_metadata: str | None
     counters: dict[str, int]
+    metrics: Mapping[str, Any] | str | None = None
 
 
 def newest_first(path: str, listing: LogListing) -> Iterator[CommitInfo]:
@@ -34,7 +39,7 @@ def newest_first(path: str, listing: LogListing) -> Iterator[CommitInfo]:
 
 
 def _info(version: int, content: bytes) -> CommitInfo:
-    info: dict[str, str] = {}
+    info: dict[str, Any] = {}
     counters: dict[str, int] = {}
     for line in content.splitlines():
         if line.startswith(b'{"commitInfo"'):
@@ -42,7 +47,7 @@ def _info(version: int, content: bytes) -> CommitInfo:
         elif line.startswith(b'{"txn"'):
             transaction = json.loads(line)["txn"]
             counters[transaction["appId"]] = transaction["version"]
-    return CommitInfo(version, info.get("operation"), info.get("userMetadata"), counters)
+    return CommitInfo(version, info.get("operation"), info.get("userMetadata"), counters, info.get("operationMetrics"))
 
 
 def added_since(path: str, after: int, until: int) -> set[str] | None:

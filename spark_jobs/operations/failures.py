@@ -2,22 +2,19 @@
 
 ``status`` shows it. A run that fails leaves nothing in the lake, so that nothing else would tell.
 
-Put here: reading and writing the file. Not here: tables that have stopped, which ``published`` holds.
+Put here: why, since when and how often. Not here: when runs were (runs.py), the file (source_notes.py), tables that
+have stopped, which ``published`` holds.
 """
 
-import json
-import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from spark_jobs.errors import LostRace, StratalogError
+from spark_jobs.operations.source_notes import read_notes, replace_notes
 from spark_jobs.text.remedies import advised
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +33,7 @@ def failures_file(config: Path) -> Path:
 
 def read(config: Path) -> dict[str, Failure]:
     """By source. A file that cannot be read is left alone, with a warning."""
-    path = failures_file(config)
-    if not path.exists():
-        return {}
-    try:
-        return {name: Failure(**fields) for name, fields in json.loads(path.read_text(encoding="utf-8")).items()}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        log.warning("%s: not a list of failures, and left alone: %s", path, error)
-        return {}
+    return read_notes(failures_file(config), Failure, "failures")
 
 
 @contextmanager
@@ -69,18 +59,11 @@ def noted(config: Path, source: str, *, is_last: bool) -> Iterator[None]:
 
 
 def _write(config: Path, source: str, failure: Failure | None) -> None:
-    """Replaces the file whole, so that a reader never sees half of it. One that cannot be written is a warning."""
-    path, failures = failures_file(config), read(config)
+    """Replaces what is known of a source's failures; None where it has none any more."""
+    failures = read(config)
     if failure is None and source not in failures:
         return
     remaining = {name: failure for name, failure in failures.items() if name != source} | (
         {source: failure} if failure else {}
     )
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(
-            json.dumps({name: asdict(failure) for name, failure in remaining.items()}, indent=1) + "\n", "utf-8"
-        )
-        draft.replace(path)
-    except OSError as error:
-        log.warning("%s: cannot be written: %s", path, error.strerror)
+    replace_notes(failures_file(config), remaining)

@@ -6,10 +6,11 @@ Put here: counts out of snapshots and commits. Not here: what they are called as
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import islice
 from typing import Any
 
-from spark_jobs.delta.log_files import SparkOnly
+from spark_jobs.delta.history import CommitInfo, newest_first
+from spark_jobs.delta.log_files import SparkOnly, read_log
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.lake.commit import Checkpoint, CommitKind
 from spark_jobs.lake.table import Table
@@ -55,18 +56,17 @@ def size_of(table: Table, *, has_merges: bool) -> TableSize | None:
 
 
 def _last_merge(table: Table) -> MergeCounts | None:
-    history = table.history(_SEARCHED)
-    upkeep = list(takewhile(lambda entry: _counts(entry) is None, history))
-    return _counts(history[len(upkeep)]) if len(upkeep) < len(history) else None
+    listing = read_log(table.path)
+    commits = islice(newest_first(table.path, listing), _SEARCHED) if listing else ()
+    return next((counts for commit in commits if (counts := _counts(commit))), None)
 
 
-def _counts(entry: Mapping[str, Any]) -> MergeCounts | None:
+def _counts(commit: CommitInfo) -> MergeCounts | None:
     """Of a commit of ours that brought rows; None of others."""
-    checkpoint = Checkpoint.from_json(entry.get("userMetadata"))
+    checkpoint = Checkpoint.from_json(commit.user_metadata)
     if checkpoint is None or checkpoint.kind in (CommitKind.MAINTENANCE, CommitKind.ALTERING):
         return None
-    metrics = entry.get("operationMetrics", {})
-    metrics = json.loads(metrics) if isinstance(metrics, str) else metrics
+    metrics = json.loads(commit.metrics) if isinstance(commit.metrics, str) else commit.metrics or {}
     # An append has Delta's other names, and copies nothing.
     if "numOutputRows" in metrics and _CHANGED[0] not in metrics:
         return MergeCounts(int(metrics["numOutputRows"]), 0, _number(metrics, "numOutputBytes"))

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -5,6 +6,8 @@ import deltalake
 import pyarrow as pa
 import pytest
 
+from spark_jobs.delta.history import CommitInfo
+from spark_jobs.delta.log_files import create_commit
 from spark_jobs.lake.commit import Checkpoint, CommitKind
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
@@ -13,9 +16,9 @@ from spark_jobs.operations.table_sizes import MergeCounts, TableSize, _counts, s
 METADATA = Checkpoint(Position.parse("b.000001:100"), "b")
 
 
-def entry(metrics: Any, kind: str = CommitKind.LIVE) -> dict[str, Any]:
+def entry(metrics: Any, kind: str = CommitKind.LIVE) -> CommitInfo:
     checkpoint = Checkpoint(Position.parse("b.000001:100"), "b", kind=kind)
-    return {"userMetadata": checkpoint.to_json(), "operationMetrics": metrics}
+    return CommitInfo(7, "MERGE", checkpoint.to_json(), {}, metrics)
 
 
 def test_a_table_counts_its_rows_files_and_bytes(tmp_path: Path) -> None:
@@ -40,8 +43,23 @@ def test_a_table_counts_its_rows_files_and_bytes(tmp_path: Path) -> None:
         (entry({"numOutputRows": "7", "numOutputBytes": "70"}), MergeCounts(7, 0, 70)),
         (entry({"numOutputRows": "7"}, CommitKind.MAINTENANCE), None),
         (entry({}, CommitKind.ALTERING), None),
-        ({"operation": "OPTIMIZE"}, None),
+        (CommitInfo(7, "OPTIMIZE", None, {}), None),
     ],
 )  # fmt: skip
-def test_a_merge_is_by_its_commit(history_entry: dict[str, Any], counts: MergeCounts | None) -> None:
+def test_a_merge_is_by_its_commit(history_entry: CommitInfo, counts: MergeCounts | None) -> None:
     assert _counts(history_entry) == counts
+
+
+def test_the_last_merge_is_looked_for_behind_maintenance(tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    deltalake.write_deltalake(path, pa.table({"id": [1]}))
+    metrics = {"numTargetRowsInserted": "1", "numTargetRowsUpdated": "2", "numTargetRowsCopied": "5"}
+    merges = []
+    for version in range(1, 8):
+        commit = entry(metrics, CommitKind.LIVE if version == 2 else CommitKind.MAINTENANCE)
+        info = {"timestamp": version, "userMetadata": commit.user_metadata, "operationMetrics": commit.metrics}
+        assert create_commit(path, version, json.dumps({"commitInfo": info}).encode())
+        size = size_of(Table(path, plain=False), has_merges=True)
+        assert size
+        merges.append(size.merge)
+    assert merges == [None, *[MergeCounts(3, 5, None)] * 5, None]

@@ -1,0 +1,41 @@
+"""A small file beside pipeline.yaml that keeps something of each source: as JSON, an object a source.
+
+Put here: reading one and replacing it. Not here: what is kept (runs.py, failures.py).
+"""
+
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+log = logging.getLogger(__name__)
+
+Note = TypeVar("Note")
+
+
+def read_notes(path: Path, make: Callable[..., Note], kind: str) -> dict[str, Note]:
+    """By source. A file that cannot be read is left alone, with a warning that says what it should be."""
+    try:
+        entries: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        return {name: make(**fields) for name, fields in entries.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        log.warning("%s: not a list of %s, and left alone: %s", path, kind, error)
+        return {}
+
+
+def replace_notes(path: Path, notes: "Mapping[str, DataclassInstance]", level: int = logging.WARNING) -> None:
+    """Replaces the file whole, so that a reader never sees half of it. One that cannot be written is a log line."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(json.dumps({name: asdict(note) for name, note in notes.items()}, indent=1) + "\n", "utf-8")
+        draft.replace(path)
+    except OSError as error:
+        log.log(level, "%s: cannot be written: %s", path, error.strerror)
