@@ -74,6 +74,7 @@ def service_retention(
     service: Service, ask: Ask, margin: timedelta | None, name: str, expiry: timedelta | None
 ) -> Iterator[Check]:
     """How long a service keeps the log. name, expiry: by the server's own variables."""
+    # By RDS's hours where it has them, elsewhere by the server's own variable.
     value, retention = f"{service.name}, {name}: {days(expiry) if expiry else 0}", expiry
     if service.has_hours:
         try:
@@ -88,7 +89,7 @@ def service_retention(
         hours = rows[0]["value"] if rows else None
         retention = timedelta(hours=float(hours)) if hours else None
         value = f"{service.name}, {_HOURS}: {hours or 'not set'}"
-    least = margin or _BRIEF
+    # Nothing set means as soon as possible.
     if retention is None:
         yield problem(
             "log retention",
@@ -98,7 +99,7 @@ def service_retention(
     elif margin and retention < margin:
         remedy = f"{_call(service, margin)}, or lower retention.margin"
         yield problem("log retention", f"{value}, less than retention.margin, {days(margin)}", remedy)
-    elif retention < least:
+    elif retention < (margin or _BRIEF):
         yield warning("log retention", value, f"a day without runs loses log: {_call(service, margin)}")
     else:
         yield ok("log retention", value)
