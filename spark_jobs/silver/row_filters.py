@@ -181,10 +181,10 @@ def _test(key: str, condition: Condition, image: str, table: _JudgedTable) -> st
         raise TableStopped(f"{key}: {error}") from error
 
 
-def _sources(names: Collection[str], computed: Sequence[Computed], own: Collection[str]) -> frozenset[str]:
-    """The names with, in the place of a computed column's, those that its expression has. own: the table's columns."""
+def _sources(names: Collection[str], computed: Sequence[Computed], columns: Collection[str]) -> frozenset[str]:
+    """The names with, in the place of a computed column's, those that its expression has. columns: the table's."""
     by_name = {column.name.casefold(): column.columns for column in computed}
-    parts = (by_name.get(name, frozenset((name,))) if name not in own else frozenset((name,)) for name in names)
+    parts = (by_name.get(name, frozenset((name,))) if name not in columns else frozenset((name,)) for name in names)
     return frozenset().union(*parts)
 
 

@@ -64,8 +64,8 @@ def test_an_xa_transaction_begins_and_ends_around_its_rows(payload: str | None) 
     log_files = [(f"b.{k:06}", chunked(spec.to_bytes(), 1 << 20)) for k, spec in enumerate(specs, 1)]
     output = Output.of("stratalog", transactions=True)
     lines = [json.loads(line) for line in "".join(changes_of_files(log_files, ANY, output=output)).splitlines()]
-    told = [(line["op"], line.get("after", {}).get("id")) for line in lines]
-    assert told == [
+    operations = [(line["op"], line.get("after", {}).get("id")) for line in lines]
+    assert operations == [
         *(("begin", None), ("insert", 8), ("commit", None)),
         *(("begin", None), ("insert", 1), ("insert", 2), ("commit", None)),
         *(("begin", None), ("insert", 9), ("commit", None)),

@@ -322,8 +322,8 @@ def test_the_slowest_of_several_groups_keeps_the_log(tmp_path: Path) -> None:
         with shop.subscription(group) as subscription:
             subscription.get(size)
             assert len(subscription.get_without_ack(1)) == 1, "what is not acknowledged keeps its log"
-    kept = would_go().kept_for
-    assert (names(would_go()), kept and (kept.name, kept.position.file)) == ([], ("group:slow", "b.000001"))
+    slowest = would_go().kept_for
+    assert (names(would_go()), slowest and (slowest.name, slowest.position.file)) == ([], ("group:slow", "b.000001"))
     ignored = ["group:slow", "group:middle", "group:fast"]
     assert [len(names(would_go(*ignored[:count]))) for count in (1, 2, 3)] == [1, 2, 3]
     assert would_go(*ignored[:1]).kept_for == Reader("group:middle", Position("b.000002", 158), REASON)
@@ -350,9 +350,9 @@ def test_a_delivery_in_order_keeps_the_log_that_its_target_lacks(copy: Copy) -> 
         return gc_source(shop.spark, pipeline, SOURCE, ignored=ignored, dry_run=dry_run, now=now)
 
     # The log of the transaction that is prepared stays besides.
-    kept = collected(pipeline, "xa")
-    assert (kept.files, kept.kept_for and kept.kept_for.name) == ((), "delivery:copy")
-    assert "the target has the log up to there (apply: ordered)" in str(kept.kept_for)
+    waiting = collected(pipeline, "xa")
+    assert (waiting.files, waiting.kept_for and waiting.kept_for.name) == ((), "delivery:copy")
+    assert "the target has the log up to there (apply: ordered)" in str(waiting.kept_for)
     assert len(collected(pipeline, "xa", "delivery:copy").files) == 2
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
@@ -367,9 +367,9 @@ def test_a_delivery_in_order_keeps_the_log_that_its_target_lacks(copy: Copy) -> 
     assert "XA transaction" in str(collected(pipeline).kept_for)
     shop.execute("XA COMMIT 'x'", "FLUSH BINARY LOGS", "UPDATE t SET n = n + 1 WHERE id = 50")
     run_source(shop.spark, pipeline, SOURCE)
-    kept = collected(pipeline, dry_run=False)
-    assert (kept.files, kept.kept_for and kept.kept_for.name) == ((), "xa")
-    assert "is not read by all" in str(kept.kept_for)
+    waiting = collected(pipeline, dry_run=False)
+    assert (waiting.files, waiting.kept_for and waiting.kept_for.name) == ((), "xa")
+    assert "is not read by all" in str(waiting.kept_for)
     assert deliver(pipeline, "copy").stopped == {}
     copy.require_same("t")
     assert len(collected(pipeline, dry_run=False).files) == 3

@@ -155,17 +155,17 @@ def test_rows_of_an_xa_transaction_come_once_and_where_it_is_committed(shop: Sho
 
 
 def test_an_xa_transaction_begins_and_ends_where_it_is_committed(shop: Shop) -> None:
-    gone: Any = prepared(Insert("shop.orders", (60, "x")), name=b"x2")
-    kept: Any = prepared(Insert("shop.orders", (50, "x")), Insert("shop.orders", (51, "x")))
-    shop.log([*kept, *order(7)])
-    other = XA.replace("7831", "7832")
-    gone[0], gone[2] = Statement("", f"XA START {other}"), Query("", f"XA END {other}")
-    shop.log([*gone, Statement("", f"XA ROLLBACK {other}"), Statement("", f"XA COMMIT {XA}"), *order(9)])
+    rolled_back: Any = prepared(Insert("shop.orders", (60, "x")), name=b"x2")
+    committed: Any = prepared(Insert("shop.orders", (50, "x")), Insert("shop.orders", (51, "x")))
+    shop.log([*committed, *order(7)])
+    second_xid = XA.replace("7831", "7832")
+    rolled_back[0], rolled_back[2] = Statement("", f"XA START {second_xid}"), Query("", f"XA END {second_xid}")
+    shop.log([*rolled_back, Statement("", f"XA ROLLBACK {second_xid}"), Statement("", f"XA COMMIT {XA}"), *order(9)])
     with shop.subscription(start="b.000003:4", transactions=True) as subscription:
         batch = subscription.get_without_ack(99)
-        told = [(entry.kind, entry.value["after"]["id"] if entry.kind == "change" else None) for entry in batch]
-        whole = [("begin", None), ("change", 50), ("change", 51), ("end", None)]
-        assert told == [*_alone(7), *whole, *_alone(9)]
+        entries = [(entry.kind, entry.value["after"]["id"] if entry.kind == "change" else None) for entry in batch]
+        of_xa = [("begin", None), ("change", 50), ("change", 51), ("end", None)]
+        assert entries == [*_alone(7), *of_xa, *_alone(9)]
         subscription.rollback()
         # Acknowledged in its middle, it continues there, for this consumer and the next.
         assert [entry.kind for entry in subscription.get(5)][3:] == ["begin", "change"]

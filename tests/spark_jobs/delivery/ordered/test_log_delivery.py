@@ -311,8 +311,8 @@ def test_an_xa_transaction_is_whole_where_it_is_committed(
     assert copy.rows("b") == [(1, 10), (10, 1)]
     copy.require_same("a", "b")
     # Its rows of both tables are one transaction of the target.
-    [whole] = [text for text in "\n".join(statements).split("START TRANSACTION") if "INSERT INTO" in text]
-    assert whole.count("(10,1)") == 2
+    [transaction_text] = [text for text in "\n".join(statements).split("START TRANSACTION") if "INSERT INTO" in text]
+    assert transaction_text.count("(10,1)") == 2
     # Prepared, committed, and changed again within one window.
     _prepare_xa(copy, "again", "INSERT INTO a VALUES (20, 1)", "DELETE FROM b WHERE id = 10")
     copy.shop.execute("INSERT INTO a VALUES (21, 0)", "XA COMMIT 'again'", "DELETE FROM a WHERE id = 20")
