@@ -50,7 +50,7 @@ def test_tables_in_order_are_assets_that_move_together(copy: Copy) -> None:
         definitions = build_defs(pipeline, {"spark": GivenSession(copy.shop.spark)})
         sync, job = (definitions.resolve_job_def(name) for name in ("sync_shop", "deliver_copy"))
 
-        def delivered(**options: Any) -> tuple[bool, dict[dg.AssetKey, dict[str, Any]]]:
+        def delivered(**options: Any) -> tuple[bool, dict[dg.AssetKey | None, dict[str, Any]]]:
             assert sync.execute_in_process(instance=instance).success
             result = job.execute_in_process(instance=instance, raise_on_error=False, **options)
             return result.success, {

@@ -332,7 +332,8 @@ def test_the_slowest_of_several_groups_keeps_the_log(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.mysql
 def test_a_delivery_in_order_keeps_the_log_that_its_target_lacks(copy: Copy) -> None:
-    shop, keys = copy.shop, {"retention": {"bronze": "1d"}}
+    shop = copy.shop
+    keys: dict[str, Any] = {"retention": {"bronze": "1d"}}
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)", "INSERT INTO t VALUES (1, 0)")
     pipeline = copy.pipeline(apply="ordered", **keys)
     copy.run(pipeline)
