@@ -39,10 +39,13 @@ _ROWS_A_STATEMENT = 1000
 
 
 def measure(spark: SparkSession, folder: Path, count: int) -> None:
-    """Prints changes a second of each window; count: rows of the table, and changes of each later window."""
+    """Prints changes of the log, and rows written, a second of each window.
+
+    count: rows of the table, and changes of each later window.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    print("| apply | window | changes | seconds | changes/s | processor, of us | of the server | load |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    print("| apply | window | changes | rows written | s | changes/s | rows/s | processor s, us | the server | load |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     with MySQLServer(folder / "source") as source:
         _execute(source, "CREATE DATABASE bench", _TABLE)
         generator = random.Random(1)
@@ -66,7 +69,11 @@ def measure(spark: SparkSession, folder: Path, count: int) -> None:
                     say("copying the table")
                     assert not deliver(pipeline, "replica").stopped
                 for name, write in own_windows:
-                    _window(spark, pipeline, (apply, name), (source, target), write)
+                    say(f"writing the log of {name}")
+                    with source.connect() as connection, connection.cursor() as cursor:
+                        write(cursor)
+                    run_source(spark, pipeline, SOURCE)
+                    _window(pipeline, (apply, name), target, count)
                 _compare(source, target)
 
 
@@ -74,30 +81,16 @@ Window = tuple[str, Callable[[Any], None]]
 """Its name, and what writes its log."""
 
 
-def _window(
-    spark: SparkSession,
-    pipeline: Pipeline,
-    names: tuple[str, str],
-    servers: tuple[MySQLServer, MySQLServer],
-    write: Callable[[Any], None],
-) -> None:
-    """Writes the log of a window, brings it into the lake, and measures its delivery."""
-    apply, name = names
-    source, target = servers
-    say(f"writing the log of {name}")
-    with source.connect() as connection, connection.cursor() as cursor:
-        write(cursor)
-    run_source(spark, pipeline, SOURCE)
+def _window(pipeline: Pipeline, names: tuple[str, str], target: MySQLServer, count: int) -> None:
+    """Measures the delivery of what is in the lake. count: changes of the log that it comes from."""
     began, cpu, before = time.monotonic(), time.process_time(), _processor(target)
     outcome = deliver(pipeline, "replica")
     seconds = time.monotonic() - began
     assert not outcome.stopped, outcome.stopped
     rows = sum(table.rows for table in outcome.tables)
-    print(
-        f"| {apply} | {name} | {rows:,} | {seconds:.1f} | {rows / seconds:,.0f} | {time.process_time() - cpu:.1f} | "
-        f"{_processor(target) - before:.1f} | {os.getloadavg()[0]:.1f} |",
-        flush=True,
-    )
+    processor = time.process_time() - cpu, _processor(target) - before
+    cells = (*names, f"{count:,}", f"{rows:,}", f"{seconds:.1f}", f"{count / seconds:,.0f}", f"{rows / seconds:,.0f}")
+    print(f"| {' | '.join((*cells, *(f'{load:.1f}' for load in (*processor, os.getloadavg()[0]))))} |", flush=True)
 
 
 def _pipeline(folder: Path, source: MySQLServer, target: MySQLServer, apply: str) -> Pipeline:

@@ -28,7 +28,8 @@ class Copy:
             login |= {"port": port, "tls": {"enabled": False}}
         routes = [{"from": f"{self.shop.database.name}.*", "to": f"{self.schema}.{{1}}"}]
         routes = keys.pop("routes", routes)
-        rules = {name: keys.pop(name) for name in ("columns", "filters", "row_filters", "downstream") if name in keys}
+        names = ("columns", "filters", "row_filters", "downstream", "retention")
+        rules = {name: keys.pop(name) for name in names if name in keys}
         return self.shop.pipeline(live=live, routes=routes, deliveries={"copy": {"mysql": login} | keys}, **rules)
 
     def run(self, pipeline: Pipeline) -> Outcome:

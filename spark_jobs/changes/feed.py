@@ -156,7 +156,7 @@ class _File:
             file = part.column("file")[0].as_py()
             encoders.setdefault(file, self._encoder.of_another_file())
             yield from self._lines(encoders[file], part, committed)
-        for line in self._encoder.form.rest():
+        for line in chain.from_iterable(encoder.rest() for encoder in (*encoders.values(), self._encoder)):
             yield from line.pieces
 
     def _follow(self, part: pa.RecordBatch) -> None:
@@ -205,14 +205,14 @@ def placed_lines(
     before: PlacedSlice | None = None
     for slice_ in slices:
         if before and before.committed and before.place != slice_.place:  # no event ends the rows of an XA transaction
-            for line in encoder.form.rest():
+            for line in encoder.rest():
                 yield before, line
         parts = [slice_.cells] if slice_.committed else _cut(slice_.cells, within)
         for line in chain.from_iterable(encoder.lines(part, slice_.committed) for part in parts):
             yield slice_, line
         before = slice_
     if before:
-        for line in encoder.form.rest():
+        for line in encoder.rest():
             yield before, line
 
 

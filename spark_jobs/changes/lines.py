@@ -6,7 +6,7 @@ Put here: which entries a slice has, and their order. Not here: lines themselves
 
 import heapq
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -16,6 +16,7 @@ import pyarrow as pa
 from spark_jobs.binlog import (
     Decoder,
     Definitions,
+    Mark,
     Marks,
     SliceMarks,
     TableDefinition,
@@ -120,6 +121,8 @@ class JsonChanges:
         """The begin of the transaction that is being read, while no row of it was written."""
         self._is_open = False
         """Whether a begin was written, and its end was not."""
+        self._xa_end: ChangeLine | None = None
+        """The end of the XA transaction that is being read, as far as it was read."""
 
     def of_another_file(self) -> "JsonChanges":
         """One for slices of another file, whose lines go to the same place."""
@@ -162,7 +165,7 @@ class JsonChanges:
                 tables.append(_held_back(place[0], self.form.lines(of_table, reader.decoder.definition, changes)))
         if marks is None:
             return heapq.merge(*tables, key=_order)
-        edges = iter(()) if committed else self._edges(context, marks)
+        edges = self._xa_edges(context, marks, cells) if committed else self._edges(context, marks)
         statements = self._statement(context, batch, at) if self._statements else iter(())
         return self._with_edges(heapq.merge(*tables, edges, statements, key=_order))
 
@@ -204,6 +207,30 @@ class JsonChanges:
                 continue
             text = (self.form.edge(context, mark),) if self._transactions else ()
             yield ChangeLine(mark.offset, -1 if mark.kind == "begin" else 2 * BEHIND, text, mark.kind, mark)
+
+    def _xa_edges(
+        self, context: SliceContext, marks: SliceMarks, cells: Mapping[str, pa.Scalar]
+    ) -> Iterator[ChangeLine]:
+        """The begin of an XA transaction, of its first slice. Its end is at the last statement of its last slice."""
+        if not self._transactions:
+            return
+        gtid, start, begin = (cells[name].as_py() for name in ("gtid", "start", "transaction_start"))
+        statements = [mark.offset for mark in marks.marks if mark.kind == "statement"]
+        for mark in (Mark("begin", begin, gtid), Mark("end", max(statements, default=begin), gtid)):
+            row = -1 if mark.kind == "begin" else 2 * BEHIND
+            line = ChangeLine(mark.offset, row, (self.form.edge(context, mark),), mark.kind, mark)
+            if mark.kind == "end":
+                self._xa_end = line
+            elif start == begin:
+                yield line
+
+    def rest(self) -> Iterator[ChangeLine]:
+        """What is held back of a transaction that no event ends: of XA transactions, and at the end of a feed."""
+        yield from self.form.rest()
+        if self._xa_end and self._is_open:
+            yield self._xa_end
+        if self._xa_end:
+            self._begin, self._is_open, self._xa_end = None, False, None
 
     def _with_edges(self, lines: Iterator[ChangeLine]) -> Iterator[ChangeLine]:
         """A begin comes with the first row of its transaction, and an end where there was a row."""

@@ -8,6 +8,7 @@ raise the same).
 from collections.abc import Iterator, Sequence
 
 from spark_jobs.binlog import TableDefinition
+from spark_jobs.config.computed import Computed
 from spark_jobs.config.filters import ColumnRule, EventFilter, RowFilter
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import StratalogError
@@ -33,12 +34,20 @@ def problems_of_rules(pipeline: Pipeline, tables: Sequence[TableDefinition], *, 
             if not about and is_all:
                 problems[f"{kind}.{rule.name}.tables"] = "no server has such a table, or the user may not see it"
             for definition in about:
-                problems |= dict(_of_table(f"{kind}.{rule.name}", rule, definition))
+                problems |= dict(
+                    _of_table(f"{kind}.{rule.name}", rule, definition, _computed(filters.columns, definition))
+                )
     return problems
 
 
+def _computed(rules: Sequence[ColumnRule], definition: TableDefinition) -> tuple[Computed, ...]:
+    """The computed columns of a table, which has at most one rule about columns."""
+    about = (rule for rule in rules if rule.scope.holds(definition.name.schema, definition.name.table))
+    return next((rule.computed for rule in about), ())
+
+
 def _of_table(
-    key: str, rule: EventFilter | RowFilter | ColumnRule, definition: TableDefinition
+    key: str, rule: EventFilter | RowFilter | ColumnRule, definition: TableDefinition, computed: tuple[Computed, ...]
 ) -> Iterator[tuple[str, str]]:
     """What is wrong in a rule for one table, by its key. Rules over events name no columns."""
     if isinstance(rule, RowFilter):
@@ -49,7 +58,7 @@ def _of_table(
             "delete-value-expr": rule.delete,
         }
         for name, condition in conditions.items():
-            problem = condition and problem_of(condition, definition)
+            problem = condition and problem_of(condition, definition, computed)
             if problem:
                 yield f"{key}.{name}", f"{definition.name}: {problem}"
     elif isinstance(rule, ColumnRule):

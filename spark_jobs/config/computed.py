@@ -14,7 +14,7 @@ from typing import Self
 
 from sqlglot import exp
 
-from spark_jobs.config.conditions import NODES, Node, Resolve, Sort, Term, Writer, refused, tree_of
+from spark_jobs.config.conditions import NODES, Node, Resolve, Sort, Term, Writer, number, refused, tree_of
 from spark_jobs.errors import ConfigError
 
 _DIGITS = {"SMALLINT": 4, "INT": 9, "BIGINT": 18}
@@ -31,6 +31,8 @@ _BY_SORT = {
     Sort.DATETIME: "TIMESTAMP_NTZ",
     Sort.MOMENT: "TIMESTAMP",
 }
+_MOST_DIGITS = {"SMALLINT": 5, "INT": 10, "BIGINT": 19}
+"""Digits of the largest whole number of a type."""
 _TEXTS = (Sort.TEXT, Sort.POINTS, Sort.LABEL, Sort.LITERAL, Sort.NULL, Sort.UNKNOWN)
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _EXACT_IN_DOUBLE = 15
@@ -75,6 +77,16 @@ class Computed:
         if not _holds(self.type, term):
             raise ConfigError(f"`{self.text}` is {_described(term)}, which {self.type} does not hold")
         return f"CAST({term.sql} AS {self.type})"
+
+    def term(self, resolve: Resolve) -> Term:
+        """The column as a part of conditions. Raises ConfigError as ``to_spark`` does."""
+        sql = self.to_spark(resolve)
+        if self.type in _MOST_DIGITS:
+            return number(sql, _MOST_DIGITS[self.type])
+        matched = _DECIMAL.fullmatch(self.type)
+        if matched:
+            return number(sql, *map(int, matched.groups()))
+        return Term(sql, next(sort for sort, kind in _BY_SORT.items() if kind == self.type))
 
 
 def _holds(kind: str, term: Term) -> bool:

@@ -4,8 +4,8 @@ Put here: a change as a row of a DataFrame and back, and which rule leaves it ou
 (config/filters.py), conditions (config/conditions.py), what is made of the changes that are kept (decode_task.py).
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,7 +13,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from spark_jobs.binlog import Changes, Column, TableDefinition
-from spark_jobs.config.conditions import Condition, Sort, Term, number
+from spark_jobs.config.computed import Computed
+from spark_jobs.config.conditions import Condition, Resolve, Sort, Term, number
 from spark_jobs.config.filters import ROW_EVENTS, RowFilter, TableFilters
 from spark_jobs.errors import ConfigError, TableStopped
 from spark_jobs.silver import partial_rows
@@ -122,23 +123,38 @@ def left_out_by(
     known_columns: the names, in small letters, of the columns that the table has or had at any time. has_partial: row
     images may leave columns out; a rule that asks one of these stops the table, in the statement.
     """
-
-    def by_values(rule: RowFilter, event: str) -> str | None:
-        return _by_values(rule, event, definition, known_columns, has_partial=has_partial)
+    computed = filters.columns.computed if filters.columns else ()
+    table = _JudgedTable(definition, known_columns, computed, has_partial)
 
     cases = []
     for kind, event in enumerate(ROW_EVENTS, 1):
         by_event = filters.left_out(event)
-        verdicts = [literal(by_event)] if by_event else [by_values(row, event) for row in filters.rows]
+        verdicts = [literal(by_event)] if by_event else [_by_values(row, event, table) for row in filters.rows]
         verdicts = [verdict_ for verdict_ in verdicts if verdict_]
         if verdicts:
             cases.append(f"WHEN _kind = {kind} THEN coalesce({', '.join(verdicts)}, NULL)")
     return f"CASE {' '.join(cases)} END" if cases else "CAST(NULL AS STRING)"
 
 
-def _by_values(
-    rule: RowFilter, event: str, definition: TableDefinition, known_columns: frozenset[str], *, has_partial: bool
-) -> str | None:
+@dataclass(frozen=True, slots=True)
+class _JudgedTable:
+    """The table whose changes are judged. known_columns, has_partial: as in ``left_out_by``."""
+
+    definition: TableDefinition
+    known_columns: frozenset[str]
+    computed: tuple[Computed, ...]
+    has_partial: bool
+
+    def terms(self, key: str, image: str) -> dict[str, Term]:
+        """By name, in small letters, the columns of one image of a change."""
+        terms = {}
+        for at, column in enumerate(self.definition.columns):
+            term = _guarded(key, term_of(column, f"_{image}{at}"), column, image)
+            terms[str(column.name).casefold()] = _present(key, term, column, image) if self.has_partial else term
+        return terms
+
+
+def _by_values(rule: RowFilter, event: str, table: _JudgedTable) -> str | None:
     """SQL: the rule's name where its conditions are TRUE for a change of this kind; None where it has none."""
     conditions: tuple[tuple[str, Condition | None, str], ...] = {
         "insert": (("insert-value-expr", rule.insert, "a"),),
@@ -146,53 +162,50 @@ def _by_values(
         "delete": (("delete-value-expr", rule.delete, "a"),),
     }[event]
     name = f"row_filters.{rule.name}"
-    tests = [
-        _test(f"{name}.{key}", condition, image, definition, known_columns, has_partial=has_partial)
-        for key, condition, image in conditions
-        if condition
-    ]
+    tests = [_test(f"{name}.{key}", condition, image, table) for key, condition, image in conditions if condition]
     return f"IF({' AND '.join(tests)}, {literal(name)}, NULL)" if tests else None
 
 
-def _test(
-    key: str,
-    condition: Condition,
-    image: str,
-    definition: TableDefinition,
-    known_columns: frozenset[str],
-    *,
-    has_partial: bool,
-) -> str:
+def _test(key: str, condition: Condition, image: str, table: _JudgedTable) -> str:
     """SQL: a condition about one image of a change."""
-    columns = {
-        str(column.name).casefold(): _guarded(key, term_of(column, f"_{image}{at}"), column, image)
-        for at, column in enumerate(definition.columns)
-    }
-    if has_partial:
-        columns = {name: _present(key, columns[name], column, image) for name, column in _by_name(definition).items()}
-    unknown = sorted(condition.columns - columns.keys() - known_columns)
+    columns = table.terms(key, image)
+    names = _sources(condition.columns, table.computed, columns.keys())
+    unknown = sorted(names - columns.keys() - table.known_columns)
     if unknown:
-        raise TableStopped(f"{key} names column {unknown[0]}, which the table does not have: {definition}")
-    if condition.columns - columns.keys():
+        raise TableStopped(f"{key} names column {unknown[0]}, which the table does not have: {table.definition}")
+    if names - columns.keys():
         return "FALSE"  # of rows from a time when the table had no such column, it says nothing
-    return _sql_of(key, condition, columns.__getitem__)
-
-
-def _sql_of(key: str, condition: Condition, resolve: Callable[[str], Term]) -> str:
     try:
-        return condition.to_spark(resolve)
+        return condition.to_spark(_resolve(columns, table.computed))
     except ConfigError as error:
         raise TableStopped(f"{key}: {error}") from error
 
 
-def problem_of(condition: Condition, definition: TableDefinition) -> str | None:
-    """Why a condition cannot be asked about rows of a table; None where it can."""
+def _sources(names: Collection[str], computed: Sequence[Computed], columns: Collection[str]) -> frozenset[str]:
+    """The names with, in the place of a computed column's, those that its expression has. columns: the table's."""
+    by_name = {column.name.casefold(): column.columns for column in computed}
+    parts = (by_name.get(name, frozenset((name,))) if name not in columns else frozenset((name,)) for name in names)
+    return frozenset().union(*parts)
+
+
+def _resolve(columns: Mapping[str, Term], computed: Sequence[Computed]) -> Resolve:
+    """Gives the table's columns, and computed ones as the expressions that they are."""
+    by_name = {column.name.casefold(): column for column in computed}
+
+    def resolve(name: str) -> Term:
+        return columns[name] if name in columns else by_name[name].term(columns.__getitem__)
+
+    return resolve
+
+
+def problem_of(condition: Condition, definition: TableDefinition, computed: Sequence[Computed] = ()) -> str | None:
+    """Why a condition cannot be asked about rows of a table; None where it can. computed: the columns beside them."""
     columns = {str(column.name).casefold(): term_of(column, "NULL") for column in definition.columns}
-    unknown = sorted(condition.columns - columns.keys())
+    unknown = sorted(_sources(condition.columns, computed, columns.keys()) - columns.keys())
     if unknown:
         return f"names column {unknown[0]}, which the table does not have: {definition}"
     try:
-        condition.to_spark(columns.__getitem__)
+        condition.to_spark(_resolve(columns, computed))
     except ConfigError as error:
         return str(error)
     return None
@@ -211,10 +224,6 @@ def term_of(column: Column, sql: str) -> Term:
     if column.type_code == _ENUM:
         return Term(sql, Sort.LABEL if column.labels else Sort.OTHER, labels=column.labels or ())
     return Term(sql, Sort.TEXT if column.type.is_character and column.declared is None else Sort.OTHER)
-
-
-def _by_name(definition: TableDefinition) -> dict[str, Column]:
-    return {str(column.name).casefold(): column for column in definition.columns}
 
 
 def _present(key: str, term: Term, column: Column, image: str) -> Term:

@@ -1,3 +1,5 @@
+from typing import Any
+
 import dagster as dg
 import pytest
 
@@ -31,3 +33,50 @@ def test_a_target_table_is_an_asset_with_its_checkpoint(copy: Copy) -> None:
         assert definitions.resolve_job_def("sync_shop").execute_in_process(instance=instance).success
         result = definitions.resolve_job_def("deliver_copy").execute_in_process(instance=instance, raise_on_error=False)
         assert not result.success
+
+
+def test_tables_in_order_are_assets_that_move_together(copy: Copy) -> None:
+    """Selecting one of them delivers the log for all, so that transactions stay whole; a stop fails the step."""
+    copy.shop.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY)",
+        "CREATE TABLE u (id INT PRIMARY KEY)",
+        "INSERT INTO t VALUES (1)",
+        "INSERT INTO u VALUES (1)",
+    )
+    pipeline = copy.pipeline(apply="ordered")
+    copy.run(pipeline)
+    keys = [delivery_key("copy", (copy.schema, name)) for name in ("t", "u")]
+    with dg.DagsterInstance.ephemeral() as instance:
+        definitions = build_defs(pipeline, {"spark": GivenSession(copy.shop.spark)})
+        sync, job = (definitions.resolve_job_def(name) for name in ("sync_shop", "deliver_copy"))
+
+        def delivered(**options: Any) -> tuple[bool, dict[dg.AssetKey | None, dict[str, Any]]]:
+            assert sync.execute_in_process(instance=instance).success
+            result = job.execute_in_process(instance=instance, raise_on_error=False, **options)
+            return result.success, {
+                event.asset_key: {name: value.value for name, value in event.materialization.metadata.items()}
+                for event in result.get_asset_materialization_events()
+            }
+
+        copy.shop.execute("START TRANSACTION", "INSERT INTO t VALUES (2)", "INSERT INTO u VALUES (2), (3)", "COMMIT")
+        is_success, metadata = delivered()
+        assert is_success
+        copy.require_same("t", "u")
+        positions = {row["table_name"]: row["position"] for row in copy.progress()}
+        assert [metadata[key]["delivery/rows"] for key in keys] == [1, 2]
+        assert {metadata[key]["delivery/position"] for key in keys} == {positions["shop"]}
+        # Nothing new: no table has a materialization.
+        assert delivered() == (True, {})
+        copy.shop.execute("START TRANSACTION", "DELETE FROM t WHERE id = 2", "DELETE FROM u", "COMMIT")
+        is_success, metadata = delivered(asset_selection=[keys[0]])
+        assert (is_success, [*metadata]) == (True, [keys[0]])
+        copy.require_same("t", "u")
+        # A statement in its place is in the metadata; what stands in the way stops all of them.
+        copy.shop.execute("ALTER TABLE t ADD n INT", "INSERT INTO t VALUES (9, 9)", "INSERT INTO u VALUES (9)")
+        copy.shop.execute(f"INSERT INTO `{copy.schema}`.u VALUES (9)")
+        is_success, metadata = delivered()
+        assert not is_success
+        copy.shop.execute(f"DELETE FROM `{copy.schema}`.u")
+        is_success, metadata = delivered()
+        assert is_success
+        copy.require_same("t", "u")

@@ -160,6 +160,30 @@ def test_another_mode_rebuilds_the_table(shop: Shop) -> None:
     assert "_deleted" not in lake_of(pipeline).downstream(shop.database.name, TABLE).columns()
 
 
+@pytest.mark.long
+def test_a_table_goes_through_all_modes_with_and_without_new_changes(shop: Shop) -> None:
+    """Each time all of the table is made from bronze again, with the changes from before the mode."""
+    requires = {"soft_delete": require_states, "append": require_changes, "history": require_versions}
+    stream = Stream(shop.execute, random.Random(4))
+    stream.begin()
+    choose = random.Random(SEED)
+    previous = None
+    for nth in range(9):
+        mode = choose.choice([mode for mode in ("mirror", *requires) if mode != previous])
+        previous = mode
+        for _ in range(0 if nth % 2 else 8):
+            stream.step()
+        if nth == 4:
+            stream.add_column()
+            stream.step()
+        pipeline = pipeline_of(shop, mode)
+        run(shop, pipeline)
+        if mode in requires:
+            requires[mode](shop, pipeline, stream)
+        else:
+            assert shop.merged(pipeline, TABLE) == shop.truth(TABLE)
+
+
 def test_what_a_mode_cannot_be_is_one_message_and_other_tables_go_on(shop: Shop) -> None:
     shop.execute(
         "CREATE TABLE bag (v INT)",

@@ -9,6 +9,7 @@ import pytest
 
 from spark_jobs.binlog import list_events
 from spark_jobs.changes.feed import changes_of_files
+from spark_jobs.changes.lines import Output, wanted_tables
 from spark_jobs.errors import DecodeError
 from tests.segment_spec import (
     Change,
@@ -50,6 +51,33 @@ def test_rows_of_an_xa_transaction_come_with_its_commit() -> None:
         ("b.000001", "21", "0", {"id": 1, "price": None}),
         ("b.000002", "22", "12", {"id": 9}),
     ]
+
+
+@pytest.mark.parametrize("payload", [None, "zstd"])
+def test_an_xa_transaction_begins_and_ends_around_its_rows(payload: str | None) -> None:
+    """In the file that commits it, by its own offsets; one without a wanted row, or rolled back, has neither."""
+    first = prepared(Insert("bench.orders", (1, None)), Insert("bench.orders", (2, None)))
+    second: list[Change] = [Insert("bench.other", (8,)), Commit(), Statement("", f"XA COMMIT {XA}"), *first]
+    third: list[Change] = [Statement("", f"XA ROLLBACK {XA}"), Insert("bench.orders", (9, None)), Commit()]
+    specs = [SegmentSpec(tables=[ORDERS, OTHER], changes=changes, payload=lambda _: payload) for changes in
+             (first, second, third)]  # fmt: skip
+    log_files = [(f"b.{k:06}", chunked(spec.to_bytes(), 1 << 20)) for k, spec in enumerate(specs, 1)]
+    output = Output.of("stratalog", transactions=True)
+    lines = [json.loads(line) for line in "".join(changes_of_files(log_files, ANY, output=output)).splitlines()]
+    operations = [(line["op"], line.get("after", {}).get("id")) for line in lines]
+    assert operations == [
+        *(("begin", None), ("insert", 8), ("commit", None)),
+        *(("begin", None), ("insert", 1), ("insert", 2), ("commit", None)),
+        *(("begin", None), ("insert", 9), ("commit", None)),
+    ]
+    xa = lines[3:7]
+    assert {line["file"] for line in xa} == {"b.000001"}
+    assert [line["offset"] for line in xa] == sorted(line["offset"] for line in xa)
+    assert len({line["gtid"] for line in xa}) == 1
+    only_other = Output.of("stratalog", transactions=True)
+    log_files = [(f"b.{k:06}", chunked(spec.to_bytes(), 1 << 20)) for k, spec in enumerate(specs, 1)]
+    text = "".join(changes_of_files(log_files, wanted_tables(["bench.other"]), output=only_other))
+    assert [json.loads(line)["op"] for line in text.splitlines()] == ["begin", "insert", "commit"]
 
 
 @pytest.mark.parametrize("payload", [None, "zstd"])

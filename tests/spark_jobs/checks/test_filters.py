@@ -46,3 +46,31 @@ columns:
 def test_a_table_may_be_another_sources(tmp_path: Path) -> None:
     rules = "filters:\n  gone: {tables: [shop.order], events: [delete]}\n"
     assert problems_of_rules(pipeline(tmp_path, rules), [TABLE], is_all=False) == {}
+
+
+def test_a_row_filter_may_name_computed_columns(tmp_path: Path) -> None:
+    rules = """
+row_filters:
+  right: {tables: ["shop.*"], insert-value-expr: "Twice > 8 AND id > 1", delete-value-expr: "odd"}
+  wrong:
+    tables: ["shop.*"]
+    insert-value-expr: "twice = 'a'"
+    delete-value-expr: "lost = 1"
+    update-new-value-expr: "x"
+columns:
+  more:
+    tables: [shop.orders]
+    computed:
+      twice: {sql: "id * 2", type: BIGINT}
+      odd: {sql: "id % 2", type: BIGINT}
+      lost: {sql: "idd % 2", type: BIGINT}
+"""
+    problems = problems_of_rules(pipeline(tmp_path, rules), [TABLE], is_all=True)
+    assert list(problems) == [
+        "row_filters.wrong.insert-value-expr",
+        "row_filters.wrong.update-new-value-expr",
+        "row_filters.wrong.delete-value-expr",
+        "columns.more",
+    ]
+    assert "names column idd, which the table does not have" in problems["row_filters.wrong.delete-value-expr"]
+    assert "names column x, which the table does not have" in problems["row_filters.wrong.update-new-value-expr"]

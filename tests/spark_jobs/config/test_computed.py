@@ -1,6 +1,7 @@
 import pytest
 
 from spark_jobs.config.computed import Computed, type_text
+from spark_jobs.config.conditions import Condition
 from spark_jobs.errors import ConfigError
 from tests.condition_columns import COLUMNS
 
@@ -62,6 +63,32 @@ def test_refused(text: str, kind: str, refused: str) -> None:
     with pytest.raises(ConfigError) as error:
         spark(text, kind)
     assert refused in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text, kind, condition",
+    [
+        ("price * n", "DECIMAL(21,2)", "c > 9.99 AND c * n < 100"),
+        ("MONTH(at)", "SMALLINT", "c IN (1, 12)"),
+        ("n + 1", "BIGINT", "c % 2 = 0"),
+        ("f", "DOUBLE", "c < 1e3"),
+        ("n % 7 = 0", "BOOLEAN", "c OR NOT n"),
+        ("CONCAT(LEFT(name, 1))", "STRING", "c COLLATE utf8mb4_0900_bin = 'a'"),
+        ("DATE(at)", "DATE", "c < '2024-02-29'"),
+        ("seen", "TIMESTAMP", "c IS NULL OR c < '2024-02-29 12:00:00'"),
+        ("blob", "BINARY", "LENGTH(c) > 3"),
+    ],
+)
+def test_a_condition_may_name_a_computed_column(text: str, kind: str, condition: str) -> None:
+    term = Computed.parse("c", text, kind).term(COLUMNS.__getitem__)
+    columns = {**COLUMNS, "c": term}
+    assert term.sql in Condition.parse(condition).to_spark(columns.__getitem__)
+
+
+def test_text_that_is_computed_is_compared_by_its_characters_alone() -> None:
+    columns = {**COLUMNS, "c": Computed.parse("c", "CONCAT(name)", "STRING").term(COLUMNS.__getitem__)}
+    with pytest.raises(ConfigError, match="compares text by a collation"):
+        Condition.parse("c = 'a'").to_spark(columns.__getitem__)
 
 
 def test_a_text_is_no_part_of_the_statement() -> None:

@@ -1,6 +1,8 @@
 import logging
 import shutil
+import socket
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +14,8 @@ from spark_jobs.bronze.export import export
 from spark_jobs.bronze.extract import land, plan
 from spark_jobs.changes.feed import changes_of_bronze
 from spark_jobs.changes.lines import wanted_tables
+from spark_jobs.config.model import Pipeline
+from spark_jobs.delivery.deliver import deliver
 from spark_jobs.errors import ConfigError, LakeError, LostRace, SourceError
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
@@ -20,8 +24,10 @@ from spark_jobs.operations import gc as retention
 from spark_jobs.operations.gc import Collected, Reader, gc_source
 from spark_jobs.pipeline.archive import read_archive
 from spark_jobs.pipeline.backfill.run import backfill_source
+from spark_jobs.pipeline.run import run_source
 from spark_jobs.source.files import Files
 from tests.consumers import Shop, order
+from tests.delivered import Copy
 from tests.logs import SOURCE, Logs, day, file
 from tests.segment_spec import Commit, Insert, Statement
 from tests.xa import prepared
@@ -302,3 +308,72 @@ def test_a_consumer_group_keeps_the_log_that_it_has_not_acknowledged(tmp_path: P
         collected = would_go()
         assert ([file.file for file in collected.files], str(collected.oldest)) == (["b.000001"], "b.000002:4")
     assert [file.file for file in would_go("group:g").files] == ["b.000001", "b.000002", "b.000003"]
+
+
+def test_the_slowest_of_several_groups_keeps_the_log(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, keys="retention: {bronze: 1d}\n")
+    for number in range(1, 5):
+        shop.log(order(number))
+
+    def would_go(*ignored: str) -> Collected:
+        return gc_source(cast(Any, None), shop.pipeline, SOURCE, ignored=["silver", *ignored], dry_run=True)
+
+    for group, size in (("fast", 3), ("slow", 1), ("middle", 2)):
+        with shop.subscription(group) as subscription:
+            subscription.get(size)
+            assert len(subscription.get_without_ack(1)) == 1, "what is not acknowledged keeps its log"
+    slowest = would_go().kept_for
+    assert (names(would_go()), slowest and (slowest.name, slowest.position.file)) == ([], ("group:slow", "b.000001"))
+    ignored = ["group:slow", "group:middle", "group:fast"]
+    assert [len(names(would_go(*ignored[:count]))) for count in (1, 2, 3)] == [1, 2, 3]
+    assert would_go(*ignored[:1]).kept_for == Reader("group:middle", Position("b.000002", 158), REASON)
+
+
+@pytest.mark.spark
+@pytest.mark.mysql
+def test_a_delivery_in_order_keeps_the_log_that_its_target_lacks(copy: Copy) -> None:
+    shop = copy.shop
+    keys: dict[str, Any] = {"retention": {"bronze": "1d"}}
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)", "INSERT INTO t VALUES (1, 0)")
+    pipeline = copy.pipeline(apply="ordered", **keys)
+    copy.run(pipeline)
+    with shop.database.server.connect(database=shop.database.name) as connection, connection.cursor() as cursor:
+        for statement in ("XA START 'x'", "INSERT INTO t VALUES (50, 0)", "XA END 'x'", "XA PREPARE 'x'"):
+            cursor.execute(statement)
+    shop.execute(
+        "INSERT INTO t VALUES (2, 0)", "FLUSH BINARY LOGS", "UPDATE t SET n = 1 WHERE id = 1", "FLUSH BINARY LOGS"
+    )
+    shop.execute("INSERT INTO t VALUES (3, 0)")
+    run_source(shop.spark, pipeline, SOURCE)
+
+    def collected(pipeline: Pipeline, *ignored: str, dry_run: bool = True) -> Collected:
+        now = datetime.now(UTC) + timedelta(days=9)
+        return gc_source(shop.spark, pipeline, SOURCE, ignored=ignored, dry_run=dry_run, now=now)
+
+    # The log of the transaction that is prepared stays besides.
+    waiting = collected(pipeline, "xa")
+    assert (waiting.files, waiting.kept_for and waiting.kept_for.name) == ((), "delivery:copy")
+    assert "the target has the log up to there (apply: ordered)" in str(waiting.kept_for)
+    assert len(collected(pipeline, "xa", "delivery:copy").files) == 2
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    unreachable = copy.pipeline(apply="ordered", port=port, **keys)
+    assert "cannot be reached" in str(collected(unreachable, "xa").kept_for)
+    assert len(collected(unreachable, "xa", "delivery:copy").files) == 2
+    assert len(collected(copy.pipeline(**keys), "xa").files) == 2, "the net change needs no log"
+
+    # What was removed was not needed: the target gets all the same.
+    pipeline = copy.pipeline(apply="ordered", **keys)
+    assert deliver(pipeline, "copy").stopped == {}
+    assert "XA transaction" in str(collected(pipeline).kept_for)
+    shop.execute("XA COMMIT 'x'", "FLUSH BINARY LOGS", "UPDATE t SET n = n + 1 WHERE id = 50")
+    run_source(shop.spark, pipeline, SOURCE)
+    waiting = collected(pipeline, dry_run=False)
+    assert (waiting.files, waiting.kept_for and waiting.kept_for.name) == ((), "xa")
+    assert "is not read by all" in str(waiting.kept_for)
+    assert deliver(pipeline, "copy").stopped == {}
+    copy.require_same("t")
+    assert len(collected(pipeline, dry_run=False).files) == 3
+    shop.execute("UPDATE t SET n = 9")
+    assert copy.run(pipeline).stopped == {}
+    copy.require_same("t")

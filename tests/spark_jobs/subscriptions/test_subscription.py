@@ -11,7 +11,7 @@ from spark_jobs.errors import ConfigError, DecodeError, LakeError, StratalogErro
 from spark_jobs.subscriptions.cursor import Cursor
 from spark_jobs.subscriptions.entries import Entry
 from tests.consumers import SOURCE, SPEC, Shop, ids, order, orders
-from tests.segment_spec import Commit, Delete, Insert, Rows, Statement, Update
+from tests.segment_spec import Commit, Delete, Insert, Query, Rows, Statement, Update
 from tests.xa import XA, prepared
 
 
@@ -152,6 +152,29 @@ def test_rows_of_an_xa_transaction_come_once_and_where_it_is_committed(shop: Sho
     for expected in ([7, 8], [50], [51, 9]):
         with shop.subscription(start="b.000003:4") as subscription:
             assert ids(subscription.get(len(expected))) == expected
+
+
+def test_an_xa_transaction_begins_and_ends_where_it_is_committed(shop: Shop) -> None:
+    rolled_back: Any = prepared(Insert("shop.orders", (60, "x")), name=b"x2")
+    committed: Any = prepared(Insert("shop.orders", (50, "x")), Insert("shop.orders", (51, "x")))
+    shop.log([*committed, *order(7)])
+    second_xid = XA.replace("7831", "7832")
+    rolled_back[0], rolled_back[2] = Statement("", f"XA START {second_xid}"), Query("", f"XA END {second_xid}")
+    shop.log([*rolled_back, Statement("", f"XA ROLLBACK {second_xid}"), Statement("", f"XA COMMIT {XA}"), *order(9)])
+    with shop.subscription(start="b.000003:4", transactions=True) as subscription:
+        batch = subscription.get_without_ack(99)
+        entries = [(entry.kind, entry.value["after"]["id"] if entry.kind == "change" else None) for entry in batch]
+        of_xa = [("begin", None), ("change", 50), ("change", 51), ("end", None)]
+        assert entries == [*_alone(7), *of_xa, *_alone(9)]
+        subscription.rollback()
+        # Acknowledged in its middle, it continues there, for this consumer and the next.
+        assert [entry.kind for entry in subscription.get(5)][3:] == ["begin", "change"]
+    with shop.subscription() as subscription:
+        assert ids(subscription.get(9)) == [51, 9]
+
+
+def _alone(number: int) -> list[tuple[str, int | None]]:
+    return [("begin", None), ("change", number), ("end", None)]
 
 
 def test_updates_and_deletes(shop: Shop) -> None:

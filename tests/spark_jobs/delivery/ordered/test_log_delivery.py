@@ -277,3 +277,45 @@ def test_other_settings_in_a_window_that_is_open(copy: Copy, monkeypatch: pytest
     copy.shop.execute(f"ALTER TABLE `{copy.schema}`.t ADD UNIQUE (u)")
     assert deliver(pipeline, "copy").stopped == {}
     copy.require_same("t")
+
+
+def _prepare_xa(copy: Copy, name: str, *statements: str) -> None:
+    """An XA transaction that is prepared in a session of its own, which then ends."""
+    with copy.shop.database.server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"USE `{copy.shop.database.name}`")
+        for statement in (f"XA START '{name}'", *statements, f"XA END '{name}'", f"XA PREPARE '{name}'"):
+            cursor.execute(statement)
+
+
+@pytest.mark.parametrize("workers, batch_rows", [(1, 1000), (4, 1)])
+def test_an_xa_transaction_is_whole_where_it_is_committed(
+    copy: Copy, statements: list[str], workers: int, batch_rows: int
+) -> None:
+    """Its rows come after those that were committed between its PREPARE and its COMMIT, and never after a ROLLBACK."""
+    for table in ("a", "b"):
+        copy.shop.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, n INT)", f"INSERT INTO {table} VALUES (1, 0)")
+    run(copy)
+    options = {"workers": workers, "batch_rows": batch_rows}
+    _prepare_xa(copy, "kept", "INSERT INTO a VALUES (10, 1)", "UPDATE b SET n = 5", "INSERT INTO b VALUES (10, 1)")
+    _prepare_xa(copy, "gone", "INSERT INTO a VALUES (11, 1)")
+    copy.shop.execute("INSERT INTO a VALUES (2, 0)", "UPDATE a SET n = n + 1 WHERE id = 1")
+    assert run(copy, **options).stopped == {}
+    assert copy.rows("a") == [(1, 1), (2, 0)]
+    copy.require_same("a", "b")
+    # Committed in a later run than it was prepared in, with conflicts on both sides.
+    copy.shop.execute("UPDATE a SET n = 7 WHERE id = 2", "XA COMMIT 'kept'", "XA ROLLBACK 'gone'")
+    transaction(copy, "UPDATE a SET id = 12 WHERE id = 10", "UPDATE b SET n = n * 2 WHERE id = 1")
+    statements.clear()
+    assert run(copy, **options).stopped == {}
+    assert copy.rows("a") == [(1, 1), (12, 1), (2, 7)]
+    assert copy.rows("b") == [(1, 10), (10, 1)]
+    copy.require_same("a", "b")
+    # Its rows of both tables are one transaction of the target.
+    [transaction_text] = [text for text in "\n".join(statements).split("START TRANSACTION") if "INSERT INTO" in text]
+    assert transaction_text.count("(10,1)") == 2
+    # Prepared, committed, and changed again within one window.
+    _prepare_xa(copy, "again", "INSERT INTO a VALUES (20, 1)", "DELETE FROM b WHERE id = 10")
+    copy.shop.execute("INSERT INTO a VALUES (21, 0)", "XA COMMIT 'again'", "DELETE FROM a WHERE id = 20")
+    assert run(copy, **options).stopped == {}
+    copy.require_same("a", "b")
+    assert run(copy, **options).tables == []

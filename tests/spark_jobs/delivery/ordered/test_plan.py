@@ -28,7 +28,7 @@ COLUMNS = (OutputColumn("id", "int"), OutputColumn("u", "int"))
 
 def planned(changes: list[Change], *, has_own_columns: bool = False) -> PlannedPortion:
     old = [before or (0, 0) for _, before, _ in changes]
-    new = [after or (0, 0) for _, _, after in changes]
+    new = [after or before or (0, 0) for _, before, after in changes]  # of a delete the row that it deletes
     before_rows, after_rows = (
         pa.table({"id": [row[0] for row in rows], "u": [row[1] for row in rows]}) for rows in (old, new)
     )
@@ -119,6 +119,21 @@ def test_keys_that_move_up() -> None:
     assert [text.split()[0] for text in statements(window)] == ["DELETE", "INSERT"] * 3
     [window] = windows(planned(changes, has_own_columns=True), sizes())
     assert statements(window)[0] == "UPDATE t SET id = 4, u = 3 WHERE id = 3"
+
+
+def test_changes_of_a_level_are_written_in_the_order_of_their_key() -> None:
+    """Those of a few rows stay in the log's order."""
+    keys = [at * 37 % 100 for at in range(100)]
+    inserts: list[Change] = [(1, None, (key, key)) for key in keys]
+    [window] = windows(planned(inserts), sizes())
+    assert statements(window) == [f"INSERT INTO t (id, u) VALUES {','.join(f'({key},{key})' for key in range(100))}"]
+    deletes: list[Change] = [(1, (key, key), None) for key in keys]
+    [window] = windows(planned(deletes), sizes())
+    assert statements(window) == [f"DELETE FROM t WHERE id IN ({','.join(map(str, range(100)))})"]
+    [window] = windows(planned(inserts[:9]), sizes())
+    assert [text.partition("VALUES ")[2] for text in statements(window)] == [
+        ",".join(f"({key},{key})" for key in keys[:9])
+    ]
 
 
 def test_a_window_that_was_begun_has_its_parts_again() -> None:
