@@ -42,9 +42,14 @@ test: java lint delta classes mysql servers ## lint, then the tests: minutes
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not long and not stores and not cluster'
 
 .PHONY: test-long
-test-long: java $(DEV) delta classes mysql servers ## the tests of random runs, kills and whole processes: most of an hour
+test-long: java $(DEV) delta classes mysql servers ## the tests of random runs, kills and whole processes; tables read by Spark: an hour and more
 	@$(STEP) 'Long tests, in two processes'
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'long and not stores and not cluster'
+	@$(STEP) 'Tests of pipelines, whose tables Spark reads, in two processes'
+	@STRATALOG_READS=spark $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'spark and not long and not stores and not cluster' $(READING)
+
+# What make test has deltalake read: tests/lake_tables.py.
+READING = tests/pipeline tests/assets tests/spark_jobs/operations
 
 # Those of the long tests that CI runs: what may break without a line of the code at fault being read.
 FAULTS = $(addprefix tests/pipeline/test_,soak.py recorded_lake.py faults.py server_faults.py cut_connections.py endpoints.py modes.py) tests/spark_jobs/delivery/test_transactions.py tests/faults tests/browser tests/fuzz

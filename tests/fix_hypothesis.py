@@ -3,7 +3,9 @@ stand beside what they describe."""
 
 import gc
 import os
+from collections.abc import Generator
 
+import pytest
 from hypothesis import settings
 
 _SHARE = int(os.environ.get("STRATALOG_EXAMPLES", "100")) / 100
@@ -25,6 +27,15 @@ settings.register_profile(
 settings.load_profile("stratalog")
 
 
-def pytest_collection_finish() -> None:
-    """The collector visits no more what stays until the end: some 4,000 tests and the modules that they import."""
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """The collector visits no more what stays until the end: 12,000 tests and the modules that they import.
+
+    Nor does it visit what has been collected so far, again and again, while they are: that was a third of the time.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()

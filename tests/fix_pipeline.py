@@ -18,10 +18,12 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import merge_job
 from spark_jobs.lake.layout import lake_of
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import run_source
 from tests.fix_mysql import Database
+from tests.lake_tables import table_rows
 
 SOURCE = "shop"
 
@@ -62,7 +64,7 @@ class Shop:
 
     def merged(self, pipeline: Pipeline, table: str) -> list[tuple[Any, ...]]:
         """The downstream rows without the added columns, sorted."""
-        return rows(lake_of(pipeline).downstream(self.database.name, table).read(self.spark))
+        return rows(lake_of(pipeline).downstream(self.database.name, table))
 
     def silver(self, pipeline: Pipeline, table: str) -> DataFrame:
         return lake_of(pipeline).silver(SOURCE, self.database.name, table).read(self.spark)
@@ -73,10 +75,13 @@ class Shop:
         return Position(file, offset)
 
 
-def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
-    """A table's rows without the columns that the project adds, sorted."""
-    names = [name for name in frame.columns if not name.startswith("_")]
-    return sorted(tuple(row) for row in frame.select(*(f"`{name}`" for name in names)).collect())
+def rows(source: Table | DataFrame) -> list[tuple[Any, ...]]:
+    """Rows without the columns that the project adds, sorted; of a table without a JVM."""
+    if isinstance(source, Table):
+        records = table_rows(source)
+        return sorted(tuple(cell for name, cell in row.asDict().items() if not name.startswith("_")) for row in records)
+    names = [name for name in source.columns if not name.startswith("_")]
+    return sorted(tuple(row) for row in source.select(*(f"`{name}`" for name in names)).collect())
 
 
 _AS_IN_THE_LAKE = {"time": "CAST(`{}` AS CHAR)", "bit": "`{}` + 0", "set": "CAST(`{}` AS CHAR)"}
@@ -89,19 +94,20 @@ def require_same(shop: Shop, pipeline: Pipeline, table: str) -> int:
     if target.head() is None:
         assert shop.truth(table) == [], "a table without any row is not there yet"
         return 0
-    frame = target.read(shop.spark)
+    columns = target.columns()
     listed = shop.database.execute(
         "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = %s AND table_name = %s "
         "ORDER BY ordinal_position",
         (shop.database.name, table),
     )
-    names = [name for name in frame.columns if name not in merge_job.ADDED]
+    names = [name for name in columns if name not in merge_job.ADDED]
     assert names == [name for name, _ in listed]
     expressions = ", ".join(_AS_IN_THE_LAKE.get(kind, "`{}`").format(name) for name, kind in listed)
     truth = shop.database.execute(f"SELECT {expressions} FROM `{table}`")
     lake_rows_ = []
-    for *cells, raw in frame.select(*(f"`{name}`" for name in names), "_raw").collect():
-        texts = [(raw or {}).get(name) for name in names]
+    for row in table_rows(target):
+        cells = [row[name] for name in names]
+        texts = [(row["_raw"] or {}).get(name) for name in names]
         lake_rows_.append(tuple(text if cell is None else cell for cell, text in zip(cells, texts, strict=True)))
     assert sorted(map(repr, map(_plain, lake_rows_))) == sorted(map(repr, map(_plain, truth)))
     return len(lake_rows_)

@@ -18,6 +18,7 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import run_source
+from tests.lake_tables import table_rows
 from tests.segment_spec import Change, SegmentSpec, Table
 from tests.segment_types import INT, VARCHAR
 
@@ -83,5 +84,4 @@ class Logs:
 
     def rows(self, table: str) -> list[tuple[Any, ...]]:
         """The downstream rows without the added columns, sorted."""
-        frame = self.lake.downstream("shop", table).read(self.spark)
-        return sorted((row["id"], row["note"]) for row in frame.collect())
+        return sorted((row["id"], row["note"]) for row in table_rows(self.lake.downstream("shop", table)))

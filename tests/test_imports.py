@@ -23,6 +23,7 @@ OTHER_REASONS = {
 """Modules whose imports inside functions have a reason of their own."""
 
 
+@cache
 def source_of(module: str) -> Path | None:
     base = ROOT.joinpath(*module.split("."))
     return next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()), None)
@@ -40,6 +41,14 @@ def modules_of(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
 
 
 @cache
+def imported_by(source: Path) -> frozenset[str]:
+    """The modules that the imports at the top of a file load."""
+    nodes = ast.parse(source.read_text(encoding="utf-8")).body
+    imports = (node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
+    return frozenset(module for node in imports for module in modules_of(node))
+
+
+@cache
 def loaded_by(module: str) -> frozenset[str]:
     """What comes with a module when it is imported, libraries by their first name. Its functions are not run."""
     source = source_of(module)
@@ -48,14 +57,11 @@ def loaded_by(module: str) -> frozenset[str]:
     modules = {module}
     waiting = [source]
     while waiting:
-        for node in ast.parse(waiting.pop().read_text(encoding="utf-8")).body:
-            if not isinstance(node, ast.Import | ast.ImportFrom):
-                continue
-            for name in modules_of(node):
-                path = source_of(name)
-                if path and name not in modules:
-                    waiting.append(path)
-                modules.add(name if path else name.split(".")[0])
+        for name in imported_by(waiting.pop()):
+            path = source_of(name)
+            if path and name not in modules:
+                waiting.append(path)
+            modules.add(name if path else name.split(".")[0])
     return frozenset(modules)
 
 

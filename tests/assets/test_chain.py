@@ -15,6 +15,7 @@ from spark_jobs.operations.backlog import backlog
 from spark_jobs.operations.mend import plan_reset, reset
 from spark_jobs.pipeline.run import run_source
 from tests.code_location import CodeLocation, location
+from tests.lake_tables import table_rows
 from tests.segment_spec import Change, Commit, Delete, Insert, Statement, Update
 
 FIRST: list[Change] = [
@@ -42,9 +43,7 @@ def idle(shop: CodeLocation) -> CodeLocation:
 
 
 def merged(shop: CodeLocation, table: str) -> list[tuple[object, ...]]:
-    assert shop.spark
-    frame = lake_of(shop.pipeline).downstream("shop", table).read(shop.spark)
-    return sorted(tuple(row)[:2] for row in frame.collect())
+    return sorted(tuple(row)[:2] for row in table_rows(lake_of(shop.pipeline).downstream("shop", table)))
 
 
 @pytest.mark.dagster

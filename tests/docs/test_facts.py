@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ def modules(*trees: str) -> Iterator[Path]:
         yield from sorted((ROOT / tree).rglob("*.py"))
 
 
+@cache
 def texts(*trees: str) -> str:
     """All texts in the code, without what is between them."""
     parsed = (ast.parse(path.read_text(encoding="utf-8")) for path in modules(*trees))
@@ -35,15 +37,15 @@ CELLS = (
     if REASONS
     else []
 )
-ENGINE = texts("spark_jobs/engine", "spark_jobs/delta")
+ENGINE = ("spark_jobs/engine", "spark_jobs/delta")
 
 
 @pytest.mark.parametrize("reason", [reason for cell in CELLS for reason in re.findall(r"`([^`]+)`", cell)])
 def test_the_engine_gives_the_reason(reason: str) -> None:
     if "hdfs:" in reason:  # the store's name is a value
-        assert all(part in ENGINE for part in ("commits on ", ": are made by Spark alone"))
+        assert all(part in texts(*ENGINE) for part in ("commits on ", ": are made by Spark alone"))
     else:
-        assert reason.removesuffix(" …") in ENGINE
+        assert reason.removesuffix(" …") in texts(*ENGINE)
 
 
 def test_there_are_reasons() -> None:
@@ -80,14 +82,14 @@ TROUBLE = [
     for cell in re.findall(r"^\| (`.*?`) (?:in `run/engine` |with .*? )?\| ", page("troubleshooting.md"), re.MULTILINE)
     for message in re.findall(r"`([^`]+)`", cell)
 ]
-ALL = texts("spark_jobs")
 
 
 @pytest.mark.parametrize("message", BROKEN + FAILED_OVER + TROUBLE)
 def test_the_code_has_the_message(message: str) -> None:
     """Names and positions, of which the pages have an example, are left out: shop, Table_map, and what is elided."""
     parts = re.split(r" ?… ?|\bshop(?:\.orders)?\b|Table_map", message)
-    assert [part.strip(" ;") for part in parts if part.strip(" ;") not in ALL] == []
+    code = texts("spark_jobs")
+    assert [part.strip(" ;") for part in parts if part.strip(" ;") not in code] == []
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.pattern[:40])

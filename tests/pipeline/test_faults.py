@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.extract import land, plan
@@ -22,6 +21,7 @@ from spark_jobs.silver.compact import compact
 from spark_jobs.source.open import open_source
 from tests.fix_pipeline import SOURCE, Shop, killed_at
 from tests.fix_spark import LIGHT
+from tests.lake_tables import table_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
@@ -48,11 +48,11 @@ def contents(shop: Shop, pipeline: Pipeline) -> dict[str, list[tuple[object, ...
     for name in TABLES:
         tables[f"silver/{name}"] = lake.silver(SOURCE, shop.database.name, name)
         tables[f"downstream/{name}"] = lake.downstream(shop.database.name, name)
-    return {name: all_rows(table.read(shop.spark)) for name, table in tables.items()}
+    return {name: all_rows(table) for name, table in tables.items()}
 
 
-def all_rows(frame: DataFrame) -> list[tuple[object, ...]]:
-    return sorted((tuple(row) for row in frame.collect()), key=repr)
+def all_rows(table: Table) -> list[tuple[object, ...]]:
+    return sorted((tuple(row) for row in table_rows(table)), key=repr)
 
 
 @pytest.mark.long
@@ -81,10 +81,10 @@ def test_a_late_racer_changes_nothing_and_says_that_it_lost(shop: Shop) -> None:
     late = plan(bronze, source, str(shop.start))
     shop.execute("INSERT INTO orders VALUES (50,'x')")  # the winner sees more than the racer planned
     extract_source(shop.spark, pipeline, SOURCE)
-    before = all_rows(bronze.read(shop.spark))
+    before = all_rows(bronze)
     with pytest.raises(LostRace, match="another writer committed first"):
         land(shop.spark, bronze, late, source.reading(), 0.0)
-    assert all_rows(bronze.read(shop.spark)) == before
+    assert all_rows(bronze) == before
 
 
 def test_a_late_compaction_and_a_late_merge_lose_too(shop: Shop) -> None:
