@@ -109,9 +109,11 @@ class IgnoredChanges:
     def __bool__(self) -> bool:
         return bool(self._rules)
 
-    def leave(self, read: Iterator[tuple[Changes, SliceOrigin, None]]) -> Iterator[tuple[Changes, SliceOrigin, None]]:
+    def leave(
+        self, all_changes: Iterator[tuple[Changes, SliceOrigin, None]]
+    ) -> Iterator[tuple[Changes, SliceOrigin, None]]:
         """The changes of other kinds."""
-        for changes, place, absent in read:
+        for changes, place, absent in all_changes:
             kinds = changes.op.to_numpy()
             is_kept = np.ones(len(kinds), bool)
             for kind, rule in self._rules.items():

@@ -76,7 +76,7 @@ def case_runs(spark: SparkSession, mysql: MySQLServer, tmp_path_factory: pytest.
             outcomes.append(shop.run(pipeline)[1])
             with by_spark_sql():
                 assert shop.run(by_sql)[1].stopped == outcomes[-1].stopped
-        yield CaseRuns(shop, pipeline, *outcomes, by_sql)
+        yield CaseRuns(shop, pipeline, outcomes[0], outcomes[1], by_sql)
         database.execute("DROP DATABASE test_filters")
 
 

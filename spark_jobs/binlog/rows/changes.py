@@ -66,8 +66,9 @@ class Changes:
 
     def take(self, rows: pa.Array) -> "Changes":
         """The changes of some rows, by number in ascending order."""
+        # Every column that the changes have, and the sets of present columns by their numbers.
 
-        def taken(values: pa.Array | None) -> pa.Array | None:
+        def rows_of(values: pa.Array | None) -> pa.Array | None:
             return None if values is None else values.take(rows)
 
         def part_of(presence: Presence | None) -> Presence | None:
@@ -78,11 +79,11 @@ class Changes:
             self.offset.take(rows),
             self.row.take(rows),
             self.committed_at.take(rows),
-            taken(self.gtid),
+            rows_of(self.gtid),
             self.after.take(rows),
             self.before.take(rows),
-            taken(self.raw),
-            taken(self.before_raw),
+            rows_of(self.raw),
+            rows_of(self.before_raw),
             part_of(self.present),
             part_of(self.before_present),
         )

@@ -92,19 +92,19 @@ def rearrange(shard: Shard) -> None:
 def require_right(shards: Sequence[Shard]) -> None:
     rows = rows_of(newest(shards[0].target.path))
     for shard in shards:
-        own = [row for row in rows if all(row[name] == value for name, value in shard.target.marks.items())]
-        assert len(own) == len(shard.expected)
-        assert {row["id"]: row["v"] for row in own} == shard.expected
+        part_rows = [row for row in rows if all(row[name] == value for name, value in shard.target.marks.items())]
+        assert len(part_rows) == len(shard.expected)
+        assert {row["id"]: row["v"] for row in part_rows} == shard.expected
     assert len(rows) == sum(len(shard.expected) for shard in shards)
 
 
 def test_each_part_has_its_own_rows_in_whatever_order_parts_are_committed(tmp_path: Path) -> None:
-    lost = 0
+    conflicts = 0
 
     @examples(25)
     @given(st.integers(0, 1 << 30))
     def check(seed: int) -> None:
-        nonlocal lost
+        nonlocal conflicts
         chance, folder = Random(seed), tmp_path / str(next(NUMBERS))
         shards = [Shard(folder, number) for number in range(3)]
         # The last one has a narrower key than the table, and lacks a column of it.
@@ -122,9 +122,9 @@ def test_each_part_has_its_own_rows_in_whatever_order_parts_are_committed(tmp_pa
                 try:
                     downstream_job.commit(unit, results)
                 except LostRace:  # a file with rows to mark has gone: planned again
-                    lost += 1
-                    (again,) = planned([shard for shard in changing if shard.name == unit.work.name])
-                    downstream_job.commit(*again)
+                    conflicts += 1
+                    (new_plan,) = planned([shard for shard in changing if shard.name == unit.work.name])
+                    downstream_job.commit(*new_plan)
             require_right(shards)
         head = Table(shards[0].target.path, plain=False).head()
         assert {part.owner[2]: part.position for part in parts_of(head.checkpoint if head else None)} == {
@@ -132,19 +132,19 @@ def test_each_part_has_its_own_rows_in_whatever_order_parts_are_committed(tmp_pa
         }
 
     check()
-    assert lost, "no commit has met a rearranged file"
+    assert conflicts, "no commit has met a rearranged file"
 
 
 def test_a_part_that_another_run_has_moved_is_not_moved_again(tmp_path: Path) -> None:
-    shard, other = Shard(tmp_path, 0), Shard(tmp_path, 1)
+    shard, second_shard = Shard(tmp_path, 0), Shard(tmp_path, 1)
     shard.change(Random(1))
-    other.change(Random(2))
+    second_shard.change(Random(2))
     first, second = planned([shard]), planned([shard])
     downstream_job.commit(*first[0])
     with pytest.raises(LostRace):
         downstream_job.commit(*second[0])
-    downstream_job.commit(*planned([other])[0])
-    require_right([shard, other])
+    downstream_job.commit(*planned([second_shard])[0])
+    require_right([shard, second_shard])
 
 
 def test_files_of_other_parts_are_not_read(tmp_path: Path) -> None:
@@ -161,17 +161,17 @@ def test_files_of_other_parts_are_not_read(tmp_path: Path) -> None:
 
 
 def test_what_does_not_fit_goes_by_spark_sql(tmp_path: Path) -> None:
-    first, wider, other = (
+    first, wider, dated = (
         Shard(tmp_path, number, Columns({"id": "INT", "v": kind}, ("id",)))
         for number, kind in enumerate(("INT", "BIGINT", "DATE"))
     )
-    for shard in (first, wider, other):
-        shard.window(*([Row((1,), 1, 1)] if shard is not other else []))
+    for shard in (first, wider, dated):
+        shard.window(*([Row((1,), 1, 1)] if shard is not dated else []))
     downstream_job.commit(*planned([first])[0])
     shared = SharedPart(Table(first.target.path, plain=False), first.target.owner)
     for work, reason in (
         (wider.work, "several tables are merged into one, and its columns are others than the table's"),
-        (other.work, "several tables are merged into one, and its columns are others than the table's"),
+        (dated.work, "several tables are merged into one, and its columns are others than the table's"),
         (replace(first.work, target=shared), "source tables have keys in common"),
         (replace(first.work, mode=Mode.SOFT_DELETE), "several tables are merged into one, in which deleted rows stay"),
         (
