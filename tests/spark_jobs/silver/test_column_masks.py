@@ -47,7 +47,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "photo": st.binary(max_size=6),
     "weight": st.floats(allow_nan=False),
 }
-MASKS = {
+MASKS: dict[str, list[object]] = {
     "id": ["hash", 7, None],
     "big": ["hash", None],
     "amount": ["hash", None],
@@ -82,11 +82,10 @@ def rows_and_rules(draw: st.DrawFn) -> tuple[pa.Table, ColumnRule]:
     ]
     arrays = {name: pa.array(cells, TYPES[name]) for name, cells in columns.items()}
     rows = pa.table(arrays | {"_raw": pa.array([row or None for row in raw], TEXTS)})
-    key_masks, other_masks = ["hash", "no"], {name: [*kinds, "no", "no"] for name, kinds in MASKS.items()}
+    kinds_of: dict[str, list[object]] = {name: [*kinds, "no", "no"] for name, kinds in MASKS.items()}
+    kinds_of["id"] = ["hash", "no"]  # a key
     masks = {
-        name.casefold(): mask_of(kind)
-        for name in TYPES
-        if (kind := draw(st.sampled_from(key_masks if name == "id" else other_masks[name]))) != "no"
+        name.casefold(): mask_of(kind) for name in TYPES if (kind := draw(st.sampled_from(kinds_of[name]))) != "no"
     }
     excluded = draw(st.sets(st.sampled_from([name.casefold() for name in TYPES if name != "id"]), max_size=2))
     return rows, ColumnRule("r", Scope(), exclude=frozenset(excluded), masks=masks)
