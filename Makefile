@@ -151,6 +151,12 @@ site: $(SITE) ## the pages as a site in build/site, with search and llms.txt; a 
 pictures: java $(DEV) delta ## the pictures in docs anew: those that the browser's tests take (chromium and chromium-driver)
 	@$(PY) -m pytest -q -n 0 tests/browser --pictures docs/pictures --basetemp /tmp/stratalog
 
+.PHONY: test-versions
+test-versions: java $(DEV) delta ## a few tests with the lowest and with the highest versions of pyproject.toml's ranges: minutes
+	@$(STEP) 'The lowest and the highest versions'
+	@$(PY) -m tests.versions lowest
+	@$(PY) -m tests.versions highest
+
 .PHONY: clean
 clean: ## removes what was made in this tree: .venv, caches, demo; the user's cache stays
 	rm -rf .venv demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .fuzz .soak .ci/log

@@ -36,6 +36,7 @@ from assets.steps import FROM_TAG, SOURCE_TAG, TO_TAG, Sessions
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError
 from spark_jobs.log.position import FIRST_EVENT, Position, Range
+from spark_jobs.text.counts import counted
 
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.pipeline.backfill.request import BackfillRequest, ReplayedTable
@@ -242,7 +243,7 @@ class Backfill:
         stopped = self._outcome.stopped if self._outcome else {}
         if stopped:
             listed = "\n".join(stopped.values())
-            raise dg.Failure(f"{len(stopped)} tables were not replayed:\n{listed}", allow_retries=False)
+            raise dg.Failure(f"not replayed: {counted(len(stopped), 'table')}:\n{listed}", allow_retries=False)
 
     def _publish(self, outcome: "Outcome") -> None:
         """The materializations of tables whose rows changed; their positions are what they were."""

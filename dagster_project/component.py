@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from typing import Self
 
 _INLINE = "pipeline.yaml"
+_IGNORED = "/lake/\n/reports/\n/pipeline.tables.json\n"
+"""What runs write beside a pipeline.yaml that the scaffold wrote."""
 
 
 class ScaffoldParams(BaseModel):
@@ -44,7 +46,7 @@ class ScaffoldParams(BaseModel):
 
 
 class PipelineScaffolder(dg.Scaffolder[ScaffoldParams]):
-    """Writes ``defs.yaml``, and a ``pipeline.yaml`` beside it."""
+    """Writes ``defs.yaml``, and a ``pipeline.yaml`` beside it with what git ignores."""
 
     @classmethod
     def get_scaffold_params(cls) -> type[ScaffoldParams]:
@@ -55,6 +57,7 @@ class PipelineScaffolder(dg.Scaffolder[ScaffoldParams]):
         path = request.target_path / "pipeline.yaml"
         if params.pipeline is None and not path.exists():
             path.write_text(_pipeline_text(request.target_path.name, params), encoding="utf-8")
+            path.with_name(".gitignore").write_text(_IGNORED, encoding="utf-8")
             if params.files is None and request.project_root:
                 _add_variable(request.project_root / ".env", _variable(request.target_path.name))
         dg.scaffold_component(request, {"pipeline": params.pipeline or path.name, "executor": "in_process"})

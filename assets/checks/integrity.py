@@ -17,6 +17,7 @@ from assets.lineage import Lineage, TableAsset
 from assets.progress import sessions
 from assets.steps import Sessions
 from spark_jobs.config.model import Pipeline
+from spark_jobs.text.counts import counted
 
 if TYPE_CHECKING:  # imports pyspark
     from spark_jobs.operations.status import SourceStatus
@@ -162,7 +163,7 @@ def _column_names(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
 
     entries = publication.read(lake_of(pipeline), lineage.source)
     tables = sorted(".".join(entry.name) for entry in entries if entry.numbered and entry.state != "ignored")
-    text = f"nothing names the columns of {len(tables)} tables\n{_listed(tables)}" if tables else ""
+    text = f"nothing names the columns of {counted(len(tables), 'table')}\n{_listed(tables)}" if tables else ""
     return _result(lineage, NAMED, text, {checkpoint.NUMBERED_TABLES: checkpoint.number(len(tables))}, warns=True)
 
 

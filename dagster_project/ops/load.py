@@ -17,6 +17,7 @@ from assets.lineage import Lineage
 from assets.materialize import StepResult
 from assets.progress import progress, sessions
 from spark_jobs.config.model import Pipeline
+from spark_jobs.text.counts import counted
 
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.binlog import TableName
@@ -78,7 +79,7 @@ def load_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
         _report(context, lineage, loaded)
         if loaded.stopped:
             listed = "\n".join(loaded.stopped.values())
-            raise dg.Failure(f"{len(loaded.stopped)} tables were not loaded:\n{listed}", allow_retries=False)
+            raise dg.Failure(f"not loaded: {counted(len(loaded.stopped), 'table')}:\n{listed}", allow_retries=False)
 
     return load
 

@@ -13,6 +13,7 @@ from assets.lineage import Lineage
 from assets.progress import progress, sessions
 from spark_jobs.config.model import Pipeline
 from spark_jobs.runtime.lazy_session import lazy_session
+from spark_jobs.text.counts import counted
 
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.operations.gc import Collected
@@ -110,4 +111,4 @@ def _fail(upkeep: "Upkeep") -> None:
     """Fails the step, after all else is done, where a table could not be maintained."""
     if upkeep.stopped:
         listed = "\n".join(upkeep.stopped.values())
-        raise dg.Failure(f"{len(upkeep.stopped)} tables were not maintained:\n{listed}")
+        raise dg.Failure(f"not maintained: {counted(len(upkeep.stopped), 'table')}:\n{listed}")

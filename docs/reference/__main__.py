@@ -1,7 +1,7 @@
 """Writes the pages of this folder: ``make docs``, or ``python -m docs.reference``.
 
 configuration.md comes from the models of spark_jobs/config/model.py, cli.md from the commands of spark_jobs/cli,
-python.md from the names of stratalog/__init__.py.
+python.md from the names of stratalog/__init__.py, messages.md from all places that raise an error.
 
 Put here: how they become pages. Not here: a word about a key or an option; that stands where it is defined.
 """
@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 import stratalog
+from docs.reference.messages import page
 from spark_jobs.cli.verbs import cli
 from spark_jobs.config.model import Pipeline
 
@@ -45,6 +46,7 @@ def pages() -> dict[Path, str]:
         FOLDER / "configuration.md": configuration(Pipeline),
         FOLDER / "cli.md": commands(cli),
         FOLDER / "python.md": python(),
+        FOLDER / "messages.md": messages(),
     }
 
 
@@ -220,6 +222,22 @@ def _prose(text: str) -> str:
 
 def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
+
+
+def messages() -> str:
+    """All messages of errors, by class."""
+    lines = [
+        "# All messages",
+        "",
+        _MADE.format("the code that raises them"),
+        "",
+        "Each message that ends a run, a check or a command, by the class that traces name. `…` stands for names,",
+        "numbers and positions; before a message are the source, the position and the table. Causes of the frequent",
+        "ones, and what to do: [troubleshooting](../troubleshooting.md). Here, *the message says it* means that it",
+        "ends with what to do.",
+        *page(),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

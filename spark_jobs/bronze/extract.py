@@ -33,6 +33,7 @@ from spark_jobs.log.position import Position, Range, file_number
 from spark_jobs.runtime.executors import checked
 from spark_jobs.source.protocol import FilePart, PartReader, Source
 from spark_jobs.source.retention_margin import Margin, margin
+from spark_jobs.text.counts import counted
 
 log = logging.getLogger(__name__)
 
@@ -130,8 +131,8 @@ def extract(
             log.info("%s: nothing new; the log ends at %s", source.name, planned.range.stop)
             return _settled(spark, table, planned)
         log.info(
-            "%s: reading up to %s, %d bytes in %d files",
-            *(source.name, planned.range.stop, _size(planned), len(planned.parts)),
+            "%s: reading up to %s, %d bytes in %s",
+            *(source.name, planned.range.stop, _size(planned), counted(len(planned.parts), "file")),
         )
         return land(spark, table, planned, source.reading(), began)
 

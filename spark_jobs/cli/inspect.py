@@ -343,7 +343,7 @@ def schema(
     else:
         for definition in listing.definitions(dropped=bool(tables)):
             echo(definition.title)
-            print_grid(["  column", "type", "null", "character set", "if left out", ""], definition.rows)
+            print_grid(["  column", "type", "null", "character set", "default", ""], definition.rows)
 
 
 def position_of(pipeline: Pipeline, source: str, place: str | None) -> "Position | None":

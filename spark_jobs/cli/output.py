@@ -4,9 +4,10 @@ Put here: what several verbs say. Not here: what one verb alone says; that stand
 """
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.table import Table as Grid
 
 from spark_jobs.cli.app import ERRORS, Terminal, echo
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _WIDE = 10_000
-"""Columns of a line of output: a table is as wide as it is, and no name is cut to what a terminal or a pipe has."""
+"""Columns of a line of output: no name is cut to what a terminal or a pipe has."""
 
 _CHUNK = 4 << 20
 """Bytes of a file that are read at once."""
@@ -92,12 +93,35 @@ def say_new(outcome: "Outcome") -> None:
 
 
 def print_grid(head: list[str], rows: list[list[str]]) -> None:
+    """Prints a table; where it is wider than the terminal, a block of lines for each row."""
     if not rows:
         return
-    grid = Grid(*map(cell, head), box=None, pad_edge=False)
-    for row in rows:
-        grid.add_row(*map(cell, row))
+    cells = [[cell(text) for text in row] for row in (head, *rows)]
+    if sys.stdout.isatty() and _width(cells) > Terminal().width:
+        echo("\n".join(_stacked(cells[0], cells[1:])))
+        return
+    grid = Grid(*cells[0], box=None, pad_edge=False)
+    for row in cells[1:]:
+        grid.add_row(*row)
     Terminal(highlight=False, width=_WIDE).print(grid)
+
+
+def _width(cells: list[list[str]]) -> int:
+    """Columns of a table with two between any two of its own."""
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _stacked(head: list[str], rows: list[list[str]]) -> Iterator[str]:
+    """Each row as lines: its first cell, and below it the others after their heads."""
+    indent = max(map(cell_len, head[1:]), default=0)
+    for first, *rest in rows:
+        yield first.strip()
+        yield from (
+            f"  {name}{' ' * (indent - cell_len(name))}  {text}".rstrip()
+            for name, text in zip(head[1:], rest, strict=True)
+            if text
+        )
 
 
 def or_unknown(value: float | None) -> str:

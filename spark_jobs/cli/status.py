@@ -130,7 +130,7 @@ def say_status(status: "SourceStatus", *, everything: bool) -> None:
         ("log", status.end or "unknown"),
         ("bronze", _bronze(status)),
         ("margin", _margin(status)),
-        ("server", f"{status.endpoint}, in stretch {status.stretch}" if status.endpoint else ""),
+        ("server", f"{status.endpoint}, log generation {status.stretch}" if status.endpoint else ""),
         ("tables", ", ".join(f"{count} {state}" for state, count in states.most_common())),
     ]
     console = Terminal(highlight=False, width=_WIDE)

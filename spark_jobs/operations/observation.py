@@ -17,6 +17,7 @@ from spark_jobs.operations.failures import noted
 from spark_jobs.telemetry import openlineage, otlp
 from spark_jobs.telemetry.openlineage import Dataset, Event
 from spark_jobs.telemetry.spans import Span, annotate, recorded, span
+from spark_jobs.text.counts import counted
 from spark_jobs.text.disclosure import printable
 
 if TYPE_CHECKING:  # these import pyspark
@@ -145,7 +146,7 @@ def _why_stopped(outcome: "Outcome | None") -> str | None:
     if outcome is None or not outcome.stopped:
         return None
     listed = ", ".join(map(str, list(outcome.stopped)[:_SHOWN]))
-    return f"{len(outcome.stopped)} tables stopped: {listed}; the other tables went through"
+    return f"{counted(len(outcome.stopped), 'table')} stopped: {listed}; the other tables went through"
 
 
 def _post(work: SourceRun, verb: str, kind: openlineage.EventType, message: str | None) -> None:

@@ -56,6 +56,7 @@ from spark_jobs.silver.compaction_job import Compacted, CompactionJob
 from spark_jobs.source.endpoints import Endpoints, open_endpoints
 from spark_jobs.source.protocol import Source
 from spark_jobs.telemetry.spans import annotate, span
+from spark_jobs.text.counts import counted
 from spark_jobs.text.remedies import advised
 
 log = logging.getLogger(__name__)
@@ -131,7 +132,7 @@ def compact_source(
     planner = Planner(pipeline, lake, snapshot, tables, publication.surveyed(lake, name))
     planned = planner.plan(entries)
     if planned.work:
-        log.info("%s: %d tables have changes up to %s", name, len(planned.work), snapshot.end)
+        log.info("%s: compacting %s up to %s", name, counted(len(planned.work), "table"), snapshot.end)
         start_session(spark)  # by this thread, where it is a lazy one
     units = _silver_units(spark, planned, snapshot.table, pipeline.spark.task_bytes)
     with span("commits and Spark SQL", tables=len(planned.work), by_engine=len(units)):

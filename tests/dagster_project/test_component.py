@@ -181,6 +181,7 @@ def test_a_scaffold_for_a_server_loads_before_its_password_is_known(tmp_path: Pa
     }
     login = {"host": "127.0.0.1", "port": 1, "user": "repl", "password": "${SHOP_PASSWORD}"}
     assert yaml.safe_load((folder / "pipeline.yaml").read_text())["sources"] == {"shop": {"mysql": login}}
+    assert (folder / ".gitignore").read_text().split() == ["/lake/", "/reports/", "/pipeline.tables.json"]
     assert "SHOP_PASSWORD=" in (tmp_path / ".env").read_text()
     assert "All definitions loaded" in project.dg("check", "defs")
     assert "bronze/shop" in project.dg("list", "defs", "--json")

@@ -12,7 +12,7 @@ import pytest
 from docs.site.hooks import TOP_PAGES
 
 ROOT = Path(__file__).parents[2]
-GENERATED = {"cli.md", "configuration.md", "python.md"}
+GENERATED = {"cli.md", "configuration.md", "messages.md", "python.md"}
 PAGES = [
     *(ROOT / name for name in TOP_PAGES),
     *(

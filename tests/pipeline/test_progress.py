@@ -21,7 +21,7 @@ def test_a_run_says_what_it_is_doing(
         f"shop: reading {pipeline_file.parent / 'binlogs'}",
         "shop: reading up to mysql-bin.000001:",
         "starting Spark",
-        "shop: 1 tables have changes up to mysql-bin.000001:",
+        "shop: compacting 1 table up to mysql-bin.000001:",
         "shop: silver 1 of 1 tables",
         "shop: downstream 1 of 1 tables",
         "shop: published up to mysql-bin.000001:",

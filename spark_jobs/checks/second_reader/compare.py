@@ -26,6 +26,7 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.schema.history import by_table
 from spark_jobs.silver.planning_context import filters_of
+from spark_jobs.text.counts import counted
 
 CHANGES = 1000
 """Changes that are compared where nobody says how many."""
@@ -72,7 +73,8 @@ class SecondReading:
 
     def __str__(self) -> str:
         return (
-            f"{self.source}: {self.changes} changes of {len(self.tables)} tables, {self.values} values: "
+            f"{self.source}: {counted(self.changes, 'change')} of {counted(len(self.tables), 'table')}, "
+            f"{counted(self.values, 'value')}: "
             f"{self.different or 'none'} differ{'s' if self.different == 1 else ''}"
         )
 

@@ -126,7 +126,7 @@ def test_tables_whose_columns_are_numbered_are_named(tmp_path: Path, monkeypatch
     with location(tmp_path) as code_location:
         monkeypatch.setattr("spark_jobs.downstream.publication.read", lambda *_: entries)
         results = checked(code_location)
-    assert results["bronze/shop", "columns_named"] == (False, "nothing names the columns of 1 tables\nshop.a")
+    assert results["bronze/shop", "columns_named"] == (False, "nothing names the columns of 1 table\nshop.a")
 
 
 def test_tables_that_foreign_keys_change_unlogged_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

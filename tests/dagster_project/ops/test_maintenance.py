@@ -55,4 +55,4 @@ def test_a_table_that_was_not_maintained_fails_the_step(
         shop.write(1, Insert("shop.orders", (1, "a")))
         shop.run()
         failures = shop.run("maintenance").failures
-    assert failures == {"maintain_shop": "1 tables were not maintained:\na: busy"}
+    assert failures == {"maintain_shop": "not maintained: 1 table:\na: busy"}

@@ -1,5 +1,10 @@
+import os
+import pty
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +21,34 @@ def test_no_name_is_cut_to_what_a_terminal_has(capsys: pytest.CaptureFixture[str
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [["table", "state"], [name, "current"]]
     print_grid(["table", "state"], [])
     assert capsys.readouterr().out == ""
+
+
+GRID = """\
+from spark_jobs.cli.output import print_grid
+print_grid(["table", "state", "a long position"], [["shop.größe", "current", "mysql-bin.000002:4320"]])
+"""
+
+
+@pytest.mark.parametrize(
+    "columns, lines",
+    [
+        (80, ["table       state    a long position", "shop.größe  current  mysql-bin.000002:4320"]),
+        (42, ["table       state    a long position", "shop.größe  current  mysql-bin.000002:4320"]),
+        (41, ["shop.größe", "  state            current", "  a long position  mysql-bin.000002:4320"]),
+    ],
+)
+def test_a_grid_is_stacked_where_the_terminal_is_too_narrow(columns: int, lines: list[str]) -> None:
+    reader, terminal = pty.openpty()
+    environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm"}
+    subprocess.run([sys.executable, "-c", GRID], stdout=terminal, env=environment, check=True)
+    os.close(terminal)
+    output = b""
+    with suppress(OSError):  # how a terminal ends
+        while chunk := os.read(reader, 4096):
+            output += chunk
+    os.close(reader)
+    text = re.sub(r"\x1b\[\d*m", "", output.decode())
+    assert [line.rstrip() for line in text.splitlines()] == lines
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ STOPPED = Outcome([], None, stopped={TableName("shop", "t"): "shop: shop.t: no"}
     [
         (Outcome([], None), "COMPLETE", "succeeded", None),
         (None, "COMPLETE", "succeeded", None),
-        (STOPPED, "FAIL", "stopped", "1 tables stopped: shop.t; the other tables went through"),
+        (STOPPED, "FAIL", "stopped", "1 table stopped: shop.t; the other tables went through"),
     ],
 )
 def test_a_run_is_an_event_at_each_end(

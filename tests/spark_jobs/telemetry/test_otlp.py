@@ -1,13 +1,18 @@
 """Sent to a receiver that reads OTLP by the official messages."""
 
 import logging
+import re
 import sys
+from pathlib import Path
 
 import pytest
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
+from spark_jobs.errors import ConfigError
 from spark_jobs.telemetry import otlp
 from spark_jobs.telemetry.spans import Span, annotate, recorded, span
+from tests.dev_server import wait_for
+from tests.otel_collector import built, collector
 from tests.receivers import receiver
 
 
@@ -128,3 +133,23 @@ def test_another_protocol_is_named(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
     otlp.send(run, families)
     assert "OTEL_EXPORTER_OTLP_PROTOCOL is grpc: only http/protobuf is sent" in caplog.text
+
+
+@pytest.mark.long
+def test_the_collector_takes_spans_and_metrics(run: Span, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    try:
+        built()
+    except ConfigError as error:
+        pytest.skip(str(error))
+    with collector(tmp_path) as received:
+        monkeypatch.setenv(otlp.ENDPOINT, received.url)
+        otlp.send(run, families)
+        wait_for("the metrics arrive", lambda: "stratalog_lag_bytes" in received.text(), 60)
+        text = received.text()
+    names = re.findall(r"^ +Name +: (.+)$", text, re.MULTILINE)
+    assert sorted(names) == ["extract", "source", "source", "stratalog run"]
+    assert len(set(re.findall(r"^ +Trace ID +: (\w+)$", text, re.MULTILINE))) == 1
+    assert "Status message : lost" in text
+    assert "service.name: Str(stratalog)" in text
+    assert "-> source: Str(shop)" in text
+    assert re.search(r"^Value: 7", text, re.MULTILINE)

@@ -1,0 +1,130 @@
+"""The examples for Prometheus in a real one: node_exporter serves what status writes, rules are loaded, an alert fires.
+
+Put here: what Debian's prometheus and prometheus-node-exporter do with the examples. Not here: names and labels in them
+(test_monitoring.py).
+"""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import copytree, which
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.dev_server import wait_for
+from tests.lake_recording import SALT
+from tests.recorded_lake import recorded
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "docs" / "examples" / "monitoring"
+PROGRAMS = ("prometheus", "promtool", "prometheus-node-exporter")
+STOPPED = "shop.logged_by_statement"
+
+
+@pytest.fixture(autouse=True)
+def programs() -> None:
+    for program in PROGRAMS:
+        if which(program) is None:
+            pytest.skip(f"{program} is not here (Debian: prometheus, prometheus-node-exporter)")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@contextmanager
+def started(command: list[str], log: Path) -> Iterator[None]:
+    with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+@contextmanager
+def node_exporter(folder: Path, files: Path) -> Iterator[str]:
+    """Serves the files of a folder, and nothing of the machine; its address."""
+    address = f"127.0.0.1:{free_port()}"
+    options = ["--collector.disable-defaults", "--collector.textfile", f"--collector.textfile.directory={files}"]
+    command = ["prometheus-node-exporter", *options, f"--web.listen-address={address}"]
+    with started(command, folder / "node_exporter.log"):
+        yield address
+
+
+@contextmanager
+def prometheus(folder: Path, target: str) -> Iterator[str]:
+    """A server with the example's configuration and rules, that asks this target every second; its address."""
+    copytree(EXAMPLES, folder / "monitoring")
+    file = folder / "monitoring" / "prometheus.yaml"
+    configuration = yaml.safe_load(file.read_text())
+    (job,) = configuration["scrape_configs"]
+    job |= {"scrape_interval": "1s", "static_configs": [{"targets": [target]}]}
+    file.write_text(yaml.safe_dump(configuration | {"global": {"evaluation_interval": "1s"}}))
+    address = f"127.0.0.1:{free_port()}"
+    options = [f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address={address}"]
+    with started(["prometheus", *options], folder / "prometheus.log"):
+        yield f"http://{address}"
+
+
+def answer(url: str, path: str, **parameters: str) -> Any:
+    """The data of an answer of Prometheus; empty until it answers."""
+    try:
+        with urllib.request.urlopen(f"{url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}", timeout=10) as reply:  # noqa: S310
+            return json.load(reply)["data"]
+    except OSError:
+        return {}
+
+
+def test_an_alert_fires_for_a_table_that_stopped(tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    with recorded(tmp_path / "shop") as (pipeline, _):
+        command = [sys.executable, "-m", "stratalog", "status", "-c", str(pipeline.path), "--format", "prometheus"]
+        command += ["--to", str(files / "stratalog.prom")]
+        status = subprocess.run(command, cwd=ROOT, env=os.environ | {"SALT": SALT}, capture_output=True, check=False)
+    assert status.returncode == 1  # a table has stopped
+    with node_exporter(tmp_path, files) as target, prometheus(tmp_path, target) as url:
+
+        def firing() -> dict[str, Any]:
+            alerts = answer(url, "alerts").get("alerts", [])
+            return {alert["labels"]["alertname"]: alert for alert in alerts if alert["state"] == "firing"}
+
+        wait_for("the alert fires", lambda: "StratalogTableStopped" in firing())
+        alerts = firing()
+        rules = answer(url, "rules")["groups"][0]["rules"]
+        stopped = answer(url, "query", query="stratalog_table_stopped == 1")["result"]
+        names = set(answer(url, "label/__name__/values"))
+        unhealthy = [rule["name"] for rule in rules if rule["health"] != "ok"]
+    labels = alerts["StratalogTableStopped"]["labels"]
+    assert (labels["source"], labels["table"], labels["severity"]) == ("shop", STOPPED, "critical")
+    assert alerts["StratalogTableStopped"]["annotations"]["summary"] == f"shop: {STOPPED} has stopped"
+    assert [series["metric"]["table"] for series in stopped] == [STOPPED]
+    assert {"stratalog_rows", "stratalog_position_offset_bytes"} <= names
+    assert not [name for name in names if name.startswith("node_")], "the example keeps metrics of Stratalog alone"
+    assert (len(rules), unhealthy) == (
+        len(yaml.safe_load((EXAMPLES / "alerts.yaml").read_text())["groups"][0]["rules"]),
+        [],
+    )
+
+
+def test_rules_fire_when_they_should() -> None:
+    file = ROOT / "tests" / "docs" / "alert_cases.yaml"
+    checked = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    alerts = set(re.findall(r"alert: (\w+)", (EXAMPLES / "alerts.yaml").read_text()))
+    firing = re.findall(r"alertname: (\w+)\n +exp_alerts:", file.read_text())
+    assert (set(firing), len(firing)) == (alerts, len(alerts))
