@@ -1,7 +1,7 @@
 """A table's existing rows, read in ranges of its primary key by tasks of Spark.
 
 Put here: the loop over ranges, the task, what ends a load because the table changed. Not here: the ranges
-(key_ranges.py), rows as the log would have had them (row_encoder.py), where they wait (staging.py).
+(key_ranges.py), rows as the log would have had them (row_images.py), where they wait (staging.py).
 """
 
 import logging
@@ -20,7 +20,7 @@ from spark_jobs.lake.commit import new_batch
 from spark_jobs.pipeline.initial_load.commit import READ, READING, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyRange, key_of, ranges
-from spark_jobs.pipeline.initial_load.row_encoder import Selecting
+from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.pipeline.initial_load.selection import TableToRead
 from spark_jobs.pipeline.initial_load.staging import StagedTable, columns_of, staged_ddl
 from spark_jobs.runtime.executors import checked
