@@ -123,7 +123,7 @@ def _floating(form: str) -> Callable[[Column], Encode]:
     return lambda _: lambda value: packed(float(value))
 
 
-def _year(column: Column) -> Encode:  # noqa: ARG001 - every type is asked alike
+def _year(column: Column) -> Encode:
     return lambda value: bytes([int(value) - 1900 if int(value) else 0])
 
 
@@ -192,7 +192,7 @@ def _cuts_behind(start: int, scale: int) -> list[tuple[int, int, int]]:
     return _cuts(0, groups, start) + last
 
 
-def _date(column: Column) -> Encode:  # noqa: ARG001 - every type is asked alike
+def _date(column: Column) -> Encode:
     def encode(value: bytes) -> bytes:
         year, month, day = map(int, value.split(b"-"))
         return (year << 9 | month << 5 | day).to_bytes(3, "little")

@@ -51,9 +51,7 @@ class ResultStream:
         self._filled = 0
         self._state = np.zeros(kernels.Q_CELLS, np.int64)
 
-    def images(
-        self, statement: str, head: bytes, fields: Callable[[list[int]], NDArray[np.int64]]
-    ) -> Iterator[Images]:
+    def images(self, statement: str, head: bytes, fields: Callable[[list[int]], NDArray[np.int64]]) -> Iterator[Images]:
         """The rows of a query as images behind ``head``, many at a time.
 
         fields: the kernel's cells of each column, from the columns' types in the result. Raises SourceError, and what
@@ -180,7 +178,7 @@ class ResultStream:
 def _type_code(packet: MysqlPacket) -> int:
     """Of a column's definition: its type on the wire."""
     for _ in range(_NAMES):
-        packet.read_length_coded_string()
+        packet.read_length_coded_string()  # type: ignore[no-untyped-call]
     *_, code, _flags, _scale = packet.read_struct("<xHIBHBxx")
     return int(code)
 

@@ -102,7 +102,7 @@ def _days(year: int, month: int, day: int) -> Any:
 @kernel
 def _put_moment(kind: int, size: int, q: int, length: int, out: int) -> Any:
     """DATE, DATETIME, TIMESTAMP of 0, 4, 7 or 11 bytes; the address after what was written, -1 for another length."""
-    if length != 0 and length != 4 and length != 7 and length != 11:
+    if length != 0 and length != 4 and length != 7 and length != 11:  # noqa: PLR1714 - numba is slow at tuples
         return np.int64(-1)
     year = month = day = hour = minute = second = microseconds = np.int64(0)
     if length >= 4:
@@ -131,7 +131,7 @@ def _put_moment(kind: int, size: int, q: int, length: int, out: int) -> Any:
 @kernel
 def _put_time(size: int, q: int, length: int, out: int) -> Any:
     """TIME of 0, 8 or 12 bytes: the number with its fraction, negated as a whole; -1 for another length."""
-    if length != 0 and length != 8 and length != 12:
+    if length != 0 and length != 8 and length != 12:  # noqa: PLR1714 - numba is slow at tuples
         return np.int64(-1)
     packed = fraction = np.int64(0)
     if length >= 8:
@@ -162,7 +162,7 @@ def _put_decimal(precision: int, scale: int, q: int, length: int, out: int) -> A
     """
     end = q + length
     negative = length > 0 and load8(q) == np.uint8(45)
-    q += np.int64(negative)
+    q += int(negative)
     while q < end and load8(q) == np.uint8(48):
         q += 1
     point = q
@@ -223,7 +223,7 @@ def _put_counted(kind: int, size: int, q: int, length: int, out: int) -> Any:
 
 
 @kernel
-def _put_value(cells: Array, column: int, q: int, end: int, out: int) -> Any:
+def _put_value(cells: Array, column: int, q: int, end: int, out: int) -> Any:  # noqa: PLR0911 - one a kind
     """(address after the value on the wire, address after it in the image); -1 where it is none."""
     kind, size = cells[column, F_KIND], cells[column, F_SIZE]
     bad = np.int64(-1)
@@ -297,7 +297,7 @@ def put_row(q: int, length: int, out: int, cells: Array, columns: int) -> Any:
 
 
 @kernel
-def put_rows(  # noqa: PLR0913, PLR0911 - one return a reason
+def put_rows(  # noqa: PLR0911 - one return a reason
     source: int, size: int, target: int, room: int, state: Array, cells: Array, columns: int, capacity: int
 ) -> Any:
     """Writes the images of whole packets; returns (outcome, bytes taken, bytes written).
@@ -333,7 +333,7 @@ def put_rows(  # noqa: PLR0913, PLR0911 - one return a reason
         after = put_row(packet + 4, length, target + out, cells, columns)
         if after < 0:
             return RESULT_STRANGE, place, out
-        out = after - target
+        out = int(after - target)
         place += 4 + length
         state[Q_SEQUENCE] = (state[Q_SEQUENCE] + 1) & 0xFF
         state[Q_ROWS] += 1
