@@ -125,23 +125,29 @@ class ResultStream:
 
     def _take(self, count: int) -> bytes:
         """So many bytes of the connection, those that were read already first."""
-        first = self._source[self._begin : min(self._begin + count, self._end)].tobytes()
+        first = self._source[self._begin : min(self._begin + count, self._end)]
         self._begin += len(first)
-        if len(first) == count:
-            return first
-        rest: bytes = self._connection._read_bytes(count - len(first))  # type: ignore[attr-defined] # noqa: SLF001
-        return first + rest
+        content = np.empty(count, np.uint8)
+        content[: len(first)] = first
+        place = len(first)
+        while place < count:
+            place += self._read_into(content[place:])
+        return content.tobytes()
 
     def _receive(self) -> None:
         """Reads what there is, at least a byte, behind what was not taken. Raises OSError."""
         pending = self._end - self._begin
         self._source[:pending] = self._source[self._begin : self._end]
         self._begin, self._end = 0, pending
-        stream = self._connection._rfile  # type: ignore[attr-defined] # noqa: SLF001
-        count = stream.readinto1(self._source[pending:PIECE].data)
+        self._end += self._read_into(self._source[pending:PIECE])
+
+    def _read_into(self, target: NDArray[np.uint8]) -> int:
+        """Reads what there is, at least a byte. Raises OSError."""
+        # Not by PyMySQL's buffered reader: with some bytes in its buffer it would wait for more than there are.
+        count: int = self._connection._sock.recv_into(target.data)  # type: ignore[attr-defined] # noqa: SLF001
         if not count:
             raise pymysql.OperationalError(2013, "Lost connection to MySQL server during query")
-        self._end += count
+        return count
 
     def _raise(self, code: int) -> None:
         """Raises what a packet that is no row means."""
@@ -172,6 +178,10 @@ class ResultStream:
         types = [_type_code(connection._read_packet()) for _ in range(count)]  # noqa: SLF001
         connection._read_packet()  # noqa: SLF001 - the end of the definitions
         self._state[kernels.Q_SEQUENCE] = connection._next_seq_id  # noqa: SLF001
+        # What the reader has in its buffer: nothing else is read by it from here on.
+        buffered = connection._rfile.peek(1)  # noqa: SLF001
+        self._end = len(buffered)
+        self._source[: self._end] = np.frombuffer(connection._rfile.read(len(buffered)), np.uint8)  # noqa: SLF001
         return types
 
 

@@ -22,6 +22,7 @@ from spark_jobs.pipeline.initial_load.selecting import Selecting, select
 from spark_jobs.source.information_schema import on_server
 from tests import slow_loader
 from tests.differential.comparison import Log, connected, logged
+from tests.differential.edges import edge_tables
 from tests.differential.kinds import KINDS
 from tests.differential.workload import Connection, Numbers, Writer, dialect_of, table_of
 from tests.fix_mysql import Database
@@ -136,20 +137,27 @@ def test_values_are_those_of_the_log(name: str, servers: Servers) -> None:
             for table in tables:
                 connection.execute(table.create)
                 fill(random, connection, table)
+            edges = list(edge_tables(dialect))
+            for name_of_edges, columns, rows in edges:
+                connection.execute(f"CREATE TABLE {schema}.{name_of_edges} ({columns}) CHARACTER SET utf8mb4")
+                for row in rows:
+                    connection.execute(f"INSERT INTO {schema}.{name_of_edges} VALUES {row}")
         declared = on_server(source_of(server))
         for table in tables:
-            compare(server, log, declared[TableName(schema, table.name)])
+            compare(server, log, declared[TableName(schema, table.name)], minimum=20)
+        for name_of_edges, _, rows in edges:
+            compare(server, log, declared[TableName(schema, name_of_edges)], minimum=len(rows) - 1)
         connection.execute(f"DROP DATABASE {schema}")
 
 
-def compare(server: MySQLServer, log: Log, declared: TableDefinition) -> None:
+def compare(server: MySQLServer, log: Log, declared: TableDefinition, minimum: int) -> None:
     selecting = Selecting("shop", settings(server), declared, Key(declared.name.schema, declared.name.table, (ID,)))
     fast, slow = (table_of_parts(parts) for parts in (selecting.read(ALL), slow_loader.read(selecting, ALL)))
     assert fast.equals(slow), (declared, fast.to_pylist(), slow.to_pylist())
     selected = by_id(selecting.read(ALL))
     definition = as_logged(log, declared)
     cells_of_log = by_id(rows_of_log(log, definition))
-    assert len(selected) > 20
+    assert len(selected) > minimum
     assert selected.keys() == cells_of_log.keys()
     for row, cells in cells_of_log.items():
         different = {
