@@ -117,6 +117,9 @@ def _value(column: Column, wire: int, random: Random) -> tuple[bytes, bytes]:  #
         return _moment(code, column.meta, random)
     if code == 19:
         return _time(column.meta, random)
+    if code == 245:
+        content = bytes(random.choices(b'"\\-0019.e,\n[] a', k=random.randint(0, 40)))
+        return content, lenenc(content)
     longest = {15: column.meta, 254: column.meta}.get(
         code, 255 if column.meta == 1 else 70_000 if column.meta > 2 else 3000
     )

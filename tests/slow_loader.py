@@ -6,6 +6,7 @@ becomes bytes of a row image.
 Put here: how each column is asked for, and its bytes in a row image, as plainly as can be. Not here: speed.
 """
 
+import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -143,10 +144,18 @@ def _varchar_size(column: Column) -> int:
     return 1 if column.meta < 256 else 2
 
 
+_STRINGS_AND_ZEROS = re.compile(rb'"(?:[^"\\]|\\.)*"?|-0(?![0-9.eE])', re.DOTALL)
+
+
 def _document(column: Column) -> Encode:
-    """Text; a line end in a document is what servers before 8.0.24 left plain in base64."""
+    """Text; a line end is what servers before 8.0.24 left plain in base64, and -0 what MySQL 5.7 makes of -0.0."""
     counted = _counted(_blob_size)(column)
-    return lambda value: counted(value.replace(b"\n", b"\\n"))
+
+    def encode(value: bytes) -> bytes:
+        value = _STRINGS_AND_ZEROS.sub(lambda match: b"-0.0" if match[0] == b"-0" else match[0], value)
+        return counted(value.replace(b"\n", b"\\n"))
+
+    return encode
 
 
 def _binary(column: Column) -> Encode:

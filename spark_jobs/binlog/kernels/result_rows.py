@@ -30,7 +30,7 @@ F_CELLS = 5
     FIELD_FIXED,  # F_WIRE bytes, of which the first F_SIZE stay
     FIELD_COUNTED,  # bytes behind their length
     FIELD_UNPADDED,  # the same without zero bytes at the end
-    FIELD_DOCUMENT,  # the same with each line end as two characters
+    FIELD_DOCUMENT,  # the same with each line end as two characters, and the number -0 as -0.0
     FIELD_BITS,  # bytes, the most significant first: as many as F_SIZE says
     FIELD_YEAR,
     FIELD_DATE,
@@ -199,6 +199,20 @@ def _put_decimal(precision: int, scale: int, q: int, length: int, out: int) -> A
     return out
 
 
+@part
+def _goes_on(q: int, end: int) -> Any:
+    """Whether a number has more characters: digits, a point, an exponent."""
+    if q >= end:
+        return False
+    character = load8(q)
+    return character == np.uint8(46) or character == np.uint8(101) or character == np.uint8(69) or _is_digit(character)
+
+
+@part
+def _is_digit(character: Any) -> Any:
+    return np.uint8(48) <= character <= np.uint8(57)
+
+
 @kernel
 def _put_counted(kind: int, size: int, q: int, length: int, out: int) -> Any:
     """A value behind its length; the address after it."""
@@ -210,6 +224,7 @@ def _put_counted(kind: int, size: int, q: int, length: int, out: int) -> Any:
         copy_text(out + size, q, length)
         return out + size + length
     place = out + size
+    quoted = escaped = False
     for k in range(length):
         character = load8(q + k)
         if character == np.uint8(10):
@@ -218,6 +233,23 @@ def _put_counted(kind: int, size: int, q: int, length: int, out: int) -> Any:
         else:
             store8(place, character)
             place += 1
+        if quoted:
+            if escaped:
+                escaped = False
+            elif character == np.uint8(92):
+                escaped = True
+            elif character == np.uint8(34):
+                quoted = False
+        elif character == np.uint8(34):
+            quoted = True
+        elif (
+            character == np.uint8(48)
+            and k > 0
+            and load8(q + k - 1) == np.uint8(45)
+            and not _goes_on(q + k + 1, q + length)
+        ):
+            store16(place, np.uint16(0x302E))  # a point and a zero
+            place += 2
     _store_little(out, place - out - size, size)
     return place
 

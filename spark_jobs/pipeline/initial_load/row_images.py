@@ -112,7 +112,7 @@ def _long(column: Column) -> Field:
 
 
 def _document(column: Column) -> Field:
-    """Text; a line end in a document is what servers before 8.0.24 left plain in base64."""
+    """Text; a line end in it is what servers before 8.0.24 left plain in base64, and -0 what MySQL 5.7 makes of -0.0."""
     return (kernels.FIELD_DOCUMENT, 0, column.meta, 0, 0)
 
 
