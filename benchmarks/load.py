@@ -142,12 +142,12 @@ def whole_load(spark: SparkSession, server: MySQLServer, folder: Path, rows: int
 def _counted() -> Iterator[list[Cost]]:
     """Measures this process and all below it, but for the server."""
     costs: list[Cost] = []
-    server, everything, began = processor_of("mysqld"), processor_of(), time.perf_counter()
+    server, total, began = processor_of("mysqld"), processor_of(), time.perf_counter()
     yield costs
     seconds = time.perf_counter() - began
     server = processor_of("mysqld") - server
     python, jvm = memory()
-    costs.append(Cost(seconds, processor_of() - everything - server, server, f"{python:,} Python, {jvm:,} JVM"))
+    costs.append(Cost(seconds, processor_of() - total - server, server, f"{python:,} Python, {jvm:,} JVM"))
 
 
 def _pipeline(server: MySQLServer, folder: Path, start: str) -> Pipeline:

@@ -21,6 +21,7 @@ from pymysql.err import raise_mysql_exception
 from pymysql.protocol import MysqlPacket
 
 from spark_jobs.binlog import kernels
+from spark_jobs.binlog.kernels import result_rows
 from spark_jobs.errors import SourceError
 
 PIECE = 1 << 20
@@ -32,7 +33,7 @@ _PREPARE, _EXECUTE = 0x16, 0x17
 _NAMES = 6
 """Texts before a column's type in its definition."""
 _LONGEST = 0xFFFFFF
-_PADDING = kernels.RESULT_PADDING
+_PADDING = result_rows.RESULT_PADDING
 
 Images = tuple[NDArray[np.uint8], int]
 """An event of ``head`` and images, and its length; valid until the next one is asked for."""
@@ -49,7 +50,7 @@ class ResultStream:
         """What of ``_source`` was not taken yet."""
         self._target = np.empty(0, np.uint8)
         self._filled = 0
-        self._state = np.zeros(kernels.Q_CELLS, np.int64)
+        self._state = np.zeros(result_rows.Q_CELLS, np.int64)
 
     def images(self, statement: str, head: bytes, fields: Callable[[list[int]], NDArray[np.int64]]) -> Iterator[Images]:
         """The rows of a query as images behind ``head``, many at a time.
@@ -63,23 +64,23 @@ class ResultStream:
             code, consumed, produced = self._put_rows(cells)
             self._begin += consumed
             self._filled += produced
-            if code == kernels.RESULT_MORE:
+            if code == result_rows.RESULT_MORE:
                 self._receive()
-            elif code == kernels.RESULT_LONG:
+            elif code == result_rows.RESULT_LONG:
                 yield from self._handed_on(head)
                 yield self._long_row(head, cells)
-            elif code == kernels.RESULT_FULL and self._filled == len(head):  # one row alone has no room
-                packet = int(self._state[kernels.Q_PACKET])
-                self._target = _buffer(head, kernels.row_room(packet, len(cells)))
-            elif code in (kernels.RESULT_FULL, kernels.RESULT_END):
+            elif code == result_rows.RESULT_FULL and self._filled == len(head):  # one row alone has no room
+                packet = int(self._state[result_rows.Q_PACKET])
+                self._target = _buffer(head, result_rows.row_room(packet, len(cells)))
+            elif code in (result_rows.RESULT_FULL, result_rows.RESULT_END):
                 yield from self._handed_on(head)
-                if code == kernels.RESULT_END:
+                if code == result_rows.RESULT_END:
                     return
             else:
                 self._raise(code)
 
     def _put_rows(self, cells: NDArray[np.int64]) -> tuple[int, int, int]:
-        code, consumed, produced = kernels.put_rows(
+        code, consumed, produced = result_rows.put_rows(
             kernels.address_of(self._source) + self._begin,
             self._end - self._begin,
             kernels.address_of(self._target) + self._filled,
@@ -104,17 +105,17 @@ class ResultStream:
         length = _LONGEST
         while length == _LONGEST:
             length, sequence = self._packet_head()
-            if sequence != int(self._state[kernels.Q_SEQUENCE]):
-                self._raise(kernels.RESULT_SEQUENCE)
-            self._state[kernels.Q_SEQUENCE] = (sequence + 1) & 255
+            if sequence != int(self._state[result_rows.Q_SEQUENCE]):
+                self._raise(result_rows.RESULT_SEQUENCE)
+            self._state[result_rows.Q_SEQUENCE] = (sequence + 1) & 255
             pieces.append(self._take(length))
         row = b"".join([*pieces, bytes(_PADDING)])
         size = len(row) - _PADDING
         if row[:1] == b"\xff":
             raise_mysql_exception(row[:size])
-        target = _buffer(head, kernels.row_room(size, len(cells)))
+        target = _buffer(head, result_rows.row_room(size, len(cells)))
         packet, begin = np.frombuffer(row, np.uint8), kernels.address_of(target) + len(head)
-        after = kernels.put_row(kernels.address_of(packet), size, begin, cells, len(cells))
+        after = result_rows.put_row(kernels.address_of(packet), size, begin, cells, len(cells))
         if after < 0:
             raise SourceError(self._problem(row[:24]))
         return target, len(head) + int(after) - begin
@@ -151,12 +152,12 @@ class ResultStream:
 
     def _raise(self, code: int) -> None:
         """Raises what a packet that is no row means."""
-        length = int(self._state[kernels.Q_PACKET])
-        if code == kernels.RESULT_REFUSED:
+        length = int(self._state[result_rows.Q_PACKET])
+        if code == result_rows.RESULT_REFUSED:
             raise_mysql_exception(self._source[self._begin - length : self._begin].tobytes())
         head = self._source[self._begin : min(self._begin + 24, self._end)].tobytes()
         # A server that stops sends its error under the number 0.
-        if code == kernels.RESULT_SEQUENCE and head[3:5] == b"\0\xff":
+        if code == result_rows.RESULT_SEQUENCE and head[3:5] == b"\0\xff":
             raise pymysql.OperationalError(2013, "Lost connection to MySQL server during query")
         raise SourceError(self._problem(head))
 
@@ -177,7 +178,7 @@ class ResultStream:
         count = connection._read_packet().read_length_encoded_integer()  # noqa: SLF001
         types = [_type_code(connection._read_packet()) for _ in range(count)]  # noqa: SLF001
         connection._read_packet()  # noqa: SLF001 - the end of the definitions
-        self._state[kernels.Q_SEQUENCE] = connection._next_seq_id  # noqa: SLF001
+        self._state[result_rows.Q_SEQUENCE] = connection._next_seq_id  # noqa: SLF001
         # What the reader has in its buffer: nothing else is read by it from here on.
         buffered = connection._rfile.peek(1)  # noqa: SLF001
         self._end = len(buffered)

@@ -83,7 +83,7 @@ def _long() -> Iterator[tuple[str, list[str]]]:
         yield f"{prefix}TEXT CHARACTER SET latin1", [value.format(n=length) for value in _TEXTS]
 
 
-def _own(dialect: Dialect) -> Iterator[tuple[str, list[str]]]:
+def _special(dialect: Dialect) -> Iterator[tuple[str, list[str]]]:
     """Documents, shapes, and what one of the two kinds of servers has alone."""
     numbers = "[18446744073709551615, -9223372036854775808, 0.1, 1e308, -0.0, 65536, 32768]"
     yield "JSON", ["'null'", "'{}'", f"'{numbers}'", "'\"\"'", '\'{"a": {"": [true, false, null]}}\'', "'\"\\\\n\"'"]
@@ -99,7 +99,7 @@ def _own(dialect: Dialect) -> Iterator[tuple[str, list[str]]]:
 
 def edge_tables(dialect: Dialect) -> Iterator[tuple[str, str, list[str]]]:
     """Name, columns, and the values of rows: of each type every value, and NULL."""
-    groups = [list(_numbers()), list(_times()), list(_strings()), list(_long()), list(_own(dialect))]
+    groups = [list(_numbers()), list(_times()), list(_strings()), list(_long()), list(_special(dialect))]
     for nth, columns in enumerate(groups):
         declared = ", ".join(f"c{at} {kind}" for at, (kind, _) in enumerate(columns))
         yield f"edges{nth}", f"id INT PRIMARY KEY, n INT, {declared}", list(_rows([values for _, values in columns]))

@@ -50,7 +50,7 @@ Q_CELLS = 3
 (
     RESULT_MORE,  # more bytes have to come
     RESULT_FULL,  # the target is full, or has no room for the row
-    RESULT_LONG,  # the row is longer than the source, or goes on in further packets; it stays before
+    RESULT_LONG,  # the row is longer than the source, or continues in further packets; it stays before
     RESULT_END,  # EOF; it is left behind
     RESULT_REFUSED,  # an error packet, left behind
     RESULT_SEQUENCE,  # its number is not the next one
@@ -104,6 +104,7 @@ def _put_moment(kind: int, size: int, q: int, length: int, out: int) -> Any:
     """DATE, DATETIME, TIMESTAMP of 0, 4, 7 or 11 bytes; the address after what was written, -1 for another length."""
     if length != 0 and length != 4 and length != 7 and length != 11:  # noqa: PLR1714 - numba is slow at tuples
         return np.int64(-1)
+    # What is zero at the end is left out on the wire.
     year = month = day = hour = minute = second = microseconds = np.int64(0)
     if length >= 4:
         year, month, day = np.int64(load16(q)), np.int64(load8(q + 2)), np.int64(load8(q + 3))
@@ -168,21 +169,21 @@ def _put_decimal(precision: int, scale: int, q: int, length: int, out: int) -> A
     point = q
     while point < end and load8(point) != np.uint8(46):
         point += 1
-    whole = precision - scale
-    if point - q > whole or end - point > scale + 1:
+    integral = precision - scale
+    if point - q > integral or end - point > scale + 1:
         return np.int64(-1)
     # A group ends where nine digits, counted from the point on either side, do.
     flip = np.int64(0xFFFFFFFF) if negative else np.int64(0)
     begin = out
     place = np.int64(0)
     while place < precision:
-        if place < whole:
-            count = whole - place - (whole - place - 1) // 9 * 9
-            digit = point - (whole - place)
+        if place < integral:
+            count = integral - place - (integral - place - 1) // 9 * 9
+            digit = point - (integral - place)
             first, last = q, point
         else:
             count = min(precision - place, np.int64(9))
-            digit = point + 1 + (place - whole)
+            digit = point + 1 + (place - integral)
             first, last = point, end
         value = np.int64(0)
         for k in range(count):
@@ -200,7 +201,7 @@ def _put_decimal(precision: int, scale: int, q: int, length: int, out: int) -> A
 
 
 @part
-def _goes_on(q: int, end: int) -> Any:
+def _continues(q: int, end: int) -> Any:
     """Whether a number has more characters: digits, a point, an exponent."""
     if q >= end:
         return False
@@ -246,7 +247,7 @@ def _put_counted(kind: int, size: int, q: int, length: int, out: int) -> Any:
             character == np.uint8(48)
             and k > 0
             and load8(q + k - 1) == np.uint8(45)
-            and not _goes_on(q + k + 1, q + length)
+            and not _continues(q + k + 1, q + length)
         ):
             store16(place, np.uint16(0x302E))  # a point and a zero
             place += 2
@@ -314,6 +315,7 @@ def put_row(q: int, length: int, out: int, cells: Array, columns: int) -> Any:
     q = bits + ((columns + 9) >> 3)
     if q > end or load8(bits - 1) != np.uint8(0):
         return np.int64(-1)
+    # Null bits move two places down; values follow.
     size = (columns + 7) >> 3
     for k in range(size):
         after = load8(bits + k + 1) if bits + k + 1 < q else np.uint8(0)
@@ -353,6 +355,7 @@ def put_rows(  # noqa: PLR0911 - one return a reason
             return RESULT_LONG, place, out
         if size - place < 4 + length:
             return RESULT_MORE, place, out
+        # A row begins with a zero; what does not ends the result.
         status = load8(packet + 4)
         if status != np.uint8(0):
             if status == np.uint8(0xFF) or (status == np.uint8(0xFE) and length < 9):

@@ -141,7 +141,7 @@ def _packed(files: Sequence[DataFile]) -> Iterator[tuple[DataFile, ...]]:
     """Files of about a task's bytes together, in their order."""
     packed: list[DataFile] = []
     for file in files:
-        if packed and sum(other.size for other in packed) + file.size > _TASK_BYTES:
+        if packed and sum(previous.size for previous in packed) + file.size > _TASK_BYTES:
             yield tuple(packed)
             packed = []
         packed.append(file)

@@ -124,6 +124,7 @@ def _landed(task: LandingTask) -> Iterator[pa.Table]:
     constants = {
         name: pa.array([cells.get(name)], fields.field(name).type) for name in fields.names if name not in names
     }
+    # A row group at a time, beside columns of one value.
     for file in task.files:
         with data_files.reading(task.waiting.path, file):
             opened = data_files.open_file(task.waiting.path, file)

@@ -14,7 +14,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_jobs.binlog import Column, TableDefinition, kernels
+from spark_jobs.binlog import Column, TableDefinition
+from spark_jobs.binlog.kernels import result_rows
 from spark_jobs.errors import SourceError, TableStopped
 
 _UTF8 = 46  # utf8mb4_bin
@@ -51,7 +52,7 @@ def fields_of(definition: TableDefinition, wires: Sequence[int]) -> NDArray[np.i
     Raises SourceError for a type on the wire that a column's values cannot have.
     """
     columns = zip(definition.columns, as_selected(definition).columns, wires, strict=True)
-    return np.array([_field(definition, *column) for column in columns], np.int64).reshape(-1, kernels.F_CELLS)
+    return np.array([_field(definition, *column) for column in columns], np.int64).reshape(-1, result_rows.F_CELLS)
 
 
 def _field(definition: TableDefinition, declared: Column, column: Column, wire: int) -> Field:
@@ -63,30 +64,30 @@ def _field(definition: TableDefinition, declared: Column, column: Column, wire: 
             f"{definition.name}: the server sends column {column.name} as type {wire}, and {declared.sql_type} was "
             "expected; connect to the server itself, without a proxy"
         )
-    return (kind, _FIXED_WIRES[wire], *field[2:]) if kind == kernels.FIELD_FIXED else field
+    return (kind, _FIXED_WIRES[wire], *field[2:]) if kind == result_rows.FIELD_FIXED else field
 
 
 _FIXED_WIRES = {1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 8: 8, 9: 4}
 """Bytes of the binary protocol's numbers: TINY, SHORT, LONG, FLOAT, DOUBLE, LONGLONG, INT24."""
 _COUNTED_WIRES = {0, 15, 16, 242, 245, 246, *range(247, 256)}
 _WIRES = {
-    kernels.FIELD_FIXED: _FIXED_WIRES.keys(),
-    kernels.FIELD_YEAR: {13, 2},
-    kernels.FIELD_DATE: {10, 14},
-    kernels.FIELD_DATETIME: {12, 7, 17, 18},
-    kernels.FIELD_TIMESTAMP: {7, 12, 17, 18},
-    kernels.FIELD_TIME: {11, 19},
+    result_rows.FIELD_FIXED: _FIXED_WIRES.keys(),
+    result_rows.FIELD_YEAR: {13, 2},
+    result_rows.FIELD_DATE: {10, 14},
+    result_rows.FIELD_DATETIME: {12, 7, 17, 18},
+    result_rows.FIELD_TIMESTAMP: {7, 12, 17, 18},
+    result_rows.FIELD_TIME: {11, 19},
 }
 """Types by which a server may send a kind of values; all others have their length before them."""
 
 
 def _fixed(size: int) -> Callable[[Column], Field]:
-    return lambda _: (kernels.FIELD_FIXED, 0, size, 0, 0)
+    return lambda _: (result_rows.FIELD_FIXED, 0, size, 0, 0)
 
 
 def _number(column: Column) -> Field:
     """ENUM and SET by number."""
-    return (kernels.FIELD_FIXED, 0, column.meta, 0, 0)
+    return (result_rows.FIELD_FIXED, 0, column.meta, 0, 0)
 
 
 def _fractional(kind: int) -> Callable[[Column], Field]:
@@ -98,30 +99,30 @@ def _plain(kind: int) -> Callable[[Column], Field]:
 
 
 def _varying(column: Column) -> Field:
-    return (kernels.FIELD_COUNTED, 0, 1 if column.meta < 256 else 2, 0, 0)
+    return (result_rows.FIELD_COUNTED, 0, 1 if column.meta < 256 else 2, 0, 0)
 
 
 def _padded(column: Column) -> Field:
     """CHAR and BINARY; the latter without its zero bytes, which the decoder puts back."""
-    kind = kernels.FIELD_UNPADDED if column.charset == _BINARY else kernels.FIELD_COUNTED
+    kind = result_rows.FIELD_UNPADDED if column.charset == _BINARY else result_rows.FIELD_COUNTED
     return (kind, 0, 1 if column.meta < 256 else 2, 0, 0)
 
 
 def _long(column: Column) -> Field:
-    return (kernels.FIELD_COUNTED, 0, column.meta, 0, 0)
+    return (result_rows.FIELD_COUNTED, 0, column.meta, 0, 0)
 
 
 def _document(column: Column) -> Field:
-    """Text; a line end in it is what servers before 8.0.24 left plain in base64, and -0 what MySQL 5.7 makes of -0.0."""
-    return (kernels.FIELD_DOCUMENT, 0, column.meta, 0, 0)
+    """Text. Servers before 8.0.24 leave line ends plain in base64, and MySQL 5.7 makes -0 of -0.0."""
+    return (result_rows.FIELD_DOCUMENT, 0, column.meta, 0, 0)
 
 
 def _bits(column: Column) -> Field:
-    return (kernels.FIELD_BITS, 0, (column.meta + 7) // 8, 0, 0)
+    return (result_rows.FIELD_BITS, 0, (column.meta + 7) // 8, 0, 0)
 
 
 def _decimal(column: Column) -> Field:
-    return (kernels.FIELD_DECIMAL, 0, 0, column.meta >> 8, column.meta & 255)
+    return (result_rows.FIELD_DECIMAL, 0, 0, column.meta >> 8, column.meta & 255)
 
 
 _FIELDS: dict[int, Callable[[Column], Field]] = {
@@ -132,12 +133,12 @@ _FIELDS: dict[int, Callable[[Column], Field]] = {
     8: _fixed(8),
     4: _fixed(4),
     5: _fixed(8),
-    10: _plain(kernels.FIELD_DATE),
-    13: _plain(kernels.FIELD_YEAR),
+    10: _plain(result_rows.FIELD_DATE),
+    13: _plain(result_rows.FIELD_YEAR),
     16: _bits,
-    17: _fractional(kernels.FIELD_TIMESTAMP),
-    18: _fractional(kernels.FIELD_DATETIME),
-    19: _fractional(kernels.FIELD_TIME),
+    17: _fractional(result_rows.FIELD_TIMESTAMP),
+    18: _fractional(result_rows.FIELD_DATETIME),
+    19: _fractional(result_rows.FIELD_TIME),
     246: _decimal,
     247: _number,
     248: _number,

@@ -10,7 +10,8 @@ import pymysql
 import pytest
 from numpy.typing import NDArray
 
-from spark_jobs.binlog import kernels, written_head
+from spark_jobs.binlog import written_head
+from spark_jobs.binlog.kernels import result_rows
 from spark_jobs.errors import SourceError
 from spark_jobs.source import result_stream
 from spark_jobs.source.result_stream import ResultStream
@@ -23,7 +24,7 @@ LARGEST = 32 << 20
 def fields(wires: list[int]) -> NDArray[np.int64]:
     """Of an INT and a LONGBLOB."""
     assert wires == [3, 252]
-    return np.array([[kernels.FIELD_FIXED, 4, 4, 0, 0], [kernels.FIELD_COUNTED, 0, 4, 0, 0]])
+    return np.array([[result_rows.FIELD_FIXED, 4, 4, 0, 0], [result_rows.FIELD_COUNTED, 0, 4, 0, 0]])
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog import Column, TableDefinition, TableName, kernels
+from spark_jobs.binlog.kernels import result_rows
 from spark_jobs.pipeline.initial_load.row_images import fields_of
 from tests import result_packets
 from tests.fix_hypothesis import examples
@@ -29,20 +30,20 @@ def images(
 ) -> tuple[bytes, str, int]:
     """All images, why the loop stopped, and the number of rows; in pieces that end anywhere, into a small target."""
     cells = fields_of(definition_of(columns), [column.wire for column in columns])
-    state = np.zeros(kernels.Q_CELLS, np.int64)
+    state = np.zeros(result_rows.Q_CELLS, np.int64)
     rest, written, outcome = b"", b"", "more"
     places = sorted({0, len(wire), *(cut % (len(wire) + 1) for cut in cuts)})
     for begin, end in pairwise(places):
         rest += wire[begin:end]
         outcome = "full"
         while outcome == "full":
-            source = np.frombuffer(rest + bytes(kernels.RESULT_PADDING), np.uint8)
-            target = np.zeros(room + kernels.RESULT_PADDING, np.uint8)
+            source = np.frombuffer(rest + bytes(result_rows.RESULT_PADDING), np.uint8)
+            target = np.zeros(room + result_rows.RESULT_PADDING, np.uint8)
             addresses = kernels.address_of(source), len(rest), kernels.address_of(target), room
-            code, taken, size = kernels.put_rows(*addresses, state, cells, len(cells), 1 << 20)
-            outcome, rest = WHY[code], rest[taken:]
+            code, source_bytes, size = result_rows.put_rows(*addresses, state, cells, len(cells), 1 << 20)
+            outcome, rest = WHY[code], rest[source_bytes:]
             written += target[:size].tobytes()
-    return written, outcome, int(state[kernels.Q_ROWS])
+    return written, outcome, int(state[result_rows.Q_ROWS])
 
 
 @examples(200)

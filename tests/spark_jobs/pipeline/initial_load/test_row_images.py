@@ -2,7 +2,8 @@
 
 import pytest
 
-from spark_jobs.binlog import Column, TableDefinition, TableName, kernels
+from spark_jobs.binlog import Column, TableDefinition, TableName
+from spark_jobs.binlog.kernels import result_rows
 from spark_jobs.errors import SourceError, TableStopped
 from spark_jobs.pipeline.initial_load.row_images import as_selected, fields_of
 
@@ -18,7 +19,7 @@ def test_a_type_that_is_not_known_is_refused_by_name() -> None:
 
 def test_numbers_have_the_size_that_the_result_says() -> None:
     (field,) = fields_of(one_column(Column("c", 247, 2)), [3])
-    assert field.tolist() == [kernels.FIELD_FIXED, 4, 2, 0, 0]
+    assert field.tolist() == [result_rows.FIELD_FIXED, 4, 2, 0, 0]
 
 
 @pytest.mark.parametrize("column, wire", [(Column("c", 3), 253), (Column("c", 10), 253), (Column("c", 15, 20), 3)])
