@@ -60,11 +60,11 @@ _WIRES = {1: 1, 2: 2, 9: 4, 3: 4, 8: 8}
 
 def columns(random: Random) -> list[WireColumn]:
     """Some columns of random types."""
-    chosen = []
+    wire_columns = []
     for _ in range(random.randint(1, 12)):
         digits, bits = random.randint(1, 65), random.randint(1, 64)
         scale, fraction = random.randint(0, min(30, digits)), random.randint(0, 6)
-        chosen.append(
+        wire_columns.append(
             random.choice(
                 [
                     *(WireColumn(Column("c", code, unsigned=random.random() < 0.5), code) for code in _SIZES),
@@ -86,7 +86,7 @@ def columns(random: Random) -> list[WireColumn]:
                 ]
             )
         )
-    return chosen
+    return wire_columns
 
 
 def _value(column: Column, wire: int, random: Random) -> tuple[bytes, bytes]:  # noqa: PLR0911 - one a type

@@ -37,6 +37,6 @@ class LoadProgress:
         if commit.state != _READING or not commit.estimate:
             return ""
         rate = (commit.rows - rows) / (now - since) if now > since else 0
-        left = max(commit.estimate - commit.rows, 0)
-        remaining = f", {rate:,.0f} a second, about {timedelta(seconds=round(left / rate))} to go" if rate else ""
+        missing = max(commit.estimate - commit.rows, 0)
+        remaining = f", {rate:,.0f} a second, about {timedelta(seconds=round(missing / rate))} to go" if rate else ""
         return f" of about {commit.estimate}{remaining}"

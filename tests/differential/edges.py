@@ -42,21 +42,21 @@ def _times() -> Iterator[tuple[str, list[str]]]:
     yield "YEAR", ["0", "1901", "2155", "1970"]
     for digits in range(7):
         fraction = "." + "9" * digits if digits else ""
-        least = "." + "1".rjust(digits, "0") if digits else ""
+        smallest = "." + "1".rjust(digits, "0") if digits else ""
         moments = [f"'{day} {clock}'" for day in [*days, *partial] for clock in ("00:00:00", f"23:59:59{fraction}")]
         yield f"DATETIME({digits})", moments
         yield (
             f"TIMESTAMP({digits}) NULL",
             [
                 *("'0000-00-00 00:00:00'", "'1970-01-01 00:00:01'", f"'2038-01-19 03:14:07{fraction}'"),
-                *("'2000-02-29 00:00:00'", f"'1970-01-01 00:00:01{least}'", "'2000-03-01 00:00:00'"),
+                *("'2000-02-29 00:00:00'", f"'1970-01-01 00:00:01{smallest}'", "'2000-03-01 00:00:00'"),
             ],
         )
         yield (
             f"TIME({digits})",
             [
-                *("'-838:59:59'", "'838:59:59'", "'00:00:00'", f"'-00:00:00{least}'", f"'-00:00:01{fraction}'"),
-                *(f"'-23:59:59{fraction}'", f"'24:00:00{least}'", f"'-100:00:00{least}'"),
+                *("'-838:59:59'", "'838:59:59'", "'00:00:00'", f"'-00:00:00{smallest}'", f"'-00:00:01{fraction}'"),
+                *(f"'-23:59:59{fraction}'", f"'24:00:00{smallest}'", f"'-100:00:00{smallest}'"),
             ],
         )
 

@@ -68,7 +68,7 @@ def test_loaded_rows_are_those_of_the_log(
             assert shop.run(lakes[-1][1])[1].stopped == {}
         assert load_source(spark, lakes[1][1], SOURCE, chunk_rows=30).stopped == {}
         rows = require_alike(lakes, tables, minimum=ROWS // 2)
-        values = require_alike(lakes, [table for table, *_ in edges], minimum=4)
+        edge_rows = require_alike(lakes, [table for table, *_ in edges], minimum=4)
         # Images before an update must be those that were loaded: keys of all types are found by them.
         for writer in writers:
             kinds_of_statements = (writer.update, writer.update_all, writer.move, writer.upsert)
@@ -81,7 +81,7 @@ def test_loaded_rows_are_those_of_the_log(
         connection.execute("DROP DATABASE typed")
     summary.append(
         f"{name}: {rows} rows of {len(kinds)} kinds of columns, "
-        f"{values} of the edges of types loaded as logged, {changed} after updates"
+        f"{edge_rows} of the edges of types loaded as logged, {changed} after updates"
     )
 
 

@@ -369,6 +369,6 @@ def put_rows(  # noqa: PLR0911 - one return a reason
         if after < 0:
             return RESULT_STRANGE, place, out
         out = int(after - target)
-        place += 4 + length
+        place += int(4 + length)
         state[Q_SEQUENCE] = (state[Q_SEQUENCE] + 1) & 0xFF
         state[Q_ROWS] += 1

@@ -31,7 +31,7 @@ def images(
     """All images, why the loop stopped, and the number of rows; in pieces that end anywhere, into a small target."""
     cells = fields_of(definition_of(columns), [column.wire for column in columns])
     state = np.zeros(result_rows.Q_CELLS, np.int64)
-    rest, written, outcome = b"", b"", "more"
+    rest, content, outcome = b"", b"", "more"
     places = sorted({0, len(wire), *(cut % (len(wire) + 1) for cut in cuts)})
     for begin, end in pairwise(places):
         rest += wire[begin:end]
@@ -42,8 +42,8 @@ def images(
             addresses = kernels.address_of(source), len(rest), kernels.address_of(target), room
             code, source_bytes, size = result_rows.put_rows(*addresses, state, cells, len(cells), 1 << 20)
             outcome, rest = WHY[code], rest[source_bytes:]
-            written += target[:size].tobytes()
-    return written, outcome, int(state[result_rows.Q_ROWS])
+            content += target[:size].tobytes()
+    return content, outcome, int(state[result_rows.Q_ROWS])
 
 
 @examples(200)
