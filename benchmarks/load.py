@@ -43,6 +43,8 @@ SOURCE = "shop"
 _TABLE = TableName(operations.SCHEMA, "t0")
 _DUMPS = ("mysqldump", "mariadb-dump")
 _KIB = 1024
+_WARM = 1000
+"""Rows that a reader reads before it is measured."""
 _OPTIONS = operations.OPTIONS | {"default_authentication_plugin": "mysql_native_password"}
 """Clients of MariaDB need a plugin for the other one, which may not be there."""
 
@@ -172,28 +174,30 @@ def _print(name: str, rows: int, cost: Cost) -> None:
     print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
-def read_plain(login: dict[str, Any]) -> int:
-    """Every row as a tuple of Python's values, without keeping it."""
+def read_plain(login: dict[str, Any], last: int | None = None) -> int:
+    """Every row up to an id as a tuple of Python's values, without keeping it."""
     connection = pymysql.connect(**login, cursorclass=SSCursor)
     with connection, connection.cursor() as cursor:
-        cursor.execute(f"SELECT * FROM {_TABLE.schema}.{_TABLE.table}")
+        condition = "TRUE" if last is None else f"id <= {last}"
+        cursor.execute(f"SELECT * FROM {_TABLE.schema}.{_TABLE.table} WHERE {condition}")
         return sum(1 for _ in cursor)
 
 
-def read_own(login: dict[str, Any]) -> int:
-    """Every row in Arrow columns, without keeping it: one connection, as a task of a load reads a range."""
+def read_own(login: dict[str, Any], last: int | None = None) -> int:
+    """Every row up to an id in Arrow columns, without keeping it: one connection, as a task of a load reads a range."""
     settings = MySQL.model_validate(login)
     server = Server(SOURCE, settings)
     with server.connect() as connection:
         key = key_of(connection, _TABLE.schema, _TABLE.table)
     selecting = Selecting(SOURCE, settings, on_server(server)[_TABLE], key)
-    return sum(len(changes) for changes in selecting.read(KeyRange(None, None)))
+    return sum(len(changes) for changes in selecting.read(KeyRange(None, (str(last),) if last else None)))
 
 
 def main() -> None:
     """Reads the table by one of this module's readers; prints its rows, and seconds by the clock and the processor."""
     login = json.loads(os.environ["STRATALOG_LOGIN"])
     reader = {"plain": read_plain, "own": read_own}[sys.argv[1]]
+    reader(login, _WARM)  # compiled code is loaded, or made
     began, before = time.perf_counter(), time.process_time()
     print(reader(login), time.perf_counter() - began, time.process_time() - before)
 
