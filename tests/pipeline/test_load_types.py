@@ -18,13 +18,11 @@ from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.load import load_source
 from tests.differential.columns import Dialect
 from tests.differential.comparison import connected
-from tests.differential.edges import edge_tables
 from tests.differential.kinds import KINDS
 from tests.differential.workload import Connection, Numbers, RandomTable, Writer, dialect_of, table_of
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop
 from tests.fix_servers import Servers
-from tests.servers import SERVERS
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 
@@ -34,7 +32,7 @@ UPDATES = 15
 """Statements about the rows of each table after they were loaded."""
 
 
-@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize("name", ["mysql-5.7", "mysql-8.0", "mariadb-11.4"])
 def test_loaded_rows_are_those_of_the_log(
     name: str, servers: Servers, spark: SparkSession, tmp_path: Path, summary: list[str]
 ) -> None:
@@ -53,11 +51,6 @@ def test_loaded_rows_are_those_of_the_log(
             writers.append(Writer(random, keyed(random, dialect, f"t{nth}", kinds[nth::TABLES]), Numbers()))
             connection.execute(writers[-1].table.create)
             write(connection, writers[-1], [writers[-1].insert] * ROWS)
-        tables, edges = [f"t{nth}" for nth in range(TABLES)], list(edge_tables(dialect))
-        for table, columns, values in edges:
-            connection.execute(f"CREATE TABLE typed.{table} ({columns}) CHARACTER SET utf8mb4")
-            for row in values:
-                connection.execute(f"INSERT INTO typed.{table} VALUES {row}")
         connection.execute("FLUSH BINARY LOGS")
         after = Shop(spark, database, tmp_path, before).end()
         lakes: list[tuple[Shop, Pipeline]] = []
@@ -67,22 +60,16 @@ def test_loaded_rows_are_those_of_the_log(
             lakes.append((shop, shop.pipeline(live=True)))
             assert shop.run(lakes[-1][1])[1].stopped == {}
         assert load_source(spark, lakes[1][1], SOURCE, chunk_rows=30).stopped == {}
-        rows = require_alike(lakes, tables, minimum=ROWS // 2)
-        edge_rows = require_alike(lakes, [table for table, *_ in edges], minimum=4)
+        rows = require_alike(lakes, minimum=ROWS // 2)
         # Images before an update must be those that were loaded: keys of all types are found by them.
         for writer in writers:
             kinds_of_statements = (writer.update, writer.update_all, writer.move, writer.upsert)
             write(connection, writer, [random.choice(kinds_of_statements) for _ in range(UPDATES)])
-        for table, *_ in edges:
-            connection.execute(f"UPDATE typed.{table} SET n = n + 1 WHERE id % 2")
         for shop, pipeline in lakes:
             assert shop.run(pipeline)[1].stopped == {}
-        changed = require_alike(lakes, [*tables, *(table for table, *_ in edges)], minimum=1)
+        changed = require_alike(lakes, minimum=1)
         connection.execute("DROP DATABASE typed")
-    summary.append(
-        f"{name}: {rows} rows of {len(kinds)} kinds of columns, "
-        f"{edge_rows} of the edges of types loaded as logged, {changed} after updates"
-    )
+    summary.append(f"{name}: {rows} rows of {len(kinds)} kinds of columns loaded as logged, {changed} after updates")
 
 
 def write(connection: Connection, writer: Writer, statements: Sequence[Callable[[], str]]) -> None:
@@ -92,13 +79,13 @@ def write(connection: Connection, writer: Writer, statements: Sequence[Callable[
         connection.attempt(statement())
 
 
-def require_alike(lakes: Sequence[tuple[Shop, Pipeline]], tables: Sequence[str], minimum: int) -> int:
+def require_alike(lakes: Sequence[tuple[Shop, Pipeline]], minimum: int) -> int:
     """Each table has the same rows in both lakes, with their exact texts; how many rows that are."""
     count = 0
-    for table in tables:
-        logged, loaded = (downstream(shop, pipeline, table) for shop, pipeline in lakes)
+    for nth in range(TABLES):
+        logged, loaded = (downstream(shop, pipeline, f"t{nth}") for shop, pipeline in lakes)
         assert len(logged) >= minimum
-        assert loaded == logged, table
+        assert loaded == logged
         count += len(logged)
     return count
 
