@@ -20,6 +20,7 @@ from benchmarks import (
     growth,
     hot,
     keys,
+    load,
     operations,
     readers,
     replay,
@@ -49,6 +50,7 @@ PARTS = (
     "operations",
     "growth",
     "stream",
+    "load",
 )
 
 
@@ -72,6 +74,7 @@ def main() -> None:
     arguments.add_argument("--files", type=int, default=10_000, help="growth: files of the source (default 10000)")
     arguments.add_argument("--commits", type=int, default=1_000, help="growth: commits of bronze (default 1000)")
     arguments.add_argument("--gigabytes", type=int, default=2, help="stream: of log, in all (default 2)")
+    arguments.add_argument("--loaded", type=int, default=2_000_000, help="load: rows of the table (default 2000000)")
     options = arguments.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         arguments.error(f"{', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
@@ -101,6 +104,7 @@ def run(part: str, folder: Path, options: argparse.Namespace) -> None:
         "operations": lambda: operations.measure(session(), folder, options.operations),
         "growth": lambda: growth.measure(session(), folder, options.files, options.commits),
         "stream": lambda: stream.measure(session(), folder, options.gigabytes, options.operations),
+        "load": lambda: load.measure(session, folder, options.loaded),
         "replay": lambda: replay.measure(session(), folder, options.folded),
         "deliver": lambda: delivering.measure(session(), folder, options.delivered),
     }

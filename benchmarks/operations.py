@@ -103,7 +103,7 @@ def write_log(server: MySQLServer, count: int) -> list[Path]:
         cursor.execute(f"USE {SCHEMA}")
         cursor.execute("SET cte_max_recursion_depth = 100000000")
         for nth in range(TABLES):
-            for statement in _statements(nth, count // TABLES):
+            for statement in statements(nth, count // TABLES):
                 cursor.execute(statement)
         for writer in range(WRITERS):
             cursor.execute(_procedure(writer))
@@ -130,7 +130,7 @@ def _files(server: MySQLServer) -> list[Path]:
     return list(server.data.glob("mysql-bin.[0-9]*[0-9]"))
 
 
-def _statements(nth: int, rows: int) -> Iterator[str]:
+def statements(nth: int, rows: int) -> Iterator[str]:
     """The table, with as many rows as operations will change or delete."""
     columns = ", ".join(f"{name} {kind}" for name, kind, _ in _COLUMNS)
     yield f"CREATE TABLE t{nth} (id BIGINT NOT NULL PRIMARY KEY, {columns}) CHARSET utf8mb4"

@@ -26,10 +26,10 @@ class Usage:
 @contextmanager
 def metered() -> Iterator[Usage]:
     """Measures what is done inside the ``with`` block; memory is the most since each process began."""
-    usage, began, before = Usage(), time.perf_counter(), _processor_seconds()
+    usage, began, before = Usage(), time.perf_counter(), processor_of()
     yield usage
     usage.seconds = time.perf_counter() - began
-    usage.processor = _processor_seconds() - before
+    usage.processor = processor_of() - before
     usage.python, usage.jvm = memory()
 
 
@@ -53,10 +53,12 @@ def _peak(pid: int) -> int:
     return int(status.get("VmHWM", "0 kB").split()[0]) >> 10
 
 
-def _processor_seconds() -> float:
-    """Of this process and all below it, those that ended among them."""
+def processor_of(program: str | None = None) -> float:
+    """Processor seconds of this process and all below it, those that ended among them; of one program where named."""
     ticks = 0
     for pid in _tree(os.getpid()):
+        if program is not None and _read(pid, "comm").strip() != program:
+            continue
         fields = _read(pid, "stat").rpartition(")")[2].split()
         ticks += sum(map(int, fields[11:15]))  # utime, stime, cutime, cstime: proc(5)
     return ticks / _TICK

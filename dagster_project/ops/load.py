@@ -33,10 +33,14 @@ READ_TO = "load/log_ended_at"
 
 
 class LoadConfig(dg.Config):
-    """What to load: tables as ``DB.TABLE``, patterns too; none means all that are not complete."""
+    """What to load: tables as ``DB.TABLE``, patterns too; none means all that are not complete.
+
+    max_load: limits of the server as ``stratalog load --max-load`` takes them.
+    """
 
     tables: list[str] = Field(default_factory=list)
     chunk_rows: int = 50_000
+    max_load: str = ""
 
 
 def load_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
@@ -56,6 +60,7 @@ def load_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
         out=dg.Out(dg.Nothing),
     )
     def load(context: dg.OpExecutionContext, config: LoadConfig) -> None:
+        from spark_jobs.pipeline.initial_load import throttle
         from spark_jobs.pipeline.initial_load.load import load_source
 
         # Tables are read in threads; Dagster's log takes one event at a time.
@@ -73,6 +78,7 @@ def load_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
                 source,
                 tables=config.tables,
                 chunk_rows=config.chunk_rows,
+                max_load=throttle.parse(config.max_load),
                 on_progress=report_progress,
             )
         # Tables that were not loaded fail the step, without a retry: a user has to act.

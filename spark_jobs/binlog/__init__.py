@@ -18,6 +18,7 @@ from spark_jobs.binlog.events.xa import XaStep, xa_step
 from spark_jobs.binlog.rows.changes import Changes, Presence
 from spark_jobs.binlog.rows.decoder import Decoder
 from spark_jobs.binlog.rows.file_decoder import FileDecoder
+from spark_jobs.binlog.rows.placed_events import written_head
 from spark_jobs.binlog.slices.definitions import Definitions, definitions_of
 from spark_jobs.binlog.slices.listing import Event, Summary, TypeCount, list_events, summarize
 from spark_jobs.binlog.slices.marks import Mark, Marks, SliceMarks, transaction_starts
@@ -72,5 +73,6 @@ __all__ = [
     "same_layout",
     "summarize",
     "transaction_starts",
+    "written_head",
     "xa_step",
 ]

@@ -23,6 +23,7 @@ from spark_jobs.cli.app import (
     tables_option,
 )
 from spark_jobs.cli.deliveries import deliver_all
+from spark_jobs.cli.load_progress import LoadProgress
 from spark_jobs.cli.output import cascades_line, print_grid, say_new, say_outcome
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
@@ -34,11 +35,9 @@ from spark_jobs.operations.failures import noted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.binlog import TableName
     from spark_jobs.checks.schema_drift import SchemaAudit
     from spark_jobs.downstream.publication import Entry
     from spark_jobs.pipeline.backfill.request import Layer
-    from spark_jobs.pipeline.initial_load.commit import LoadCommit
     from spark_jobs.pipeline.outcome import Outcome
 
 log = logging.getLogger(__name__)
@@ -212,7 +211,13 @@ def merge(path: Path, source: str | None) -> None:
     metavar="N",
     help="Rows of a range of the key that one query reads; what is read twice after a crash is a few of them.",
 )
-def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_rows: int) -> None:
+@click.option(
+    "--max-load",
+    default="",
+    metavar="NAME=N,…",
+    help="Read nothing while a number of SHOW GLOBAL STATUS, or replica_lag in seconds, is above N.",
+)
+def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_rows: int, max_load: str) -> None:
     """Load existing rows that the log does not cover.
 
     Rows are read from the server's tables, in ranges of the key and without locks. All incomplete tables are loaded, as
@@ -222,9 +227,12 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
     \b
     Example: stratalog load -c pipeline.yaml --source shop
     Example: stratalog load -c pipeline.yaml --source shop --table shop.orders --chunk-rows 200000
+    Example: stratalog load -c pipeline.yaml --source shop --max-load Threads_running=25,replica_lag=5
     """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.pipeline.initial_load import throttle
     from spark_jobs.pipeline.initial_load.load import load_source, require_server, require_tables
 
+    limits = throttle.parse(max_load)
     pipeline = load(path)
     names = chosen_sources(pipeline, source)
     if len(names) != 1:
@@ -233,7 +241,8 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
     require_tables(pipeline, names[0], tables)  # before Spark is started, which takes half a minute
 
     def load_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
-        loaded = load_source(spark, pipeline, name, tables=tables, chunk_rows=chunk_rows, on_progress=_say_progress)
+        options: dict[str, Any] = {"tables": tables, "chunk_rows": chunk_rows, "max_load": limits}
+        loaded = load_source(spark, pipeline, name, **options, on_progress=LoadProgress())
         rows = [[str(table), str(commit.rows), str(commit.since)] for table, commit in sorted(loaded.tables.items())]
         print_grid(["loaded", "rows", "as of"], rows)
         for table in loaded.already:
@@ -246,17 +255,6 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
         return loaded.outcome
 
     each_source(path, names[0], load_one)
-
-
-def _say_progress(table: "TableName", commit: "LoadCommit") -> None:
-    logging.getLogger("spark_jobs").info(
-        "%s: %s: %d rows%s in %d ranges",
-        table,
-        commit.state,
-        commit.rows,
-        f" of about {commit.estimate}" if commit.estimate and commit.state == "reading" else "",
-        commit.chunks,
-    )
 
 
 @cli.command()

@@ -2,7 +2,7 @@
 
 Put here: loads whole, cut short, and in the way of statements. Not here: ranges
 (tests/spark_jobs/pipeline/initial_load/test_key_ranges.py), values
-(tests/spark_jobs/pipeline/initial_load/test_row_encoder.py).
+(tests/spark_jobs/pipeline/initial_load/test_selecting.py).
 """
 
 import threading

@@ -1,7 +1,7 @@
 """Rows that are loaded beside the same rows read from the log, of every type, as they are downstream.
 
 Put here: whole pipelines over servers other than the run's own. Not here: values one by one
-(tests/spark_jobs/pipeline/initial_load/test_row_encoder.py).
+(tests/spark_jobs/pipeline/initial_load/test_selecting.py).
 """
 
 from collections.abc import Callable, Sequence

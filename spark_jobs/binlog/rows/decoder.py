@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.redaction import refuse_blanked
@@ -27,7 +28,7 @@ from spark_jobs.binlog.rows.placed_events import (
     leads,
     outer_events,
     place_of,
-    written_types,
+    written_rows,
 )
 from spark_jobs.binlog.rows.row_events import RowEvents, merged, plain, rows_in
 from spark_jobs.binlog.types.base import BadValue, Numbers
@@ -236,14 +237,14 @@ class Decoder:
             for _, changes in fill([self], self._cells_at, RowSource(events, scan, gtid)):
                 yield changes
 
-    def decode_images(self, place: str, images: Sequence[bytes]) -> Iterator[Changes]:
-        """Rows of this table that no log holds, as inserts: each the null bits and values of a full row image.
+    def decode_images(self, place: str, event: NDArray[np.uint8], length: int) -> Iterator[Changes]:
+        """Rows of this table that no log holds, as inserts: an event of ``written_head`` and full row images.
 
         ``place`` opens every message, in the place of a file. Raises as ``decode``, for the images' values.
         """
         assert not self._gtids
         no_scan = empty_scan(np.zeros(0, np.uint8), 0, 0, 1)
-        yield from self._decoded(iter([written_types(place, images, len(self.definition.columns))]), no_scan, None)
+        yield from self._decoded(iter([written_rows(place, event, length)]), no_scan, None)
 
     def _events(self, file: str, scan: Scan, head: FormatDescription) -> Iterator[RowEvents]:
         """This table's row events, plain in memory, in log order. Raises Unsupported behind those that can be read."""

@@ -3,11 +3,11 @@
 Put here: which events hold rows and whose they are. Not here: their rows (decoder.py), layouts (row_events.py).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spark_jobs.binlog import kernels
 from spark_jobs.binlog.events.compression import PADDING
@@ -59,17 +59,20 @@ def outer_events(file: str, scan: Scan, events: Numbers, footer: int, groups: Nu
     return RowEvents(file, addresses, lengths, codes, offsets, commits, transactions, zeros, groups, buffers)
 
 
-def written_types(place: str, images: Sequence[bytes], columns: int) -> RowEvents:
-    """One WRITE_ROWS event with these rows.
+def written_head(columns: int) -> bytes:
+    """How a WRITE_ROWS event of full images begins; images follow, and PADDING bytes that may be touched.
 
     Behind its header: table id 6 bytes, flags 2, the length of extra data 2, the number of columns, a bit for each.
     """
     packed = columns.to_bytes(1, "little") if columns < 251 else b"\xfc" + columns.to_bytes(2, "little")
     bits = ((1 << columns) - 1).to_bytes((columns + 7) // 8, "little")
-    body = b"".join([bytes(8), b"\2\0", packed, bits, *images])
-    length = HEADER + len(body)
-    head = bytes(4) + bytes([WRITE_ROWS]) + bytes(4) + length.to_bytes(4, "little") + bytes(6)
-    event = np.frombuffer(b"".join([head, body, bytes(PADDING)]), np.uint8)
+    head = bytes(4) + bytes([WRITE_ROWS]) + bytes(HEADER - 5)
+    return b"".join([head, bytes(8), b"\2\0", packed, bits])
+
+
+def written_rows(place: str, event: NDArray[np.uint8], length: int) -> RowEvents:
+    """An event of ``written_head`` and images, as row events; ``length`` without what is behind it."""
+    event[9:13] = np.frombuffer(length.to_bytes(4, "little"), np.uint8)
     zero = np.zeros(1, np.int64)
     codes = np.array([WRITE_ROWS], np.uint8)
     address = np.array([kernels.address_of(event)], np.int64)

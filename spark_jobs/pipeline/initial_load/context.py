@@ -13,6 +13,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import Lake
 from spark_jobs.pipeline.initial_load.anchor import Anchor
 from spark_jobs.pipeline.initial_load.commit import LoadCommit
+from spark_jobs.pipeline.initial_load.throttle import Throttle
 from spark_jobs.source.server import Server
 
 CONFLICT_WAIT = 2.0
@@ -32,6 +33,7 @@ class LoadContext:
     anchor: Anchor
     chunk_rows: int
     on_progress: OnProgress
+    throttle: Throttle
 
     @property
     def server(self) -> Server:

@@ -4,7 +4,7 @@ Put here: whether the log has passed the rows, what statements did to the table 
 (reading.py), or what follows downstream (downstream/merge.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
@@ -13,13 +13,17 @@ from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.scan import scan_effective
 from spark_jobs.bronze.table import BronzeSnapshot
+from spark_jobs.delta.snapshot import DataFile, Snapshot
+from spark_jobs.engine import spark_job
 from spark_jobs.errors import TableStopped, about, under
+from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.initial_load.anchor import Outrun, settled_position
 from spark_jobs.pipeline.initial_load.commit import LOADED, LoadCommit
 from spark_jobs.pipeline.initial_load.context import CONFLICT_WAIT, LoadContext
+from spark_jobs.pipeline.initial_load.range_files import LandingTask, TargetTable, land_files
 from spark_jobs.pipeline.initial_load.reading import ReadTable
 from spark_jobs.pipeline.initial_load.staging import StagedTable
 from spark_jobs.pipeline.outcome import Outcome
@@ -34,6 +38,9 @@ from spark_jobs.silver.table_timeline import SchemaChange, TableState
 from spark_jobs.silver.timeline.build import steps_of
 from spark_jobs.silver.timeline.inputs import Beginning
 from spark_jobs.text.sql import literal
+
+_TASK_BYTES = 32 << 20
+"""Bytes of files that a task writes again, at most, but for a larger one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +100,6 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
     standing = TableState.of(state) if state else _last(turns, progress.definition)
     columns = silver.stored_columns(table, head) if head and state else silver.columns(_definition(standing, progress))
     stored = columns.stored
-    rows = _rows_for_silver(load, stage, turns, columns, before)
     if not is_bare:
         silver.require_same_columns(table, stored, str(name))
     size = sum(stage.table.files())
@@ -115,7 +121,32 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
     )
     if head is None or is_bare:
         head = table.new(stored, silver.properties(table), head)
-    return table.append(rows, head, commit)
+    upon = None if turns else driver_commit.snapshot_upon(table.path, head)
+    tasks = None if upon is None else _tasks(stage, upon)
+    if upon is None or tasks is None:
+        return table.append(_rows_for_silver(load, stage, turns, columns, before), head, commit)
+    return table.append_files(upon, spark_job.run(load.spark, tasks, land_files), head, commit)
+
+
+def _tasks(stage: StagedTable, upon: Snapshot) -> list[LandingTask] | None:
+    """What writes the rows, as they were read, into silver; None where Spark has to read them."""
+    waiting = driver_commit.snapshot_upon(stage.table.path, stage.head)
+    if waiting is None or any(file.deletion_vector for file in waiting.files):
+        return None
+    source, target = TargetTable.of(waiting), TargetTable.of(upon)
+    return [LandingTask(source, files, stage.progress.since, target) for files in _packed(waiting.files)]
+
+
+def _packed(files: Sequence[DataFile]) -> Iterator[tuple[DataFile, ...]]:
+    """Files of about a task's bytes together, in their order."""
+    packed: list[DataFile] = []
+    for file in files:
+        if packed and sum(previous.size for previous in packed) + file.size > _TASK_BYTES:
+            yield tuple(packed)
+            packed = []
+        packed.append(file)
+    if packed:
+        yield tuple(packed)
 
 
 def _turns(

@@ -10,7 +10,7 @@ table is whole: why, and what has to hold, is in docs/adr/0011-initial-load.md.
 """
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -36,6 +36,7 @@ from spark_jobs.pipeline.initial_load.selection import (
     require_each,
     select_tables,
 )
+from spark_jobs.pipeline.initial_load.throttle import Throttle
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import compact_source, endpoints_of, extract_source, merge_source, publish
 from spark_jobs.pipeline.tables_at_once import each_table
@@ -61,16 +62,19 @@ class Loaded:
         return self.outcome.stopped
 
 
-def load_source(
+def load_source(  # noqa: PLR0913 - what is loaded, and how gently
     spark: SparkSession,
     pipeline: Pipeline,
     source: str,
     *,
     tables: Sequence[str] = (),
     chunk_rows: int = CHUNK_ROWS,
+    max_load: Mapping[str, float] | None = None,
     on_progress: OnProgress = lambda _name, _progress: None,
 ) -> Loaded:
     """Loads the named tables of a source (``DB.TABLE``, patterns), or all in scope that are not complete.
+
+    max_load: limits of the server, over which nothing is read (throttle.py).
 
     Brings them downstream too. What stops one table is in the outcome, and does not stop the others. Raises ConfigError
     for a source without a server and a name that no table has, SourceError, LakeError.
@@ -82,9 +86,10 @@ def load_source(
     before = retry_on_conflict(lambda: _compacted(spark, pipeline, source), wait=CONFLICT_WAIT)
     stopped: dict[TableName, str] = {}
     with about(source):
-        load = LoadContext(
-            spark, pipeline, lake_of(pipeline), source, _anchor(pipeline, source), chunk_rows, on_progress
-        )
+        anchor = _anchor(pipeline, source)
+        throttle = Throttle(anchor.server, max_load or {})
+        throttle.check()
+        load = LoadContext(spark, pipeline, lake_of(pipeline), source, anchor, chunk_rows, on_progress, throttle)
         planned = select_tables(load, before, patterns, stopped)
     entries = _with_new(source, before, planned.reading)
     publish(spark, pipeline, source, replace(before, entries=entries))

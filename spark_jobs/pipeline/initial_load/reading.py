@@ -1,26 +1,30 @@
 """A table's existing rows, read in ranges of its primary key by tasks of Spark.
 
 Put here: the loop over ranges, the task, what ends a load because the table changed. Not here: the ranges
-(key_ranges.py), rows as the log would have had them (row_encoder.py), where they wait (staging.py).
+(key_ranges.py), rows as the log would have had them (selecting.py), what tasks write (range_files.py).
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from spark_jobs.binlog import Changes, TableName
-from spark_jobs.errors import SourceError, Unsupported, about
+from spark_jobs.binlog import TableName
+from spark_jobs.engine import spark_job
+from spark_jobs.errors import SourceError, about
+from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import new_batch
 from spark_jobs.pipeline.initial_load.commit import READ, READING, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
-from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyRange, key_of, ranges
-from spark_jobs.pipeline.initial_load.row_encoder import Selecting
+from spark_jobs.pipeline.initial_load.key_ranges import Boundary, Key, KeyRange, key_of, ranges
+from spark_jobs.pipeline.initial_load.range_files import RangeTask, TargetTable, read_ranges, with_raw
+from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.pipeline.initial_load.selection import TableToRead
 from spark_jobs.pipeline.initial_load.staging import StagedTable, columns_of, staged_ddl
 from spark_jobs.runtime.executors import checked
@@ -33,7 +37,11 @@ log = logging.getLogger(__name__)
 
 
 _AT_ONCE = 4
-"""Ranges of one table that are read by tasks of one job, and committed together."""
+"""Tasks of one job, each with a connection, whose rows are committed together."""
+_MOST = 8
+"""Ranges that one of them reads at most."""
+_SHORT, _LONG = 2.0, 10.0
+"""Seconds that a job should take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,27 +119,52 @@ def _read_ranges(load: LoadContext, stage: StagedTable) -> None:
     with load.server.connect() as connection:
         key = key_of(connection, name.schema, name.table, silver.columns(definition).key)
     selecting = Selecting(load.source, load.server.settings, definition, key, load.anchor.identity)
-    parts = _ranges(load, key, stage.progress)
-    while parts:
+    count = 1
+    # The next ranges are planned while tasks read: each costs the server a walk over the index.
+    with ThreadPoolExecutor(1) as planner:
+        parts = [] if stage.progress.is_walked else _ranges(load, key, stage.progress.after, _AT_ONCE)
+        while parts:
+            load.throttle.wait(f"{load.source}: {name}")
+            began, end = time.monotonic(), parts[-1].up_to
+            following = planner.submit(_ranges, load, key, end, _AT_ONCE * count) if end is not None else None
+            progress = replace(
+                stage.progress, chunks=stage.progress.chunks + len(parts), after=end, is_walked=end is None
+            )
+            _write(load, stage, selecting, parts, progress)
+            load.on_progress(name, stage.progress)
+            count = _next_count(count, time.monotonic() - began)
+            parts = following.result() if following else []
+
+
+def _next_count(count: int, seconds: float) -> int:
+    """Ranges that a task of the job after the next takes, by how long a job took: what a crash repeats is a job."""
+    if seconds < _SHORT:
+        return min(2 * count, _MOST)
+    return max(1, count // 2) if seconds > _LONG else count
+
+
+def _ranges(load: LoadContext, key: Key, after: Boundary | None, count: int) -> list[KeyRange]:
+    """The next ranges, on a connection of its own, since reading takes long."""
+    with load.server.connect() as connection:
+        return list(islice(ranges(connection, key, rows=load.chunk_rows, after=after), count))
+
+
+def _write(
+    load: LoadContext, stage: StagedTable, selecting: Selecting, parts: list[KeyRange], progress: LoadCommit
+) -> None:
+    """Commits the rows of some ranges: files that tasks wrote, or by Spark where it has to write."""
+    upon = driver_commit.snapshot_upon(stage.table.path, stage.head)
+    if upon is None:
         rows, counted = _rows(load, selecting, parts)
-        progress = replace(
-            stage.progress,
-            chunks=stage.progress.chunks + len(parts),
-            after=parts[-1].up_to,
-            is_walked=parts[-1].up_to is None,
-        )
         stage.append(rows, progress)
         stage.progress = replace(progress, rows=progress.rows + counted.get["rows"])
-        load.on_progress(name, stage.progress)
-        parts = _ranges(load, key, stage.progress)
-
-
-def _ranges(load: LoadContext, key: Key, progress: LoadCommit) -> list[KeyRange]:
-    """The next ranges; none where the last one was read. On a connection of its own, since reading takes long."""
-    if progress.is_walked:
-        return []
-    with load.server.connect() as connection:
-        return list(islice(ranges(connection, key, rows=progress.chunk_rows, after=progress.after), _AT_ONCE))
+        return
+    target, key = TargetTable.of(upon), tuple(silver.columns(selecting.definition).key)
+    size = -(-len(parts) // _AT_ONCE)
+    tasks = [RangeTask(selecting, tuple(parts[at : at + size]), key, target) for at in range(0, len(parts), size)]
+    files = spark_job.run(load.spark, tasks, read_ranges)
+    stage.append_files(upon, files, progress)
+    stage.progress = replace(progress, rows=progress.rows + sum(file.num_records or 0 for file in files))
 
 
 def _rows(load: LoadContext, selecting: Selecting, parts: list[KeyRange]) -> tuple[DataFrame, Observation]:
@@ -152,20 +185,6 @@ def reading_task(selecting: Selecting, parts: Sequence[KeyRange], key: Sequence[
         for batch in ids:
             for at in batch.column(0).to_pylist():
                 for rows in selecting.read(parts[at]):
-                    yield _with_raw(rows, key, selecting)
+                    yield with_raw(rows, key, selecting)
 
     return run
-
-
-def _with_raw(rows: Changes, key: Sequence[str], selecting: Selecting) -> pa.RecordBatch:
-    """Raises Unsupported for NULL in the key. A zero date, and bytes that are not text, have their text in ``_raw``."""
-    for name in key:
-        for row in pc.indices_nonzero(pc.is_null(rows.after.column(name))).to_pylist():
-            texts = dict(rows.raw[row].as_py() or ()) if rows.raw is not None else {}
-            if name not in texts:
-                raise Unsupported(
-                    f"{selecting.source}: {selecting.definition.name}: column {name} of the key is NULL in a row"
-                )
-    raw = rows.raw if rows.raw is not None else pa.nulls(len(rows), pa.map_(pa.string(), pa.string()))
-    names = [*rows.after.schema.names, "_raw"]
-    return pa.RecordBatch.from_arrays([*rows.after.columns, raw], names)

@@ -18,7 +18,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
-from spark_jobs.pipeline.initial_load.row_encoder import as_selected
+from spark_jobs.pipeline.initial_load.row_images import as_selected
 from spark_jobs.pipeline.log_gaps import gaps_of
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.silver import table as silver

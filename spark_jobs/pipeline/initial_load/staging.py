@@ -4,11 +4,13 @@ Put here: its columns and its commits. Not here: what a commit says (commit.py),
 them to silver (landing.py).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.table import Table
@@ -30,6 +32,11 @@ class StagedTable:
     def append(self, rows: DataFrame, progress: LoadCommit) -> None:
         """Raises LostRace where another load of the table came first."""
         self.head = self.table.append(rows, self.head, progress.next())
+        self.progress = progress
+
+    def append_files(self, upon: Snapshot, files: Sequence[DataFile], progress: LoadCommit) -> None:
+        """The same of files that tasks wrote. Raises LostRace."""
+        self.head = self.table.append_files(upon, files, self.head, progress.next())
         self.progress = progress
 
     def overwrite(self) -> None:

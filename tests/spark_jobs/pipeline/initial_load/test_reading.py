@@ -9,7 +9,7 @@ from spark_jobs.binlog import Changes, Column, TableDefinition, TableName
 from spark_jobs.errors import Unsupported
 from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
 from spark_jobs.pipeline.initial_load.reading import reading_task
-from spark_jobs.pipeline.initial_load.row_encoder import decoded
+from tests.slow_loader import decoded
 
 NAME = TableName("shop", "t")
 KEYED_BY_DAY = TableDefinition(NAME, (Column("day", 10), Column("v", 3)), (0,))

@@ -1,63 +1,35 @@
-"""Rows that a query gives, as the log would have had them: SELECT, written down as row images, read by the decoder.
+"""The initial load's slow twin: rows by the text protocol, encoded a value at a time in plain Python.
 
-Put here: how each column is asked for, and its bytes in a row image. Not here: which rows (key_ranges.py), what bytes
-mean (binlog/).
+It shares the decoder with the fast way (spark_jobs/pipeline/initial_load/selecting.py), and nothing of how a value
+becomes bytes of a row image.
 
-A value that is loaded has to be the value that the log would have given, zero dates, exact texts and all. So nothing is
-converted twice: what the server sends is put into the bytes of a WRITE_ROWS event (MySQL sql/field.cc, ``pack`` of each
-type), and the decoder that reads logs reads those. Four kinds of types have no bytes that a query tells, and come as
-the text that they are in the lake anyway: JSON, MariaDB's UUID and INET, its compressed columns without compression.
+Put here: how each column is asked for, and its bytes in a row image, as plainly as can be. Not here: speed.
 """
 
+import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pymysql
 from pymysql.cursors import SSCursor
 
-from spark_jobs.binlog import Changes, Column, Decoder, TableDefinition
-from spark_jobs.config.servers import MySQL
-from spark_jobs.errors import SourceError, TableStopped
+from spark_jobs.binlog import Changes, Column, Decoder, TableDefinition, written_head
 from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyRange, in_text
-from spark_jobs.source.connection import log_in, refusal
+from spark_jobs.pipeline.initial_load.row_images import as_selected
+from spark_jobs.pipeline.initial_load.selecting import SESSION, Selecting
+from spark_jobs.source.connection import log_in
 from spark_jobs.text.sql import identifier
 
 Encode = Callable[[bytes], bytes]
 """From what the server sends for a value that is not NULL to its bytes in a row image."""
 
-SESSION = (
-    "SET time_zone = '+00:00', sql_mode = '', character_set_results = NULL",
-    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-)
-"""No server mode changes what is sent, and text comes in the bytes that are stored."""
 _ROWS = 8192
 _BYTES = 16 << 20
 """Rows and bytes of images that are decoded at once."""
-_UTF8 = 46  # utf8mb4_bin
 _JSON, _BLOB, _VARCHAR = 245, 252, 15
-_PLAIN = {140: _BLOB, 141: _VARCHAR}
-_ADDRESSES = ("uuid", "inet")
-
-
-def as_selected(definition: TableDefinition) -> TableDefinition:
-    """The definition by which rows of a query are written down and read: of the same columns in the lake.
-
-    Raises TableStopped for a type that is not known.
-    """
-    return replace(definition, columns=tuple(_as_selected(definition, column) for column in definition.columns))
-
-
-def _as_selected(definition: TableDefinition, column: Column) -> Column:
-    if column.type_code in _PLAIN:
-        return replace(column, type_code=_PLAIN[column.type_code])
-    if column.type_code == _JSON or (column.declared or "").startswith(_ADDRESSES):
-        return replace(column, type_code=_BLOB, meta=4, charset=_UTF8, declared=None)
-    if column.type_code not in _ENCODERS:
-        raise TableStopped(f"{definition.name}: the type of its column {column.name} is not known; leave the table out")
-    return column
 
 
 def select(definition: TableDefinition, key: Key, part: KeyRange) -> tuple[str, list[Any]]:
@@ -76,65 +48,16 @@ def _expression(column: Column) -> str:
     return name
 
 
-@dataclass(frozen=True, slots=True)
-class Selecting:
-    """What a task needs to read ranges of a table. Raises SourceError, and what the decoder raises."""
-
-    source: str
-    settings: MySQL
-    definition: TableDefinition
-    key: Key
-    server: tuple[str, str] | None = None
-    """A variable, and the value that the server has to have: an address may lead to another one meanwhile."""
-
-    def read(self, part: KeyRange) -> Iterator[Changes]:
-        """The rows of a range, as one statement sees them, in pieces."""
-        statement, parameters = select(self.definition, self.key, part)
-        label = f"{self.source}: rows of the server"
-        with self._errors(), self._connected() as connection, connection.cursor() as cursor:
-            cursor.execute(statement, parameters)
-            yield from decoded(self.definition, iter(cursor.fetchone, None), label)
-
-    def _connected(self) -> "pymysql.Connection[SSCursor]":
-        plain = {"conv": _ESCAPES, "use_unicode": False, "cursorclass": SSCursor, "autocommit": True}
-        connection = log_in(self.settings, **plain, init_command=None)
-        if self.server:
-            self._require_server(connection, *self.server)
-        for statement in SESSION:
-            connection.query(statement)
-        return connection
-
-    def _require_server(self, connection: "pymysql.Connection[SSCursor]", variable: str, value: str) -> None:
+def read(selecting: Selecting, part: KeyRange) -> Iterator[Changes]:
+    """The rows of a range by the text protocol."""
+    statement, parameters = select(selecting.definition, selecting.key, part)
+    options = {"conv": dict(pymysql.converters.encoders), "use_unicode": False, "cursorclass": SSCursor}
+    with log_in(selecting.settings, **options, init_command=None, autocommit=True) as connection:
+        for setting in SESSION:
+            connection.query(setting)
         with connection.cursor() as cursor:
-            cursor.execute(f"SELECT @@GLOBAL.{variable}")
-            ((setting,),) = cursor.fetchall()
-        if bytes(setting).decode() != value:
-            raise SourceError(
-                f"{self.source}: another server answers at {self.settings.host}:{self.settings.port} than when the "
-                f"load began ({variable} is {bytes(setting).decode()}, and was {value}); load again"
-            )
-
-    def _errors(self) -> "_Refusals":
-        return _Refusals(f"{self.source}: {self.definition.name}", self.settings)
-
-
-_ESCAPES: dict[Any, Any] = dict(pymysql.converters.encoders)
-"""Parameters are written as ever; what the server sends is not converted."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Refusals:
-    """Makes a server's refusal an error that says where."""
-
-    label: str
-    settings: MySQL
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, pymysql.MySQLError | OSError | RuntimeError):
-            raise SourceError(refusal(self.label, self.settings, error)) from error
+            cursor.execute(statement, parameters)
+            yield from decoded(selecting.definition, iter(cursor.fetchone, None), "slow")
 
 
 def decoded(definition: TableDefinition, rows: Iterable[Sequence[bytes | None]], label: str) -> Iterator[Changes]:
@@ -148,10 +71,15 @@ def decoded(definition: TableDefinition, rows: Iterable[Sequence[bytes | None]],
         images.append(encode(row))
         size += len(images[-1])
         if len(images) == _ROWS or size > _BYTES:
-            yield from decoder.decode_images(label, images)
+            yield from _decoded(decoder, label, images)
             images, size = [], 0
     if images:
-        yield from decoder.decode_images(label, images)
+        yield from _decoded(decoder, label, images)
+
+
+def _decoded(decoder: Decoder, label: str, images: list[bytes]) -> Iterator[Changes]:
+    event = b"".join([written_head(len(decoder.definition.columns)), *images])
+    yield from decoder.decode_images(label, np.frombuffer(bytearray(event + bytes(64)), np.uint8), len(event))
 
 
 class Images:
@@ -196,7 +124,7 @@ def _floating(form: str) -> Callable[[Column], Encode]:
     return lambda _: lambda value: packed(float(value))
 
 
-def _year(column: Column) -> Encode:  # noqa: ARG001 - every type is asked alike
+def _year(column: Column) -> Encode:
     return lambda value: bytes([int(value) - 1900 if int(value) else 0])
 
 
@@ -216,10 +144,18 @@ def _varchar_size(column: Column) -> int:
     return 1 if column.meta < 256 else 2
 
 
+_STRINGS_AND_ZEROS = re.compile(rb'"(?:[^"\\]|\\.)*"?|-0(?![0-9.eE])', re.DOTALL)
+
+
 def _document(column: Column) -> Encode:
-    """Text; a line end in a document is what servers before 8.0.24 left plain in base64."""
+    """Text; a line end is what servers before 8.0.24 left plain in base64, and -0 what MySQL 5.7 makes of -0.0."""
     counted = _counted(_blob_size)(column)
-    return lambda value: counted(value.replace(b"\n", b"\\n"))
+
+    def encode(value: bytes) -> bytes:
+        value = _STRINGS_AND_ZEROS.sub(lambda match: b"-0.0" if match[0] == b"-0" else match[0], value)
+        return counted(value.replace(b"\n", b"\\n"))
+
+    return encode
 
 
 def _binary(column: Column) -> Encode:
@@ -265,7 +201,7 @@ def _cuts_behind(start: int, scale: int) -> list[tuple[int, int, int]]:
     return _cuts(0, groups, start) + last
 
 
-def _date(column: Column) -> Encode:  # noqa: ARG001 - every type is asked alike
+def _date(column: Column) -> Encode:
     def encode(value: bytes) -> bytes:
         year, month, day = map(int, value.split(b"-"))
         return (year << 9 | month << 5 | day).to_bytes(3, "little")

@@ -1,0 +1,142 @@
+"""What tasks of a load do: ranges of rows into data files where they wait, and these files into files of silver.
+
+Put here: the work of a task, in Arrow from the connection to Parquet. Not here: which ranges and commits (reading.py),
+when rows may land (landing.py). Where Spark has to write, reading.py and landing.py have its way.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.binlog import Changes
+from spark_jobs.delta import data_files
+from spark_jobs.delta.schema import TableSchema
+from spark_jobs.delta.snapshot import DataFile, Snapshot
+from spark_jobs.errors import Unsupported
+from spark_jobs.log.position import Position
+from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
+from spark_jobs.pipeline.initial_load.selecting import Selecting
+from spark_jobs.silver import table as silver
+
+_GROUP_ROWS = 1 << 16
+_GROUP_BYTES = 32 << 20
+"""Rows and bytes of a row group at most; until it ends, they are in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTable:
+    """The table that a task writes files of, which no commit names yet."""
+
+    path: str
+    schema: TableSchema
+    configuration: Mapping[str, str]
+
+    @classmethod
+    def of(cls, upon: Snapshot) -> "TargetTable":
+        return cls(upon.path, upon.schema, dict(upon.configuration))
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTask:
+    """Ranges that a task reads, one after the other, into one file."""
+
+    selecting: Selecting
+    parts: tuple[KeyRange, ...]
+    key: tuple[str, ...]
+    target: TargetTable
+
+
+@dataclass(frozen=True, slots=True)
+class LandingTask:
+    """Files of rows that wait, and what the rows are in silver."""
+
+    waiting: TargetTable
+    files: tuple[DataFile, ...]
+    since: Position
+    target: TargetTable
+
+
+def read_ranges(task: RangeTask) -> Iterator[DataFile]:
+    """The file with the rows of all ranges of a task; none where there are no rows."""
+    batches = (with_raw(rows, task.key, task.selecting) for part in task.parts for rows in task.selecting.read(part))
+    # Nobody asks for bounds of rows that wait.
+    yield from _file(task.target, _groups(batches), {"stats_columns": [], "page_statistics": []})
+
+
+def land_files(task: LandingTask) -> Iterator[DataFile]:
+    """The file of silver with the rows of a task's files."""
+    yield from _file(task.target, _landed(task), {})
+
+
+def _file(target: TargetTable, groups: Iterator[pa.Table], layout: data_files.FileLayout) -> Iterator[DataFile]:
+    """No row, no file: the first group decides whether one is opened."""
+    for first in islice(groups, 1):
+        rest = chain([first], groups)
+        yield data_files.write_parts(target.path, rest, target.schema, target.configuration, **layout)
+
+
+def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The rows in tables that are a row group each."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def with_raw(rows: Changes, key: Sequence[str], selecting: Selecting) -> pa.RecordBatch:
+    """Raises Unsupported for NULL in the key. A zero date, and bytes that are not text, have their text in ``_raw``."""
+    for name in key:
+        if not rows.after.column(name).null_count:
+            continue
+        for row in pc.indices_nonzero(pc.is_null(rows.after.column(name))).to_pylist():
+            texts = dict(rows.raw[row].as_py() or ()) if rows.raw is not None else {}
+            if name not in texts:
+                raise Unsupported(
+                    f"{selecting.source}: {selecting.definition.name}: column {name} of the key is NULL in a row"
+                )
+    raw = rows.raw if rows.raw is not None else pa.nulls(len(rows), pa.map_(pa.string(), pa.string()))
+    names = [*rows.after.schema.names, "_raw"]
+    return pa.RecordBatch.from_arrays([*rows.after.columns, raw], names)
+
+
+def _landed(task: LandingTask) -> Iterator[pa.Table]:
+    """The waiting rows with silver's own columns, as older than all that the log says from their place on."""
+    fields = task.target.schema.arrow(physical=False)
+    names = [name for name in task.waiting.schema.names if name in fields.names]
+    place = dict(zip(("stretch", "number", "offset"), task.since.order, strict=True))
+    cells: dict[str, Any] = {
+        "_op": silver.Op.LOAD.value,
+        "_position": place | {"row": -1},
+        "_window_start": place,
+        "_window_stop": place,
+    }
+    constants = {
+        name: pa.array([cells.get(name)], fields.field(name).type) for name in fields.names if name not in names
+    }
+    # A row group at a time, beside columns of one value.
+    for file in task.files:
+        with data_files.reading(task.waiting.path, file):
+            opened = data_files.open_file(task.waiting.path, file)
+            for group in range(opened.num_row_groups):
+                rows = data_files.read_row_group(opened, group, names, task.waiting.schema)
+                first = _zeros(rows.num_rows)
+                columns = [
+                    rows.column(name).cast(fields.field(name).type) if name in names else constants[name].take(first)
+                    for name in fields.names
+                ]
+                yield pa.table(columns, schema=fields)
+
+
+def _zeros(count: int) -> pa.Array:
+    return pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(bytes(4 * count))])

@@ -1,0 +1,106 @@
+"""Rows of a range as the log would have had them: a query, executed in the binary protocol, decoded like a log.
+
+Put here: the query, its session, and that the right server answers. Not here: which rows (key_ranges.py), packets
+(source/result_stream.py), what a column becomes (row_images.py).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pymysql
+from pymysql.cursors import SSCursor
+
+from spark_jobs.binlog import Changes, Column, Decoder, TableDefinition, written_head
+from spark_jobs.config.servers import MySQL
+from spark_jobs.errors import SourceError
+from spark_jobs.pipeline.initial_load.key_ranges import Key, KeyRange, in_text
+from spark_jobs.pipeline.initial_load.row_images import as_selected, fields_of
+from spark_jobs.source.connection import log_in, refusal
+from spark_jobs.source.result_stream import ResultStream
+from spark_jobs.text.sql import identifier
+
+SESSION = (
+    "SET time_zone = '+00:00', sql_mode = '', character_set_results = NULL",
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+)
+"""No server mode changes what is sent, and text comes in the bytes that are stored."""
+_LABELLED = (247, 248)
+
+
+def select(definition: TableDefinition, key: Key, part: KeyRange) -> tuple[str, list[Any]]:
+    """The statement that gives a range's rows, and its parameters. definition: as the server declares the table."""
+    expressions = ", ".join(_expression(column) for column in definition.columns)
+    condition, parameters = part.condition(key)
+    return f"SELECT {in_text(expressions)} FROM {in_text(key.table)} WHERE {condition}", parameters
+
+
+def _expression(column: Column) -> str:
+    name = identifier(str(column.name))
+    # Labels are sent as text; a cast, not a sum, which is a DOUBLE.
+    return f"CAST({name} AS UNSIGNED)" if column.type_code in _LABELLED else name
+
+
+@dataclass(frozen=True, slots=True)
+class Selecting:
+    """What a task needs to read ranges of a table. Raises SourceError, and what the decoder raises."""
+
+    source: str
+    settings: MySQL
+    definition: TableDefinition
+    key: Key
+    server: tuple[str, str] | None = None
+    """A variable, and the value that the server has to have: an address may lead to another one meanwhile."""
+
+    def read(self, part: KeyRange) -> Iterator[Changes]:
+        """The rows of a range, as one statement sees them, in pieces."""
+        label = f"{self.source}: rows of the server"
+        decoder = Decoder(as_selected(self.definition))
+        head = written_head(len(self.definition.columns))
+        with self._errors(), self._connected() as connection:
+            with connection.cursor() as cursor:
+                statement = cursor.mogrify(*select(self.definition, self.key, part))
+            stream = ResultStream(connection, label)
+            for event, length in stream.images(statement, head, lambda wires: fields_of(self.definition, wires)):
+                yield from decoder.decode_images(label, event, length)
+
+    def _connected(self) -> "pymysql.Connection[SSCursor]":
+        plain = {"conv": _ESCAPES, "use_unicode": False, "cursorclass": SSCursor, "autocommit": True}
+        connection = log_in(self.settings, **plain, init_command=None)
+        if self.server:
+            self._require_server(connection, *self.server)
+        for statement in SESSION:
+            connection.query(statement)
+        return connection
+
+    def _require_server(self, connection: "pymysql.Connection[SSCursor]", variable: str, value: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT @@GLOBAL.{variable}")
+            ((setting,),) = cursor.fetchall()
+        if bytes(setting).decode() != value:
+            raise SourceError(
+                f"{self.source}: another server answers at {self.settings.host}:{self.settings.port} than when the "
+                f"load began ({variable} is {bytes(setting).decode()}, and was {value}); load again"
+            )
+
+    def _errors(self) -> "_Refusals":
+        return _Refusals(f"{self.source}: {self.definition.name}", self.settings)
+
+
+_ESCAPES: dict[Any, Any] = dict(pymysql.converters.encoders)
+"""Parameters are written as ever; what the server sends is not converted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusals:
+    """Makes a server's refusal an error that says where."""
+
+    label: str
+    settings: MySQL
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, pymysql.MySQLError | OSError | RuntimeError):
+            raise SourceError(refusal(self.label, self.settings, error)) from error

@@ -1,0 +1,76 @@
+"""What tasks of a load write, without Spark and a server: rows that wait, and what they are in silver."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_jobs.binlog import Changes, Column, TableDefinition, TableName
+from spark_jobs.delta.data_files import read_columns
+from spark_jobs.delta.snapshot import new_table
+from spark_jobs.log.position import Position
+from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
+from spark_jobs.pipeline.initial_load.range_files import LandingTask, RangeTask, TargetTable, land_files, read_ranges
+from spark_jobs.pipeline.initial_load.staging import columns_of
+from spark_jobs.silver import table as silver
+from tests.slow_loader import decoded
+
+DEFINITION = TableDefinition(TableName("shop", "t"), (Column("id", 3), Column("day", 10)), (0,))
+DAYS = (b"2024-02-29", None, b"0000-00-00")
+
+
+@dataclass
+class RowsByRange:
+    """Stands for what a task reads with: so many rows from a number on."""
+
+    source: str = "shop"
+    definition: TableDefinition = DEFINITION
+
+    def read(self, part: KeyRange) -> Iterator[Changes]:
+        assert part.after
+        first = int(part.after[0])
+        rows = [(str(number).encode(), DAYS[number % 3]) for number in range(first, first + 3)]
+        return decoded(DEFINITION, rows if first else [], "here")
+
+
+def target(folder: Path, columns: dict[str, str]) -> TargetTable:
+    folder.mkdir()
+    return TargetTable.of(new_table(str(folder), columns, {}))
+
+
+def waiting(tmp_path: Path, *firsts: int) -> tuple[TargetTable, RangeTask]:
+    table = target(tmp_path / "waiting", columns_of(DEFINITION))
+    parts = tuple(KeyRange((str(first),), None) for first in firsts)
+    return table, RangeTask(RowsByRange(), parts, ("id",), table)  # type: ignore[arg-type]
+
+
+def test_ranges_of_a_task_are_one_file(tmp_path: Path) -> None:
+    table, task = waiting(tmp_path, 3, 6)
+    (file,) = read_ranges(task)
+    rows = read_columns(table.path, file, table.schema.names, table.schema)
+    assert file.num_records == 6
+    assert rows.column("id").to_pylist() == [3, 4, 5, 6, 7, 8]
+    assert rows.column("_raw").to_pylist()[1:3] == [None, [("day", "0000-00-00")]]
+
+
+def test_ranges_without_rows_are_no_file(tmp_path: Path) -> None:
+    table, task = waiting(tmp_path, 0)
+    assert list(read_ranges(task)) == []
+    assert list(Path(table.path).iterdir()) == []
+
+
+def test_rows_land_as_older_than_the_log_from_their_place_on(tmp_path: Path) -> None:
+    table, task = waiting(tmp_path, 3)
+    files = tuple(read_ranges(task))
+    stored = silver.columns(DEFINITION).stored | {"retired": "STRING"}
+    into = target(tmp_path / "silver", stored)
+    place = Position("b.000007", 400, 2)
+    (file,) = land_files(LandingTask(table, files, place, into))
+    rows = read_columns(into.path, file, into.schema.names, into.schema)
+    window = {"stretch": 2, "number": 7, "offset": 400}
+    assert rows.column("_position").to_pylist() == [window | {"row": -1}] * 3
+    assert rows.column("_window_start").to_pylist() == rows.column("_window_stop").to_pylist() == [window] * 3
+    assert set(rows.column("_op").to_pylist()) == {"load"}
+    assert rows.column("_raw").null_count == 2
+    for name in ("retired", "_existed", "_committed_at"):
+        assert rows.column(name).null_count == 3
+    assert rows.column("id").to_pylist() == [3, 4, 5]
