@@ -44,7 +44,7 @@ Translation = Callable[[dg.AssetSpec, AssetOf], dg.AssetSpec]
 
 
 @dataclass(frozen=True)
-class Catalog:
+class AssetCatalog:
     """The specs and names of one pipeline in a code location."""
 
     pipeline: Pipeline

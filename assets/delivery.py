@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets import checkpoint
-from assets.catalog import AssetOf, Catalog
+from assets.catalog import AssetCatalog, AssetOf
 from assets.failures import RETRY, failing
 from assets.keys import Name
 from assets.lineage import Lineage
@@ -17,7 +17,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Pattern, Scope
 
 if TYPE_CHECKING:  # these import pyspark
-    from spark_jobs.delivery.deliver import Outcome
+    from spark_jobs.delivery.deliver import DeliveryOutcome
 
 
 def delivered_tables(pipeline: Pipeline, name: str, graph: Iterable[Lineage]) -> list[Name]:
@@ -26,7 +26,7 @@ def delivered_tables(pipeline: Pipeline, name: str, graph: Iterable[Lineage]) ->
     return [asset.name for lineage in graph for asset in lineage.downstream if scope.holds(*asset.name)]
 
 
-def delivery_pool(catalog: Catalog, name: str) -> str:
+def delivery_pool(catalog: AssetCatalog, name: str) -> str:
     """The pool of a delivery's step: a second run at the same time would only take the tables over."""
     return f"stratalog_delivery_{catalog.name(name)}"
 
@@ -73,7 +73,7 @@ def delivery_assets(pipeline: Pipeline, name: str, graph: Sequence[Lineage]) -> 
     return assets
 
 
-def _fail(outcome: "Outcome") -> None:
+def _fail(outcome: "DeliveryOutcome") -> None:
     """Fails the step, after all else is done, naming the tables that have stopped."""
     if outcome.stopped:
         listed = "\n".join(outcome.stopped.values())

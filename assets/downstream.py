@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets import checkpoint
-from assets.catalog import Catalog
+from assets.catalog import AssetCatalog
 from assets.failures import RETRY, failing
 from assets.keys import Name
 from assets.lineage import Lineage
@@ -87,7 +87,7 @@ def _stopped(lineage: Lineage, outcome: "Outcome | None", compacted: "Outcome | 
 
 
 def merged_tables(
-    catalog: Catalog, source: str, outcome: "Outcome", *, is_live: bool = True
+    catalog: AssetCatalog, source: str, outcome: "Outcome", *, is_live: bool = True
 ) -> dict[dg.AssetKey, StepResult]:
     """What a run's merges did, by downstream table. is_live: they brought what is new.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from assets.catalog import AssetOf, Catalog
+from assets.catalog import AssetCatalog, AssetOf
 from assets.keys import Name
 from spark_jobs.config.known_tables import SeenTable
 from spark_jobs.config.model import Pipeline
@@ -53,7 +53,7 @@ class Lineage:
     silver: tuple[TableAsset, ...]
     downstream: tuple[TableAsset, ...]
     """Where tables of several sources are routed to one downstream table, it stands with the first of them."""
-    catalog: Catalog
+    catalog: AssetCatalog
 
     @property
     def origin(self) -> dg.AssetKey:
@@ -94,12 +94,12 @@ class Lineage:
         return [self.bronze, *(asset.key for asset in (*self.silver, *self.downstream)), self.published]
 
 
-def lineages(pipeline: Pipeline, tables: Iterable[SeenTable], catalog: Catalog | None = None) -> list[Lineage]:
+def lineages(pipeline: Pipeline, tables: Iterable[SeenTable], catalog: AssetCatalog | None = None) -> list[Lineage]:
     """The graph of every source, in the configuration's order; of the tables only those in scope.
 
     Raises ConfigError where a translation gives two assets one key.
     """
-    scope, catalog = pipeline.scope, catalog or Catalog(pipeline)
+    scope, catalog = pipeline.scope, catalog or AssetCatalog(pipeline)
     by_source: dict[str, list[Name]] = {source: [] for source in pipeline.sources}
     for source, schema, table in sorted(tables):
         if source in by_source and scope.holds(schema, table):
@@ -132,11 +132,11 @@ def _targets(pipeline: Pipeline, source: str, names: list[Name]) -> dict[Name, l
     return targets
 
 
-def _silver(catalog: Catalog, source: str, names: list[Name]) -> tuple[TableAsset, ...]:
+def _silver(catalog: AssetCatalog, source: str, names: list[Name]) -> tuple[TableAsset, ...]:
     return tuple(TableAsset(name, catalog.silver(source, name), _output("silver", name), (name,)) for name in names)
 
 
-def _downstream(catalog: Catalog, targets: dict[Name, list[Name]]) -> tuple[TableAsset, ...]:
+def _downstream(catalog: AssetCatalog, targets: dict[Name, list[Name]]) -> tuple[TableAsset, ...]:
     return tuple(
         TableAsset(into, catalog.downstream(into), _output("downstream", into), tuple(origins))
         for into, origins in targets.items()

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypedDict, Unpack
 import dagster as dg
 
 from assets.backfill import backfill_asset
-from assets.catalog import Catalog, Translation
+from assets.catalog import AssetCatalog, Translation
 from assets.chain import origin_asset, source_assets
 from assets.checks.equals_source import check_keys, verify_checks
 from assets.checks.integrity import audit_checks, audit_keys
@@ -137,7 +137,7 @@ def _watched(jobs: Jobs) -> list[dg.AssetCheckKey]:
     return [*replicating, *audits, *(key for lineage in jobs.graph for key in check_keys(pipeline, lineage))]
 
 
-def _catalog(pipeline: Pipeline, options: PlacementOptions) -> Catalog:
+def _catalog(pipeline: Pipeline, options: PlacementOptions) -> AssetCatalog:
     """Raises ConfigError, also for an option that there is not."""
     # A misspelt option would do nothing without a word.
     unknown = options.keys() - PlacementOptions.__annotations__.keys()
@@ -148,7 +148,7 @@ def _catalog(pipeline: Pipeline, options: PlacementOptions) -> Catalog:
     automation = options.get("automation", "off")
     if automation not in ("off", "sensor", *_SCHEDULES):
         raise ConfigError(f"automation: must be off, sensor, every_5_minutes or daily, and is {automation!r}")
-    return Catalog(
+    return AssetCatalog(
         pipeline,
         key_prefix=options.get("key_prefix", ()),
         group=options.get("group"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.catalog import Catalog
+from assets.catalog import AssetCatalog
 from assets.checks.equals_source import check_keys
 from assets.checks.integrity import audit_keys
 from assets.lineage import Lineage
@@ -36,7 +36,7 @@ class Jobs:
     code location's.
     """
 
-    def __init__(self, graph: Sequence[Lineage], catalog: Catalog, executor: dg.ExecutorDefinition | None) -> None:
+    def __init__(self, graph: Sequence[Lineage], catalog: AssetCatalog, executor: dg.ExecutorDefinition | None) -> None:
         self.graph = graph
         self.catalog = catalog
         self._pipeline = catalog.pipeline

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.catalog import Catalog
+from assets.catalog import AssetCatalog
 from assets.lineage import Lineage
 from assets.partitions import register_files
 from assets.steps import DELIVERY_TAG, FROM_TAG, SOURCE_TAG, TO_TAG
@@ -53,7 +53,7 @@ def binlog_sensor(
     return sensor
 
 
-def delivery_sensor(catalog: Catalog, name: str, job: "UnresolvedAssetJobDefinition") -> dg.SensorDefinition:
+def delivery_sensor(catalog: AssetCatalog, name: str, job: "UnresolvedAssetJobDefinition") -> dg.SensorDefinition:
     """Off until it is switched on: starts a delivery when something new is published. Its cursor is that version."""
 
     @dg.sensor(

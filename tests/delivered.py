@@ -6,7 +6,7 @@ Put here: the delivery's configuration, running it, and comparing rows. Not here
 from typing import Any
 
 from spark_jobs.config.model import Pipeline
-from spark_jobs.delivery.deliver import Outcome, deliver
+from spark_jobs.delivery.deliver import DeliveryOutcome, deliver
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.pipeline.run import run_source
 from tests.fix_pipeline import SOURCE, Shop
@@ -32,7 +32,7 @@ class Copy:
         rules = {name: keys.pop(name) for name in names if name in keys}
         return self.shop.pipeline(live=live, routes=routes, deliveries={"copy": {"mysql": login} | keys}, **rules)
 
-    def run(self, pipeline: Pipeline) -> Outcome:
+    def run(self, pipeline: Pipeline) -> DeliveryOutcome:
         run_source(self.shop.spark, pipeline, SOURCE)
         return deliver(pipeline, "copy")
 

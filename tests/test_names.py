@@ -92,6 +92,18 @@ def test_a_name_says_what_it_holds(folder: str) -> None:
     assert [name for file in files for name in forbidden_in(file)] == []
 
 
+PRODUCT = ("spark_jobs", "assets", "dagster_project", "stratalog")
+
+
+def test_a_class_s_name_has_one_meaning() -> None:
+    places: dict[str, list[str]] = {}
+    for path in sorted(path for folder in PRODUCT for path in ROOT.joinpath(folder).rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
 def test_what_a_rule_does_not_find_is_no_rule() -> None:
     text = "def told(one, *, kept): found = _said = one; [other for other in found]\nclass Held: its: int\n"
     names = {name for name, _ in names_in(ast.parse(text))}

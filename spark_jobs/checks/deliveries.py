@@ -12,7 +12,7 @@ from spark_jobs.checks.grants import Grants, current_account, current_grants
 from spark_jobs.config.deliveries import Delivery
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Pattern
-from spark_jobs.delivery.lake_table import LakeTable, Shape, published, shape_of
+from spark_jobs.delivery.lake_table import LakeTable, LakeTableShape, published, shape_of
 from spark_jobs.delivery.ordered.log_tables import require_ordered
 from spark_jobs.delivery.progress import SCHEMA
 from spark_jobs.delivery.target import Connection
@@ -183,7 +183,7 @@ def definitions(view: TargetView) -> Iterator[Check]:
         yield ok("tables", f"{present} of {len(view.tables)} are there; no problem with their definitions")
 
 
-def _definition(view: TargetView, table: LakeTable, target: TargetTable, shape: Shape) -> Iterator[Check]:
+def _definition(view: TargetView, table: LakeTable, target: TargetTable, shape: LakeTableShape) -> Iterator[Check]:
     # What the target has and the lake has not, and the other way round.
     columns = target.output_columns(shape)
     column_names = {column.name.casefold() for column in columns}

@@ -18,7 +18,7 @@ from spark_jobs.operations.observation import observed
 from spark_jobs.text.remedies import advised
 
 if TYPE_CHECKING:
-    from spark_jobs.delivery.deliver import Outcome
+    from spark_jobs.delivery.deliver import DeliveryOutcome
 
 
 @cli.command()
@@ -89,7 +89,7 @@ def _deliver(pipeline: Pipeline, name: str, only: Scope | None) -> bool:
     return not outcome.stopped
 
 
-def _say(outcome: "Outcome") -> None:
+def _say(outcome: "DeliveryOutcome") -> None:
     if not outcome.tables and not outcome.stopped:
         echo(f"delivery {outcome.delivery}: nothing new")
     for table in outcome.tables:

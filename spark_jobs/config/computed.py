@@ -14,7 +14,7 @@ from typing import Self
 
 from sqlglot import exp
 
-from spark_jobs.config.conditions import NODES, Node, Resolve, Sort, Term, Writer, number, refused, tree_of
+from spark_jobs.config.conditions import NODES, Node, Resolve, Sort, SqlWriter, Term, number, refused, tree_of
 from spark_jobs.errors import ConfigError
 
 _DIGITS = {"SMALLINT": 4, "INT": 9, "BIGINT": 18}
@@ -110,7 +110,7 @@ def _described(term: Term) -> str:
     return f"DECIMAL({term.digits},{term.scale})" if term.sort is Sort.NUMBER else term.sort.value
 
 
-class ValueWriter(Writer):
+class ValueWriter(SqlWriter):
     """Writes a tree whose value is kept."""
 
     def value(self, node: exp.Expr) -> Term:

@@ -100,14 +100,14 @@ class Condition:
         """Raises ConfigError for what no row of any table could be asked."""
         tree = tree_of(text)
         names = frozenset(str(column.name).casefold() for column in tree.find_all(exp.Column))
-        Writer(lambda _: Term("NULL", Sort.UNKNOWN)).truth(tree)
+        SqlWriter(lambda _: Term("NULL", Sort.UNKNOWN)).truth(tree)
         if not names:
             raise ConfigError(f"{text!r} names no column, and so says nothing about a row")
         return cls(text, names)
 
     def to_spark(self, resolve: Resolve) -> str:
         """Spark's SQL for it. Raises ConfigError where a column is not there, or of a type that is not compared so."""
-        return Writer(resolve).truth(tree_of(self.text)).sql
+        return SqlWriter(resolve).truth(tree_of(self.text)).sql
 
 
 def number(sql: str, digits: int, scale: int = 0) -> Term:
@@ -140,7 +140,7 @@ def tree_of(text: str) -> exp.Expr:
     return trees[0]
 
 
-class Writer:
+class SqlWriter:
     """Writes a tree as Spark's SQL; every kind of node that is not named here is refused."""
 
     nodes: tuple["Node", ...]
@@ -405,26 +405,26 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
 _PARTS: dict[type[exp.Expr], str] = {exp.Year: "year", exp.Month: "month", exp.Day: "day"}
 Node = tuple[tuple[type[exp.Expr], ...], Callable[..., Term]]
 NODES: tuple[Node, ...] = (
-    ((exp.Column,), Writer.column),
-    ((exp.Literal,), Writer.literal),
-    ((exp.Boolean,), Writer.boolean),
-    ((exp.Null,), Writer.null),
-    ((exp.Paren,), Writer.paren),
-    ((exp.And, exp.Or), Writer.conjunction),
-    ((exp.Not,), Writer.negation),
-    (tuple(_COMPARISONS), Writer.comparison),
-    ((exp.In,), Writer.among),
-    ((exp.Between,), Writer.between),
-    ((exp.Is,), Writer.test),
-    ((exp.Like,), Writer.likeness),
-    ((exp.Collate,), Writer.collated),
-    ((exp.Add, exp.Sub), Writer.sum),
-    ((exp.Mul,), Writer.product),
-    ((exp.Mod,), Writer.remainder),
-    ((exp.Neg,), Writer.minus),
-    ((exp.Abs,), Writer.absolute),
-    ((exp.Coalesce,), Writer.first),
-    ((exp.Length,), Writer.length),
-    (tuple(_PARTS), Writer.part),
+    ((exp.Column,), SqlWriter.column),
+    ((exp.Literal,), SqlWriter.literal),
+    ((exp.Boolean,), SqlWriter.boolean),
+    ((exp.Null,), SqlWriter.null),
+    ((exp.Paren,), SqlWriter.paren),
+    ((exp.And, exp.Or), SqlWriter.conjunction),
+    ((exp.Not,), SqlWriter.negation),
+    (tuple(_COMPARISONS), SqlWriter.comparison),
+    ((exp.In,), SqlWriter.among),
+    ((exp.Between,), SqlWriter.between),
+    ((exp.Is,), SqlWriter.test),
+    ((exp.Like,), SqlWriter.likeness),
+    ((exp.Collate,), SqlWriter.collated),
+    ((exp.Add, exp.Sub), SqlWriter.sum),
+    ((exp.Mul,), SqlWriter.product),
+    ((exp.Mod,), SqlWriter.remainder),
+    ((exp.Neg,), SqlWriter.minus),
+    ((exp.Abs,), SqlWriter.absolute),
+    ((exp.Coalesce,), SqlWriter.first),
+    ((exp.Length,), SqlWriter.length),
+    (tuple(_PARTS), SqlWriter.part),
 )
-Writer.nodes = NODES
+SqlWriter.nodes = NODES

@@ -33,7 +33,7 @@ KEYS_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
-class FileRows:
+class FileSelection:
     """Rows of a data file: those of the numbers, or all that its deletion vector leaves."""
 
     file: DataFile
@@ -71,12 +71,12 @@ def _slices(rows: pa.Table) -> Iterator[pa.Table]:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TableDelta:
     """The net change of a downstream table between two versions."""
 
     after: Snapshot
-    removed: tuple[FileRows, ...]
-    added: tuple[FileRows, ...]
+    removed: tuple[FileSelection, ...]
+    added: tuple[FileSelection, ...]
 
     @property
     def path(self) -> str:
@@ -92,14 +92,14 @@ class Window:
         return sum(rows.count() for rows in self.added)
 
 
-def windows(path: str, version: int | None, until: int) -> Iterator[Window]:
+def windows(path: str, version: int | None, until: int) -> Iterator[TableDelta]:
     """The windows from a version up to another, in order. version: None for a target that has nothing.
 
     Raises LakeError where the lake does not have the version any more.
     """
     if version is None:
         after = _snapshot(path, until)
-        yield Window(after, (), tuple(map(FileRows, after.files)))
+        yield TableDelta(after, (), tuple(map(FileSelection, after.files)))
         return
     runs = data_runs(path, version, until)
     if runs is None:
@@ -122,20 +122,20 @@ def _expired(path: str, version: int) -> LakeError:
     )
 
 
-def _between(before: Snapshot, after: Snapshot) -> Window:
+def _between(before: Snapshot, after: Snapshot) -> TableDelta:
     old, new = ({file.path: file for file in snapshot.files} for snapshot in (before, after))
-    removed = [FileRows(file) for path, file in old.items() if path not in new]
-    added = [FileRows(file) for path, file in new.items() if path not in old]
+    removed = [FileSelection(file) for path, file in old.items() if path not in new]
+    added = [FileSelection(file) for path, file in new.items() if path not in old]
     for name in old.keys() & new.keys():
         if old[name].key == new[name].key:
             continue
         numbers = [deletion_vectors.row_numbers(after.path, file.deletion_vector) for file in (old[name], new[name])]
-        removed.append(FileRows(new[name], np.setdiff1d(numbers[1], numbers[0])))
-        added.append(FileRows(new[name], np.setdiff1d(numbers[0], numbers[1])))
-    return Window(after, _ordered(removed), _ordered(added))
+        removed.append(FileSelection(new[name], np.setdiff1d(numbers[1], numbers[0])))
+        added.append(FileSelection(new[name], np.setdiff1d(numbers[0], numbers[1])))
+    return TableDelta(after, _ordered(removed), _ordered(added))
 
 
-def _ordered(files: Sequence[FileRows]) -> tuple[FileRows, ...]:
+def _ordered(files: Sequence[FileSelection]) -> tuple[FileSelection, ...]:
     """By path, without those that have no row."""
     present = [rows for rows in files if rows.numbers is None or len(rows.numbers)]
     return tuple(sorted(present, key=lambda rows: rows.file.path))
@@ -155,7 +155,7 @@ class Share:
         return rows.filter(pa.array(hashes(rows, key) % np.uint64(self.of) == np.uint64(self.number)))
 
 
-def shares(window: Window) -> list[Share]:
+def shares(window: TableDelta) -> list[Share]:
     """As many shares that the keys of each fit into memory; one where nothing went, since no key is looked up then."""
     count = -(-window.rows // KEYS_AT_ONCE) if window.removed else 1
     return [Share(number, max(1, count)) for number in range(max(1, count))]
@@ -165,7 +165,7 @@ def shares(window: Window) -> list[Share]:
 class KeyedChanges:
     """The changes of one share of a table whose rows have a key in the target."""
 
-    window: Window
+    window: TableDelta
     columns: tuple[OutputColumn, ...]
     key: tuple[OutputColumn, ...]
     share: Share
@@ -191,10 +191,10 @@ class KeyedChanges:
             yield rows.filter(is_update), True
             yield rows.filter(pc.invert(is_update)), False
 
-    def _keys(self, files: Sequence[FileRows]) -> Iterator[pa.Table]:
+    def _keys(self, files: Sequence[FileSelection]) -> Iterator[pa.Table]:
         return self._tables(files, [*(column.name for column in self.key), RAW])
 
-    def _tables(self, files: Sequence[FileRows], names: Sequence[str]) -> Iterator[pa.Table]:
+    def _tables(self, files: Sequence[FileSelection], names: Sequence[str]) -> Iterator[pa.Table]:
         key = [column.name for column in self.key]
         for rows in files:
             for table in rows.tables(self.window.path, names, self.window.after.schema):
@@ -205,7 +205,7 @@ class KeyedChanges:
 class KeylessChanges:
     """The changes of one share of a table whose rows are identified by all that is in them, and counted."""
 
-    window: Window
+    window: TableDelta
     columns: tuple[OutputColumn, ...]
     share: Share
 

@@ -39,7 +39,7 @@ Name = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DeliveryOutcome:
     """What a delivery did, and why which tables stopped."""
 
     delivery: str
@@ -59,7 +59,9 @@ def chosen_tables(pipeline: Pipeline, lake: Lake, name: str, only: Scope | None 
 
 
 @span("deliver", layer="delivery")
-def deliver(pipeline: Pipeline, name: str, only: Scope | None = None, spark: "SparkSession | None" = None) -> Outcome:
+def deliver(
+    pipeline: Pipeline, name: str, only: Scope | None = None, spark: "SparkSession | None" = None
+) -> DeliveryOutcome:
     """Writes what the target lacks of a delivery's tables. What stops one table does not stop the others.
 
     In order (``apply: ordered``) all tables of a source go together, and stop together.
@@ -77,7 +79,7 @@ def deliver(pipeline: Pipeline, name: str, only: Scope | None = None, spark: "Sp
     if is_ordered and only is not None:
         raise ConfigError(f"delivery {name} has apply: ordered, by which its tables go together; leave --table out")
     tables = chosen_tables(pipeline, lake, name, only)
-    outcome = Outcome(name)
+    outcome = DeliveryOutcome(name)
     if is_ordered:
         require_ordered(tables, f"delivery {name}")
     pending = _pending(name, settings, tables)
@@ -104,7 +106,7 @@ def _session(pipeline: Pipeline) -> "SparkSession":
     return spark_session(pipeline.spark)
 
 
-def _deliver_tables(workers: Workers, lake: Lake, tables: list[LakeTable], outcome: Outcome) -> None:
+def _deliver_tables(workers: Workers, lake: Lake, tables: list[LakeTable], outcome: DeliveryOutcome) -> None:
     """What versions of tables changed, side by side."""
     with ThreadPoolExecutor(min(workers.settings.workers, len(tables))) as pool:
         futures = {pool.submit(_deliver_table, workers, lake, table): table for table in tables}

@@ -60,7 +60,7 @@ class LakeColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class LakeTableShape:
     """What a version of a downstream table looks like. key: empty where the source's table has none."""
 
     columns: tuple[LakeColumn, ...]
@@ -98,7 +98,7 @@ def published(pipeline: Pipeline, lake: Lake) -> list[LakeTable]:
     ]
 
 
-def shape_of(lake: Lake, table: LakeTable, snapshot: Snapshot) -> Shape:
+def shape_of(lake: Lake, table: LakeTable, snapshot: Snapshot) -> LakeTableShape:
     """What a version looks like, with the declarations of the silver versions that were merged into it."""
     checkpoint = DownstreamCommit.from_json(snapshot.user_metadata)
     if checkpoint is None:  # somebody else's commit, which moved no position
@@ -127,7 +127,7 @@ def shape_of(lake: Lake, table: LakeTable, snapshot: Snapshot) -> Shape:
         for column in snapshot.schema.columns
         if column.name not in ADDED
     )
-    return Shape(columns, key, _position(checkpoint))
+    return LakeTableShape(columns, key, _position(checkpoint))
 
 
 def hashed_columns(pipeline: Pipeline, name: TableName) -> frozenset[str]:

@@ -23,13 +23,13 @@ import pymysql
 from spark_jobs.config.deliveries import Delivery
 from spark_jobs.delivery import changes, lake_table, target_table
 from spark_jobs.delivery import progress as rows_of
-from spark_jobs.delivery.changes import KeyedChanges, KeylessChanges, Window
-from spark_jobs.delivery.lake_table import LakeTable, Shape
+from spark_jobs.delivery.changes import KeyedChanges, KeylessChanges, TableDelta
+from spark_jobs.delivery.lake_table import LakeTable, LakeTableShape
 from spark_jobs.delivery.progress import Progress, Step, TableId
 from spark_jobs.delivery.statements import Way, Writer
 from spark_jobs.delivery.target import Connection
 from spark_jobs.delivery.target_table import Alterations, Dialect, TargetTable
-from spark_jobs.delivery.transactions import Transaction, commit
+from spark_jobs.delivery.transactions import TargetTransaction, commit
 from spark_jobs.errors import DeliveryError
 from spark_jobs.lake.layout import Lake
 from spark_jobs.text.sql import identifier
@@ -63,7 +63,7 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TransactionPart:
     """Rows of one transaction, as functions that make its statements."""
 
     number: int
@@ -114,7 +114,7 @@ class TableDelivery:
                 progress, result = self._window(progress, window, result)
         return replace(result, seconds=time.monotonic() - began)
 
-    def _window(self, progress: Progress, window: Window, result: Delivered) -> tuple[Progress, Delivered]:
+    def _window(self, progress: Progress, window: TableDelta, result: Delivered) -> tuple[Progress, Delivered]:
         self._require_same_table(progress, window)
         shape = lake_table.shape_of(self.lake, self.table, window.after)
         dialect = Dialect.of(self.connection)
@@ -153,7 +153,7 @@ class TableDelivery:
             statements=(*result.statements, *statements),
         )
 
-    def _require_same_table(self, progress: Progress, window: Window) -> None:
+    def _require_same_table(self, progress: Progress, window: TableDelta) -> None:
         if progress.lake_id not in (None, window.after.metadata.id):
             raise DeliveryError(
                 f"{self.place}: the downstream table was made again since it was delivered; deliver it from the "
@@ -168,7 +168,7 @@ class TableDelivery:
                 "deliver --reload do so, or overwrite rows of equal keys by safe_mode: on"
             )
 
-    def _alter(self, progress: Progress, shape: Shape, dialect: Dialect) -> list[str]:
+    def _alter(self, progress: Progress, shape: LakeTableShape, dialect: Dialect) -> list[str]:
         """Makes the target's columns those of a version; the statements that did. Raises DeliveryError, MySQLError."""
         statements = self._statements(progress, shape, dialect)
         if statements and self.settings.ddl == "stop":
@@ -181,7 +181,7 @@ class TableDelivery:
             self.connection.execute(statement)
         return statements
 
-    def _statements(self, progress: Progress, shape: Shape, dialect: Dialect) -> list[str]:
+    def _statements(self, progress: Progress, shape: LakeTableShape, dialect: Dialect) -> list[str]:
         target = target_table.target_table(self.connection, self.table.schema, self.table.name)
         if self.settings.ddl == "ignore":
             return []
@@ -206,10 +206,10 @@ class _Writing:
 
     table: TableDelivery
     progress: Progress
-    window: Window
+    window: TableDelta
     step: Step
     target: TargetTable
-    shape: Shape
+    shape: LakeTableShape
 
     def write(self) -> int:
         """How many rows were written and deleted. Raises DeliveryError, LakeError, LostRace, MySQLError."""
@@ -232,7 +232,7 @@ class _Writing:
         self._commit([], 0)
         return rows
 
-    def parts(self, part_rows: int, *, is_safe: bool, is_ordered: bool = False) -> Iterator[Part]:
+    def parts(self, part_rows: int, *, is_safe: bool, is_ordered: bool = False) -> Iterator[TransactionPart]:
         """The window's rows in parts: deletes of all keys first. The same window gives the same parts.
 
         is_ordered: whether all updates go before all inserts, so that these may take what is free in unique indexes.
@@ -255,7 +255,7 @@ class _Writing:
         number = 0
         for table, is_delete, statements in _gathered(rows, part_rows):
             for slice_ in _slices(table, part_rows):
-                yield Part(number, is_delete, len(slice_), slice_.nbytes, partial(statements, slice_))
+                yield TransactionPart(number, is_delete, len(slice_), slice_.nbytes, partial(statements, slice_))
                 number += 1
 
     def _keyed(self, writer: Writer, *, is_safe: bool, is_ordered: bool) -> "Iterator[_Rows]":
@@ -296,12 +296,14 @@ class _Writing:
 
     def _open(self, part_rows: int) -> None:
         statement = rows_of.opened(self.table.id, self.progress, self.step, part_rows)
-        work = Transaction(self.table.id, (), statement, lambda progress: progress.exit_version == self.step.version)
+        work = TargetTransaction(
+            self.table.id, (), statement, lambda progress: progress.exit_version == self.step.version
+        )
         commit(self.table.connection, work, self.progress.fence)
 
     def _commit(self, statements: list[bytes], rows: int) -> None:
         statement = rows_of.complete(self.table.id, self.progress, self.step, rows)
-        work = Transaction(
+        work = TargetTransaction(
             self.table.id,
             statements,
             statement,
@@ -309,7 +311,7 @@ class _Writing:
         )
         commit(self.table.connection, work, self.progress.fence)
 
-    def _write_parts(self, parts: Iterator[Part]) -> int:
+    def _write_parts(self, parts: Iterator[TransactionPart]) -> int:
         """Gives the parts to the delivery's connections; all deletes are complete before the first write begins."""
         pending: set[Future[int]] = set()
         rows, is_deleting = 0, True
@@ -332,10 +334,10 @@ class _Writing:
                 future.cancel()
             wait(pending)
 
-    def _part(self, part: Part, connection: Connection) -> int:
+    def _part(self, part: TransactionPart, connection: Connection) -> int:
         version = self.step.version
         statement = rows_of.part_complete(self.table.id, self.progress, version, part.number, part.rows)
-        work = Transaction(
+        work = TargetTransaction(
             self.table.id,
             list(part.statements()),
             statement,

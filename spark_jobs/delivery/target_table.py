@@ -16,7 +16,7 @@ from typing import Any
 from spark_jobs.binlog import Column
 from spark_jobs.binlog.types.charsets import charset_of
 from spark_jobs.delivery.encode import OutputColumn
-from spark_jobs.delivery.lake_table import LakeColumn, Shape
+from spark_jobs.delivery.lake_table import LakeColumn, LakeTableShape
 from spark_jobs.delivery.target import Connection, Facts
 from spark_jobs.errors import DeliveryError, Unsupported
 from spark_jobs.text.sql import identifier
@@ -86,7 +86,7 @@ class TargetTable:
         """By name, in letters of any case, as servers compare them."""
         return next((column for column in self.columns if column.name.casefold() == name.casefold()), None)
 
-    def output_columns(self, shape: Shape) -> tuple[OutputColumn, ...]:
+    def output_columns(self, shape: LakeTableShape) -> tuple[OutputColumn, ...]:
         """The columns that the lake and the target both have, but for those that the target generates."""
         pairs = ((column.name, self.column(column.name)) for column in shape.columns)
         return tuple(OutputColumn(name, target.kind) for name, target in pairs if target and not target.is_generated)
@@ -198,7 +198,7 @@ class Dialect:
         return self.facts.is_tidb or self.facts.numbers >= ((10, 5, 2) if self.facts.is_mariadb else (8, 0, 0))
 
 
-def creation(schema: str, table: str, shape: Shape, dialect: Dialect) -> list[str]:
+def creation(schema: str, table: str, shape: LakeTableShape, dialect: Dialect) -> list[str]:
     """The statements that make a table of a version's columns. Raises DeliveryError."""
     by_name = {column.name: column for column in shape.columns}
     lines = [
@@ -219,7 +219,7 @@ def creation(schema: str, table: str, shape: Shape, dialect: Dialect) -> list[st
     ]
 
 
-def types_of(shape: Shape, dialect: Dialect) -> dict[str, dict[str, str]]:
+def types_of(shape: LakeTableShape, dialect: Dialect) -> dict[str, dict[str, str]]:
     """By physical name what the progress row keeps of the columns: names and definitions."""
     return {
         column.physical: {
@@ -239,7 +239,7 @@ class Alterations:
     """
 
     before: Mapping[str, Mapping[str, str]]
-    shape: Shape
+    shape: LakeTableShape
     target: TargetTable
     dialect: Dialect
     defaults: Mapping[str, str] = field(default_factory=dict)

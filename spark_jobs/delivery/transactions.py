@@ -31,7 +31,7 @@ _FIRST_WAIT = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class TargetTransaction:
     """Statements of rows, and the statement of the progress row that they are committed with.
 
     is_committed: whether a progress row says that it was committed.
@@ -43,7 +43,7 @@ class Transaction:
     is_committed: Callable[[Progress], bool]
 
 
-def commit(connection: Connection, work: Transaction, fence: int) -> bool:
+def commit(connection: Connection, work: TargetTransaction, fence: int) -> bool:
     """Commits a transaction; False where it had been committed before. Raises DeliveryError, LostRace."""
     for attempt in range(ATTEMPTS):
         try:
@@ -59,7 +59,7 @@ def commit(connection: Connection, work: Transaction, fence: int) -> bool:
     raise AssertionError("the last attempt returns or raises")
 
 
-def _attempt(connection: Connection, work: Transaction, fence: int) -> bool:
+def _attempt(connection: Connection, work: TargetTransaction, fence: int) -> bool:
     connection.execute("START TRANSACTION")
     for statement in work.statements:
         connection.execute(statement)
@@ -75,7 +75,7 @@ def _attempt(connection: Connection, work: Transaction, fence: int) -> bool:
     )
 
 
-def _is_committed(connection: Connection, work: Transaction, fence: int) -> bool:
+def _is_committed(connection: Connection, work: TargetTransaction, fence: int) -> bool:
     """Raises LostRace where another deliverer took the table over."""
     progress = rows_of.stored(connection, work.table)
     if progress is None or progress.fence != fence:

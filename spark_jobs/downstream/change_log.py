@@ -31,7 +31,7 @@ _AT = "_named_at"
 _PLACE = "_place"
 
 
-class Changes(Protocol):
+class ChangeReader(Protocol):
     """Every change of the tables of a source (pipeline/logged_changes.py)."""
 
     def of(self, spark: SparkSession, work: MergeJob, range_: Range | None) -> Callable[[SparkSession], DataFrame]:
@@ -81,7 +81,9 @@ class Extent:
         return " OR ".join(parts) or "FALSE"
 
 
-def events(session: SparkSession, work: MergeJob, extent: Extent, changes: Changes, logged: DataFrame) -> DataFrame:
+def events(
+    session: SparkSession, work: MergeJob, extent: Extent, changes: ChangeReader, logged: DataFrame
+) -> DataFrame:
     """The changes of an extent: silver's columns and OF_EVENTS. logged: those in the log."""
     names = quoted([*work.columns.types, *OF_EVENTS])
     rows = work.origin.read(session, work.pinned.version).where(extent.of_statements)
@@ -91,7 +93,7 @@ def events(session: SparkSession, work: MergeJob, extent: Extent, changes: Chang
     return logged.select(*names).unionByName(in_session_of(rows.select(*names), logged))
 
 
-def _dated(session: SparkSession, work: MergeJob, rows: DataFrame, changes: Changes) -> DataFrame:
+def _dated(session: SparkSession, work: MergeJob, rows: DataFrame, changes: ChangeReader) -> DataFrame:
     """With the times at which rows came: with the name of the statement, loaded ones of where the load began."""
     markers = rows.where(f"_op = '{silver.Op.TRUNCATE}'")
     markers = markers.select(F.col("_window_start").alias(_PLACE), F.col("_committed_at").alias(_AT))
@@ -114,7 +116,7 @@ def _dated(session: SparkSession, work: MergeJob, rows: DataFrame, changes: Chan
 class AppendWay:
     """How every change comes to a table with mode append."""
 
-    changes: Changes
+    changes: ChangeReader
 
     def bring(
         self, spark: SparkSession, work: MergeJob, head: Head, delta: SilverDelta, checkpoint: Checkpoint
@@ -135,7 +137,7 @@ class AppendWay:
 
 
 def logged_in(
-    spark: SparkSession, work: MergeJob, extent: Extent, changes: Changes
+    spark: SparkSession, work: MergeJob, extent: Extent, changes: ChangeReader
 ) -> Callable[[SparkSession], DataFrame]:
     """The changes in the log of an extent, given in a session. Raises TableStopped, LakeError."""
     if extent.is_all or extent.range:

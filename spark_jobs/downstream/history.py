@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.downstream.change_log import OF_EVENTS, Changes, Extent, events, logged_in
+from spark_jobs.downstream.change_log import OF_EVENTS, ChangeReader, Extent, events, logged_in
 from spark_jobs.downstream.merge_job import MergeJob, SilverDelta, overwrite
 from spark_jobs.downstream.silver_reader import among, identities_of, identity_names, quoted
 from spark_jobs.lake.commit import Checkpoint, Head
@@ -92,7 +92,7 @@ def _ended_images(rows: DataFrame, identity: Sequence[str], place: Column) -> Da
 class HistoryWay:
     """How every change comes to a table with mode history."""
 
-    changes: Changes
+    changes: ChangeReader
 
     def bring(
         self, spark: SparkSession, work: MergeJob, head: Head, delta: SilverDelta, checkpoint: Checkpoint

@@ -94,7 +94,7 @@ def gc_source(
     ``ignored``: names of readers that are not waited for. Raises ConfigError for one that there is not, LakeError,
     LostRace where other writers keep winning.
     """
-    work = _Work(spark, pipeline, lake_of(pipeline), source, frozenset(ignored))
+    work = _Collection(spark, pipeline, lake_of(pipeline), source, frozenset(ignored))
     with about(source):
         return work.run(now or datetime.now(UTC), dry_run=dry_run)
 
@@ -118,7 +118,7 @@ class _CollectionPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _Collection:
     spark: SparkSession
     pipeline: Pipeline
     lake: Lake

@@ -93,7 +93,7 @@ class Upkeep:
 
 
 @dataclass(slots=True)
-class _Work:
+class _MaintenanceJob:
     """One table under maintenance. head: before anything was done. pinned: older versions that are read."""
 
     table: Table
@@ -159,7 +159,7 @@ def _noted(upkeep: Upkeep, source: str, table: Table) -> Iterator[None]:
         log.error("%s", upkeep.stopped[table.path])  # noqa: TRY400 - the message is the whole of it
 
 
-def _works(lake: Lake, source: str, *, folds: bool) -> Iterator[_Work]:
+def _works(lake: Lake, source: str, *, folds: bool) -> Iterator[_MaintenanceJob]:
     """The tables that there are. folds: whether old windows of silver are folded."""
     entries = [entry for entry in published.read(lake, source) if entry.silver_version is not None]
     by_path = {lake.silver(source, *entry.name).path: entry for entry in entries if folds}
@@ -167,7 +167,9 @@ def _works(lake: Lake, source: str, *, folds: bool) -> Iterator[_Work]:
     for table, pinned in _tables(lake, source):
         head = table.head()
         if head and head.checkpoint:
-            yield _Work(table, head, len(table.files()), pinned, by_path.get(table.path), keys.get(table.path, ()))
+            yield _MaintenanceJob(
+                table, head, len(table.files()), pinned, by_path.get(table.path), keys.get(table.path, ())
+            )
 
 
 def _key(lake: Lake, entry: Entry) -> tuple[str, ...]:
@@ -218,7 +220,7 @@ def _folded(spark: SparkSession, lake: Lake, entry: Entry, upkeep: Upkeep) -> Fo
     return fold(spark, lake, entry)
 
 
-def _groups(unit: int, work: _Work, *, purge: bool) -> list[FileGroup]:
+def _groups(unit: int, work: _MaintenanceJob, *, purge: bool) -> list[FileGroup]:
     """The groups of a table's files that are worth writing again; none where Spark alone writes the table."""
     snapshot = _written_here(work.table)
     if snapshot is None:
@@ -233,7 +235,7 @@ def _written_here(table: Table) -> Snapshot | None:
     return driver_commit.snapshot_upon(table.path, head) if head else None
 
 
-def _maintained(spark: SparkSession, work: _Work, retention_: timedelta, *, purge: bool) -> Maintained:
+def _maintained(spark: SparkSession, work: _MaintenanceJob, retention_: timedelta, *, purge: bool) -> Maintained:
     """Commits what was written of a table, and removes what no version within reach names. Raises LostRace."""
     table, head = work.table, work.head
     errors = [result.error for result in work.results if result.error]

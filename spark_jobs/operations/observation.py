@@ -15,7 +15,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.operations import runs
 from spark_jobs.operations.failures import noted
 from spark_jobs.telemetry import openlineage, otlp
-from spark_jobs.telemetry.openlineage import Dataset, Event
+from spark_jobs.telemetry.openlineage import Dataset, RunEvent
 from spark_jobs.telemetry.spans import Span, annotate, recorded, span
 from spark_jobs.text.counts import counted
 from spark_jobs.text.disclosure import printable
@@ -158,7 +158,7 @@ def _post(work: SourceRun, verb: str, kind: openlineage.EventType, message: str 
     except Exception as error:  # noqa: BLE001 -- telemetry never fails a run, whatever it meets
         log.warning("%s: datasets are left out of lineage: %s", work.source, _first_line(error))
         inputs, outputs = [], []
-    event = Event(kind, work.run, f"{work.source}.{verb}", inputs, outputs, message)
+    event = RunEvent(kind, work.run, f"{work.source}.{verb}", inputs, outputs, message)
     work.is_unheard |= not openlineage.post(event, warns=not work.is_unheard)
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableName
 from spark_jobs.config.modes import Mode
 from spark_jobs.config.routes import Destination
-from spark_jobs.downstream.change_log import AppendWay, Changes
+from spark_jobs.downstream.change_log import AppendWay, ChangeReader
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.history import HistoryWay
 from spark_jobs.downstream.merge import merge
@@ -61,7 +61,7 @@ class DeliveryResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class TableMerge:
     """A source table on its way to one downstream table."""
 
     spark: SparkSession
@@ -73,7 +73,7 @@ class Delivery:
     """Whether the source table goes to others too."""
     turns: dict[str, threading.Lock]
     """By path: parts of one table are merged one after the other."""
-    changes: Changes
+    changes: ChangeReader
     """For tables that are made of every change."""
     comments: SourceComments
     """What the source says of its tables."""

@@ -41,7 +41,7 @@ from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.comments import SourceComments
-from spark_jobs.pipeline.delivery import Arrivals, Delivery, DeliveryResult, at_one_version, by_table
+from spark_jobs.pipeline.delivery import Arrivals, DeliveryResult, TableMerge, at_one_version, by_table
 from spark_jobs.pipeline.destinations import TableInto, destinations_or_stop
 from spark_jobs.pipeline.logged_changes import LoggedChanges
 from spark_jobs.pipeline.outcome import Outcome
@@ -247,14 +247,14 @@ def _deliveries(  # noqa: PLR0913 - what all of them have
     into: frozenset[Name] | None,
     repeated: Mapping[TableName, tuple[Range, ...]],
     by_sql: dict[TableInto, str],
-) -> list[Delivery]:
+) -> list[TableMerge]:
     """The source tables on their way to the downstream tables that are chosen."""
     # Shared by all: who may merge into a table of several now, and what decodes every change.
     turns: dict[str, threading.Lock] = defaultdict(threading.Lock)
     lake, changes = lake_of(pipeline), LoggedChanges(pipeline, source)
     comments = SourceComments(pipeline, source)
     return [
-        Delivery(
+        TableMerge(
             spark=spark,
             lake=lake,
             source=source,
@@ -277,7 +277,7 @@ def _settled(
     lake: Lake,
     source: str,
     *,
-    deliveries: Sequence["Delivery"],
+    deliveries: Sequence["TableMerge"],
     entries: Sequence[Entry],
     before: Outcome | None,
     stopped: Mapping[TableName, str],
@@ -297,7 +297,7 @@ Units = Mapping[TableInto, tuple[downstream_job.PreparedMerge, list[MergedFiles]
 
 
 def _merge_units(
-    spark: SparkSession, deliveries: Sequence["Delivery"], by_sql: dict[TableInto, str], task_bytes: int
+    spark: SparkSession, deliveries: Sequence["TableMerge"], by_sql: dict[TableInto, str], task_bytes: int
 ) -> Units:
     """What one Spark job did for the deliveries that the engine takes; they are committed by ``Delivery.bring``.
 
@@ -329,7 +329,7 @@ def _merge_units(
     return units_by_name
 
 
-def _bring(units: Units, delivery: "Delivery") -> "DeliveryResult":
+def _bring(units: Units, delivery: "TableMerge") -> "DeliveryResult":
     return delivery.bring(units.get(delivery.name))
 
 

@@ -15,7 +15,7 @@ from spark_jobs.errors import (
     StratalogError,
 )
 from spark_jobs.pipeline.destinations import TableInto
-from spark_jobs.text.progress import Progress
+from spark_jobs.text.progress import ProgressLog
 from spark_jobs.text.remedies import advised
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def each_table(
     results: list[Result] = []
     # Threads wait for Spark and for the driver's writes; the GIL is not what limits them.
     race: LostRace | None = None
-    progress = Progress(log, layer, len(work)) if layer else None
+    progress = ProgressLog(log, layer, len(work)) if layer else None
     with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
         running = [(item.name, pool.submit(run, item)) for item in work]
         if progress:

@@ -20,7 +20,7 @@ from spark_jobs.silver.table_timeline import SchemaChange, TableState
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReplayedPart:
     """Windows between two statements that change the table."""
 
     window: Window
@@ -40,7 +40,7 @@ class Part:
         return projection
 
 
-def parts_of(work: CompactionJob, columns: silver.Columns) -> Iterator[Part]:
+def parts_of(work: CompactionJob, columns: silver.Columns) -> Iterator[ReplayedPart]:
     """The windows of a job, by the definition of their time. columns: those that silver has now.
 
     Raises LakeError where nothing tells how rows of a window are defined, or which key they have.
@@ -55,7 +55,7 @@ def parts_of(work: CompactionJob, columns: silver.Columns) -> Iterator[Part]:
         remaining -= {*ranges}
         _require_keyed(work, columns, step.definition, ranges[-1])
         later = tuple(later for later in work.steps[at:] if isinstance(later, SchemaChange))
-        yield Part(replace(work.window, ranges=ranges), step.standing, later)
+        yield ReplayedPart(replace(work.window, ranges=ranges), step.standing, later)
     if remaining:
         unknown = min(remaining, key=lambda range_: range_.start.order)
         raise LakeError(f"the definition of rows in {unknown} is not known; begin the range earlier")

@@ -23,7 +23,7 @@ from spark_jobs.subscriptions.cursor import Cursor, EntryPlace
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LogEntry:
     """A line of the log, and where it stands.
 
     Attributes:
@@ -67,7 +67,7 @@ class EntryReader:
         """Whether bronze has commits that the newest reading does not know. Raises LakeError."""
         return not self._lake.bronze(self.source).is_newest(self.version)
 
-    def entries(self, cursor: Cursor, group: str) -> Iterator[Entry]:
+    def entries(self, cursor: Cursor, group: str) -> Iterator[LogEntry]:
         """The entries after a cursor, to the end of bronze as it is now. Raises LakeError, DecodeError, Unsupported."""
         snapshot = BronzeSnapshot.of(self._lake, self.source)
         self.version, self.end = snapshot.version, snapshot.end
@@ -79,7 +79,7 @@ class EntryReader:
             place = _place(slice_, line)
             if not cursor.is_done(place):
                 row = line.row if 0 <= line.row < BEHIND else 0
-                yield Entry(line.kind, place.logged, row, line.text.rstrip("\n"), Cursor(slice_.begin, place))
+                yield LogEntry(line.kind, place.logged, row, line.text.rstrip("\n"), Cursor(slice_.begin, place))
 
 
 def _place(slice_: PlacedSlice, line: ChangeLine) -> EntryPlace:

@@ -29,7 +29,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.subscriptions.cursor import Cursor
-from spark_jobs.subscriptions.entries import Entry, EntryReader
+from spark_jobs.subscriptions.entries import EntryReader, LogEntry
 from spark_jobs.subscriptions.lease import Lease
 from spark_jobs.subscriptions.positions import start_of
 from spark_jobs.subscriptions.records import Record, Records, require_group_name
@@ -50,12 +50,12 @@ class Batch:
     """Entries that are acknowledged together. id: counts up from the last acknowledged; -1 where there is no entry."""
 
     id: int
-    entries: tuple[Entry, ...]
+    entries: tuple[LogEntry, ...]
 
     def __len__(self) -> int:
         return len(self.entries)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[LogEntry]:
         return iter(self.entries)
 
 
@@ -112,7 +112,7 @@ class Subscription:
         self._outstanding: deque[tuple[int, Cursor]] = deque()
         self._read_to: Cursor | None = None
         """After the newest batch, or after log without entries behind it."""
-        self._entries: Iterator[Entry] | None = None
+        self._entries: Iterator[LogEntry] | None = None
 
     def __enter__(self) -> Self:
         self.connect()
@@ -215,7 +215,7 @@ class Subscription:
             self._outstanding.pop()
         self._rewind(self._outstanding[-1][1] if self._outstanding else record.cursor)
 
-    def peek(self, size: int | None = None) -> Iterator[Entry]:
+    def peek(self, size: int | None = None) -> Iterator[LogEntry]:
         """The next entries of the group, at most ``size``, to the end of bronze. Needs no ``connect``, changes nothing.
 
         Raises as ``get_without_ack``.
@@ -250,10 +250,10 @@ class Subscription:
     def _rewind(self, cursor: Cursor) -> None:
         self._read_to, self._entries = cursor, None
 
-    def _next_entries(self, size: int) -> list[Entry]:
+    def _next_entries(self, size: int) -> list[LogEntry]:
         """The entries after ``_read_to``, as far as there are some. What fails after some of them fails next time."""
         assert self._read_to
-        entries: list[Entry] = []
+        entries: list[LogEntry] = []
         letters = 0
         if self._entries is None:
             self._entries = self._reader.entries(self._read_to, self.group)

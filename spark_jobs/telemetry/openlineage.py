@@ -51,7 +51,7 @@ class Dataset:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class RunEvent:
     """One event of a run. error: of a FAIL, why."""
 
     type: EventType
@@ -92,7 +92,7 @@ def is_wanted() -> bool:
     return bool(os.environ.get(URL)) and os.environ.get("OPENLINEAGE_DISABLED", "").lower() != "true"
 
 
-def post(event: Event, *, warns: bool = True) -> bool:
+def post(event: RunEvent, *, warns: bool = True) -> bool:
     """Posts an event; False, with a warning unless the user has had it, where it did not arrive."""
     # The address and the key are the client's own settings; only the address without them is ever told.
     base, path = os.environ[URL], os.environ.get("OPENLINEAGE_ENDPOINT") or "api/v1/lineage"

@@ -14,7 +14,7 @@ _EVERY = 10.0
 """Seconds from one line to the next: a run over 1,000 tables prints dozens, not thousands."""
 
 
-class Progress:
+class ProgressLog:
     """Counts tables that are done in one layer, from several threads."""
 
     def __init__(self, log: logging.Logger, layer: str, total: int, interval: float = _EVERY) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.catalog import AssetOf, Catalog
+from assets.catalog import AssetCatalog, AssetOf
 from assets.lineage import lineages
 from spark_jobs.config.model import Pipeline, SourceSettings
 from spark_jobs.errors import ConfigError
@@ -22,7 +22,7 @@ def pipeline(**keys: Any) -> Pipeline:
 
 
 def test_a_table_has_the_name_the_kind_and_the_address_that_dagster_knows() -> None:
-    spec = Catalog(pipeline()).spec(ORDERS)
+    spec = AssetCatalog(pipeline()).spec(ORDERS)
     assert spec.metadata == {
         "dagster/table_name": "downstream.shop.orders",
         "dagster/storage_kind": "deltalake",
@@ -32,14 +32,16 @@ def test_a_table_has_the_name_the_kind_and_the_address_that_dagster_knows() -> N
 
 def test_a_lake_on_a_file_system_has_an_address_too() -> None:
     local = Pipeline(path=Path("pipeline.yaml"), lake="/data/lake", sources=SOURCES)
-    assert Catalog(local).spec(AssetOf("bronze", "shop")).metadata["dagster/uri"] == "file:///data/lake/bronze/shop"
+    assert (
+        AssetCatalog(local).spec(AssetOf("bronze", "shop")).metadata["dagster/uri"] == "file:///data/lake/bronze/shop"
+    )
 
 
 @pytest.mark.parametrize(
     "max_lag, window", [(None, None), (timedelta(minutes=30), 1800.0), (timedelta(seconds=5), 60.0)]
 )
 def test_bronze_is_fresh_for_as_long_as_max_lag(max_lag: timedelta | None, window: float | None) -> None:
-    catalog = Catalog(pipeline(max_lag=max_lag))
+    catalog = AssetCatalog(pipeline(max_lag=max_lag))
     policy = catalog.spec(AssetOf("bronze", "shop")).freshness_policy
     seconds = policy.fail_window.to_timedelta().total_seconds() if policy else None  # type: ignore[attr-defined] # of its kind
     assert seconds == window
@@ -52,7 +54,7 @@ def test_a_prefix_and_a_translation_change_keys_everywhere() -> None:
             return spec
         return spec.replace_attributes(key=dg.AssetKey(["lake", asset.table]), group_name="tables")
 
-    (lineage,) = lineages(pipeline(), SEEN, Catalog(pipeline(), key_prefix=["a", "b"], translation=translation))
+    (lineage,) = lineages(pipeline(), SEEN, AssetCatalog(pipeline(), key_prefix=["a", "b"], translation=translation))
     assert [key.to_user_string() for key in lineage.keys] == [
         *("a/b/bronze/shop", "a/b/silver/shop/shop/lines", "a/b/silver/shop/shop/orders"),
         *("lake/lines", "lake/orders", "a/b/published/shop"),
@@ -74,11 +76,11 @@ def test_a_prefix_and_a_translation_change_keys_everywhere() -> None:
 )
 def test_what_dagster_would_refuse_is_one_message(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        lineages(pipeline(), SEEN, Catalog(pipeline(), **options))
+        lineages(pipeline(), SEEN, AssetCatalog(pipeline(), **options))
 
 
 def test_names_of_jobs_pools_and_partitions_have_the_prefix() -> None:
-    (lineage,) = lineages(pipeline(), [], Catalog(pipeline(), job_prefix="erp_"))
+    (lineage,) = lineages(pipeline(), [], AssetCatalog(pipeline(), job_prefix="erp_"))
     assert lineage.catalog.name("sync") == "erp_sync"
     assert (lineage.pool, lineage.partitions) == ("stratalog_source_erp_shop", "binlog_files_erp_shop")
     assert lineage.catalog.spark == "erp_spark"

@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from assets.catalog import Catalog
+from assets.catalog import AssetCatalog
 from assets.downstream import _stopped
 from assets.keys import downstream_key
 from assets.lineage import Lineage, TableAsset
@@ -47,7 +47,7 @@ def test_what_stopped_a_table_in_silver_stops_its_downstream_tables_too() -> Non
     names = {("sales", "all"): (("shop", "eu"), ("shop", "us")), ("shop", "t"): (("shop", "t"),)}
     tables = tuple(TableAsset(into, downstream_key(into), "_".join(into), origins) for into, origins in names.items())
     pipeline = Pipeline(path=Path("pipeline.yaml"), lake="lake", sources={"shop": SourceSettings(files=Path())})
-    lineage = Lineage("shop", (), tables, Catalog(pipeline))
+    lineage = Lineage("shop", (), tables, AssetCatalog(pipeline))
     compacted = Outcome([], None, stopped={TableName("shop", "us"): "an ALTER"})
     here = {(TableName("shop", "t"), ("shop", "t")): "a route"}
     merged = Outcome([], None, stopped={}, stopped_into=here)

@@ -50,7 +50,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class OrderedStatement:
     """A statement that changes a table. table: its number."""
 
     table: int
@@ -91,7 +91,7 @@ class Portion:
 class Statements:
     """The statements at one position, about one or more tables. end: behind them."""
 
-    statements: tuple[Statement, ...]
+    statements: tuple[OrderedStatement, ...]
     end: Position
 
 
@@ -103,7 +103,7 @@ def steps(logged: Logged, rows: int) -> Iterator[Step]:
 
     Raises LakeError, DecodeError.
     """
-    generators: list[Iterator[Piece | Statement]] = [_statements(logged)]
+    generators: list[Iterator[Piece | OrderedStatement]] = [_statements(logged)]
     opened = OpenSlices(logged.snapshot.table.path)
     generators += [_pieces(logged, opened, number, job) for number, job in enumerate(logged.jobs)]
     merged = heapq.merge(*generators, key=lambda item: (item.order, isinstance(item, Piece)))
@@ -112,7 +112,7 @@ def steps(logged: Logged, rows: int) -> Iterator[Step]:
     count = 0
     for _, items in groupby(merged, key=lambda item: item.order):
         at_once = list(items)
-        statements = tuple(item for item in at_once if isinstance(item, Statement))
+        statements = tuple(item for item in at_once if isinstance(item, OrderedStatement))
         new = [item for item in at_once if isinstance(item, Piece)]
         # A portion ends between transactions: in front of a statement, or of a transaction that it has no row of.
         is_boundary = not new or all(piece.last_transaction < new[0].begin.order for piece in latest)
@@ -128,10 +128,10 @@ def steps(logged: Logged, rows: int) -> Iterator[Step]:
     yield _portion(logged, pieces, logged.within.stop)
 
 
-def _statements(logged: Logged) -> Iterator[Statement]:
+def _statements(logged: Logged) -> Iterator[OrderedStatement]:
     """Statements of all tables, in order."""
     listed = [
-        Statement(number, step)
+        OrderedStatement(number, step)
         for number, job in enumerate(logged.jobs)
         for step in job.steps
         if isinstance(step, SchemaChange)

@@ -26,7 +26,7 @@ from spark_jobs.delivery.progress import Progress, TableId
 from spark_jobs.delivery.progress import Step as RowStep
 from spark_jobs.delivery.table_delivery import Submit
 from spark_jobs.delivery.target import Connection
-from spark_jobs.delivery.transactions import Transaction, commit
+from spark_jobs.delivery.transactions import TargetTransaction, commit
 from spark_jobs.errors import DeliveryError
 from spark_jobs.log.position import Position
 
@@ -136,20 +136,20 @@ class LogDelivery:
             f"UPDATE {rows_of.TABLE} SET parts = '', exit_version = NULL, updated_at = CURRENT_TIMESTAMP(6) "
             f"WHERE {self.id.condition()} AND fence = {self.progress.fence} AND exit_version IS NOT NULL"
         )
-        work = Transaction(self.id, (), statement, lambda progress: progress.exit_version is None)
+        work = TargetTransaction(self.id, (), statement, lambda progress: progress.exit_version is None)
         commit(self.connection, work, self.progress.fence)
         self.progress = replace(self.progress, exit_version=None, parts=frozenset())
         self._open(step, self.progress.part_rows or 1)
 
     def _open(self, step: RowStep, part_rows: int) -> None:
         statement = rows_of.opened(self.id, self.progress, step, part_rows)
-        work = Transaction(self.id, (), statement, lambda progress: progress.exit_version == step.version)
+        work = TargetTransaction(self.id, (), statement, lambda progress: progress.exit_version == step.version)
         commit(self.connection, work, self.progress.fence)
 
     def _part(self, window: LogWindow, number: int, step: RowStep, connection: Connection, *, is_safe: bool) -> int:
         rows = len(window.parts[number])
         statement = rows_of.part_complete(self.id, self.progress, step.version, number, rows)
-        work = Transaction(
+        work = TargetTransaction(
             self.id,
             list(window.statements(number, is_safe=is_safe)),
             statement,
@@ -181,7 +181,7 @@ class LogDelivery:
 
     def _commit_by(self, connection: Connection, statements: list[bytes], step: RowStep, rows: int) -> None:
         statement = rows_of.complete(self.id, self.progress, step, rows)
-        work = Transaction(
+        work = TargetTransaction(
             self.id,
             statements,
             statement,

@@ -32,7 +32,7 @@ from spark_jobs.silver.timeline.inputs import place_of_rows
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedTable:
+class OrderedTable:
     """A source table that is delivered in order.
 
     since: the target has what stands before it. end: up to where the lake has the table.
@@ -66,7 +66,7 @@ def reached(lake: Lake, source: str, tables: Sequence[LakeTable]) -> list[tuple[
     return listed
 
 
-def require_log_alone(lake: Lake, source: str, table: LoggedTable, version: int | None) -> None:
+def require_log_alone(lake: Lake, source: str, table: OrderedTable, version: int | None) -> None:
     """Raises DeliveryError where the lake has rows of a table that its log, from a version of silver on, does not say.
 
     version: of silver, as it was delivered; None where that is not known.
@@ -92,11 +92,11 @@ class Logged:
     snapshot: BronzeSnapshot
     within: Range
     index: SliceIndex
-    tables: tuple[LoggedTable, ...]
+    tables: tuple[OrderedTable, ...]
     jobs: tuple[CompactionJob, ...]
 
     @classmethod
-    def of(cls, pipeline: Pipeline, lake: Lake, source: str, within: Range, tables: Sequence[LoggedTable]) -> "Logged":
+    def of(cls, pipeline: Pipeline, lake: Lake, source: str, within: Range, tables: Sequence[OrderedTable]) -> "Logged":
         """Raises LakeError, TableStopped, DecodeError."""
         # One scan of the log for all tables; each has a timeline of its own, from where the target has it on.
         snapshot = BronzeSnapshot.of(lake, source)

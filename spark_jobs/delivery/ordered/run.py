@@ -18,7 +18,7 @@ from spark_jobs.delivery import progress as rows_of
 from spark_jobs.delivery.lake_table import LakeTable, Origin
 from spark_jobs.delivery.ordered.judgement import Judge
 from spark_jobs.delivery.ordered.log_delivery import LogDelivery, log_id
-from spark_jobs.delivery.ordered.log_tables import Logged, LoggedTable, reached, require_log_alone, standing_at
+from spark_jobs.delivery.ordered.log_tables import Logged, OrderedTable, reached, require_log_alone, standing_at
 from spark_jobs.delivery.ordered.target_state import TargetState
 from spark_jobs.delivery.progress import Progress, TableId
 from spark_jobs.delivery.table_delivery import Delivered
@@ -143,22 +143,22 @@ class _Run:
         self.ended |= {_origin(source, table) for table in tables if table.end == begin}
         delivery.settle(self._notes(tables), begin)
 
-    def _logged(self, source: str, rows: dict[Name, Progress]) -> list[LoggedTable]:
+    def _logged(self, source: str, rows: dict[Name, Progress]) -> list[OrderedTable]:
         """The source's tables that the target has a first copy of."""
         tables = []
         for name, into, end in reached(lake_of(self.pipeline), source, self.tables):
             row = rows.get((into.schema, into.name))
             since = lake_table.positions_of(row.position, into).get((source, name)) if row else None
             if row and row.exit_version is None and since:
-                tables.append(LoggedTable(name, into, since, end))
+                tables.append(OrderedTable(name, into, since, end))
         return tables
 
     @staticmethod
-    def _is_behind(rows: dict[Name, Progress], table: LoggedTable, end: Position) -> bool:
+    def _is_behind(rows: dict[Name, Progress], table: OrderedTable, end: Position) -> bool:
         version = rows[table.into.schema, table.into.name].version
         return table.end == end and version is not None and version < table.into.version
 
-    def _delivery(self, source: str, within: Range, tables: Sequence[LoggedTable], progress: Progress) -> LogDelivery:
+    def _delivery(self, source: str, within: Range, tables: Sequence[OrderedTable], progress: Progress) -> LogDelivery:
         """The delivery of a range. Raises DeliveryError, LakeError, DecodeError, TableStopped."""
         workers, lake = self.workers, lake_of(self.pipeline)
         logged = Logged.of(self.pipeline, lake, source, within, tables)
@@ -203,7 +203,7 @@ class _Run:
             if delivered.rows or delivered.statements or before:
                 self.delivered[table] = delivered if before is None else _sum(before, delivered)
 
-    def _notes(self, tables: Sequence[LoggedTable]) -> list[str]:
+    def _notes(self, tables: Sequence[OrderedTable]) -> list[str]:
         """SQL: the versions that the target has now, of tables of which it has all that is published."""
         lake, dialect, notes = lake_of(self.pipeline), Dialect.of(self.connection), []
         for table in {(table.into.schema, table.into.name): table.into for table in tables}.values():
@@ -224,5 +224,5 @@ class _Run:
         return notes
 
 
-def _origin(source: str, table: LoggedTable) -> tuple[Origin, Name]:
+def _origin(source: str, table: OrderedTable) -> tuple[Origin, Name]:
     return (source, table.name), (table.into.schema, table.into.name)

@@ -15,7 +15,7 @@ from spark_jobs.binlog import Column, TableName
 from spark_jobs.config.deliveries import Delivery
 from spark_jobs.delivery import target_table
 from spark_jobs.delivery.encode import RAW, OutputColumn, literals
-from spark_jobs.delivery.lake_table import LakeColumn, LakeTable, Shape, as_declared
+from spark_jobs.delivery.lake_table import LakeColumn, LakeTable, LakeTableShape, as_declared
 from spark_jobs.delivery.ordered.judgement import Judge
 from spark_jobs.delivery.ordered.unique_keys import UniqueKeys, weights_of
 from spark_jobs.delivery.statements import Writer
@@ -136,7 +136,7 @@ class TargetState:
                     "deliver the table from the beginning: stratalog deliver --reload"
                 )
 
-    def _fills(self, step: SchemaChange, shape: Shape) -> dict[str, str]:
+    def _fills(self, step: SchemaChange, shape: LakeTableShape) -> dict[str, str]:
         """By new column the literal that rows which are there have in it."""
         names = [column.name for column in shape.columns if column.name in step.fills]
         literals_: dict[str, str] = {}
@@ -153,7 +153,7 @@ class TargetState:
             literals_[name] = literal[0].as_py()
         return literals_
 
-    def _alterations(self, shape: Shape, step: SchemaChange, defaults: Mapping[str, str]) -> list[str]:
+    def _alterations(self, shape: LakeTableShape, step: SchemaChange, defaults: Mapping[str, str]) -> list[str]:
         if self.settings.ddl == "ignore":
             return []
         target = target_table.target_table(self.connection, self.into.schema, self.into.name)
@@ -187,7 +187,7 @@ class TargetState:
             origins = column_origins(step, self.judge.shape(self.state).columns.types, new)
         return {name: physical[origin] for name, origin in origins.items() if origin is not None and origin in physical}
 
-    def _shape(self, state: TableState, physical: Mapping[str, str], suffix: str = "") -> Shape:
+    def _shape(self, state: TableState, physical: Mapping[str, str], suffix: str = "") -> LakeTableShape:
         columns_, definition = self.judge.shape(state).columns, state.definition
         assert definition
         declared = {str(column.name): column for column in definition.columns}
@@ -202,7 +202,7 @@ class TargetState:
         ]
         marks = [LakeColumn(name, physical.get(name, name), MARKS[name], None) for name in self.judge.marks]
         key = (*self.judge.marks, *columns_.key) if columns_.key else ()
-        return Shape((*marks, *columns), key, "")
+        return LakeTableShape((*marks, *columns), key, "")
 
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
@@ -210,7 +210,7 @@ _RAW = pa.map_(pa.string(), pa.string())
 _WITHOUT_DEFAULT = re.compile(r"(tiny|medium|long)?(text|blob)|json|geometry|point|.*string|.*polygon|vector")
 
 
-def _may_be_default(shape: Shape, name: str, text: str) -> bool:
+def _may_be_default(shape: LakeTableShape, name: str, text: str) -> bool:
     """Whether a literal may stand behind DEFAULT: types of any length have none, and a cast is no constant."""
     column = next(column.column for column in shape.columns if column.name == name)
     return column is not None and not _WITHOUT_DEFAULT.match(column.sql_type) and not text.startswith("CAST(")

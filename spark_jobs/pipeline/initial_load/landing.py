@@ -23,7 +23,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.initial_load.anchor import Outrun, settled_position
 from spark_jobs.pipeline.initial_load.commit import LOADED, LoadCommit
 from spark_jobs.pipeline.initial_load.context import CONFLICT_WAIT, LoadContext
-from spark_jobs.pipeline.initial_load.range_files import LandingTask, TargetTable, land_files
+from spark_jobs.pipeline.initial_load.range_files import FileTarget, LandingTask, land_files
 from spark_jobs.pipeline.initial_load.reading import ReadTable
 from spark_jobs.pipeline.initial_load.staging import StagedTable
 from spark_jobs.pipeline.outcome import Outcome
@@ -133,7 +133,7 @@ def _tasks(stage: StagedTable, upon: Snapshot) -> list[LandingTask] | None:
     waiting = driver_commit.snapshot_upon(stage.table.path, stage.head)
     if waiting is None or any(file.deletion_vector for file in waiting.files):
         return None
-    source, target = TargetTable.of(waiting), TargetTable.of(upon)
+    source, target = FileTarget.of(waiting), FileTarget.of(upon)
     return [LandingTask(source, files, stage.progress.since, target) for files in _packed(waiting.files)]
 
 

@@ -28,7 +28,7 @@ _GROUP_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class TargetTable:
+class FileTarget:
     """The table that a task writes files of, which no commit names yet."""
 
     path: str
@@ -36,7 +36,7 @@ class TargetTable:
     configuration: Mapping[str, str]
 
     @classmethod
-    def of(cls, upon: Snapshot) -> "TargetTable":
+    def of(cls, upon: Snapshot) -> "FileTarget":
         return cls(upon.path, upon.schema, dict(upon.configuration))
 
 
@@ -47,17 +47,17 @@ class RangeTask:
     selecting: Selecting
     parts: tuple[KeyRange, ...]
     key: tuple[str, ...]
-    target: TargetTable
+    target: FileTarget
 
 
 @dataclass(frozen=True, slots=True)
 class LandingTask:
     """Files of rows that wait, and what the rows are in silver."""
 
-    waiting: TargetTable
+    waiting: FileTarget
     files: tuple[DataFile, ...]
     since: Position
-    target: TargetTable
+    target: FileTarget
 
 
 def read_ranges(task: RangeTask) -> Iterator[DataFile]:
@@ -72,7 +72,7 @@ def land_files(task: LandingTask) -> Iterator[DataFile]:
     yield from _file(task.target, _landed(task), {})
 
 
-def _file(target: TargetTable, groups: Iterator[pa.Table], layout: data_files.FileLayout) -> Iterator[DataFile]:
+def _file(target: FileTarget, groups: Iterator[pa.Table], layout: data_files.FileLayout) -> Iterator[DataFile]:
     """No row, no file: the first group decides whether one is opened."""
     for first in islice(groups, 1):
         rest = chain([first], groups)

@@ -23,7 +23,7 @@ from spark_jobs.lake.commit import new_batch
 from spark_jobs.pipeline.initial_load.commit import READ, READING, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.key_ranges import Boundary, Key, KeyRange, key_of, ranges
-from spark_jobs.pipeline.initial_load.range_files import RangeTask, TargetTable, read_ranges, with_raw
+from spark_jobs.pipeline.initial_load.range_files import FileTarget, RangeTask, read_ranges, with_raw
 from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.pipeline.initial_load.selection import TableToRead
 from spark_jobs.pipeline.initial_load.staging import StagedTable, columns_of, staged_ddl
@@ -159,7 +159,7 @@ def _write(
         stage.append(rows, progress)
         stage.progress = replace(progress, rows=progress.rows + counted.get["rows"])
         return
-    target, key = TargetTable.of(upon), tuple(silver.columns(selecting.definition).key)
+    target, key = FileTarget.of(upon), tuple(silver.columns(selecting.definition).key)
     size = -(-len(parts) // _AT_ONCE)
     tasks = [RangeTask(selecting, tuple(parts[at : at + size]), key, target) for at in range(0, len(parts), size)]
     files = spark_job.run(load.spark, tasks, read_ranges)

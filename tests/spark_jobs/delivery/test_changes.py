@@ -6,7 +6,7 @@ import pytest
 from pyroaring import BitMap64
 
 from spark_jobs.delivery import changes
-from spark_jobs.delivery.changes import KeyedChanges, KeylessChanges, Window, shares, windows
+from spark_jobs.delivery.changes import KeyedChanges, KeylessChanges, TableDelta, shares, windows
 from spark_jobs.delivery.encode import OutputColumn
 from spark_jobs.delta import commits, data_files, deletion_vectors
 from spark_jobs.delta.snapshot import Snapshot
@@ -40,7 +40,7 @@ def commit(snapshot: Snapshot, rows: dict[int, int], delete: tuple[int, ...] = (
     return newest(snapshot.path, version)
 
 
-def net(window: Window) -> tuple[list[int], dict[int, int], dict[int, int]]:
+def net(window: TableDelta) -> tuple[list[int], dict[int, int], dict[int, int]]:
     """Keys deleted; rows updated and inserted."""
     deleted: list[int] = []
     writes: dict[bool, dict[int, int]] = {True: {}, False: {}}

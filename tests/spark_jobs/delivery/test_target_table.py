@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.binlog import Column
-from spark_jobs.delivery.lake_table import LakeColumn, Shape
+from spark_jobs.delivery.lake_table import LakeColumn, LakeTableShape
 from spark_jobs.delivery.target import Facts
 from spark_jobs.delivery.target_table import Alterations, Dialect, TargetColumn, TargetTable, creation, types_of
 from spark_jobs.errors import DeliveryError
@@ -18,8 +18,8 @@ def column(name: str, physical: str, type_code: int = INT, **values: Any) -> Lak
     return LakeColumn(name, physical, "INT", Column(name, type_code, **values))
 
 
-def shape(*columns: LakeColumn) -> Shape:
-    return Shape((KEY, *columns), ("id",), "mysql-bin.000001:4")
+def shape(*columns: LakeColumn) -> LakeTableShape:
+    return LakeTableShape((KEY, *columns), ("id",), "mysql-bin.000001:4")
 
 
 def target(*names: str) -> TargetTable:
@@ -27,7 +27,12 @@ def target(*names: str) -> TargetTable:
 
 
 def clauses(
-    before: Shape, after: Shape, present: TargetTable, dialect: Dialect = MYSQL, *, is_checked: bool = False
+    before: LakeTableShape,
+    after: LakeTableShape,
+    present: TargetTable,
+    dialect: Dialect = MYSQL,
+    *,
+    is_checked: bool = False,
 ) -> list[str]:
     return Alterations(types_of(before, dialect), after, present, dialect).clauses(is_checked=is_checked)
 
@@ -58,7 +63,7 @@ A, B = column("a", "p1"), column("b", "p2")
         (shape(column("b", "p1"), column("c", "p2")), ("id", "b", "c"), []),
     ],
 )  # fmt: skip
-def test_clauses(after: Shape, present: tuple[str, ...], expected: list[str]) -> None:
+def test_clauses(after: LakeTableShape, present: tuple[str, ...], expected: list[str]) -> None:
     assert clauses(shape(A, B), after, target(*present)) == expected
 
 
@@ -83,7 +88,7 @@ def test_a_table_is_created() -> None:
     text = LakeColumn("t", "p3", "STRING", Column("t", 252, 2, charset=8))
     label = LakeColumn("e", "p4", "STRING", Column("e", 247, 1, charset=255, labels=("a", "it's")))
     unknown = LakeColumn("_source", "p5", "STRING", None)
-    key = Shape((KEY, text, label, unknown), ("id", "t"), "")
+    key = LakeTableShape((KEY, text, label, unknown), ("id", "t"), "")
     assert creation("s", "t", key, MYSQL)[1] == (
         "CREATE TABLE IF NOT EXISTS `s`.`t` (`id` int NOT NULL, "
         "`t` text CHARACTER SET latin1 COLLATE latin1_swedish_ci NOT NULL, "

@@ -242,7 +242,7 @@ def test_of_gc_and_an_extraction_planned_before_it_the_later_one_loses(
         land(logs.spark, table, late, source.reading(), 0.0)
     assert kept_files(logs) == [2, 3, 4, 5]
 
-    right = retention._Work._delete_before
+    right = retention._Collection._delete_before
     raced: list[int] = []
 
     def slow(work: Any, oldest: Position, head: Head, checkpoint: Checkpoint) -> Head:
@@ -251,7 +251,7 @@ def test_of_gc_and_an_extraction_planned_before_it_the_later_one_loses(
             land(logs.spark, table, plan(table, source, "earliest"), source.reading(), 0.0)
         return right(work, oldest, head, checkpoint)
 
-    monkeypatch.setattr(retention._Work, "_delete_before", slow)
+    monkeypatch.setattr(retention._Collection, "_delete_before", slow)
     assert names(gc(logs)) == [file(2), file(3)], "gc plans again"
     assert kept_files(logs) == [4, 5, 6]
 

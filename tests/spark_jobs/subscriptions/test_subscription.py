@@ -9,7 +9,7 @@ import pytest
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.errors import ConfigError, DecodeError, LakeError, StratalogError
 from spark_jobs.subscriptions.cursor import Cursor
-from spark_jobs.subscriptions.entries import Entry
+from spark_jobs.subscriptions.entries import LogEntry
 from tests.consumers import SOURCE, SPEC, Shop, ids, order, orders
 from tests.segment_spec import Commit, Delete, Insert, Query, Rows, Statement, Update
 from tests.xa import XA, prepared
@@ -191,7 +191,7 @@ def test_what_cannot_be_read_is_an_error_after_what_stands_before(shop: Shop) ->
     with shop.subscription() as subscription:
         entries = subscription._reader.entries
 
-        def damaged(cursor: Cursor, group: str) -> Iterator[Entry]:
+        def damaged(cursor: Cursor, group: str) -> Iterator[LogEntry]:
             for entry in entries(cursor, group):
                 if entry.value["after"]["id"] == 3:
                     raise DecodeError(f"{entry.position}: is damaged")

@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from spark_jobs.telemetry import openlineage
-from spark_jobs.telemetry.openlineage import Dataset, Event, post
+from spark_jobs.telemetry.openlineage import Dataset, RunEvent, post
 from tests.receivers import event_validator, receiver
 
 RUN = str(uuid.UUID(int=7, version=4))
@@ -22,13 +22,13 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "event",
     [
-        Event("START", RUN, "shop.run"),
-        Event("COMPLETE", RUN, "shop.run", [IN], [OUT]),
-        Event("FAIL", RUN, "shop.run", [IN], [], "shop: cannot be reached"),
+        RunEvent("START", RUN, "shop.run"),
+        RunEvent("COMPLETE", RUN, "shop.run", [IN], [OUT]),
+        RunEvent("FAIL", RUN, "shop.run", [IN], [], "shop: cannot be reached"),
     ],
     ids=lambda event: event.type,
 )
-def test_an_event_is_valid_and_arrives(event: Event, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_is_valid_and_arrives(event: RunEvent, monkeypatch: pytest.MonkeyPatch) -> None:
     with receiver(201) as received:
         monkeypatch.setenv("OPENLINEAGE_URL", received.url)
         assert post(event)
@@ -40,13 +40,13 @@ def test_an_event_is_valid_and_arrives(event: Event, monkeypatch: pytest.MonkeyP
 
 
 def test_what_is_not_valid_is_refused_by_the_validator() -> None:
-    document = Event("START", "not a uuid", "shop.run", [IN]).to_json()
+    document = RunEvent("START", "not a uuid", "shop.run", [IN]).to_json()
     del document["inputs"][0]["name"]
     assert len(list(event_validator().iter_errors(document))) == 2
 
 
 def test_datasets_have_columns_and_outputs_rows() -> None:
-    document = Event("COMPLETE", RUN, "shop.run", [IN], [OUT]).to_json()
+    document = RunEvent("COMPLETE", RUN, "shop.run", [IN], [OUT]).to_json()
     assert document["inputs"] == [{"namespace": "mysql://db.internal:3306", "name": "shop.orders"}]
     (output,) = document["outputs"]
     assert output["facets"]["schema"]["fields"] == [
@@ -62,7 +62,7 @@ def test_the_clients_settings_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OPENLINEAGE_API_KEY", "k1")
         monkeypatch.setenv("OPENLINEAGE_NAMESPACE", "sales")
         monkeypatch.setenv("OPENLINEAGE_ENDPOINT", "/api/v1/lineage")
-        assert post(Event("START", RUN, "shop.run"))
+        assert post(RunEvent("START", RUN, "shop.run"))
     assert received.headers[0]["Authorization"] == "Bearer k1"
     assert received.events[0]["job"]["namespace"] == "sales"
 
@@ -82,7 +82,7 @@ def test_what_does_not_arrive_is_one_warning(
     with receiver(status or 200) as received:
         monkeypatch.setenv("OPENLINEAGE_URL", url or received.url)
         monkeypatch.setenv("OPENLINEAGE_API_KEY", "hidden")
-        assert not post(Event("START", RUN, "shop.run"))
+        assert not post(RunEvent("START", RUN, "shop.run"))
     (record,) = caplog.records
     assert problem in record.message
     assert "secret" not in caplog.text

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from spark_jobs.text.progress import Heartbeat, Progress
+from spark_jobs.text.progress import Heartbeat, ProgressLog
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def test_lines_are_due_at_the_end_and_after_some_seconds(
     total: int, interval: float, expected: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    progress = Progress(logging.getLogger("spark_jobs.test"), "shop: silver", total, interval)
+    progress = ProgressLog(logging.getLogger("spark_jobs.test"), "shop: silver", total, interval)
     for _ in range(total):
         progress.add()
     assert caplog.messages == expected

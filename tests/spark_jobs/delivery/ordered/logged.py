@@ -17,7 +17,7 @@ from spark_jobs.config.loader import from_keys
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Destination
 from spark_jobs.delivery.lake_table import LakeTable
-from spark_jobs.delivery.ordered.log_tables import Logged, LoggedTable
+from spark_jobs.delivery.ordered.log_tables import Logged, OrderedTable
 from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.table import Table
@@ -77,5 +77,5 @@ class LoggedLake:
     def logged(self, start: int = 4, *, since: int = 4) -> Logged:
         """Both tables from a place of the log on. since: up to where the target has the second."""
         places = (at(start), at(max(start, since)))
-        tables = [LoggedTable(name, self.into(name), at_, self.end) for name, at_ in zip(NAMES, places, strict=True)]
+        tables = [OrderedTable(name, self.into(name), at_, self.end) for name, at_ in zip(NAMES, places, strict=True)]
         return Logged.of(self.pipeline, self.lake, SOURCE, Range(at(start), self.end), tables)

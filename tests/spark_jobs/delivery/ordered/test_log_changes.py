@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.delivery.ordered.log_changes import Portion, Statements, Step, steps
-from spark_jobs.delivery.ordered.log_tables import Logged, LoggedTable
+from spark_jobs.delivery.ordered.log_tables import Logged, OrderedTable
 from spark_jobs.log.position import Range
 from tests.segment_spec import Change, Commit, Insert, Statement
 from tests.spark_jobs.delivery.ordered.logged import NAMES, SOURCE, LoggedLake, at
@@ -72,7 +72,7 @@ def test_a_portion_ends_before_a_transaction_whose_first_slices_have_other_table
         log += [Insert("shop.lines", (number, 0)) for number in range(40)]
         log += [*(Insert("shop.orders", (first + number, "x" * 30)) for number in range(8)), Commit()]
     lake = LoggedLake.of(tmp_path, log, target=300)
-    orders = LoggedTable(NAMES[0], lake.into(NAMES[0]), at(4), lake.end)
+    orders = OrderedTable(NAMES[0], lake.into(NAMES[0]), at(4), lake.end)
     logged = Logged.of(lake.pipeline, lake.lake, SOURCE, Range(at(4), lake.end), [orders])
     portions = [step for step in steps(logged, 1) if isinstance(step, Portion)]
     assert [portion.rows for portion in portions] == [8, 8, 8]

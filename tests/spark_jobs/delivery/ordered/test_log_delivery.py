@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.delivery.deliver import Outcome, chosen_tables, deliver, reload_tables
+from spark_jobs.delivery.deliver import DeliveryOutcome, chosen_tables, deliver, reload_tables
 from spark_jobs.delivery.statements import Writer
 from spark_jobs.delivery.status import status
 from spark_jobs.delivery.target import Connection
@@ -15,7 +15,7 @@ from tests.delivered import Copy
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
 
-def run(copy: Copy, **keys: Any) -> Outcome:
+def run(copy: Copy, **keys: Any) -> DeliveryOutcome:
     return copy.run(copy.pipeline(apply="ordered", **keys))
 
 

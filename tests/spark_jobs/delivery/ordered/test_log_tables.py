@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from spark_jobs.delivery.ordered.log_tables import LoggedTable, require_log_alone, require_ordered, standing_at
+from spark_jobs.delivery.ordered.log_tables import OrderedTable, require_log_alone, require_ordered, standing_at
 from spark_jobs.errors import DeliveryError
 from spark_jobs.lake.commit import CommitKind
 from spark_jobs.silver.commit import SilverCommit
@@ -91,7 +91,7 @@ def test_rows_that_the_log_does_not_say(
     silver = lake.lake.silver(SOURCE, ORDERS.schema, ORDERS.table)
     for number, kind_ in enumerate((CommitKind.LIVE, kind), 1):
         write(silver, ROWS, SilverCommit(at(number * 10), f"b{number}", kind_, definition=OLD, key=("id",)), number)
-    table = LoggedTable(ORDERS, lake.into(ORDERS), at(4), lake.end)
+    table = OrderedTable(ORDERS, lake.into(ORDERS), at(4), lake.end)
     if word is None:
         require_log_alone(lake.lake, SOURCE, table, version)
         return

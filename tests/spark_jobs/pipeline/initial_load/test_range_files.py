@@ -9,7 +9,7 @@ from spark_jobs.delta.data_files import read_columns
 from spark_jobs.delta.snapshot import new_table
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
-from spark_jobs.pipeline.initial_load.range_files import LandingTask, RangeTask, TargetTable, land_files, read_ranges
+from spark_jobs.pipeline.initial_load.range_files import FileTarget, LandingTask, RangeTask, land_files, read_ranges
 from spark_jobs.pipeline.initial_load.staging import columns_of
 from spark_jobs.silver import table as silver
 from tests.slow_loader import decoded
@@ -32,12 +32,12 @@ class RowsByRange:
         return decoded(DEFINITION, rows if first else [], "here")
 
 
-def target(folder: Path, columns: dict[str, str]) -> TargetTable:
+def target(folder: Path, columns: dict[str, str]) -> FileTarget:
     folder.mkdir()
-    return TargetTable.of(new_table(str(folder), columns, {}))
+    return FileTarget.of(new_table(str(folder), columns, {}))
 
 
-def waiting(tmp_path: Path, *firsts: int) -> tuple[TargetTable, RangeTask]:
+def waiting(tmp_path: Path, *firsts: int) -> tuple[FileTarget, RangeTask]:
     table = target(tmp_path / "waiting", columns_of(DEFINITION))
     parts = tuple(KeyRange((str(first),), None) for first in firsts)
     return table, RangeTask(RowsByRange(), parts, ("id",), table)  # type: ignore[arg-type]
