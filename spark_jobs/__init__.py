@@ -12,9 +12,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-os.environ.setdefault(
-    "RUST_LOG", "off"
-)  # delta-rs logs, in colours, what it raises all the same; read when it is loaded
+# delta-rs logs, in colours, what it raises all the same; read when it is loaded.
+os.environ.setdefault("RUST_LOG", "off")
 
 _DOCUMENTED = {
     "spark_jobs.config": ("Pipeline", "Retention", "from_keys", "load"),

@@ -151,9 +151,8 @@ class Xa:
         """
         keys = ("stretch", "number", "begun")
         own_rows = self.rows.select([*keys, *(name for name in HELD.names if name.startswith("at_"))])
-        own_rows = own_rows.group_by(own_rows.column_names).aggregate(
-            []
-        )  # a row a transaction, however many tables it has
+        # A row a transaction, however many tables it has.
+        own_rows = own_rows.group_by(own_rows.column_names).aggregate([])
         range_ = self.extent()
         assert range_ is not None
         last = replace(range_.stop, offset=range_.stop.offset + 1)  # one that commits itself has its last slice there

@@ -150,9 +150,8 @@ _FLOAT_DIGITS = 6
 def _timed(column: Column, words: tuple[Word, ...], moment: Moment) -> str | None:
     """A time that depends on when the statement started, or on its time zone; None for any other value."""
     if words and words[0].among(*_NOW) and column.type_code in (_TIMESTAMP, _DATETIME):
-        at = session_time.now(
-            moment, column.meta
-        )  # MariaDB takes NOW() for that of the column's digits; MySQL refuses it
+        # MariaDB takes NOW() for that of the column's digits; MySQL refuses it.
+        at = session_time.now(moment, column.meta)
         if column.type_code == _DATETIME:
             return f"'{session_time.local(at, moment.zone).isoformat(' ')}'"
     elif words and column.type_code == _TIMESTAMP and not _ZERO_DATE.fullmatch(words[-1].text):

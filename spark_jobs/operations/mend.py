@@ -337,9 +337,8 @@ def _event(lake: Lake, source: str, text: str) -> _StoppingEvent:
         raise ConfigError({"--at": f"no event begins at {place}; {_nearest(place, events)}"})
     if row["kind"] == "statement" and row["statement"]:
         statement = classify(row["statement"], row["database"] or "")
-        start = (
-            row["transaction_start"] if statement.verb.startswith("XA ") else row["start"]
-        )  # XA: a whole transaction
+        # XA: a whole transaction.
+        start = row["transaction_start"] if statement.verb.startswith("XA ") else row["start"]
         return _StoppingEvent(replace(place, offset=start), statement.short, statement=statement)
     if not at.may_stop:
         able = [event for event in events if event.may_stop]

@@ -99,9 +99,8 @@ class RenameLineage:
         commits = table.since(-1)
         resets = SilverCommit.of(commits[0][1]).resets if commits else 0
         own_commits = ((at, SilverCommit.of(commit)) for at, commit in commits if commit.kind != CommitKind.ALTERING)
-        current = (
-            (at, commit) for at, commit in own_commits if commit.resets == resets
-        )  # what it had before a rebuild is no more
+        # What it had before a rebuild is no more.
+        current = ((at, commit) for at, commit in own_commits if commit.resets == resets)
         version, commit = next(((at, commit) for at, commit in current if commit.position <= until), (None, None))
         if version is None or commit is None:
             return None, None, self.context.snapshot.complete_from

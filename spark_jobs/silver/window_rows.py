@@ -192,9 +192,8 @@ def _with_defaults(changes: DataFrame, definition: TableDefinition, columns: sil
     """The changes with the defaults of columns that inserts lack, as far as these are known."""
     defaults = {str(column.name): column.default for column in definition.columns if column.default is not None}
     cells = {name: identifier(name) for name in changes.columns}
-    inserted = (
-        "true" if columns.is_bag else "NOT _existed AND _exists"
-    )  # an update of the key is whole (net_changes.py)
+    # An update of the key is whole (net_changes.py).
+    inserted = "true" if columns.is_bag else "NOT _existed AND _exists"
     cells_ = partial_rows.with_defaults(defaults, columns.types, cells, inserted)
     return changes.selectExpr(*(f"{cells_[name]} AS {identifier(name)}" for name in changes.columns))
 
@@ -242,9 +241,8 @@ def counted_images(changes: DataFrame, columns: silver.Columns) -> DataFrame:
     """Of a bag one row an image and window, with the copies that came less those that went."""
     names = [*columns.types, "_position", "_committed_at", "_raw"]
     last_rows = last_of_each(changes, columns, names, F.sum(silver.COPIES).alias(silver.COPIES))
-    last_rows = last_rows.withColumn(
-        "_existed", F.lit(None).cast("boolean")
-    )  # how many there were before, no window knows
+    # How many there were before, no window knows.
+    last_rows = last_rows.withColumn("_existed", F.lit(None).cast("boolean"))
     return last_rows.withColumn(silver.ABSENT, F.lit(None).cast(ABSENT_TYPE)) if columns.has_partial else last_rows
 
 

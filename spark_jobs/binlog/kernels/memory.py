@@ -235,9 +235,8 @@ def checked(kernel: Callable[..., Any]) -> Callable[..., Any]:
             return kernel(*arguments)
         _note_arrays(arguments)
         _inside = True
-        typed = [
-            np.int64(argument) if type(argument) is int else argument for argument in arguments
-        ]  # as numba has them
+        # As numba has them.
+        typed = [np.int64(argument) if type(argument) is int else argument for argument in arguments]
         try:
             with np.errstate(over="ignore"):  # compiled numbers wrap around silently
                 return kernel(*typed)

@@ -57,9 +57,8 @@ def _layout(text: str, value: float) -> str:
     figures = "".join(map(str, digits)).rstrip("0")
     power = len(digits) + exponent - 1  # of the first digit
     if len(figures) == 1 and float(f"{value:.1e}") == value:
-        figures = (
-            f"{abs(value):.1e}".partition("e")[0].replace(".", "").rstrip("0")
-        )  # 4.9E-324: two digits where one is coarse
+        # 4.9E-324: two digits where one is coarse.
+        figures = f"{abs(value):.1e}".partition("e")[0].replace(".", "").rstrip("0")
     if _LEAST_PLAIN <= power < _MOST_PLAIN:
         integer = figures[: power + 1].ljust(power + 1, "0") if power >= 0 else "0"
         rest = figures[power + 1 :] if power >= 0 else "0" * (-power - 1) + figures

@@ -58,9 +58,8 @@ def _apply(progress: TimelineProgress, event: LoggedStatement, logged: TableDefi
     # What becomes of the table that has the name.
     if not changes_table(progress, event):  # it was about a table without rows, until others' came into it
         return
-    effect = progress.own_effects(event, table_effects)[
-        -1
-    ]  # an ALTER that gives the table another name takes it away from this one
+    # An ALTER that gives the table another name takes it away from this one.
+    effect = progress.own_effects(event, table_effects)[-1]
     rule = filtered_by(progress, event)
     if isinstance(effect, CreateTable):
         _create(progress, event, effect, logged, rule)

@@ -72,8 +72,7 @@ def _met_before(progress: TimelineProgress, parts: Sequence[Range]) -> dict[int,
     except (TableStopped, DecodeError) as error:
         if len(parts) == 1:
             return {0: DefinedRange(parts[0], failed=error)}
-        piece_maps = (
-            _met_before(progress, [part]) for part in parts
-        )  # those before the one that cannot be read are taken
+        # Those before the one that cannot be read are taken.
+        piece_maps = (_met_before(progress, [part]) for part in parts)
         return {at: piece[0] for at, piece in enumerate(piece_maps) if piece}
     return {at: DefinedRange(parts[at], definition) for at, definition in first_definitions.items()}
