@@ -87,14 +87,17 @@ def verify_delivery(
     """
     settings, lake = pipeline.deliveries[name].mysql, lake_of(pipeline)
     tables = chosen_tables(pipeline, lake, name, only)
-    with Connection(name, settings) as connection, ServerSession(Server(f"delivery {name}", settings)) as session:
-        for table in tables:
-            began = time.monotonic()
-            try:
-                outcome = _ComparedDelivery(spark, lake, table, connection, session).outcome(name)
-            except TableStopped as error:
-                outcome = {"state": NOT_COMPARED, "reason": under(str(error), f"delivery {name}", table)}
-            yield DeliveryVerdict(name, str(table), seconds=time.monotonic() - began, **outcome)
+    with Connection(name, settings) as connection:
+        # A target that is away is a delivery's error; a session of the comparison would call it a source's.
+        connection.open()
+        with ServerSession(Server(f"delivery {name}", settings)) as session:
+            for table in tables:
+                began = time.monotonic()
+                try:
+                    outcome = _ComparedDelivery(spark, lake, table, connection, session).outcome(name)
+                except TableStopped as error:
+                    outcome = {"state": NOT_COMPARED, "reason": under(str(error), f"delivery {name}", table)}
+                yield DeliveryVerdict(name, str(table), seconds=time.monotonic() - began, **outcome)
 
 
 @dataclass(frozen=True, slots=True)
