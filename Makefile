@@ -63,9 +63,11 @@ test-faults: java $(DEV) delta classes mysql servers ## the soak, a recorded lak
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'long and not stores' $(SLOWEST:%=--deselect=%) $(FAULTS)
 
 .PHONY: test-stores
-test-stores: java $(DEV) delta classes s3 ## the tests of lakes on S3, against a server that Go builds: minutes
+test-stores: java $(DEV) delta classes s3 ## the tests of lakes on S3 and Azure, against servers that Go builds and npm fetches: minutes
 	@$(STEP) 'Lakes on S3, in two processes'
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m stores tests/stores tests/spark_jobs
+	@$(STEP) 'Lakes on Azure, in two processes'
+	@STRATALOG_TEST_STORE=azure $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m stores tests/stores tests/spark_jobs
 
 # The long ones, every verb and packaging, are left out: make test-cluster CLUSTER=cluster.
 CLUSTER ?= cluster and not long

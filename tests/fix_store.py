@@ -1,45 +1,80 @@
-"""The S3 server of a run. Put here: the fixtures. Not here: the server (gateway.py)."""
+"""The object stores of a run. Put here: the fixtures. Not here: the servers (gateway.py, azurite.py)."""
 
+import os
 import uuid
 from collections.abc import Iterator
 
 import pytest
 
-from spark_jobs.config.store import LakeStore
 from spark_jobs.errors import ConfigError
 from spark_jobs.storage import reach
+from tests.azurite import ACCOUNT_KEY, KEY, Azurite, installed
 from tests.gateway import ACCESS, ROOT_KEY, ROOT_SECRET, SECRET, TOKEN, Gateway, built
+
+KIND = os.environ.get("STRATALOG_TEST_STORE", "s3")
+"""The kind of store that tests of stores run on: ``s3`` or ``azure``. One a process, whose JVM has the jars of one."""
+Server = Gateway | Azurite
 
 
 @pytest.fixture(scope="session")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """The server; tests are skipped where Go, which builds it, is not here."""
+    """The server of S3, for what is of S3 alone; skipped where it cannot be had, or another kind is tested."""
+    if KIND != "s3":
+        pytest.skip("is of S3 alone")
     require_gateway()
     with Gateway(tmp_path_factory.mktemp("gateway")) as server:
         yield server
 
 
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    """The server of Azure, for what is of Azure alone; skipped where it cannot be had, or another kind is tested."""
+    if KIND != "azure":
+        pytest.skip("is of Azure alone: STRATALOG_TEST_STORE=azure")
+    require_azurite()
+    with Azurite(tmp_path_factory.mktemp("azurite")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def store_server(request: pytest.FixtureRequest) -> Server:
+    """The server of the kind that is tested."""
+    server: Server = request.getfixturevalue("azurite" if KIND == "azure" else "gateway")
+    return server
+
+
 def require_gateway() -> None:
     """Skips the test where the server cannot be had: Go builds it, from the proxy of its modules."""
+    if KIND != "s3":
+        pytest.skip("is of S3 alone")
     try:
         built()
     except ConfigError as error:
         pytest.skip(str(error))
 
 
+def require_azurite() -> None:
+    """Skips the test where the server cannot be had: npm fetches it."""
+    try:
+        installed()
+    except ConfigError as error:
+        pytest.skip(str(error))
+
+
 @pytest.fixture
 def store_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The root's keys in the environment; settings of stores are forgotten afterwards."""
+    """Keys of all kinds in the environment; settings of stores are forgotten afterwards."""
     monkeypatch.setenv(ACCESS, ROOT_KEY)
     monkeypatch.setenv(SECRET, ROOT_SECRET)
+    monkeypatch.setenv(KEY, ACCOUNT_KEY)
     monkeypatch.delenv(TOKEN, raising=False)
     monkeypatch.setattr(reach, "_in_use", {})
 
 
 @pytest.fixture
-def bucket(gateway: Gateway, store_keys: None) -> str:
+def bucket(store_server: Server, store_keys: None) -> str:
     """A bucket of the test's own, and how it is reached: the address of a lake in it."""
     name = f"b-{uuid.uuid4().hex[:12]}"
-    lake = gateway.make_bucket(name)
-    reach.use(LakeStore(name, gateway.settings()))
+    lake = store_server.make_bucket(name)
+    reach.use(store_server.store(name))
     return lake

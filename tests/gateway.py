@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from spark_jobs.config.store import ObjectStore
+from spark_jobs.config.store import LakeStore, ObjectStore
 from spark_jobs.errors import ConfigError
 from spark_jobs.runtime.provision import made_once
 from tests.proxy import Listener
@@ -101,6 +101,13 @@ class Gateway:
         """Returns the address of a lake in it."""
         request(self.url, "PUT", f"/{name}")
         return f"s3a://{name}/lake"
+
+    def store(self, name: str, **changes: object) -> LakeStore:
+        return LakeStore(name, self.settings(**changes))
+
+    def content(self, bucket: str, key: str) -> bytes:
+        """An object, in the folder that the server serves."""
+        return (self.data / bucket / key).read_bytes()
 
     def settings(self, **changes: object) -> ObjectStore:
         return ObjectStore.model_validate(self.keys() | changes)

@@ -10,7 +10,7 @@ from pathlib import Path
 from spark_jobs.checks import Check, ok, problem, run_checks, warning
 from spark_jobs.errors import ConfigError
 from spark_jobs.lake.layout import local_path, no_folder
-from spark_jobs.storage.files import is_stored, names, reason
+from spark_jobs.storage.files import is_stored, names, reason, why_not_supported
 from spark_jobs.storage.objects import ObjectPath, create
 
 
@@ -60,6 +60,10 @@ def _remote(lake: ObjectPath) -> Check:
     trial = lake / _name()
     try:
         names(lake)
+        refusal = why_not_supported(lake)
+        if refusal:
+            problem_text, _, remedy = refusal.rpartition("; ")
+            return problem("writable", f"{lake}: {problem_text}", remedy)
         is_exclusive = create(trial, b"first") and not create(trial, b"second")
         trial.read_bytes()
         trial.unlink()

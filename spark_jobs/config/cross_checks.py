@@ -15,7 +15,7 @@ from pydantic import (
 from spark_jobs.config.model import DUMP_OF_FILES, ONE_ORIGIN, Pipeline, RouteRule, SourceSettings
 from spark_jobs.config.modes import ModeRule, Modes, problem_of_modes
 from spark_jobs.config.routes import Route, Routes, problems_of_routes
-from spark_jobs.config.store import ObjectStore, is_s3
+from spark_jobs.config.store import AZURE, S3, ObjectStore, store_scheme
 from spark_jobs.config.table_patterns import Pattern, Scope
 from spark_jobs.config.values import SOURCE_NAME, VARIABLE, pattern_text
 
@@ -158,20 +158,36 @@ def problems_of_rules(raw: dict[str, Any], environment: Mapping[str, str]) -> It
                 yield key, f"the variable {variable[1]} of the environment is empty"
 
 
+_REQUIRED_KEYS = {S3: ("access_key_env", "secret_key_env"), AZURE: ("account_key_env",)}
+"""Keys of ``store:`` that name a variable which the environment must have, by the scheme of the lake."""
+_KEYS_OF_OTHERS = {
+    S3: _REQUIRED_KEYS[AZURE],
+    AZURE: (*_REQUIRED_KEYS[S3], "session_token_env", "region", "path_style"),
+}
+
+
+def _keys_of_other_stores(store: ObjectStore, scheme: str) -> Iterator[tuple[str, str]]:
+    for key in _KEYS_OF_OTHERS[scheme]:
+        if key in store.model_fields_set:
+            yield f"store.{key}", f"is not for {scheme}://: remove it"
+
+
 def problems_of_store(pipeline: Pipeline | None, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """What is wrong between the lake, its store and the environment. pipeline: None where a key is wrong by itself."""
     if pipeline is None:
         return
-    # store: belongs to lakes on S3 alone. Keys come from the environment, which Spark does not read by itself.
-    if not is_s3(pipeline.lake):
+    # store: belongs to lakes on stores alone. Keys come from the environment, which Spark does not read by itself.
+    scheme = store_scheme(pipeline.lake)
+    if scheme is None:
         if pipeline.store != ObjectStore():
             yield "store", f"is for a lake on an object store (s3a://bucket/prefix), and lake: is {pipeline.lake}"
         return
-    for key in ("access_key_env", "secret_key_env"):
+    yield from _keys_of_other_stores(pipeline.store, scheme)
+    for key in _REQUIRED_KEYS[scheme]:
         name = getattr(pipeline.store, key)
         if not environment.get(name):
             yield f"store.{key}", f"the environment has no variable {name}, which holds a key of the object store"
-    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3") if scheme == S3 else ():
         if environment.get(name) and pipeline.store.endpoint is None:
             yield "store.endpoint", f"the environment has {name}, which Spark does not read; name the endpoint here"
     ca = pipeline.store.ca

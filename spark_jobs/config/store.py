@@ -14,10 +14,10 @@ from spark_jobs.config.values import LocalPath, local_path
 
 S3 = "s3a"
 """The scheme that paths on S3 have throughout; ``s3://`` and ``s3n://`` are read as it."""
-_S3 = re.compile(r"s3[an]?://", re.IGNORECASE)
+AZURE = "abfss"
+"""The scheme that paths on Azure have throughout; ``abfs://`` is read as it."""
+_SPELLINGS = {"s3": S3, "s3n": S3, S3: S3, "abfs": AZURE, AZURE: AZURE}
 _NEVER_RUN = {
-    "abfs": "Azure",
-    "abfss": "Azure",
     "wasb": "Azure",
     "wasbs": "Azure",
     "az": "Azure",
@@ -25,13 +25,20 @@ _NEVER_RUN = {
     "gs": "Google Cloud Storage",
     "oss": "Alibaba Cloud",
 }
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]+")
+_BUCKETS = {
+    S3: (re.compile(r"[a-z0-9][a-z0-9._-]+"), "a bucket, as s3a://bucket/prefix, and neither keys nor a port"),
+    AZURE: (
+        re.compile(r"[a-z0-9][a-z0-9-]+@[a-z0-9]{3,24}\.dfs\.[a-z0-9.-]+"),
+        "a container and an account, as abfss://container@account.dfs.core.windows.net/prefix, and no key",
+    ),
+}
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def is_s3(path: str) -> bool:
-    """Whether a path is on S3."""
-    return _S3.match(path) is not None
+def store_scheme(path: str) -> str | None:
+    """The scheme of the store that a path is on, ``s3a`` or ``abfss``; None where it is on none."""
+    scheme, separator, _ = path.partition("://")
+    return _SPELLINGS.get(scheme.lower()) if separator else None
 
 
 def lake_text(text: str) -> str:
@@ -41,13 +48,15 @@ def lake_text(text: str) -> str:
     if scheme in _NEVER_RUN:
         raise ValueError(
             f"a lake on {_NEVER_RUN[scheme]} ({scheme}://) is not supported: it was never run; use a local path, "
-            "s3a:// or hdfs://"
+            "s3a://, abfss:// or hdfs://"
         )
-    if not is_s3(text):
+    store = store_scheme(text)
+    if store is None:
         return text
-    address = _S3.sub(f"{S3}://", text)
-    if not _BUCKET.fullmatch(urlsplit(address).netloc):
-        raise ValueError(f"{text!r} must name a bucket, as s3a://bucket/prefix, and neither keys nor a port")
+    address = f"{store}://{text.partition('://')[2]}"
+    bucket, form = _BUCKETS[store]
+    if not bucket.fullmatch(urlsplit(address).netloc):
+        raise ValueError(f"{text!r} must name {form}")
     return address
 
 
@@ -70,7 +79,7 @@ VariableName = Annotated[str, AfterValidator(variable_name)]
 
 
 class ObjectStore(BaseModel):
-    """How the object store of an ``s3a://`` lake is reached, by Spark and without it.
+    """How the object store of an ``s3a://`` or ``abfss://`` lake is reached, by Spark and without it.
 
     Keys are read from the environment, of this process and of executors.
     """
@@ -78,19 +87,22 @@ class ObjectStore(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     endpoint: Annotated[str, AfterValidator(endpoint_text)] | None = None
-    """The address of a store that is compatible with S3, like ``https://s3.internal:9000``; by default AWS."""
+    """The address of a store that is compatible with S3, like ``https://s3.internal:9000``, or of one that is
+    compatible with Azure's and has the account in the path of requests; by default AWS, or Azure."""
     region: str = Field("us-east-1", min_length=1)
-    """The region that requests are signed for."""
+    """S3: the region that requests are signed for."""
     path_style: bool | None = None
-    """Whether the bucket is in the path of a request in place of its host; by default with an ``endpoint``."""
+    """S3: whether the bucket is in the path of a request in place of its host; by default with an ``endpoint``."""
     ca: LocalPath | None = None
     """A PEM file of certificates that sign the endpoint's, besides those that the system trusts."""
     access_key_env: VariableName = "AWS_ACCESS_KEY_ID"
-    """The variable of the environment with the access key."""
+    """S3: the variable of the environment with the access key."""
     secret_key_env: VariableName = "AWS_SECRET_ACCESS_KEY"  # noqa: S105 - a name
-    """The variable of the environment with the secret key."""
+    """S3: the variable of the environment with the secret key."""
     session_token_env: VariableName = "AWS_SESSION_TOKEN"  # noqa: S105 - a name
-    """The variable of the environment with the token of temporary keys; it may be missing."""
+    """S3: the variable of the environment with the token of temporary keys; it may be missing."""
+    account_key_env: VariableName = "AZURE_STORAGE_KEY"
+    """Azure: the variable of the environment with the key of the storage account."""
 
     @property
     def is_path_style(self) -> bool:
@@ -102,9 +114,40 @@ class LakeStore:
     """A bucket, and how it is reached; no secret is in it."""
 
     bucket: str
+    """Of Azure ``container@account.dfs.core.windows.net``."""
     settings: ObjectStore
+    scheme: str = S3
+
+    @property
+    def root(self) -> str:
+        """The address of the bucket."""
+        return f"{self.scheme}://{self.bucket}"
 
 
 def store_of(lake: str, settings: ObjectStore) -> LakeStore | None:
-    """The store of a lake; None where it is not on S3."""
-    return LakeStore(urlsplit(lake).netloc, settings) if is_s3(lake) else None
+    """The store of a lake; None where it is on none."""
+    scheme = store_scheme(lake)
+    return LakeStore(urlsplit(lake).netloc, settings, scheme) if scheme else None
+
+
+def root_of(path: str) -> str:
+    """The address of the bucket of a path that is on a store."""
+    return f"{store_scheme(path)}://{urlsplit(path).netloc}"
+
+
+def account_of(root: str) -> str:
+    """The storage account in the address of a container on Azure."""
+    return urlsplit(root).netloc.partition("@")[2].partition(".")[0]
+
+
+def container_of(root: str) -> str:
+    """The container in its address on Azure."""
+    return urlsplit(root).netloc.partition("@")[0]
+
+
+def blob_endpoint(root: str, settings: ObjectStore) -> str:
+    """The address at which an account on Azure takes requests about blobs."""
+    host = urlsplit(root).netloc.partition("@")[2]
+    if settings.endpoint:
+        return f"{settings.endpoint}/{account_of(root)}"
+    return f"https://{host.replace('.dfs.', '.blob.', 1)}"

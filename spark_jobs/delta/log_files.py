@@ -55,7 +55,10 @@ def why_not_store(path: str) -> str | None:
     """Why a table at a path is read and written by Spark alone; None where this package does it."""
     if is_stored(path):
         return None
-    return f"{path}: commits on {scheme_of(path)}: are made by Spark alone; file systems and s3a:// are supported"
+    return (
+        f"{path}: commits on {scheme_of(path)}: are made by Spark alone; "
+        "file systems, s3a:// and abfss:// are supported"
+    )
 
 
 def directory(path: str) -> StoredPath:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spark_jobs import errors
+from spark_jobs.config.store import store_scheme
 from spark_jobs.errors import LakeError, LostRace, StratalogError
 from spark_jobs.runtime import connect, executors, jvm
 from spark_jobs.storage.messages import meaning as of_store
@@ -34,7 +35,7 @@ _REMEDIES = {
     "input/output error": "look at the disk, and run again",
 }
 _ELSEWHERE = "let the user that runs this write there, or set lake: in the configuration to another place"
-_S3_PATH = re.compile(r"s3a://[^\s:`'\"]+")
+_STORED_PATH = re.compile(r"(?:s3a|abfss)://[^\s:`'\"]+")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _GAP = re.compile(r'found gap: .*?filename: "(\d+)\.\w+".*?filename: "(\d+)\.\w+"', re.DOTALL)
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\w.*)")
@@ -85,7 +86,7 @@ def explained(path: str, text: str) -> StratalogError:
     translation = executors.explained(text) or from_task(text)
     if translation:
         return translation
-    stored = path if path.startswith("s3a://") else next(iter(_S3_PATH.findall(text)), "")
+    stored = path if store_scheme(path) else next(iter(_STORED_PATH.findall(text)), "")
     reason = of_store(stored, text)
     if reason:
         return LakeError(f"{path or stored}: {reason}")

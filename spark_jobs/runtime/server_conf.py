@@ -13,8 +13,9 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.store import LakeStore
 from spark_jobs.errors import StratalogError
 from spark_jobs.runtime import python_daemon
+from spark_jobs.runtime.hadoop import store_confs, store_jars
+from spark_jobs.runtime.log_stores import trust_options
 from spark_jobs.runtime.provision import delta_jars
-from spark_jobs.runtime.s3 import s3_confs, s3_jars, trust_options
 from spark_jobs.runtime.spark_session import ALWAYS
 
 
@@ -23,10 +24,10 @@ def server_confs(store: LakeStore | None) -> dict[str, str]:
 
     Raises ConfigError where the jars cannot be had.
     """
-    jars = [*delta_jars(), *(s3_jars() if store else [])]
+    jars = [*delta_jars(), *store_jars(store)]
     confs = {"spark.jars": ",".join(map(str, jars)), "spark.python.daemon.module": python_daemon.MODULE, **ALWAYS}
     if store:
-        confs |= s3_confs(store)
+        confs |= store_confs(store)
         if trust := trust_options(store.settings):
             confs |= dict.fromkeys(("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), trust)
     return confs

@@ -20,11 +20,12 @@ from spark_jobs.config.model import Spark
 from spark_jobs.errors import ConfigError
 from spark_jobs.runtime import connect, environment, executors, python_daemon
 from spark_jobs.runtime.engine_errors import translated, without_java
+from spark_jobs.runtime.hadoop import log_store, store_confs, store_jars
 from spark_jobs.runtime.jvm import attached, require_alive
 from spark_jobs.runtime.jvm_output import errors_copied
 from spark_jobs.runtime.lazy_session import lazy_session, session_if_started, start_session
+from spark_jobs.runtime.log_stores import trust_options
 from spark_jobs.runtime.provision import cache_dir, class_archive, delta_jars, require_java
-from spark_jobs.runtime.s3 import LOG_STORE, s3_confs, s3_jars, trust_options
 from spark_jobs.storage.reach import use
 
 ALWAYS = {
@@ -102,7 +103,7 @@ def spark_session(settings: Spark) -> SparkSession:
     use(settings.lake_store)
     if settings.remote:
         confs = _of_session(_RUNTIME | AS_WRITTEN) | ({_CONNECT_PYTHON: environment.PYTHON} if settings.archive else {})
-        required = LOG_STORE if settings.lake_store else {}
+        required = log_store(settings.lake_store)
         connected = connect.connected(
             settings.remote, confs, settings.conf, archive=_archive(settings), server=required
         )
@@ -118,8 +119,8 @@ def spark_session(settings: Spark) -> SparkSession:
         os.environ.setdefault(*_LOOPBACK)
     confs = ALWAYS | _RUNTIME | (_LOCAL | _progress() if local else {})
     store = settings.lake_store
-    confs["spark.jars"] = ",".join(map(str, [*delta_jars(), *(s3_jars() if store else [])]))
-    confs |= s3_confs(store) if store else {}
+    confs["spark.jars"] = ",".join(map(str, [*delta_jars(), *store_jars(store)]))
+    confs |= store_confs(store)
     if archive:
         confs["spark.archives"] = archive
     confs |= {"spark.master": settings.master, "spark.app.name": "stratalog"} | settings.conf | AS_WRITTEN

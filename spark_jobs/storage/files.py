@@ -14,7 +14,9 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from spark_jobs.config.store import AZURE, store_scheme
 from spark_jobs.storage import local, objects
+from spark_jobs.storage.azure_account import has_hierarchy
 from spark_jobs.storage.objects import ObjectPath, StoreError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/.*)")
@@ -34,7 +36,7 @@ def scheme_of(path: str) -> str:
 
 def is_stored(path: str) -> bool:
     """Whether a path is on a file system or on a store that is read and written here; Spark alone does others."""
-    return scheme_of(path) in ("file", "s3a")
+    return scheme_of(path) == "file" or store_scheme(path) is not None
 
 
 def stored_path(path: str) -> StoredPath:
@@ -42,7 +44,7 @@ def stored_path(path: str) -> StoredPath:
     match = _SCHEME.fullmatch(path)
     if match is None:
         return Path(path)
-    return ObjectPath.parse(path) if match[1].lower() == "s3a" else Path(unquote(re.sub(r"^/+", "/", match[2])))
+    return ObjectPath.parse(path) if store_scheme(path) else Path(unquote(re.sub(r"^/+", "/", match[2])))
 
 
 def create(target: StoredPath, content: bytes) -> bool:
@@ -69,8 +71,29 @@ def durable(target: StoredPath) -> Iterator[BinaryIO]:
 
 
 @cache
-def _bucket_keeps_first(bucket: str, prefix: str) -> bool:
-    return objects.keeps_first(ObjectPath(bucket, prefix) / f"{PROBE}{uuid.uuid4().hex}")
+def _bucket_keeps_first(root: str, prefix: str) -> bool:
+    return objects.keeps_first(ObjectPath.parse(f"{root}/{prefix}") / f"{PROBE}{uuid.uuid4().hex}")
+
+
+@cache
+def _is_hierarchical(root: str) -> bool:
+    try:
+        return has_hierarchy(root)
+    except OSError as error:
+        raise StoreError(root, str(error)) from error
+
+
+def why_not_supported(folder: ObjectPath) -> str | None:
+    """Why no lake can be in a bucket, whatever its keys may do; None where it can. Asked once of a bucket and process.
+
+    Raises OSError.
+    """
+    if folder.scheme == AZURE and _is_hierarchical(folder.root):
+        return (
+            "the storage account has a hierarchical namespace, which is not supported: it was never run; use an "
+            "account without"
+        )
+    return None
 
 
 def why_not_exclusive(folder: StoredPath) -> str | None:
@@ -78,7 +101,11 @@ def why_not_exclusive(folder: StoredPath) -> str | None:
 
     Raises OSError.
     """
-    if isinstance(folder, Path) or _bucket_keeps_first(folder.bucket, folder.key.partition("/")[0]):
+    if isinstance(folder, Path):
+        return None
+    if refusal := why_not_supported(folder):
+        return refusal
+    if _bucket_keeps_first(folder.root, folder.key.partition("/")[0]):
         return None
     return (
         "the store overwrites objects in spite of If-None-Match, so that two writers could lose each other's commits; "

@@ -1,11 +1,11 @@
 """What a refusal of an object store means, and what to do.
 
-Put here: codes of S3 as clients and Spark pass them on, in words. Not here: requests (objects.py).
+Put here: codes of S3 and Azure as clients and Spark pass them on, in words. Not here: requests (objects.py).
 """
 
 import re
-from urllib.parse import urlsplit
 
+from spark_jobs.config.store import AZURE, account_of, container_of, root_of, store_scheme
 from spark_jobs.storage.reach import settings_of
 
 _REFUSED = re.compile(r"status code: 4(?!09|29)\d\d ")
@@ -19,7 +19,7 @@ _ANSWER_CODE = re.compile(r"<Code>(\w+)</Code>")
 
 
 def code_of(text: str) -> str | None:
-    """The code of S3 in the text of an error; None without one."""
+    """The code of the store in the text of an error; None without one."""
     match = _ANSWER_CODE.search(text)
     return match[1] if match else None
 
@@ -34,25 +34,34 @@ def meaning(path: str, text: str) -> str | None:
 
     Nothing of the text is passed on: it has the access key and the request's signature.
     """
-    if not path.startswith("s3a://"):
+    scheme = store_scheme(path)
+    if scheme is None:
         return None
-    bucket = urlsplit(path).netloc
-    settings = settings_of(bucket)
-    template = _template(text)
+    root = root_of(path)
+    settings = settings_of(root)
+    # A message names the variables that its kind of store reads.
+    template = _template(text, _OF_AZURE if scheme == AZURE else _OF_S3)
+    if scheme == AZURE:
+        return template and template.format(
+            where=settings.endpoint or f"Azure ({account_of(root)})",
+            key=settings.account_key_env,
+            account=account_of(root),
+            bucket=container_of(root),
+        )
     return template and template.format(
         where=settings.endpoint or f"AWS ({settings.region})",
         keys=f"{settings.access_key_env} and {settings.secret_key_env}",
         token=settings.session_token_env,
-        bucket=bucket,
+        bucket=root.partition("://")[2],
         region=settings.region,
     )
 
 
-def _template(text: str) -> str | None:
+def _template(text: str, meanings: "dict[tuple[str, ...], str]") -> str | None:
     if _CERTIFICATE.search(text):
         return "the certificate of {where} is not trusted; name the file of its issuer as store.ca"
     code = code_of(text)
-    for codes, template in _MEANINGS.items():
+    for codes, template in meanings.items():
         if code in codes or (code is None and any(code in text for code in codes)):
             return template
     if _UNREACHABLE.search(text):
@@ -60,7 +69,7 @@ def _template(text: str) -> str | None:
     return None
 
 
-_MEANINGS = {
+_OF_S3 = {
     ("InvalidAccessKeyId", "XAdminUserNotFound"): (
         "the store does not know the access key; set {keys} to keys of {where}"
     ),
@@ -85,3 +94,24 @@ _MEANINGS = {
     ),
 }
 """By codes of S3, or words of clients for them; what is less specific comes last."""
+_OF_AZURE = {
+    ("ContainerNotFound", "ContainerBeingDeleted", "The specified container does not exist"): (
+        "there is no container {bucket} in the account {account} at {where}; create it, or correct lake: and "
+        "store.endpoint"
+    ),
+    ("AuthenticationFailed", "AuthorizationFailure", "InvalidAuthenticationInfo"): (
+        "the store does not accept the key of the account {account}; set {key} to a key of it, and see that its "
+        "firewall allows this machine, whose clock is right"
+    ),
+    ("KeyBasedAuthenticationNotPermitted",): (
+        "the account {account} does not allow requests by keys; allow them (--allow-shared-key-access true)"
+    ),
+    ("AccountIsDisabled", "ResourceNotFound", "InvalidStorageAccount"): (
+        "there is no account {account} in use at {where}; correct lake: and store.endpoint"
+    ),
+    ("InsufficientAccountPermissions", "AuthorizationPermissionMismatch", "403 Forbidden"): (
+        "the key has no permission for it; allow it to list the container, and to read, write and delete its blobs"
+    ),
+    ("ServerBusy", "503 Service Unavailable"): _OF_S3["SlowDown", "503 Service Unavailable"],
+}
+"""As above, of Azure."""

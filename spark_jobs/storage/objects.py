@@ -14,7 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import BinaryIO, TypeVar, cast
 from urllib.parse import urlsplit
@@ -23,6 +23,7 @@ import obstore
 import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
+from spark_jobs.config.store import AZURE, S3, store_scheme
 from spark_jobs.storage.messages import code_of, is_refusal, meaning
 from spark_jobs.storage.reach import client
 
@@ -60,19 +61,25 @@ class ObjectPath:
     bucket: str
     key: str
     """Without a slash at its ends."""
+    scheme: str = S3
 
     @classmethod
     def parse(cls, path: str) -> "ObjectPath":
-        """Of ``s3a://bucket/key``."""
+        """Of ``s3a://bucket/key``, or ``abfss://container@account.dfs.core.windows.net/key``."""
         parts = urlsplit(path, allow_fragments=False)
         rest = path[path.index("://") + 3 + len(parts.netloc) :]
-        return cls(parts.netloc, "/".join(part for part in rest.split("/") if part))
+        return cls(parts.netloc, "/".join(part for part in rest.split("/") if part), store_scheme(path) or S3)
 
     def __truediv__(self, name: str) -> "ObjectPath":
-        return ObjectPath(self.bucket, "/".join(part for part in (self.key, *name.split("/")) if part))
+        return replace(self, key="/".join(part for part in (self.key, *name.split("/")) if part))
 
     def __str__(self) -> str:
-        return f"s3a://{self.bucket}/{self.key}"
+        return f"{self.root}/{self.key}"
+
+    @property
+    def root(self) -> str:
+        """The address of the bucket."""
+        return f"{self.scheme}://{self.bucket}"
 
     @property
     def name(self) -> str:
@@ -80,20 +87,20 @@ class ObjectPath:
 
     @property
     def parent(self) -> "ObjectPath":
-        return ObjectPath(self.bucket, self.key.rpartition("/")[0])
+        return replace(self, key=self.key.rpartition("/")[0])
 
     def read_bytes(self) -> bytes:
         """Raises FileNotFoundError, StoreError."""
-        return bytes(self.answer(lambda: obstore.get(client(self.bucket), self.key).bytes()))
+        return bytes(self.answer(lambda: obstore.get(client(self.root), self.key).bytes()))
 
     def read_range(self, start: int, length: int) -> bytes:
         """Raises FileNotFoundError, StoreError."""
-        return bytes(self.answer(lambda: obstore.get_range(client(self.bucket), self.key, start=start, length=length)))
+        return bytes(self.answer(lambda: obstore.get_range(client(self.root), self.key, start=start, length=length)))
 
     def exists(self) -> bool:
         """Raises StoreError."""
         try:
-            self.answer(lambda: obstore.head(client(self.bucket), self.key))
+            self.answer(lambda: obstore.head(client(self.root), self.key))
         except FileNotFoundError:
             return False
         return True
@@ -101,7 +108,7 @@ class ObjectPath:
     def unlink(self, *, missing_ok: bool = False) -> None:
         """Removes the object; one that does not exist is no error to a store. Raises StoreError."""
         try:
-            self.answer(lambda: obstore.delete(client(self.bucket), self.key))
+            self.answer(lambda: obstore.delete(client(self.root), self.key))
         except FileNotFoundError:
             if not missing_ok:
                 raise
@@ -122,7 +129,7 @@ def create(target: ObjectPath, content: bytes) -> bool:
     """
     for tries in range(1, _TRIES + 1):
         try:
-            obstore.put(client(target.bucket), target.key, content, mode="create")
+            obstore.put(client(target.root), target.key, content, mode="create")
         except (AlreadyExistsError, PreconditionError):
             return target.read_bytes() == content
         except (BaseError, FileNotFoundError) as error:
@@ -154,7 +161,7 @@ def durable(target: ObjectPath) -> Iterator[BinaryIO]:
         yield cast(BinaryIO, sink)
         sink.seek(0)
         try:
-            obstore.put(client(target.bucket), target.key, cast(BinaryIO, sink))
+            obstore.put(client(target.root), target.key, cast(BinaryIO, sink))
         except (BaseError, FileNotFoundError) as error:
             raise _error(target, error) from error
 
@@ -168,8 +175,10 @@ def walk(folder: ObjectPath) -> Iterator[tuple[str, float]]:
     """As ``files.walk``. Raises StoreError."""
     prefix = f"{folder.key}/" if folder.key else ""
     try:
-        for chunk in obstore.list(client(folder.bucket), prefix or None, chunk_size=1000):
+        for chunk in obstore.list(client(folder.root), prefix or None, chunk_size=1000):
             for entry in chunk:
+                if folder.scheme == AZURE and not entry["size"]:
+                    continue  # Hadoop's marker of a folder, or a file of Spark's that is not written yet
                 yield entry["path"].removeprefix(prefix), entry["last_modified"].timestamp()
     except (BaseError, FileNotFoundError) as error:
         raise _error(folder, error) from error
@@ -177,13 +186,13 @@ def walk(folder: ObjectPath) -> Iterator[tuple[str, float]]:
 
 def age(target: ObjectPath) -> float:
     """Seconds since an object was written, by this machine's clock. Raises FileNotFoundError, StoreError."""
-    modified_at: datetime = target.answer(lambda: obstore.head(client(target.bucket), target.key))["last_modified"]
+    modified_at: datetime = target.answer(lambda: obstore.head(client(target.root), target.key))["last_modified"]
     return (datetime.now(UTC) - modified_at).total_seconds()
 
 
 def opened(target: ObjectPath) -> pa.NativeFile:
     """An object for Arrow to read; a small one by one request. Raises FileNotFoundError, StoreError."""
-    answer = target.answer(lambda: obstore.get(client(target.bucket), target.key))
+    answer = target.answer(lambda: obstore.get(client(target.root), target.key))
     size = answer.meta["size"]
     if size <= _WHOLE:
         return pa.BufferReader(target.answer(lambda: bytes(answer.bytes())))
@@ -235,7 +244,7 @@ class _Ranges(io.RawIOBase):
 def _error(target: ObjectPath, error: Exception) -> OSError:
     """The error of ours for one of obstore's; NotFoundError is about the object where nothing else is missing."""
     text = str(error)
-    if isinstance(error, FileNotFoundError) and code_of(text) in (None, "NoSuchKey", "NotFound"):
+    if isinstance(error, FileNotFoundError) and code_of(text) in (None, "NoSuchKey", "NotFound", "BlobNotFound"):
         return FileNotFoundError(errno.ENOENT, "no such object", str(target))
     return StoreError(str(target), text)
 

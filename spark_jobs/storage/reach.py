@@ -1,4 +1,4 @@
-"""How object stores are reached: the settings in use, by bucket, and keys from the environment.
+"""How object stores are reached: the settings in use, by the address of a bucket, and keys from the environment.
 
 Put here: settings and keys in the form that each library takes. Not here: requests (objects.py).
 
@@ -6,21 +6,32 @@ Settings are registered when a pipeline's lake or session is opened, and travel 
 never do: every process reads them from its own environment.
 """
 
+import binascii
 import os
 import socket
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from obstore.store import S3Store
+from obstore.store import AzureStore, S3Store
 
-from spark_jobs.config.store import LakeStore, ObjectStore
+from spark_jobs.config.store import (
+    AZURE,
+    LakeStore,
+    ObjectStore,
+    account_of,
+    blob_endpoint,
+    container_of,
+    root_of,
+    store_scheme,
+)
 from spark_jobs.errors import ConfigError
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig, RetryConfig, S3Config, S3Credential
+    from obstore.store import AzureConfig, ClientConfig, RetryConfig, S3Config, S3Credential
 
 _TIMEOUT = "60s"
 _RETRIES: "RetryConfig" = {"max_retries": 4, "retry_timeout": timedelta(seconds=60)}
@@ -32,7 +43,7 @@ Part = TypeVar("Part")
 def use(store: LakeStore | None) -> None:
     """Registers how the bucket of a lake is reached; nothing for a lake that is on none."""
     if store is not None:
-        _in_use[store.bucket] = store.settings
+        _in_use[store.root] = store.settings
 
 
 def in_use() -> Mapping[str, ObjectStore]:
@@ -40,9 +51,9 @@ def in_use() -> Mapping[str, ObjectStore]:
     return dict(_in_use)
 
 
-def settings_of(bucket: str) -> ObjectStore:
-    """How a bucket is reached; as AWS by default."""
-    return _in_use.get(bucket) or ObjectStore()
+def settings_of(root: str) -> ObjectStore:
+    """How a bucket is reached, by its address; as AWS or Azure by default."""
+    return _in_use.get(root) or ObjectStore()
 
 
 def carried(work: Callable[[Iterator[Task]], Iterator[Part]]) -> Callable[[Iterator[Task]], Iterator[Part]]:
@@ -63,30 +74,55 @@ def _register(settings: Mapping[str, ObjectStore]) -> None:
     _in_use.update(settings)
 
 
-def keys_of(bucket: str) -> tuple[str, str, str | None]:
-    """Access key, secret key and token from the environment. Raises ConfigError where one is missing."""
-    settings = settings_of(bucket)
-    for name in (settings.access_key_env, settings.secret_key_env):
-        if not os.environ.get(name):
-            raise ConfigError(
-                f"s3a://{bucket}: the environment of this process on {socket.gethostname()} has no variable {name}; "
-                "set it for the process, and on a cluster for executors"
-            )
-    token = os.environ.get(settings.session_token_env) or None
-    return os.environ[settings.access_key_env], os.environ[settings.secret_key_env], token
+def keys_of(root: str) -> tuple[str, ...]:
+    """Access key, secret key and token (or an empty text) of S3, or the account's key, from the environment.
+
+    Raises ConfigError where one is missing.
+    """
+    settings = settings_of(root)
+    if store_scheme(root) == AZURE:
+        key = _variable(root, settings.account_key_env)
+        try:
+            b64decode(key, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise ConfigError(f"{root}: {settings.account_key_env} is no key of a storage account: set it") from error
+        return (key,)
+    keys = (_variable(root, settings.access_key_env), _variable(root, settings.secret_key_env))
+    return (*keys, os.environ.get(settings.session_token_env) or "")
 
 
-def client(bucket: str) -> S3Store:
+def _variable(root: str, name: str) -> str:
+    value = os.environ.get(name)
+    if not value:
+        raise ConfigError(
+            f"{root}: the environment of this process on {socket.gethostname()} has no variable {name}; "
+            "set it for the process, and on a cluster for executors"
+        )
+    return value
+
+
+def client(root: str) -> S3Store | AzureStore:
     """The client for a bucket's objects; a new one where keys or settings change. Raises ConfigError."""
-    return _client(bucket, settings_of(bucket), keys_of(bucket), os.getpid())
+    return _client(root, settings_of(root), keys_of(root), os.getpid())
 
 
 @lru_cache(16)
-def _client(bucket: str, settings: ObjectStore, keys: tuple[str, str, str | None], _process: int) -> S3Store:
-    access_key, secret_key, token = keys
+def _client(root: str, settings: ObjectStore, keys: tuple[str, ...], _process: int) -> S3Store | AzureStore:
     options: ClientConfig = {"timeout": _TIMEOUT, "allow_http": _is_http(settings)}
     if settings.ca:
         options["root_certificate"] = _certificates(settings)
+    if store_scheme(root) == AZURE:
+        account: AzureConfig = {
+            "account_name": account_of(root),
+            "account_key": keys[0],
+            "endpoint": blob_endpoint(root, settings),
+        }
+        return AzureStore(container_of(root), config=account, client_options=options, retry_config=_RETRIES)
+    return _amazon(urlsplit(root).netloc, settings, keys, options)
+
+
+def _amazon(bucket: str, settings: ObjectStore, keys: tuple[str, ...], options: "ClientConfig") -> S3Store:
+    access_key, secret_key, token = keys
     config: S3Config = {
         "region": settings.region,
         "virtual_hosted_style_request": not settings.is_path_style,
@@ -94,7 +130,7 @@ def _client(bucket: str, settings: ObjectStore, keys: tuple[str, str, str | None
     keys_now: S3Credential = {
         "access_key_id": access_key,
         "secret_access_key": secret_key,
-        "token": token,
+        "token": token or None,
         "expires_at": None,
     }
     if settings.endpoint:
@@ -107,23 +143,25 @@ def _client(bucket: str, settings: ObjectStore, keys: tuple[str, str, str | None
 
 def deltalake_options(path: str) -> dict[str, str] | None:
     """The ``storage_options`` for a table; None for one on a file system. Raises ConfigError."""
-    if not path.startswith("s3a://"):
+    if store_scheme(path) is None:
         return None
-    bucket = urlsplit(path).netloc
-    settings, (access_key, secret_key, token) = settings_of(bucket), keys_of(bucket)
-    options = {
-        "aws_access_key_id": access_key,
-        "aws_secret_access_key": secret_key,
-        "aws_session_token": token or "",  # else one of the environment that belongs to other keys
+    root = root_of(path)
+    settings, keys = settings_of(root), keys_of(root)
+    options = {"allow_http": str(_is_http(settings)).lower(), "timeout": _TIMEOUT}
+    if settings.ca:
+        options["root_certificate"] = _certificates(settings)
+    if store_scheme(root) == AZURE:
+        account = {"azure_storage_account_name": account_of(root), "azure_storage_account_key": keys[0]}
+        return options | account | {"azure_storage_endpoint": blob_endpoint(root, settings)}
+    options |= {
+        "aws_access_key_id": keys[0],
+        "aws_secret_access_key": keys[1],
+        "aws_session_token": keys[2],  # else one of the environment that belongs to other keys
         "aws_region": settings.region,
         "aws_virtual_hosted_style_request": str(not settings.is_path_style).lower(),
-        "allow_http": str(_is_http(settings)).lower(),
-        "timeout": _TIMEOUT,
     }
     if settings.endpoint:
         options["aws_endpoint_url"] = settings.endpoint
-    if settings.ca:
-        options["root_certificate"] = _certificates(settings)
     return options
 
 

@@ -78,8 +78,8 @@ class Records:
     def __init__(self, lake: Lake, source: str) -> None:
         if not is_stored(lake.root):
             raise ConfigError(
-                f"{lake.root}: subscriptions need a lake on a file system or s3a://; {scheme_of(lake.root)}: is "
-                "written by Spark alone"
+                f"{lake.root}: subscriptions need a lake on a file system, s3a:// or abfss://; "
+                f"{scheme_of(lake.root)}: is written by Spark alone"
             )
         self.source = source
         self._folder: StoredPath = stored_path(lake.subscriptions(source))

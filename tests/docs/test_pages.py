@@ -123,7 +123,7 @@ def test_the_configuration_takes_it(page: Path, text: str, tmp_path: Path) -> No
     path = tmp_path / "pipeline.yaml"
     document = LEAST | yaml.safe_load(text)
     path.write_text(yaml.safe_dump(document))
-    keys = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", *re.findall(r"_env: (\w+)", text)]
+    keys = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AZURE_STORAGE_KEY", *re.findall(r"_env: (\w+)", text)]
     load(path, dict.fromkeys([*VARIABLE.findall(text), *keys], "x"))
 
 

@@ -7,15 +7,15 @@ import json
 import sys
 
 from spark_jobs.config.model import Spark
-from spark_jobs.config.store import LakeStore, ObjectStore
+from spark_jobs.config.store import ObjectStore, store_of
 from spark_jobs.runtime.spark_session import spark_session
-from spark_jobs.storage.objects import ObjectPath
 
 LIGHT = {"spark.driver.memory": "1g", "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1"}
 
 
 def main(path: str, writer: str, count: int, settings: str, confs: dict[str, str]) -> None:
-    store = LakeStore(ObjectPath.parse(path).bucket, ObjectStore.model_validate_json(settings))
+    store = store_of(path, ObjectStore.model_validate_json(settings))
+    assert store
     spark = spark_session(Spark(master="local[1]", conf=LIGHT | confs).reaching(store))
     for number in range(1, count + 1):
         rows = spark.createDataFrame([(writer, number)], "writer STRING, number BIGINT").coalesce(1)

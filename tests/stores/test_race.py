@@ -1,4 +1,4 @@
-"""Two processes commit to one table on S3, are killed, and lose answers: every commit is in the table once."""
+"""Two processes commit to one table on a store, are killed, and lose answers: every commit is in the table once."""
 
 import json
 import os
@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.config.store import LakeStore
+from spark_jobs.config.store import store_of
 from spark_jobs.delta.commits import commit
 from spark_jobs.delta.log_files import read_commit
 from spark_jobs.delta.snapshot import new_table, snapshot_of
 from spark_jobs.lake.rows import rows_of
 from spark_jobs.storage import reach
-from spark_jobs.storage.objects import ObjectPath
-from tests.gateway import FaultyProxy, Gateway
+from tests.fix_store import Server
+from tests.gateway import FaultyProxy
 
 COMMITS = int(os.environ.get("STRATALOG_RACE_COMMITS", "1000"))
 COLUMNS = {"writer": "STRING", "number": "BIGINT"}
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.stores
 def test_every_commit_of_two_racing_processes_is_there_once(
-    bucket: str, gateway: Gateway, tmp_path: Path, summary: list[str]
+    bucket: str, store_server: Server, tmp_path: Path, summary: list[str]
 ) -> None:
     path, chance = f"{bucket}/race", random.Random(1)
     commit(new_table(path, COLUMNS, {}))
@@ -36,9 +36,9 @@ def test_every_commit_of_two_racing_processes_is_there_once(
         is_commit = method == "PUT" and "/_delta_log/" in place and place.partition("?")[0].endswith(".json")
         return "lost" if is_commit and chance.random() < 0.05 else None
 
-    with FaultyProxy(gateway.port, fault) as proxy:
-        settings = gateway.settings(endpoint=proxy.url)
-        reach.use(LakeStore(ObjectPath.parse(path).bucket, settings))
+    with FaultyProxy(store_server.port, fault) as proxy:
+        settings = store_server.settings(endpoint=proxy.url)
+        reach.use(store_of(path, settings))
         count, kills = COMMITS // 2, 0
         outputs = {writer: tmp_path / writer for writer in ("one", "two")}
         running = {writer: _started(path, writer, count, settings.model_dump_json(), outputs) for writer in outputs}
@@ -61,7 +61,7 @@ def test_every_commit_of_two_racing_processes_is_there_once(
                     kills += 1
         lost_answers = proxy.broken
 
-    reach.use(LakeStore(ObjectPath.parse(path).bucket, gateway.settings()))
+    reach.use(store_of(path, store_server.settings()))
     snapshot = snapshot_of(path)
     assert snapshot
     expected = Counter((writer, number) for writer in outputs for number in range(1, count + 1))

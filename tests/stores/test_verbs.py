@@ -1,4 +1,4 @@
-"""The same verbs over a lake in a folder and over one on S3 leave equal rows in every layer."""
+"""The same verbs over a lake in a folder and over one on a store leave equal rows in every layer."""
 
 import json
 import shutil
@@ -12,7 +12,6 @@ import yaml
 from pyspark.sql import SparkSession
 
 from spark_jobs.config.loader import load
-from spark_jobs.config.store import LakeStore
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.demo.recorded import recorded_files
 from spark_jobs.lake.layout import lake_of
@@ -22,12 +21,13 @@ from spark_jobs.storage import reach
 from tests.fix_cli import Ran, Stratalog
 from tests.fix_mysql import Database
 from tests.fix_spark import LIGHT
-from tests.gateway import Gateway
+from tests.fix_store import KIND, Server
 
 pytestmark = [pytest.mark.stores, pytest.mark.spark]
 
 BUCKET = "verbs"
 """One for all tests of a process, since its JVM reads its settings once."""
+MADE: set[tuple[Server, str]] = set()
 TABLES = ("carts", "orders", "products")
 CONF = {
     "spark.driver.memory": "2g",
@@ -47,13 +47,15 @@ def session_ended() -> Iterator[None]:
 
 
 @pytest.fixture
-def lakes(gateway: Gateway, store_keys: None, tmp_path: Path) -> dict[str, dict[str, Any]]:
-    """Keys of pipeline.yaml for the lake on S3, which has to come first, and for the one in a folder."""
-    if not (gateway.data / BUCKET).exists():
-        gateway.make_bucket(BUCKET)
-    reach.use(LakeStore(BUCKET, gateway.settings()))
+def lakes(store_server: Server, store_keys: None, tmp_path: Path) -> dict[str, dict[str, Any]]:
+    """Keys of pipeline.yaml for the lake on a store, which has to come first, and for the one in a folder."""
+    if (store_server, BUCKET) not in MADE:
+        store_server.make_bucket(BUCKET)
+        MADE.add((store_server, BUCKET))
+    store = store_server.store(BUCKET)
+    reach.use(store)
     return {
-        "s3": {"lake": f"s3a://{BUCKET}/{tmp_path.name} ä", "store": gateway.keys()},
+        "store": {"lake": f"{store.root}/{tmp_path.name} ä", "store": store_server.keys()},
         "folder": {"lake": str(tmp_path / "lake")},
     }
 
@@ -118,13 +120,13 @@ def test_recorded_logs_give_equal_rows_in_every_layer(
         tables |= {f"silver {table}": lake.silver("shop", "shop", table).path for table in TABLES}
         tables |= {"bronze": lake.bronze("shop").path, "schema": lake.schema("shop").path}
         rows[name] = {table: contents(location) for table, location in tables.items()}
-    assert statuses["s3"] == statuses["folder"]
+    assert statuses["store"] == statuses["folder"]
     for table, expected in rows["folder"].items():
-        assert rows["s3"][table] == expected, table
+        assert rows["store"][table] == expected, table
         assert expected, table
     summary.append(
-        f"{sum(map(Counter.total, rows['s3'].values()))} rows in {len(rows['s3'])} tables of all layers, equal on S3 "
-        "and in a folder, after run, run, backfill, reset, run, maintain, gc, export, status"
+        f"{sum(map(Counter.total, rows['store'].values()))} rows in {len(rows['store'])} tables of all layers, "
+        f"equal on a store ({KIND}) and in a folder, after run, run, backfill, reset, run, maintain, gc, export, status"
     )
 
 
@@ -144,7 +146,7 @@ def test_a_server_is_loaded_and_verified(
     server = database.server
     mysql = {"host": server.host, "port": server.port, "user": server.user, "password": "${SHOP_PASSWORD}"}
     sources = {"shop": {"mysql": mysql, "start": f"{file}:{offset}"}}
-    path = write_config(tmp_path / "live", **lakes["s3"], sources=sources, tables=[f"{database.name}.*"])
+    path = write_config(tmp_path / "live", **lakes["store"], sources=sources, tables=[f"{database.name}.*"])
     checked = require_done(stratalog("check", "-c", path, "--connect"))
     assert "by conditional puts" in " ".join(checked.out.split())
     require_done(stratalog("run", "-c", path))

@@ -4,10 +4,12 @@ from typing import Any
 import pytest
 
 from spark_jobs.config.loader import from_keys
-from spark_jobs.config.store import LakeStore
+from spark_jobs.config.store import AZURE, LakeStore, ObjectStore, account_of, blob_endpoint, container_of, root_of
 from spark_jobs.errors import ConfigError
 
 KEYS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+KEY = {"AZURE_STORAGE_KEY": "a2V5"}
+AZURE_LAKE = "abfss://lake@account.dfs.core.windows.net/prefix"
 SOURCES = {"sources": {"shop": {"files": "x"}}}
 
 
@@ -17,6 +19,23 @@ def test_a_lake_on_s3_has_one_spelling(tmp_path: Path, lake: str) -> None:
     assert pipeline.lake == "s3a://bucket/lake"
     assert pipeline.spark.lake_store == LakeStore("bucket", pipeline.store)
     assert "_lake_store" not in pipeline.model_dump()["spark"]
+
+
+@pytest.mark.parametrize("scheme", ["abfss", "abfs", "ABFSS"])
+def test_a_lake_on_azure_has_one_spelling(tmp_path: Path, scheme: str) -> None:
+    lake = AZURE_LAKE.replace("abfss", scheme)
+    pipeline = from_keys({"lake": lake, **SOURCES}, tmp_path / "pipeline.yaml", KEY)
+    assert pipeline.lake == AZURE_LAKE
+    assert pipeline.spark.lake_store == LakeStore("lake@account.dfs.core.windows.net", pipeline.store, AZURE)
+
+
+@pytest.mark.parametrize(
+    "endpoint, expected",
+    [(None, "https://account.blob.core.windows.net"), ("http://127.0.0.1:10000", "http://127.0.0.1:10000/account")],
+)
+def test_requests_go_to_the_endpoint_of_blobs(endpoint: str | None, expected: str) -> None:
+    assert blob_endpoint(root_of(AZURE_LAKE), ObjectStore(endpoint=endpoint)) == expected
+    assert (account_of(AZURE_LAKE), container_of(AZURE_LAKE)) == ("account", "lake")
 
 
 @pytest.mark.parametrize("lake", ["./lake", "/lake", "hdfs://name/lake"])
@@ -32,7 +51,13 @@ def test_other_lakes_need_no_store(tmp_path: Path, lake: str) -> None:
             {},
             "lake: a lake on Google Cloud Storage (gs://) is not supported",
         ),
-        ({"lake": "abfss://c@a.net/lake"}, {}, "lake: a lake on Azure (abfss://) is not supported"),
+        ({"lake": "wasbs://c@a.net/lake"}, {}, "lake: a lake on Azure (wasbs://) is not supported"),
+        ({"lake": "abfss://c@a.net/lake"}, {}, "must name a container and an account"),
+        ({"lake": "abfss://account.dfs.core.windows.net/lake"}, {}, "must name a container and an account"),
+        ({"lake": "abfss://c:key@acc.dfs.core.windows.net/lake"}, {}, "must name a container and an account"),
+        ({"lake": AZURE_LAKE}, KEYS, "store.account_key_env: the environment has no variable AZURE_STORAGE_KEY"),
+        ({"lake": AZURE_LAKE, "store": {"region": "x"}}, KEY, "store.region: is not for abfss://"),
+        ({"lake": "s3a://bucket", "store": {"account_key_env": "X"}}, KEYS, "store.account_key_env: is not for s3a://"),
         ({"lake": "s3a:///lake"}, KEYS, "must name a bucket"),
         (
             {"lake": "s3a://key:secret@bucket/lake"},

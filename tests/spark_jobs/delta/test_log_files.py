@@ -144,7 +144,7 @@ def test_folders(path: str, folder: str) -> None:
     assert directory(path) == Path(folder)
 
 
-@pytest.mark.parametrize("path", ["abfss://c@a/t", "gs://b/t", "hdfs://n/t"])
+@pytest.mark.parametrize("path", ["gs://b/t", "hdfs://n/t"])
 def test_other_stores_are_sparks(path: str) -> None:
     assert why_not_store(path)
     with pytest.raises(SparkOnly, match=r"made by Spark alone"):

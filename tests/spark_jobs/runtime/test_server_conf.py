@@ -11,7 +11,7 @@ from spark_jobs.runtime.server_conf import main, server_confs
 @pytest.fixture(autouse=True)
 def jars(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_conf, "delta_jars", lambda: [Path("/jars/delta.jar")])
-    monkeypatch.setattr(server_conf, "s3_jars", lambda: [Path("/jars/s3.jar")])
+    monkeypatch.setattr(server_conf, "store_jars", lambda store: [Path("/jars/s3.jar")] if store else [])
 
 
 def test_a_lake_in_a_folder_needs_delta_alone(pipeline_file: Path, capsys: pytest.CaptureFixture[str]) -> None:

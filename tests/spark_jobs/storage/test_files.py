@@ -13,6 +13,7 @@ from spark_jobs.storage.objects import ObjectPath, StoreError
         ("a/b", Path("a/b")),
         ("file:///a/b%20c", Path("/a/b c")),
         ("s3a://bucket/a", ObjectPath("bucket", "a")),
+        ("abfss://c@a.dfs.net/x/y", ObjectPath("c@a.dfs.net", "x/y", "abfss")),
     ],
 )
 def test_paths_of_this_process(path: str, stored: object) -> None:
@@ -20,7 +21,7 @@ def test_paths_of_this_process(path: str, stored: object) -> None:
     assert files.stored_path(path) == stored
 
 
-@pytest.mark.parametrize("path", ["hdfs://n/t", "abfss://c@a/t", "gs://b/t"])
+@pytest.mark.parametrize("path", ["hdfs://n/t", "gs://b/t"])
 def test_paths_of_spark_alone(path: str) -> None:
     assert not files.is_stored(path)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from spark_jobs.config.store import LakeStore, ObjectStore
+from spark_jobs.config.store import LakeStore, ObjectStore, store_of
 from spark_jobs.storage import reach
 from spark_jobs.storage.messages import code_of, is_refusal, meaning
 
@@ -58,3 +58,26 @@ def test_an_answer_has_a_code() -> None:
     assert not is_refusal("status code: 503 Service Unavailable")
     assert not is_refusal("status code: 409 Conflict: <Code>ConditionalRequestConflict</Code>")
     assert not is_refusal("connection reset")
+
+
+@pytest.mark.parametrize(
+    "text, match",
+    [
+        ("404 Not Found <Code>ContainerNotFound</Code>", "there is no container lake in the account acc at https://b"),
+        ("Operation failed: 404, HEAD, , ContainerNotFound, ", "there is no container lake in the account acc"),
+        (
+            "403 Forbidden <Code>AuthenticationFailed</Code>",
+            "the store does not accept the key of the account acc; set",
+        ),
+        ("403 Forbidden <Code>AuthorizationFailure</Code>", "the store does not accept the key of the account acc"),
+        ("403 Forbidden <Code>KeyBasedAuthenticationNotPermitted</Code>", "acc does not allow requests by keys"),
+        ("403 Forbidden <Code>InsufficientAccountPermissions</Code>", "the key has no permission for it"),
+        ("503 <Code>ServerBusy</Code>", "the store is overloaded; run again later"),
+        ("error sending request", "the store does not answer at https://blobs.internal"),
+    ],
+)
+def test_refusals_of_azure(text: str, match: str) -> None:
+    root = "abfss://lake@acc.dfs.core.windows.net"
+    settings = ObjectStore(endpoint="https://blobs.internal", account_key_env="KEY")
+    reach.use(store_of(root, settings))
+    assert match in (meaning(f"{root}/t", text) or "")

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.config.store import LakeStore
+from spark_jobs.config.store import LakeStore, store_of
 from spark_jobs.storage import objects, reach
 from spark_jobs.storage.objects import ObjectPath, StoreError
+from tests.fix_store import Server
 from tests.gateway import FaultyProxy, Gateway, refusal
 
 
@@ -88,11 +89,11 @@ def test_a_large_commit_is_one_conditional_put(bucket: str) -> None:
 
 @pytest.mark.stores
 @pytest.mark.parametrize("key", ["with space/ä.bin", "a%20b/c.bin", "a+b&c=d/e~f.bin", "(x)!$'/y.bin"])
-def test_keys_are_as_they_are_written(bucket: str, gateway: Gateway, key: str) -> None:
+def test_keys_are_as_they_are_written(bucket: str, store_server: Server, key: str) -> None:
     path = ObjectPath.parse(bucket) / key
     assert objects.create(path, b"x")
     assert path.read_bytes() == b"x"
-    assert (gateway.data / path.bucket / path.key).read_bytes() == b"x", "in the folder that the server serves"
+    assert store_server.content(path.bucket, path.key) == b"x"
     assert objects.names(path.parent) == [path.name]
 
 
@@ -101,8 +102,8 @@ def test_names_are_those_of_one_folder(bucket: str) -> None:
     folder = ObjectPath.parse(bucket) / "t"
     assert objects.names(folder) is None
     for name in ("b", "a", "sub/c"):
-        objects.create(folder / name, b"")
-    objects.create(ObjectPath.parse(bucket) / "t2/d", b"")
+        objects.create(folder / name, b"x")
+    objects.create(ObjectPath.parse(bucket) / "t2/d", b"x")
     assert objects.names(folder) == ["a", "b"]
 
 
@@ -147,7 +148,7 @@ def test_parquet_is_read_in_ranges(bucket: str, rows: int) -> None:
 
 @pytest.mark.stores
 @pytest.mark.parametrize("lost_answers", [1, 3])
-def test_a_put_whose_answer_is_lost_is_known_as_its_own(bucket: str, gateway: Gateway, lost_answers: int) -> None:
+def test_a_put_whose_answer_is_lost_is_known_as_its_own(bucket: str, store_server: Server, lost_answers: int) -> None:
     path = ObjectPath.parse(bucket) / "a.json"
     remaining = [lost_answers]
 
@@ -157,8 +158,8 @@ def test_a_put_whose_answer_is_lost_is_known_as_its_own(bucket: str, gateway: Ga
         remaining[0] -= 1
         return "lost"
 
-    with FaultyProxy(gateway.port, fault) as proxy:
-        reach.use(LakeStore(path.bucket, gateway.settings(endpoint=proxy.url)))
+    with FaultyProxy(store_server.port, fault) as proxy:
+        reach.use(store_of(bucket, store_server.settings(endpoint=proxy.url)))
         assert objects.create(path, b"own")
         assert proxy.broken == lost_answers
         remaining[0] = 1

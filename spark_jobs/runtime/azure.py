@@ -1,0 +1,84 @@
+"""What Spark needs for a lake on Azure: a jar, settings, and the log store (log_stores.py).
+
+Put here: Hadoop's side of Azure. Not here: requests of this process (spark_jobs/storage), or the session
+(spark_session.py).
+
+Nothing of it is fetched or set for a lake that is not on Azure. ``python -m spark_jobs.runtime.azure`` fetches
+beforehand, and prints the jars' paths.
+"""
+
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from spark_jobs.config.store import LakeStore, blob_endpoint
+from spark_jobs.errors import StratalogError
+from spark_jobs.runtime.log_stores import log_store_jar
+from spark_jobs.runtime.provision import Artifact, jars
+
+HADOOP_AZURE = (
+    Artifact(
+        "org.apache.hadoop",
+        "hadoop-azure",
+        "3.5.0",
+        "220b5db238b82437960e4b81c7e3eefa4eff2a03ad502887497f11d0ad86e663",
+    ),
+)
+"""ABFS of the Hadoop that pyspark has; it needs no more jars than pyspark's."""
+LOG_STORE = {"spark.delta.logStore.abfss.impl": "stratalog.AzureLogStore"}
+"""The setting by which Spark's commits are conditional puts, too."""
+CHECKSUM_FILES = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    )
+}
+"""Delta writes a checksum after each commit by FileContext, which speaks TLS to any endpoint: by FileSystem instead."""
+
+
+def azure_jars() -> list[Path]:
+    """The jars for Spark's class path, fetched and compiled at first use. Raises ConfigError."""
+    fetched = jars(f"azure-{HADOOP_AZURE[0].version}", "Hadoop's ABFS (1 MB)", HADOOP_AZURE)
+    return [*fetched, log_store_jar("Azure", fetched)]
+
+
+def azure_confs(store: LakeStore) -> dict[str, str]:
+    """Spark's settings for a container. No key is among them: drivers and executors read their environment."""
+    hadoop, settings = "spark.hadoop.fs.azure", store.settings
+    confs = {
+        **LOG_STORE,
+        **CHECKSUM_FILES,
+        f"{hadoop}.account.auth.type": "SharedKey",
+        f"{hadoop}.account.keyprovider.{store.bucket.partition('@')[2]}": "stratalog.EnvironmentKey",
+        f"{hadoop}.stratalog.account_key_env": settings.account_key_env,
+        f"{hadoop}.stratalog.blob_endpoint": blob_endpoint(store.root, settings),
+        # The endpoint of blobs, to which conditional puts go too; the other is of accounts with a hierarchy.
+        f"{hadoop}.account.hns.enabled": "false",
+        f"{hadoop}.fns.account.service.type": "BLOB",
+        # Of Java itself: the other one is a library that is not among the jars.
+        f"{hadoop}.ssl.channel.mode": "Default_JSSE",
+        f"{hadoop}.io.retry.max.retries": "4",
+        f"{hadoop}.io.retry.max.backoff.interval": "5000",
+    }
+    if settings.endpoint:
+        address = urlsplit(settings.endpoint)
+        is_tls = address.scheme == "https"
+        confs[f"{hadoop}.abfs.endpoint"] = f"{address.hostname}:{address.port or (443 if is_tls else 80)}"
+        if not is_tls:
+            confs["spark.hadoop.fs.abfss.impl"] = "org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem"
+            confs[f"{hadoop}.always.use.https"] = "false"
+            confs[f"{hadoop}.networking.library"] = "JDK_HTTP_URL_CONNECTION"
+    return confs
+
+
+def main() -> int:
+    """Fetches the jars, and prints their paths. Returns the exit status."""
+    try:
+        sys.stdout.writelines(f"{jar}\n" for jar in azure_jars())
+    except StratalogError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_status
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

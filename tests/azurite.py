@@ -1,0 +1,117 @@
+"""A server of Azure's blob protocol, Azurite, over a folder.
+
+Put here: starting and asking it. Not here: what the lake must do with its answers.
+"""
+
+import hashlib
+import hmac
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from base64 import b64decode, b64encode
+from contextlib import suppress
+from email.utils import formatdate
+from pathlib import Path
+from typing import Self
+from urllib.parse import quote
+
+from spark_jobs.config.store import AZURE, LakeStore, ObjectStore
+from spark_jobs.errors import ConfigError
+from spark_jobs.runtime.provision import made_once
+
+VERSION = "3.35.0"
+ACCOUNT, ACCOUNT_KEY = "teststore", b64encode(b"key-of-the-account-of-tests").decode()
+KEY = "TEST_STORE_ACCOUNT_KEY"
+"""The variable of the environment that holds the key in tests."""
+HOST = f"{ACCOUNT}.dfs.core.windows.net"
+_API = "2023-11-03"
+
+
+def installed() -> Path:
+    """The server's program, fetched by npm at first use. Raises ConfigError."""
+    npm = shutil.which("npm")
+
+    def install(folder: Path) -> None:
+        if npm is None:
+            raise ConfigError("Azurite is fetched by npm, and no npm is on the PATH")
+        command = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(folder), f"azurite@{VERSION}"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode:
+            raise ConfigError(f"Azurite was not fetched: {result.stderr.strip()[-300:]}")
+
+    return made_once(f"azurite-{VERSION}", install) / "node_modules" / ".bin" / "azurite-blob"
+
+
+class Azurite:
+    """A server of one folder and one account."""
+
+    def __init__(self, folder: Path, *, tls: tuple[Path, Path] | None = None) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port: int = free.getsockname()[1]
+        self._folder = folder / "blobs"
+        options = ["--cert", str(tls[0]), "--key", str(tls[1])] if tls else []
+        address = ["--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--location", str(self._folder)]
+        quiet = ["--silent", "--disableTelemetry", "--skipApiVersionCheck"]
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
+        self._process = subprocess.Popen(
+            [str(installed()), *address, *quiet, *options],
+            env=os.environ | {"AZURITE_ACCOUNTS": f"{ACCOUNT}:{ACCOUNT_KEY}"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for _ in range(1200):
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return
+            time.sleep(0.05)
+        raise TimeoutError("Azurite does not listen")
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(30)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def make_bucket(self, name: str) -> str:
+        """Returns the address of a lake in a new container."""
+        request(self.url, "PUT", f"/{name}", {"restype": "container"})
+        return f"{self.store(name).root}/lake"
+
+    def store(self, name: str, **changes: object) -> LakeStore:
+        return LakeStore(f"{name}@{HOST}", self.settings(**changes), AZURE)
+
+    def settings(self, **changes: object) -> ObjectStore:
+        return ObjectStore.model_validate(self.keys() | changes)
+
+    @staticmethod
+    def settings_at(url: str) -> ObjectStore:
+        return ObjectStore(endpoint=url, account_key_env=KEY)
+
+    def keys(self) -> dict[str, object]:
+        """``store:`` of a pipeline.yaml."""
+        return {"endpoint": self.url, "account_key_env": KEY}
+
+    def content(self, bucket: str, key: str) -> bytes:
+        """A blob, as it is read by its address."""
+        return request(self.url, "GET", f"/{bucket.partition('@')[0]}/{quote(key)}", {})
+
+
+def request(url: str, method: str, path: str, query: dict[str, str]) -> bytes:
+    """A request without a body, signed by the account's key (Shared Key)."""
+    place, date = f"/{ACCOUNT}{path}", formatdate(usegmt=True)
+    signed_headers = f"x-ms-date:{date}\nx-ms-version:{_API}\n"
+    parameters = "".join(f"\n{name}:{value}" for name, value in sorted(query.items()))
+    text = f"{method}{12 * chr(10)}{signed_headers}/{ACCOUNT}{place}{parameters}"
+    signature = b64encode(hmac.new(b64decode(ACCOUNT_KEY), text.encode(), hashlib.sha256).digest()).decode()
+    headers = {"x-ms-date": date, "x-ms-version": _API, "Authorization": f"SharedKey {ACCOUNT}:{signature}"}
+    address = f"{url}{place}?{'&'.join(f'{name}={value}' for name, value in query.items())}"
+    to_send = urllib.request.Request(address, None, headers, method=method)  # noqa: S310 -- http of this machine
+    with urllib.request.urlopen(to_send) as answer:  # noqa: S310 -- as above
+        content: bytes = answer.read()
+    return content
