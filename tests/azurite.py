@@ -7,20 +7,17 @@ import hashlib
 import hmac
 import os
 import shutil
-import socket
 import subprocess
-import time
 import urllib.request
 from base64 import b64decode, b64encode
-from contextlib import suppress
 from email.utils import formatdate
 from pathlib import Path
-from typing import Self
 from urllib.parse import quote
 
 from spark_jobs.config.store import AZURE, LakeStore, ObjectStore
 from spark_jobs.errors import ConfigError
 from spark_jobs.runtime.provision import made_once
+from tests.store_server import StoreServer, free_port
 
 VERSION = "3.35.0"
 ACCOUNT, ACCOUNT_KEY = "teststore", b64encode(b"key-of-the-account-of-tests").decode()
@@ -45,38 +42,17 @@ def installed() -> Path:
     return made_once(f"azurite-{VERSION}", install) / "node_modules" / ".bin" / "azurite-blob"
 
 
-class Azurite:
+class Azurite(StoreServer):
     """A server of one folder and one account."""
 
     def __init__(self, folder: Path, *, tls: tuple[Path, Path] | None = None) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
+        super().__init__(free_port(), tls=tls is not None)
         self._folder = folder / "blobs"
         options = ["--cert", str(tls[0]), "--key", str(tls[1])] if tls else []
         address = ["--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--location", str(self._folder)]
         quiet = ["--silent", "--disableTelemetry", "--skipApiVersionCheck"]
-        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
-        self._process = subprocess.Popen(
-            [str(installed()), *address, *quiet, *options],
-            env=os.environ | {"AZURITE_ACCOUNTS": f"{ACCOUNT}:{ACCOUNT_KEY}"},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for _ in range(1200):
-            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return
-            time.sleep(0.05)
-        raise TimeoutError("Azurite does not listen")
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(30)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+        environment = os.environ | {"AZURITE_ACCOUNTS": f"{ACCOUNT}:{ACCOUNT_KEY}"}
+        self.launch([str(installed()), *address, *quiet, *options], environment)
 
     def make_bucket(self, name: str) -> str:
         """Returns the address of a lake in a new container."""

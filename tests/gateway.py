@@ -11,20 +11,19 @@ import shutil
 import socket
 import subprocess
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
 from urllib.parse import urlsplit
 
 from spark_jobs.config.store import LakeStore, ObjectStore
 from spark_jobs.errors import ConfigError
 from spark_jobs.runtime.provision import made_once
 from tests.proxy import Listener
+from tests.store_server import StoreServer, free_port
 
 VERSION = "v1.8.0"
 MODULE = f"github.com/versity/versitygw/cmd/versitygw@{VERSION}"
@@ -48,7 +47,7 @@ def built() -> Path:
     return made_once(f"versitygw-{VERSION}", build) / "versitygw"
 
 
-class Gateway:
+class Gateway(StoreServer):
     """A server of one folder. users: secrets of further access keys, which may do what bucket policies allow."""
 
     def __init__(
@@ -61,8 +60,7 @@ class Gateway:
     ) -> None:
         self.data = folder / "data"
         self.data.mkdir(parents=True)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
+        super().__init__(free_port(), tls=tls is not None)
         options = [] if users is None else ["--iam-dir", str(folder / "iam")]
         if users is not None:
             (folder / "iam").mkdir()
@@ -72,30 +70,12 @@ class Gateway:
         environment = os.environ | {"ROOT_ACCESS_KEY_ID": ROOT_KEY, "ROOT_SECRET_ACCESS_KEY": ROOT_SECRET}
         self._command = [str(built()), "--quiet", "--port", f"127.0.0.1:{self.port}", *options, *posix]
         self._environment = environment
-        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
         self.start()
         for key, secret in (users or {}).items():
             self._add_user(key, secret)
 
     def start(self) -> None:
-        self._process = subprocess.Popen(
-            self._command, env=self._environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        for _ in range(600):
-            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return
-            time.sleep(0.05)
-        raise TimeoutError("versitygw does not listen")
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(30)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+        self.launch(self._command, self._environment)
 
     def make_bucket(self, name: str) -> str:
         """Returns the address of a lake in it."""
