@@ -12,8 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from spark_jobs.config.store import LakeStore, blob_endpoint
-from spark_jobs.errors import StratalogError
-from spark_jobs.runtime.log_stores import log_store_jar
+from spark_jobs.runtime.log_stores import log_store_jar, print_jars
 from spark_jobs.runtime.provision import Artifact, jars
 
 HADOOP_AZURE = (
@@ -70,15 +69,5 @@ def azure_confs(store: LakeStore) -> dict[str, str]:
     return confs
 
 
-def main() -> int:
-    """Fetches the jars, and prints their paths. Returns the exit status."""
-    try:
-        sys.stdout.writelines(f"{jar}\n" for jar in azure_jars())
-    except StratalogError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_status
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(print_jars(azure_jars))

@@ -8,13 +8,15 @@ A log store is compiled once, by the Scala compiler that comes with pyspark, fro
 import hashlib
 import re
 import subprocess
+import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pyspark
 
 from spark_jobs.config.store import ObjectStore
-from spark_jobs.errors import ConfigError
+from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.runtime import provision
 from spark_jobs.runtime.provision import delta_jars, made_once
 
@@ -50,6 +52,16 @@ def log_store_jar(kind: str, fetched: list[Path]) -> Path:
             raise ConfigError(f"the log store for {kind} was not compiled: {' '.join(' '.join(lines[:3]).split())}")
 
     return made_once(f"{kind.lower()}-log-store-{key}", compile_into) / name
+
+
+def print_jars(jars: Callable[[], list[Path]]) -> int:
+    """Fetches jars beforehand, and prints their paths. Returns the exit status."""
+    try:
+        sys.stdout.writelines(f"{jar}\n" for jar in jars())
+    except StratalogError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_status
+    return 0
 
 
 def trust_options(settings: ObjectStore) -> str:

@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 
 from spark_jobs.config.store import LakeStore
-from spark_jobs.errors import StratalogError
-from spark_jobs.runtime.log_stores import log_store_jar
+from spark_jobs.runtime.log_stores import log_store_jar, print_jars
 from spark_jobs.runtime.provision import Artifact, jars
 
 HADOOP_AWS = (
@@ -69,15 +68,5 @@ def s3_confs(store: LakeStore) -> dict[str, str]:
     return confs | {f"{bucket}.stratalog.{name}": getattr(settings, name) for name in names}
 
 
-def main() -> int:
-    """Fetches the jars, and prints their paths. Returns the exit status."""
-    try:
-        sys.stdout.writelines(f"{jar}\n" for jar in s3_jars())
-    except StratalogError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_status
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(print_jars(s3_jars))
