@@ -3,7 +3,9 @@
 Put here: the result of decoding. Not here: decoding (decoder.py).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -66,48 +68,32 @@ class Changes:
 
     def take(self, rows: pa.Array) -> "Changes":
         """The changes of some rows, by number in ascending order."""
-        # Every column that the changes have, and the sets of present columns by their numbers.
-
-        def rows_of(values: pa.Array | None) -> pa.Array | None:
-            return None if values is None else values.take(rows)
-
-        def part_of(presence: Presence | None) -> Presence | None:
-            return None if presence is None else Presence(presence.sets, presence.index[rows.to_numpy()])
-
-        return Changes(
-            self.op.take(rows),
-            self.offset.take(rows),
-            self.row.take(rows),
-            self.committed_at.take(rows),
-            rows_of(self.gtid),
-            self.after.take(rows),
-            self.before.take(rows),
-            rows_of(self.raw),
-            rows_of(self.before_raw),
-            part_of(self.present),
-            part_of(self.before_present),
-        )
+        return self._rows(lambda values: values.take(rows), rows.to_numpy())
 
     def slice(self, first: int, rows: int) -> "Changes":
-        """Some of the changes that follow each other, without a copy."""
+        """Some of the changes that follow each other, without a copy: slices of Arrow arrays share their buffers."""
+        return self._rows(lambda values: values.slice(first, rows), slice(first, first + rows))
 
-        # Slices of Arrow arrays share their buffers.
-        def cut(values: pa.Array | None) -> pa.Array | None:
-            return None if values is None else values.slice(first, rows)
+    def _rows(self, rows_of: Callable[[Any], Any], index: Any) -> "Changes":
+        """Some rows of all columns. index: the same rows, as numpy takes them."""
+
+        def column_rows(values: Any) -> Any:
+            return None if values is None else rows_of(values)
 
         def part_of(presence: Presence | None) -> Presence | None:
-            return None if presence is None else Presence(presence.sets, presence.index[first : first + rows])
+            return None if presence is None else Presence(presence.sets, presence.index[index])
 
+        # Columns that no row has a value of stay None.
         return Changes(
-            cut(self.op),
-            cut(self.offset),
-            cut(self.row),
-            cut(self.committed_at),
-            cut(self.gtid),
-            cut(self.after),
-            cut(self.before),
-            cut(self.raw),
-            cut(self.before_raw),
+            column_rows(self.op),
+            column_rows(self.offset),
+            column_rows(self.row),
+            column_rows(self.committed_at),
+            column_rows(self.gtid),
+            column_rows(self.after),
+            column_rows(self.before),
+            column_rows(self.raw),
+            column_rows(self.before_raw),
             part_of(self.present),
             part_of(self.before_present),
         )
