@@ -198,7 +198,7 @@ class TableFilters:
     @property
     def judges_rows(self) -> bool:
         """Whether a change of rows may be filtered."""
-        return bool(self.rows) or any(self.left_out(event) for event in ROW_EVENTS)
+        return bool(self.rows or self.ignored_kinds())
 
     def statement(self, event: str, text: str) -> tuple[str, Action] | None:
         """The rule that leaves a statement out, or stops its table; None where it is carried out."""

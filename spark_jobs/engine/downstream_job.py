@@ -85,7 +85,7 @@ def prepared(number: int, work: MergeJob, new_tables: NewTables | None = None) -
             return reason
         # A target that does not exist yet is a snapshot without files.
         if head.design:
-            snapshot = new_snapshot(head, work.target.path, new_tables if is_part and new_tables is not None else {})
+            snapshot = new_snapshot(head, work.target.path, {} if new_tables is None else new_tables)
         else:
             stored = snapshot_of(work.target.path, head.version)
             assert stored is not None

@@ -9,8 +9,7 @@ planned on. Rows have the marks of their part, and only commits of a part write 
 found is right in a newer version too, where the part is as it was and no file with marked rows has gone.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 
 from spark_jobs.config.modes import Mode
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
@@ -67,17 +66,13 @@ def new_snapshot(head: Head, path: str, new_tables: NewTables) -> Snapshot:
 
 def files_of_part(snapshot: Snapshot, marks: Iterable[tuple[str, str]]) -> list[DataFile]:
     """The files that may have rows with these marks, by their statistics."""
-    files: Sequence[DataFile] = snapshot.files
-    for name, value in marks:
-        bounds = {file.path: file.bounds(snapshot.schema, name) for file in files}
-        files = [
-            file
-            for file in files
-            if (minimum := bounds[file.path].minimum) is None
-            or (maximum := bounds[file.path].maximum) is None
-            or minimum <= value <= maximum
-        ]
-    return list(files)
+
+    def may_have(file: DataFile, name: str, value: str) -> bool:
+        bounds = file.bounds(snapshot.schema, name)
+        return bounds.minimum is None or bounds.maximum is None or bool(bounds.minimum <= value <= bounds.maximum)
+
+    all_marks = tuple(marks)
+    return [file for file in snapshot.files if all(may_have(file, *mark) for mark in all_marks)]
 
 
 def rebased(target: PartTable, planned: tuple[Snapshot, Head], marked: Iterable[str]) -> tuple[Snapshot, Head]:
@@ -99,7 +94,7 @@ def rebased(target: PartTable, planned: tuple[Snapshot, Head], marked: Iterable[
         or not {*marked} <= {file.path for file in newest.files}
     ):
         raise LostRace(f"{target.path}: planned on version {snapshot.version}, but another writer committed first")
-    return newest, replace(head, design=None)
+    return newest, head
 
 
 def _standing(head: Head) -> tuple[object, ...] | None:

@@ -98,7 +98,7 @@ def _why_kept_by_sql(work: MergeJob, head: Head, delta: SilverDelta) -> str | No
     is_first = head.position is None
     if is_first and silver.folded(work.pinned):
         return "windows of silver are folded"
-    if work.floor and (is_first or is_restated(head, delta) or (head.position and work.floor >= head.position)):
+    if work.floor and (is_first or _empties(work, head, delta)):
         return "a statement emptied it, and deleted rows stay"
     return None
 
