@@ -229,7 +229,7 @@ def test_how_a_log_is_cut_into_runs_does_not_decide_what_is_in_the_lake(shop: Sh
         run_up_to(shop, in_pieces, until)
     states = {table: state_of(shop, at_once, table) for table in FAULTS}
     assert [table for table, state in states.items() if state.state == "current"] == ["fine"]
-    assert all(state.downstream for state in states.values()), "each stops amid its log"
+    assert all(state.downstream for state in states.values()), "each stops inside its log"
     assert {table: state_of(shop, in_pieces, table) for table in FAULTS} == states
     assert shop.merged(at_once, "fine") == shop.truth("fine")
 
