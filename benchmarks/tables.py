@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 from pyspark.sql import SparkSession
 
+from benchmarks import processes
 from benchmarks.told import say
 from benchmarks.usage import memory, metered
 from dagster_project.build import build_defs
@@ -30,6 +31,8 @@ SOURCE = "shop"
 CHANGED = 10
 SHARDS = 100
 STEPS = ("extract", "compact", "merge", "publish")
+ALTERING = (4, 5)
+"""Numbers of the files of the log that have statements."""
 
 
 def measure(spark: SparkSession, folder: Path, count: int) -> None:
@@ -45,12 +48,14 @@ def measure(spark: SparkSession, folder: Path, count: int) -> None:
     for number in (2, 3):
         _write(folder, changed, number, rows=5)
         _run(spark, pipeline, f"{len(changed)} tables changed", len(changed))
-    _write_altered(folder, changed)
+    altered = _write_altered(folder, changed)
     _run(spark, pipeline, f"{len(changed)} tables changed, {2 * len(changed)} ALTERs", len(changed))
     _read(pipeline)
     _measure_shards(spark, folder / "shards", tables[:SHARDS])
     python, jvm = memory()
     print(f"\nAt most {python:,} MiB in Python, {jvm:,} MiB in the JVM.")
+    numbers = iter(range(ALTERING[-1] + 1, 1_000))
+    processes.compare(folder, folder / "pipeline.yaml", lambda: _write(folder, altered, next(numbers), rows=5))
 
 
 def _measure_shards(spark: SparkSession, folder: Path, tables: Sequence[Table]) -> None:
@@ -95,23 +100,34 @@ def _write(folder: Path, tables: Sequence[Table], number: int, *, rows: int) -> 
     """One file of the log, a transaction a table."""
     changes: list[Change] = []
     for table in tables:
-        changes += [Insert(table.name, (1000 * number + at, f"row {at}")) for at in range(rows)] + [Commit()]
+        changes += [*_rows(table, number, rows), Commit()]
     _write_file(folder, tables, changes, number)
 
 
-def _write_altered(folder: Path, tables: Sequence[Table]) -> None:
-    """Two files of the log, in each a statement a table that adds a column, and rows with it."""
-    added: dict[str, ColumnType] = {}
-    for number in (4, 5):
-        added[f"added_{number}"] = INT
-        altered = [Table(table.name, ["id"], True, **table.columns, **added) for table in tables]
+def _altered(tables: Sequence[Table], numbers: Sequence[int]) -> list[Table]:
+    """The tables with the columns that these files of the log add."""
+    added: dict[str, ColumnType] = {f"added_{number}": INT for number in numbers}
+    return [Table(table.name, ["id"], True, **table.columns, **added) for table in tables]
+
+
+def _write_altered(folder: Path, tables: Sequence[Table]) -> Sequence[Table]:
+    """Two files of the log, in each a statement a table that adds a column, and rows with it. Returns the tables."""
+    altered = tables
+    for end, number in enumerate(ALTERING, 1):
+        altered = _altered(tables, ALTERING[:end])
         changes: list[Change] = []
         for table in altered:
             schema, _, name = table.name.partition(".")
             changes.append(Statement(schema, f"ALTER TABLE {name} ADD COLUMN added_{number} INT"))
-            values = (7,) * len(added)
-            changes += [Insert(table.name, (1000 * number + at, f"row {at}", *values)) for at in range(5)] + [Commit()]
+            changes += [*_rows(table, number, 5), Commit()]
         _write_file(folder, altered, changes, number)
+    return altered
+
+
+def _rows(table: Table, number: int, rows: int) -> list[Change]:
+    """Rows of one file; columns that were added have a number."""
+    values = (7,) * (len(table.columns) - 2)
+    return [Insert(table.name, (1000 * number + at, f"row {at}", *values)) for at in range(rows)]
 
 
 def _write_file(folder: Path, tables: Sequence[Table], changes: Sequence[Change], number: int) -> None:
