@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pymysql
 import pytest
 
 from spark_jobs.config.model import Pipeline
@@ -240,6 +241,47 @@ def test_locks_of_another_session_are_waited_for(copy: Copy, keys: dict[str, Any
         copy.shop.execute("SET GLOBAL innodb_lock_wait_timeout = 50")
     restorable.require_delivered()
     summary.append(restorable.faults("locks of another session, 2.5 s", 1))
+
+
+@pytest.mark.long
+@each_way
+def test_a_deadlock_is_tried_again(
+    copy: Copy, monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any], summary: list[str]
+) -> None:
+    """The session in the way has changed more rows, so that the server rolls the delivery back, not it."""
+    restorable = Restorable(copy, **keys)
+    execute, victims = Connection.execute, []
+
+    def counting(connection: Connection, statement: str | bytes) -> int:
+        try:
+            return execute(connection, statement)
+        except pymysql.err.OperationalError as error:
+            victims.append(error.args[0])
+            raise
+
+    monkeypatch.setattr(Connection, "execute", counting)
+    ballast = f"`{copy.schema}`.ballast"
+    copy.shop.execute(f"CREATE TABLE {ballast} (n INT)")
+    with copy.shop.database.server.connect() as holder, holder.cursor() as cursor:
+        cursor.execute("START TRANSACTION")
+        cursor.execute(f"INSERT INTO {ballast} VALUES {', '.join(['(1)'] * 2000)}")
+        cursor.execute(f"SELECT * FROM `{copy.schema}`.keyed WHERE id = 5 FOR UPDATE")
+        outcomes: list[Any] = []
+        delivering = threading.Thread(target=lambda: outcomes.append(deliver(restorable.pipeline(), "copy")))
+        delivering.start()
+        waiting = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+        deadline = time.monotonic() + 60
+        while copy.shop.database.execute(waiting) == ((0,),):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        cursor.execute("SELECT * FROM stratalog.checkpoint FOR UPDATE")
+        cursor.execute(f"SELECT * FROM `{copy.schema}`.keyed FOR UPDATE")
+        holder.commit()
+        delivering.join(60)
+    assert outcomes[0].stopped == {}
+    assert 1213 in victims
+    restorable.require_delivered()
+    summary.append(restorable.faults("rolled back in a deadlock", victims.count(1213)))
 
 
 @pytest.mark.long
