@@ -37,9 +37,14 @@ demo: java $(RUN) delta mysql ## the whole pipeline on an embedded MySQL server,
 	@.venv/bin/stratalog demo
 
 .PHONY: test
-test: java lint delta classes mysql servers ## lint, then the tests: minutes
+test: java lint delta classes mysql servers ## lint, then the tests but those of the targets below: ten minutes
 	@$(STEP) 'The tests, in two processes'
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not long and not stores and not cluster'
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not thorough and not long and not stores and not cluster'
+
+.PHONY: test-thorough
+test-thorough: java $(DEV) delta classes mysql servers ## the same subjects on more servers, random streams and in whole processes: minutes
+	@$(STEP) 'Thorough tests, in two processes'
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'thorough and not long and not stores and not cluster'
 
 .PHONY: test-long
 test-long: java $(DEV) delta classes mysql servers ## the tests of random runs, kills and whole processes; tables read by Spark: an hour and more
@@ -85,7 +90,7 @@ test-connect: java $(DEV) delta ## Dagster's assets and checks with a session of
 .PHONY: test-fast
 test-fast: $(DEV) ## the tests that need neither Spark nor a server: seconds
 	@$(STEP) 'Tests without Spark and server'
-	@STRATALOG_EXAMPLES=25 $(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not dagster and not slow and not long and not stores and not cluster'
+	@STRATALOG_EXAMPLES=25 $(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not dagster and not slow and not thorough and not long and not stores and not cluster'
 
 .PHONY: test-checked
 test-checked: $(DEV) ## the decoder's tests with every load and store of its kernels checked: minutes

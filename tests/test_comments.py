@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.source_trees import tree_of
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("assets", "dagster_project", "spark_jobs", "stratalog")
 BODY_LINES, BODY_STATEMENTS, PUBLIC_LINES = 15, 2, 10
@@ -72,7 +74,7 @@ def test_a_body_of_several_paragraphs_has_a_comment(folder: str) -> None:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_what_is_public_has_a_docstring(folder: str) -> None:
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in files_of(folder)}
+    trees = {path: tree_of(path) for path in files_of(folder)}
     assert [str(path) for path, tree in trees.items() if ast.get_docstring(tree) is None] == []
     assert [
         f"{path.relative_to(ROOT)}:{name}" for path, tree in trees.items() for name in without_docstring(tree)
@@ -82,7 +84,7 @@ def test_what_is_public_has_a_docstring(folder: str) -> None:
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_package_says_what_belongs_in_it(folder: str) -> None:
     packages = [path for path in files_of(folder) if path.name == "__init__.py"]
-    docstrings = {str(path): ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "" for path in packages}
+    docstrings = {str(path): ast.get_docstring(tree_of(path)) or "" for path in packages}
     assert [path for path, text in docstrings.items() if "Put here" not in text or "Not here" not in text] == []
 
 

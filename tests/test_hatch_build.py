@@ -58,6 +58,7 @@ def run(folder: Path, code: str, path: Path) -> subprocess.CompletedProcess[str]
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.dagster
 def test_a_wheel_leaves_the_project_its_own_packages(wheel: Path, tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.source_trees import nodes_of, tree_of
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("spark_jobs", "assets", "dagster_project", "stratalog")
 FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
@@ -43,7 +45,7 @@ def modules_of(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
 @cache
 def imported_by(source: Path) -> frozenset[str]:
     """The modules that the imports at the top of a file load."""
-    nodes = ast.parse(source.read_text(encoding="utf-8")).body
+    nodes = tree_of(source).body
     imports = (node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
     return frozenset(module for node in imports for module in modules_of(node))
 
@@ -66,7 +68,7 @@ def loaded_by(module: str) -> frozenset[str]:
 
 
 def inside_functions(path: Path) -> Iterator[ast.Import | ast.ImportFrom]:
-    for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for function in nodes_of(path):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from (node for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom))
 

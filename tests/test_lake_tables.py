@@ -16,6 +16,7 @@ def by_key(rows: list[Row]) -> list[str]:
     return [repr(row) for row in sorted(rows, key=lambda row: row["key"])]
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("properties", [MAPPED, BRONZE])
 def test_rows_are_those_that_spark_reads(spark: SparkSession, tmp_path: Path, properties: dict[str, str]) -> None:

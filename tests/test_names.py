@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.source_trees import tree_of
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("assets", "benchmarks", "dagster_project", "docs", "spark_jobs", "stratalog", "tests")
 
@@ -75,7 +77,7 @@ def bare(name: str) -> str:
 def forbidden_in(path: Path) -> list[str]:
     """The forbidden names of a file, each as ``file:line: name``."""
     file = path.relative_to(ROOT).as_posix()
-    names = [(name, line) for name, line in names_in(ast.parse(path.read_text(encoding="utf-8")))]
+    names = [(name, line) for name, line in names_in(tree_of(path))]
     # What stands left of something stands beside what is right of it.
     allowed = EXCEPTIONS.get(file, set()) | ({"left"} if "right" in dict(names) else set())
     return [
@@ -98,7 +100,7 @@ PRODUCT = ("spark_jobs", "assets", "dagster_project", "stratalog")
 def test_a_class_s_name_has_one_meaning() -> None:
     places: dict[str, list[str]] = {}
     for path in sorted(path for folder in PRODUCT for path in ROOT.joinpath(folder).rglob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
     assert {name: files for name, files in places.items() if len(files) > 1} == {}

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.source_trees import nodes_of
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("spark_jobs", "assets", "dagster_project", "stratalog", "tests", "benchmarks", "docs")
 FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
@@ -28,7 +30,7 @@ def is_kernel(path: Path) -> bool:
 
 
 def definitions(path: Path, *kinds: type[ast.AST]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, kinds):
             assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
             yield node

@@ -118,7 +118,15 @@ def continuous_integration(folder: Path, makefile: str) -> subprocess.CompletedP
 def test_continuous_integration_runs_all_there_is(tmp_path: Path) -> None:
     ran = continuous_integration(tmp_path, "%:\n\t@echo first of $@; echo last of $@\n")
     ended = re.findall(r"^= (.*): \d+ minutes, exit status 0$", ran.stdout, re.MULTILINE)
-    steps = ["make test", "make test-faults", "make test-stores", "make test-cluster", "make test-checked", "make site"]
+    steps = [
+        "make test",
+        "make test-thorough",
+        "make test-faults",
+        "make test-stores",
+        "make test-cluster",
+        "make test-checked",
+        "make site",
+    ]
     assert (ended, ran.returncode) == (steps, 0), ran.stdout
     assert "last of site" in ran.stdout
     assert "first of" not in ran.stdout

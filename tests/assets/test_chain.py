@@ -246,6 +246,7 @@ def test_a_source_may_have_any_name_that_the_configuration_takes(name: str) -> N
     assert dg.AssetKey(["bronze", name]) in definitions.resolve_all_asset_keys()
 
 
+@pytest.mark.thorough
 @pytest.mark.dagster
 @pytest.mark.spark
 def test_a_table_that_was_reset_is_done_over_by_a_run_that_finds_nothing_else(shop: CodeLocation) -> None:

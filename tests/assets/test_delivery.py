@@ -11,6 +11,7 @@ from tests.delivered import Copy
 pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.mysql]
 
 
+@pytest.mark.thorough
 def test_a_target_table_is_an_asset_with_its_checkpoint(copy: Copy) -> None:
     copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     pipeline = copy.pipeline()
@@ -35,6 +36,7 @@ def test_a_target_table_is_an_asset_with_its_checkpoint(copy: Copy) -> None:
         assert not result.success
 
 
+@pytest.mark.thorough
 def test_tables_in_order_are_assets_that_move_together(copy: Copy) -> None:
     """Selecting one of them delivers the log for all, so that transactions stay whole; a stop fails the step."""
     copy.shop.execute(

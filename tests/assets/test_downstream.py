@@ -28,6 +28,7 @@ def routed(tmp_path: Path, spark: SparkSession) -> Iterator[CodeLocation]:
         yield code_location
 
 
+@pytest.mark.thorough
 @pytest.mark.dagster
 @pytest.mark.spark
 def test_a_routed_table_is_materialized_under_its_target(routed: CodeLocation) -> None:
@@ -60,6 +61,7 @@ def test_what_stopped_a_table_in_silver_stops_its_downstream_tables_too() -> Non
 FAN = [{"from": "shop.orders", "to": ["sales.orders", "audit.orders"]}]
 
 
+@pytest.mark.thorough
 @pytest.mark.dagster
 @pytest.mark.spark
 def test_a_table_that_goes_to_two_is_an_asset_a_downstream_table(tmp_path: Path, spark: SparkSession) -> None:

@@ -170,6 +170,7 @@ class Project:
         return ran.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_scaffold_for_a_server_loads_before_its_password_is_known(tmp_path: Path) -> None:
     project = Project(tmp_path)

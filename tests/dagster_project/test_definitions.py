@@ -59,6 +59,7 @@ def test_what_is_wrong_with_the_configuration_is_said_first(folder: Path, name: 
     assert "pydantic" not in output
 
 
+@pytest.mark.thorough
 def test_all_three_commands_show_the_same(folder: Path) -> None:
     listed = json.loads(run(["dg", "list", "defs", "--json"], folder).stdout)
     assets = sorted(_names(listed["assets"], "asset_key"))

@@ -105,6 +105,7 @@ def dialect(name: str, connection: Connection, dialects: dict[str, Dialect]) -> 
     return dialects[name]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name, setting", _BOTH, ids=["-".join(parts) for parts in _BOTH])
 def test_changes_of_random_tables(
     name: str,

@@ -42,6 +42,7 @@ def test_events_are_those_that_the_server_showed(recording: Path) -> None:
 TABLES = [(recording, table) for recording in LOGS for table in recording_of(recording)["tables"]]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("recording, table", TABLES, ids=[f"{path.name}-{table}" for path, table in TABLES])
 def test_rows_are_those_that_the_server_held(recording: Path, table: str) -> None:
     expected = recording_of(recording)["tables"][table]

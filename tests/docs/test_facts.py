@@ -10,6 +10,7 @@ import pytest
 
 from spark_jobs import errors
 from spark_jobs.text.remedies import KINDS, Kind
+from tests.source_trees import nodes_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,8 +27,7 @@ def modules(*trees: str) -> Iterator[Path]:
 @cache
 def texts(*trees: str) -> str:
     """All texts in the code, without what is between them."""
-    parsed = (ast.parse(path.read_text(encoding="utf-8")) for path in modules(*trees))
-    nodes = (node for tree in parsed for node in ast.walk(tree))
+    nodes = (node for path in modules(*trees) for node in nodes_of(path))
     return "\n".join(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 

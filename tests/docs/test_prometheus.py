@@ -89,6 +89,7 @@ def answer(url: str, path: str, **parameters: str) -> Any:
         return {}
 
 
+@pytest.mark.thorough
 def test_an_alert_fires_for_a_table_that_stopped(tmp_path: Path) -> None:
     files = tmp_path / "files"
     files.mkdir()

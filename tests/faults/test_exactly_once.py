@@ -43,6 +43,7 @@ def require_nothing_wrong(title: str, results: list[tuple[Counter[str], Counter[
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_some_hundred_faults_lose_and_double_nothing(tmp_path: Path, summary: list[str]) -> None:
     seed_ranges = [range(int(_SEED), int(_SEED) + 1)] if _SEED else [range(100, 118), *_SHOWED]

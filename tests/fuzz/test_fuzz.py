@@ -23,6 +23,7 @@ def unchanged(content: bytes, _max_size: int) -> bytes:
     return content
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_seeds_and_findings_of_logs() -> None:
     for content in seeds.of("log"):

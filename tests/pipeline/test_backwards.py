@@ -206,6 +206,7 @@ def require_outcome(shop: Shop, pipeline: Pipeline, stopped: dict[str, str], *, 
     return len(equal) + 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name, told_by",
     [

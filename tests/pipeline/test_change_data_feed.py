@@ -36,6 +36,7 @@ def ways(shop: Shop, pipeline: Pipeline) -> list[str]:
     return [merged.way for merged in outcome.merged]
 
 
+@pytest.mark.thorough
 def test_a_feed_has_what_each_merge_changed(shop: Shop) -> None:
     pipeline = pipeline_of(shop, change_data_feed=True)
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9))", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
@@ -52,6 +53,7 @@ def test_a_feed_has_what_each_merge_changed(shop: Shop) -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_a_feed_begins_and_ends_with_the_configuration(shop: Shop) -> None:
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9))", "INSERT INTO t VALUES (1, 'a')")
     assert ways(shop, pipeline_of(shop)) == ["engine"]
@@ -74,6 +76,7 @@ def test_a_feed_begins_and_ends_with_the_configuration(shop: Shop) -> None:
     assert ways(shop, pipeline_of(shop)) == ["engine"]
 
 
+@pytest.mark.thorough
 def test_a_feed_outlives_a_commit_of_all_rows(shop: Shop) -> None:
     pipeline = pipeline_of(shop, change_data_feed=True, mode="soft_delete")
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9))", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")

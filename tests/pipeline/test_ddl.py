@@ -59,6 +59,7 @@ def test_columns_come_and_go(shop: Shop) -> None:
     require_same(shop, pipeline, "t")
 
 
+@pytest.mark.thorough
 def test_statements_of_sessions_with_ansi_quotes(shop: Shop) -> None:
     pipeline = shop.pipeline()
     shop.execute(

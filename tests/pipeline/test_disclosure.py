@@ -90,6 +90,7 @@ def command(*arguments: str) -> str:
     return ran.stdout + ran.stderr
 
 
+@pytest.mark.thorough
 def test_no_message_repeats_a_value(
     stopping: Shop, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,6 +49,7 @@ def states(shop: Shop, pipeline: Any) -> dict[str, tuple[str, str | None]]:
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("metadata", ["FULL", "MINIMAL"])
 def test_labels_whose_character_set_is_not_logged_are_text(
     shop: Shop, request: pytest.FixtureRequest, metadata: str

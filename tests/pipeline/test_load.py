@@ -191,6 +191,7 @@ def test_what_cannot_be_loaded_is_refused_by_name(shop: Shop) -> None:
         load_source(shop.spark, pipeline, SOURCE, tables=["shop.gone"])
 
 
+@pytest.mark.thorough
 def test_rows_with_zero_dates_in_their_key_are_loaded_and_changed_like_logged_ones(shop: Shop) -> None:
     keys = {
         "days": "day DATE, k INT, v INT, PRIMARY KEY (day, k)",

@@ -103,6 +103,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("create", VERSIONED)
 def test_a_system_versioned_table_stops_by_name_and_others_go_on(maria: Shop, create: str) -> None:
     at = maria.end()
@@ -138,6 +139,7 @@ def test_versioning_older_than_the_log_is_told_by_the_server(maria: Shop) -> Non
     assert "since before the log is a system-versioned table" in reason
 
 
+@pytest.mark.thorough
 def test_sequences_are_left_out_by_name(maria: Shop) -> None:
     maria.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)", "CREATE SEQUENCE s")
     pipeline = maria.pipeline(live=True)
@@ -161,6 +163,7 @@ def test_sequences_are_left_out_by_name(maria: Shop) -> None:
     assert not audit.lines()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["mysql-8.0", "mariadb-11.4"])
 def test_a_memory_table_is_empty_after_its_server_restarted(name: str, spark: SparkSession, tmp_path: Path) -> None:
     build, data = build_or_skip(name), tmp_path / "server"

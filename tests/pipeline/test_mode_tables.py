@@ -105,6 +105,7 @@ def test_a_table_without_a_key_has_versions_of_its_rows(shop: Shop) -> None:
     assert [op for op, *_ in ops(shop, pipeline, "history", "bag")] == ["insert"] * 3 + ["delete", "delete", "update"]
 
 
+@pytest.mark.thorough
 def test_rules_hold_for_every_change(shop: Shop) -> None:
     name = shop.database.name
     pipeline = into_each(
@@ -149,6 +150,7 @@ def test_loaded_and_inherited_rows_are_versions(shop: Shop) -> None:
     assert sorted((row["id"], row["v"]) for row in soft.collect()) == shop.truth("other")
 
 
+@pytest.mark.thorough
 def test_an_xa_transaction_is_where_it_is_committed(shop: Shop) -> None:
     pipeline = into_each(shop, "t")
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
@@ -184,6 +186,7 @@ def test_a_mode_that_needs_log_which_is_gone_leaves_the_table_as_it_is(shop: Sho
     assert shop.merged(mirrors, "t") == [(1,), (2,), (3,)]
 
 
+@pytest.mark.thorough
 def test_gc_waits_for_a_table_that_is_made_of_every_change(shop: Shop) -> None:
     history = [{"tables": f"{shop.database.name}.*", "mode": "history"}]
     pipeline = shop.pipeline(retention={"bronze": "1d"}, downstream=history)

@@ -163,6 +163,7 @@ def redacting(
         yield fixture
 
 
+@pytest.mark.thorough
 def test_no_byte_of_a_redacted_table_is_in_the_lake_and_other_tables_are_the_servers(redacting: Redacting) -> None:
     redacting.require_nothing_held()
     pipeline = redacting.pipeline()
@@ -217,6 +218,7 @@ def test_changes_leave_redacted_rows_out(redacting: Redacting, caplog: pytest.Lo
     assert "secrets" not in "".join(of_files)
 
 
+@pytest.mark.thorough
 def test_what_gc_removed_and_what_was_not_read_comes_redacted_from_an_archive(redacting: Redacting) -> None:
     restored = Redacting(redacting.spark, redacting.server, redacting.version, redacting.folder / "again")
     restored.folder.mkdir()
@@ -251,6 +253,7 @@ def _version(pipeline: Pipeline) -> int:
     return head.version
 
 
+@pytest.mark.thorough
 def test_a_list_that_changes_holds_from_the_next_extraction_on(redacting: Redacting) -> None:
     later = Redacting(redacting.spark, redacting.server, redacting.version, redacting.folder / "later")
     later.folder.mkdir()

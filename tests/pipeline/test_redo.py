@@ -84,6 +84,7 @@ def test_a_range_done_again_unchanged_changes_nothing(shop: Shop) -> None:
     assert versions(shop, pipeline) == before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("at_once", [window_rows._ONE_TASK, 0], ids=["in one task", "shuffled"])
 def test_a_mended_decoder_takes_effect_on_the_whole_range(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, at_once: int

@@ -95,6 +95,7 @@ def copied(server: MySQLServer, folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["mysql-5.7", "mysql-8.0", "mysql-9.7", "mariadb-10.11", "mariadb-11.4"])
 def test_tables_that_only_a_dump_names_are_the_server_s(
     name: str, spark: SparkSession, tmp_path: Path, summary: list[str]
@@ -133,6 +134,7 @@ def test_tables_that_only_a_dump_names_are_the_server_s(
     summary.append(f"{name}: {len(TABLES)} tables of a log without names, by a dump of {program} at {at}")
 
 
+@pytest.mark.thorough
 def test_a_dump_that_comes_later_or_is_another_one(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -56,6 +56,7 @@ def lake_of_others(folder: Path) -> None:
     (log / "00000000000000000000.json").write_text("{broken")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "spoil, words",
     [

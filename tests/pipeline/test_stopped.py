@@ -89,6 +89,7 @@ def test_the_rows_before_a_statement_that_is_not_followed_are_in_the_lake(shop: 
     assert [row[0] for row in shop.merged(mended, "t")] == [2, 3, 10, 11, 12, 13]
 
 
+@pytest.mark.thorough
 def test_the_transactions_before_a_row_that_cannot_be_taken_are_in_the_lake(shop: Shop) -> None:
     pipeline, t = shop.pipeline(), TableName(shop.database.name, "t")
     shop.execute(

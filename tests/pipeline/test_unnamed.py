@@ -159,6 +159,7 @@ def versions(pipeline: Pipeline) -> dict[str, tuple[int, int]]:
     return {entry.table: (entry.silver_version or 0, entry.downstream_version or 0) for entry in entries}
 
 
+@pytest.mark.thorough
 def test_columns_that_nothing_names_are_read_by_number_where_that_is_chosen(log: Log, summary: list[str]) -> None:
     truth = texts(expected(log))
     log.execute(*BEHIND)

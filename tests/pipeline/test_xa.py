@@ -102,6 +102,7 @@ def test_rows_take_effect_where_they_are_committed(
     assert (at_once.rows("orders"), at_once.rows("later")) == (final, [(7, "later")])
 
 
+@pytest.mark.thorough
 def test_changes_of_a_range_have_the_rows_that_it_commits(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -33,6 +33,7 @@ def test_a_documented_import_of_0_1_0_warns_and_works(module: str, name: str) ->
     assert {warning.filename for warning in warned} == {__file__}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("module, name", DOCUMENTED)
 def test_a_new_process_imports_it_first(module: str, name: str) -> None:
     code = f"from {module} import {name}"

@@ -28,6 +28,7 @@ from spark_jobs.schema.commit import HistoryCommit
 from spark_jobs.silver.commit import NOT_FOLDED, SilverCommit
 from spark_jobs.silver.retired_columns import RetiredColumn
 from spark_jobs.source.protocol import FilePart
+from tests.source_trees import nodes_of
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "commits.jsonl"
 LAYERS: dict[str, type[Checkpoint]] = {
@@ -142,7 +143,7 @@ def test_nobody_reads_members_that_no_class_names() -> None:
     reading = [
         f"{path.relative_to(root.parent)}:{node.lineno}"
         for path in paths
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes_of(path)
         if isinstance(node, ast.Attribute) and node.attr in {"members", "from_members", "unnamed_members"}
     ]
     assert {line.partition(":")[0] for line in reading} == {"spark_jobs/lake/commit.py"}, reading

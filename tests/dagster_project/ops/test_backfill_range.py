@@ -54,6 +54,7 @@ def test_the_launchpad_refuses_what_is_no_choice(form: CodeLocation, wrong: dict
         dg.validate_run_config(job, {"ops": {"range": {"config": RIGHT | wrong}}})
 
 
+@pytest.mark.thorough
 def test_a_source_waits_in_its_pool_and_other_sources_are_skipped(form: CodeLocation) -> None:
     defs = form.defs()
     job = defs.resolve_job_def("backfill_range")

@@ -61,6 +61,7 @@ _SECONDS = 60
 """For a query; chains of conditions took minutes, or ended in an error of the JVM."""
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("number", [1, 16, 17, 300, 3_000])
 def test_slices_that_hold_positions_are_found_however_many_they_are(spark: SparkSession, number: int) -> None:

@@ -112,6 +112,7 @@ def case(request: pytest.FixtureRequest, spark: SparkSession, lake: Path) -> tup
     return chance, write_log(spark, lake, chance, marks=marks)
 
 
+@pytest.mark.thorough
 def test_the_index_is_what_spark_finds(spark: SparkSession, case: tuple[Random, Bronze]) -> None:
     chance, bronze_log = case
     rows = bronze.read_all(spark, bronze_log.table, bronze_log.version)

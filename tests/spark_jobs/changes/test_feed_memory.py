@@ -24,6 +24,7 @@ finally:
 """getrusage would tell of the process that this one was forked from."""
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("verb, lines, limit", [("changes", 2, 800), ("events", 9, 450)])
 def test_a_row_of_100_megabytes_in_bounded_memory(verb: str, lines: int, limit: int) -> None:

@@ -123,6 +123,7 @@ def test_an_xid_prepared_twice_is_warned_of(caplog: pytest.LogCaptureFixture) ->
     assert "no file given ends it" in caplog.messages[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_large_xa_transaction_is_held_in_a_file() -> None:
     rows = [(number, "1.00") for number in range(20_000)]

@@ -154,6 +154,7 @@ def execute(server: MySQLServer, *statements: str) -> None:
             cursor.execute(statement)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "option, tables, status",
     [

@@ -84,6 +84,7 @@ def read(process: Any, count: int) -> list[int]:
     return ids_in("".join(process.stdout.readline() for _ in range(count)))
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_following_waits_for_log_and_ends_with_a_signal(stratalog: Stratalog, shop: Shop, number: int) -> None:
@@ -98,6 +99,7 @@ def test_following_waits_for_log_and_ends_with_a_signal(stratalog: Stratalog, sh
     assert stratalog("consume", "-c", shop.path, "--group", "g").out == "", "the group is free, and all is acknowledged"
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_following_ends_with_its_reader(stratalog: Stratalog, shop: Shop) -> None:
     with following(shop, "--batch", "1") as process:

@@ -31,6 +31,7 @@ def test_wrong_use(stratalog: Stratalog, pipeline_file: Path, arguments: tuple[s
     assert message in output.err
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.mysql
 def test_run_delivers(copy: Copy, stratalog: Stratalog) -> None:

@@ -79,6 +79,7 @@ def test_changes_are_json_lines_alone_on_standard_output(stratalog: Stratalog, t
     assert line.endswith('"op": "insert", "before": null, "after": {"id": 1, "note": "ä"}}')
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["events", "changes"])
 def test_a_dash_is_standard_input_and_several_files_follow_each_other(

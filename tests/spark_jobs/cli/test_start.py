@@ -120,6 +120,7 @@ def test_completion_prints_the_shells_script(shell: str, stratalog: Stratalog) -
     assert "_STRATALOG_COMPLETE" in ran.out
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words, completed",

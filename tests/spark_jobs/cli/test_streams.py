@@ -61,6 +61,7 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("verb, status", PRINTING, ids=lambda value: str(value)[:40])
 def test_a_reader_that_leaves_at_once_is_no_failure(folder: Path, verb: str, status: int) -> None:
@@ -69,6 +70,7 @@ def test_a_reader_that_leaves_at_once_is_no_failure(folder: Path, verb: str, sta
     assert (ran.returncode, ran.stdout) == (status, "")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("verb, status", [PRINTING[at] for at in (2, 6, 8, 10, 13)], ids=lambda value: str(value)[:40])
 def test_a_reader_that_leaves_after_a_line_is_no_failure(folder: Path, verb: str, status: int) -> None:
@@ -77,6 +79,7 @@ def test_a_reader_that_leaves_after_a_line_is_no_failure(folder: Path, verb: str
     assert (ran.returncode, len(ran.stdout.splitlines())) == (status, 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["events a.000001", "status -c pipeline.yaml", "schema -c pipeline.yaml"])
 def test_a_reader_of_both_outputs_may_leave(folder: Path, verb: str) -> None:
@@ -85,6 +88,7 @@ def test_a_reader_of_both_outputs_may_leave(folder: Path, verb: str) -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (status, "", "")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "verb", [f"events {LOG}", f"changes {LOG}", "check -c pipeline.yaml", "schema -c pipeline.yaml"]
@@ -95,6 +99,7 @@ def test_an_output_on_a_full_disk_is_one_message(folder: Path, verb: str) -> Non
     assert (ran.returncode, ran.stderr) == (1, message)
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("verb", ["changes -c pipeline.yaml --source shop", "gc -c pipeline.yaml --dry-run"])
 def test_a_verb_with_spark_outlives_its_reader(folder: Path, verb: str) -> None:

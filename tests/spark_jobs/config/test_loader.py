@@ -463,6 +463,7 @@ def test_the_document_that_is_changed_is_valid(tmp_path: Path) -> None:
     assert load(write(tmp_path, yaml.safe_dump(VALID)), {"SECRET": "geheim"}).verify
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(mutated())

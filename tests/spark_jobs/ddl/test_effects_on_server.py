@@ -47,6 +47,7 @@ ON_MARIADB = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.mysql
 @pytest.mark.parametrize("server", ["", "mariadb-11.4"])
 def test_texts_that_hold_words_of_ddl_lead_to_the_server_s_tables(request: pytest.FixtureRequest, server: str) -> None:

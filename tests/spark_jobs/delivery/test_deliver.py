@@ -73,6 +73,7 @@ def test_every_type_is_as_the_source_has_it(copy: Copy) -> None:
     copy.require_same("t")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["mysql-5.7", "mariadb-11.4"])
 def test_every_type_at_another_server(copy: Copy, servers: Servers, name: str) -> None:
     target = servers.get(name)

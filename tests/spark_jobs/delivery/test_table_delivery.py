@@ -36,6 +36,7 @@ def test_a_window_of_several_transactions(copy: Copy) -> None:
     assert (progress["exit_version"], progress["parts"]) == (None, None)
 
 
+@pytest.mark.thorough
 def test_a_table_without_a_key(copy: Copy) -> None:
     copy.shop.execute(
         "CREATE TABLE t (a INT, f FLOAT, s VARCHAR(9), j JSON)",

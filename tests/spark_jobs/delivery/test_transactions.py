@@ -71,8 +71,12 @@ class Restorable:
     def require_delivered(self) -> None:
         missing, extra, rows = Counter[Any](), Counter[Any](), 0
         for table in ("keyed", "counted"):
-            here, there = Counter(self.copy.rows(table)), Counter(self.copy.source_rows(table))
-            missing, extra, rows = missing + (there - here), extra + (here - there), rows + there.total()
+            delivered, expected = Counter(self.copy.rows(table)), Counter(self.copy.source_rows(table))
+            missing, extra, rows = (
+                missing + (expected - delivered),
+                extra + (delivered - expected),
+                rows + expected.total(),
+            )
         assert (missing, extra) == ({}, {})
         self.rows_compared += rows
         assert {(row["exit_version"], row["parts"]) for row in self.copy.progress()} == {(None, None)}
@@ -321,6 +325,7 @@ def test_a_target_that_is_killed_and_started_again(
                 assert sorted(cursor.fetchall()) == sorted(shop.database.execute(f"SELECT * FROM {table}"))
 
 
+@pytest.mark.thorough
 def test_a_target_that_is_not_there(copy: Copy) -> None:
     restorable = Restorable(copy)
     with socket.create_server(("127.0.0.1", 0)) as unused:
@@ -329,6 +334,7 @@ def test_a_target_that_is_not_there(copy: Copy) -> None:
         deliver(restorable.pipeline(port=port), "copy")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("apply", ["net", "ordered"])
 def test_a_target_that_is_read_only(copy: Copy, apply: str) -> None:
     restorable = Restorable(copy, apply=apply)

@@ -23,6 +23,7 @@ VACUUM = {
 }
 
 
+@pytest.mark.thorough
 def test_spark_and_we_write_in_turns(spark: SparkSession, tmp_path: Path) -> None:
     table = turns(spark, tmp_path)
     table.merge(range(200))
@@ -72,6 +73,7 @@ def test_a_file_whose_rows_all_go_is_removed(spark: SparkSession, tmp_path: Path
     table.run("DELETE FROM {} WHERE key < 0")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("properties", [MAPPED, {}])
 def test_vacuum_keeps_what_is_committed_alone(spark: SparkSession, tmp_path: Path, properties: dict[str, str]) -> None:
     table = turns(spark, tmp_path, properties)
@@ -91,6 +93,7 @@ def test_vacuum_keeps_what_is_committed_alone(spark: SparkSession, tmp_path: Pat
 # Checkpoints
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("properties", [MAPPED, {}])
 def test_readers_begin_at_our_checkpoint(spark: SparkSession, tmp_path: Path, properties: dict[str, str]) -> None:
     """Deletion vectors, widened types, times without zone, transactions: all from the checkpoint alone."""
@@ -119,6 +122,7 @@ def test_readers_begin_at_our_checkpoint(spark: SparkSession, tmp_path: Path, pr
         copied.upsert([2, 3])
 
 
+@pytest.mark.thorough
 def test_we_begin_at_sparks_checkpoints(spark: SparkSession, tmp_path: Path) -> None:
     """In one part and in several."""
     for parts in ("", "2"):

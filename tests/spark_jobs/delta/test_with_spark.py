@@ -97,6 +97,7 @@ def expected_rows(schema: TableSchema, keys: Iterable[int]) -> list[dict[str, An
 # New tables, statistics, statements
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("types, properties", DESIGNS)
 def test_a_new_table_is_as_spark_makes_it(
     spark: SparkSession, tmp_path: Path, types: dict[str, str], properties: dict[str, str]
@@ -183,6 +184,7 @@ STATEMENTS = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("statements", STATEMENTS)
 @pytest.mark.parametrize("properties", [MAPPED, {}])
 def test_statements_change_a_table_as_spark_does(
@@ -237,6 +239,7 @@ PREDICATES = [
 ]
 
 
+@pytest.mark.thorough
 def test_spark_skips_no_file_that_it_needs(spark: SparkSession, tmp_path: Path) -> None:
     """Each file has a row: its bounds are its values."""
     snapshot = begin(str(tmp_path))

@@ -93,6 +93,7 @@ def test_a_directory_with_a_name_longer_than_a_socket_may_have(tmp_path: Path) -
         assert server.data.parent == directory
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("crash", [False, True])
 def test_what_was_committed_is_there_after_a_restart(crash: bool, tmp_path: Path) -> None:
     with MySQLServer(tmp_path) as server:
@@ -155,6 +156,7 @@ with MySQLServer(Path(sys.argv[1])):
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_it_ends_with_its_parent(end: signal.Signals, tmp_path: Path) -> None:
     command = [sys.executable, "-c", PARENT, str(tmp_path)]

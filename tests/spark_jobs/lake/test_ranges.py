@@ -69,6 +69,7 @@ def test_few_ranges_cover_many(number: int) -> None:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("number", [1, 2, 17, 300, 3_000])
 def test_a_search_finds_what_a_loop_finds(spark: SparkSession, number: int) -> None:
@@ -98,6 +99,7 @@ def test_a_search_finds_what_a_loop_finds(spark: SparkSession, number: int) -> N
         assert row["ordinal"] == nth.get(row["id"])
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("number", [3, 300, 3_000])
 def test_windows_of_many_ranges_are_replaced_in_one_commit(spark: SparkSession, lake: Path, number: int) -> None:

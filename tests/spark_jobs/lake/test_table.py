@@ -26,6 +26,7 @@ assert [len(table.rows()), len(table.rows())] == [3, 3]
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_process_that_ends_after_it_has_read_a_small_table_is_not_aborted(tmp_path: Path) -> None:
     for at in range(3):
@@ -106,6 +107,7 @@ def test_spark_and_deltalake_find_the_same_table_whatever_its_name(spark: SparkS
     assert ids_of(spark, table_) == [1]
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_head_counts_our_commits_and_passes_over_those_of_others(spark: SparkSession, table: Table) -> None:
     first = head_of(table)
@@ -141,6 +143,7 @@ def merge(spark: SparkSession, table: Table, head: Head, at: int) -> Head:
 Write = Callable[[SparkSession, Table, Head, int], Head]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("first, late", [(append, append), (merge, append), (append, replace), (replace, merge)])
 def test_the_later_of_two_plans_on_one_head_loses_and_leaves_nothing(
     spark: SparkSession, table: Table, first: Write, late: Write

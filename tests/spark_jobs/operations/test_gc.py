@@ -185,6 +185,7 @@ def test_an_undecided_xa_transaction_keeps_its_file(logs: Logs) -> None:
     assert names(gc(logs, tables=["none.*"], ignored=["xa"])) == [file(2), file(3)]
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("rules", [{}, RULES], ids=["plain", "ruled"])
 def test_the_first_window_held_is_done_again_though_the_file_before_it_is_gone(
@@ -256,6 +257,7 @@ def test_of_gc_and_an_extraction_planned_before_it_the_later_one_loses(
     assert kept_files(logs) == [4, 5, 6]
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_gc_that_dies_between_batches_is_finished_by_the_next(

@@ -33,6 +33,7 @@ def logs(two_files: Logs, tmp_path: Path) -> Logs:
     return two_files.copied(tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_log_is_read_by_position_and_by_gtid(logs: Logs) -> None:
     store = Store(logs.spark, logs.pipeline(), SOURCE)
     content = {number: (logs.binlogs / file(number)).read_bytes() for number in (1, 2)}

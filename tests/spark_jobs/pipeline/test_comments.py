@@ -27,6 +27,7 @@ def comments_of(shop: Shop, pipeline: Pipeline) -> tuple[str | None, dict[str, A
     return table.metadata().description or None, {name: text for name, text in columns.items() if text}
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.mysql
 @pytest.mark.parametrize("has_feed", [False, True], ids=["by the driver", "by Spark SQL"])

@@ -22,6 +22,7 @@ os.system(f"cat /proc/$(pgrep -P {os.getpid()} java)/maps")
 """
 
 
+@pytest.mark.thorough
 def test_it_does_what_a_run_does(spark: SparkSession, tmp_path: Path) -> None:
     assert exercise(spark, tmp_path / "table") == 14  # 0 to 11, 20 and 21; one is deleted, and inserted again
 

@@ -36,6 +36,7 @@ def closed_port() -> int:
         return int(socket_.getsockname()[1])
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("module", ["grpc", "grpc_status", "google.rpc"])
 def test_a_missing_package_names_the_extra(pipeline_file: Path, module: str) -> None:
@@ -45,6 +46,7 @@ def test_a_missing_package_names_the_extra(pipeline_file: Path, module: str) -> 
     assert message(ended).endswith("install stratalog[connect] (docs/clusters/connect.md)")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_server_that_is_not_there_is_one_message_without_its_token(pipeline_file: Path, closed_port: int) -> None:
     ended = ran(pipeline_file, f"sc://localhost:{closed_port}/;token=s3cret;use_ssl=true")
@@ -54,6 +56,7 @@ def test_a_server_that_is_not_there_is_one_message_without_its_token(pipeline_fi
     assert "s3cret" not in ended.err
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "remote, reason",

@@ -101,6 +101,7 @@ def wait_for(leader: int, program: str) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("whole_group", [True, False], ids=["terminal", "process"])
 @pytest.mark.parametrize(
@@ -148,6 +149,7 @@ def python(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_no_other_source_is_tried_once_the_jvm_is_gone(tmp_path: Path) -> None:
     (tmp_path / "pipeline.yaml").write_text("lake: ./lake\nsources:\n  shop: {files: .}\n  crm: {files: .}\n")
@@ -155,6 +157,7 @@ def test_no_other_source_is_tried_once_the_jvm_is_gone(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stdout, without_progress(ran.stderr)) == (1, "shop\n", f"shop: {ENDED}\n")
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.dagster
 def test_no_step_is_tried_again_once_the_jvm_is_gone(pipeline_file: Path) -> None:
@@ -170,6 +173,7 @@ print(spark.range(3).mapInArrow(lambda batches: batches, "id BIGINT").count())
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_session_that_nobody_stopped_ends_without_a_word(tmp_path: Path) -> None:
     """Python workers leave a connection to a thread of this process, which shows a trace where the JVM goes first."""

@@ -107,6 +107,7 @@ def _read(end: int) -> bytes:
         return b""
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_bars_are_for_terminals(is_terminal: bool) -> None:

@@ -187,6 +187,7 @@ def test_a_log_that_names_its_columns_tells_them_itself() -> None:
     assert columns_by_fact(facts) == {"t 150": "id,a,z"}
 
 
+@pytest.mark.thorough
 @pytest.mark.mysql
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + RUNS))
 @pytest.mark.parametrize("server, metadata", [("", "MINIMAL"), ("mariadb-11.4", "NO_LOG")])

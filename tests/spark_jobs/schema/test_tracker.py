@@ -320,6 +320,7 @@ def opened(servers: Servers, server: str) -> Iterator[Database]:
             database.execute("DROP DATABASE tracked")
 
 
+@pytest.mark.thorough
 @pytest.mark.mysql
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + RUNS))
 @pytest.mark.parametrize("server, metadata", CASES)

@@ -152,6 +152,7 @@ def filled(spark: SparkSession, lake: Path) -> tuple[Table, Head]:
     return table, table.append(row, head, SilverCommit(AT, new_batch(), key=("id",)))
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_run_that_ended_between_two_steps_is_gone_on_with(spark: SparkSession, lake: Path) -> None:
     table, head = filled(spark, lake)

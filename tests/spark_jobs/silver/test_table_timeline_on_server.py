@@ -250,6 +250,7 @@ def require_same(database: Database, log: Log) -> list[int]:
     return counts
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + RUNS))
 @pytest.mark.parametrize("tables", [["t"], ["t", "u", "v"]], ids=len)
 @pytest.mark.parametrize("server, metadata", TELLING)

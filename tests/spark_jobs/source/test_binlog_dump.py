@@ -308,6 +308,7 @@ def cut_points(content: bytes, file: str) -> list[int]:
     return sorted(points)
 
 
+@pytest.mark.thorough
 @pytest.mark.mysql
 @pytest.mark.usefixtures("quick")
 def test_a_dump_cut_anywhere_is_the_file(plain_server: MySQLServer) -> None:
@@ -449,6 +450,7 @@ def test_a_server_that_does_not_end_the_dump_is_left_after_a_heartbeat(
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.thorough
 @pytest.mark.mysql
 @pytest.mark.parametrize("size", [0, 40, 1000])
 def test_a_dump_that_stalls_goes_on_over_another_connection(plain_server: MySQLServer, size: int) -> None:

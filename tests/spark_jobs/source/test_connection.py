@@ -97,6 +97,7 @@ def listening(pieces: list[bytes], interval: float = 0.0) -> Iterator[int]:
         listener.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "pieces, interval",
     [([], 0), ([GREETING], 0), ([bytes([byte]) for byte in GREETING] * 3, 0.2)],
@@ -241,6 +242,7 @@ def test_logging_in(login: tuple[MySQLServer, str], tls: dict[str, object] | Non
 BEYOND_ASCII = [("jürgen", "café"), ("repl€", "10€"), ("レプリカ", "日本語'\"\\"), ("σς", "пароль")]
 
 
+@pytest.mark.thorough
 @pytest.mark.mysql
 @pytest.mark.parametrize("name, plugin", [login_ for login_ in LOGINS if login_[1] != "ed25519"])
 @pytest.mark.parametrize("user, password", BEYOND_ASCII)

@@ -103,6 +103,7 @@ def test_a_shortage_is_below_a_limit_of_a_log_that_was_purged(
     assert message is None or message in str(shortage)
 
 
+@pytest.mark.thorough
 @pytest.mark.mysql
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mysql-8.0", "mariadb-11.4"])

@@ -118,6 +118,7 @@ def transactions(path: Path) -> Iterator[tuple[Position, str]]:
             last, first = event.transaction, False
 
 
+@pytest.mark.thorough
 def test_whether_a_file_has_transactions_before_a_place(log: WrittenLog) -> None:
     first, second = next(
         (first, second) for (first, _), (second, _) in itertools.pairwise(log.transactions) if first.file == second.file
@@ -128,6 +129,7 @@ def test_whether_a_file_has_transactions_before_a_place(log: WrittenLog) -> None
         assert not has_no_transaction_before(source, second)
 
 
+@pytest.mark.thorough
 def test_a_set_leads_to_the_first_transaction_that_is_not_in_it(log: WrittenLog) -> None:
     gtids = [gtid for _, gtid in log.transactions]
     assert len({place.file for place, _ in log.transactions}) == 4
@@ -222,6 +224,7 @@ def test_names_and_positions(log: WrittenLog) -> None:
     assert find_start(live, log_, parse_start(str(log.later))) == log.later
 
 
+@pytest.mark.thorough
 def test_what_was_purged_names_the_oldest_file_and_two_ways_on(log: WrittenLog, tmp_path: Path) -> None:
     """The last test of the module: it purges."""
     gtids = [gtid for _, gtid in log.transactions]

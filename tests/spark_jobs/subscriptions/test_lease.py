@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.consumers import Shop, ids, orders
 
 CONSUMER = """
@@ -20,6 +22,7 @@ with shop.subscription(lease=0.5, wait=30) as subscription:
 """
 
 
+@pytest.mark.thorough
 def test_kills_at_any_moment_lose_nothing(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     shop.log([*orders(60), *orders(1, 61), *orders(139, 62)])

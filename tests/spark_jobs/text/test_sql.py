@@ -9,6 +9,7 @@ from spark_jobs.runtime.spark_session import own_session
 from spark_jobs.text.sql import columns, delta, encoded, identifier, is_table, literal, server_text, with_rows
 from tests.fix_mysql import Database
 from tests.hostile import TEXTS, VALUES
+from tests.source_trees import nodes_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -121,12 +122,12 @@ CHECKED = {
 """Numbers, times, hexadecimal digits and names of the project's own: whatever it is, it has no quote in it."""
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
+def modules() -> Iterator[tuple[str, tuple[ast.AST, ...]]]:
     for folder in ("spark_jobs", "dagster_project", "assets", "stratalog"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             name = str(path.relative_to(ROOT))
             if name != "spark_jobs/text/sql.py" and (not name.startswith("spark_jobs/demo/") or name in FOR_PEOPLE):
-                yield name, ast.parse(path.read_text(encoding="utf-8"))
+                yield name, nodes_of(path)
 
 
 def in_quotes(node: ast.JoinedStr) -> Iterator[str]:
@@ -144,9 +145,9 @@ def in_quotes(node: ast.JoinedStr) -> Iterator[str]:
 
 def test_one_module_quotes() -> None:
     by_module: dict[str, set[str]] = {}
-    for name, module in modules():
-        raised = {id(inner) for node_ in ast.walk(module) if isinstance(node_, ast.Raise) for inner in ast.walk(node_)}
-        for node in ast.walk(module):
+    for name, nodes in modules():
+        raised = {id(inner) for node_ in nodes if isinstance(node_, ast.Raise) for inner in ast.walk(node_)}
+        for node in nodes:
             if isinstance(node, ast.JoinedStr) and id(node) not in raised:
                 by_module.setdefault(name, set()).update(in_quotes(node))
     wrong = {name: texts - FOR_PEOPLE.get(name, set()) - CHECKED.get(name, set()) for name, texts in by_module.items()}
@@ -157,8 +158,8 @@ def test_one_module_quotes() -> None:
 
 def test_nobody_else_doubles_or_escapes_quotes() -> None:
     wrong = []
-    for name, module in modules():
-        for node in ast.walk(module):
+    for name, nodes in modules():
+        for node in nodes:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace":
                 constants = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
                 if constants in (["`", "``"], ["'", "''"], ["'", "\\'"], ["{", "{{"]):
@@ -174,8 +175,8 @@ def test_nobody_else_doubles_or_escapes_quotes() -> None:
 def test_a_column_is_asked_for_by_its_quoted_name() -> None:
     """``F.col`` takes dots and backticks in a name for more than a name."""
     wrong = []
-    for name, module in modules():
-        for node in ast.walk(module):
+    for name, nodes in modules():
+        for node in nodes:
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "F.col":
                 (argument,) = node.args
                 text = ast.unparse(argument)

@@ -83,6 +83,7 @@ def _character(charset: str, stored: bytes, kept_hex: str | None, text: str | No
 CHARSETS = sorted(set(SINGLE_BYTE) | set(WIDTHS) - UTF8)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("charset", CHARSETS)
 def test_every_character_is_the_servers(database: Database, charset: str) -> None:
     stored = sequences(charset)

@@ -116,6 +116,7 @@ def test_every_type_is_equal_and_one_flipped_value_of_it_is_found(shop: Shop) ->
     assert by_name["moment"][1] == "0099-01-02 03:04:05.000601"
 
 
+@pytest.mark.thorough
 def test_base64_with_line_ends_and_bytes_without_a_character_are_equal(shop: Shop) -> None:
     shop.execute(
         "CREATE TABLE odd (id INT PRIMARY KEY, doc JSON, thai VARCHAR(9) CHARACTER SET tis620)",

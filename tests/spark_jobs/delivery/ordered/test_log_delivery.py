@@ -130,6 +130,7 @@ def _random_change(generator: random.Random) -> str:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("workers, batch_rows", [(1, 1000), (4, 3)])
 def test_random_transactions(copy: Copy, workers: int, batch_rows: int) -> None:
     """Changes of keys, swaps, second unique keys, deletes and inserts again, of several tables."""
@@ -145,6 +146,7 @@ def test_random_transactions(copy: Copy, workers: int, batch_rows: int) -> None:
         copy.require_same("plain", "twice", "bag")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "statement, columns",
     [
@@ -287,6 +289,7 @@ def _prepare_xa(copy: Copy, name: str, *statements: str) -> None:
             cursor.execute(statement)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("workers, batch_rows", [(1, 1000), (4, 1)])
 def test_an_xa_transaction_is_whole_where_it_is_committed(
     copy: Copy, statements: list[str], workers: int, batch_rows: int

@@ -118,6 +118,7 @@ def fill(random: Random, connection: Connection, table: Any) -> None:
         connection.attempt(writer.insert())
 
 
+@pytest.mark.thorough
 @pytest.mark.mysql
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SERVERS)
