@@ -59,7 +59,7 @@ class Reading:
     bytes_written: int = 0
 
 
-def whole_path(spark: SparkSession, log: Log, folder: Path) -> Reading:
+def whole_path(spark: SparkSession, log: Log, *, folder: Path) -> Reading:
     """The file through bronze, silver and downstream, in a session that is up already."""
     files = folder / f"{log.shape}-files"
     files.mkdir(parents=True)

@@ -5,10 +5,10 @@ Put here: which merge is taken for a table, what is published of the table after
 """
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 from pyspark.sql import SparkSession
 
@@ -226,12 +226,18 @@ def by_table(stopped: Mapping[TableInto, str]) -> dict[TableName, str]:
     return reasons
 
 
-def at_one_version(results: dict[TableInto, DeliveryResult]) -> dict[TableInto, DeliveryResult]:
-    """With the newest version of each table of several for all its parts: it holds all of them as they are now."""
+def newest_versions(results: Iterable[DeliveryResult]) -> dict[str, int]:
+    """The newest version of each downstream table that results are about, by path."""
     newest: dict[str, int] = {}
-    for result in results.values():
+    for result in results:
         if result.downstream:
             newest[result.target.path] = max(result.downstream.version, newest.get(result.target.path, -1))
+    return newest
+
+
+def at_one_version(results: dict[TableInto, DeliveryResult]) -> dict[TableInto, DeliveryResult]:
+    """With the newest version of each table of several for all its parts: it holds all of them as they are now."""
+    newest = newest_versions(results.values())
     return {
         name: replace(result, downstream=replace(result.downstream, version=newest[result.target.path]))
         if result.downstream
@@ -240,7 +246,7 @@ def at_one_version(results: dict[TableInto, DeliveryResult]) -> dict[TableInto, 
     }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Arrivals:
     """What a run's merges did: into which tables rows came, and why which stopped."""
 
@@ -252,6 +258,11 @@ class Arrivals:
     stopped: Mapping[TableName, str]
     unchanged: Mapping[TableInto, Target] = field(default_factory=dict)
     """Of the deliveries that had nothing to merge what is published."""
+
+    @cached_property
+    def versions(self) -> dict[str, int]:
+        """The newest version of each table that rows came into, by path."""
+        return newest_versions(self.results.values())
 
     def after(self, entry: Entry) -> Entry:
         """A table's row after them. One that stopped somewhere has stopped; its other targets are named too."""
@@ -279,7 +290,9 @@ class Arrivals:
             with suppress(TableStopped):  # the lake has no place for it; the row's reason says so
                 path, name = self.lake.downstream(*into).path, (TableName(*entry.name), into)
                 if name in self.unchanged:
-                    yield replace(self.unchanged[name], merged=entry.position)
+                    # Others may have been merged into the same table: their version has this one's rows too.
+                    version = self.versions.get(path, self.unchanged[name].version)
+                    yield replace(self.unchanged[name], merged=entry.position, version=version)
                     continue
                 target = replace(targets.get(into, Target(path)), path=path, reason=self.stopped_into.get(name))
                 yield _reached(target, entry, self.results.get(name), mode)

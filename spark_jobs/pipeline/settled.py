@@ -34,18 +34,12 @@ class DestinationLeg:
 def settled(
     lake: Lake, source: str, legs: Iterable[DestinationLeg], published: Iterable[Entry]
 ) -> dict[tuple[TableName, Name], Target]:
-    """Those that have nothing to merge, with what is published of their downstream tables.
-
-    Of several legs into one table either all or none: its version is published for all of them.
-    """
+    """Those that have nothing to merge, with what is published of their downstream tables."""
     before = {entry.name: entry for entry in published}
-    all_legs = list(legs)
-    likely = [(leg, target) for leg in all_legs if (target := _published(lake, leg, before.get(leg.entry.name)))]
+    likely = [(leg, target) for leg in legs if (target := _published(lake, leg, before.get(leg.entry.name)))]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         is_newest = pool.map(lambda pair: _is_newest(lake, source, *pair), likely)
-        targets = {leg.name: target for (leg, target), newest in zip(likely, is_newest, strict=True) if newest}
-    moving = {leg.into.name for leg in all_legs if leg.name not in targets}
-    return {name: target for name, target in targets.items() if name[1] not in moving}
+        return {leg.name: target for (leg, target), newest in zip(likely, is_newest, strict=True) if newest}
 
 
 def _published(lake: Lake, leg: DestinationLeg, before: Entry | None) -> Target | None:

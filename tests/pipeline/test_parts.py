@@ -3,15 +3,18 @@
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pytest
 import yaml
 from pyspark.sql import SparkSession
 
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
-from spark_jobs.downstream import merge_job
+from spark_jobs.downstream import merge_job, publication
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.multi_source import MARKS, Owner, PartTable, parts_of
+from spark_jobs.engine.downstream_job import PreparedMerge
+from spark_jobs.engine.part_merge import NewTables
 from spark_jobs.errors import LostRace
 from spark_jobs.lake.commit import Checkpoint, new_batch
 from spark_jobs.lake.layout import lake_of
@@ -19,8 +22,9 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.operations.maintenance import maintain_source
 from spark_jobs.operations.status import status
+from spark_jobs.pipeline.delivery import TableMerge
 from spark_jobs.pipeline.run import run_source
-from tests.segment_spec import Change, Delete, Insert, SegmentSpec, Statement, Update
+from tests.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Statement, Update
 from tests.segment_spec import Table as Logged
 from tests.segment_types import DOUBLE, FLOAT, INT, VARCHAR
 
@@ -84,6 +88,32 @@ def test_the_same_keys_of_two_sources_are_two_rows_and_each_goes_on_by_itself(tw
 
 
 @pytest.mark.long
+def test_parts_without_news_are_not_opened_and_are_published_with_the_table_s_version(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards = [Logged(f"shop.orders_{nth}", key=["id"], id=INT.NOT_NULL) for nth in range(4)]
+    pipeline = two.pipeline({"from": "shop.orders_*", "to": "world.orders"})
+    prepared: list[str] = []
+    prepare = TableMerge.prepared
+
+    def counting(merge: TableMerge, number: int, new_tables: NewTables) -> PreparedMerge | str | None:
+        prepared.append(merge.origin.table)
+        return prepare(merge, number, new_tables)
+
+    monkeypatch.setattr(TableMerge, "prepared", counting)
+    for number, changed in enumerate([shards, shards[:1], shards[1:2], shards[:2]], 1):
+        inserts = (change for shard in changed for change in (Insert(shard.name, (number,)), Commit()))
+        two.write("eu", number, changed, *inserts)
+        assert two.run(pipeline, "eu") == []
+        assert sorted(prepared) == [shard.name.partition(".")[2] for shard in changed]
+        newest = deltalake.DeltaTable(lake_of(pipeline).downstream("world", "orders").path).version()
+        entries = publication.read(lake_of(pipeline), "eu")
+        assert [entry.downstream_version for entry in entries] == [newest] * 4
+        assert len({entry.merged for entry in entries}) == 1
+        prepared.clear()
+    assert len(two.rows()) == 4 + 1 + 1 + 2
+
+
 def test_a_table_of_one_and_one_of_several_are_not_made_of_each_other(two: Two) -> None:
     alone = two.pipeline({"from": "shop.orders", "to": "world.orders"})
     for name in ("eu", "us"):
