@@ -87,7 +87,7 @@ def check_keys(pipeline: Pipeline, lineage: Lineage) -> list[dg.AssetCheckKey]:
 
 
 def _spec(table: TableAsset) -> dg.AssetCheckSpec:
-    text = "Whether the table's rows are those of the source, every row and column."
+    text = "Fails when a row or a value differs from the source's table."
     return dg.AssetCheckSpec(EQUALS_SOURCE, asset=table.key, description=text, blocking=True)
 
 

@@ -51,7 +51,13 @@ _FOLLOW_SECONDS = 60.0
 @click.option("--batch", type=click.IntRange(1), default=1000, show_default=True, help="Lines acknowledged together.")
 @click.option("--follow", is_flag=True, help="Wait for more log, until SIGINT or SIGTERM, or the reader leaves.")
 @click.option("--peek", is_flag=True, help="Acknowledge nothing; the group keeps its consumer.")
-@click.option("--wait", type=float, default=0.0, metavar="SECONDS", help="Wait up to SECONDS for a group that another consumer has.")
+@click.option(
+    "--wait",
+    type=float,
+    default=0.0,
+    metavar="SECONDS",
+    help="Wait up to SECONDS for a group that another consumer has.",
+)
 def consume(  # noqa: PLR0913 - options
     path: Path,
     source: str | None,
@@ -147,7 +153,9 @@ def _ending(subscription: "Subscription") -> Iterator[threading.Event]:
 @config_option
 @source_option
 @click.option("--group", metavar="NAME", help="The group that is moved or removed.")
-@click.option("--move", "place", metavar="P", help="Move the group to earliest, latest, a position, a GTID set or a time.")
+@click.option(
+    "--move", "place", metavar="P", help="Move the group to earliest, latest, a position, a GTID set or a time."
+)
 @click.option("--remove", is_flag=True, help="Remove the group, so that it keeps no log in bronze.")
 @yes_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per group.")

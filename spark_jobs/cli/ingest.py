@@ -267,9 +267,15 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
     help="The source whose range is replayed.",
 )
 @click.option(
-    "--from", "start", required=True, metavar="P", help="Start of the range: position, GTID set or time; extended to whole windows."
+    "--from",
+    "start",
+    required=True,
+    metavar="P",
+    help="Start of the range: position, GTID set or time; extended to whole windows.",
 )
-@click.option("--to", "stop", required=True, metavar="P", help="End of the range, exclusive: position, GTID set or time.")
+@click.option(
+    "--to", "stop", required=True, metavar="P", help="End of the range, exclusive: position, GTID set or time."
+)
 @tables_option()
 @click.option(
     "--layer",

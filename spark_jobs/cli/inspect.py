@@ -164,7 +164,9 @@ def _summaries(files: tuple[Path, ...], *, as_json: bool) -> None:
     "-c", "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help="pipeline.yaml, to read bronze"
 )
 @click.option("--source", metavar="NAME", shell_complete=complete_sources, help="The source whose bronze is read.")
-@click.option("--from", "start", metavar="P", help="Start at this position, GTID set or time; extended to whole transactions.")
+@click.option(
+    "--from", "start", metavar="P", help="Start at this position, GTID set or time; extended to whole transactions."
+)
 @click.option("--to", "stop", metavar="P", help="End at this position, GTID set or time.")
 @tables_option()
 @_schema_option

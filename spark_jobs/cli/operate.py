@@ -48,9 +48,7 @@ if TYPE_CHECKING:
 @click.option(
     "--at", "position", required=True, metavar="POSITION", help="Where the event begins, as messages name it."
 )
-@click.option(
-    "--table", metavar="DB.TABLE", help="Only for this table; default: all tables that have stopped at it."
-)
+@click.option("--table", metavar="DB.TABLE", help="Only for this table; default: all tables that have stopped at it.")
 @click.option("--undo", is_flag=True, help="Remove the quarantine: the event is applied again.")
 @yes_option
 def skip(path: Path, source: str, position: str, table: str | None, *, undo: bool, yes: bool) -> None:

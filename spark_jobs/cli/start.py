@@ -59,7 +59,11 @@ _GRANT = re.compile(r"GRANT .+? TO '.*?'@'.*?'(?=; GRANT|$)")
     help="Environment variable with the password; default: the source's name and _PASSWORD, as SHOP_PASSWORD.",
 )
 @click.option("--files", metavar="DIR", help="A folder of binlog files instead of a server.")
-@click.option("--connect", is_flag=True, help="Connect to the server, for its schemas and the settings and privileges that it lacks.")
+@click.option(
+    "--connect",
+    is_flag=True,
+    help="Connect to the server, for its schemas and the settings and privileges that it lacks.",
+)
 def init(
     path: Path, source: str, lake: str, files: str | None, variable: str | None, *, connect: bool, **server: Any
 ) -> None:
