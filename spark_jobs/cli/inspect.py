@@ -91,6 +91,10 @@ def _dumped(dump: Path | None) -> "tuple[TableDefinition, ...]":
     return definitions
 
 
+_HEADER = "file\toffset\ttype\tserver_id\tend\ttransaction\ttable\tnote\n"
+"""Names of the columns, on a terminal alone: programs read lines that are events."""
+
+
 def _listing(files: tuple[Path, ...], tables: tuple[str, ...], dump: Path | None, *, as_json: bool) -> Iterator[str]:
     from spark_jobs.binlog import list_events
     from spark_jobs.changes.table_definitions import FollowedDefinitions
@@ -99,6 +103,8 @@ def _listing(files: tuple[Path, ...], tables: tuple[str, ...], dump: Path | None
     patterns = [Pattern.parse(table) for table in tables]
     names: set[str] = set()
     has_lines = False
+    if sys.stdout.isatty() and not as_json:
+        yield _HEADER
     followed = FollowedDefinitions(_dumped(dump)) if dump else None
     for file in files:
         for event in list_events(chunks_of(file), _name(file), followed):

@@ -18,12 +18,12 @@ from spark_jobs.schema import history_rows
 from spark_jobs.schema.facts import TableVersion
 from spark_jobs.schema.tracker import as_of, changes, key_of
 
-_TOLD_BY = {
+_ORIGINS = {
     "ddl": "",
-    "table_map": "its rows",
+    "table_map": "row metadata",
     "server": "the server",
     "dump": "the schema dump",
-    "inverted": "the log read backwards",
+    "inverted": "later definitions, projected backwards",
 }
 
 
@@ -60,7 +60,7 @@ class SchemaListing:
             rows = []
             for entry in (version for version in self.versions if version.name == name):
                 committed = entry.committed_at.isoformat(timespec="seconds") if entry.committed_at else ""
-                source = _TOLD_BY[entry.origin] or " ".join((entry.statement or "").split())
+                source = _ORIGINS[entry.origin] or " ".join((entry.statement or "").split())
                 rows.append([str(entry.at), source, committed, "; ".join(_notes(entry, before))])
                 before = entry.definition if entry.holds else before
             yield Lines(str(name), rows)
@@ -103,7 +103,7 @@ def _state(version: TableVersion) -> str:
     if version.is_dropped:
         renamed = f", to {version.renamed_to}" if version.renamed_to else ""
         return f"{'renamed' if renamed else 'dropped'}{renamed} at {version.at}"
-    by = f"as {_TOLD_BY[version.origin]} told" if _TOLD_BY[version.origin] else "as stated"
+    by = f"from {_ORIGINS[version.origin]}" if _ORIGINS[version.origin] else "from DDL"
     if version.definition is None:
         return f"not known since {version.at}: {version.note}"
     note = f" ({version.note})" if version.note else ""

@@ -107,7 +107,9 @@ KINDS: tuple[Kind, ...] = (
     # Sources.
     Kind(r"holds no binlog files", f"copy them there, or correct files: of source {{source}} ({_DUMP})"),
     Kind(r"No such file or directory|Not a directory", "correct the path, or put it there"),
-    Kind(r"the nearest boundary before it is", "name that position (docs/configuration.md#places)"),
+    Kind(
+        r"the nearest boundary before it is", "name that position (docs/configuration.md#positions-gtid-sets-and-times)"
+    ),
     Kind(r"bronze holds nothing", "stratalog run fills it"),
     Kind(
         r"answered: .*(?:Connection refused|timed out|No route|not known|Can't connect)",

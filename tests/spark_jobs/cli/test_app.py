@@ -70,7 +70,7 @@ def test_each_verb_stands_in_the_readme(verb: str) -> None:
         (["check", "-c", "none.yaml"], "none.yaml: cannot be read: No such file or directory"),
         (
             ["backfill", "-c", "x", "--source", "s", "--from", "now", "--to", "a.000001:4"],
-            "'now' is no place in a log",
+            "'now' is not a position, GTID set or time",
         ),
         (
             ["backfill", "-c", "x", "--source", "s", "--from", "a.000002:4", "--to", "a.000001:4"],
