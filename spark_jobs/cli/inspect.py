@@ -10,6 +10,7 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -313,7 +314,12 @@ def export(path: Path, source: str, folder: Path) -> None:
     help="The source whose tables are shown; required where there are several.",
 )
 @tables_option("Only this table or pattern")
-@click.option("--at", "place", metavar="P", help="As of this position, GTID set or time; default: silver's checkpoint.")
+@click.option(
+    "--at",
+    "place",
+    metavar="P",
+    help="As of this position, GTID set or time; default: silver's checkpoint, with --history the end of bronze.",
+)
 @click.option("--history", is_flag=True, help="Show the schema history: each version of a definition, and its origin.")
 @click.option(
     "--json", "as_json", is_flag=True, help="One JSON object per table, with --history per version; one per line."
@@ -339,7 +345,8 @@ def schema(
     names = chosen_sources(pipeline, source)
     if len(names) != 1:
         raise click.UsageError(f"--source: name one of {', '.join(names)}")
-    listing = schema_listing.listing_of(pipeline, names[0], in_scope, lambda: position_of(pipeline, names[0], place))
+    at = partial(position_of, pipeline, names[0], place)
+    listing = schema_listing.listing_of(pipeline, names[0], in_scope, at, history=history)
     if tables and not listing.versions:
         raise ConfigError(f"--table: the schema history of {names[0]} has no table like {', '.join(tables)}")
     if as_json:

@@ -75,20 +75,28 @@ class SchemaListing:
 
 
 def listing_of(
-    pipeline: Pipeline, source: str, in_scope: Callable[[TableName], bool], place: Callable[[], Position | None]
+    pipeline: Pipeline,
+    source: str,
+    in_scope: Callable[[TableName], bool],
+    place: Callable[[], Position | None],
+    *,
+    history: bool = False,
 ) -> SchemaListing:
     """The tables that are wanted, at a place; where it is None, each where silver is, or at the history's end.
+
+    history: at the history's end, so that a statement that stopped its table is in the list.
 
     Raises LakeError, SourceError, ConfigError.
     """
     lake = lake_of(pipeline)
-    history = schema_history.read(lake, source)
+    recorded = schema_history.read(lake, source)
     position = place()
-    history.at(position)
-    silver = {TableName(*entry.name): entry.checkpoint for entry in publication.read(lake, source)}
-    versions = [version for version in history.versions if in_scope(version.name)]
+    recorded.at(position)
+    entries = () if history else publication.read(lake, source)
+    silver = {TableName(*entry.name): entry.checkpoint for entry in entries}
+    versions = [version for version in recorded.versions if in_scope(version.name)]
     names = {version.name for version in versions}
-    places = {name: position or silver.get(name) or history.end for name in names}
+    places = {name: position or silver.get(name) or recorded.end for name in names}
     earlier = [version for version in versions if version.is_before(places[version.name])]
     current = {name: version for name in names for version in [_at(earlier, name, places[name])] if version}
     return SchemaListing(earlier, current, places)
