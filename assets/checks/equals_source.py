@@ -37,7 +37,7 @@ def verify_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefinit
 
     @dg.multi_asset_check(
         name=catalog.name(f"verify_{source}"),
-        description=f"Compares the downstream tables of {source} with the source's own rows while writes go on.",
+        description=f"Compares the downstream tables of {source} with the source's own rows while writes continue.",
         specs=[_spec(table) for table in tables],
         can_subset=True,
         required_resource_keys={catalog.spark},
