@@ -59,9 +59,9 @@ def alert_sensor(jobs: Jobs, checks: Sequence[dg.AssetCheckKey], notify: Notify 
         # A condition is told of when it begins, and when it is over.
         before: dict[str, str] = json.loads(context.cursor or "{}")
         now = {f"{alert.kind} {alert.subject}": alert for alert in conditions(context.instance, jobs, checks)}
-        begun = [alert for name, alert in now.items() if name not in before]
+        raised = [alert for name, alert in now.items() if name not in before]
         ended = [_over(name, before[name]) for name in before.keys() - now.keys()]
-        for alert in begun + ended:
+        for alert in raised + ended:
             tell(alert)
             context.log.info("sent: %s", alert)
         context.update_cursor(json.dumps({name: alert.text for name, alert in now.items()}))

@@ -78,6 +78,7 @@ def _write_file(
         raise LakeError(f"{binlog_file.file}: bronze holds {binlog_file.size} bytes of {lies_in}; it has a hole")
     name = binlog_file.file if binlog_file.stretch == 1 else f"{binlog_file.stretch}-{binlog_file.file}"
     slices = _slices(spark, table, version, binlog_file)
+    # A file that is there is left alone; one that begins or ends inside the server's says so by its name.
     for start, stop in runs:
         is_whole = not start and (stretch is None or stretch.holds_whole(binlog_file.file))
         path = folder / (name if is_whole else f"{name}.from-{start}")
