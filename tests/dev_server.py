@@ -63,11 +63,10 @@ def development_server(
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     words = [*command, "--host", "127.0.0.1", "--port", str(port)]
-    with log.open("w") as output:
-        with _hearing_interrupts():
-            server = subprocess.Popen(
-                words, cwd=folder, env=variables, stdout=output, stderr=output, start_new_session=True
-            )
+    with log.open("w") as output, _hearing_interrupts():
+        server = subprocess.Popen(
+            words, cwd=folder, env=variables, stdout=output, stderr=output, start_new_session=True
+        )
     served = Served(f"http://127.0.0.1:{port}")
     try:
         _await(served, server, log)
