@@ -83,8 +83,8 @@ test-cluster: java $(DEV) delta mysql s3 ## Spark Connect and a standalone clust
 	@$(PY) -m pytest -q -m '$(CLUSTER)' tests/cluster
 
 .PHONY: test-walk
-test-walk: java $(DEV) delta mysql ## docs/dagster-project.md from an empty folder to an alert, with a wheel, a server and a browser: minutes
-	@STRATALOG_WALK_INSTALL=1 $(PY) -m pytest -q -n 0 tests/docs/test_dagster_project.py
+test-walk: java $(DEV) delta mysql ## docs/dagster-project.md up to an alert, with a server and a browser, and the times of its steps: minutes
+	@$(PY) -m pytest -q -n 0 tests/docs/test_dagster_project.py
 
 .PHONY: test-connect
 test-connect: java $(DEV) delta ## Dagster's assets and checks with a session of Spark Connect: minutes

@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -34,8 +33,6 @@ import pymysql
 pymysql.connect(host="127.0.0.1", port={port}, user={user!r}, password={password!r}).cursor().execute(sys.argv[-1])
 """
 """What stands for the client of MySQL."""
-INSTALL = "STRATALOG_WALK_INSTALL"
-"""Set by make test-walk: the first block runs too, with a wheel of this tree; else the tests' environment is used."""
 
 
 def tables(eyes: Eyes) -> None:
@@ -93,20 +90,14 @@ def filled_in(commands: str, server: MySQLServer) -> str:
 
 
 def starting_point(folder: Path) -> Walk:
-    """After the first block: with a wheel of this tree where that is asked for, else in the tests' own environment."""
+    """After the first block, with the tests' own environment in place of the one that the block makes."""
     names = ("STRATALOG_CON", "DAG", "PYTHON", "VIRTUAL_ENV")
     variables = {name: value for name, value in os.environ.items() if not name.startswith(names)}
-    path = [str(folder / "bin"), *([] if os.environ.get(INSTALL) else [str(Path(sys.executable).parent)])]
-    walk = Walk(folder, variables | {"PATH": ":".join([*path, variables["PATH"]])})
-    if os.environ.get(INSTALL):
-        build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-        subprocess.run(build, cwd=ROOT, capture_output=True, check=True)
-        title, _, commands = BLOCKS[0]
-        with walk.step(title):
-            walk.run(commands)
-    else:
-        walk.variables["PYTHONPATH"] = str(Project(folder / "acme").folder / "src")
-        walk.run("cd acme")
+    path = f"{folder / 'bin'}:{Path(sys.executable).parent}:{variables['PATH']}"
+    source = str(Project(folder / "acme").folder / "src")
+    walk = Walk(folder, variables | {"PATH": path, "PYTHONPATH": source})
+    assert "create-dagster project acme" in BLOCKS[0][2]
+    walk.run("cd acme")
     return walk
 
 
