@@ -82,6 +82,10 @@ test-cluster: java $(DEV) delta mysql s3 ## Spark Connect and a standalone clust
 	@$(STEP) 'Spark Connect and a standalone cluster'
 	@$(PY) -m pytest -q -m '$(CLUSTER)' tests/cluster
 
+.PHONY: test-walk
+test-walk: java $(DEV) delta mysql ## docs/dagster-project.md up to an alert, with a server and a browser, and the times of its steps: minutes
+	@$(PY) -m pytest -q -n 0 tests/docs/test_dagster_project.py
+
 .PHONY: test-connect
 test-connect: java $(DEV) delta ## Dagster's assets and checks with a session of Spark Connect: minutes
 	@$(STEP) "Dagster's assets and checks by Spark Connect"
@@ -156,7 +160,7 @@ site: $(SITE) ## the pages as a site in build/site, with search and llms.txt; a 
 
 .PHONY: pictures
 pictures: java $(DEV) delta ## the pictures in docs anew: those that the browser's tests take (chromium and chromium-driver)
-	@$(PY) -m pytest -q -n 0 tests/browser --pictures docs/pictures --basetemp /tmp/stratalog
+	@$(PY) -m pytest -q -n 0 tests/browser tests/docs/test_dagster_project.py --pictures docs/pictures --basetemp /tmp/stratalog
 
 .PHONY: test-versions
 test-versions: java $(DEV) delta ## a few tests with the lowest and with the highest versions of pyproject.toml's ranges: minutes

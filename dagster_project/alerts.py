@@ -59,16 +59,21 @@ def alert_sensor(jobs: Jobs, checks: Sequence[dg.AssetCheckKey], notify: Notify 
         # A condition is told of when it begins, and when it is over.
         before: dict[str, str] = json.loads(context.cursor or "{}")
         now = {f"{alert.kind} {alert.subject}": alert for alert in conditions(context.instance, jobs, checks)}
-        for name, alert in now.items():
-            if name not in before:
-                tell(alert)
-        for name in before.keys() - now.keys():
-            kind, subject = name.split(" ", 1)
-            tell(Alert(kind, subject, before[name], is_over=True))
+        raised = [alert for name, alert in now.items() if name not in before]
+        ended = [_over(name, before[name]) for name in before.keys() - now.keys()]
+        for alert in raised + ended:
+            tell(alert)
+            context.log.info("sent: %s", alert)
         context.update_cursor(json.dumps({name: alert.text for name, alert in now.items()}))
         return dg.SkipReason("\n".join(str(alert) for alert in now.values()) or "all is well")
 
     return sensor
+
+
+def _over(name: str, text: str) -> Alert:
+    """The end of a condition, by its name and its text in the cursor."""
+    kind, subject = name.split(" ", 1)
+    return Alert(kind, subject, text, is_over=True)
 
 
 def conditions(instance: dg.DagsterInstance, jobs: Jobs, checks: Sequence[dg.AssetCheckKey]) -> Iterator[Alert]:

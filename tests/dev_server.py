@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,16 +51,21 @@ class Served:
             return json.load(answer)["data"]
 
 
+WORKSPACE = ("dagster", "dev", "-w", "workspace.yaml")
+
+
 @contextmanager
-def development_server(variables: dict[str, str], log: Path) -> Iterator[Served]:
-    """`dagster dev -w workspace.yaml` on a free port."""
+def development_server(
+    variables: dict[str, str], log: Path, command: Sequence[str] = WORKSPACE, folder: Path = ROOT
+) -> Iterator[Served]:
+    """`dagster dev -w workspace.yaml`, or another command that serves the UI, on a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = ["dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
-    with log.open("w") as output:
+    words = [*command, "--host", "127.0.0.1", "--port", str(port)]
+    with log.open("w") as output, _hearing_interrupts():
         server = subprocess.Popen(
-            command, cwd=ROOT, env=variables, stdout=output, stderr=output, start_new_session=True
+            words, cwd=folder, env=variables, stdout=output, stderr=output, start_new_session=True
         )
     served = Served(f"http://127.0.0.1:{port}")
     try:
@@ -79,8 +84,19 @@ def wait_for(subject: str, check: Callable[[], T], seconds: float = _PATIENCE) -
     return answer
 
 
+@contextmanager
+def _hearing_interrupts() -> Iterator[None]:
+    """Processes that are started here end by Ctrl-C, also where a shell started the tests in the background."""
+    is_deaf = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if is_deaf:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    yield
+    if is_deaf:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def _stop(server: "subprocess.Popen[bytes]") -> None:
-    """By Ctrl-C, as a user stops it; all of it by force where the shell that started the tests made it deaf to that."""
+    """By Ctrl-C, as a user stops it; by force where that takes a minute."""
     server.send_signal(signal.SIGINT)
     try:
         server.wait(60)

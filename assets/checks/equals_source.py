@@ -37,7 +37,7 @@ def verify_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefinit
 
     @dg.multi_asset_check(
         name=catalog.name(f"verify_{source}"),
-        description=f"Compares the downstream tables of {source} with the source's own rows while writes go on.",
+        description=f"Compares the downstream tables of {source} with the source's own rows while writes continue.",
         specs=[_spec(table) for table in tables],
         can_subset=True,
         required_resource_keys={catalog.spark},
@@ -87,7 +87,7 @@ def check_keys(pipeline: Pipeline, lineage: Lineage) -> list[dg.AssetCheckKey]:
 
 
 def _spec(table: TableAsset) -> dg.AssetCheckSpec:
-    text = "Whether the table's rows are those of the source, every row and column."
+    text = "Fails when a row or a value differs from the source's table."
     return dg.AssetCheckSpec(EQUALS_SOURCE, asset=table.key, description=text, blocking=True)
 
 

@@ -34,16 +34,16 @@ SECOND = "second_reader"
 BREAKS = "binlog/breaks"
 KEYS = "rows/repeated_keys"
 _SAID = {
-    POSITIONS_TOUCH: "Whether the log in bronze has no gap and no overlap, from its beginning to its position.",
-    LAG: "Whether bronze is no further behind the source than max_lag in pipeline.yaml allows.",
-    MARGIN: "Whether the source has as much log left before bronze's position as retention.margin wants.",
-    QUARANTINE: "Whether no event is quarantined for a table (stratalog skip).",
-    NAMED: "Whether the columns of every table have names: none is read by number (on_unnamed in pipeline.yaml).",
-    LOGGED: "Whether the log has all changes of the tables: no foreign key changes rows unlogged (on_cascade).",
-    SECOND: "Whether python-mysql-replication reads the same values of a sample of the newest changes.",
+    POSITIONS_TOUCH: "Fails when the log in bronze has a gap or an overlap.",
+    LAG: "Warns when bronze is further behind the source than max_lag in pipeline.yaml allows.",
+    MARGIN: "Fails when the source has less log left before bronze's position than retention.margin asks for.",
+    QUARANTINE: "Warns when an event is quarantined (stratalog skip).",
+    NAMED: "Warns when a table has positional columns (on_unnamed in pipeline.yaml).",
+    LOGGED: "Warns when a foreign key changes rows of a table unlogged (on_cascade).",
+    SECOND: "Fails when python-mysql-replication reads other values of a sample of the newest changes.",
 }
 _OF_SERVERS = {
-    SCHEMA: "Whether every table has the columns and the key that the server declares, as the log led to them.",
+    SCHEMA: "Fails when a table has other columns, or another key, than the server declares.",
 }
 """Checks that sources have which are servers."""
 _SHOWN = 20
@@ -106,7 +106,7 @@ def _on_bronze(pipeline: Pipeline, lineage: Lineage) -> list[dg.AssetCheckSpec]:
 
 
 def _of_keys(table: TableAsset) -> dg.AssetCheckSpec:
-    text = "Whether every key of the source's table stands in one row."
+    text = "Fails when a key of the source's table is in several rows, or in none."
     return dg.AssetCheckSpec(KEYS_UNIQUE, asset=table.key, description=text, blocking=True)
 
 
@@ -206,9 +206,9 @@ def _keys(
     pipeline: Pipeline, lineage: Lineage, tables: list[TableAsset], spark: Sessions
 ) -> Iterator[dg.AssetCheckResult]:
     from spark_jobs.binlog import TableName
-    from spark_jobs.checks.integrity import NEVER_WHOLE, keys_never_whole, repeated_keys
+    from spark_jobs.checks.integrity import NEVER_WHOLE, REPEATED, keys_never_whole, repeated_keys
 
-    # Keys that occur twice are counted by Spark, keys that never came whole stand in the commits.
+    # Keys that occur twice are counted by Spark, keys that were never complete are in the commits.
     names = {table.key: (TableName(*table.origins[0]), table.name) for table in tables}
     with failing():
         repeated_ = repeated_keys(spark.session(), pipeline, lineage.source, list(names.values()))
@@ -218,9 +218,9 @@ def _keys(
         text = {
             None: "the table has no key, or no row yet",
             0: None,
-        }.get(repeated, f"{repeated} keys stand in several rows: somebody else wrote to the table")
+        }.get(repeated, f"{counted(repeated or 0, 'key')} in several rows: {REPEATED}")
         if lacking:
-            text = f"{lacking} keys stand in none: {NEVER_WHOLE}" + (f"; {text}" if repeated else "")
+            text = f"{counted(lacking, 'key')} missing: {NEVER_WHOLE}" + (f"; {text}" if repeated else "")
         metadata = {} if repeated is None else {KEYS: checkpoint.number(repeated)}
         metadata |= {checkpoint.NEVER_WHOLE: checkpoint.number(lacking)} if lacking else {}
         yield dg.AssetCheckResult(

@@ -38,9 +38,10 @@ class LoadConfig(dg.Config):
     max_load: limits of the server as ``stratalog load --max-load`` takes them.
     """
 
-    tables: list[str] = Field(default_factory=list)
-    chunk_rows: int = 50_000
-    max_load: str = ""
+    # Literal defaults: the launchpad shows keys with these, and none whose default is made by a function.
+    tables: list[str] = Field(default=[], description="DB.TABLE or patterns; none: all tables that lack rows.")
+    chunk_rows: int = Field(default=50_000, description="Rows that one query reads, a range of the key.")
+    max_load: str = Field(default="", description="As Threads_running=25,replica_lag=5: pause while one is above.")
 
 
 def load_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
@@ -54,7 +55,7 @@ def load_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     @dg.op(
         name=catalog.name(f"load_{source}"),
         description=f"Reads tables of {source} that are older than its log by their keys, without locks, and completes "
-        "them downstream. A load that was cut short goes on where it was.",
+        "them downstream. An interrupted load resumes.",
         required_resource_keys={catalog.spark},
         retry_policy=RETRY,
         out=dg.Out(dg.Nothing),

@@ -78,9 +78,12 @@ def _write_file(
         raise LakeError(f"{binlog_file.file}: bronze holds {binlog_file.size} bytes of {lies_in}; it has a hole")
     name = binlog_file.file if binlog_file.stretch == 1 else f"{binlog_file.stretch}-{binlog_file.file}"
     slices = _slices(spark, table, version, binlog_file)
+    # A file that is there is left alone; one that begins or ends inside the server's says so by its name.
     for start, stop in runs:
         is_whole = not start and (stretch is None or stretch.holds_whole(binlog_file.file))
         path = folder / (name if is_whole else f"{name}.from-{start}")
+        if path.exists():
+            raise SourceError(f"{path} is there already; export into an empty folder")
         log.info("%s: writing %s, %d bytes", binlog_file.file, path, stop - start)
         run_rows = slices.where(f"start >= {start} AND start < {stop}")
         _write(run_rows, binlog_file.file, start, path)
@@ -116,8 +119,6 @@ def _write(slices: DataFrame, file: str, start: int, path: Path) -> None:
 
     Raises SourceError, LakeError; no file is left then.
     """
-    if path.exists():
-        raise SourceError(f"{path} is there already; export into an empty folder")
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
         with unfinished.open("wb") as out:

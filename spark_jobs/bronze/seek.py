@@ -50,8 +50,8 @@ def range_in(lake: Lake, source: str, start: PlaceText, stop: PlaceText) -> Rang
     end = snapshot.end
     if stop is None and begin > end:
         raise ConfigError(
-            f"{source}: {begin} lies beyond the end of the log that bronze holds, {end}; name an earlier place, or let "
-            "stratalog run read on first"
+            f"{source}: {begin} lies beyond the end of the log that bronze holds, {end}; write an earlier "
+            "position, or execute stratalog run first"
         )
     return Range(begin, places.position(stop) if stop else end)
 

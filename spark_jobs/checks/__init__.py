@@ -67,7 +67,7 @@ def failed(name: str, error: StratalogError, about: str = "") -> Check:
     """
     text = str(error).removeprefix(f"{about}: ")
     value, _, remedy = text.rpartition("; ")
-    return problem(name, value, remedy) if value else problem(name, text, "mend that, and check again")
+    return problem(name, value, remedy) if value else problem(name, text, "correct that, and check again")
 
 
 def run_checks(view: View, checks: Sequence[Callable[[View], Iterable[Check]]], about: str = "") -> Iterator[Check]:

@@ -178,7 +178,7 @@ def definitions(view: TargetView) -> Iterator[Check]:
             problems += _definition(view, table, target, shape_of(view.lake, table, snapshot))
     yield from problems[:_SHOWN]
     if len(problems) > _SHOWN:
-        yield warning("tables", f"{len(problems) - _SHOWN} more", "mend these first, and check again")
+        yield warning("tables", f"{len(problems) - _SHOWN} more", "correct these first, and check again")
     if not problems:
         yield ok("tables", f"{present} of {len(view.tables)} are there; no problem with their definitions")
 

@@ -103,7 +103,7 @@ def _was_passed_over(stretch: Stretch | None, gap: FilePart) -> bool:
 def repeated_keys(
     spark: SparkSession, pipeline: Pipeline, source: str, names: Sequence[TableInto]
 ) -> dict[TableInto, int]:
-    """Of downstream tables, how many keys stand in several rows; those without a key or without a row are omitted.
+    """Of downstream tables, how many keys are in several rows; those without a key or without a row are omitted.
 
     names: each a source table, and the downstream table that is meant. Reads the columns of keys alone, some tables a
     Spark job.
@@ -118,10 +118,11 @@ def repeated_keys(
     return counted
 
 
-NEVER_WHOLE = (
-    "row images left columns out of them (binlog_row_image), and none of theirs was whole; stratalog load brings them"
-)
+NEVER_WHOLE = "no row image of them was complete (binlog_row_image); load them by stratalog load"
 """Why downstream lacks keys that silver has."""
+
+REPEATED = "another writer changed the table; rebuild it by stratalog reset"
+"""Why a key is in several rows of downstream."""
 
 
 def keys_never_whole(pipeline: Pipeline, source: str) -> dict[TableInto, int]:

@@ -51,7 +51,7 @@ def _local(path: Path) -> Check:
             f"{existing}: {error.strerror}",
             "let the user who runs Stratalog write there, or name another folder as lake:",
         )
-    return ok("writable", str(path) if existing == path else f"{path}, which a run makes")
+    return ok("writable", str(path) if existing == path else f"{path}; a run creates it")
 
 
 def _remote(lake: ObjectPath) -> Check:

@@ -188,7 +188,10 @@ def _ending_early() -> Iterator[None]:
 @click.option("-v", "--verbose", is_flag=True, help="Log debug messages.")
 @click.version_option(package_name="stratalog")
 def cli(*, verbose: bool) -> None:
-    """Replicate MySQL and MariaDB binary logs into Delta tables: bronze, silver, downstream."""
+    """Replicate MySQL and MariaDB binary logs into Delta tables: bronze, silver, downstream.
+
+    First steps: init --connect, check --connect, run, load, status. Without a server of your own: demo.
+    """
     rich = RichHandler(console=ERRORS, show_path=False, markup=False, highlighter=None)
     plain = _LogLines()  # a file or a pipe gets a line a message, however long
     handler, text = (rich, "%(message)s") if ERRORS.is_terminal else (plain, "%(asctime)s %(message)s")

@@ -139,10 +139,10 @@ def _dump_problems(pipeline: Pipeline) -> dict[str, str]:
     "count",
     type=click.IntRange(min=1),
     metavar="N",
-    help="With --log: about so many of the newest changes; 1000 without it.",
+    help="With --log: sample about N of the newest changes; default: 1000.",
 )
-@click.option("--values", is_flag=True, help="With the columns that differ, both values.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a table, each on a line, values included.")
+@click.option("--values", is_flag=True, help="Print both values of the columns that differ.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per table and line, with values.")
 def verify(  # noqa: PLR0913 - options
     *,
     path: Path,
@@ -156,9 +156,9 @@ def verify(  # noqa: PLR0913 - options
 ) -> None:
     """Compare tables with the source, or a delivery with the lake.
 
-    Writes may continue meanwhile. The keys of rows that differ are listed. A run is done first, and again where rows
-    differ, until rows that were only in transit have arrived. With --log nothing is asked of the source: row events of
-    bronze are decoded by Stratalog and by python-mysql-replication, and every value is compared.
+    Writes may continue meanwhile. The keys of rows that differ are listed. It starts with a run, and repeats it while
+    rows differ, so that changes in transit are no difference. With --log it does not connect to the source: row events
+    of bronze are decoded by Stratalog and by python-mysql-replication, and every value is compared.
 
     \b
     Example: stratalog verify -c pipeline.yaml

@@ -41,17 +41,23 @@ _FOLLOW_SECONDS = 60.0
 @cli.command()
 @config_option
 @click.option(
-    "--source", metavar="NAME", shell_complete=complete_sources, help="The source; not needed where there is one."
+    "--source", metavar="NAME", shell_complete=complete_sources, help="The source; required where there are several."
 )
-@click.option("--group", required=True, metavar="NAME", help="The consumer group; a new one is made.")
+@click.option("--group", required=True, metavar="NAME", help="The consumer group; created if it does not exist.")
 @tables_option()
 @output_options
 @click.option("--from", "start", default="earliest", metavar="P", help="Where a new group starts. Default: earliest.")
 @click.option("--max", "limit", type=click.IntRange(1), metavar="N", help="End after N lines.")
 @click.option("--batch", type=click.IntRange(1), default=1000, show_default=True, help="Lines acknowledged together.")
 @click.option("--follow", is_flag=True, help="Wait for more log, until SIGINT or SIGTERM, or the reader leaves.")
-@click.option("--peek", is_flag=True, help="Acknowledge nothing, and leave the group to its consumer.")
-@click.option("--wait", type=float, default=0.0, metavar="SECONDS", help="Wait so long for a group in use.")
+@click.option("--peek", is_flag=True, help="Acknowledge nothing; the group keeps its consumer.")
+@click.option(
+    "--wait",
+    type=float,
+    default=0.0,
+    metavar="SECONDS",
+    help="Wait up to SECONDS for a group that another consumer has.",
+)
 def consume(  # noqa: PLR0913 - options
     path: Path,
     source: str | None,
@@ -68,10 +74,10 @@ def consume(  # noqa: PLR0913 - options
     peek: bool,
     wait: float,
 ) -> None:
-    """Print changes as JSON lines from where a consumer group stands.
+    """Print changes as JSON lines, from the position of a consumer group.
 
-    A batch is acknowledged once it is written and flushed. After a kill, what was not acknowledged is printed again:
-    offset and row tell what is repeated. A group has one consumer. Only bronze is read, without Spark.
+    A batch is acknowledged once it is written and flushed. After a kill, lines that were not acknowledged are printed
+    again, with the same offset and row. A group has one consumer. Only bronze is read, without Spark.
 
     \b
     Example: stratalog consume -c pipeline.yaml --source shop --group search --table shop.orders
@@ -147,10 +153,12 @@ def _ending(subscription: "Subscription") -> Iterator[threading.Event]:
 @config_option
 @source_option
 @click.option("--group", metavar="NAME", help="The group that is moved or removed.")
-@click.option("--move", "place", metavar="P", help="Where to: earliest, latest, a position, a GTID set or a time.")
+@click.option(
+    "--move", "place", metavar="P", help="Move the group to earliest, latest, a position, a GTID set or a time."
+)
 @click.option("--remove", is_flag=True, help="Remove the group, so that it keeps no log in bronze.")
 @yes_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a group.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per group.")
 def subscriptions(  # noqa: PLR0913 - options
     path: Path, source: str | None, *, group: str | None, place: str | None, remove: bool, yes: bool, as_json: bool
 ) -> None:

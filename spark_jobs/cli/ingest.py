@@ -139,7 +139,7 @@ def _warn_of_scope(pipeline: Pipeline, name: str, entries: "Sequence[Entry]") ->
     "--archive",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Read copies of binlog files instead: what the source purged before it was read, and what gc removed.",
+    help="Read copies of binlog files from this folder: log that the source has purged, or that gc has removed.",
 )
 def extract(path: Path, source: str | None, archive: Path | None) -> None:
     """Extract new log from sources into bronze.
@@ -200,7 +200,7 @@ def merge(path: Path, source: str | None) -> None:
     "--source",
     metavar="NAME",
     shell_complete=complete_sources,
-    help="The source whose tables are loaded; not needed where there is one.",
+    help="The source whose tables are loaded; required where there are several.",
 )
 @tables_option()
 @click.option(
@@ -209,13 +209,13 @@ def merge(path: Path, source: str | None) -> None:
     show_default=True,
     type=click.IntRange(1),
     metavar="N",
-    help="Rows of a range of the key that one query reads; what is read twice after a crash is a few of them.",
+    help="Rows that one query reads, a range of the key; after a crash a few ranges are read again.",
 )
 @click.option(
     "--max-load",
     default="",
     metavar="NAME=N,…",
-    help="Read nothing while a number of SHOW GLOBAL STATUS, or replica_lag in seconds, is above N.",
+    help="Pause while a variable of SHOW GLOBAL STATUS, or replica_lag in seconds, is above N.",
 )
 def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_rows: int, max_load: str) -> None:
     """Load existing rows that the log does not cover.
@@ -267,23 +267,29 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
     help="The source whose range is replayed.",
 )
 @click.option(
-    "--from", "start", required=True, metavar="P", help="Position, GTID set or time; snapped outward to windows."
+    "--from",
+    "start",
+    required=True,
+    metavar="P",
+    help="Start of the range: position, GTID set or time; extended to whole windows.",
 )
-@click.option("--to", "stop", required=True, metavar="P", help="The same, behind the last.")
+@click.option(
+    "--to", "stop", required=True, metavar="P", help="End of the range, exclusive: position, GTID set or time."
+)
 @tables_option()
 @click.option(
     "--layer",
     "layers",
     multiple=True,
     type=click.Choice(["silver", "downstream"]),
-    help="Only this layer; without it both. downstream alone merges the range's keys again from silver as it is.",
+    help="Only this layer; default: both. downstream merges the keys of the range from silver, without decoding.",
 )
 @click.option(
     "--archive",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="A folder of copies of binlog files, for what bronze lacks of the range; without it the one that the "
-    "configuration names. What is not there is read from the source itself.",
+    help="A folder with copies of binlog files, for log that bronze does not have; default: archive of pipeline.yaml. "
+    "Files that are not in it are read from the source.",
 )
 def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **options: Any) -> None:
     """Replay a range of the log.
@@ -316,7 +322,7 @@ def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **o
 
 
 @cli.command()
-@click.option("--files", is_flag=True, help="From the recorded binlogs shipped with the project, without a server.")
+@click.option("--files", is_flag=True, help="Use recorded binlog files instead of a server.")
 @click.option("--failover", is_flag=True, help="A replica takes over the server's address during a run.")
 @click.option(
     "--dir",
@@ -324,7 +330,7 @@ def backfill(path: Path, start: str, stop: str, layers: tuple["Layer", ...], **o
     default="demo",
     type=click.Path(path_type=Path),
     show_default=True,
-    help="Where it leaves its lake.",
+    help="Folder of the demo's files and its lake.",
 )
 @click.option("--rows", default=100_000, show_default=True, help="About how many rows to load.")
 def demo(folder: Path, rows: int, *, files: bool, failover: bool) -> None:

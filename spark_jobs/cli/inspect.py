@@ -10,6 +10,7 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,14 +47,14 @@ _schema_option = click.option(
     "dump",
     type=click.Path(path_type=Path),
     metavar="DUMP",
-    help="What mysqldump --no-data writes: columns of tables whose log does not name them.",
+    help="Output of mysqldump --no-data: columns of tables whose log does not name them.",
 )
 
 
 @cli.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@click.option("--summary", is_flag=True, help="Instead: events and bytes by type; they add up to the file's size.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@click.option("--summary", is_flag=True, help="Sum up events and bytes by type; they add up to the file's size.")
 @tables_option("Only events of this table")
 @_schema_option
 def events(
@@ -91,6 +92,10 @@ def _dumped(dump: Path | None) -> "tuple[TableDefinition, ...]":
     return definitions
 
 
+_HEADER = "file\toffset\ttype\tserver_id\tend\ttransaction\ttable\tnote\n"
+"""Names of the columns, on a terminal alone: programs read lines that are events."""
+
+
 def _listing(files: tuple[Path, ...], tables: tuple[str, ...], dump: Path | None, *, as_json: bool) -> Iterator[str]:
     from spark_jobs.binlog import list_events
     from spark_jobs.changes.table_definitions import FollowedDefinitions
@@ -99,6 +104,8 @@ def _listing(files: tuple[Path, ...], tables: tuple[str, ...], dump: Path | None
     patterns = [Pattern.parse(table) for table in tables]
     names: set[str] = set()
     has_lines = False
+    if sys.stdout.isatty() and not as_json:
+        yield _HEADER
     followed = FollowedDefinitions(_dumped(dump)) if dump else None
     for file in files:
         for event in list_events(chunks_of(file), _name(file), followed):
@@ -164,8 +171,10 @@ def _summaries(files: tuple[Path, ...], *, as_json: bool) -> None:
     "-c", "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help="pipeline.yaml, to read bronze"
 )
 @click.option("--source", metavar="NAME", shell_complete=complete_sources, help="The source whose bronze is read.")
-@click.option("--from", "start", metavar="P", help="From this position, GTID set or time on; whole transactions.")
-@click.option("--to", "stop", metavar="P", help="Up to this position, GTID set or time.")
+@click.option(
+    "--from", "start", metavar="P", help="Start at this position, GTID set or time; extended to whole transactions."
+)
+@click.option("--to", "stop", metavar="P", help="End at this position, GTID set or time.")
 @tables_option()
 @_schema_option
 @output_options
@@ -185,11 +194,11 @@ def changes(  # noqa: PLR0913 - options
     """Print row changes as JSON lines.
 
     They are read from binlog files (- is standard input) or from bronze. Memory is bounded: long values are written in
-    pieces. Rows of an XA transaction are printed where the log commits it.
+    pieces. Rows of an XA transaction are printed at its commit.
 
-    What the log of a file does not tell of columns (MySQL 5.7, MariaDB's default) comes from CREATE and ALTER TABLE
-    statements in the files, then from --schema. Integers whose sign nothing tells are printed as signed, and the key
-    "unsigned" has the other reading.
+    Names, signs and labels that a file's log lacks (MySQL 5.7, MariaDB's default) come from CREATE and ALTER TABLE
+    statements in the files, then from --schema. Integers of unknown sign are printed as signed, and the key "unsigned"
+    has the unsigned value.
 
     \b
     Example: stratalog changes mysql-bin.000001 --table shop.orders
@@ -274,9 +283,9 @@ def require_tables(pipeline: Pipeline, source: str, tables: tuple[str, ...]) -> 
 def export(path: Path, source: str, folder: Path) -> None:
     """Write bronze back as binlog files.
 
-    Byte for byte, the files are those of the server.
+    The files equal the server's, byte for byte.
 
-    Where the source redacts tables, the events of their rows are blank in it; a list says how much of each file is.
+    Row events that were redacted are blank in them; a list has the number of blank bytes of each file.
 
     Example: stratalog export -c pipeline.yaml --source shop --to ./restored
     """
@@ -302,13 +311,18 @@ def export(path: Path, source: str, folder: Path) -> None:
     "--source",
     metavar="NAME",
     shell_complete=complete_sources,
-    help="The source whose tables are shown; not needed where there is one.",
+    help="The source whose tables are shown; required where there are several.",
 )
 @tables_option("Only this table or pattern")
-@click.option("--at", "place", metavar="P", help="As of this position, GTID set or time; without it where silver is.")
-@click.option("--history", is_flag=True, help="Instead: every statement, and all else that told of a table's columns.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="One JSON object a table, with --history one a version; a line each."
+    "--at",
+    "place",
+    metavar="P",
+    help="As of this position, GTID set or time; default: silver's checkpoint, with --history the end of bronze.",
+)
+@click.option("--history", is_flag=True, help="Show the schema history: each version of a definition, and its origin.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object per table, with --history per version; one per line."
 )
 def schema(
     path: Path, source: str | None, tables: tuple[str, ...], place: str | None, *, history: bool, as_json: bool
@@ -331,7 +345,8 @@ def schema(
     names = chosen_sources(pipeline, source)
     if len(names) != 1:
         raise click.UsageError(f"--source: name one of {', '.join(names)}")
-    listing = schema_listing.listing_of(pipeline, names[0], in_scope, lambda: position_of(pipeline, names[0], place))
+    at = partial(position_of, pipeline, names[0], place)
+    listing = schema_listing.listing_of(pipeline, names[0], in_scope, at, history=history)
     if tables and not listing.versions:
         raise ConfigError(f"--table: the schema history of {names[0]} has no table like {', '.join(tables)}")
     if as_json:

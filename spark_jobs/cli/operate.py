@@ -48,10 +48,8 @@ if TYPE_CHECKING:
 @click.option(
     "--at", "position", required=True, metavar="POSITION", help="Where the event begins, as messages name it."
 )
-@click.option(
-    "--table", metavar="DB.TABLE", help="Only for this table; without it for all that have stopped before it."
-)
-@click.option("--undo", is_flag=True, help="Take it back: the event counts again.")
+@click.option("--table", metavar="DB.TABLE", help="Only for this table; default: all tables that have stopped at it.")
+@click.option("--undo", is_flag=True, help="Remove the quarantine: the event is applied again.")
 @yes_option
 def skip(path: Path, source: str, position: str, table: str | None, *, undo: bool, yes: bool) -> None:
     """Quarantine one event so that its table can continue.
@@ -96,9 +94,9 @@ def skip(path: Path, source: str, position: str, table: str | None, *, undo: boo
     "--drop-older-rows",
     "drops_older",
     is_flag=True,
-    help="Proceed even if rows are lost that bronze does not have: loaded ones, and those of log that gc removed.",
+    help="Proceed even if rows that bronze cannot restore are lost: loaded rows, and rows of log that gc removed.",
 )
-@click.option("--undo", is_flag=True, help="Take it back, as long as no run has begun with it.")
+@click.option("--undo", is_flag=True, help="Cancel the rebuild, if no run has started it.")
 @yes_option
 def reset(path: Path, source: str, table: str, *, drops_older: bool, undo: bool, yes: bool) -> None:
     """Rebuild a table: the next run recreates it from bronze.
@@ -153,7 +151,7 @@ def _say_reset(source: str, planned: "Reset", *, yes: bool) -> None:
 @cli.command()
 @config_option
 @source_option
-@click.option("--dry-run", is_flag=True, help="Only say what would go, and who keeps what.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be removed, and which readers keep the rest.")
 @click.option(
     "--ignore",
     "ignored",
@@ -187,12 +185,12 @@ def gc(path: Path, source: str | None, ignored: tuple[str, ...], *, dry_run: boo
 @cli.command()
 @config_option
 @source_option
-@click.option("--purge", is_flag=True, help="Also remove every row marked as deleted from its file, however few.")
+@click.option("--purge", is_flag=True, help="Also rewrite every file with deleted rows, however few.")
 def maintain(path: Path, source: str | None, *, purge: bool) -> None:
     """Compact small files and remove old table versions.
 
-    Files that no version within retention.versions names are removed. With retention.fold, silver windows of log that
-    gc has removed are folded into one window a table.
+    Files that no version within retention.versions uses are removed. With retention.fold, silver windows whose log gc
+    has removed are folded into one snapshot per table.
 
     Example: stratalog maintain -c pipeline.yaml
     """

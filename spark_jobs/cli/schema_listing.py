@@ -18,12 +18,12 @@ from spark_jobs.schema import history_rows
 from spark_jobs.schema.facts import TableVersion
 from spark_jobs.schema.tracker import as_of, changes, key_of
 
-_TOLD_BY = {
+_ORIGINS = {
     "ddl": "",
-    "table_map": "its rows",
+    "table_map": "row metadata",
     "server": "the server",
     "dump": "the schema dump",
-    "inverted": "the log read backwards",
+    "inverted": "later definitions, projected backwards",
 }
 
 
@@ -60,7 +60,7 @@ class SchemaListing:
             rows = []
             for entry in (version for version in self.versions if version.name == name):
                 committed = entry.committed_at.isoformat(timespec="seconds") if entry.committed_at else ""
-                source = _TOLD_BY[entry.origin] or " ".join((entry.statement or "").split())
+                source = _ORIGINS[entry.origin] or " ".join((entry.statement or "").split())
                 rows.append([str(entry.at), source, committed, "; ".join(_notes(entry, before))])
                 before = entry.definition if entry.holds else before
             yield Lines(str(name), rows)
@@ -75,20 +75,28 @@ class SchemaListing:
 
 
 def listing_of(
-    pipeline: Pipeline, source: str, in_scope: Callable[[TableName], bool], place: Callable[[], Position | None]
+    pipeline: Pipeline,
+    source: str,
+    in_scope: Callable[[TableName], bool],
+    place: Callable[[], Position | None],
+    *,
+    history: bool = False,
 ) -> SchemaListing:
     """The tables that are wanted, at a place; where it is None, each where silver is, or at the history's end.
+
+    history: at the history's end, so that a statement that stopped its table is in the list.
 
     Raises LakeError, SourceError, ConfigError.
     """
     lake = lake_of(pipeline)
-    history = schema_history.read(lake, source)
+    recorded = schema_history.read(lake, source)
     position = place()
-    history.at(position)
-    silver = {TableName(*entry.name): entry.checkpoint for entry in publication.read(lake, source)}
-    versions = [version for version in history.versions if in_scope(version.name)]
+    recorded.at(position)
+    entries = () if history else publication.read(lake, source)
+    silver = {TableName(*entry.name): entry.checkpoint for entry in entries}
+    versions = [version for version in recorded.versions if in_scope(version.name)]
     names = {version.name for version in versions}
-    places = {name: position or silver.get(name) or history.end for name in names}
+    places = {name: position or silver.get(name) or recorded.end for name in names}
     earlier = [version for version in versions if version.is_before(places[version.name])]
     current = {name: version for name in names for version in [_at(earlier, name, places[name])] if version}
     return SchemaListing(earlier, current, places)
@@ -103,7 +111,7 @@ def _state(version: TableVersion) -> str:
     if version.is_dropped:
         renamed = f", to {version.renamed_to}" if version.renamed_to else ""
         return f"{'renamed' if renamed else 'dropped'}{renamed} at {version.at}"
-    by = f"as {_TOLD_BY[version.origin]} told" if _TOLD_BY[version.origin] else "as stated"
+    by = f"from {_ORIGINS[version.origin]}" if _ORIGINS[version.origin] else "from DDL"
     if version.definition is None:
         return f"not known since {version.at}: {version.note}"
     note = f" ({version.note})" if version.note else ""

@@ -45,21 +45,25 @@ _GRANT = re.compile(r"GRANT .+? TO '.*?'@'.*?'(?=; GRANT|$)")
     show_default=True,
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The file to write; one that is there is left alone.",
+    help="The file to write; an existing file is not overwritten.",
 )
-@click.option("--source", default="shop", show_default=True, metavar="NAME", help="What the source is called.")
-@click.option("--lake", default="./lake", show_default=True, metavar="PATH", help="Where the tables are to be.")
-@click.option("--host", metavar="NAME", help="The server.")
-@click.option("--port", default=3306, show_default=True, type=click.IntRange(1, 65535), help="Its port.")
-@click.option("--user", default="repl", show_default=True, metavar="NAME", help="The user that reads it.")
+@click.option("--source", default="shop", show_default=True, metavar="NAME", help="Name of the source.")
+@click.option("--lake", default="./lake", show_default=True, metavar="PATH", help="Path of the lake.")
+@click.option("--host", metavar="NAME", help="Host of the server.")
+@click.option("--port", default=3306, show_default=True, type=click.IntRange(1, 65535), help="Port of the server.")
+@click.option("--user", default="repl", show_default=True, metavar="NAME", help="Replication user.")
 @click.option(
     "--password-variable",
     "variable",
     metavar="NAME",
-    help="The environment's variable with its password; by default the source's name and _PASSWORD.",
+    help="Environment variable with the password; default: the source's name and _PASSWORD, as SHOP_PASSWORD.",
 )
-@click.option("--files", metavar="DIR", help="A folder of binlog files in place of a server.")
-@click.option("--connect", is_flag=True, help="Ask the server: its schemas, the settings and privileges it lacks.")
+@click.option("--files", metavar="DIR", help="A folder of binlog files instead of a server.")
+@click.option(
+    "--connect",
+    is_flag=True,
+    help="Connect to the server, for its schemas and the settings and privileges that it lacks.",
+)
 def init(
     path: Path, source: str, lake: str, files: str | None, variable: str | None, *, connect: bool, **server: Any
 ) -> None:

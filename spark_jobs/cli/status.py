@@ -43,14 +43,14 @@ _AT_A_GLANCE = 20
     type=click.Choice(_FORMATS),
     default=_FORMATS[0],
     show_default=True,
-    help="For people, as one JSON object, or as metrics in Prometheus' text format.",
+    help="Text, one JSON object, or metrics in Prometheus' text format.",
 )
 @click.option(
     "--to",
     "file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write metrics into this file, which is replaced in one step.",
+    help="Write metrics into this file, which is replaced atomically.",
 )
 def status(path: Path, source: str | None, form: str, file: Path | None, *, everything: bool, as_json: bool) -> None:
     """Show positions, backlog and lag of every layer and delivery.
@@ -295,7 +295,7 @@ def _is_well(table: "TableStatus", status: "SourceStatus") -> bool:
     "folder",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Where the pages are written; without it, where pipeline.yaml says: reports.to.",
+    help="Folder of the pages; default: reports.to of pipeline.yaml.",
 )
 def report(path: Path, source: str | None, folder: Path | None) -> None:
     """Write an HTML status page for each source.

@@ -42,7 +42,7 @@ def streaming(stream: IO[Any]) -> Iterator[None]:
         discard(stream)
         if stream is sys.stdout:
             raise StratalogError(
-                f"standard output cannot be written: {error.strerror}; mend that, and run it again"
+                f"standard output cannot be written: {error.strerror}; fix that, and run it again"
             ) from error
 
 

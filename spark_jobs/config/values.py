@@ -30,7 +30,7 @@ def start_text(text: str) -> str:
     try:
         parse_start(text)
     except ConfigError as error:
-        raise ValueError(f"{error}; earliest and latest are places too") from error
+        raise ValueError(f"{error}; or write earliest or latest") from error
     return text
 
 

@@ -105,7 +105,7 @@ def _report(
         shutil.rmtree(folder.exported)
     command = f"cp {folder.next}/* {folder.binlogs}/ && {command_name()} run -c {folder.config}"
     return DemoReport(
-        story=f"Recorded binlogs of a MySQL server, taken in by {totals.runs} runs as they arrive.",
+        story=f"Recorded binlogs of a MySQL server, read by {totals.runs} runs as they arrive.",
         reference="what the server had when it was recorded",
         folder=folder,
         totals=totals,

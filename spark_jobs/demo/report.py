@@ -64,7 +64,7 @@ class DemoReport:
             ("downstream", f"{total.merged:,} rows merged", total.merged, "rows"),
         ]
         timed = [self._timed(*row) for row in rows]
-        return aligned([("layer", "what it took in", "seconds", "a second")[: len(timed[0])], *timed], right=(2, 3))
+        return aligned([("layer", "processed", "seconds", "a second")[: len(timed[0])], *timed], right=(2, 3))
 
     def _timed(self, layer: str, took: str, count: int, unit: str) -> tuple[str, ...]:
         seconds_ = self.totals.seconds[layer]
@@ -99,7 +99,7 @@ class DemoReport:
         orders = self.folder.lake / "downstream" / SOURCE / "orders"
         rows = [
             ("the lake", str(self.folder.lake)),
-            ("how far it is", f"{command} status -c {config}"),
+            ("its status", f"{command} status -c {config}"),
             ("its changes", f"{command} changes -c {config} --source {SOURCE} --table {SOURCE}.orders | head"),
             ("its tables", f"spark.read.format('delta').load('{orders}').show()"),
             *self.hints,

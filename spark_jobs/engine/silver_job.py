@@ -396,6 +396,8 @@ def commit(unit: PreparedCompaction, results: Sequence[WindowResult]) -> Compact
             if stage.window is not None
             else _markers(stage, work, [fill for later in unit.stages[at:] for fill in later.fills])
         )
+        # Counted before files are rewritten for a statement: rows of the window, not those that were there.
+        metrics = {"numFiles": len(files), "numOutputRows": sum(file.num_records or 0 for file in files)}
         # Columns after the stage's statement. The first commit of a table has its own metadata.
         snapshot = replace(
             snapshot,
@@ -410,7 +412,8 @@ def commit(unit: PreparedCompaction, results: Sequence[WindowResult]) -> Compact
                 *files,
                 *(result.file for result in results if result.window == silver_task.REFILLED and result.file),
             ]
-        snapshot, head = _committed(work.table, snapshot, commit_, head=before, files=(files, removed), stage=stage)
+        changes = {"adds": files, "removes": removed, "metrics": metrics}
+        snapshot, head = _committed(work.table, snapshot, commit_, head=before, stage=stage, changes=changes)
         compacted.append(_summary(work, stage.step, head, stage_results if stage.window is not None else (), left_out))
     assert head is not None
     seconds = time.monotonic() - began + sum(result.seconds for result in results)
@@ -457,20 +460,18 @@ def _committed(
     commit_: SilverCommit,
     *,
     head: Head,
-    files: tuple[Sequence[DataFile], Sequence[DataFile]],
     stage: Stage,
+    changes: Mapping[str, Any],
 ) -> tuple[Snapshot, Head]:
-    """One commit. files: those that are added, and those that go. Raises LostRace where another writer was first."""
-    added, removed = files
+    """One commit. changes: of ``delta.commits.commit``. Raises LostRace where another writer was first."""
     landed = table.land(
         snapshot,
         head,
         commit_,
-        adds=added,
-        removes=removed,
         metadata=snapshot.metadata if stage.changes_design else None,
         protocol=snapshot.protocol if stage.changes_design else None,
         operation_parameters={"mode": "Append", "partitionBy": "[]"},
+        **changes,
     )
     return replace(snapshot, version=landed.version), landed
 

@@ -30,7 +30,7 @@ def parse_place(text: str) -> LogLocation:
     if re.fullmatch(r"[0-9A-Fa-f-]{32,36}\s*:.*|\d+-\d+-\d+\s*(,.*)?", text, re.DOTALL):
         return parse_gtids(text)
     raise ConfigError(
-        f"{text!r} is no place in a log; name a position like mysql-bin.000042:1337, a GTID set like "
+        f"{text!r} is not a position, GTID set or time; write a position like mysql-bin.000042:1337, a GTID set like "
         "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-100 or 0-1-100, or a time and its offset like 2026-11-21T08:00:00+01:00"
     )
 

@@ -1,4 +1,4 @@
-"""A source as one HTML page: how it is now, how far its layers are, and what its runs have done.
+"""A source as one HTML page: how it is now, the positions of its layers, and what its runs have done.
 
 Put here: reading the lake's history, and what of it is drawn. Not here: how a source is now (status.py), or the page
 (report.html).
@@ -30,6 +30,7 @@ from spark_jobs.operations.status import SourceStatus, status
 _LATEST = 200
 """Commits of a table that are looked at, and bars of a chart."""
 _AT_ONCE = 16
+_TWO_HOURS = 2
 _SILVER = ("numOutputRows",)
 _DOWNSTREAM = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
 """Delta's counts of a MERGE; an append has numOutputRows."""
@@ -54,25 +55,36 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Bars in the order of time. highest: what a bar of full height says."""
+    """Bars in the order of time. highest: what a bar of full height says. first, last: the times at both ends."""
 
     title: str
     highest: str
     bars: Sequence[Bar]
+    first: str = ""
+    last: str = ""
 
     @classmethod
     def of(cls, title: str, values: Iterable[tuple[datetime, float]], unit: str) -> "Chart":
         """Of values in a unit; bytes are said in thousands, millions and so on."""
         points = list(values)[-_LATEST:]
         top = max((value for _, value in points), default=0) or 1
+        times = [f"{at:%Y-%m-%d %H:%M:%S} UTC" for at, _ in points]
         bars = [
-            Bar(100 * value / top, f"{at:%Y-%m-%d %H:%M:%S} UTC: {_value_text(value, unit)}") for at, value in points
+            Bar(100 * value / top, f"{at}: {_value_text(value, unit)}")
+            for at, (_, value) in zip(times, points, strict=True)
         ]
-        return cls(title, _value_text(top, unit) if points else "", bars)
+        if not points:
+            return cls(title, "", [])
+        return cls(title, _value_text(top, unit), bars, times[0], times[-1])
 
 
 def _value_text(value: float, unit: str) -> str:
-    return decimal(int(value)) if unit == "bytes" else f"{value:,.10g} {unit}"
+    return decimal(int(value)) if unit == "bytes" else f"{value:,.10g} {unit.removesuffix('s') if value == 1 else unit}"
+
+
+def duration(hours: float) -> str:
+    """Hours as text; minutes below two hours."""
+    return f"{hours:,.1f} hours" if hours >= _TWO_HOURS else f"{60 * hours:,.0f} minutes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +123,7 @@ class Report:
             loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined
         )
         environment.filters["bytes"] = lambda value: decimal(int(value))
+        environment.filters["duration"] = duration
         return environment.get_template("report.html").render(report=self, one=self.status)
 
 
@@ -124,9 +137,9 @@ def report(pipeline: Pipeline, lake: Lake, name: str) -> Report:
     merged = _of_all([lake.downstream(*target) for target in targets], _DOWNSTREAM)
     margins = _sizes(bronze, lambda commit: commit.margin_bytes)
     charts = [
-        Chart.of("Time between runs that found something new", _gaps(bronze), "minutes"),
-        Chart.of("Log taken into bronze", _sizes(bronze, lambda commit: commit.log_bytes), "bytes"),
-        Chart.of("Log that the source still had before what was read", margins, "bytes"),
+        Chart.of("Time between runs with changes", _gaps(bronze), "minutes"),
+        Chart.of("Log extracted into bronze", _sizes(bronze, lambda commit: commit.log_bytes), "bytes"),
+        Chart.of("Retention margin: log that the source still had before what was read", margins, "bytes"),
         Chart.of("Keys changed in silver", _rows(silver), "rows"),
         Chart.of("Rows merged downstream", _rows(merged), "rows"),
     ]

@@ -88,7 +88,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         r"routes|by routes:|meet in|several tables|keys: shared|which (?:it|two) .*keys in common|no type holds",
-        "route it to a table of its own, or mend what differs (docs/routes.md#what-is-refused-and-what-to-do)",
+        "route it to a table of its own, or fix what differs (docs/routes.md#what-is-refused-and-what-to-do)",
     ),
     Kind(
         r"compat: plain",
@@ -97,7 +97,7 @@ KINDS: tuple[Kind, ...] = (
     # Tables that are loaded or compared.
     Kind(
         r"cannot be loaded|load began|is read, and waits|was read up to",
-        "load it again once that is mended (docs/load.md#what-stops-it)",
+        "load it again once that is fixed (docs/load.md#what-stops-it)",
     ),
     Kind(
         r"not compared|the server's columns are|at the server and",
@@ -107,7 +107,9 @@ KINDS: tuple[Kind, ...] = (
     # Sources.
     Kind(r"holds no binlog files", f"copy them there, or correct files: of source {{source}} ({_DUMP})"),
     Kind(r"No such file or directory|Not a directory", "correct the path, or put it there"),
-    Kind(r"the nearest boundary before it is", "name that position (docs/configuration.md#places)"),
+    Kind(
+        r"the nearest boundary before it is", "name that position (docs/configuration.md#positions-gtid-sets-and-times)"
+    ),
     Kind(r"bronze holds nothing", "stratalog run fills it"),
     Kind(
         r"answered: .*(?:Connection refused|timed out|No route|not known|Can't connect)",
@@ -142,33 +144,31 @@ DEFAULTS: dict[type[StratalogError], str] = {
     LakeError: (
         "see whether the lake can be read and written (stratalog check --connect), then run again (docs/lake.md)"
     ),
-    TableStopped: (
-        'mend that and run again, or do without the table (tables: "!{table}") (docs/howto/broken-table.md)'
-    ),
+    TableStopped: ('fix that and run again, or do without the table (tables: "!{table}") (docs/howto/broken-table.md)'),
     AnotherLog: (
         "give the new log a source name of its own, or set on_new_server: continue (docs/failover.md#when-a-run-stops)"
     ),
     SourceError: (
-        "stratalog check --connect lists what is wrong with the source; mend that, then run again "
+        "stratalog check --connect lists what is wrong with the source; fix that, then run again "
         "(docs/failover.md#when-a-run-stops)"
     ),
     DeliveryError: (
-        "mend that at the target, and deliver again: stratalog deliver; what is delivered stays (docs/deliveries.md)"
+        "fix that at the target, and deliver again: stratalog deliver; what is delivered stays (docs/deliveries.md)"
     ),
     DecodeError: (
         "compare the file with the server's own, and put a whole copy in its place or read a replica's "
         "(docs/failover.md); an event of a table alone can be quarantined with stratalog skip "
         "(docs/howto/broken-table.md)"
     ),
-    StratalogError: "mend that, and run again (docs/howto/broken-table.md)",
+    StratalogError: "fix that, and run again (docs/howto/broken-table.md)",
 }
 """What to do where the message fits no kind, by class; the nearest ancestor counts."""
 
 _PAGE = re.compile(r"\bdocs/[\w/-]+\.md")
 _VERBS = (
     *("add", "alter", "attach", "begin", "bring", "check", "choose", "compact", "connect", "copy", "correct", "create"),
-    *("delete", "do", "do not", "either", "end", "export", "give", "leave", "let", "list", "load", "make", "mask"),
-    *("mend", "move", "name", "null fits", "put", "rename", "reset", "restore", "route", "run", "say", "set", "start"),
+    *("delete", "do", "do not", "either", "end", "export", "fix", "give", "leave", "let", "list", "load", "make"),
+    *("mask", "move", "name", "null fits", "put", "rename", "reset", "restore", "route", "run", "say", "set", "start"),
     *("take", "turn", "unpack", "use", "verify", "wait"),
 )
 _OWN = re.compile(

@@ -140,5 +140,5 @@ def test_a_check_that_fails_is_shown_as_failed(ui: UserInterface) -> None:
     eyes.open("/assets/downstream/shop/customers?view=checks")
     eyes.click("//*[text()='keys_unique']")
     eyes.press("Execute")
-    eyes.see("Failed", "keys stand in several rows: somebody else wrote to the table", seconds=300)
+    eyes.see("Failed", "keys in several rows: another writer changed the table", seconds=300)
     eyes.picture("check")

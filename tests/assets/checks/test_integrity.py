@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from assets.checks import integrity
 from spark_jobs.binlog import TableName
-from spark_jobs.checks.integrity import NEVER_WHOLE
+from spark_jobs.checks.integrity import NEVER_WHOLE, REPEATED
 from spark_jobs.checks.schema_drift import SchemaAudit
 from spark_jobs.ddl.foreign_keys import ForeignKey
 from spark_jobs.downstream.publication import Entry
@@ -62,16 +62,16 @@ def test_a_key_that_stands_twice_or_not_at_all_fails_its_table_alone(
             ("downstream/shop/lines", "keys_unique"): (True, None),
             ("downstream/shop/orders", "keys_unique"): (
                 False,
-                "1 keys stand in several rows: somebody else wrote to the table",
+                f"1 key in several rows: {REPEATED}",
             ),
         }
         lacking = {(TableName("shop", name), ("shop", name)): count for name, count in (("lines", 2), ("orders", 3))}
         monkeypatch.setattr("spark_jobs.checks.integrity.keys_never_whole", lambda *_: lacking)
         results = checked(code_location)
-        assert results["downstream/shop/lines", "keys_unique"] == (False, f"2 keys stand in none: {NEVER_WHOLE}")
+        assert results["downstream/shop/lines", "keys_unique"] == (False, f"2 keys missing: {NEVER_WHOLE}")
         assert results["downstream/shop/orders", "keys_unique"] == (
             False,
-            f"3 keys stand in none: {NEVER_WHOLE}; 1 keys stand in several rows: somebody else wrote to the table",
+            f"3 keys missing: {NEVER_WHOLE}; 1 key in several rows: {REPEATED}",
         )
 
 

@@ -29,10 +29,10 @@ RIGHT = {"source": "shop", "from": "a.000001:4", "to": "a.000002:4"}
 @pytest.mark.parametrize(
     "wrong, messages",
     [
-        ({"from": "yesterday"}, ["from: 'yesterday' is no place in a log"]),
+        ({"from": "yesterday"}, ["from: 'yesterday' is not a position, GTID set or time"]),
         ({"from": "a.000003:4"}, ["the range ends at a.000002:4, before its start at a.000003:4"]),
         ({"to": "2026-11-21T08:00:00"}, ["to: '2026-11-21T08:00:00' has no offset from UTC"]),
-        ({"from": " ", "to": "x", "tables": ["orders"]}, ["from: missing", "to: 'x' is no place", "tables[0]: "]),
+        ({"from": " ", "to": "x", "tables": ["orders"]}, ["from: missing", "to: 'x' is not a position", "tables[0]: "]),
         ({"tables": ["shop.nothing"]}, ["tables[0]: shop.nothing is no table of shop that a run has seen: none"]),
         ({"layers": []}, ["layers: none: choose among silver, downstream"]),
         ({"archive": "/nowhere"}, ["archive: /nowhere is no folder"]),

@@ -4,7 +4,7 @@ import dagster as dg
 import pytest
 
 from dagster_project.build import build_defs
-from dagster_project.ops.load import of_progress
+from dagster_project.ops.load import LoadConfig, of_progress
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit
@@ -34,6 +34,12 @@ def test_progress_is_numbers_that_can_be_plotted() -> None:
         "load/as_of": "b.000001:4",
         "load/estimated_rows": float(2**40),
     }
+
+
+@pytest.mark.dagster
+def test_the_launchpad_shows_every_key() -> None:
+    field = LoadConfig.to_config_schema().as_field()
+    assert field.default_value == {"tables": [], "chunk_rows": 50_000, "max_load": ""}
 
 
 @pytest.mark.dagster

@@ -75,8 +75,8 @@ def test_a_beginning_beyond_bronze_is_refused_as_such(spark: SparkSession, fille
         range_in(filled, "shop", "b.000009:4", None)
     end = BronzeSnapshot.of(filled, "shop").checkpoint.position
     assert str(refused.value) == (
-        f"shop: b.000009:4 lies beyond the end of the log that bronze holds, {end}; name an earlier place, or let "
-        "stratalog run read on first"
+        f"shop: b.000009:4 lies beyond the end of the log that bronze holds, {end}; write an earlier position, "
+        "or execute stratalog run first"
     )
 
 

@@ -70,7 +70,7 @@ def test_each_verb_stands_in_the_readme(verb: str) -> None:
         (["check", "-c", "none.yaml"], "none.yaml: cannot be read: No such file or directory"),
         (
             ["backfill", "-c", "x", "--source", "s", "--from", "now", "--to", "a.000001:4"],
-            "'now' is no place in a log",
+            "'now' is not a position, GTID set or time",
         ),
         (
             ["backfill", "-c", "x", "--source", "s", "--from", "a.000002:4", "--to", "a.000001:4"],
@@ -177,7 +177,7 @@ def test_what_stops_one_source_is_said_and_does_not_stop_the_next(capsys: pytest
 
     successes = [went_well("shop", do) for do in (damaged, stopped, lambda _: None)]
     assert successes == [False, False, True]
-    assert capsys.readouterr().err == "shop: [b] is damaged; mend that, and run again (docs/howto/broken-table.md)\n"
+    assert capsys.readouterr().err == "shop: [b] is damaged; fix that, and run again (docs/howto/broken-table.md)\n"
     with pytest.raises(ConfigError):
         went_well("shop", wrong)
 

@@ -38,7 +38,7 @@ def test_check_with_connect_lists_what_was_checked(
         f"  ok       log end         mysql-bin.000001:{len(SPEC.to_bytes())}",
         "  ok       start position  earliest: found, bronze is empty",
         "lake:",
-        f"  ok       writable  {folder}/lake, which a run makes",
+        f"  ok       writable  {folder}/lake; a run creates it",
         f"{pipeline_file}: no problems found",
     ]
 

@@ -66,7 +66,7 @@ def test_status_shows_groups(stratalog: Stratalog, shop: Shop) -> None:
         (["--group", "a/b"], "no name of a group"),
         (["--group", "g", "--format", "maxwell", "--ddl"], "has no DDL statements"),
         (["--group", "g", "--peek", "--follow"], "--peek does not go with --follow"),
-        (["--group", "g", "--from", "nowhere"], "is no place in a log"),
+        (["--group", "g", "--from", "nowhere"], "is not a position, GTID set or time"),
     ],
 )
 def test_wrong_use(stratalog: Stratalog, shop: Shop, options: list[str], message: str) -> None:

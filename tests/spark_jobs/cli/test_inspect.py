@@ -234,3 +234,16 @@ def test_a_pipe_of_the_shells_is_read(tmp_path: Path) -> None:
     command = f"{sys.executable} -m spark_jobs.cli events <(cat {file})"
     ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
     assert (ran.returncode, ran.stderr, len(ran.stdout.splitlines()) > 5) == (0, "", True)
+
+
+def test_on_a_terminal_events_have_names_of_columns(tmp_path: Path) -> None:
+    file = tmp_path / "b.000001"
+    file.write_bytes(SPEC.to_bytes())
+    reader, writer = os.openpty()
+    with subprocess.Popen([sys.executable, "-m", "spark_jobs.cli", "events", file], stdout=writer, cwd=ROOT) as process:
+        assert process.wait(60) == 0
+    os.close(writer)
+    lines = os.read(reader, 100_000).decode().splitlines()
+    os.close(reader)
+    assert lines[0].split("\t") == ["file", "offset", "type", "server_id", "end", "transaction", "table", "note"]
+    assert lines[1].startswith("b.000001\t4\tFormat_desc\t")

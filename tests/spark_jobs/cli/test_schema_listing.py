@@ -30,7 +30,7 @@ SHOWN = SchemaListing(VERSIONS, CURRENT, dict.fromkeys(CURRENT, at(900)))
 
 def test_a_definition_is_a_row_a_column() -> None:
     table, second = SHOWN.definitions(dropped=False)
-    assert table.title == "shop.t at b.000001:900: key id, n, as its rows told at b.000001:300 (so so)"
+    assert table.title == "shop.t at b.000001:900: key id, n, from row metadata at b.000001:300 (so so)"
     assert table.rows == [
         ["  id", "int", "not null", "", "", ""],
         ["  note", "varchar(9)", "", "latin1", "'x'", ""],
@@ -55,7 +55,7 @@ def test_a_history_is_a_row_a_version() -> None:
             "(id int not null, note varchar(9)), key: id",
         ],
         ["b.000001:200", "the server", "", "contradicts: column n: only the server has it"],
-        ["b.000001:300", "its rows", "", "+ n bigint generated invisible; key: id -> id, n; so so"],
+        ["b.000001:300", "row metadata", "", "+ n bigint generated invisible; key: id -> id, n; so so"],
     ]
     assert dropped.rows[0][3] == "dropped"
     assert second.rows[0][3] == "not followed: why"

@@ -67,9 +67,10 @@ def test_the_message_names_the_file_and_each_key(tmp_path: Path) -> None:
         load(write(tmp_path, "sources: {shop: {files: x, start: now}}\n"), {})
     assert str(refused.value) == (
         "pipeline.yaml: lake: missing\n"
-        "pipeline.yaml: sources.shop.start: 'now' is no place in a log; name a position like mysql-bin.000042:1337, a "
-        "GTID set like 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-100 or 0-1-100, or a time and its offset like "
-        "2026-11-21T08:00:00+01:00; earliest and latest are places too"
+        "pipeline.yaml: sources.shop.start: 'now' is not a position, GTID set or time; "
+        "write a position like mysql-bin.000042:1337, a GTID set like 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-100 or "
+        "0-1-100, or a time and its offset like "
+        "2026-11-21T08:00:00+01:00; or write earliest or latest"
     )
 
 

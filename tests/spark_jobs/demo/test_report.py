@@ -48,7 +48,7 @@ positions  mysql-bin.000001:4 to mysql-bin.000002:300, in 2 runs
   run 1    [mysql-bin.000001:4, mysql-bin.000001:5000)
   run 2    [mysql-bin.000001:5000, mysql-bin.000002:300)
 
-layer       what it took in                                         seconds     a second
+layer       processed                                               seconds     a second
 bronze      5,300 bytes of log, 12 transactions                         2.0  2,650 bytes
 silver      1,502 changes decoded, 1,202 rows: one per key and run      3.0  501 changes
 downstream  1,100 rows merged                                           4.0     275 rows
@@ -60,11 +60,11 @@ shop.orders    1,500   1,200       1,000  1,000        0      0          0
 equal: 1,002 rows in 2 tables, every column, to the server
 equal: 2 binlog files, 5,300 bytes, exported from bronze, to the server's own
 
-the lake       demo/lake
-how far it is  stratalog status -c demo/pipeline.yaml
-its changes    stratalog changes -c demo/pipeline.yaml --source shop --table shop.orders | head
-its tables     spark.read.format('delta').load('demo/lake/downstream/shop/orders').show()
-Dagster's UI   make dev"""
+the lake      demo/lake
+its status    stratalog status -c demo/pipeline.yaml
+its changes   stratalog changes -c demo/pipeline.yaml --source shop --table shop.orders | head
+its tables    spark.read.format('delta').load('demo/lake/downstream/shop/orders').show()
+Dagster's UI  make dev"""
     )
     assert report.equal
 
@@ -99,7 +99,7 @@ def test_without_rates(report: DemoReport) -> None:
 
 def test_hints_and_another_folder(report: DemoReport) -> None:
     lines = replace(report, folder=DemoFolder(Path("other")), hints=[("more", "cp a b")]).text().splitlines()
-    assert lines[-2:] == ["more           cp a b", "Dagster's UI   make dev DEMO=other"]
+    assert lines[-2:] == ["more          cp a b", "Dagster's UI  make dev DEMO=other"]
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,11 @@ def test_stages_and_commits(
     assert sum(row["_op"] == "truncate" for row in rows) == ("TRUNCATE t" in statements)
     if ADD in statements:
         assert rows[0]["w" if len(statements) == 1 else "x"] == 4
+    counts = [version["operationMetrics"]["numOutputRows"] for version in unit.work.table.history()][::-1]
+    markers = ["1" if "TRUNCATE t" in statements else "0"]
+    assert [int(count) for count in counts] == [
+        1 if stage.window is not None else int(*markers) for stage in unit.stages
+    ]
     with pytest.raises(LostRace):
         silver_job.commit(unit, results)
 

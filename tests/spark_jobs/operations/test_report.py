@@ -15,7 +15,7 @@ from spark_jobs.lake.commit import Checkpoint, CommitKind
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.operations.report import Chart, Commit, Report, _gaps, _layers, _rows, commits, report
+from spark_jobs.operations.report import Chart, Commit, Report, _gaps, _layers, _rows, commits, duration, report
 from spark_jobs.operations.status import SourceStatus, TableStatus
 from tests.segment_spec import Commit as Committed
 from tests.segment_spec import Insert, SegmentSpec
@@ -88,8 +88,14 @@ def test_bars_are_as_high_as_their_values() -> None:
     assert [bar.height for bar in chart.bars] == [25, 100, 0]
     assert chart.bars[0].label == "2026-11-22 12:00:00 UTC: 500 bytes"
     assert chart.highest == "2.0 kB"
+    assert chart.first == chart.last == "2026-11-22 12:00:00 UTC"
     assert Chart.of("Rows", [(NOON, 1_234_567)], "rows").highest == "1,234,567 rows"
+    assert Chart.of("Gaps", [(NOON, 1)], "minutes").highest == "1 minute"
     assert Chart.of("None", [], "rows") == Chart("None", "", [])
+
+
+def test_short_margins_are_minutes() -> None:
+    assert [duration(hours) for hours in (0.02, 1.5, 2.5)] == ["1 minutes", "90 minutes", "2.5 hours"]
 
 
 def now(**keys: object) -> SourceStatus:
@@ -126,7 +132,7 @@ def test_the_page_shows_everything_and_escapes_names() -> None:
     assert "a.&lt;b&gt;" in page
     assert "an ALTER of &lt;b&gt;" in page
     assert "<b>" not in page
-    for text in ("2 of 3 tables are where bronze is", "300 bytes behind", "2.5 hours", "near", "width: 75.00%"):
+    for text in ("2 of 3 tables at the end of bronze", "300 bytes behind", "2.5 hours", "near", "width: 75.00%"):
         assert text in page
     assert page.count("<rect") == 1
     assert "http" not in page.replace("http-equiv", "")

@@ -23,7 +23,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
     "values, problems",
     [
         ({}, {}),
-        ({"start": " "}, {"from": "'' is no place in a log"}),
+        ({"start": " "}, {"from": "'' is not a position, GTID set or time"}),
         ({"source": "shopp"}, {"source": "no source 'shopp'; there are shop"}),
         ({"layers": ("bronze",)}, {"layers": "'bronze': choose among silver, downstream"}),
         ({"layers": ()}, {"layers": "none: choose among silver, downstream"}),
