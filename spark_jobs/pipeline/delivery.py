@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableName
 from spark_jobs.config.modes import Mode
 from spark_jobs.config.routes import Destination
-from spark_jobs.downstream.change_log import AppendWay, ChangeReader
+from spark_jobs.downstream.change_log import AppendWay
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.history import HistoryWay
 from spark_jobs.downstream.merge import merge
@@ -41,6 +41,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.pipeline.comments import SourceComments, commented
 from spark_jobs.pipeline.destinations import TableInto, downstream_of
+from spark_jobs.pipeline.logged_changes import LoggedChanges
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import is_complete
 
@@ -73,7 +74,7 @@ class TableMerge:
     """Whether the source table goes to others too."""
     turns: dict[str, threading.Lock]
     """By path: parts of one table are merged one after the other."""
-    changes: ChangeReader
+    changes: LoggedChanges
     """For tables that are made of every change."""
     comments: SourceComments
     """What the source says of its tables."""
@@ -94,7 +95,8 @@ class TableMerge:
         pinned = origin.head()
         if pinned is None or pinned.checkpoint is None:
             return None
-        return downstream_job.prepared(number, self._work(origin, pinned, into), new_tables)
+        log = self.changes.log if self.into.mode.has_every_change else None
+        return downstream_job.prepared(number, self._work(origin, pinned, into), new_tables, log)
 
     def bring(self, unit: "tuple[downstream_job.PreparedMerge, list[MergedFiles]] | None" = None) -> DeliveryResult:
         """Merges what is new, or commits what a job did of it. Raises TableStopped, LakeError, LostRace."""

@@ -28,6 +28,8 @@ from spark_jobs.ddl.default_values import on_server_default
 from spark_jobs.downstream import commit_clock, publication
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.engine import downstream_job, routing, silver_job
+from spark_jobs.engine.change_task import ChangeUnit
+from spark_jobs.engine.downstream_job import PreparedMerge
 from spark_jobs.engine.downstream_task import MergedFiles
 from spark_jobs.engine.part_merge import NewTables
 from spark_jobs.engine.silver_task import WindowResult
@@ -293,7 +295,7 @@ def _settled(
     return settled(lake, source, legs, publication.read(lake, source) if before else entries) if legs else {}
 
 
-Units = Mapping[TableInto, tuple[downstream_job.PreparedMerge, list[MergedFiles]]]
+Units = Mapping[TableInto, tuple[PreparedMerge, list[MergedFiles]]]
 
 
 def _merge_units(
@@ -303,20 +305,21 @@ def _merge_units(
 
     by_sql: gets why Spark SQL takes the others.
     """
-    units: list[tuple[TableInto, downstream_job.PreparedMerge]] = []
+    units: list[tuple[TableInto, PreparedMerge]] = []
     new_tables: NewTables = {}
     for delivery in deliveries:
         with suppress(StratalogError):  # raised again, and reported, where the table is brought
             prepared = delivery.prepared(len(units), new_tables)
-            if isinstance(prepared, downstream_job.PreparedMerge):
+            if isinstance(prepared, PreparedMerge):
                 units.append((delivery.name, prepared))
             elif prepared:
                 by_sql[delivery.name] = prepared
     if not units:
         return {}
+    log = deliveries[0].changes.log if any(isinstance(unit.unit, ChangeUnit) for _, unit in units) else None
     with span("engine", tables=len(units)):
         results = downstream_job.run(
-            session_over(spark, 0), [unit for _, unit in units], Capacity(slots(spark), task_bytes)
+            session_over(spark, 0), [unit for _, unit in units], Capacity(slots(spark), task_bytes), log
         )
     units_by_name = {}
     for name, unit in units:
