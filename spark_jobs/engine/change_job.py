@@ -28,7 +28,7 @@ from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import ADDED, MergeJob, SilverDelta
 from spark_jobs.downstream.modes import MODE_COLUMNS
 from spark_jobs.engine import fills, routing
-from spark_jobs.engine.change_task import ChangeTask, ChangeUnit, ChangeWindow, UnitSlices
+from spark_jobs.engine.change_task import ChangeTask, ChangeUnit, ChangeWindow, UnitSlices, may_have_current
 from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.engine.silver_job import has_exact_texts
 from spark_jobs.engine.spark_job import Capacity
@@ -43,7 +43,8 @@ from spark_jobs.silver.retired_columns import types_of
 _VERSIONS_BYTES = 64 << 20
 """Bytes of log up to which one task computes the versions of a table."""
 _FILLED_BYTES = 64 << 20
-"""Bytes of a target's data files up to which one task writes them again with a column that is filled."""
+"""Bytes of a target's data files up to which one task writes them again with a column that is filled, or with the end
+of all versions."""
 _LEAST_TASK_BYTES = 2 << 20
 _UNIT_BYTES = 128 << 10
 """What a unit costs beside its rows, as bytes of log."""
@@ -90,15 +91,13 @@ def planned(
         markers = _markers(work, head)
     except StratalogError as error:
         return str(error)
-    ranges = [range_ for window in course.windows for range_ in window.ranges]
-    snapshot, bronze = course.begin, log.snapshot
-    if ranges and (ranges[0].start < bronze.complete_from or (head.design and bronze.oldest < bronze.begin)):
-        return "bronze has less or more of its log than silver"
-    if work.mode is Mode.HISTORY and delta.size > _VERSIONS_BYTES:
-        return "more was changed than a task takes"
+    ends_all = work.mode is Mode.HISTORY and markers is not None
+    snapshot = course.begin
+    reason = _why_not_in_bronze(course, head, log.snapshot) or _why_too_large(work, delta, snapshot, ends_all=ends_all)
+    if reason:
+        return reason
     if course.design.schema.spark_types != work.stored:
         return "its columns are others than silver's"
-    origin_schema = markers.schema if markers else None
     unit = ChangeUnit(
         number=number,
         name=str(work),
@@ -114,11 +113,35 @@ def planned(
         skips=rules.skips,
         ignored=rules.ignored_kinds(),
         origin=work.origin.path,
-        origin_schema=origin_schema,
+        origin_schema=markers.schema if markers else None,
         markers=markers.files if markers else (),
         after=head.position,
+        ends_all=ends_all,
     )
     return ChangePlan(unit, snapshot, course.design)
+
+
+def _why_not_in_bronze(course: "_Course", head: Head, bronze: BronzeSnapshot) -> str | None:
+    """Why a target's windows are not all that bronze has of the table; None where they are."""
+    if not course.windows:
+        return None
+    start, stop = course.windows[0].ranges[0].start, course.windows[-1].ranges[-1].stop
+    has_older = head.design is not None and bronze.oldest < bronze.begin
+    # Another run may have extracted and compacted more since bronze was looked at.
+    is_other = start < bronze.complete_from or bronze.end < stop or has_older
+    return "bronze has less or more of its log than silver" if is_other else None
+
+
+def _why_too_large(work: MergeJob, delta: SilverDelta, snapshot: Snapshot, *, ends_all: bool) -> str | None:
+    """Why one task cannot compute the versions of a table; None where it can. ends_all: whether all of them end."""
+    if work.mode is not Mode.HISTORY:
+        return None
+    if delta.size > _VERSIONS_BYTES:
+        return "more was changed than a task takes"
+    current = [file for file in snapshot.files if may_have_current(file, snapshot.schema)]
+    if ends_all and sum(file.size for file in current) > _FILLED_BYTES:
+        return "a statement emptied a large table, and all versions end"
+    return None
 
 
 @dataclass(slots=True)

@@ -84,6 +84,8 @@ class ChangeUnit:
     """Silver's files that may say that a statement emptied the table."""
     after: Position | None = None
     """The target's position."""
+    ends_all: bool = False
+    """Whether a statement emptied the table, so that all current versions end."""
     is_part: bool = False
     """Whether another task writes the target's files again and takes the statements."""
 
@@ -241,10 +243,8 @@ def _versions(unit: ChangeUnit, rows: pa.Table) -> tuple[list[pa.Table], dict[st
 def _current(unit: ChangeUnit, rows: pa.Table) -> tuple[pa.Table, Sequence[Hit]]:
     """The current versions of the keys of rows, as the changes that they are, and where the target has them."""
     names = rows.column_names
-    keys = last_of_each(rows.filter(pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)), unit.columns.key)
     current, located = [rows.slice(0, 0)], list[Hit]()
-    files = [file for file in unit.files if _may_have_current(file, unit.schema)] if len(keys) else []
-    for hit in hits(unit.target, files, unit.schema, Keys(keys, unit.columns.key)) if files else ():
+    for hit in _candidates(unit, rows):
         flags = data_files.read_rows(unit.target, hit.file, hit.rows, ["_is_current"], unit.schema)
         is_current = np.asarray(flags.column(0).to_numpy(), np.bool_)
         if not is_current.any():
@@ -256,7 +256,25 @@ def _current(unit: ChangeUnit, rows: pa.Table) -> tuple[pa.Table, Sequence[Hit]]
     return pa.concat_tables(current), located
 
 
-def _may_have_current(file: DataFile, schema: TableSchema) -> bool:
+def _candidates(unit: ChangeUnit, rows: pa.Table) -> Iterator[Hit]:
+    """Versions of the keys of rows, or all versions, in files that may have current ones."""
+    files = [file for file in unit.files if may_have_current(file, unit.schema)]
+    if unit.ends_all:
+        for file in files:
+            count = file.num_records
+            if count is None:
+                count = len(data_files.read_columns(unit.target, file, ["_is_current"], unit.schema))
+            dead = deletion_vectors.row_numbers(unit.target, file.deletion_vector)
+            numbers = np.setdiff1d(np.arange(count), dead)
+            if len(numbers):
+                yield Hit(file, numbers, numbers)
+        return
+    keys = last_of_each(rows.filter(pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)), unit.columns.key)
+    if files and len(keys):
+        yield from hits(unit.target, files, unit.schema, Keys(keys, unit.columns.key))
+
+
+def may_have_current(file: DataFile, schema: TableSchema) -> bool:
     """Whether a file may have current versions, by its statistics: these have no end."""
     nulls = file.stats.get("nullCount", {}).get(schema.column("_valid_to").physical_name)
     return nulls is None or nulls > 0

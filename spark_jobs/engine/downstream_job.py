@@ -91,7 +91,8 @@ def prepared(
             assert stored is not None
             snapshot = stored
         if work.mode.has_every_change:
-            assert log
+            if log is None:
+                return "bronze cannot be read"
             plan = change_job.planned(number, work, (head, snapshot), delta, log)
             return plan if isinstance(plan, str) else PreparedMerge(work, head, delta, range_, *plan)
         reason = why_not_fitting(work, delta, snapshot) if is_part else None

@@ -114,7 +114,6 @@ def _why_changes_by_sql(work: MergeJob, head: Head, delta: SilverDelta) -> str |
         "windows of silver are folded": head.position is None and silver.folded(work.pinned),
         "a run ended during a statement that changes it": last
         and (last.steps_left or last.altered_version is not None),
-        "a statement emptied it, and all versions end": work.mode is Mode.HISTORY and _empties(work, head, delta),
     }
     return next((reason for reason, applies in reasons.items() if applies), None)
 

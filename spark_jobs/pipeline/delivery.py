@@ -26,6 +26,7 @@ from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.downstream.shared_keys import merge_shared
 from spark_jobs.downstream.soft_delete import merge_soft_delete
 from spark_jobs.engine import downstream_job, routing
+from spark_jobs.engine.change_job import ChangedLog
 from spark_jobs.engine.downstream_task import MergedFiles
 from spark_jobs.engine.part_merge import NewTables
 from spark_jobs.errors import (
@@ -86,7 +87,9 @@ class TableMerge:
     def name(self) -> TableInto:
         return self.origin, self.into.name
 
-    def prepared(self, number: int, new_tables: NewTables) -> "downstream_job.PreparedMerge | str | None":
+    def prepared(
+        self, number: int, new_tables: NewTables, log: ChangedLog | None
+    ) -> "downstream_job.PreparedMerge | str | None":
         """As ``downstream_job.prepared``. Raises TableStopped."""
         into = downstream_of(self.lake, self.source, self.origin, self.into)
         if self.repeated:
@@ -95,7 +98,6 @@ class TableMerge:
         pinned = origin.head()
         if pinned is None or pinned.checkpoint is None:
             return None
-        log = self.changes.log if self.into.mode.has_every_change else None
         return downstream_job.prepared(number, self._work(origin, pinned, into), new_tables, log)
 
     def bring(self, unit: "tuple[downstream_job.PreparedMerge, list[MergedFiles]] | None" = None) -> DeliveryResult:

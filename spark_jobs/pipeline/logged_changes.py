@@ -6,7 +6,7 @@ Put here: planning the range, and the rows of its windows with silver's present 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -36,16 +36,15 @@ _COUNTED = ("_changes", "_micros")
 _OF_CHANGES = {name: kind for name, kind in (OF_CHANGES | DECODED).items() if name not in _COUNTED}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LoggedChanges:
     """Every change of the tables of a source."""
 
     pipeline: Pipeline
     source: str
 
-    @cached_property
     def log(self) -> ChangedLog:
-        """What tasks of the engine decode changes from: bronze as it was when first asked for. Raises LakeError."""
+        """What tasks of the engine decode changes from: bronze as it is now. Raises LakeError."""
         lake = lake_of(self.pipeline)
         rules = with_skips(self.pipeline.filters, lake, self.source)
         return ChangedLog(BronzeSnapshot.of(lake, self.source), partial(filters_of, rules, self.source))

@@ -17,6 +17,7 @@ from spark_jobs.delta.log_files import create_commit
 from spark_jobs.storage import local
 from tests.faults.campaign import RACE, play
 from tests.faults.disk import KINDS
+from tests.faults.runs import MERGED
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # what a killed run had open
@@ -48,6 +49,15 @@ def require_nothing_wrong(title: str, results: list[tuple[Counter[str], Counter[
 def test_some_hundred_faults_lose_and_double_nothing(tmp_path: Path, summary: list[str]) -> None:
     seed_ranges = [range(int(_SEED), int(_SEED) + 1)] if _SEED else [range(100, 118), *_SHOWED]
     summary += require_nothing_wrong("engine, faults", [play(seeds, tmp_path / f"{seeds[0]}") for seeds in seed_ranges])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["modes", MERGED])
+def test_some_hundred_faults_lose_and_double_nothing_of_every_change_and_of_merged_tables(
+    layout: str, tmp_path: Path, summary: list[str]
+) -> None:
+    seeds = range(int(_SEED), int(_SEED) + 1) if _SEED else range(200, 212)
+    summary += require_nothing_wrong(f"engine, {layout}, faults", [play(seeds, tmp_path, layout=layout)])
 
 
 @pytest.mark.long

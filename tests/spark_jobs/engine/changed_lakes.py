@@ -93,7 +93,7 @@ class ChangedLake:
         self.columns[name] = columns
 
     def prepared(self, windows: int) -> list[PreparedMerge]:
-        units = []
+        units = list[PreparedMerge]()
         for name in NAMES:
             unit = downstream_job.prepared(len(units), self.work(name, windows), None, self.changed_log)
             assert unit is None or isinstance(unit, PreparedMerge), unit
@@ -118,7 +118,7 @@ class ChangedLake:
         return replace(unit, unit=replace(unit.unit, fills=fills.valued(unit.unit.fills, values)))
 
     def rows(self, name: TableName) -> list[tuple[Any, ...]]:
-        """Operation, cells, and of versions whether current, in the log's order; a delete before what took its place."""
+        """In the log's order operation, cells, and of versions whether they are current."""
         rows = rows_of(newest(self.target(name).path))
         rows.sort(key=lambda row: (*row["_position"].values(), row["_op"] != "delete"))
         return [

@@ -1,6 +1,7 @@
 """Which windows a target gets, what their columns become, how slices are divided, and what is left to Spark SQL."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def test_windows_with_one_definition_are_one_and_those_that_the_target_has_are_l
     lake = ChangedLake(tmp_path, Mode.APPEND, CUTS)
     (window,) = unit_of(lake).windows
     bounds = [0, *CUTS, 12]
-    assert window.ranges == tuple(lake.log.range(first, stop) for first, stop in zip(bounds, bounds[1:], strict=False))
+    assert window.ranges == tuple(lake.log.range(first, stop) for first, stop in pairwise(bounds))
     lake.merge(2, Capacity(1))
     unit = unit_of(lake)
     assert [window.ranges for window in unit.windows] == [(lake.log.range(4, 8), lake.log.range(8, 12))]
@@ -120,6 +121,8 @@ def test_what_is_left_to_spark_sql(tmp_path: Path) -> None:
     assert reason("rows", rules=rules) == "a filter evaluates its rows"
     assert reason("types", work={"columns": AFTER}) == "its columns are others than silver's"
     assert reason("gone", bronze={"oldest": Position(FILE, 300)}) == "bronze has less or more of its log than silver"
+    earlier = reason("earlier", bronze={"position": Position(FILE, 300)})
+    assert earlier == "bronze has less or more of its log than silver"
     older = {"begin": Position(FILE, 300), "oldest": Position(FILE, 0)}
     assert reason("older", bronze=older) == "bronze has less or more of its log than silver"
 

@@ -7,7 +7,7 @@ import pytest
 from spark_jobs.config.filters import ColumnRule, EventFilter, Mask, TableFilters
 from spark_jobs.config.modes import Mode
 from spark_jobs.config.table_patterns import Scope
-from spark_jobs.engine.change_task import _may_have_current
+from spark_jobs.engine.change_task import may_have_current
 from spark_jobs.engine.spark_job import Capacity
 from tests.spark_jobs.engine.changed_lakes import ChangedLake
 from tests.spark_jobs.engine.lake_rows import newest, rows_of
@@ -35,7 +35,7 @@ def test_versions_that_end_are_marked_and_a_file_of_ended_ones_is_not_read_again
     (name, _) = NAMES
     assert lake.marked(name) > 0
     table = newest(lake.target(name).path)
-    current = [file for file in table.files if _may_have_current(file, table.schema)]
+    current = [file for file in table.files if may_have_current(file, table.schema)]
     assert 0 < len(current) < len(table.files)
     keys = [row["id"] for row in rows_of(table) if row["_is_current"]]
     assert len(keys) == len({*keys}) > 0

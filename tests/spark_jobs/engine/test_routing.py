@@ -163,15 +163,14 @@ ALTERED = replace(MERGED, checkpoint=DownstreamCommit(at(10), "b", silver_versio
         (NEW, None, replace(NEWS, is_loaded=True), "windows were replayed or rows loaded"),
         (NEW, FOLDED, NEWS, "windows of silver are folded"),
         (ALTERED, None, NEWS, "a run ended during a statement that changes it"),
-        (MERGED, EMPTIED, NEWS, {Mode.APPEND: None, Mode.HISTORY: "a statement emptied it, and all versions end"}),
+        (MERGED, EMPTIED, NEWS, None),
     ],
 )
 def test_why_a_table_of_every_change_is_merged_by_spark_sql(
-    upon: Head, pinned: Head | None, delta: SilverDelta, reason: str | dict[Mode, str | None] | None, mode: Mode
+    upon: Head, pinned: Head | None, delta: SilverDelta, reason: str | None, mode: Mode
 ) -> None:
     job = MergeJob("shop", NAME, COLUMNS, TARGET, pinned or head(CommitKind.LIVE), TARGET, mode=mode)
-    expected = reason[mode] if isinstance(reason, dict) else reason
-    assert routing.why_downstream_by_sql(job, upon, delta) == expected
+    assert routing.why_downstream_by_sql(job, upon, delta) == reason
 
 
 @pytest.mark.parametrize(
