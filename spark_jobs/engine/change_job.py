@@ -81,6 +81,7 @@ def planned(
 
     The unit's slices are not read yet: ``tasks_of``.
     """
+    # Reasons for Spark SQL that no commit of silver has to be read for, then what the commits say.
     head, _ = upon
     rules = log.filters(work.name)
     reason = routing.why_decoded_by_sql(rules) or routing.why_not_written(upon[1])
@@ -196,6 +197,7 @@ def _course(work: MergeJob, upon: tuple[Head, Snapshot], rules: TableFilters) ->
     commits = _commits(work, head)
     if head.design and commits:
         snapshot = _first_snapshot(work, head, commits, rules)
+    # Each commit is a window, or a statement that leaves other columns to the windows after it.
     course = _Course(snapshot, snapshot)
     for commit in commits:
         if commit.kind == CommitKind.LIVE:
@@ -265,21 +267,21 @@ def tasks_of(
     windows = [range_ for _, unit in units for window in unit.windows for range_ in window.ranges]
     index = log.index(windows) if windows else None
     by_sql: dict[int, str] = {}
-    whole: list[UnitSlices] = []
+    undivided: list[UnitSlices] = []
     for name, unit in units:
         tables = [index.of_table(name, window.ranges) for window in unit.windows] if index is not None else []
         slices = {at: table for at, table in enumerate(tables) if len(table)}
         if unit.skips and any(map(_has_xa, slices.values())):
             by_sql[unit.number] = "XA transactions, and events that are skipped"
         else:
-            whole.append(UnitSlices(unit, slices))
+            undivided.append(UnitSlices(unit, slices))
     # Slices hold rows of several tables, and a task reads each once.
-    size = sum(map(_bytes, whole))
-    shared = _distinct_bytes(whole) / max(1, size)
-    target = capacity.share(int(shared * size) + len(whole) * _UNIT_BYTES, _LEAST_TASK_BYTES)
+    size = sum(map(_bytes, undivided))
+    shared = _distinct_bytes(undivided) / max(1, size)
+    target = capacity.share(int(shared * size) + len(undivided) * _UNIT_BYTES, _LEAST_TASK_BYTES)
     tasks: list[ChangeTask] = []
     packed, filled = list[UnitSlices](), 0.0
-    for part in (part for unit_slices in whole for part in _parts(unit_slices, target)):
+    for part in (part for unit_slices in undivided for part in _parts(unit_slices, target)):
         cost = shared * _bytes(part) + _UNIT_BYTES
         if packed and filled + cost > target:
             tasks.append(ChangeTask(log.snapshot.table.path, tuple(packed)))
@@ -289,15 +291,15 @@ def tasks_of(
     return [*tasks, ChangeTask(log.snapshot.table.path, tuple(packed))] if packed else tasks, by_sql
 
 
-def _parts(whole: UnitSlices, target: int) -> Iterator[UnitSlices]:
+def _parts(unit_slices: UnitSlices, target: int) -> Iterator[UnitSlices]:
     """A unit's slices in parts of about so many bytes; all of them where it is not large, or cannot be divided."""
-    unit = whole.unit
+    unit = unit_slices.unit
     # Versions are of all changes of a key, and rows of an XA transaction are numbered one after the other.
-    if unit.mode is Mode.HISTORY or any(map(_has_xa, whole.slices.values())) or _bytes(whole) <= 2 * target:
-        yield whole
+    if unit.mode is Mode.HISTORY or any(map(_has_xa, unit_slices.slices.values())) or _bytes(unit_slices) <= 2 * target:
+        yield unit_slices
         return
     number = 0
-    for at, table in whole.slices.items():
+    for at, table in unit_slices.slices.items():
         sizes = table.column("bytes").to_pylist()
         begin = filled = 0
         for row, size in enumerate(sizes):

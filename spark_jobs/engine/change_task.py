@@ -160,7 +160,9 @@ def changed(unit: ChangeUnit, rows: pa.Table) -> MergedFiles:
 
 def _rows(unit: ChangeUnit, slices: Mapping[int, pa.Table], opened: OpenSlices) -> pa.Table:
     """Every change of the unit's slices, in the log's order, with the target's columns."""
-    fields = pa.schema([unit.schema.column(name).arrow(physical=False) for name in unit.stored if name in _known(unit)])
+    fields = pa.schema(
+        [unit.schema.column(name).arrow(physical=False) for name in unit.stored if name in _change_columns(unit)]
+    )
     parts = [fields.empty_table()]
     for number, window in enumerate(unit.windows):
         of_window = slices.get(number)
@@ -171,7 +173,7 @@ def _rows(unit: ChangeUnit, slices: Mapping[int, pa.Table], opened: OpenSlices) 
     return by_position(pa.concat_tables([part.select(fields.names) for part in parts]))
 
 
-def _known(unit: ChangeUnit) -> set[str]:
+def _change_columns(unit: ChangeUnit) -> set[str]:
     """The target's columns that changes have."""
     return {*unit.columns.types, *_OF_CHANGES}
 
@@ -210,6 +212,7 @@ def _statements(unit: ChangeUnit, fields: pa.Schema) -> pa.Table:
     names = ["_op", "_position", "_committed_at"]
     parts = [pa.schema([fields.field(name) for name in names]).empty_table()]
     for file in unit.markers:
+        # Silver's rows of statements alone, and those that the target has not got.
         assert unit.origin_schema is not None
         rows = data_files.read_columns(unit.origin, file, names, unit.origin_schema)
         is_marker = pc.equal(rows.column("_op"), silver.Op.TRUNCATE)

@@ -105,7 +105,7 @@ def _why_kept_by_sql(work: MergeJob, head: Head, delta: SilverDelta) -> str | No
 
 
 def _why_changes_by_sql(work: MergeJob, head: Head, delta: SilverDelta) -> str | None:
-    """Why a table that is made of every change is merged by Spark SQL: the engine takes what the log goes on with."""
+    """Why a table that is made of every change is merged by Spark SQL: the engine takes new windows alone."""
     last = DownstreamCommit.of_head(head)
     reasons = {
         "all of silver was replaced": delta.is_renewed,

@@ -155,8 +155,8 @@ def changes_task(
             Decoder(definition, before=columns_, prepared=True, gtids=True, scans=scans) for columns_ in (before, "all")
         )
         moved_rows = MovedRows(full_decoder, columns.key) if splits and not columns.is_bag else None
-        every = ((changes, place, None) for changes, place in decoded(decoder, slices, moved_rows))
-        for changes, place, _ in ignored.leave(every) if ignored else every:
+        all_changes = ((changes, place, None) for changes, place in decoded(decoder, slices, moved_rows))
+        for changes, place, _ in ignored.leave(all_changes) if ignored else all_changes:
             yield from _each_change(changes, place, columns, splits=splits)
 
     return run

@@ -86,10 +86,10 @@ def test_a_large_unit_with_mode_append_is_divided_and_others_are_packed(
 ) -> None:
     monkeypatch.setattr(change_job, "_LEAST_TASK_BYTES", 1)
     monkeypatch.setattr(change_job, "_UNIT_BYTES", 0)
-    for mode, least in ((Mode.APPEND, 6), (Mode.HISTORY, 2)):
+    for mode, count in ((Mode.APPEND, 6), (Mode.HISTORY, 2)):
         lake = ChangedLake(tmp_path / mode, mode, CUTS, count=60)
         _, tasks = lake.merge(4, Capacity(4, 600))
-        assert (tasks >= least) if mode is Mode.APPEND else (tasks == least)
+        assert (tasks >= count) if mode is Mode.APPEND else (tasks == count)
         for name in NAMES:
             assert lake.rows(name) == lake.expected(name, 4)
     monkeypatch.undo()
