@@ -3,6 +3,7 @@ merges in this process, and what the targets have by a loop over the changes. No
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,7 +16,8 @@ from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.filters import TableFilters
 from spark_jobs.config.modes import Mode
-from spark_jobs.delta import commits, schema_changes
+from spark_jobs.delta import commits, data_files, schema_changes
+from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge_job import Merged, MergeJob
 from spark_jobs.engine import change_job, downstream_job, fills, silver_job
 from spark_jobs.engine.change_job import ChangedLog
@@ -73,8 +75,29 @@ class ChangedLake:
         pinned = Head(version, version + 1, checkpoint)
         return MergeJob("shop", name, self.columns[name], origin, pinned, self.target(name), mode=self.mode)
 
-    def statement(self, name: TableName, steps: Sequence[str], columns: silver.Columns, **says: Any) -> None:
-        """A statement on a table after all windows."""
+    def truncate(self, name: TableName) -> None:
+        """TRUNCATE after all windows: the commit has a row that says so."""
+        table = newest(self.silver[name].path)
+        end = Position(FILE, self.log.ends[-1])
+        place = {"stretch": 1, "number": 1, "offset": end.offset}
+        cells = {"_op": "truncate", "_position": place | {"row": -1}, "_window_start": place, "_window_stop": place}
+        cells["_committed_at"] = datetime.fromtimestamp(9, UTC)
+        rows = pa.Table.from_pylist(
+            [{column: cells.get(column) for column in table.schema.names}], table.schema.arrow(physical=False)
+        )
+        file = data_files.write(table.path, rows, table.schema, table.configuration)
+        self.statement(name, (), self.columns[name], files=(file,), emptied_at=end)
+
+    def statement(
+        self,
+        name: TableName,
+        steps: Sequence[str],
+        columns: silver.Columns,
+        *,
+        files: Sequence[DataFile] = (),
+        **says: Any,
+    ) -> None:
+        """A statement on a table after all windows. files: what its commit adds."""
         table = newest(self.silver[name].path)
         plain, _ = fills.split(step for step in steps if not step.endswith(OF_EXACT))
         design = schema_changes.apply(table, plain)
@@ -82,9 +105,12 @@ class ChangedLake:
         assert head
         assert head.checkpoint
         before = SilverCommit.of(head.checkpoint)
-        commit = replace(before, kind=CommitKind.CHANGE, steps=tuple(steps), start=before.position, **says)
+        behind = replace(before.position, offset=before.position.offset + 50)
+        says |= {"kind": CommitKind.CHANGE, "steps": tuple(steps), "start": before.position, "position": behind}
+        commit = replace(before, **says)
         commits.commit(
             table,
+            adds=files,
             metadata=design.metadata,
             protocol=design.protocol,
             transaction=(APPLICATION, table.version + 2),

@@ -88,10 +88,13 @@ def test_a_large_unit_with_mode_append_is_divided_and_others_are_packed(
     monkeypatch.setattr(change_job, "_UNIT_BYTES", 0)
     for mode, count in ((Mode.APPEND, 6), (Mode.HISTORY, 2)):
         lake = ChangedLake(tmp_path / mode, mode, CUTS, count=60)
-        _, tasks = lake.merge(4, Capacity(4, 600))
+        for name in NAMES:
+            lake.truncate(name)
+        _, tasks = lake.merge(5, Capacity(4, 600))
         assert (tasks >= count) if mode is Mode.APPEND else (tasks == count)
         for name in NAMES:
-            assert lake.rows(name) == lake.expected(name, 4)
+            changes = [change[:2] for change in lake.expected(name, 4)]
+            assert [row[:2] for row in lake.rows(name)] == [*changes, ("truncate", (None, None))]
     monkeypatch.undo()
     packed = ChangedLake(tmp_path / "packed", Mode.APPEND, CUTS)
     assert packed.merge(4, Capacity(4, 1 << 20))[1] == 1

@@ -1,5 +1,6 @@
 """Every change of random logs, in tasks of this process, beside a loop over the changes."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,27 @@ def test_masked_columns_have_what_the_mask_makes_of_them(tmp_path: Path) -> None
     lake.rules = TableFilters(columns=ColumnRule("c", ANY, masks={"v": Mask("constant", constant=7)}))
     lake.merge(4, Capacity(2))
     assert {row["v"] for row in rows_of(newest(lake.target(NAMES[0]).path))} == {7}
+
+
+@pytest.mark.parametrize("first", [0, 2, 4])
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
+def test_a_statement_that_empties_the_table_is_a_row_and_ends_all_versions(
+    mode: Mode, first: int, tmp_path: Path
+) -> None:
+    (name, other) = NAMES
+    lake = ChangedLake(tmp_path, mode, CUTS, seed=4, count=20)
+    if first:
+        lake.merge(first, Capacity(2))
+    for table in NAMES:
+        lake.truncate(table)
+    before = lake.expected(name, 4)
+    assert mode is Mode.APPEND or any(is_current for *_, is_current in before)
+    lake.merge(5, Capacity(2))
+    rows = lake.rows(name)
+    marker = ("truncate", (None, None))
+    if mode is Mode.APPEND:
+        assert rows == [*before, marker]
+        return
+    assert rows == [*((op, cells, False) for op, cells, _ in before), (*marker, False)]
+    versions = rows_of(newest(lake.target(other).path))
+    assert {row["_valid_to"] for row in versions if row["_op"] == "truncate"} == {datetime.fromtimestamp(9, UTC)}
