@@ -80,8 +80,8 @@ class ChangedLake:
         table = newest(self.silver[name].path)
         end = Position(FILE, self.log.ends[-1])
         place = {"stretch": 1, "number": 1, "offset": end.offset}
-        cells = {"_op": "truncate", "_position": place | {"row": -1}, "_window_start": place, "_window_stop": place}
-        cells["_committed_at"] = datetime.fromtimestamp(9, UTC)
+        cells: dict[str, Any] = {"_op": "truncate", "_committed_at": datetime.fromtimestamp(9, UTC)}
+        cells |= {"_position": place | {"row": -1}, "_window_start": place, "_window_stop": place}
         rows = pa.Table.from_pylist(
             [{column: cells.get(column) for column in table.schema.names}], table.schema.arrow(physical=False)
         )
