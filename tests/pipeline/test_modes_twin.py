@@ -107,7 +107,7 @@ def test_random_ddl_leaves_the_same_changes_and_versions(
 @pytest.mark.parametrize(
     "server, seed, runs",
     [
-        pytest.param("mysql-8.0", FIRST_SEED, 4, id="short"),
+        pytest.param("mysql-8.0", FIRST_SEED, 3, id="short"),
         pytest.param("mysql-8.0", FIRST_SEED + 1, 9, id="mysql-8.0", marks=pytest.mark.long),
         pytest.param("mariadb-11.4", FIRST_SEED + 2, 9, id="mariadb-11.4", marks=pytest.mark.long),
     ],
