@@ -20,7 +20,7 @@ from tests.fix_servers import Servers, telling
 from tests.mode_stream import Stream
 from tests.schema_dumps import dump_position
 
-pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.thorough]
 
 FIRST_SEED = int(os.environ.get("STRATALOG_SEED", "1"))
 RUNS = int(os.environ.get("STRATALOG_RUNS", "3"))
