@@ -73,7 +73,7 @@ def test_masked_columns_have_what_the_mask_makes_of_them(tmp_path: Path) -> None
 def test_a_statement_that_empties_the_table_is_a_row_and_ends_all_versions(
     mode: Mode, first: int, tmp_path: Path
 ) -> None:
-    (name, other) = NAMES
+    (name, second) = NAMES
     lake = ChangedLake(tmp_path, mode, CUTS, seed=4, count=20)
     if first:
         lake.merge(first, Capacity(2))
@@ -88,5 +88,5 @@ def test_a_statement_that_empties_the_table_is_a_row_and_ends_all_versions(
         assert rows == [*before, marker]
         return
     assert rows == [*((op, cells, False) for op, cells, _ in before), (*marker, False)]
-    versions = rows_of(newest(lake.target(other).path))
+    versions = rows_of(newest(lake.target(second).path))
     assert {row["_valid_to"] for row in versions if row["_op"] == "truncate"} == {datetime.fromtimestamp(9, UTC)}
