@@ -208,8 +208,8 @@ def _projected(rows: pa.Table, schema: TableSchema, target: TableSchema) -> pa.T
 
 
 def _statements(unit: ChangeUnit, fields: pa.Schema) -> pa.Table:
-    """The statements that emptied the table, as rows without values."""
-    names = ["_op", "_position", "_committed_at"]
+    """The statements that emptied the table, as rows that have the defaults of later columns alone, as silver's do."""
+    names = [name for name in fields.names if name != "_gtid"]
     parts = [pa.schema([fields.field(name) for name in names]).empty_table()]
     for file in unit.markers:
         # Silver's rows of statements alone, and those that the target has not got.

@@ -122,11 +122,12 @@ def test_keys_that_move_come_back_and_change_often_have_the_same_versions(
     for nth in range(runs):
         for _ in range(choose.randrange(1, 12)):
             stream.step()
-        if nth in (1, 6):
-            stream.add_column()
-            stream.step()
+        # The row of a statement gets the default of a column that is added after it, as others do.
         if nth in (2, 5):
             stream.truncate()
+            stream.step()
+        if nth in (1, 2, 6):
+            stream.add_column()
             stream.step()
         counts = twins.compare(f"seed {seed}, run {nth}")
         compared, rows = compared + counts[0], rows + counts[1]
