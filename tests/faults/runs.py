@@ -21,6 +21,8 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delta import commits
 from spark_jobs.downstream import merge
+from spark_jobs.downstream.change_log import AppendWay
+from spark_jobs.downstream.history import HistoryWay
 from spark_jobs.engine import change_job, downstream_job, fills, silver_job, silver_task, spark_job
 from spark_jobs.engine.spark_job import Capacity, ShuffleBlock
 from spark_jobs.errors import LakeError, StratalogError
@@ -167,6 +169,7 @@ def without_spark() -> Iterator[None]:
         patch.object(pipeline_run, "slots", lambda _: _current().slots),
         patch.object(pipeline_run, "compact", _by_spark),
         *(patch.object(merge, name, _by_spark) for name in ("_appended", "_renewed", "_merged")),
+        *(patch.object(way, "bring", _by_spark) for way in (AppendWay, HistoryWay)),
         patch.object(merge, "carry_out", lambda _spark, _table, head, steps, _claims: _by_spark() if steps else head),
         patch.object(tables_at_once, "ThreadPoolExecutor", lambda _: _InOrder(_current().random)),
         patch.object(spark_job, "run", lambda *arguments: _current().run(*arguments)),

@@ -75,13 +75,13 @@ class ChangedLake:
         pinned = Head(version, version + 1, checkpoint)
         return MergeJob("shop", name, self.columns[name], origin, pinned, self.target(name), mode=self.mode)
 
-    def truncate(self, name: TableName) -> None:
-        """TRUNCATE after all windows: the commit has a row that says so."""
+    def truncate(self, name: TableName, **filled: Any) -> None:
+        """TRUNCATE after all windows: the commit has a row that says so. filled: what later statements filled in."""
         table = newest(self.silver[name].path)
         end = Position(FILE, self.log.ends[-1])
         place = {"stretch": 1, "number": 1, "offset": end.offset}
         cells: dict[str, Any] = {"_op": "truncate", "_committed_at": datetime.fromtimestamp(9, UTC)}
-        cells |= {"_position": place | {"row": -1}, "_window_start": place, "_window_stop": place}
+        cells |= {"_position": place | {"row": -1}, "_window_start": place, "_window_stop": place} | filled
         rows = pa.Table.from_pylist(
             [{column: cells.get(column) for column in table.schema.names}], table.schema.arrow(physical=False)
         )

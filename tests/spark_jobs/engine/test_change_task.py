@@ -90,3 +90,14 @@ def test_a_statement_that_empties_the_table_is_a_row_and_ends_all_versions(
     assert rows == [*((op, cells, False) for op, cells, _ in before), (*marker, False)]
     versions = rows_of(newest(lake.target(second).path))
     assert {row["_valid_to"] for row in versions if row["_op"] == "truncate"} == {datetime.fromtimestamp(9, UTC)}
+
+
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
+def test_the_row_of_a_statement_has_the_defaults_of_later_columns_as_silvers_row_has(
+    mode: Mode, tmp_path: Path
+) -> None:
+    lake = ChangedLake(tmp_path, mode, CUTS)
+    lake.truncate(NAMES[0], v=7)
+    lake.truncate(NAMES[1])
+    lake.merge(5, Capacity(2))
+    assert [lake.rows(name)[-1][:2] for name in NAMES] == [("truncate", (None, 7)), ("truncate", (None, None))]
