@@ -24,12 +24,13 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.status import status
 from spark_jobs.pipeline.run import compact_source, extract_source, merge_source, publish
-from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Statement, Table
+from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Statement, Table, Update
 from tests.segment_types import INT, VARCHAR, ColumnType
 
 SOURCE = "shop"
 CHANGED = 10
 SHARDS = 100
+MODE_TABLES = 20
 STEPS = ("extract", "compact", "merge", "publish")
 ALTERING = (4, 5)
 """Numbers of the files of the log that have statements."""
@@ -52,6 +53,8 @@ def measure(spark: SparkSession, folder: Path, count: int) -> None:
     _run(spark, pipeline, f"{len(changed)} tables changed, {2 * len(changed)} ALTERs", len(changed))
     _read(pipeline)
     _measure_shards(spark, folder / "shards", tables[:SHARDS])
+    for mode in ("append", "history"):
+        _measure_mode(spark, folder / mode, tables[:MODE_TABLES], mode)
     python, jvm = memory()
     print(f"\nAt most {python:,} MiB in Python, {jvm:,} MiB in the JVM.")
     numbers = iter(range(ALTERING[-1] + 1, 1_000))
@@ -69,6 +72,25 @@ def _measure_shards(spark: SparkSession, folder: Path, tables: Sequence[Table]) 
     for number in (2, 3):
         _write(folder, tables[:CHANGED], number, rows=5)
         _run(spark, pipeline, f"{CHANGED} tables changed", CHANGED)
+
+
+def _measure_mode(spark: SparkSession, folder: Path, tables: Sequence[Table], mode: str) -> None:
+    """The same of tables with a mode that has every change; each row that changes was there."""
+    pipeline = _pipeline(folder, downstream=[{"tables": "shop.*", "mode": mode}])
+    steps = " | ".join(f"{step}, s" for step in STEPS)
+    print(f"\n| {len(tables):,} tables, mode {mode} | {steps} | all, s | processor, s |")
+    print(f"| --- |{' --- |' * (len(STEPS) + 2)}")
+    _write(folder, tables, 1, rows=20)
+    _run(spark, pipeline, "first run", len(tables))
+    for number in (2, 3):
+        changes: list[Change] = []
+        for table in tables:
+            rows = [((1000 + at, f"row {at}, {number - 1}"), (1000 + at, f"row {at}, {number}")) for at in range(10)]
+            if number == 2:
+                rows = [((1000 + at, f"row {at}"), after) for at, (_, after) in enumerate(rows)]
+            changes += [Update(table.name, before, after) for before, after in rows] + [Commit()]
+        _write_file(folder, tables, changes, number)
+        _run(spark, pipeline, "10 rows of each changed", len(tables))
 
 
 def _read(pipeline: Pipeline) -> None:

@@ -26,7 +26,8 @@ from pyspark.sql import functions as F
 from spark_jobs.binlog import TableName, xa_step
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.data_files import DataFiles
-from spark_jobs.bronze.index import SliceIndex, read_slices
+from spark_jobs.bronze.index import SliceIndex, read_index, read_slices
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 
 log = logging.getLogger(__name__)
@@ -205,6 +206,18 @@ def taking_effect(index: SliceIndex, xa: Xa) -> SliceIndex:
     """Of a range's slices and of all others those that take effect in it: ``effective``, without a JVM."""
     rest = index.where(~index.flags("is_xa"))
     return rest.with_slices(xa.index(index.files)) if len(xa.rows) else rest
+
+
+def read_effective(
+    table: Table, version: int, within: Range, oldest: Position, cuts: Collection[Position] = ()
+) -> SliceIndex:
+    """The slices that take effect in a range, without what they say of tables; as ``scan.scan_effective``.
+
+    Raises DecodeError, LakeError.
+    """
+    inside = [cut for cut in cuts if within.start <= cut <= within.stop]
+    index = read_index(table, version, within).cut(inside).within(within)
+    return taking_effect(index, committed(index.files, within, oldest)) if index.flags("is_xa").any() else index
 
 
 def committed(files: DataFiles, within: Range, oldest: Position) -> Xa:

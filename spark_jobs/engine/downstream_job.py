@@ -6,7 +6,7 @@ what tasks do (downstream_task.py), which tables come this way (routing.py).
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,14 +24,16 @@ from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import Merged, MergeJob, SilverDelta
 from spark_jobs.downstream.modes import require_supported
 from spark_jobs.downstream.multi_source import PartTable
-from spark_jobs.engine import downstream_task, fills, routing, spark_job
+from spark_jobs.engine import change_job, change_task, downstream_task, fills, routing, spark_job
+from spark_jobs.engine.change_job import ChangedLog
+from spark_jobs.engine.change_task import ChangeTask, ChangeUnit
 from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles
 from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.engine.part_merge import NewTables, files_of_part, head_of_part, new_snapshot, rebased, why_not_fitting
 from spark_jobs.engine.restatement import Restatement, overlapping
 from spark_jobs.engine.silver_job import has_exact_texts
 from spark_jobs.engine.spark_job import Capacity
-from spark_jobs.errors import about
+from spark_jobs.errors import StratalogError, about
 from spark_jobs.lake.commit import Head
 from spark_jobs.log.position import Range
 from spark_jobs.silver import schema_evolution
@@ -53,27 +55,25 @@ class PreparedMerge:
     head: Head
     delta: SilverDelta
     range: Range
-    unit: DownstreamUnit
+    unit: DownstreamUnit | ChangeUnit
     snapshot: Snapshot
     design: Snapshot
     """With the metadata and protocol that the target has after the merge."""
 
-    @property
-    def bytes(self) -> int:
-        return sum(file.size for file in self.unit.pending)
 
-
-def prepared(number: int, work: MergeJob, new_tables: NewTables | None = None) -> PreparedMerge | str | None:
+def prepared(
+    number: int, work: MergeJob, new_tables: NewTables | None = None, log: ChangedLog | None = None
+) -> PreparedMerge | str | None:
     """A table's merge as a unit; None where the target is up to date, and why Spark SQL takes it where it does.
 
-    new_tables: what parts planned before have begun; gets the table of this one.
+    new_tables: what parts planned before have begun; gets the table of this one. log: of a table that is made of every
+    change, what changes are decoded from.
     """
     with about(str(work)):
         reason = routing.why_not_merged(work)
         if reason:
             return reason
-        if work.mode is Mode.SOFT_DELETE:
-            require_supported(work.columns, work.mode)
+        require_supported(work.columns, work.mode)
         is_part = isinstance(work.target, PartTable)
         head = head_of_part(work) if is_part else merge_job.head_of(work)
         delta = merge_job.silver_delta(work, head)
@@ -90,6 +90,11 @@ def prepared(number: int, work: MergeJob, new_tables: NewTables | None = None) -
             stored = snapshot_of(work.target.path, head.version)
             assert stored is not None
             snapshot = stored
+        if work.mode.has_every_change:
+            if log is None:
+                return "bronze cannot be read"
+            plan = change_job.planned(number, work, (head, snapshot), delta, log)
+            return plan if isinstance(plan, str) else PreparedMerge(work, head, delta, range_, *plan)
         reason = why_not_fitting(work, delta, snapshot) if is_part else None
         return reason or _prepared(number, work, (head, snapshot), delta, range_)
 
@@ -196,33 +201,56 @@ def _reshaped(snapshot: Snapshot, steps: Sequence[str]) -> tuple[Snapshot, tuple
     return design, tuple(remaining_fills)
 
 
-def run(spark: SparkSession, units: Sequence[PreparedMerge], capacity: Capacity) -> dict[int, list[MergedFiles]]:
-    """What tasks did, by unit."""
+def run(
+    spark: SparkSession, units: Sequence[PreparedMerge], capacity: Capacity, log: ChangedLog | None = None
+) -> dict[int, list[MergedFiles]]:
+    """What tasks did, by unit. log: where units are made of every change, what these are decoded from."""
     values = fills.evaluated(spark, (fill.sql for unit in units for fill in unit.unit.fills))
     units = [replace(unit, unit=replace(unit.unit, fills=fills.valued(unit.unit.fills, values))) for unit in units]
     by_unit: dict[int, list[MergedFiles]] = defaultdict(list)
-    for merged_files in spark_job.run(spark, tasks_of(units, capacity), downstream_task.work):
+    tasks: list[MergeTask] = [*tasks_of(units, capacity)]
+    changes = [(unit.work.name, unit.unit) for unit in units if isinstance(unit.unit, ChangeUnit)]
+    if changes:
+        assert log
+        try:
+            change_tasks, reasons = change_job.tasks_of(changes, log, capacity)
+        except StratalogError as error:  # Spark SQL stops each table in its place
+            change_tasks, reasons = [], {unit.number: str(error) for _, unit in changes}
+        tasks += change_tasks
+        by_unit |= {number: [MergedFiles(number, {}, error=reason)] for number, reason in reasons.items()}
+    for merged_files in spark_job.run(spark, tasks, work):
         by_unit[merged_files.unit].append(merged_files)
     return by_unit
 
 
+MergeTask = tuple[DownstreamUnit, ...] | ChangeTask
+
+
+def work(task: MergeTask) -> Iterator[MergedFiles]:
+    """Does a task of either kind."""
+    return change_task.work(task) if isinstance(task, ChangeTask) else downstream_task.work(task)
+
+
 def tasks_of(units: Sequence[PreparedMerge], capacity: Capacity) -> list[tuple[DownstreamUnit, ...]]:
-    """Units packed by the bytes of their new files; a large one is a task a range of its keys."""
-    target = capacity.share(sum(unit.bytes + _UNIT_BYTES for unit in units), _LEAST_TASK_BYTES)
+    """Units that are merged from silver packed by the bytes of their new files; a large one a task a range of keys."""
+    of_silver = [unit.unit for unit in units if isinstance(unit.unit, DownstreamUnit)]
+    sizes = {unit.number: sum(file.size for file in unit.pending) for unit in of_silver}
+    target = capacity.share(sum(sizes.values()) + len(of_silver) * _UNIT_BYTES, _LEAST_TASK_BYTES)
     tasks: list[tuple[DownstreamUnit, ...]] = []
     packed: list[DownstreamUnit] = []
-    size = 0
-    for unit in units:
+    filled = 0
+    for unit in of_silver:
         # What rewrites files cannot share the work by keys: two tasks would rewrite one file.
-        parts = 1 if unit.unit.rewrites or unit.unit.restatement else -(-unit.bytes // (2 * target))
+        size = sizes[unit.number]
+        parts = 1 if unit.rewrites or unit.restatement else -(-size // (2 * target))
         if parts > 1:
-            tasks += [(replace(unit.unit, part=part, parts=parts),) for part in range(parts)]
+            tasks += [(replace(unit, part=part, parts=parts),) for part in range(parts)]
             continue
-        if packed and size + unit.bytes + _UNIT_BYTES > target:
+        if packed and filled + size + _UNIT_BYTES > target:
             tasks.append(tuple(packed))
-            packed, size = [], 0
-        packed.append(unit.unit)
-        size += unit.bytes + _UNIT_BYTES
+            packed, filled = [], 0
+        packed.append(unit)
+        filled += size + _UNIT_BYTES
     return [*tasks, tuple(packed)] if packed else tasks
 
 
@@ -247,7 +275,7 @@ def commit(unit: PreparedMerge, results: Sequence[MergedFiles]) -> Merged:
         adds=[file for result in results for file in result.added],
         removes=removed,
         dv_updates=marked,
-        operation="MERGE" if snapshot.files else "WRITE",
+        operation="MERGE" if snapshot.files and work.mode is not Mode.APPEND else "WRITE",
         metrics={
             "numTargetRowsInserted": sum(result.inserted for result in results),
             "numTargetRowsUpdated": sum(result.updated for result in results),

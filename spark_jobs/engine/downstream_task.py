@@ -12,7 +12,7 @@ target stays where it is that.
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -137,16 +137,11 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     images = rows.filter(pa.array(_stays(unit, rows) & ~is_older)).select(unit.stored)
     added = _write(unit, sorted_by_key(images, unit.columns.key))
     # Without deletion vectors, or with filled columns, a file with dead rows is written again without them.
-    removed: list[str] = []
-    if unit.rewrites:
-        for file in unit.files:
-            if unit.fills or len(dead.get(file.path, ())):
-                removed.append(file.path)
-                added += _rewritten(unit, file, dead.pop(file.path, _NO_ROWS))
+    removed, files = written_again(unit, dead)
     return MergedFiles(
         unit=unit.number,
-        dead={path: numbers.astype(np.int64).tobytes() for path, numbers in dead.items() if len(numbers)},
-        added=tuple(added),
+        dead=as_bytes(dead),
+        added=(*added, *files),
         removed=tuple(removed),
         inserted=int((~is_present & ~is_deleted).sum()),
         updated=int((is_present & ~is_deleted & ~is_older).sum()),
@@ -308,7 +303,46 @@ def _later(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[Any, n
     return later
 
 
-def _rewritten(unit: DownstreamUnit, file: DataFile, dead: Numbers) -> list[DataFile]:
+class WritingUnit(Protocol):
+    """A unit whose target's files may be written again."""
+
+    @property
+    def target(self) -> str: ...
+    @property
+    def schema(self) -> TableSchema: ...
+    @property
+    def configuration(self) -> Mapping[str, str]: ...
+    @property
+    def files(self) -> tuple[DataFile, ...]: ...
+    @property
+    def rewrites(self) -> bool: ...
+    @property
+    def fills(self) -> tuple[ColumnFill, ...]: ...
+    @property
+    def marks(self) -> tuple[tuple[str, str], ...]: ...
+    @property
+    def stored(self) -> list[str]: ...
+
+
+def as_bytes(dead: Mapping[str, Numbers]) -> dict[str, bytes]:
+    """Row numbers by file as ``MergedFiles`` has them; without files that have none."""
+    return {path: numbers.astype(np.int64).tobytes() for path, numbers in dead.items() if len(numbers)}
+
+
+def written_again(unit: WritingUnit, dead: dict[str, Numbers]) -> tuple[list[str], list[DataFile]]:
+    """The files that go where a unit rewrites files, and those in their place, without dead rows.
+
+    dead: row numbers by file; loses those of files that are written again.
+    """
+    removed, added = list[str](), list[DataFile]()
+    for file in unit.files if unit.rewrites else ():
+        if unit.fills or len(dead.get(file.path, ())):
+            removed.append(file.path)
+            added += _rewritten(unit, file, dead.pop(file.path, _NO_ROWS))
+    return removed, added
+
+
+def _rewritten(unit: WritingUnit, file: DataFile, dead: Numbers) -> list[DataFile]:
     """A file of the target without some of its rows; none where none is left."""
     names = unit.stored
     rows = data_files.read_columns(unit.target, file, names, unit.schema)
@@ -317,7 +351,7 @@ def _rewritten(unit: DownstreamUnit, file: DataFile, dead: Numbers) -> list[Data
     return _write(unit, with_fills(rows.filter(pa.array(is_alive)), unit.fills))
 
 
-def _write(unit: DownstreamUnit, rows: pa.Table) -> list[DataFile]:
+def _write(unit: WritingUnit, rows: pa.Table) -> list[DataFile]:
     """Rows of the target as a data file; none where there are none. Columns of other parts are null."""
     if not len(rows):
         return []

@@ -183,8 +183,10 @@ _CELLS = (
 class OpenSlices:
     """The slices of a task. Units of one log read the same ones: the latest are kept, with their scans."""
 
-    def __init__(self, bronze: str) -> None:
+    def __init__(self, bronze: str, *, gtids: bool = False) -> None:
+        """bronze: the table's path. gtids: whether slices have the GTID of the transaction that they begin inside."""
         self.scans = Scans()
+        self._columns = ("context", "payload", "gtid") if gtids else ("context", "payload")
         self._bronze = bronze
         self._slices: OrderedDict[tuple[Any, ...], SliceBytes] = OrderedDict()
         self._size = 0
@@ -209,11 +211,12 @@ class OpenSlices:
         if known_slice is not None:
             return known_slice
         data_file, row_group, row, offset, size, start, transaction_start = place
-        stored = _row_group(f"{self._bronze}/{data_file}", row_group)
-        context, payload = (stored.column(name)[row] for name in ("context", "payload"))
-        slice_ = SliceBytes(
-            start, context.as_py(), payload.as_buffer().slice(offset, size), transaction_start, committed_us
-        )
+        stored = _row_group(f"{self._bronze}/{data_file}", row_group, self._columns)
+        context, payload, *gtids = (stored.column(name)[row] for name in self._columns)
+        # A part of a slice begins with a transaction, which has its GTID in the part.
+        gtid = gtids[0].as_py() if gtids else None
+        content = payload.as_buffer().slice(offset, size)
+        slice_ = SliceBytes(start, context.as_py(), content, transaction_start, committed_us, gtid)
         self._slices[committed_us, *place] = slice_
         self._size += size
         while self._size > _KEPT_BYTES:
@@ -223,12 +226,10 @@ class OpenSlices:
 
 
 @lru_cache(_ROW_GROUPS)
-def _row_group(path: str, number: int) -> pa.RecordBatch:
+def _row_group(path: str, number: int, columns: tuple[str, ...]) -> pa.RecordBatch:
     """Raises LakeError."""
     try:
-        table = data_files.parquet(stored_path(path)).read_row_group(
-            number, columns=["context", "payload"], use_threads=False
-        )
+        table = data_files.parquet(stored_path(path)).read_row_group(number, columns=list(columns), use_threads=False)
     except (OSError, pa.ArrowException) as error:
         reason = str(error).partition("\n")[0]
         raise LakeError(

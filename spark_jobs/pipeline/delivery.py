@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableName
 from spark_jobs.config.modes import Mode
 from spark_jobs.config.routes import Destination
-from spark_jobs.downstream.change_log import AppendWay, ChangeReader
+from spark_jobs.downstream.change_log import AppendWay
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.history import HistoryWay
 from spark_jobs.downstream.merge import merge
@@ -26,6 +26,7 @@ from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.downstream.shared_keys import merge_shared
 from spark_jobs.downstream.soft_delete import merge_soft_delete
 from spark_jobs.engine import downstream_job, routing
+from spark_jobs.engine.change_job import ChangedLog
 from spark_jobs.engine.downstream_task import MergedFiles
 from spark_jobs.engine.part_merge import NewTables
 from spark_jobs.errors import (
@@ -41,6 +42,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.pipeline.comments import SourceComments, commented
 from spark_jobs.pipeline.destinations import TableInto, downstream_of
+from spark_jobs.pipeline.logged_changes import LoggedChanges
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import is_complete
 
@@ -73,7 +75,7 @@ class TableMerge:
     """Whether the source table goes to others too."""
     turns: dict[str, threading.Lock]
     """By path: parts of one table are merged one after the other."""
-    changes: ChangeReader
+    changes: LoggedChanges
     """For tables that are made of every change."""
     comments: SourceComments
     """What the source says of its tables."""
@@ -85,7 +87,9 @@ class TableMerge:
     def name(self) -> TableInto:
         return self.origin, self.into.name
 
-    def prepared(self, number: int, new_tables: NewTables) -> "downstream_job.PreparedMerge | str | None":
+    def prepared(
+        self, number: int, new_tables: NewTables, log: ChangedLog | None
+    ) -> "downstream_job.PreparedMerge | str | None":
         """As ``downstream_job.prepared``. Raises TableStopped."""
         into = downstream_of(self.lake, self.source, self.origin, self.into)
         if self.repeated:
@@ -94,7 +98,7 @@ class TableMerge:
         pinned = origin.head()
         if pinned is None or pinned.checkpoint is None:
             return None
-        return downstream_job.prepared(number, self._work(origin, pinned, into), new_tables)
+        return downstream_job.prepared(number, self._work(origin, pinned, into), new_tables, log)
 
     def bring(self, unit: "tuple[downstream_job.PreparedMerge, list[MergedFiles]] | None" = None) -> DeliveryResult:
         """Merges what is new, or commits what a job did of it. Raises TableStopped, LakeError, LostRace."""

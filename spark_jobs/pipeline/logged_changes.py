@@ -6,6 +6,7 @@ Put here: planning the range, and the rows of its windows with silver's present 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -15,6 +16,7 @@ from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.modes import Mode
 from spark_jobs.downstream.merge_job import MergeJob
+from spark_jobs.engine.change_job import ChangedLog
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.ranges import union
@@ -23,6 +25,8 @@ from spark_jobs.pipeline.replay_plan import NeedsEarlierLog, plan_table
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compaction_job import CompactionJob
 from spark_jobs.silver.decode_task import DECODED, OF_CHANGES
+from spark_jobs.silver.planning_context import filters_of
+from spark_jobs.silver.quarantine import with_skips
 from spark_jobs.silver.replayed_parts import parts_of
 from spark_jobs.silver.window_rows import change_rows
 from spark_jobs.text import sql
@@ -38,6 +42,12 @@ class LoggedChanges:
 
     pipeline: Pipeline
     source: str
+
+    def log(self) -> ChangedLog:
+        """What tasks of the engine decode changes from: bronze as it is now. Raises LakeError."""
+        lake = lake_of(self.pipeline)
+        rules = with_skips(self.pipeline.filters, lake, self.source)
+        return ChangedLog(BronzeSnapshot.of(lake, self.source), partial(filters_of, rules, self.source))
 
     def of(self, spark: SparkSession, work: MergeJob, range_: Range | None) -> Callable[[SparkSession], DataFrame]:
         """The changes that silver's windows in a range come of; all without one.

@@ -28,6 +28,8 @@ from spark_jobs.ddl.default_values import on_server_default
 from spark_jobs.downstream import commit_clock, publication
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.engine import downstream_job, routing, silver_job
+from spark_jobs.engine.change_job import ChangedLog
+from spark_jobs.engine.downstream_job import PreparedMerge
 from spark_jobs.engine.downstream_task import MergedFiles
 from spark_jobs.engine.part_merge import NewTables
 from spark_jobs.engine.silver_task import WindowResult
@@ -293,7 +295,7 @@ def _settled(
     return settled(lake, source, legs, publication.read(lake, source) if before else entries) if legs else {}
 
 
-Units = Mapping[TableInto, tuple[downstream_job.PreparedMerge, list[MergedFiles]]]
+Units = Mapping[TableInto, tuple[PreparedMerge, list[MergedFiles]]]
 
 
 def _merge_units(
@@ -303,12 +305,15 @@ def _merge_units(
 
     by_sql: gets why Spark SQL takes the others.
     """
-    units: list[tuple[TableInto, downstream_job.PreparedMerge]] = []
+    units: list[tuple[TableInto, PreparedMerge]] = []
     new_tables: NewTables = {}
+    log: ChangedLog | None = None
+    with suppress(StratalogError):  # raised again, and reported, where a table is brought
+        log = deliveries[0].changes.log() if any(map(_has_every_change, deliveries)) else None
     for delivery in deliveries:
-        with suppress(StratalogError):  # raised again, and reported, where the table is brought
-            prepared = delivery.prepared(len(units), new_tables)
-            if isinstance(prepared, downstream_job.PreparedMerge):
+        with suppress(StratalogError):
+            prepared = delivery.prepared(len(units), new_tables, log)
+            if isinstance(prepared, PreparedMerge):
                 units.append((delivery.name, prepared))
             elif prepared:
                 by_sql[delivery.name] = prepared
@@ -316,7 +321,7 @@ def _merge_units(
         return {}
     with span("engine", tables=len(units)):
         results = downstream_job.run(
-            session_over(spark, 0), [unit for _, unit in units], Capacity(slots(spark), task_bytes)
+            session_over(spark, 0), [unit for _, unit in units], Capacity(slots(spark), task_bytes), log
         )
     units_by_name = {}
     for name, unit in units:
@@ -327,6 +332,10 @@ def _merge_units(
         else:
             units_by_name[name] = unit, unit_results
     return units_by_name
+
+
+def _has_every_change(delivery: "TableMerge") -> bool:
+    return delivery.into.mode.has_every_change
 
 
 def _bring(units: Units, delivery: "TableMerge") -> "DeliveryResult":

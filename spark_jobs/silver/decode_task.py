@@ -139,16 +139,24 @@ def judged_task(definition: TableDefinition, columns: silver.Columns, *, alone: 
     return _net_task(read_changes, columns, alone=alone)
 
 
-def changes_task(definition: TableDefinition, columns: silver.Columns, *, splits: bool) -> Callable[[Runs], Batches]:
-    """From slices to every change; splits: as for ``every_change``."""
+def changes_task(
+    definition: TableDefinition,
+    columns: silver.Columns,
+    *,
+    splits: bool,
+    scans: Scans | None = None,
+    ignored: "IgnoredChanges | None" = None,
+) -> Callable[[Runs], Batches]:
+    """From slices to every change; splits: as for ``every_change``. scans, ignored: as for ``decoding_task``."""
     before: Literal["key", "all"] = "all" if splits and columns.is_bag else "key"
 
     def run(slices: Runs) -> Batches:
         decoder, full_decoder = (
-            Decoder(definition, before=columns_, prepared=True, gtids=True) for columns_ in (before, "all")
+            Decoder(definition, before=columns_, prepared=True, gtids=True, scans=scans) for columns_ in (before, "all")
         )
         moved_rows = MovedRows(full_decoder, columns.key) if splits and not columns.is_bag else None
-        for changes, place in decoded(decoder, slices, moved_rows):
+        all_changes = ((changes, place, None) for changes, place in decoded(decoder, slices, moved_rows))
+        for changes, place, _ in ignored.leave(all_changes) if ignored else all_changes:
             yield from _each_change(changes, place, columns, splits=splits)
 
     return run

@@ -19,6 +19,7 @@ from tests.faults import runs
 from tests.faults.changes import SOURCE, Changes, bronze_tables
 from tests.faults.checking import Checks, Wrong
 from tests.faults.disk import CALLS, KINDS, Actor, Disk, Killed, calls_of
+from tests.faults.runs import MERGED
 
 _STEPS = 5
 """How often bronze grows."""
@@ -32,17 +33,21 @@ RACE = "two runs, call by call"
 class Log:
     """A generated log with its bronze at each step."""
 
-    def __init__(self, seed: int, folder: Path, size: int = 15) -> None:
+    def __init__(self, seed: int, folder: Path, layout: str = "mirrors", size: int = 15) -> None:
         folder.mkdir(parents=True)
-        changes = Changes(seed, size, statements=seed % 4 != 0)
+        # Statements on a table that is merged with others are Spark SQL's.
+        is_merged = layout == MERGED
+        changes = Changes(seed, size, statements=seed % 4 != 0 and not is_merged, shards=is_merged)
         self.bronze = bronze_tables(changes, folder, _STEPS)
-        self.checks = Checks(changes)
+        self.checks = Checks(changes, layout)
 
 
 class Scenario:
     """A lake in a folder, and the faults of a seed."""
 
-    def __init__(self, seed: int, log: Log, folder: Path, kinds: tuple[str, ...] = (*KINDS, RACE)) -> None:
+    def __init__(
+        self, seed: int, log: Log, folder: Path, kinds: tuple[str, ...] = (*KINDS, RACE), layout: str = "mirrors"
+    ) -> None:
         self.seed = seed
         self.random = random.Random(seed)
         self.log = log
@@ -50,7 +55,7 @@ class Scenario:
         self.counts: Counter[str] = Counter()
         self.by_call: Counter[str] = Counter()
         self.trace: list[str] = []
-        self.pipeline: Pipeline = runs.pipeline_in(folder)
+        self.pipeline: Pipeline = runs.pipeline_in(folder, layout)
         self.folder = folder
         self.disk = Disk(folder / "lake", seed)
         self.step = 0
@@ -195,19 +200,19 @@ class _Turns:
 
 
 def play(
-    seeds: range, folder: Path, kinds: tuple[str, ...] = (*KINDS, RACE)
+    seeds: range, folder: Path, kinds: tuple[str, ...] = (*KINDS, RACE), layout: str = "mirrors"
 ) -> tuple[Counter[str], Counter[str], list[str]]:
-    """Faults by kind and by call of the scenarios of some seeds, and what was wrong in which."""
+    """Faults by kind and by call of the scenarios of some seeds, and what was wrong in which. layout: as in runs.py."""
     logging.disable(logging.CRITICAL)  # of thousands of runs that fail
     counts, by_call, wrong = Counter[str](), Counter[str](), list[str]()
     log: Log | None = None
     with runs.without_spark():
         for seed in seeds:
             if log is None or seed % 10 == 0:
-                log = Log(seed // 10, folder / f"log{seed}")
+                log = Log(seed // 10, folder / f"log{seed}", layout)
             home = folder / f"scenario{seed}"
             home.mkdir(parents=True)
-            scenario = Scenario(seed, log, home, kinds)
+            scenario = Scenario(seed, log, home, kinds, layout)
             try:
                 scenario.play()
             except Wrong as error:

@@ -66,16 +66,21 @@ class Event:
 class Changes:
     """The changes of a seed: an event each, where each ends in the file, and the file."""
 
-    def __init__(self, seed: int, size: int, statements: bool) -> None:
+    def __init__(self, seed: int, size: int, *, statements: bool, shards: bool = False) -> None:
+        """shards: whether the tables have the same columns, so that they can be merged into one."""
         self.seed = seed
         self._random = random.Random(seed)
         keys = {"orders": ["id"], "pairs": ["a", "b"], "notes": ["code"]}
-        self.keys = {name: keys[name] for name in self._random.sample(list(keys), 2)}
+        orders: dict[str, ColumnType] = {"id": _NUMBER, "state": VARCHAR(10), "total": INT}
         self._columns: dict[str, dict[str, ColumnType]] = {
-            "orders": {"id": _NUMBER, "state": VARCHAR(10), "total": INT},
+            "orders": orders,
             "pairs": {"a": _NUMBER, "b": _NUMBER, "text": VARCHAR(20)},
             "notes": {"code": replace(VARCHAR(8), nullable=False), "text": VARCHAR(20)},
         }
+        self.keys = {name: keys[name] for name in self._random.sample(list(keys), 2)}
+        if shards:
+            self.keys = {f"orders_{number}": ["id"] for number in range(3)}
+            self._columns = {name: dict(orders) for name in self.keys}
         self._numbers = dict.fromkeys(self.keys, 0)
         self._versions = {name: Version(name, 0, key, self._columns[name]) for name, key in self.keys.items()}
         self._tables = list(self._versions.values())
@@ -177,13 +182,10 @@ class Changes:
         """A key that no row has; often one that a row had."""
         while True:
             number = self._random.randint(1, 2 * _MOST_ROWS)
-            rows: dict[str, Row] = {
-                "orders": {"id": number},
-                "pairs": {"a": number % 4, "b": number},
-                "notes": {"code": f"c{number}"},
-            }
-            if self.key(table, rows[table]) not in self._rows[table]:
-                return rows[table]
+            rows: dict[str, Row] = {"pairs": {"a": number % 4, "b": number}, "notes": {"code": f"c{number}"}}
+            row = rows.get(table, {"id": number})
+            if self.key(table, row) not in self._rows[table]:
+                return row
 
     def _key(self, table: str, row: Row) -> Row:
         return {name: row[name] for name in self.keys[table]}
@@ -229,6 +231,57 @@ class Twin:
             else:
                 changes[key] = "delete", dict(zip(self.changes.keys[table], key, strict=True))
         return changes
+
+    def changes_of(self, table: str, until: int) -> list[tuple[str, Row]]:
+        """Operation and row of every change up to an offset, with the columns as of there; no row of a statement."""
+        changes: list[tuple[str, Row]] = []
+        for _, event in self._of(table, 0, until):
+            verb, _, _ = event.statement.partition(" ")
+            if verb in ("add", "drop"):
+                changes = [(op, self._reshaped(table, event, row)) for op, row in changes]
+            elif verb:
+                changes.append((verb, {}))
+            else:
+                op = "update" if event.before and event.after else "insert" if event.after else "delete"
+                (row,) = event.after or event.before
+                changes.append((op, dict(row)))
+        return changes
+
+    def versions_of(self, table: str, until: int) -> list[tuple[str, Row, bool]]:
+        """Operation and row of every version up to an offset, and whether it is current."""
+        versions: list[tuple[str, Row, bool]] = []
+        current: dict[Key, int] = {}
+
+        def end(key: Key) -> None:
+            at = current.pop(key, None)
+            if at is not None:
+                versions[at] = (*versions[at][:2], False)
+
+        for _, event in self._of(table, 0, until):
+            verb, _, _ = event.statement.partition(" ")
+            if verb in ("add", "drop"):
+                versions = [(op, self._reshaped(table, event, row), is_current) for op, row, is_current in versions]
+                continue
+            if verb:
+                for key in [*current]:
+                    end(key)
+                versions.append((verb, {}, False))
+            for row in event.before:
+                end(self.changes.key(table, row))
+                if not event.after or self.changes.key(table, row) != self.changes.key(table, event.after[0]):
+                    versions.append(("delete", dict(row), False))
+            for row in event.after:
+                end(self.changes.key(table, row))
+                current[self.changes.key(table, row)] = len(versions)
+                versions.append(("update" if event.before else "insert", dict(row), True))
+        return versions
+
+    def _reshaped(self, table: str, event: Event, row: Row) -> Row:
+        """A row behind a statement that adds or drops a column; that of a statement has no values."""
+        rows: dict[Key, Row] = {(): row}
+        if row:
+            self._apply(table, rows, event)
+        return rows[()]
 
     def _of(self, table: str, start: int, stop: int) -> Iterator[tuple[int, Event]]:
         return ((end, event) for end, event in self.changes.events if event.table == table and start < end <= stop)

@@ -19,6 +19,7 @@ from spark_jobs.lake.commit import APPLICATION
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.silver.commit import SilverCommit
 from tests.faults.changes import SCHEMA, SOURCE, Changes, Key, Row, Twin
+from tests.faults.runs import EVERY_CHANGE, MERGED
 
 
 class Wrong(AssertionError):
@@ -28,8 +29,9 @@ class Wrong(AssertionError):
 class Checks:
     """Compares a lake with the twin of a log."""
 
-    def __init__(self, changes: Changes) -> None:
+    def __init__(self, changes: Changes, layout: str = "mirrors") -> None:
         self.changes = changes
+        self._layout = layout
         self._twin = Twin(changes)
         self._right_silver: dict[frozenset[str], tuple[int, dict[int, int]]] = {}
         self._right_downstream = set[frozenset[str]]()
@@ -42,7 +44,10 @@ class Checks:
         lake = lake_of(pipeline)
         for table in self.changes.keys:
             reached, versions = self._check_silver(table, lake.silver(SOURCE, SCHEMA, table).path)
-            merged = self._check_downstream(table, lake.downstream(SCHEMA, table).path, versions)
+            merged = min(
+                self._check_downstream((schema, table), lake.downstream(schema, name).path, versions)
+                for schema, name in self._targets(table)
+            )
             if until is None:
                 continue
             events = [(end, event) for end, event in self.changes.events if event.table == table and end <= until]
@@ -87,25 +92,58 @@ class Checks:
         _require_same(f"silver of {table}", actual, expected)
         return until, versions
 
-    def _check_downstream(self, table: str, path: str, versions: dict[int, int]) -> int:
+    def _targets(self, table: str) -> list[tuple[str, str]]:
+        """The downstream tables of a source table, by schema and name."""
+        if self._layout == MERGED:
+            return [(SCHEMA, MERGED)]
+        return [(schema, table) for schema in (SCHEMA, *(EVERY_CHANGE if self._layout == "modes" else ()))]
+
+    def _check_downstream(self, target: tuple[str, str], path: str, versions: dict[int, int]) -> int:
+        """target: its schema, which is its mode but for mirrors, and its source table."""
+        schema, table = target
+        label = f"downstream of {table} ({schema})"
         snapshot = snapshot_of(path)
         if snapshot is None:
             return 0
         commits = [DownstreamCommit.from_json(_content(path, version)) for version in range(snapshot.version + 1)]
         own_commits = [commit for commit in commits if commit]
-        self._require_counted(f"downstream of {table}", snapshot, [commit.batch for commit in own_commits])
-        offset = own_commits[-1].position.offset
+        self._require_counted(label, snapshot, [commit.batch for commit in own_commits])
         for file in snapshot.files:
             if not file.location(path).exists():
-                raise Wrong(f"downstream of {table}: lost: {file.path} is not there")
-        if versions.get(own_commits[-1].silver_version) != offset:
-            raise Wrong(f"downstream of {table}: its position is {offset}, and silver's then was {versions}")
-        if _state(snapshot) in self._right_downstream:
+                raise Wrong(f"{label}: lost: {file.path} is not there")
+        offset, silver_version = _reached(own_commits[-1], table)
+        if offset and versions.get(silver_version) != offset:
+            raise Wrong(f"{label}: its position is {offset}, and silver's then was {versions}")
+        state = _state(snapshot) | {f"{schema} {table}"}
+        if state in self._right_downstream:
             return offset
-        expected = Counter({_cells(row): 1 for row in self._downstream(table, offset).values()})
-        _require_same(f"downstream of {table}", Counter(_cells(row) for row in _rows(snapshot)), expected)
-        self._right_downstream.add(_state(snapshot))
+        actual, expected = self._contents(schema, table, _rows(snapshot), offset)
+        _require_same(label, actual, expected)
+        self._right_downstream.add(state)
         return offset
+
+    def _contents(self, schema: str, table: str, rows: list[Row], offset: int) -> tuple[Counter[Any], Counter[Any]]:
+        """What a target has, and what it has to have at an offset."""
+        match schema:
+            case "append":
+                changes = self._twin.changes_of(table, offset)
+                actual = [(row["_op"], () if row["_op"] == "truncate" else _cells(row)) for row in _ordered(rows)]
+                expected = [(op, _cells(row)) for op, row in changes]
+                # Each with its number, so that their order is compared.
+                return Counter(enumerate(actual)), Counter(enumerate(expected))
+            case "history":
+                versions = self._twin.versions_of(table, offset)
+                return (
+                    Counter(
+                        (row["_op"], () if row["_op"] == "truncate" else _cells(row), row["_is_current"])
+                        for row in rows
+                    ),
+                    Counter((op, _cells(row), is_current) for op, row, is_current in versions),
+                )
+            case _:
+                own_rows = [row for row in rows if row.get("_table", table) == table]
+                expected_rows = self._downstream(table, offset).values()
+                return Counter(map(_cells, own_rows)), Counter(dict.fromkeys(map(_cells, expected_rows), 1))
 
     def _require_counted(self, label: str, snapshot: Snapshot, batches: list[str]) -> None:
         if len(set(batches)) != len(batches):
@@ -115,6 +153,19 @@ class Checks:
 
     def _key(self, table: str, row: Row) -> Key:
         return self.changes.key(table, row)
+
+
+def _reached(commit: DownstreamCommit, table: str) -> tuple[int, int]:
+    """Offset and version of silver that a target has of a source table."""
+    if commit.parts is None:
+        return commit.position.offset, commit.silver_version
+    part = next((part for part in commit.parts if part.table == table), None)
+    return (part.position.offset, part.silver_version) if part else (0, -1)
+
+
+def _ordered(rows: list[Row]) -> list[Row]:
+    """Rows in the log's order."""
+    return sorted(rows, key=lambda row: tuple(row["_position"].values()))
 
 
 def _state(snapshot: Snapshot) -> frozenset[str]:

@@ -21,7 +21,9 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delta import commits
 from spark_jobs.downstream import merge
-from spark_jobs.engine import downstream_job, fills, silver_job, silver_task, spark_job
+from spark_jobs.downstream.change_log import AppendWay
+from spark_jobs.downstream.history import HistoryWay
+from spark_jobs.engine import change_job, downstream_job, fills, silver_job, silver_task, spark_job
 from spark_jobs.engine.spark_job import Capacity, ShuffleBlock
 from spark_jobs.errors import LakeError, StratalogError
 from spark_jobs.pipeline import run as pipeline_run
@@ -32,14 +34,28 @@ SPARK: Any = None
 """No session: whatever asks one for something fails."""
 
 
-def pipeline_in(folder: Path) -> Pipeline:
+MERGED = "merged"
+"""A downstream table of all source tables."""
+EVERY_CHANGE = ("append", "history")
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "mirrors": {},
+    "modes": {
+        "routes": [{"from": f"{SCHEMA}.*", "to": [f"{SCHEMA}.{{1}}", *(f"{mode}.{{1}}" for mode in EVERY_CHANGE)]}],
+        "downstream": [{"tables": f"{mode}.*", "mode": mode} for mode in EVERY_CHANGE],
+    },
+    MERGED: {"routes": [{"from": f"{SCHEMA}.*", "to": f"{SCHEMA}.{MERGED}"}]},
+}
+"""What pipelines have besides, by what their downstream tables are."""
+
+
+def pipeline_in(folder: Path, layout: str = "mirrors") -> Pipeline:
     """A pipeline with its lake in a folder; its source is never read."""
     path = folder / "pipeline.yaml"
     described = {
         "lake": str(folder / "lake"),
         "sources": {SOURCE: {"files": str(folder)}},
         "tables": [f"{SCHEMA}.*"],
-    }
+    } | LAYOUTS[layout]
     path.write_text(yaml.safe_dump(described), encoding="utf-8")
     return load(path, {})
 
@@ -153,6 +169,7 @@ def without_spark() -> Iterator[None]:
         patch.object(pipeline_run, "slots", lambda _: _current().slots),
         patch.object(pipeline_run, "compact", _by_spark),
         *(patch.object(merge, name, _by_spark) for name in ("_appended", "_renewed", "_merged")),
+        *(patch.object(way, "bring", _by_spark) for way in (AppendWay, HistoryWay)),
         patch.object(merge, "carry_out", lambda _spark, _table, head, steps, _claims: _by_spark() if steps else head),
         patch.object(tables_at_once, "ThreadPoolExecutor", lambda _: _InOrder(_current().random)),
         patch.object(spark_job, "run", lambda *arguments: _current().run(*arguments)),
@@ -161,6 +178,8 @@ def without_spark() -> Iterator[None]:
         patch.object(silver_job, "_LEAST_TASK_BYTES", _BYTES),
         patch.object(downstream_job, "_LEAST_TASK_BYTES", _BYTES),
         patch.object(downstream_job, "_UNIT_BYTES", 0),
+        patch.object(change_job, "_LEAST_TASK_BYTES", _BYTES),
+        patch.object(change_job, "_UNIT_BYTES", 0),
         patch.object(commits, "_CHECKPOINT_INTERVAL", 4),
     )
     with ExitStack() as stack:

@@ -17,6 +17,7 @@ from spark_jobs.delta.log_files import create_commit
 from spark_jobs.storage import local
 from tests.faults.campaign import RACE, play
 from tests.faults.disk import KINDS
+from tests.faults.runs import LAYOUTS, MERGED
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # what a killed run had open
@@ -48,6 +49,16 @@ def require_nothing_wrong(title: str, results: list[tuple[Counter[str], Counter[
 def test_some_hundred_faults_lose_and_double_nothing(tmp_path: Path, summary: list[str]) -> None:
     seed_ranges = [range(int(_SEED), int(_SEED) + 1)] if _SEED else [range(100, 118), *_SHOWED]
     summary += require_nothing_wrong("engine, faults", [play(seeds, tmp_path / f"{seeds[0]}") for seeds in seed_ranges])
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["modes", MERGED])
+def test_some_hundred_faults_lose_and_double_nothing_of_every_change_and_of_merged_tables(
+    layout: str, tmp_path: Path, summary: list[str]
+) -> None:
+    seeds = range(int(_SEED), int(_SEED) + 1) if _SEED else range(200, 212)
+    summary += require_nothing_wrong(f"engine, {layout}, faults", [play(seeds, tmp_path, layout=layout)])
 
 
 @pytest.mark.long
@@ -84,6 +95,7 @@ def _at_the_next_version(path: str, version: int, content: bytes) -> bool:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("layout", [*LAYOUTS])
 @pytest.mark.parametrize(
     "module, name, broken, kinds",
     [
@@ -98,9 +110,10 @@ def test_what_breaks_a_commit_is_seen(
     name: str,
     broken: object,
     kinds: tuple[str, ...],
+    layout: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, name, broken)
-    *_, wrong = play(range(104, 112), tmp_path, kinds)
+    *_, wrong = play(range(104, 112), tmp_path, kinds, layout)
     assert wrong

@@ -12,6 +12,7 @@ from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import Merged, MergeJob
 from spark_jobs.engine import downstream_job, downstream_task
 from spark_jobs.engine.downstream_job import PreparedMerge
+from spark_jobs.engine.downstream_task import DownstreamUnit
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import LostRace
 from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
@@ -106,6 +107,7 @@ def test_windows_are_merged_once(two: Lake) -> None:
 
 def test_a_unit_has_the_files_that_the_target_has_not(two: Lake) -> None:
     unit = two.prepared().unit
+    assert isinstance(unit, DownstreamUnit)
     assert len(unit.pending) == 1 < len(newest(two.silver.path).files)
     assert (unit.after, unit.windows, unit.rewrites, unit.fills, unit.empties) == (at(200), 1, False, (), False)
 
@@ -150,6 +152,7 @@ def test_why_spark_sql_takes_a_table(two: Lake) -> None:
 
 
 def sized(unit: PreparedMerge, number: int, size: int, *, rewrites: bool = False) -> PreparedMerge:
+    assert isinstance(unit.unit, DownstreamUnit)
     file = DataFile(dict(unit.unit.pending[0].action) | {"size": size})
     return replace(unit, unit=replace(unit.unit, number=number, pending=(file,), rewrites=rewrites))
 

@@ -16,9 +16,9 @@ from spark_jobs.delta import commits, data_files
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge_job import MergeJob
 from spark_jobs.downstream.multi_source import PartTable, SharedPart, parts_of
-from spark_jobs.engine import downstream_job, downstream_task, part_merge
+from spark_jobs.engine import downstream_job, part_merge
 from spark_jobs.engine.downstream_job import PreparedMerge
-from spark_jobs.engine.downstream_task import MergedFiles
+from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles
 from spark_jobs.engine.part_merge import NewTables, files_of_part
 from spark_jobs.errors import LostRace
 from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
@@ -65,7 +65,12 @@ def planned(shards: Sequence[Shard]) -> list[tuple[PreparedMerge, list[MergedFil
     """What a job makes of all of them."""
     tables: NewTables = {}
     units = [downstream_job.prepared(number, shard.work, tables) for number, shard in enumerate(shards)]
-    return [(unit, [*downstream_task.work([unit.unit])]) for unit in units if isinstance(unit, PreparedMerge)]
+    results = []
+    for unit in units:
+        assert isinstance(unit, PreparedMerge)
+        assert isinstance(unit.unit, DownstreamUnit)
+        results.append((unit, [*downstream_job.work((unit.unit,))]))
+    return results
 
 
 def rearrange(shard: Shard) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from spark_jobs.config.computed import Computed
 from spark_jobs.config.filters import ColumnRule, EventFilter, Mask, RowFilter, TableFilters
+from spark_jobs.config.modes import Mode
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.delta.snapshot import Protocol, new_table
 from spark_jobs.downstream.commit import DownstreamCommit
@@ -97,6 +99,9 @@ TARGET = Table("lake/downstream/shop/t", plain=False)
         ({"target": PartTable(TARGET, ("eu", "shop", "t"))}, None),
         ({"target": SharedPart(TARGET, ("eu", "shop", "t"))}, "source tables have keys in common"),
         ({"columns": replace(COLUMNS, key=())}, "it has no key"),
+        ({"columns": replace(COLUMNS, key=()), "mode": Mode.HISTORY}, "it has no key"),
+        ({"columns": replace(COLUMNS, key=()), "mode": Mode.APPEND}, None),
+        ({"mode": Mode.APPEND, "has_feed": True}, "its change data feed is on"),
         ({"columns": replace(COLUMNS, has_partial=True)}, "row images leave columns out"),
     ],
 )
@@ -137,3 +142,62 @@ NEW = Table("none", plain=False).new({"id": "INT"}, {})
 def test_why_what_is_new_is_merged_by_spark_sql(upon: Head, delta: SilverDelta, reason: str | None) -> None:
     job = MergeJob("shop", NAME, COLUMNS, TARGET, head(CommitKind.LIVE), TARGET)
     assert routing.why_downstream_by_sql(job, upon, delta) == reason
+
+
+EMPTIED = Head(5, 6, SilverCommit(at(10), "b", emptied_at=at(10)))
+FOLDED = Head(5, 6, SilverCommit(at(10), "b", folded_to=at(5)))
+ALTERED = replace(MERGED, checkpoint=DownstreamCommit(at(10), "b", silver_version=2, altered_version=3))
+
+
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
+@pytest.mark.parametrize(
+    "upon, pinned, delta, reason",
+    [
+        (MERGED, None, NEWS, None),
+        (NEW, None, NEWS, None),
+        (NEW, EMPTIED, NEWS, None),
+        (MERGED, None, replace(NEWS, steps=["DROP COLUMN `v`"]), None),
+        (MERGED, None, replace(NEWS, is_renewed=True), "all of silver was replaced"),
+        (replace(MERGED, checkpoint=None), None, NEWS, "the table has no commit of a merge"),
+        (MERGED, None, replace(NEWS, redone=[WHOLE]), "windows were replayed or rows loaded"),
+        (NEW, None, replace(NEWS, is_loaded=True), "windows were replayed or rows loaded"),
+        (NEW, FOLDED, NEWS, "windows of silver are folded"),
+        (ALTERED, None, NEWS, "a run ended during a statement that changes it"),
+        (MERGED, EMPTIED, NEWS, None),
+    ],
+)
+def test_why_a_table_of_every_change_is_merged_by_spark_sql(
+    upon: Head, pinned: Head | None, delta: SilverDelta, reason: str | None, mode: Mode
+) -> None:
+    job = MergeJob("shop", NAME, COLUMNS, TARGET, pinned or head(CommitKind.LIVE), TARGET, mode=mode)
+    assert routing.why_downstream_by_sql(job, upon, delta) == reason
+
+
+@pytest.mark.parametrize(
+    "filters, reason",
+    [
+        (TableFilters(), None),
+        (TableFilters(events=(ignored("delete"),)), None),
+        (masked(ColumnRule("c", ANY, masks={"v": CONSTANT})), None),
+        (TableFilters(rows=(RowFilter("r", ANY),)), "a filter evaluates its rows"),
+        (masked(ColumnRule("c", ANY, computed=(Computed.parse("w", "v + 1", "INT"),))), "its columns are computed"),
+    ],
+)
+def test_why_changes_are_decoded_by_spark_sql(filters: TableFilters, reason: str | None) -> None:
+    assert routing.why_decoded_by_sql(filters) == reason
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        ({}, None),
+        ({"kind": CommitKind.CHANGE}, None),
+        ({"kind": CommitKind.CHANGE, "inherited_from": "shop.u"}, "rows came with its name"),
+        ({"kind": CommitKind.REDO}, "windows of silver were replaced or rows loaded"),
+        ({"is_overwrite": True}, "windows of silver were replaced or rows loaded"),
+        ({"definition": None}, "nothing tells its columns"),
+    ],
+)
+def test_which_commits_of_silver_the_engine_does_not_follow(change: dict[str, Any], reason: str | None) -> None:
+    commit = SilverCommit(at(10), "b", CommitKind.LIVE, definition=OLD)
+    assert routing.why_not_next(replace(commit, **change)) == reason

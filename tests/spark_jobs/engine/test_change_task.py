@@ -1,0 +1,103 @@
+"""Every change of random logs, in tasks of this process, beside a loop over the changes."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.config.filters import ColumnRule, EventFilter, Mask, TableFilters
+from spark_jobs.config.modes import Mode
+from spark_jobs.config.table_patterns import Scope
+from spark_jobs.engine.change_task import may_have_current
+from spark_jobs.engine.spark_job import Capacity
+from tests.spark_jobs.engine.changed_lakes import ChangedLake
+from tests.spark_jobs.engine.lake_rows import newest, rows_of
+from tests.spark_jobs.engine.logs_of_rows import NAMES
+
+ANY = Scope.parse(("shop.*",))
+CUTS = (3, 4, 8)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
+def test_targets_have_every_change_whatever_is_merged_at_once(mode: Mode, seed: int, tmp_path: Path) -> None:
+    lake = ChangedLake(tmp_path, mode, CUTS, seed, plain=seed % 4 == 3)
+    for windows in ((4,), (1, 2, 3, 4), (2, 4), (1, 4))[seed % 4]:
+        lake.merge(windows, Capacity(2))
+        for name in NAMES:
+            assert lake.rows(name) == lake.expected(name, windows)
+    assert lake.prepared(4) == []
+
+
+def test_versions_that_end_are_marked_and_a_file_of_ended_ones_is_not_read_again(tmp_path: Path) -> None:
+    lake = ChangedLake(tmp_path, Mode.HISTORY, (36, 37, 38), seed=5, count=40)
+    for windows in range(1, 5):
+        lake.merge(windows, Capacity(2))
+    (name, _) = NAMES
+    assert lake.marked(name) > 0
+    table = newest(lake.target(name).path)
+    current = [file for file in table.files if may_have_current(file, table.schema)]
+    assert 0 < len(current) < len(table.files)
+    keys = [row["id"] for row in rows_of(table) if row["_is_current"]]
+    assert len(keys) == len({*keys}) > 0
+
+
+def test_times_positions_and_gtids_are_those_of_the_changes(tmp_path: Path) -> None:
+    lake = ChangedLake(tmp_path, Mode.APPEND, ())
+    lake.merge(1, Capacity(2))
+    rows = rows_of(newest(lake.target(NAMES[0]).path))
+    assert all(row["_committed_at"] and row["_gtid"] for row in rows)
+    assert len({tuple(row["_position"].values()) for row in rows}) == len(rows)
+
+
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
+def test_kinds_of_changes_that_rules_filter_are_in_no_row(mode: Mode, tmp_path: Path) -> None:
+    rules = TableFilters(events=(EventFilter("r", ANY, ("delete",), (), "ignore"),))
+    lake = ChangedLake(tmp_path, mode, CUTS, seed=1, count=30, rules=rules)
+    lake.merge(4, Capacity(2))
+    for name in NAMES:
+        assert lake.rows(name) == lake.expected(name, 4)
+        # The delete of an old key is no change of its own.
+        assert mode is Mode.HISTORY or all(op != "delete" for op, *_ in lake.rows(name))
+
+
+def test_masked_columns_have_what_the_mask_makes_of_them(tmp_path: Path) -> None:
+    lake = ChangedLake(tmp_path, Mode.HISTORY, CUTS, seed=2)
+    lake.rules = TableFilters(columns=ColumnRule("c", ANY, masks={"v": Mask("constant", constant=7)}))
+    lake.merge(4, Capacity(2))
+    assert {row["v"] for row in rows_of(newest(lake.target(NAMES[0]).path))} == {7}
+
+
+@pytest.mark.parametrize("first", [0, 2, 4])
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
+def test_a_statement_that_empties_the_table_is_a_row_and_ends_all_versions(
+    mode: Mode, first: int, tmp_path: Path
+) -> None:
+    (name, second) = NAMES
+    lake = ChangedLake(tmp_path, mode, CUTS, seed=4, count=20)
+    if first:
+        lake.merge(first, Capacity(2))
+    for table in NAMES:
+        lake.truncate(table)
+    before = lake.expected(name, 4)
+    assert mode is Mode.APPEND or any(is_current for *_, is_current in before)
+    lake.merge(5, Capacity(2))
+    rows = lake.rows(name)
+    marker = ("truncate", (None, None))
+    if mode is Mode.APPEND:
+        assert rows == [*before, marker]
+        return
+    assert rows == [*((op, cells, False) for op, cells, _ in before), (*marker, False)]
+    versions = rows_of(newest(lake.target(second).path))
+    assert {row["_valid_to"] for row in versions if row["_op"] == "truncate"} == {datetime.fromtimestamp(9, UTC)}
+
+
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
+def test_the_row_of_a_statement_has_the_defaults_of_later_columns_as_silvers_row_has(
+    mode: Mode, tmp_path: Path
+) -> None:
+    lake = ChangedLake(tmp_path, mode, CUTS)
+    lake.truncate(NAMES[0], v=7)
+    lake.truncate(NAMES[1])
+    lake.merge(5, Capacity(2))
+    assert [lake.rows(name)[-1][:2] for name in NAMES] == [("truncate", (None, 7)), ("truncate", (None, None))]

@@ -1,0 +1,105 @@
+"""Intervals of random changes beside a loop over them, one key after the other."""
+
+import random
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_jobs.engine.version_intervals import with_intervals
+
+PLACE = pa.struct([("stretch", pa.int32()), ("number", pa.int64()), ("offset", pa.int64()), ("row", pa.int32())])
+SCHEMA = pa.schema(
+    [
+        ("id", pa.float64()),
+        ("name", pa.string()),
+        ("_op", pa.string()),
+        ("_position", PLACE),
+        ("_committed_at", pa.timestamp("us", "UTC")),
+        ("_raw", pa.map_(pa.string(), pa.string())),
+    ]
+)
+KEYS = [(0.0, "a"), (-0.0, "a"), (1.0, None), (1.0, "b"), (1.0, "!b"), (2.0, "")]
+"""0 and -0 are one; a name that begins with ! is one that only an exact text holds."""
+
+
+def place(nth: int) -> dict[str, int]:
+    """Places in order, in which each field is the one that tells two apart now and then."""
+    return {"stretch": nth // 24, "number": nth // 12 % 2, "offset": nth // 3 % 4, "row": nth % 3}
+
+
+def rows_of(choose: random.Random, count: int) -> list[dict[str, Any]]:
+    rows = []
+    for nth in range(count):
+        op = choose.choice(["insert", "update", "update", "delete", "truncate", "load"])
+        key = (None, None) if op == "truncate" else choose.choice(KEYS)
+        is_exact = bool(key[1]) and str(key[1]).startswith("!")
+        rows.append(
+            {
+                "id": key[0],
+                "name": None if is_exact else key[1],
+                "_op": op,
+                "_position": place(nth) | ({"row": -1} if op == "truncate" else {}),
+                "_committed_at": datetime.fromtimestamp(choose.randrange(9), UTC),
+                "_raw": [("name", str(key[1]))] if is_exact else None,
+            }
+        )
+    return rows
+
+
+def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["id"], row["name"], dict(row["_raw"] or ()).get("name")
+
+
+def expected(rows: list[dict[str, Any]]) -> list[tuple[Any, Any, bool]]:
+    """Of rows in order: from when, until when, whether current; a NULL time is a time like others."""
+    ends: list[int | None] = [None] * len(rows)
+    current: dict[tuple[Any, ...], int] = {}
+    for nth, row in enumerate(rows):
+        if row["_op"] == "truncate":
+            ends[nth] = nth
+            for at in current.values():
+                ends[at] = nth
+            current.clear()
+            continue
+        before = current.pop(key_of(row), None)
+        if before is not None:
+            ends[before] = nth
+        if row["_op"] == "delete":
+            ends[nth] = nth
+        else:
+            current[key_of(row)] = nth
+    return [
+        (row["_committed_at"], None if end is None else rows[end]["_committed_at"], end is None)
+        for row, end in zip(rows, ends, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_versions_end_where_a_loop_over_the_changes_ends_them(seed: int) -> None:
+    choose = random.Random(seed)
+    rows = rows_of(choose, choose.randrange(60))
+    # One position has one statement, and nothing else.
+    rows = [row for nth, row in enumerate(rows) if nth % 3 == 0 or row["_op"] != "truncate"]
+    order = list(range(len(rows)))
+    choose.shuffle(order)
+    shuffled = pa.Table.from_pylist([rows[at] for at in order], SCHEMA)
+    versions = with_intervals(shuffled, ["id", "name"]).to_pylist()
+    actual = {
+        at: (row["_valid_from"], row["_valid_to"], row["_is_current"]) for at, row in zip(order, versions, strict=True)
+    }
+    assert [actual[at] for at in range(len(rows))] == expected(rows)
+
+
+def test_a_delete_of_a_row_ends_before_the_row_that_comes_at_the_same_position() -> None:
+    """An update that gives -0 for 0 is a delete of the old row and the new row, at one position."""
+    cells = {"name": "a", "_position": place(5), "_committed_at": datetime.fromtimestamp(5, UTC), "_raw": None}
+    rows = [
+        cells | {"id": -0.0, "_op": "update"},
+        cells | {"id": 0.0, "_op": "delete"},
+        cells | {"id": 0.0, "_op": "insert", "_position": place(1), "_committed_at": datetime.fromtimestamp(1, UTC)},
+    ]
+    versions = with_intervals(pa.Table.from_pylist(rows, SCHEMA), ["id", "name"]).to_pylist()
+    assert [row["_is_current"] for row in versions] == [True, False, False]
+    assert versions[2]["_valid_to"] == datetime.fromtimestamp(5, UTC)
