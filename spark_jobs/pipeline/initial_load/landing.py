@@ -25,15 +25,16 @@ from spark_jobs.pipeline.initial_load.commit import LOADED, LoadCommit
 from spark_jobs.pipeline.initial_load.context import CONFLICT_WAIT, LoadContext
 from spark_jobs.pipeline.initial_load.range_files import FileTarget, LandingTask, land_files
 from spark_jobs.pipeline.initial_load.reading import ReadTable
+from spark_jobs.pipeline.initial_load.row_rules import job_of
 from spark_jobs.pipeline.initial_load.staging import StagedTable
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import LoadedRows, SilverCommit
-from spark_jobs.silver.compaction_job import CompactionJob, Window
+from spark_jobs.silver.compaction_job import CompactionJob
 from spark_jobs.silver.planning_context import PlanningContext
-from spark_jobs.silver.projection import project_to_latest
 from spark_jobs.silver.rename_lineage import RenameLineage
+from spark_jobs.silver.replayed_parts import ReplayedPart
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
 from spark_jobs.silver.timeline.build import steps_of
 from spark_jobs.silver.timeline.inputs import Beginning
@@ -61,7 +62,9 @@ def land(load: LoadContext, read_table: ReadTable, after: Outcome) -> LandedTabl
     with about(f"{load.source}: {read_table.name}"):
         head = table.head()
         assert head is not None
-        stage = StagedTable(session_over(load.spark, 0), read_table.name, table, head, read_table.progress)
+        stage = StagedTable(
+            session_over(load.spark, 0), read_table.name, table, head, read_table.progress, read_table.types
+        )
         before = _settled_position(load, stage, after)
         landed = retry_on_conflict(lambda: _landed(load, stage, after, before), wait=CONFLICT_WAIT)
         stage.empty(replace(stage.progress, state=LOADED))
@@ -97,24 +100,19 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
     until = max([after.position, *([head.position] if head and head.position else [])])
     bronze.require_held(load.source, snapshot.checkpoint, progress.read_from)
     turns = _turns(load, stage, Range(progress.read_from, until), snapshot, before)
+    # A job of silver like any other, under the rules about the table.
+    work = job_of(load, snapshot, progress.definition, Range(progress.since, until), tuple(turns))
+    work = replace(work, head=head, size=sum(stage.table.files()))
+    work.require_same_shape()
     standing = TableState.of(state) if state else _last(turns, progress.definition)
-    columns = silver.stored_columns(table, head) if head and state else silver.columns(_definition(standing, progress))
+    defined = replace(standing, definition=standing.definition or progress.definition)
+    columns = silver.stored_columns(table, head) if head and state else work.columns_of(defined)
     stored = columns.stored
     if not is_bare:
         silver.require_same_columns(table, stored, str(name))
-    size = sum(stage.table.files())
-    # A commit of silver like any other, whose rows are marked as loaded and which makes the table complete.
-    work = CompactionJob(
-        load.source,
-        name,
-        Window(snapshot.table, snapshot.version, (Range(progress.since, until),)),
-        (),
-        table,
-        head,
-        size,
-    )
+    # The commit's rows are marked as loaded, and it makes the table complete.
     commit = replace(
-        work.commit(work.window.extent, replace(standing, is_complete=True), columns),
+        work.commit(work.window.extent, replace(standing, is_complete=True), columns, progress.filtered),
         kind=CommitKind.LOAD,
         is_overwrite=is_bare,
         loaded=LoadedRows(progress.rows, progress.read_from, progress.read_to),
@@ -124,7 +122,10 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
     upon = None if turns else driver_commit.snapshot_upon(table.path, head)
     tasks = None if upon is None else _tasks(stage, upon)
     if upon is None or tasks is None:
-        return table.append(_rows_for_silver(load, stage, turns, columns, before), head, commit)
+        rows = _rows_for_silver(load, stage, work, columns, [turn for turn in turns if turn.range.start >= before])
+        # What the table has since it was emptied, the log has; silver knows of that where it had rows of the table.
+        is_emptied = any(turn.empties for turn in turns)
+        return table.append(rows.where("FALSE") if is_emptied else rows, head, commit)
     return table.append_files(upon, spark_job.run(load.spark, tasks, land_files), head, commit)
 
 
@@ -173,13 +174,14 @@ def _turns(
 
 
 def _rows_for_silver(
-    load: LoadContext, stage: StagedTable, turns: list[SchemaChange], columns: silver.Columns, before: Position
+    load: LoadContext, stage: StagedTable, work: CompactionJob, columns: silver.Columns, later: Sequence[SchemaChange]
 ) -> DataFrame:
-    """The rows with the columns that silver has now, as older than all that the log says from their place on."""
-    since = stage.progress.since
-    later = [turn for turn in turns if turn.range.start >= before]
-    now = project_to_latest(silver.columns(stage.progress.definition).types, later)
-    expressions = now | {
+    """The rows with the columns that silver has now, as older than all that the log says from their place on.
+
+    later: the statements that came after all that the rows may show.
+    """
+    since, standing = stage.progress.since, TableState(stage.progress.definition)
+    expressions = ReplayedPart(work.window, standing, tuple(later)).projection(work) | {
         "_op": literal(silver.Op.LOAD),
         "_position": silver.before_sql(since),
         "_window_start": silver.place_sql(since),
@@ -187,11 +189,8 @@ def _rows_for_silver(
         silver.ABSENT: "NULL",
     }
     session = session_over(load.spark, sum(stage.table.files()))
-    rows: DataFrame = stage.table.read(session, stage.head.version).selectExpr(
-        *silver.cells_sql(columns.stored, expressions)
-    )
-    # What the table has since it was emptied, the log has; silver knows of that where it had rows of the table.
-    return rows.where("FALSE") if any(turn.empties for turn in turns) else rows
+    rows: DataFrame = stage.table.read(session, stage.head.version)
+    return rows.selectExpr(*silver.cells_sql(columns.stored, expressions))
 
 
 def _changes(turn: SchemaChange, definition: TableDefinition) -> bool:
@@ -206,7 +205,3 @@ def _changes(turn: SchemaChange, definition: TableDefinition) -> bool:
 def _last(turns: Sequence[SchemaChange], definition: TableDefinition) -> TableState:
     """How a table stands that silver has no row of."""
     return turns[-1].standing if turns else TableState(definition)
-
-
-def _definition(standing: TableState, commit: LoadCommit) -> TableDefinition:
-    return standing.definition or commit.definition

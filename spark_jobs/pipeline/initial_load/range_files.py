@@ -19,6 +19,7 @@ from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.errors import Unsupported
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
+from spark_jobs.pipeline.initial_load.row_rules import RowRules
 from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.silver import table as silver
 
@@ -48,6 +49,7 @@ class RangeTask:
     parts: tuple[KeyRange, ...]
     key: tuple[str, ...]
     target: FileTarget
+    rules: RowRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ class LandingTask:
 
 def read_ranges(task: RangeTask) -> Iterator[DataFile]:
     """The file with the rows of all ranges of a task; none where there are no rows."""
-    batches = (with_raw(rows, task.key, task.selecting) for part in task.parts for rows in task.selecting.read(part))
+    changes = (rows for part in task.parts for rows in task.selecting.read(part))
+    batches = (task.rules.masked(with_raw(rows, task.key, task.selecting)) for rows in changes)
     # Nobody asks for bounds of rows that wait.
     yield from _file(task.target, _groups(batches), {"stats_columns": [], "page_statistics": []})
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from spark_jobs.binlog import TableName
 from spark_jobs.engine import spark_job
@@ -24,13 +23,17 @@ from spark_jobs.pipeline.initial_load.commit import READ, READING, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.key_ranges import Boundary, Key, KeyRange, key_of, ranges
 from spark_jobs.pipeline.initial_load.range_files import FileTarget, RangeTask, read_ranges, with_raw
+from spark_jobs.pipeline.initial_load.row_rules import Counts, RowRules, summed
 from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.pipeline.initial_load.selection import TableToRead
-from spark_jobs.pipeline.initial_load.staging import StagedTable, columns_of, staged_ddl
+from spark_jobs.pipeline.initial_load.staging import StagedTable, columns_of
 from spark_jobs.runtime.executors import checked
 from spark_jobs.runtime.spark_session import session_over
+from spark_jobs.silver import masking
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.decode_task import salted
 from spark_jobs.source.information_schema import on_server
+from spark_jobs.text import sql
 from spark_jobs.text.sql import is_table
 
 log = logging.getLogger(__name__)
@@ -50,6 +53,8 @@ class ReadTable:
 
     name: TableName
     progress: LoadCommit
+    types: dict[str, str]
+    """Names and Spark types of the columns that the rows wait with."""
 
 
 def read_table(load: LoadContext, table: TableToRead) -> ReadTable:
@@ -58,7 +63,7 @@ def read_table(load: LoadContext, table: TableToRead) -> ReadTable:
         stage = _begin(load, table)
         if stage.progress.state == READING:
             try:
-                _read_ranges(load, stage)
+                _read_ranges(load, stage, table.rules)
             except SourceError:
                 _require_same(load, stage)  # for what a change of the table makes of a query, says less than that
                 raise
@@ -66,7 +71,7 @@ def read_table(load: LoadContext, table: TableToRead) -> ReadTable:
             read_to, gtids = load.anchor.end()
             stage.note(replace(stage.progress, state=READ, read_to=read_to, gtids=str(gtids) if gtids else None))
             load.on_progress(table.name, stage.progress)
-        return ReadTable(table.name, stage.progress)
+        return ReadTable(table.name, stage.progress, stage.types)
 
 
 def _begin(load: LoadContext, table: TableToRead) -> StagedTable:
@@ -74,8 +79,9 @@ def _begin(load: LoadContext, table: TableToRead) -> StagedTable:
     # A load that was interrupted continues after the ranges that are committed.
     if table.progress and table.head:
         rows = table.progress.rows if table.progress.state == READ else table.table.rows_written()
+        progress = replace(table.progress, rows=rows)
         stage = StagedTable(
-            session_over(load.spark, 0), table.name, table.table, table.head, replace(table.progress, rows=rows)
+            session_over(load.spark, 0), table.name, table.table, table.head, progress, table.rules.staged
         )
         log.info("%s: %s: goes on behind %d rows", load.source, table.name, rows)
     else:
@@ -92,10 +98,11 @@ def _begin(load: LoadContext, table: TableToRead) -> StagedTable:
             definition=table.definition,
             chunk_rows=load.chunk_rows,
             estimate=estimate,
+            rule_digests=table.rules.digests,
         )
         session, properties = session_over(load.spark, 0), silver.properties(table.table)
-        head = table.head or table.table.new(columns_of(table.definition), properties)
-        stage = StagedTable(session, table.name, table.table, head, commit)
+        head = table.head or table.table.new(table.rules.staged, properties)
+        stage = StagedTable(session, table.name, table.table, head, commit, table.rules.staged)
         stage.overwrite()
         load.on_progress(table.name, commit)
     # The server's definition may have changed since the load began.
@@ -112,8 +119,11 @@ def _require_same(load: LoadContext, stage: StagedTable) -> None:
         raise stage.given_up(f"was changed while it was loaded: it is {change}; load it again")
 
 
-def _read_ranges(load: LoadContext, stage: StagedTable) -> None:
+def _read_ranges(load: LoadContext, stage: StagedTable, rules: RowRules) -> None:
     """Reads range after range, some of them at once, and commits the rows of those together."""
+    if rules.filters_all:
+        log.warning("%s: %s: %s filters every INSERT, so no row is read", load.source, stage.name, rules.filters_all)
+        return
     # Ranges of the key, several at once; their rows and how far they go are one commit.
     name, definition = stage.name, stage.progress.definition
     with load.server.connect() as connection:
@@ -127,10 +137,11 @@ def _read_ranges(load: LoadContext, stage: StagedTable) -> None:
             load.throttle.wait(f"{load.source}: {name}")
             began, end = time.monotonic(), parts[-1].up_to
             following = planner.submit(_ranges, load, key, end, _AT_ONCE * count) if end is not None else None
+            after = None if rules.hides_key else end
             progress = replace(
-                stage.progress, chunks=stage.progress.chunks + len(parts), after=end, is_walked=end is None
+                stage.progress, chunks=stage.progress.chunks + len(parts), after=after, is_walked=end is None
             )
-            _write(load, stage, selecting, parts, progress)
+            _write(load, stage, ReadingRules(selecting, rules), parts, progress)
             load.on_progress(name, stage.progress)
             count = _next_count(count, time.monotonic() - began)
             parts = following.result() if following else []
@@ -149,30 +160,43 @@ def _ranges(load: LoadContext, key: Key, after: Boundary | None, count: int) -> 
         return list(islice(ranges(connection, key, rows=load.chunk_rows, after=after), count))
 
 
+@dataclass(frozen=True, slots=True)
+class ReadingRules:
+    """What reads ranges of a table, and what its rules make of the rows."""
+
+    selecting: Selecting
+    rules: RowRules
+
+
 def _write(
-    load: LoadContext, stage: StagedTable, selecting: Selecting, parts: list[KeyRange], progress: LoadCommit
+    load: LoadContext, stage: StagedTable, reading: ReadingRules, parts: list[KeyRange], progress: LoadCommit
 ) -> None:
-    """Commits the rows of some ranges: files that tasks wrote, or by Spark where it has to write."""
-    upon = driver_commit.snapshot_upon(stage.table.path, stage.head)
+    """Commits the rows of some ranges: files that tasks wrote, or by Spark where it has to write or to evaluate."""
+    # Spark's rows are counted once they are written, after the commit.
+    upon = None if reading.rules.is_in_sql else driver_commit.snapshot_upon(stage.table.path, stage.head)
     if upon is None:
-        rows, counted = _rows(load, selecting, parts)
+        rows, counts = _rows(load, reading, parts)
         stage.append(rows, progress)
-        stage.progress = replace(progress, rows=progress.rows + counted.get["rows"])
+        filtered = summed(progress.filtered, counts.filtered)
+        stage.progress = replace(progress, rows=progress.rows + counts.rows, filtered=filtered)
         return
-    target, key = FileTarget.of(upon), tuple(silver.columns(selecting.definition).key)
+    target, key = FileTarget.of(upon), tuple(silver.columns(reading.selecting.definition).key)
     size = -(-len(parts) // _AT_ONCE)
-    tasks = [RangeTask(selecting, tuple(parts[at : at + size]), key, target) for at in range(0, len(parts), size)]
+    tasks = [
+        RangeTask(reading.selecting, tuple(parts[at : at + size]), key, target, reading.rules)
+        for at in range(0, len(parts), size)
+    ]
     files = spark_job.run(load.spark, tasks, read_ranges)
     stage.append_files(upon, files, progress)
     stage.progress = replace(progress, rows=progress.rows + sum(file.num_records or 0 for file in files))
 
 
-def _rows(load: LoadContext, selecting: Selecting, parts: list[KeyRange]) -> tuple[DataFrame, Observation]:
-    counted = Observation()
-    key = silver.columns(selecting.definition).key
+def _rows(load: LoadContext, reading: ReadingRules, parts: list[KeyRange]) -> tuple[DataFrame, Counts]:
+    definition, salt = reading.selecting.definition, reading.rules.shape.salt
     ids = session_over(load.spark, 0).range(0, len(parts), 1, len(parts))
-    rows = ids.mapInArrow(checked(reading_task(selecting, parts, key)), staged_ddl(selecting.definition))
-    return rows.observe(counted, F.count(F.lit(1)).alias("rows")), counted
+    task = salted(reading_task(reading.selecting, parts, silver.columns(definition).key), salt)
+    types = columns_of(definition) | ({masking.SALT: "STRING"} if salt else {})
+    return reading.rules.by_sql(ids.mapInArrow(checked(task), sql.columns(types)))
 
 
 Batches = Iterator[pa.RecordBatch]

@@ -10,20 +10,21 @@ from dataclasses import astuple, dataclass
 
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.ddl.sequences import is_sequence
 from spark_jobs.errors import ConfigError, StratalogError, TableStopped, about, under
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
-from spark_jobs.log.position import Position
+from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.row_images import as_selected
+from spark_jobs.pipeline.initial_load.row_rules import RowRules, job_of
 from spark_jobs.pipeline.log_gaps import gaps_of
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.planning_context import filters_of
 from spark_jobs.silver.retired_columns import restarts_of
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.text.remedies import advised
@@ -47,7 +48,10 @@ def require_each(source: str, patterns: Sequence[Pattern], names: Collection[Tab
 
 @dataclass(frozen=True, slots=True)
 class TableToRead:
-    """A table that is to be read: the place from which its rows count, its definition, and what was read before."""
+    """A table that is to be read: the place from which its rows count, its definition, and what was read before.
+
+    rules: of the definition by which rows are read, that of ``progress`` where there is one.
+    """
 
     name: TableName
     since: Position
@@ -55,6 +59,7 @@ class TableToRead:
     table: Table
     head: Head | None
     progress: LoadCommit | None
+    rules: RowRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +110,6 @@ def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outc
     """Raises TableStopped, with what to do."""
     name = declared.name
     # Reasons in the order in which a user can do something about them.
-    ruled = filters_of(load.pipeline.filters, load.source, name).names()
-    if ruled:
-        raise TableStopped(
-            f"cannot be loaded while {ruled[0]} is about it: what a filter would have left out before the log "
-            "began is not known, and rows that are loaded are not masked yet"
-        )
     if not load.pipeline.scope.holds(name.schema, name.table):
         reason = load.pipeline.scope.why_helper(name.schema, name.table)
         raise TableStopped(f"is {reason or 'not in scope; add it to tables: in the configuration'}")
@@ -151,11 +150,30 @@ def _since(load: LoadContext) -> Position:
 def _reading(load: LoadContext, name: TableName, since: Position, definition: TableDefinition) -> TableToRead:
     table = load.lake.load(load.source, name.schema, name.table)
     head = table.head()
+    # An open load continues, unless what was read would not fit what is read from now on.
     commit = LoadCommit.of_head(head)
+    commit = commit if commit and commit.is_open else None
+    rules = _rules(load, definition)
+    if commit and commit.rule_digests != rules.digests:
+        log.warning("%s: %s: was read under other rules until now, and starts from its beginning", load.source, name)
+        commit = None
+    if commit and commit.state == READING and commit.chunks and not commit.is_walked and rules.hides_key:
+        log.warning("%s: %s: its key is masked, so that no commit names one: starts anew", load.source, name)
+        commit = None
     if commit and commit.state == READING and commit.since.stretch != since.stretch:
         log.warning("%s: %s: was read from another server until now, and starts from its beginning", load.source, name)
         commit = None
-    return TableToRead(name, since, definition, table, head, commit if commit and commit.is_open else None)
+    if commit and commit.definition != definition:
+        rules = _rules(load, commit.definition)
+    return TableToRead(name, since, definition, table, head, commit, rules)
+
+
+def _rules(load: LoadContext, definition: TableDefinition) -> RowRules:
+    """The rules about a table, by a definition of it. Raises TableStopped where silver was made by others."""
+    snapshot = BronzeSnapshot.of(load.lake, load.source)
+    job = job_of(load, snapshot, definition, Range(snapshot.oldest, snapshot.end))
+    job.require_same_shape()
+    return RowRules.of(job, definition)
 
 
 def newest_checkpoint(table: Table) -> Checkpoint:

@@ -5,13 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_jobs.binlog import Changes, Column, TableDefinition, TableName
+from spark_jobs.config.filters import TableFilters
 from spark_jobs.delta.data_files import read_columns
 from spark_jobs.delta.snapshot import new_table
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
 from spark_jobs.pipeline.initial_load.range_files import FileTarget, LandingTask, RangeTask, land_files, read_ranges
+from spark_jobs.pipeline.initial_load.row_rules import RowRules
 from spark_jobs.pipeline.initial_load.staging import columns_of
+from spark_jobs.silver import masking
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.column_masks import masks_of
 from tests.slow_loader import decoded
 
 DEFINITION = TableDefinition(TableName("shop", "t"), (Column("id", 3), Column("day", 10)), (0,))
@@ -40,7 +44,8 @@ def target(folder: Path, columns: dict[str, str]) -> FileTarget:
 def waiting(tmp_path: Path, *firsts: int) -> tuple[FileTarget, RangeTask]:
     table = target(tmp_path / "waiting", columns_of(DEFINITION))
     parts = tuple(KeyRange((str(first),), None) for first in firsts)
-    return table, RangeTask(RowsByRange(), parts, ("id",), table)  # type: ignore[arg-type]
+    rules = RowRules(DEFINITION, TableFilters(), masking.shape(DEFINITION, None), masks_of(DEFINITION, None))
+    return table, RangeTask(RowsByRange(), parts, ("id",), table, rules)  # type: ignore[arg-type]
 
 
 def test_ranges_of_a_task_are_one_file(tmp_path: Path) -> None:
