@@ -53,8 +53,8 @@ def load_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
 
     @dg.op(
         name=catalog.name(f"load_{source}"),
-        description=f"Reads tables of {source} that are older than its log by their keys, without locks, and completes "
-        "them downstream. A load that was cut short goes on where it was.",
+        description=f"Reads tables of {source} that are older than its log by their keys, without locks, or in one "
+        "snapshot, and completes them downstream. A load that was cut short goes on where it was.",
         required_resource_keys={catalog.spark},
         retry_policy=RETRY,
         out=dg.Out(dg.Nothing),

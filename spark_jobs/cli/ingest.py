@@ -221,9 +221,9 @@ def merge(path: Path, source: str | None) -> None:
 def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_rows: int, max_load: str) -> None:
     """Load existing rows that the log does not cover.
 
-    Rows are read from the server's tables, in ranges of the key and without locks. All incomplete tables are loaded, as
-    status shows them, unless --table names some. A load starts and ends with a run, and resumes where it was
-    interrupted.
+    Rows are read from the server's tables, in ranges of the key and without locks; those of tables without a key in
+    one snapshot. All incomplete tables are loaded, as status shows them, unless --table names some. A load starts and
+    ends with a run, and resumes where it was interrupted.
 
     \b
     Example: stratalog load -c pipeline.yaml --source shop

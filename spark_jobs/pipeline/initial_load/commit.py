@@ -46,6 +46,8 @@ class LoadCommit(Checkpoint):
     reason: str | None = field(default=None, metadata=member("reason", is_always=True))
     gtids: str | None = field(default=None, metadata=member("gtids", is_always=True))
     """All transactions up to ``read_to``, where the source may continue with another log that has them elsewhere."""
+    is_snapshot: bool = field(default=False, metadata=member("snapshot"))
+    """Whether rows are those that the table had at ``position``, read in one transaction, since it has no key."""
     rule_digests: Mapping[str, str] | None = field(default=None, metadata=member("rule_prints"))
     """What tells the rules that the rows were judged and masked by from others; None without rules."""
     filtered: Mapping[str, int] | None = field(default=None, metadata=member("left_out"))

@@ -26,6 +26,10 @@ from spark_jobs.silver import table as silver
 _GROUP_ROWS = 1 << 16
 _GROUP_BYTES = 32 << 20
 """Rows and bytes of a row group at most; until it ends, they are in memory."""
+_FILE_BYTES = 256 << 20
+"""Bytes of rows in memory that a file takes, where a task writes several."""
+_WAITING: data_files.FileLayout = {"stats_columns": [], "page_statistics": []}
+"""Nobody asks for bounds of rows that wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +70,20 @@ def read_ranges(task: RangeTask) -> Iterator[DataFile]:
     """The file with the rows of all ranges of a task; none where there are no rows."""
     changes = (rows for part in task.parts for rows in task.selecting.read(part))
     batches = (task.rules.masked(with_raw(rows, task.key, task.selecting)) for rows in changes)
-    # Nobody asks for bounds of rows that wait.
-    yield from _file(task.target, _groups(batches), {"stats_columns": [], "page_statistics": []})
+    yield from _file(task.target, _groups(batches), _WAITING)
+
+
+def files_of(target: FileTarget, batches: Iterator[pa.RecordBatch]) -> Iterator[DataFile]:
+    """The files with rows that wait, where they may be many."""
+    groups = _groups(batches)
+    for first in groups:
+        yield from _file(target, chain([first], _up_to(groups, _FILE_BYTES - first.nbytes)), _WAITING)
+
+
+def _up_to(groups: Iterator[pa.Table], room: int) -> Iterator[pa.Table]:
+    while room > 0 and (group := next(groups, None)) is not None:
+        room -= group.nbytes
+        yield group
 
 
 def land_files(task: LandingTask) -> Iterator[DataFile]:

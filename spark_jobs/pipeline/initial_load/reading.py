@@ -12,13 +12,16 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableName
 from spark_jobs.engine import spark_job
 from spark_jobs.errors import SourceError, about
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import new_batch
+from spark_jobs.log.position import Position
+from spark_jobs.pipeline.initial_load import snapshot
 from spark_jobs.pipeline.initial_load.commit import READ, READING, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.key_ranges import Boundary, Key, KeyRange, key_of, ranges
@@ -63,13 +66,12 @@ def read_table(load: LoadContext, table: TableToRead) -> ReadTable:
         stage = _begin(load, table)
         if stage.progress.state == READING:
             try:
-                _read_ranges(load, stage, table.rules)
+                _read_rows(load, stage, table.rules)
             except SourceError:
                 _require_same(load, stage)  # for what a change of the table makes of a query, says less than that
                 raise
             _require_same(load, stage)
-            read_to, gtids = load.anchor.end()
-            stage.note(replace(stage.progress, state=READ, read_to=read_to, gtids=str(gtids) if gtids else None))
+            stage.note(_read_whole(load, stage.progress))
             load.on_progress(table.name, stage.progress)
         return ReadTable(table.name, stage.progress, stage.types)
 
@@ -119,11 +121,26 @@ def _require_same(load: LoadContext, stage: StagedTable) -> None:
         raise stage.given_up(f"was changed while it was loaded: it is {change}; load it again")
 
 
-def _read_ranges(load: LoadContext, stage: StagedTable, rules: RowRules) -> None:
-    """Reads range after range, some of them at once, and commits the rows of those together."""
+def _read_rows(load: LoadContext, stage: StagedTable, rules: RowRules) -> None:
+    """Reads what is left of a table: by its key, or whole where it has none."""
     if rules.filters_all:
         log.warning("%s: %s: %s filters every INSERT, so no row is read", load.source, stage.name, rules.filters_all)
-        return
+    elif stage.progress.definition.key:
+        _read_ranges(load, stage, rules)
+    else:
+        _read_snapshot(load, stage, rules)
+
+
+def _read_whole(load: LoadContext, progress: LoadCommit) -> LoadCommit:
+    """What is said of a table once all of its rows wait."""
+    if progress.is_snapshot:
+        return replace(progress, state=READ, read_to=progress.position)
+    read_to, gtids = load.anchor.end()
+    return replace(progress, state=READ, read_to=read_to, gtids=str(gtids) if gtids else None)
+
+
+def _read_ranges(load: LoadContext, stage: StagedTable, rules: RowRules) -> None:
+    """Reads range after range, some of them at once, and commits the rows of those together."""
     # Ranges of the key, several at once; their rows and how far they go are one commit.
     name, definition = stage.name, stage.progress.definition
     with load.server.connect() as connection:
@@ -145,6 +162,44 @@ def _read_ranges(load: LoadContext, stage: StagedTable, rules: RowRules) -> None
             load.on_progress(name, stage.progress)
             count = _next_count(count, time.monotonic() - began)
             parts = following.result() if following else []
+
+
+def _read_snapshot(load: LoadContext, stage: StagedTable, rules: RowRules) -> None:
+    """Reads a table in one transaction, and commits its rows as those of the snapshot's position."""
+    name, definition = stage.name, stage.progress.definition
+    key = Key(name.schema, name.table, ())
+    selecting = Selecting(load.source, load.server.settings, definition, key, load.anchor.identity)
+    load.throttle.wait(f"{load.source}: {name}")
+    progress = replace(stage.progress, chunks=1, is_walked=True)
+    # Files that no commit names yet, or rows that Spark writes: their position is known once they were read.
+    upon = None if rules.is_in_sql else driver_commit.snapshot_upon(stage.table.path, stage.head)
+    if upon is None:
+        rows, counts, observed = _snapshot_rows(load, selecting, rules)
+        stage.append(rows, progress)
+        place = Position.parse(observed.get[snapshot.PLACE])
+        progress = replace(progress, rows=counts.rows, filtered=summed(None, counts.filtered))
+    else:
+        task = snapshot.SnapshotTask(selecting, rules, FileTarget.of(upon))
+        place, *files = spark_job.run(load.spark, [task], snapshot.read_snapshot)
+        stage.append_files(upon, files, progress)
+        progress = replace(progress, rows=sum(file.num_records or 0 for file in files))
+    place = load.anchor.place(place)
+    stage.progress = replace(progress, position=place, read_from=place, is_snapshot=True)
+
+
+def _snapshot_rows(load: LoadContext, selecting: Selecting, rules: RowRules) -> tuple[DataFrame, Counts, Observation]:
+    """The rows, their counts, and what names the position of the snapshot, both known once the rows were written."""
+    salt, place = rules.shape.salt, Observation()
+    types = columns_of(selecting.definition) | {snapshot.PLACE: "STRING"} | ({masking.SALT: "STRING"} if salt else {})
+
+    def read_all(ids: Batches) -> Batches:
+        for _ in ids:
+            yield from snapshot.batches(selecting)
+
+    rows = session_over(load.spark, 0).range(0, 1, 1, 1).mapInArrow(checked(salted(read_all, salt)), sql.columns(types))
+    rows = rows.observe(place, F.max(snapshot.PLACE).alias(snapshot.PLACE))
+    ruled, counts = rules.by_sql(rows.where(f"{snapshot.PLACE} IS NULL").drop(snapshot.PLACE))
+    return ruled, counts, place
 
 
 def _next_count(count: int, seconds: float) -> int:
