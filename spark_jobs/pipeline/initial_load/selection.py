@@ -177,7 +177,11 @@ def _reading(load: LoadContext, name: TableName, since: Position, definition: Ta
         log.warning("%s: %s: was read under other rules until now, and starts from its beginning", load.source, name)
         commit = None
     if commit and commit.state == READING and commit.chunks and not commit.is_walked and rules.hides_key:
-        log.warning("%s: %s: its key is masked, so that no commit names one: starts anew", load.source, name)
+        log.warning(
+            "%s: %s: its key is masked, so that no commit names one, and it starts from its beginning",
+            load.source,
+            name,
+        )
         commit = None
     if commit and commit.state == READING and not definition.key:
         log.info("%s: %s: has no key to continue by, and starts from its beginning", load.source, name)

@@ -74,7 +74,7 @@ def batches(selecting: Selecting) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def opened(selecting: Selecting) -> Iterator[tuple[Position, Iterator[Changes]]]:
-    """A snapshot of a table: where it stands in the server's log, and all rows. Raises SourceError."""
+    """A snapshot of a table: its position in the server's log, and all rows. Raises SourceError."""
     with selecting.errors(), selecting.connected() as reading:
         _query(reading, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         _query(reading, _BEGIN)
@@ -95,7 +95,7 @@ def _named_position(reading: Connection) -> Position | None:
 
 
 def _locked_position(selecting: Selecting, reading: Connection) -> Position:
-    """Opens the snapshot anew while nobody writes to the table, and returns where the log ends meanwhile."""
+    """Opens the snapshot again while nobody writes to the table, and returns where the log ends meanwhile."""
     with selecting.connected() as locking:
         _lock(selecting, locking)
         _query(reading, _BEGIN)
