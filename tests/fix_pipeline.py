@@ -70,8 +70,10 @@ class Shop:
         return lake_of(pipeline).silver(SOURCE, self.database.name, table).read(self.spark)
 
     def end(self) -> Position:
-        """Where the server's log ends now."""
-        file, offset = self.database.execute("SHOW MASTER STATUS")[0][:2]
+        """Where the server's log ends now; MySQL 8.4 renamed the statement."""
+        version = self.database.execute("SELECT VERSION()")[0][0]
+        is_renamed = "MariaDB" not in version and int(version.partition(".")[0]) > 8
+        file, offset = self.database.execute(f"SHOW {'BINARY LOG' if is_renamed else 'MASTER'} STATUS")[0][:2]
         return Position(file, offset)
 
 

@@ -54,8 +54,8 @@ def load_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
 
     @dg.op(
         name=catalog.name(f"load_{source}"),
-        description=f"Reads tables of {source} that are older than its log by their keys, without locks, and completes "
-        "them downstream. An interrupted load resumes.",
+        description=f"Reads tables of {source} that are older than its log by their keys, without locks, or in one "
+        "snapshot, and completes them downstream. An interrupted load resumes.",
         required_resource_keys={catalog.spark},
         retry_policy=RETRY,
         out=dg.Out(dg.Nothing),

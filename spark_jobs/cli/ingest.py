@@ -31,6 +31,7 @@ from spark_jobs.errors import StratalogError
 from spark_jobs.log.location import require_places
 from spark_jobs.operations.backlog import nothing_new
 from spark_jobs.operations.failures import noted
+from spark_jobs.text.counts import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -220,9 +221,9 @@ def merge(path: Path, source: str | None) -> None:
 def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_rows: int, max_load: str) -> None:
     """Load existing rows that the log does not cover.
 
-    Rows are read from the server's tables, in ranges of the key and without locks. All incomplete tables are loaded, as
-    status shows them, unless --table names some. A load starts and ends with a run, and resumes where it was
-    interrupted.
+    Rows are read from the server's tables, in ranges of the key and without locks; those of tables without a key in
+    one snapshot. All incomplete tables are loaded, as status shows them, unless --table names some. A load starts and
+    ends with a run, and resumes where it was interrupted.
 
     \b
     Example: stratalog load -c pipeline.yaml --source shop
@@ -243,8 +244,13 @@ def load_tables(path: Path, source: str | None, tables: tuple[str, ...], chunk_r
     def load_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
         options: dict[str, Any] = {"tables": tables, "chunk_rows": chunk_rows, "max_load": limits}
         loaded = load_source(spark, pipeline, name, **options, on_progress=LoadProgress())
-        rows = [[str(table), str(commit.rows), str(commit.since)] for table, commit in sorted(loaded.tables.items())]
+        # The tables that are complete by now, then what was left out of them, and why others are not.
+        tables_ = sorted(loaded.tables.items())
+        rows = [[str(table), str(commit.rows), str(commit.since)] for table, commit in tables_]
         print_grid(["loaded", "rows", "as of"], rows)
+        for table, commit in tables_:
+            for rule, count in (commit.filtered or {}).items():
+                echo(f"{name}: {table}: {rule} filtered {counted(count, 'row')}")
         for table in loaded.already:
             echo(f"{name}: {table}: has nothing missing")
         if not (rows or loaded.already or loaded.stopped):

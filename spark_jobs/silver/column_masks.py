@@ -18,7 +18,7 @@ from spark_jobs.config.filters import ColumnRule, Mask
 from spark_jobs.silver import table as silver
 
 RAW = "_raw"
-_TEXTS = pa.map_(pa.string(), pa.string())
+TEXTS = pa.map_(pa.string(), pa.string())
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,4 +117,4 @@ def _without(texts: pa.MapArray, names: frozenset[str]) -> pa.MapArray:
     remaining = (
         None if row is None else [(name, text) for name, text in row if name not in names] for row in texts.to_pylist()
     )
-    return pa.array([row or None for row in remaining], _TEXTS)
+    return pa.array([row or None for row in remaining], TEXTS)

@@ -67,10 +67,9 @@ class PlanningContext:
         return complete_names(self.lake, self.source, logged, last_change)
 
     def of_load(self) -> "PlanningContext":
-        """For rows that were read as the server shows them: without rules, and by names that the server has."""
+        """For rows that were read as the server shows them: by names that the server has."""
         return replace(
             self,
-            filters=self.filters.skips_alone,
             by_history=lambda _name, _start: None,
             numbers=False,
             begins_anew=False,

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from spark_jobs.binlog import Changes, Column, TableDefinition
 from spark_jobs.config.computed import Computed
 from spark_jobs.config.conditions import Condition, Resolve, Sort, Term, number
-from spark_jobs.config.filters import ROW_EVENTS, RowFilter, TableFilters
+from spark_jobs.config.filters import INSERT, ROW_EVENTS, RowFilter, TableFilters
 from spark_jobs.errors import ConfigError, TableStopped
 from spark_jobs.silver import partial_rows
 from spark_jobs.silver import table as silver
@@ -136,6 +136,19 @@ def left_out_by(
     return f"CASE {' '.join(cases)} END" if cases else "CAST(NULL AS STRING)"
 
 
+def inserted_left_out_by(
+    filters: TableFilters, definition: TableDefinition, known_columns: frozenset[str]
+) -> str | None:
+    """SQL: the first rule that filters an inserted row that no log holds, by its values (``_a0`` …, ``_raw``).
+
+    None where no rule is about values of inserted rows. Raises TableStopped as ``left_out_by``.
+    """
+    computed = filters.columns.computed if filters.columns else ()
+    table = _JudgedTable(definition, known_columns, computed, place=literal("a row of the server"))
+    verdicts = [verdict for row in filters.rows if (verdict := _by_values(row, INSERT, table))]
+    return f"coalesce({', '.join(verdicts)}, NULL)" if verdicts else None
+
+
 @dataclass(frozen=True, slots=True)
 class _JudgedTable:
     """The table whose changes are judged. known_columns, has_partial: as in ``left_out_by``."""
@@ -143,15 +156,32 @@ class _JudgedTable:
     definition: TableDefinition
     known_columns: frozenset[str]
     computed: tuple[Computed, ...]
-    has_partial: bool
+    has_partial: bool = False
+    place: str = "_file, ':', _offset"
+    """SQL: where a change stands, as arguments of ``concat``."""
 
     def terms(self, key: str, image: str) -> dict[str, Term]:
         """By name, in small letters, the columns of one image of a change."""
         terms = {}
         for at, column in enumerate(self.definition.columns):
-            term = _guarded(key, term_of(column, f"_{image}{at}"), column, image)
+            term = self._guarded(key, term_of(column, f"_{image}{at}"), column, image)
             terms[str(column.name).casefold()] = _present(key, term, column, image) if self.has_partial else term
         return terms
+
+    def _guarded(self, key: str, term: Term, column: Column, image: str) -> Term:
+        """The term, but an error where the row has a value that the column's type in the lake cannot hold."""
+        # Types that hold every value of the column need no guard.
+        kind = silver.spark_type(str(column.arrow))
+        if kind not in _MAY_BE_EXACT:
+            return term
+        raw = "_raw" if image == "a" else "_before_raw"
+        # The text names the place, and the kind of the error: errors.py builds it again from a task's message.
+        reason = (
+            f"concat({literal('spark_jobs.errors.TableStopped: ')}, {self.place}, "
+            f"{literal(f': {key}: column {column.name}: {_NO_VALUE}' + _END)})"
+        )
+        is_exact = f"map_contains_key({raw}, {literal(str(column.name))})"
+        return replace(term, sql=f"IF({is_exact}, CAST(raise_error({reason}) AS {kind}), {term.sql})")
 
 
 def _by_values(rule: RowFilter, event: str, table: _JudgedTable) -> str | None:
@@ -234,28 +264,6 @@ def _present(key: str, term: Term, column: Column, image: str) -> Term:
     error = f"concat({literal('spark_jobs.errors.TableStopped: ')}, _file, ':', _offset, {literal(message + _END)})"
     is_absent = f"array_contains({lacking}, {literal(str(column.name))})"
     return replace(term, sql=f"IF({is_absent}, CAST(raise_error({error}) AS {kind}), {term.sql})")
-
-
-def _guarded(key: str, term: Term, column: Column, image: str) -> Term:
-    """The term, but an error where the row has a value that the column's type in the lake cannot hold."""
-    # Types that hold every value of the column need no guard.
-    kind = silver.spark_type(str(column.arrow))
-    if kind not in _MAY_BE_EXACT:
-        return term
-    raw = "_raw" if image == "a" else "_before_raw"
-    # The text names file and offset, and the kind of the error: errors.py builds it again from a task's message.
-    reason = (
-        f"concat({literal('spark_jobs.errors.TableStopped: ')}, _file, ':', _offset, "
-        f"{literal(f': {key}: column {column.name}: {_NO_VALUE}' + _END)})"
-    )
-    is_exact = f"map_contains_key({raw}, {literal(str(column.name))})"
-    return Term(
-        f"IF({is_exact}, CAST(raise_error({reason}) AS {kind}), {term.sql})",
-        term.sort,
-        term.digits,
-        term.scale,
-        term.labels,
-    )
 
 
 _NO_VALUE = "its type in the lake cannot hold the value of this row, so the filter cannot be evaluated"

@@ -103,6 +103,11 @@ KINDS: tuple[Kind, ...] = (
         r"not compared|the server's columns are|at the server and",
         "compare it by hand, or load it again (docs/verify.md)",
     ),
+    Kind(r"more copies of a row were deleted", "load the table (docs/load.md#tables-without-a-key)"),
+    Kind(
+        r"has no key, (?:so that it is locked|and its engine|and a downstream table)",
+        "load it again once that is done (docs/load.md#tables-without-a-key)",
+    ),
     Kind(r"walked? along|its key does not go on", "leave the table out of the load (docs/load.md#what-it-needs)"),
     # Sources.
     Kind(r"holds no binlog files", f"copy them there, or correct files: of source {{source}} ({_DUMP})"),

@@ -1,14 +1,15 @@
-"""Runs a pipeline, or maintains it, and dies by SIGKILL at one commit. Started by tests of this folder.
+"""Runs a pipeline, maintains or loads it, and dies by SIGKILL at one commit. Started by tests of this folder.
 
-``killed.py CONFIG LAYER before|after [maintain]``. The commits of a layer, or of one table, are told by the table's
-path; changes of its columns are commits too. The process is gone as a machine without power is: no exit handler, no
-clean-up, no last word.
+``killed.py CONFIG LAYER before|after [maintain|load [NTH]]``: at the first, or at the NTH, of these commits. The
+commits of a layer, or of one table, are told by the table's path; changes of its columns are commits too. The process
+is gone as a machine without power is: no exit handler, no clean-up, no last word.
 """
 
 import os
 import signal
 import sys
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,16 @@ from spark_jobs.lake import table as lake
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
 from spark_jobs.operations.maintenance import maintain_source
+from spark_jobs.pipeline.initial_load.load import load_source
 from spark_jobs.pipeline.run import run_source
 from spark_jobs.runtime.spark_session import spark_session
 
 
-def main(path: str, layer: str, moment: str, verb: str = "run") -> None:
-    commit, alter = Table._commit, Table.alter
+def main(path: str, layer: str, moment: str, verb: str = "run", nth: str = "1") -> None:
+    commit, alter, commits = Table._commit, Table.alter, count(1)
 
     def at(self: Table, write: Callable[[], Head]) -> Head:
-        if f"/{layer}" not in self.path:
+        if f"/{layer}" not in self.path or next(commits) < int(nth):
             return write()
         if moment == "after":
             write()
@@ -43,8 +45,8 @@ def main(path: str, layer: str, moment: str, verb: str = "run") -> None:
     lake.Table._commit = fatal  # type: ignore[method-assign]
     lake.Table.alter = fatal_alter  # type: ignore[method-assign]
     pipeline = load(Path(path))
-    do: Callable[..., Any] = maintain_source if verb == "maintain" else run_source
-    do(spark_session(pipeline.spark), pipeline, next(iter(pipeline.sources)))
+    verbs: dict[str, Callable[..., Any]] = {"maintain": maintain_source, "load": load_source, "run": run_source}
+    verbs[verb](spark_session(pipeline.spark), pipeline, next(iter(pipeline.sources)))
 
 
 if __name__ == "__main__":

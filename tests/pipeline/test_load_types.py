@@ -23,6 +23,7 @@ from tests.differential.workload import Connection, Numbers, RandomTable, Writer
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop
 from tests.fix_servers import Servers
+from tests.servers import SERVERS
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 
@@ -32,7 +33,7 @@ UPDATES = 15
 """Statements about the rows of each table after they were loaded."""
 
 
-@pytest.mark.parametrize("name", ["mysql-5.7", "mysql-8.0", "mariadb-11.4"])
+@pytest.mark.parametrize("name", SERVERS)
 def test_loaded_rows_are_those_of_the_log(
     name: str, servers: Servers, spark: SparkSession, tmp_path: Path, summary: list[str]
 ) -> None:

@@ -6,6 +6,7 @@ Every commit holds the rows of some ranges of the key and, in its metadata, up t
 a load that ends anywhere continues there. Nobody else reads these rows; they are removed once silver has them.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from spark_jobs.binlog import TableDefinition, TableName
@@ -37,7 +38,7 @@ class LoadCommit(Checkpoint):
     rows: int = field(default=0, metadata=member("rows", is_always=True))
     """Read so far; known once all are."""
     after: Boundary | None = field(default=None, metadata=member("after", LIST, is_always=True))
-    """The last key of the ranges read."""
+    """The last key of the ranges read; none where a column of the key is masked."""
     is_walked: bool = field(default=False, metadata=member("is_walked", is_always=True))
     """Whether the last range was read."""
     read_to: Position | None = field(default=None, metadata=member("read_to", POSITION, is_always=True))
@@ -45,6 +46,12 @@ class LoadCommit(Checkpoint):
     reason: str | None = field(default=None, metadata=member("reason", is_always=True))
     gtids: str | None = field(default=None, metadata=member("gtids", is_always=True))
     """All transactions up to ``read_to``, where the source may continue with another log that has them elsewhere."""
+    is_snapshot: bool = field(default=False, metadata=member("snapshot"))
+    """Whether rows are those that the table had at ``position``, read in one transaction, since it has no key."""
+    rule_digests: Mapping[str, str] | None = field(default=None, metadata=member("rule_prints"))
+    """What tells the rules that the rows were judged and masked by from others; None without rules."""
+    filtered: Mapping[str, int] | None = field(default=None, metadata=member("left_out"))
+    """By rule how many rows it filtered. Of rows that Spark wrote, those of the commits before."""
 
     @property
     def since(self) -> Position:

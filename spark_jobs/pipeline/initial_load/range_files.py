@@ -19,12 +19,17 @@ from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.errors import Unsupported
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
+from spark_jobs.pipeline.initial_load.row_rules import RowRules
 from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.silver import table as silver
 
 _GROUP_ROWS = 1 << 16
 _GROUP_BYTES = 32 << 20
 """Rows and bytes of a row group at most; until it ends, they are in memory."""
+_FILE_BYTES = 256 << 20
+"""Bytes of rows in memory that a file takes, where a task writes several."""
+_WAITING: data_files.FileLayout = {"stats_columns": [], "page_statistics": []}
+"""Nobody asks for bounds of rows that wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,7 @@ class RangeTask:
     parts: tuple[KeyRange, ...]
     key: tuple[str, ...]
     target: FileTarget
+    rules: RowRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +68,22 @@ class LandingTask:
 
 def read_ranges(task: RangeTask) -> Iterator[DataFile]:
     """The file with the rows of all ranges of a task; none where there are no rows."""
-    batches = (with_raw(rows, task.key, task.selecting) for part in task.parts for rows in task.selecting.read(part))
-    # Nobody asks for bounds of rows that wait.
-    yield from _file(task.target, _groups(batches), {"stats_columns": [], "page_statistics": []})
+    changes = (rows for part in task.parts for rows in task.selecting.read(part))
+    batches = (task.rules.masked(with_raw(rows, task.key, task.selecting)) for rows in changes)
+    yield from _file(task.target, _groups(batches), _WAITING)
+
+
+def files_of(target: FileTarget, batches: Iterator[pa.RecordBatch]) -> Iterator[DataFile]:
+    """The files with rows that wait, where they may be many."""
+    groups = _groups(batches)
+    for first in groups:
+        yield from _file(target, chain([first], _up_to(groups, _FILE_BYTES - first.nbytes)), _WAITING)
+
+
+def _up_to(groups: Iterator[pa.Table], room: int) -> Iterator[pa.Table]:
+    while room > 0 and (group := next(groups, None)) is not None:
+        room -= group.nbytes
+        yield group
 
 
 def land_files(task: LandingTask) -> Iterator[DataFile]:

@@ -20,17 +20,23 @@ from spark_jobs.engine import spark_job
 from spark_jobs.errors import SourceError, about
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import new_batch
+from spark_jobs.log.position import Position
+from spark_jobs.pipeline.initial_load import snapshot
 from spark_jobs.pipeline.initial_load.commit import READ, READING, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.key_ranges import Boundary, Key, KeyRange, key_of, ranges
 from spark_jobs.pipeline.initial_load.range_files import FileTarget, RangeTask, read_ranges, with_raw
+from spark_jobs.pipeline.initial_load.row_rules import Counts, RowRules, summed
 from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.pipeline.initial_load.selection import TableToRead
-from spark_jobs.pipeline.initial_load.staging import StagedTable, columns_of, staged_ddl
+from spark_jobs.pipeline.initial_load.staging import StagedTable, columns_of
 from spark_jobs.runtime.executors import checked
 from spark_jobs.runtime.spark_session import session_over
+from spark_jobs.silver import masking
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.decode_task import salted
 from spark_jobs.source.information_schema import on_server
+from spark_jobs.text import sql
 from spark_jobs.text.sql import is_table
 
 log = logging.getLogger(__name__)
@@ -50,6 +56,8 @@ class ReadTable:
 
     name: TableName
     progress: LoadCommit
+    types: dict[str, str]
+    """Names and Spark types of the columns that the rows wait with."""
 
 
 def read_table(load: LoadContext, table: TableToRead) -> ReadTable:
@@ -58,15 +66,14 @@ def read_table(load: LoadContext, table: TableToRead) -> ReadTable:
         stage = _begin(load, table)
         if stage.progress.state == READING:
             try:
-                _read_ranges(load, stage)
+                _read_rows(load, stage, table.rules)
             except SourceError:
                 _require_same(load, stage)  # for what a change of the table makes of a query, says less than that
                 raise
             _require_same(load, stage)
-            read_to, gtids = load.anchor.end()
-            stage.note(replace(stage.progress, state=READ, read_to=read_to, gtids=str(gtids) if gtids else None))
+            stage.note(_read_whole(load, stage.progress))
             load.on_progress(table.name, stage.progress)
-        return ReadTable(table.name, stage.progress)
+        return ReadTable(table.name, stage.progress, stage.types)
 
 
 def _begin(load: LoadContext, table: TableToRead) -> StagedTable:
@@ -74,8 +81,9 @@ def _begin(load: LoadContext, table: TableToRead) -> StagedTable:
     # A load that was interrupted continues after the ranges that are committed.
     if table.progress and table.head:
         rows = table.progress.rows if table.progress.state == READ else table.table.rows_written()
+        progress = replace(table.progress, rows=rows)
         stage = StagedTable(
-            session_over(load.spark, 0), table.name, table.table, table.head, replace(table.progress, rows=rows)
+            session_over(load.spark, 0), table.name, table.table, table.head, progress, table.rules.staged
         )
         log.info("%s: %s: goes on behind %d rows", load.source, table.name, rows)
     else:
@@ -92,10 +100,11 @@ def _begin(load: LoadContext, table: TableToRead) -> StagedTable:
             definition=table.definition,
             chunk_rows=load.chunk_rows,
             estimate=estimate,
+            rule_digests=table.rules.digests,
         )
         session, properties = session_over(load.spark, 0), silver.properties(table.table)
-        head = table.head or table.table.new(columns_of(table.definition), properties)
-        stage = StagedTable(session, table.name, table.table, head, commit)
+        head = table.head or table.table.new(table.rules.staged, properties)
+        stage = StagedTable(session, table.name, table.table, head, commit, table.rules.staged)
         stage.overwrite()
         load.on_progress(table.name, commit)
     # The server's definition may have changed since the load began.
@@ -112,7 +121,25 @@ def _require_same(load: LoadContext, stage: StagedTable) -> None:
         raise stage.given_up(f"was changed while it was loaded: it is {change}; load it again")
 
 
-def _read_ranges(load: LoadContext, stage: StagedTable) -> None:
+def _read_rows(load: LoadContext, stage: StagedTable, rules: RowRules) -> None:
+    """Reads what is left of a table: by its key, or whole where it has none."""
+    if rules.filters_all:
+        log.warning("%s: %s: %s filters every INSERT, so no row is read", load.source, stage.name, rules.filters_all)
+    elif stage.progress.definition.key:
+        _read_ranges(load, stage, rules)
+    else:
+        _read_snapshot(load, stage, rules)
+
+
+def _read_whole(load: LoadContext, progress: LoadCommit) -> LoadCommit:
+    """What is said of a table once all of its rows wait."""
+    if progress.is_snapshot:
+        return replace(progress, state=READ, read_to=progress.position)
+    read_to, gtids = load.anchor.end()
+    return replace(progress, state=READ, read_to=read_to, gtids=str(gtids) if gtids else None)
+
+
+def _read_ranges(load: LoadContext, stage: StagedTable, rules: RowRules) -> None:
     """Reads range after range, some of them at once, and commits the rows of those together."""
     # Ranges of the key, several at once; their rows and how far they go are one commit.
     name, definition = stage.name, stage.progress.definition
@@ -127,13 +154,52 @@ def _read_ranges(load: LoadContext, stage: StagedTable) -> None:
             load.throttle.wait(f"{load.source}: {name}")
             began, end = time.monotonic(), parts[-1].up_to
             following = planner.submit(_ranges, load, key, end, _AT_ONCE * count) if end is not None else None
+            after = None if rules.hides_key else end
             progress = replace(
-                stage.progress, chunks=stage.progress.chunks + len(parts), after=end, is_walked=end is None
+                stage.progress, chunks=stage.progress.chunks + len(parts), after=after, is_walked=end is None
             )
-            _write(load, stage, selecting, parts, progress)
+            _write(load, stage, ReadingRules(selecting, rules), parts, progress)
             load.on_progress(name, stage.progress)
             count = _next_count(count, time.monotonic() - began)
             parts = following.result() if following else []
+
+
+def _read_snapshot(load: LoadContext, stage: StagedTable, rules: RowRules) -> None:
+    """Reads a table in one transaction, and commits its rows as those of the snapshot's position."""
+    name, definition = stage.name, stage.progress.definition
+    key = Key(name.schema, name.table, ())
+    selecting = Selecting(load.source, load.server.settings, definition, key, load.anchor.identity)
+    load.throttle.wait(f"{load.source}: {name}")
+    progress = replace(stage.progress, chunks=1, is_walked=True)
+    # Files that no commit names yet, or rows that Spark writes: their position is known once they were read.
+    upon = None if rules.is_in_sql else driver_commit.snapshot_upon(stage.table.path, stage.head)
+    if upon is None:
+        rows, counts, observed = _snapshot_rows(load, selecting, rules)
+        stage.append(rows, progress)
+        place = Position.parse(observed.get[snapshot.PLACE])
+        progress = replace(progress, rows=counts.rows, filtered=summed(None, counts.filtered))
+    else:
+        task = snapshot.SnapshotTask(selecting, rules, FileTarget.of(upon))
+        place, *files = spark_job.run(load.spark, [task], snapshot.read_snapshot)
+        stage.append_files(upon, files, progress)
+        progress = replace(progress, rows=sum(file.num_records or 0 for file in files))
+    place = load.anchor.place(place)
+    stage.progress = replace(progress, position=place, read_from=place, is_snapshot=True)
+
+
+def _snapshot_rows(load: LoadContext, selecting: Selecting, rules: RowRules) -> tuple[DataFrame, Counts, Observation]:
+    """The rows, their counts, and what names the position of the snapshot, both known once the rows were written."""
+    salt, place = rules.shape.salt, Observation()
+    types = columns_of(selecting.definition) | {snapshot.PLACE: "STRING"} | ({masking.SALT: "STRING"} if salt else {})
+
+    def read_all(ids: Batches) -> Batches:
+        for _ in ids:
+            yield from snapshot.batches(selecting)
+
+    rows = session_over(load.spark, 0).range(0, 1, 1, 1).mapInArrow(checked(salted(read_all, salt)), sql.columns(types))
+    rows = rows.observe(place, F.max(snapshot.PLACE).alias(snapshot.PLACE))
+    ruled, counts = rules.by_sql(rows.where(f"{snapshot.PLACE} IS NULL").drop(snapshot.PLACE))
+    return ruled, counts, place
 
 
 def _next_count(count: int, seconds: float) -> int:
@@ -149,30 +215,43 @@ def _ranges(load: LoadContext, key: Key, after: Boundary | None, count: int) -> 
         return list(islice(ranges(connection, key, rows=load.chunk_rows, after=after), count))
 
 
+@dataclass(frozen=True, slots=True)
+class ReadingRules:
+    """What reads ranges of a table, and what its rules make of the rows."""
+
+    selecting: Selecting
+    rules: RowRules
+
+
 def _write(
-    load: LoadContext, stage: StagedTable, selecting: Selecting, parts: list[KeyRange], progress: LoadCommit
+    load: LoadContext, stage: StagedTable, reading: ReadingRules, parts: list[KeyRange], progress: LoadCommit
 ) -> None:
-    """Commits the rows of some ranges: files that tasks wrote, or by Spark where it has to write."""
-    upon = driver_commit.snapshot_upon(stage.table.path, stage.head)
+    """Commits the rows of some ranges: files that tasks wrote, or by Spark where it has to write or to evaluate."""
+    # Spark's rows are counted once they are written, after the commit.
+    upon = None if reading.rules.is_in_sql else driver_commit.snapshot_upon(stage.table.path, stage.head)
     if upon is None:
-        rows, counted = _rows(load, selecting, parts)
+        rows, counts = _rows(load, reading, parts)
         stage.append(rows, progress)
-        stage.progress = replace(progress, rows=progress.rows + counted.get["rows"])
+        filtered = summed(progress.filtered, counts.filtered)
+        stage.progress = replace(progress, rows=progress.rows + counts.rows, filtered=filtered)
         return
-    target, key = FileTarget.of(upon), tuple(silver.columns(selecting.definition).key)
+    target, key = FileTarget.of(upon), tuple(silver.columns(reading.selecting.definition).key)
     size = -(-len(parts) // _AT_ONCE)
-    tasks = [RangeTask(selecting, tuple(parts[at : at + size]), key, target) for at in range(0, len(parts), size)]
+    tasks = [
+        RangeTask(reading.selecting, tuple(parts[at : at + size]), key, target, reading.rules)
+        for at in range(0, len(parts), size)
+    ]
     files = spark_job.run(load.spark, tasks, read_ranges)
     stage.append_files(upon, files, progress)
     stage.progress = replace(progress, rows=progress.rows + sum(file.num_records or 0 for file in files))
 
 
-def _rows(load: LoadContext, selecting: Selecting, parts: list[KeyRange]) -> tuple[DataFrame, Observation]:
-    counted = Observation()
-    key = silver.columns(selecting.definition).key
+def _rows(load: LoadContext, reading: ReadingRules, parts: list[KeyRange]) -> tuple[DataFrame, Counts]:
+    definition, salt = reading.selecting.definition, reading.rules.shape.salt
     ids = session_over(load.spark, 0).range(0, len(parts), 1, len(parts))
-    rows = ids.mapInArrow(checked(reading_task(selecting, parts, key)), staged_ddl(selecting.definition))
-    return rows.observe(counted, F.count(F.lit(1)).alias("rows")), counted
+    task = salted(reading_task(reading.selecting, parts, silver.columns(definition).key), salt)
+    types = columns_of(definition) | ({masking.SALT: "STRING"} if salt else {})
+    return reading.rules.by_sql(ids.mapInArrow(checked(task), sql.columns(types)))
 
 
 Batches = Iterator[pa.RecordBatch]

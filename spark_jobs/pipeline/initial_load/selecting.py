@@ -54,17 +54,22 @@ class Selecting:
 
     def read(self, part: KeyRange) -> Iterator[Changes]:
         """The rows of a range, as one statement sees them, in pieces."""
+        with self.errors(), self.connected() as connection:
+            yield from self.rows(connection, part)
+
+    def rows(self, connection: "pymysql.Connection[SSCursor]", part: KeyRange) -> Iterator[Changes]:
+        """The same on a connection that is ``connected``. Raises what PyMySQL raises too."""
         label = f"{self.source}: rows of the server"
         decoder = Decoder(as_selected(self.definition))
         head = written_head(len(self.definition.columns))
-        with self._errors(), self._connected() as connection:
-            with connection.cursor() as cursor:
-                statement = cursor.mogrify(*select(self.definition, self.key, part))
-            stream = ResultStream(connection, label)
-            for event, length in stream.images(statement, head, lambda wires: fields_of(self.definition, wires)):
-                yield from decoder.decode_images(label, event, length)
+        with connection.cursor() as cursor:
+            statement = cursor.mogrify(*select(self.definition, self.key, part))
+        stream = ResultStream(connection, label)
+        for event, length in stream.images(statement, head, lambda wires: fields_of(self.definition, wires)):
+            yield from decoder.decode_images(label, event, length)
 
-    def _connected(self) -> "pymysql.Connection[SSCursor]":
+    def connected(self) -> "pymysql.Connection[SSCursor]":
+        """A connection whose session is as rows are read in. Raises SourceError for another server."""
         plain = {"conv": _ESCAPES, "use_unicode": False, "cursorclass": SSCursor, "autocommit": True}
         connection = log_in(self.settings, **plain, init_command=None)
         if self.server:
@@ -83,7 +88,8 @@ class Selecting:
                 f"load began ({variable} is {bytes(setting).decode()}, and was {value}); load again"
             )
 
-    def _errors(self) -> "_Refusals":
+    def errors(self) -> "_Refusals":
+        """A context in which what PyMySQL raises is a SourceError."""
         return _Refusals(f"{self.source}: {self.definition.name}", self.settings)
 
 

@@ -10,23 +10,25 @@ from dataclasses import astuple, dataclass
 
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.ddl.sequences import is_sequence
 from spark_jobs.errors import ConfigError, StratalogError, TableStopped, about, under
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
-from spark_jobs.log.position import Position
+from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.row_images import as_selected
+from spark_jobs.pipeline.initial_load.row_rules import RowRules, job_of
 from spark_jobs.pipeline.log_gaps import gaps_of
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.planning_context import filters_of
 from spark_jobs.silver.retired_columns import restarts_of
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.text.remedies import advised
+from spark_jobs.text.sql import is_table
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +49,10 @@ def require_each(source: str, patterns: Sequence[Pattern], names: Collection[Tab
 
 @dataclass(frozen=True, slots=True)
 class TableToRead:
-    """A table that is to be read: the place from which its rows count, its definition, and what was read before."""
+    """A table that is to be read: the place from which its rows count, its definition, and what was read before.
+
+    rules: of the definition by which rows are read, that of ``progress`` where there is one.
+    """
 
     name: TableName
     since: Position
@@ -55,6 +60,7 @@ class TableToRead:
     table: Table
     head: Head | None
     progress: LoadCommit | None
+    rules: RowRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +83,10 @@ def select_tables(
     scope = [name for name in declared if load.pipeline.scope.holds(name.schema, name.table)]
     complete = {name for name, entry in entries.items() if entry.complete and not _lacks_values(load, name, names)}
     names_to_load = sorted(names or set(scope) - complete)
-    # One position for all: from there on the log has every change.
-    since = _since(load) if set(names_to_load) - complete else None
+    # One position for all that are read by key: from there on the log has every change. Others name their own.
+    bronze_end = newest_checkpoint(load.lake.bronze(load.source)).position
+    is_walked = any(declared[name].key for name in set(names_to_load) - complete)
+    since = _since(load) if is_walked else bronze_end
     reading = []
     for name in names_to_load:
         if name in complete:
@@ -86,8 +94,8 @@ def select_tables(
         try:
             with about(str(name)):
                 _require_loadable(load, declared[name], before)
-            assert since is not None
-            reading.append(_reading(load, name, since, declared[name]))
+            place = since if declared[name].key else bronze_end
+            reading.append(_reading(load, name, place, declared[name]))
         except StratalogError as error:
             stopped[name] = f"{load.source}: {advised(error, load.source, name)}"
             log.error("%s: %s", load.source, error)  # noqa: TRY400 - the message is the whole of it
@@ -105,12 +113,6 @@ def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outc
     """Raises TableStopped, with what to do."""
     name = declared.name
     # Reasons in the order in which a user can do something about them.
-    ruled = filters_of(load.pipeline.filters, load.source, name).names()
-    if ruled:
-        raise TableStopped(
-            f"cannot be loaded while {ruled[0]} is about it: what a filter would have left out before the log "
-            "began is not known, and rows that are loaded are not masked yet"
-        )
     if not load.pipeline.scope.holds(name.schema, name.table):
         reason = load.pipeline.scope.why_helper(name.schema, name.table)
         raise TableStopped(f"is {reason or 'not in scope; add it to tables: in the configuration'}")
@@ -130,14 +132,30 @@ def _require_loadable(load: LoadContext, declared: TableDefinition, before: Outc
             "cannot be loaded while it has keys in common with other sources' tables (keys: shared): nothing tells "
             "when its rows were written, and so which of two is the newer one"
         )
-    if declared.key == ():
-        raise TableStopped(
-            "has no primary key, so that a row that is read could not be told from the same row in the log; add "
-            "one, or leave the table out"
-        )
+    if not declared.key:
+        _require_snapshots(load, name)
     # Last, what the types themselves forbid: both raise TableStopped.
     silver.columns(declared)
     as_selected(declared)
+
+
+def _require_snapshots(load: LoadContext, name: TableName) -> None:
+    """Raises TableStopped where a table without a key has no snapshot, or what is made of it wants earlier changes."""
+    destinations = load.pipeline.routing.of(load.source, name.schema, name.table)
+    mode = next((into.mode for into in destinations if into.mode.has_every_change), None)
+    if mode:
+        raise TableStopped(
+            f"has no key, and a downstream table of it keeps every change (mode: {mode}): the changes before its "
+            "snapshot would count twice; add a primary key, or leave the table out"
+        )
+    query = f"SELECT ENGINE engine FROM information_schema.TABLES WHERE {is_table(name.schema, name.table)}"
+    with load.server.connect() as connection:
+        engine = next((row["engine"] for row in load.server.ask(connection, query)), None)
+    if str(engine).upper() != "INNODB":
+        raise TableStopped(
+            f"has no key, and its engine {engine} has no snapshot that all rows could be read in; add a primary key, "
+            f"or ALTER TABLE {name.table} ENGINE = InnoDB"
+        )
 
 
 def _since(load: LoadContext) -> Position:
@@ -151,11 +169,37 @@ def _since(load: LoadContext) -> Position:
 def _reading(load: LoadContext, name: TableName, since: Position, definition: TableDefinition) -> TableToRead:
     table = load.lake.load(load.source, name.schema, name.table)
     head = table.head()
+    # An open load continues, unless what was read would not fit what is read from now on.
     commit = LoadCommit.of_head(head)
+    commit = commit if commit and commit.is_open else None
+    rules = _rules(load, definition)
+    if commit and commit.rule_digests != rules.digests:
+        log.warning("%s: %s: was read under other rules until now, and starts from its beginning", load.source, name)
+        commit = None
+    if commit and commit.state == READING and commit.chunks and not commit.is_walked and rules.hides_key:
+        log.warning(
+            "%s: %s: its key is masked, so that no commit names one, and it starts from its beginning",
+            load.source,
+            name,
+        )
+        commit = None
+    if commit and commit.state == READING and not definition.key:
+        log.info("%s: %s: has no key to continue by, and starts from its beginning", load.source, name)
+        commit = None
     if commit and commit.state == READING and commit.since.stretch != since.stretch:
         log.warning("%s: %s: was read from another server until now, and starts from its beginning", load.source, name)
         commit = None
-    return TableToRead(name, since, definition, table, head, commit if commit and commit.is_open else None)
+    if commit and commit.definition != definition:
+        rules = _rules(load, commit.definition)
+    return TableToRead(name, since, definition, table, head, commit, rules)
+
+
+def _rules(load: LoadContext, definition: TableDefinition) -> RowRules:
+    """The rules about a table, by a definition of it. Raises TableStopped where silver was made by others."""
+    snapshot = BronzeSnapshot.of(load.lake, load.source)
+    job = job_of(load, snapshot, definition, Range(snapshot.oldest, snapshot.end))
+    job.require_same_shape()
+    return RowRules.of(job, definition)
 
 
 def newest_checkpoint(table: Table) -> Checkpoint:

@@ -28,6 +28,8 @@ class StagedTable:
     table: Table
     head: Head
     progress: LoadCommit
+    types: dict[str, str]
+    """Names and Spark types of the columns that the rows wait with."""
 
     def append(self, rows: DataFrame, progress: LoadCommit) -> None:
         """Raises LostRace where another load of the table came first."""
@@ -57,13 +59,9 @@ class StagedTable:
         return TableStopped(reason)
 
     def _no_rows(self) -> DataFrame:
-        return self.spark.createDataFrame([], staged_ddl(self.progress.definition))
+        return self.spark.createDataFrame([], sql.columns(self.types))
 
 
 def columns_of(definition: TableDefinition) -> dict[str, str]:
-    """Names and Spark types of the table where rows wait."""
+    """Names and Spark types of rows as they are read: the source's columns, and the exact texts."""
     return silver.columns(definition).types | {"_raw": silver.ADDED["_raw"]}
-
-
-def staged_ddl(definition: TableDefinition) -> str:
-    return sql.columns(columns_of(definition))

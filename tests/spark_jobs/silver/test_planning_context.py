@@ -48,10 +48,10 @@ def test_it_knows_where_bronze_begins(tmp_path: Path, oldest: Position | None, i
     assert (planning.snapshot.oldest, planning.has_older_log) == (oldest or BEGIN, is_older)
 
 
-def test_rows_of_a_load_know_no_rules(tmp_path: Path) -> None:
+def test_rows_of_a_load_go_by_rules_and_by_names_alone(tmp_path: Path) -> None:
     keys = RULE | {"on_unnamed": "number", "on_incompatible": "new_column", "on_drop": "drop"}
     planning = context(tmp_path, keys)
     assert planning.filters.events
     loaded = planning.of_load()
-    assert (loaded.filters.events, loaded.numbers, loaded.begins_anew) == ((), False, False)
+    assert (loaded.filters, loaded.numbers, loaded.begins_anew) == (planning.filters, False, False)
     assert (loaded.on_drop_empties, loaded.system_zone, loaded.snapshot) == (True, "Europe/Berlin", planning.snapshot)

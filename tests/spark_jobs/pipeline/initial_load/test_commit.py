@@ -26,6 +26,8 @@ READ_ALL = replace(BEGUN, state=READ, rows=3, chunks=2, is_walked=True, read_to=
         BEGUN,
         replace(BEGUN, estimate=None),
         replace(BEGUN, after=("7", "61e4"), chunks=3),
+        replace(BEGUN, rule_digests={"columns": "a1"}, filtered={"row_filters.test": 3}),
+        replace(READ_ALL, is_snapshot=True),
         READ_ALL,
         READ_ALL.stopped("was changed"),
     ],

@@ -4,14 +4,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from spark_jobs.binlog import Changes, Column, TableDefinition, TableName
+from spark_jobs.config.filters import TableFilters
 from spark_jobs.delta.data_files import read_columns
 from spark_jobs.delta.snapshot import new_table
 from spark_jobs.log.position import Position
+from spark_jobs.pipeline.initial_load import range_files
 from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
-from spark_jobs.pipeline.initial_load.range_files import FileTarget, LandingTask, RangeTask, land_files, read_ranges
+from spark_jobs.pipeline.initial_load.range_files import (
+    FileTarget,
+    LandingTask,
+    RangeTask,
+    files_of,
+    land_files,
+    read_ranges,
+    with_raw,
+)
+from spark_jobs.pipeline.initial_load.row_rules import RowRules
 from spark_jobs.pipeline.initial_load.staging import columns_of
+from spark_jobs.silver import masking
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.column_masks import masks_of
 from tests.slow_loader import decoded
 
 DEFINITION = TableDefinition(TableName("shop", "t"), (Column("id", 3), Column("day", 10)), (0,))
@@ -40,7 +55,8 @@ def target(folder: Path, columns: dict[str, str]) -> FileTarget:
 def waiting(tmp_path: Path, *firsts: int) -> tuple[FileTarget, RangeTask]:
     table = target(tmp_path / "waiting", columns_of(DEFINITION))
     parts = tuple(KeyRange((str(first),), None) for first in firsts)
-    return table, RangeTask(RowsByRange(), parts, ("id",), table)  # type: ignore[arg-type]
+    rules = RowRules(DEFINITION, TableFilters(), masking.shape(DEFINITION, None), masks_of(DEFINITION, None))
+    return table, RangeTask(RowsByRange(), parts, ("id",), table, rules)  # type: ignore[arg-type]
 
 
 def test_ranges_of_a_task_are_one_file(tmp_path: Path) -> None:
@@ -56,6 +72,19 @@ def test_ranges_without_rows_are_no_file(tmp_path: Path) -> None:
     table, task = waiting(tmp_path, 0)
     assert list(read_ranges(task)) == []
     assert list(Path(table.path).iterdir()) == []
+
+
+def test_many_rows_are_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(range_files, "_FILE_BYTES", 1)
+    monkeypatch.setattr(range_files, "_GROUP_ROWS", 2)
+    table = target(tmp_path / "waiting", columns_of(DEFINITION))
+    batches = [with_raw(rows, ("id",), RowsByRange()) for rows in RowsByRange().read(KeyRange(("3",), None))]  # type: ignore[arg-type]
+    parts = [batch.slice(at, 1) for batch in batches for at in range(batch.num_rows)]
+    files = list(files_of(table, iter(parts)))
+    assert [file.num_records for file in files] == [2, 1]
+    monkeypatch.undo()
+    assert [file.num_records for file in files_of(table, iter(parts))] == [3]
+    assert list(files_of(table, iter(()))) == []
 
 
 def test_rows_land_as_older_than_the_log_from_their_place_on(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from pyspark.sql import SparkSession
 from spark_jobs.errors import LostRace
 from spark_jobs.lake.layout import Lake
 from spark_jobs.pipeline.initial_load.commit import READING, STOPPED, LoadCommit
-from spark_jobs.pipeline.initial_load.staging import StagedTable, columns_of, staged_ddl
+from spark_jobs.pipeline.initial_load.staging import StagedTable, columns_of
+from spark_jobs.text import sql
 from tests.timelines import NAME, OLD, at
 
 
@@ -20,9 +21,9 @@ def test_a_load_that_is_given_up_leaves_no_row_and_its_reason(spark: SparkSessio
     table = Lake(str(tmp_path)).load("shop", NAME.schema, NAME.table)
     progress = LoadCommit(at(4), "batch", state=READING, read_from=at(4), definition=OLD, chunk_rows=10)
     head = table.new(columns_of(OLD), {})
-    stage, late = (StagedTable(spark, NAME, table, head, progress) for _ in range(2))
+    stage, late = (StagedTable(spark, NAME, table, head, progress, columns_of(OLD)) for _ in range(2))
     stage.overwrite()
-    rows = spark.createDataFrame([(1, 10, None)], staged_ddl(OLD))
+    rows = spark.createDataFrame([(1, 10, None)], sql.columns(columns_of(OLD)))
     stage.append(rows, replace(progress, chunks=1))
     assert [row["v"] for row in table.read(spark, stage.head.version).collect()] == [10]
     with pytest.raises(LostRace):

@@ -1,0 +1,155 @@
+"""A table without a key, read in one transaction whose snapshot stands at an exact position of the log.
+
+Put here: opening the snapshot, and the tasks that read all rows of it. Not here: rows as the log would have had them
+(selecting.py), what a task writes (range_files.py), when the rows land (landing.py).
+
+MariaDB names the position of a snapshot. MySQL does not: there the table is locked against writers for the
+moment in which the snapshot is opened and the position is asked for. A transaction holds its lock of the table until
+its rows are committed, so the position has all that the snapshot shows, and the snapshot all up to the position.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+import pymysql
+from pymysql.cursors import SSCursor
+
+from spark_jobs.binlog import Changes
+from spark_jobs.delta.snapshot import DataFile
+from spark_jobs.errors import SourceError
+from spark_jobs.log.position import Position
+from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
+from spark_jobs.pipeline.initial_load.range_files import FileTarget, files_of, with_raw
+from spark_jobs.pipeline.initial_load.row_rules import RowRules
+from spark_jobs.pipeline.initial_load.selecting import Selecting
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.column_masks import RAW, TEXTS
+from spark_jobs.source.connection import error_number
+from spark_jobs.text.sql import identifier
+
+Connection: TypeAlias = "pymysql.Connection[SSCursor]"
+PLACE = f"{silver.IDENTITY}place"
+"""The column of the first row that ``batches`` gives, which is no row of the table: the position of the snapshot."""
+_ALL = KeyRange(None, None)
+_BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
+_LOCK_SECONDS, _TRIES, _PAUSE = 3, 5, 1.0
+"""How long the lock is waited for at a time, since writers wait behind it, how often, and what is between."""
+_DENIED, _TIMED_OUT, _NO_SUCH_COMMAND = 1044, 1205, 1064
+_UNENDED = (
+    "{}: {}: has no key, so that it is locked against writers for a moment, and a transaction that wrote to it has not "
+    f"ended within {_LOCK_SECONDS * _TRIES} s; load it again once it has"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTask:
+    """A table that a task reads whole. target: the table that it writes files of."""
+
+    selecting: Selecting
+    rules: RowRules
+    target: FileTarget
+
+
+def read_snapshot(task: SnapshotTask) -> Iterator[Position | DataFile]:
+    """The position of the snapshot, and the files with its rows."""
+    with opened(task.selecting) as (place, changes):
+        yield place
+        rows = (task.rules.masked(with_raw(batch, (), task.selecting)) for batch in changes)
+        yield from files_of(task.target, rows)
+
+
+def batches(selecting: Selecting) -> Iterator[pa.RecordBatch]:
+    """The same for Spark: rows with PLACE, first one that has nothing else."""
+    with opened(selecting) as (place, changes):
+        cells = {str(column.name): pa.nulls(1, column.arrow) for column in selecting.definition.columns}
+        yield pa.RecordBatch.from_pydict(cells | {RAW: pa.nulls(1, TEXTS), PLACE: pa.array([str(place)])})
+        for change in changes:
+            rows = with_raw(change, (), selecting)
+            yield rows.append_column(PLACE, pa.nulls(len(rows), pa.string()))
+
+
+@contextmanager
+def opened(selecting: Selecting) -> Iterator[tuple[Position, Iterator[Changes]]]:
+    """A snapshot of a table: its position in the server's log, and all rows. Raises SourceError."""
+    with selecting.errors(), selecting.connected() as reading:
+        _query(reading, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        _query(reading, _BEGIN)
+        place = _named_position(reading)
+        if place is None:
+            place = _locked_position(selecting, reading)
+        # Whoever changes the table's columns waits for a transaction that has touched it.
+        _touch(selecting, reading)
+        yield place, selecting.rows(reading, _ALL)
+
+
+def _named_position(reading: Connection) -> Position | None:
+    """The position of the transaction's snapshot; None where the server does not name it."""
+    rows = _query(reading, "SHOW STATUS LIKE 'binlog_snapshot_%'")
+    values = {name.decode().lower(): value.decode() for name, value in rows}
+    file = values.get("binlog_snapshot_file")
+    return Position(file, int(values["binlog_snapshot_position"])) if file else None
+
+
+def _locked_position(selecting: Selecting, reading: Connection) -> Position:
+    """Opens the snapshot again while nobody writes to the table, and returns where the log ends meanwhile."""
+    with selecting.connected() as locking:
+        _lock(selecting, locking)
+        _query(reading, _BEGIN)
+        _touch(selecting, reading)
+        place = _end(locking)
+        _query(locking, "UNLOCK TABLES")
+    return place
+
+
+def _end(locking: Connection) -> Position:
+    """Where the log ends; MySQL 8.4 renamed the statement."""
+    try:
+        ((file, offset, *_),) = _query(locking, "SHOW BINARY LOG STATUS")
+    except pymysql.MySQLError as error:
+        if error_number(error) != _NO_SUCH_COMMAND:
+            raise
+        ((file, offset, *_),) = _query(locking, "SHOW MASTER STATUS")
+    return Position(file.decode(), int(offset))
+
+
+def _lock(selecting: Selecting, locking: Connection) -> None:
+    """Locks the table against writers. Raises SourceError where the user may not, or writers do not end."""
+    _query(locking, f"SET SESSION lock_wait_timeout = {_LOCK_SECONDS}")
+    for attempt in range(1, _TRIES + 1):
+        try:
+            _query(locking, f"LOCK TABLES {selecting.key.table} READ")
+        except pymysql.MySQLError as error:
+            number = error_number(error)
+            if number == _DENIED:
+                ((user,),) = _query(locking, "SELECT CURRENT_USER()")
+                raise SourceError(_denied(selecting, user.decode())) from error
+            if number != _TIMED_OUT:
+                raise
+            if attempt == _TRIES:
+                raise SourceError(_UNENDED.format(selecting.source, selecting.definition.name)) from error
+            time.sleep(_PAUSE)
+        else:
+            return
+
+
+def _denied(selecting: Selecting, user: str) -> str:
+    schema, name = selecting.key.schema, f"{selecting.source}: {selecting.definition.name}"
+    account = "@".join(f"'{part}'" for part in user.rsplit("@", 1))
+    return (
+        f"{name}: has no key, so that it is locked against writers for the moment in which its snapshot is opened, and "
+        f"the user may not do that; GRANT LOCK TABLES ON {identifier(schema)}.* TO {account}"
+    )
+
+
+def _touch(selecting: Selecting, reading: Connection) -> None:
+    _query(reading, f"SELECT 1 FROM {selecting.key.table} LIMIT 1")
+
+
+def _query(connection: Connection, statement: str) -> tuple[tuple[bytes, ...], ...]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        return tuple(cursor.fetchall())
