@@ -13,6 +13,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import merge_job, publication
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.multi_source import MARKS, Owner, PartTable, parts_of
+from spark_jobs.engine.change_job import ChangedLog
 from spark_jobs.engine.downstream_job import PreparedMerge
 from spark_jobs.engine.part_merge import NewTables
 from spark_jobs.errors import LostRace
@@ -96,9 +97,11 @@ def test_parts_without_news_are_not_opened_and_are_published_with_the_table_s_ve
     prepared: list[str] = []
     prepare = TableMerge.prepared
 
-    def counting(merge: TableMerge, number: int, new_tables: NewTables) -> PreparedMerge | str | None:
+    def counting(
+        merge: TableMerge, number: int, new_tables: NewTables, log: ChangedLog | None
+    ) -> PreparedMerge | str | None:
         prepared.append(merge.origin.table)
-        return prepare(merge, number, new_tables)
+        return prepare(merge, number, new_tables, log)
 
     monkeypatch.setattr(TableMerge, "prepared", counting)
     for number, changed in enumerate([shards, shards[:1], shards[1:2], shards[:2]], 1):
