@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from spark_jobs.config.table_patterns import Pattern
+from spark_jobs.text.sql import account
 
 _PART = r"`(?:[^`]|``)*`|\*"
 _GRANT = re.compile(rf"GRANT (.+?) ON (?:TABLE )?({_PART})\.({_PART}) TO ", re.IGNORECASE | re.DOTALL)
@@ -68,13 +69,7 @@ def current_grants(ask: Ask, *, has_roles: bool) -> Grants:
 
 def current_account(ask: Ask) -> str:
     """The connection's user as statements name it: ``'repl'@'%'``. Raises what ``ask`` raises."""
-    return account_text(_value(ask("SELECT CURRENT_USER()")[0]))
-
-
-def account_text(name: str) -> str:
-    """An account of CURRENT_USER(), user@host, as statements name it."""
-    user, _, host = name.rpartition("@")
-    return "@".join("'{}'".format(part.replace("'", "''")) for part in (user, host))
+    return account(_value(ask("SELECT CURRENT_USER()")[0]))
 
 
 def _value(row: Mapping[str, Any]) -> str:

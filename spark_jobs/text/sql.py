@@ -53,6 +53,12 @@ def server_text(text: str) -> str:
     return f"_utf8mb4 x'{text.encode().hex()}'" if text else "''"
 
 
+def account(name: str) -> str:
+    """An account of CURRENT_USER(), user@host, as statements of a server name it: ``'repl'@'%'``."""
+    user, _, host = name.rpartition("@")
+    return "@".join("'{}'".format(part.replace("'", "''")) for part in (user, host))
+
+
 def is_table(schema: str, table: str) -> str:
     """A condition on information_schema of MySQL and MariaDB: rows of exactly this table.
 

@@ -29,7 +29,7 @@ from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import RAW, TEXTS
 from spark_jobs.source.connection import error_number
-from spark_jobs.text.sql import identifier
+from spark_jobs.text.sql import account, identifier
 
 Connection: TypeAlias = "pymysql.Connection[SSCursor]"
 PLACE = f"{silver.IDENTITY}place"
@@ -138,10 +138,9 @@ def _lock(selecting: Selecting, locking: Connection) -> None:
 
 def _denied(selecting: Selecting, user: str) -> str:
     schema, name = selecting.key.schema, f"{selecting.source}: {selecting.definition.name}"
-    account = "@".join(f"'{part}'" for part in user.rsplit("@", 1))
     return (
         f"{name}: has no key, so that it is locked against writers for the moment in which its snapshot is opened, and "
-        f"the user may not do that; GRANT LOCK TABLES ON {identifier(schema)}.* TO {account}"
+        f"the user may not do that; GRANT LOCK TABLES ON {identifier(schema)}.* TO {account(user)}"
     )
 
 

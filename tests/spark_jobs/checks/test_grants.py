@@ -1,6 +1,6 @@
 import pytest
 
-from spark_jobs.checks.grants import Grants, account_text
+from spark_jobs.checks.grants import Grants
 from spark_jobs.config.table_patterns import Pattern
 
 LINES = (
@@ -27,11 +27,3 @@ def test_lines_are_read_by_privilege_and_table() -> None:
 def test_all_privileges_are_every_privilege_of_their_place(text: str) -> None:
     assert Grants.parse([f"GRANT {text} ON *.* TO `root`@`%`"]).on_server("REPLICATION SLAVE")
     assert not Grants.parse([f"GRANT {text} ON `shop`.* TO `root`@`%`"]).on_server("REPLICATION SLAVE")
-
-
-@pytest.mark.parametrize(
-    "name, text",
-    [("repl@%", "'repl'@'%'"), ("o'neil@10.0.0.%", "'o''neil'@'10.0.0.%'"), ("a@b@localhost", "'a@b'@'localhost'")],
-)
-def test_an_account_as_statements_name_it(name: str, text: str) -> None:
-    assert account_text(name) == text
