@@ -42,6 +42,7 @@ def tables(eyes: Eyes) -> None:
     eyes.open("/assets/downstream/shop/orders?view=lineage")
     eyes.see("shop_silver", "shop_downstream", "orders", "Materialized", "Delta Lake")
     eyes.miss("fetching statuses")
+    eyes.miss("Loading")
     eyes.picture("project_graph")
     eyes.open("/assets/downstream/shop/orders")
     words = eyes.see("Row count", "decimal(10,2)", "shop.orders, complete up to its checkpoint")
