@@ -124,14 +124,16 @@ lint: $(DEV) ## ruff, mypy --strict and the import contracts
 	@.venv/bin/lint-imports
 
 DEMO ?= demo
+PORT ?= 3000
 .PHONY: dev
-dev: java $(DEV) delta classes ## Dagster's UI on what the demo left (DEMO=folder), or on its recorded binlogs
+dev: java $(RUN) delta classes ## Dagster's UI on what the demo left (DEMO=folder), or on its recorded binlogs, at PORT=3000
 	@test -f '$(DEMO)/pipeline.yaml' || .venv/bin/stratalog demo --files --dir '$(DEMO)'
 	@$(STEP) "Dagster's UI on $(DEMO)/pipeline.yaml; Ctrl-C ends it"
 	@mkdir -p '$(DEMO)/dagster'
 	@test -f '$(DEMO)/dagster/dagster.yaml' || cp docs/examples/dagster.yaml '$(DEMO)/dagster/'
 	@STRATALOG_CONFIG="$$(realpath '$(DEMO)/pipeline.yaml')" DAGSTER_HOME="$$(realpath '$(DEMO)/dagster')" \
-	  .venv/bin/dagster dev -w workspace.yaml -h 127.0.0.1
+	  PYTHONWARNINGS=ignore::FutureWarning \
+	  .venv/bin/dagster dev -w workspace.yaml -h 127.0.0.1 -p $(PORT)
 
 .PHONY: bench
 bench: java $(DEV) delta mysql ## the benchmarks: minutes, results as tables (BENCH="decode start whole catchup" for some)
