@@ -242,7 +242,7 @@ def test_a_first_run_behind_the_creates_has_the_server_s_tables(
         printed = CliRunner().invoke(
             cli, ["schema", "-c", str(tmp_path / "pipeline.yaml"), "--at", str(history.begin), "--table", "shop.added"]
         )
-        assert f"shop.added at {history.begin}: key id, as the log read backwards told" in printed.stdout
+        assert f"shop.added at {history.begin}: key id, from later definitions, projected backwards" in printed.stdout
         assert printed.stdout.splitlines()[2].split()[:2] == ["id", "int"]
 
         execute(server, "USE shop", "ALTER TABLE added ADD h VARCHAR(3) AFTER a", "UPDATE added SET h = 'h'")

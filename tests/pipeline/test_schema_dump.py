@@ -124,7 +124,7 @@ def test_tables_that_only_a_dump_names_are_the_server_s(
         assert stopped[0] == TableName("shop", "early")
         assert "ALTER TABLE at" in stopped[1]
         printed = CliRunner().invoke(cli, ["schema", "-c", str(tmp_path / "pipeline.yaml"), "--at", at])
-        assert f"shop.orders at {at}: key id, as the schema dump told at {at}\n" in printed.stdout
+        assert f"shop.orders at {at}: key id, from the schema dump at {at}\n" in printed.stdout
         _, repeated = shop.run(pipeline)
         assert repeated.stopped.keys() == {TableName("shop", "early")}
         history = schema_history.read(lake_of(pipeline), SOURCE)

@@ -90,4 +90,5 @@ def test_a_stop_is_one_message_without_a_trace(tmp_path: Path, spoil: Callable[[
     assert ran.returncode == 1, ran.stderr
     assert not TRACE.search(ran.stderr), ran.stderr
     assert len(re.findall(words, ran.stderr)) >= 1, ran.stderr
-    assert len(ran.stderr.splitlines()) <= 10, ran.stderr
+    # Lines of progress come while something takes long, as the start of Spark on a busy machine.
+    assert len([line for line in ran.stderr.splitlines() if " … " not in line]) <= 10, ran.stderr
