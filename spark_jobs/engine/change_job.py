@@ -31,7 +31,7 @@ from spark_jobs.engine import fills, routing
 from spark_jobs.engine.change_task import ChangeTask, ChangeUnit, ChangeWindow, UnitSlices, may_have_current
 from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.engine.silver_job import has_exact_texts
-from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.engine.spark_job import Capacity, packed
 from spark_jobs.errors import StratalogError
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.log.position import Range
@@ -279,16 +279,9 @@ def tasks_of(
     size = sum(map(_bytes, undivided))
     shared = _distinct_bytes(undivided) / max(1, size)
     target = capacity.share(int(shared * size) + len(undivided) * _UNIT_BYTES, _LEAST_TASK_BYTES)
-    tasks: list[ChangeTask] = []
-    packed, filled = list[UnitSlices](), 0.0
-    for part in (part for unit_slices in undivided for part in _parts(unit_slices, target)):
-        cost = shared * _bytes(part) + _UNIT_BYTES
-        if packed and filled + cost > target:
-            tasks.append(ChangeTask(log.snapshot.table.path, tuple(packed)))
-            packed, filled = [], 0.0
-        packed.append(part)
-        filled += cost
-    return [*tasks, ChangeTask(log.snapshot.table.path, tuple(packed))] if packed else tasks, by_sql
+    parts = (part for unit_slices in undivided for part in _parts(unit_slices, target))
+    groups = packed(parts, lambda part: shared * _bytes(part) + _UNIT_BYTES, target)
+    return [ChangeTask(log.snapshot.table.path, group) for group in groups], by_sql
 
 
 def _parts(unit_slices: UnitSlices, target: int) -> Iterator[UnitSlices]:

@@ -32,7 +32,7 @@ from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.engine.part_merge import NewTables, files_of_part, head_of_part, new_snapshot, rebased, why_not_fitting
 from spark_jobs.engine.restatement import Restatement, overlapping
 from spark_jobs.engine.silver_job import has_exact_texts
-from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.engine.spark_job import Capacity, packed
 from spark_jobs.errors import StratalogError, about
 from spark_jobs.lake.commit import Head
 from spark_jobs.log.position import Range
@@ -236,22 +236,16 @@ def tasks_of(units: Sequence[PreparedMerge], capacity: Capacity) -> list[tuple[D
     of_silver = [unit.unit for unit in units if isinstance(unit.unit, DownstreamUnit)]
     sizes = {unit.number: sum(file.size for file in unit.pending) for unit in of_silver}
     target = capacity.share(sum(sizes.values()) + len(of_silver) * _UNIT_BYTES, _LEAST_TASK_BYTES)
-    tasks: list[tuple[DownstreamUnit, ...]] = []
-    packed: list[DownstreamUnit] = []
-    filled = 0
+    divided: list[tuple[DownstreamUnit, ...]] = []
+    undivided: list[DownstreamUnit] = []
     for unit in of_silver:
         # What rewrites files cannot share the work by keys: two tasks would rewrite one file.
-        size = sizes[unit.number]
-        parts = 1 if unit.rewrites or unit.restatement else -(-size // (2 * target))
+        parts = 1 if unit.rewrites or unit.restatement else -(-sizes[unit.number] // (2 * target))
         if parts > 1:
-            tasks += [(replace(unit, part=part, parts=parts),) for part in range(parts)]
-            continue
-        if packed and filled + size + _UNIT_BYTES > target:
-            tasks.append(tuple(packed))
-            packed, filled = [], 0
-        packed.append(unit)
-        filled += size + _UNIT_BYTES
-    return [*tasks, tuple(packed)] if packed else tasks
+            divided += [(replace(unit, part=part, parts=parts),) for part in range(parts)]
+        else:
+            undivided.append(unit)
+    return [*divided, *packed(undivided, lambda unit: sizes[unit.number] + _UNIT_BYTES, target)]
 
 
 def commit(unit: PreparedMerge, results: Sequence[MergedFiles]) -> Merged:

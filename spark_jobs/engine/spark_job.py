@@ -19,6 +19,7 @@ from spark_jobs.runtime.executors import checked
 from spark_jobs.storage.reach import carried
 
 Task = TypeVar("Task")
+Part = TypeVar("Part")
 Batches = Iterator[pa.RecordBatch]
 
 _DDL = "bucket INT, unit INT, value BINARY"
@@ -39,6 +40,20 @@ class Capacity:
     def share(self, total_bytes: int, least_bytes: int) -> int:
         """Bytes of a task, where all of them take so many: twice as many tasks as slots, but none below a size."""
         return min(self.task_bytes, max(least_bytes, total_bytes // (2 * self.slots)))
+
+
+def packed(parts: Iterable[Part], cost: Callable[[Part], float], target: float) -> Iterator[tuple[Part, ...]]:
+    """Parts in their order, as many together as cost no more than a target; one that costs more is alone."""
+    group, filled = list[Part](), 0.0
+    for part in parts:
+        size = cost(part)
+        if group and filled + size > target:
+            yield tuple(group)
+            group, filled = [], 0.0
+        group.append(part)
+        filled += size
+    if group:
+        yield tuple(group)
 
 
 @dataclass(frozen=True, slots=True)

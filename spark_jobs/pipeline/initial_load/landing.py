@@ -4,7 +4,7 @@ Put here: whether the log has passed the rows, what statements did to the table 
 (reading.py), or what follows downstream (downstream/merge.py).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
@@ -14,7 +14,7 @@ from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.scan import scan_effective
 from spark_jobs.bronze.table import BronzeSnapshot
-from spark_jobs.delta.snapshot import DataFile, Snapshot
+from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.engine import spark_job
 from spark_jobs.errors import TableStopped, about, under
 from spark_jobs.lake import driver_commit
@@ -142,19 +142,8 @@ def _tasks(stage: StagedTable, upon: Snapshot) -> list[LandingTask] | None:
     if waiting is None or any(file.deletion_vector for file in waiting.files):
         return None
     source, target = FileTarget.of(waiting), FileTarget.of(upon)
-    return [LandingTask(source, files, stage.progress.since, target) for files in _packed(waiting.files)]
-
-
-def _packed(files: Sequence[DataFile]) -> Iterator[tuple[DataFile, ...]]:
-    """Files of about a task's bytes together, in their order."""
-    packed: list[DataFile] = []
-    for file in files:
-        if packed and sum(previous.size for previous in packed) + file.size > _TASK_BYTES:
-            yield tuple(packed)
-            packed = []
-        packed.append(file)
-    if packed:
-        yield tuple(packed)
+    groups = spark_job.packed(waiting.files, lambda file: file.size, _TASK_BYTES)
+    return [LandingTask(source, files, stage.progress.since, target) for files in groups]
 
 
 def _landed_snapshot(
