@@ -3,15 +3,13 @@
 Put here: the two processes and the order in which they take turns. Not here: a session that is warm (tables.py).
 """
 
-import resource
 import statistics
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.told import say
+from benchmarks.usage import Usage, of_process
 from spark_jobs.runtime.provision import delta_jars
 
 ROUNDS = 5
@@ -36,8 +34,7 @@ jvm = spark.sparkContext._gateway.proc
 jvm.stdin.close()
 jvm.wait()
 """
-Usage = tuple[float, float]
-"""Seconds by the clock and of the processor."""
+"""It waits for its JVM, as ours does: of what is left behind no processor time is counted."""
 
 
 def compare(folder: Path, config: Path, write_news: Callable[[], None]) -> None:
@@ -49,11 +46,11 @@ def compare(folder: Path, config: Path, write_news: Callable[[], None]) -> None:
     idle_times: list[Usage] = []
     for nth in range(ROUNDS + 1):  # the first of each makes its table and fills the page cache
         say(f"processes, round {nth}")
-        bare_times.append(_process(bare))
+        bare_times.append(of_process(bare)[0])
         write_news()
-        run_times.append(_process(run))
-        idle_times.append(_process(run))
-    median = statistics.median(seconds for seconds, _ in bare_times[1:])
+        run_times.append(of_process(run)[0])
+        idle_times.append(of_process(run)[0])
+    median = statistics.median(usage.seconds for usage in bare_times[1:])
     print("\n| process | median, s | least, s | processor, s | times the bare session |")
     print("| --- | --- | --- | --- | --- |")
     for label, times in (
@@ -61,19 +58,7 @@ def compare(folder: Path, config: Path, write_news: Callable[[], None]) -> None:
         (f"stratalog run, news (goal {GOAL} times)", run_times[1:]),
         ("stratalog run, no news", idle_times[1:]),
     ):
-        seconds = [wall for wall, _ in times]
-        processor = statistics.median(busy for _, busy in times)
+        seconds = [usage.seconds for usage in times]
+        processor = statistics.median(usage.processor for usage in times)
         middle = statistics.median(seconds)
         print(f"| {label} | {middle:.1f} | {min(seconds):.1f} | {processor:.1f} | {middle / median:.2f} |", flush=True)
-
-
-def _process(command: list[str]) -> Usage:
-    """Both end their JVM and wait for it, without which its processor time is counted nowhere. Raises SystemExit."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    began = time.perf_counter()
-    process = subprocess.run(command, check=False, capture_output=True, text=True)
-    wall = time.perf_counter() - began
-    if process.returncode:
-        raise SystemExit(process.stderr)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return wall, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime

@@ -3,11 +3,10 @@
 Put here: the measurement. Not here: decoding at speed (decoding.py).
 """
 
-import resource
 import statistics
-import subprocess
 import sys
-import time
+
+from benchmarks.usage import of_process
 
 ROUNDS = 5
 GOAL = 1.5
@@ -26,21 +25,12 @@ def measure() -> None:
     from spark_jobs.demo.recorded import LOGS
 
     path = str(sorted(LOGS.glob("mysql-bin.*"))[1])
-    times = [_process(path) for _ in range(ROUNDS + 1)][1:]  # the first may compile
-    seconds = [wall for wall, _ in times]
+    runs = [of_process([sys.executable, "-c", _PROGRAM.format(path=path)]) for _ in range(ROUNDS + 1)]
+    assert all(int(printed) > 0 for _, printed in runs)
+    usages = [usage for usage, _ in runs[1:]]  # the first may compile
+    seconds = [usage.seconds for usage in usages]
     reached = "reached" if min(seconds) <= GOAL else "missed"
-    busy = min(cpu for _, cpu in times)
+    busy = min(usage.processor for usage in usages)
     print("| first decode in a new process | best, s | median, s | processor time, s | goal, s |")
     print("| --- | --- | --- | --- | --- |")
     print(f"| warm cache | {min(seconds):.2f} | {statistics.median(seconds):.2f} | {busy:.2f} | {GOAL} {reached} |")
-
-
-def _process(path: str) -> tuple[float, float]:
-    """Seconds from start to end, and of processor time."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    began = time.perf_counter()
-    process = subprocess.run([sys.executable, "-c", _PROGRAM.format(path=path)], check=True, capture_output=True)
-    assert int(process.stdout) > 0
-    wall = time.perf_counter() - began
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return wall, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime

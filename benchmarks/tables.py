@@ -41,8 +41,7 @@ def measure(spark: SparkSession, folder: Path, count: int) -> None:
     tables = [Table(f"shop.table_{at:05d}", key=["id"], id=INT.NOT_NULL, note=VARCHAR(40)) for at in range(count)]
     pipeline = _pipeline(folder)
     _write(folder, tables, 1, rows=20)
-    print(f"| {count:,} tables | {' | '.join(f'{step}, s' for step in STEPS)} | all, s | processor, s |")
-    print(f"| --- |{' --- |' * (len(STEPS) + 2)}")
+    _print_head(f"{count:,} tables")
     _run(spark, pipeline, "first run", count)
     _run(spark, pipeline, "no news", 0)
     changed = tables[:CHANGED]
@@ -61,12 +60,15 @@ def measure(spark: SparkSession, folder: Path, count: int) -> None:
     processes.compare(folder, folder / "pipeline.yaml", lambda: _write(folder, altered, next(numbers), rows=5))
 
 
+def _print_head(label: str) -> None:
+    print(f"\n| {label} | {' | '.join(f'{step}, s' for step in STEPS)} | all, s | processor, s |")
+    print(f"| --- |{' --- |' * (len(STEPS) + 2)}")
+
+
 def _measure_shards(spark: SparkSession, folder: Path, tables: Sequence[Table]) -> None:
     """The same of tables that are merged into one."""
     pipeline = _pipeline(folder, routes=[{"from": "shop.table_*", "to": "shop.all"}])
-    steps = " | ".join(f"{step}, s" for step in STEPS)
-    print(f"\n| {len(tables):,} tables merged into one | {steps} | all, s | processor, s |")
-    print(f"| --- |{' --- |' * (len(STEPS) + 2)}")
+    _print_head(f"{len(tables):,} tables merged into one")
     _write(folder, tables, 1, rows=20)
     _run(spark, pipeline, "first run", len(tables))
     for number in (2, 3):
@@ -77,9 +79,7 @@ def _measure_shards(spark: SparkSession, folder: Path, tables: Sequence[Table]) 
 def _measure_mode(spark: SparkSession, folder: Path, tables: Sequence[Table], mode: str) -> None:
     """The same of tables with a mode that has every change; each row that changes was there."""
     pipeline = _pipeline(folder, downstream=[{"tables": "shop.*", "mode": mode}])
-    steps = " | ".join(f"{step}, s" for step in STEPS)
-    print(f"\n| {len(tables):,} tables, mode {mode} | {steps} | all, s | processor, s |")
-    print(f"| --- |{' --- |' * (len(STEPS) + 2)}")
+    _print_head(f"{len(tables):,} tables, mode {mode}")
     _write(folder, tables, 1, rows=20)
     _run(spark, pipeline, "first run", len(tables))
     for number in (2, 3):

@@ -4,8 +4,10 @@ Put here: counting over this process, Spark's JVM and its Python workers, by /pr
 """
 
 import os
+import resource
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +33,19 @@ def metered() -> Iterator[Usage]:
     usage.seconds = time.perf_counter() - began
     usage.processor = processor_of() - before
     usage.python, usage.jvm = memory()
+
+
+def of_process(command: Sequence[str]) -> tuple[Usage, str]:
+    """Runs a command to its end: seconds by the clock and of the processor, and what it printed.
+
+    Of processes that it leaves behind no time is counted. Raises SystemExit where it fails.
+    """
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    process = subprocess.run(command, check=False, capture_output=True, text=True)
+    seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if process.returncode:
+        raise SystemExit(process.stderr)
+    return Usage(seconds, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime), process.stdout
 
 
 def memory() -> tuple[int, int]:
