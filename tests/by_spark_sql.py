@@ -1,13 +1,28 @@
 """Tables by Spark SQL that the engine would take, and what to compare. Put here: how. Not here: the tests."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 from pyspark.sql import SparkSession
 
 from spark_jobs.engine import routing
 from spark_jobs.lake.table import Table
+
+FIRST_SEED = int(os.environ.get("STRATALOG_SEED", "1"))
+
+
+def twin_cases(runs: int) -> list[ParameterSet]:
+    """Server, seed and steps of random streams: a short one, and long ones of so many seeds on each of two servers."""
+    seeds = range(FIRST_SEED + 1, FIRST_SEED + 1 + int(os.environ.get("STRATALOG_RUNS", runs)))
+    steps = int(os.environ.get("STRATALOG_STEPS", "40"))
+    return [pytest.param("mysql-8.0", FIRST_SEED, 12, id="short")] + [
+        pytest.param(server, seed, steps, id=f"{server}-{seed}", marks=pytest.mark.long)
+        for server in ("mysql-8.0", "mariadb-11.4")
+        for seed in seeds
+    ]
 
 
 @contextmanager

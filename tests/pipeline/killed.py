@@ -1,8 +1,8 @@
 """Runs a pipeline, maintains or loads it, and dies by SIGKILL at one commit. Started by tests of this folder.
 
 ``killed.py CONFIG LAYER before|after [maintain|load [NTH]]``: at the first, or at the NTH, of these commits. The
-commits of a layer, or of one table, are told by the table's path; changes of its columns are commits too. The process
-is gone as a machine without power is: no exit handler, no clean-up, no last word.
+commits of a layer, or of one table, are identified by the table's path; changes of its columns are commits too. The
+process is gone as a machine without power is: no exit handler, no clean-up, no last word.
 """
 
 import os

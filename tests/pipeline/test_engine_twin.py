@@ -1,6 +1,5 @@
 """Random DDL and DML through the engine and through Spark SQL: silver and downstream are equal, row by row."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.engine import downstream_job, silver_job
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
-from tests.by_spark_sql import by_spark_sql, content
+from tests.by_spark_sql import by_spark_sql, content, twin_cases
 from tests.ddl_stream import stream_for
 from tests.fix_mysql import Database, database_of
 from tests.fix_pipeline import SOURCE, Shop
@@ -20,15 +19,6 @@ from tests.fix_servers import Servers, telling
 from tests.schema_dumps import dump_position
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
-
-FIRST_SEED = int(os.environ.get("STRATALOG_SEED", "1"))
-RUNS = int(os.environ.get("STRATALOG_RUNS", "4"))
-STEPS = int(os.environ.get("STRATALOG_STEPS", "40"))
-CASES = [pytest.param("mysql-8.0", FIRST_SEED, 12, id="short")] + [
-    pytest.param(server, seed, STEPS, id=f"{server}-{seed}", marks=pytest.mark.long)
-    for server in ("mysql-8.0", "mariadb-11.4")
-    for seed in range(FIRST_SEED + 1, FIRST_SEED + 1 + RUNS)
-]
 
 
 @pytest.fixture
@@ -52,7 +42,7 @@ def database(server: str, servers: Servers) -> Iterator[Database]:
         yield database
 
 
-@pytest.mark.parametrize("server, seed, steps", CASES)
+@pytest.mark.parametrize("server, seed, steps", twin_cases(4))
 def test_the_engine_and_spark_sql_leave_the_same_tables(
     server: str,
     seed: int,

@@ -89,7 +89,7 @@ def written_to(database: Database) -> Iterator[None]:
                             cursor.execute(
                                 "UPDATE IGNORE big SET b = %s, a = %s WHERE b = %s AND a = %s", (*other_key, *key)
                             )
-        except BaseException as error:  # noqa: BLE001 - told by the test's own thread
+        except BaseException as error:  # noqa: BLE001 - reported by the test's own thread
             failed.append(error)
 
     threads = [threading.Thread(target=write, args=[seed]) for seed in (1,)]

@@ -88,7 +88,7 @@ def written_to(shop: Shop) -> Iterator[None]:
                             cursor.execute("DELETE FROM bag WHERE v = %s LIMIT 2", (v,))
                         case _:
                             cursor.execute("UPDATE bag SET v = %s WHERE v = %s LIMIT 3", (chance.randrange(40), v))
-        except BaseException as error:  # noqa: BLE001 - told by the test's own thread
+        except BaseException as error:  # noqa: BLE001 - reported by the test's own thread
             failed.append(error)
 
     thread = threading.Thread(target=write)

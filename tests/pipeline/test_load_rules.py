@@ -182,10 +182,8 @@ def test_loaded_rows_are_those_of_the_log_under_every_rule(
     assert clear_texts(lakes.loaded[1], excluded=("bronze",)) == set()
 
 
-def test_a_load_of_a_masked_key_that_is_killed_names_no_key_and_starts_anew(lakes: Lakes) -> None:
-    shop, pipeline = lakes.loaded
-    keyed = TableName(shop.database.name, "keyed")
-    chunks: list[int] = []
+def load_until_killed(shop: Shop, pipeline: Pipeline, table: TableName) -> None:
+    """A load that ends once its first rows are committed."""
 
     class Killed(BaseException):
         pass
@@ -195,7 +193,15 @@ def test_a_load_of_a_masked_key_that_is_killed_names_no_key_and_starts_anew(lake
             raise Killed
 
     with pytest.raises(Killed):
-        load_source(shop.spark, pipeline, SOURCE, tables=[str(keyed)], chunk_rows=2, on_progress=killing)
+        load_source(shop.spark, pipeline, SOURCE, tables=[str(table)], chunk_rows=2, on_progress=killing)
+
+
+def test_a_load_of_a_masked_key_that_is_killed_names_no_key_and_starts_anew(lakes: Lakes) -> None:
+    shop, pipeline = lakes.loaded
+    keyed = TableName(shop.database.name, "keyed")
+    chunks: list[int] = []
+
+    load_until_killed(shop, pipeline, keyed)
     interrupted = progress(lake_of(pipeline), SOURCE, keyed)
     assert interrupted is not None
     assert (interrupted.state, interrupted.chunks, interrupted.after) == (READING, 4, None)
@@ -216,15 +222,7 @@ def test_rows_that_were_read_under_other_rules_are_read_again(lakes: Lakes) -> N
     shop, pipeline = lakes.loaded
     name = TableName(shop.database.name, "listed")
 
-    class Killed(BaseException):
-        pass
-
-    def killing(_name: TableName, commit: LoadCommit) -> None:
-        if commit.chunks:
-            raise Killed
-
-    with pytest.raises(Killed):
-        load_source(shop.spark, pipeline, SOURCE, tables=[str(name)], chunk_rows=2, on_progress=killing)
+    load_until_killed(shop, pipeline, name)
     rules = {"columns": {"fewer": {"tables": [str(name)], "include": ["id"]}}}
     changed = shop.pipeline(live=True, **rules)
     load = load_source(shop.spark, changed, SOURCE, tables=[str(name)], chunk_rows=2)

@@ -1,6 +1,5 @@
 """Tables with mode append and history, by the engine and by Spark SQL: equal, row by row, whatever the log has."""
 
-import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.engine import routing
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
-from tests.by_spark_sql import by_spark_sql, content
+from tests.by_spark_sql import FIRST_SEED, by_spark_sql, content, twin_cases
 from tests.ddl_stream import stream_for
 from tests.fix_mysql import Database, database_of
 from tests.fix_pipeline import Shop
@@ -22,14 +21,6 @@ from tests.schema_dumps import dump_position
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.thorough]
 
-FIRST_SEED = int(os.environ.get("STRATALOG_SEED", "1"))
-RUNS = int(os.environ.get("STRATALOG_RUNS", "3"))
-STEPS = int(os.environ.get("STRATALOG_STEPS", "40"))
-CASES = [pytest.param("mysql-8.0", FIRST_SEED, 12, id="short")] + [
-    pytest.param(server, seed, STEPS, id=f"{server}-{seed}", marks=pytest.mark.long)
-    for server in ("mysql-8.0", "mariadb-11.4")
-    for seed in range(FIRST_SEED + 1, FIRST_SEED + 1 + RUNS)
-]
 MODES = ("append", "history")
 
 
@@ -83,7 +74,7 @@ def twins(database: Database, spark: SparkSession, tmp_path: Path) -> Twins:
     return Twins(spark, database, tmp_path)
 
 
-@pytest.mark.parametrize("server, seed, steps", CASES)
+@pytest.mark.parametrize("server, seed, steps", twin_cases(3))
 def test_random_ddl_leaves_the_same_changes_and_versions(
     server: str, seed: int, steps: int, twins: Twins, summary: list[str]
 ) -> None:

@@ -277,7 +277,7 @@ def test_a_deadlock_is_tried_again(
         deadline = time.monotonic() + 60
         while copy.shop.database.execute(waiting) == ((0,),):
             assert time.monotonic() < deadline
-            time.sleep(0.3)  # the server fills that table anew where nobody has read it for 0.1 s
+            time.sleep(0.3)  # the server refills that table once it was not queried for 0.1 s
         cursor.execute("SELECT * FROM stratalog.checkpoint FOR UPDATE")
         cursor.execute(f"SELECT * FROM `{copy.schema}`.keyed FOR UPDATE")
         holder.commit()
