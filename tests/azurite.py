@@ -17,7 +17,7 @@ from urllib.parse import quote
 from spark_jobs.config.store import AZURE, LakeStore, ObjectStore
 from spark_jobs.errors import ConfigError
 from spark_jobs.runtime.provision import made_once
-from tests.store_server import StoreServer, free_port
+from tests.server_process import ServerProcess, free_port
 
 VERSION = "3.35.0"
 ACCOUNT, ACCOUNT_KEY = "teststore", b64encode(b"key-of-the-account-of-tests").decode()
@@ -42,7 +42,7 @@ def installed() -> Path:
     return made_once(f"azurite-{VERSION}", install) / "node_modules" / ".bin" / "azurite-blob"
 
 
-class Azurite(StoreServer):
+class Azurite(ServerProcess):
     """A server of one folder and one account."""
 
     def __init__(self, folder: Path, *, tls: tuple[Path, Path] | None = None) -> None:

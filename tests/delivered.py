@@ -3,13 +3,25 @@
 Put here: the delivery's configuration, running it, and comparing rows. Not here: what a test does to it.
 """
 
-from typing import Any
+from typing import Any, Protocol
+
+import pymysql
+from pymysql.cursors import Cursor
 
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delivery.deliver import DeliveryOutcome, deliver
-from spark_jobs.demo.server import MySQLServer
 from spark_jobs.pipeline.run import run_source
 from tests.fix_pipeline import SOURCE, Shop
+
+
+class Target(Protocol):
+    """A server that is delivered to."""
+
+    host: str
+    port: int
+
+    def connect(self) -> "pymysql.Connection[Cursor]":
+        """A connection as root, autocommitting."""
 
 
 class Copy:
@@ -20,7 +32,7 @@ class Copy:
         self.schema = f"{shop.database.name}_copy"
 
     def pipeline(
-        self, *, live: bool = False, port: int | None = None, target: MySQLServer | None = None, **keys: Any
+        self, *, live: bool = False, port: int | None = None, target: Target | None = None, **keys: Any
     ) -> Pipeline:
         server = target or self.shop.database.server
         login: dict[str, Any] = {"host": server.host, "port": server.port, "user": "writer", "password": "writes"}

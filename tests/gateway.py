@@ -23,7 +23,7 @@ from spark_jobs.config.store import LakeStore, ObjectStore
 from spark_jobs.errors import ConfigError
 from spark_jobs.runtime.provision import made_once
 from tests.proxy import Listener
-from tests.store_server import StoreServer, free_port
+from tests.server_process import ServerProcess, free_port
 
 VERSION = "v1.8.0"
 MODULE = f"github.com/versity/versitygw/cmd/versitygw@{VERSION}"
@@ -47,7 +47,7 @@ def built() -> Path:
     return made_once(f"versitygw-{VERSION}", build) / "versitygw"
 
 
-class Gateway(StoreServer):
+class Gateway(ServerProcess):
     """A server of one folder. users: secrets of further access keys, which may do what bucket policies allow."""
 
     def __init__(

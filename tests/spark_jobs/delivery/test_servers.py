@@ -5,18 +5,24 @@ from collections.abc import Iterator
 import pytest
 
 from spark_jobs.checks.verify.deliveries import EQUAL, verify_delivery
-from spark_jobs.demo.server import MySQLServer
-from tests.delivered import Copy
+from tests.delivered import Copy, Target
 from tests.fix_servers import Servers
 from tests.servers import SERVERS
+from tests.tidb import TiDBServer, tidb_or_skip
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.mysql]
 
 
-@pytest.fixture(params=SERVERS)
-def target(request: pytest.FixtureRequest, servers: Servers, copy: Copy) -> Iterator[MySQLServer]:
+@pytest.fixture(scope="module")
+def tidb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TiDBServer]:
+    with tidb_or_skip(tmp_path_factory.mktemp("tidb")) as server:
+        yield server
+
+
+@pytest.fixture(params=[*SERVERS, "tidb"])
+def target(request: pytest.FixtureRequest, servers: Servers, copy: Copy) -> Iterator[Target]:
     """A server with a user who may write, and afterwards without what was delivered to it."""
-    server = servers.get(request.param)
+    server = request.getfixturevalue("tidb") if request.param == "tidb" else servers.get(request.param)
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("CREATE USER IF NOT EXISTS writer@'%' IDENTIFIED BY 'writes'")
         cursor.execute("GRANT ALL ON *.* TO writer@'%'")
@@ -62,7 +68,7 @@ STEPS = (
 
 
 @pytest.mark.parametrize("apply", ["net", "ordered"])
-def test_changes_and_statements_arrive(copy: Copy, target: MySQLServer, apply: str) -> None:
+def test_changes_and_statements_arrive(copy: Copy, target: Target, apply: str) -> None:
     copy.shop.execute(*TABLES)
     pipeline = copy.pipeline(target=target, apply=apply, workers=2, batch_rows=2)
     statements = []
@@ -79,7 +85,7 @@ def test_changes_and_statements_arrive(copy: Copy, target: MySQLServer, apply: s
     assert any("ALTER TABLE" in statement for statement in statements)
 
 
-def _require_same(copy: Copy, target: MySQLServer) -> None:
+def _require_same(copy: Copy, target: Target) -> None:
     """The target's columns have the names, order and values of the source's."""
     with target.connect() as connection, connection.cursor() as cursor:
         for table in ("t", "pair", "bag"):

@@ -1,6 +1,6 @@
-"""A server of an object store that a test starts: its port, waiting until it listens, its end.
+"""A server that a test starts as a process of its own: its port, waiting until it listens, its end.
 
-Put here: the process. Not here: either kind of store (gateway.py, azurite.py).
+Put here: the process. Not here: what is started (gateway.py, azurite.py, tidb.py).
 """
 
 import socket
@@ -17,7 +17,7 @@ def free_port() -> int:
     return port
 
 
-class StoreServer:
+class ServerProcess:
     """A process that listens on a port of this machine."""
 
     def __init__(self, port: int, *, tls: bool) -> None:
