@@ -25,16 +25,17 @@ class Target(Protocol):
 
 
 class Copy:
-    """A second schema of the server, which a delivery writes the shop's tables to."""
+    """A second schema of the server, or of another one, which a delivery writes the shop's tables to."""
 
-    def __init__(self, shop: Shop) -> None:
+    def __init__(self, shop: Shop, target: Target | None = None) -> None:
         self.shop = shop
+        self.target = target
         self.schema = f"{shop.database.name}_copy"
 
     def pipeline(
         self, *, live: bool = False, port: int | None = None, target: Target | None = None, **keys: Any
     ) -> Pipeline:
-        server = target or self.shop.database.server
+        server = target or self.target or self.shop.database.server
         login: dict[str, Any] = {"host": server.host, "port": server.port, "user": "writer", "password": "writes"}
         if port:  # a proxy's, which reads what it passes on
             login |= {"port": port, "tls": {"enabled": False}}
@@ -48,8 +49,16 @@ class Copy:
         run_source(self.shop.spark, pipeline, SOURCE)
         return deliver(pipeline, "copy")
 
+    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Runs statements at the target, as root. Returns the rows of the last one."""
+        server = self.target or self.shop.database.server
+        with server.connect() as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall())
+
     def rows(self, table: str, columns: str = "*") -> list[tuple[Any, ...]]:
-        return sorted(self.shop.database.execute(f"SELECT {columns} FROM `{self.schema}`.`{table}`"), key=repr)
+        return sorted(self.execute(f"SELECT {columns} FROM `{self.schema}`.`{table}`"), key=repr)
 
     def source_rows(self, table: str, columns: str = "*") -> list[tuple[Any, ...]]:
         return sorted(self.shop.database.execute(f"SELECT {columns} FROM `{table}`"), key=repr)
@@ -60,5 +69,5 @@ class Copy:
 
     def progress(self) -> list[dict[str, Any]]:
         names = "table_name, lake_version, position, exit_version, parts, fence, rows_written"
-        rows = self.shop.database.execute(f"SELECT {names} FROM stratalog.checkpoint ORDER BY table_name")
+        rows = self.execute(f"SELECT {names} FROM stratalog.checkpoint ORDER BY table_name")
         return [dict(zip(names.split(", "), row, strict=True)) for row in rows]

@@ -1,4 +1,4 @@
-"""Deliveries. Put here: the fixture of a copy that is delivered. Not here: the copy itself (delivered.py)."""
+"""Deliveries. Put here: fixtures of targets and of a delivered copy. Not here: the copy itself (delivered.py)."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,13 @@ import pytest
 
 from tests.delivered import Copy
 from tests.fix_pipeline import Shop
+from tests.tidb import TiDBServer, tidb_or_skip
+
+
+@pytest.fixture(scope="session")
+def tidb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TiDBServer]:
+    with tidb_or_skip(tmp_path_factory.mktemp("tidb")) as server:
+        yield server
 
 
 @pytest.fixture
@@ -19,3 +26,15 @@ def copy(shop: Shop) -> Iterator[Copy]:
     )
     yield copy
     shop.execute(f"DROP DATABASE IF EXISTS `{copy.schema}`", "DROP DATABASE IF EXISTS stratalog")
+
+
+@pytest.fixture
+def tidb_copy(copy: Copy, tidb: TiDBServer) -> Iterator[Copy]:
+    """The same, at TiDB."""
+    copy.target = tidb
+    copy.execute(
+        "CREATE USER IF NOT EXISTS writer@'%' IDENTIFIED BY 'writes'",
+        "GRANT ALL ON *.* TO writer@'%'",
+    )
+    yield copy
+    copy.execute(f"DROP DATABASE IF EXISTS `{copy.schema}`", "DROP DATABASE IF EXISTS stratalog")

@@ -25,11 +25,13 @@ class ServerProcess:
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
 
     def launch(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Starts the process, and returns when it listens. Raises TimeoutError."""
+        """Starts the process, and returns when it listens. Raises RuntimeError where it ends, TimeoutError."""
         self._process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for _ in range(1200):
             with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
                 return
+            if (status := self._process.poll()) is not None:
+                raise RuntimeError(f"{command[0]} ended with status {status}")
             time.sleep(0.05)
         raise TimeoutError(f"{command[0]} does not listen")
 

@@ -190,7 +190,7 @@ class TableDelivery:
         is_checked = self.settings.ddl == "stop"
         clauses = Alterations(progress.columns, shape, target, dialect).clauses(is_checked=is_checked)
         name = f"{identifier(self.table.schema)}.{identifier(self.table.name)}"
-        return [f"ALTER TABLE {name} {', '.join(clauses)}"] if clauses else []
+        return dialect.altering(name, clauses)
 
     def say(self, rows: int, total: int) -> None:
         """A line of progress, once in a while."""

@@ -9,7 +9,7 @@ known by their physical names in the lake, which a rename leaves.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -196,6 +196,16 @@ class Dialect:
     def has_rename_column(self) -> bool:
         """Whether ALTER TABLE … RENAME COLUMN is there; CHANGE is everywhere."""
         return self.facts.is_tidb or self.facts.numbers >= ((10, 5, 2) if self.facts.is_mariadb else (8, 0, 0))
+
+    def altering(self, table: str, clauses: Sequence[str]) -> list[str]:
+        """The statements that carry out clauses of ALTER TABLE; ``table`` is quoted.
+
+        TiDB looks a statement's names up in the table as it is before it, so each clause is one there. Those that a
+        kill has left out are found by what the target's table has.
+        """
+        if not self.facts.is_tidb:
+            return [f"ALTER TABLE {table} {', '.join(clauses)}"] if clauses else []
+        return [f"ALTER TABLE {table} {clause}" for clause in clauses]
 
 
 def creation(schema: str, table: str, shape: LakeTableShape, dialect: Dialect) -> list[str]:

@@ -163,15 +163,13 @@ class TargetState:
         # Of a merged table no column is dropped: other sources may have it still.
         before: Columns = {} if self.judge.marks else self.before
         clauses = Alterations(before, shape, target, dialect, defaults).clauses(is_checked=self.settings.ddl == "stop")
-        if not clauses:
-            return []
-        statement = f"ALTER TABLE {self.name} {', '.join(clauses)}"
-        if self.settings.ddl == "stop":
+        statements = dialect.altering(self.name, clauses)
+        if statements and self.settings.ddl == "stop":
             raise DeliveryError(
                 f"{self.place}: its columns changed at {step.range.start}, and ddl is stop; run at the target what "
-                f"follows, then deliver again: {statement}"
+                f"follows, then deliver again: {'; '.join(statements)}"
             )
-        return [statement]
+        return statements
 
     def _physical(self) -> dict[str, str]:
         """By name the physical names of the delivered columns."""

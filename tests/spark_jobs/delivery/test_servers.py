@@ -8,15 +8,8 @@ from spark_jobs.checks.verify.deliveries import EQUAL, verify_delivery
 from tests.delivered import Copy, Target
 from tests.fix_servers import Servers
 from tests.servers import SERVERS
-from tests.tidb import TiDBServer, tidb_or_skip
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.mysql]
-
-
-@pytest.fixture(scope="module")
-def tidb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TiDBServer]:
-    with tidb_or_skip(tmp_path_factory.mktemp("tidb")) as server:
-        yield server
 
 
 @pytest.fixture(params=[*SERVERS, "tidb"])

@@ -44,10 +44,12 @@ class Restorable:
         )
         self.keys = keys
         copy.run(self.pipeline())
-        self.shop.execute(f"ALTER TABLE `{copy.schema}`.keyed ADD UNIQUE KEY (n)")
+        copy.execute(f"ALTER TABLE `{copy.schema}`.keyed ADD UNIQUE KEY (n)")
         for table in (f"`{copy.schema}`.keyed", f"`{copy.schema}`.counted", "stratalog.checkpoint"):
-            self.shop.execute(f"CREATE TABLE {self._saved(table)} LIKE {table}")
-            self.shop.execute(f"INSERT INTO {self._saved(table)} SELECT * FROM {table}")
+            copy.execute(
+                f"CREATE TABLE {self._saved(table)} LIKE {table}",
+                f"INSERT INTO {self._saved(table)} SELECT * FROM {table}",
+            )
         self.shop.execute(
             *(f"UPDATE keyed SET n = -1 - n WHERE id BETWEEN {at} AND {at + 4}" for at in range(0, ROWS, 5)),
             "DELETE FROM keyed WHERE id % 5 = 0",
@@ -66,7 +68,7 @@ class Restorable:
 
     def restore(self) -> None:
         for table in (f"`{self.copy.schema}`.keyed", f"`{self.copy.schema}`.counted", "stratalog.checkpoint"):
-            self.shop.execute(f"DELETE FROM {table}", f"INSERT INTO {table} SELECT * FROM {self._saved(table)}")
+            self.copy.execute(f"DELETE FROM {table}", f"INSERT INTO {table} SELECT * FROM {self._saved(table)}")
 
     def require_delivered(self) -> None:
         missing, extra, rows = Counter[Any](), Counter[Any](), 0
@@ -84,7 +86,8 @@ class Restorable:
     def faults(self, fault: str, times: int) -> str:
         """A line for the summary; rows that differed would have ended the test."""
         way = next(name for name, keys in WAYS.items() if keys == self.keys)
-        return f"delivery, {way}: {fault} × {times}: {self.rows_compared:,} rows compared, 0 lost, 0 doubled"
+        into = "delivery into TiDB" if self.copy.target else "delivery"
+        return f"{into}, {way}: {fault} × {times}: {self.rows_compared:,} rows compared, 0 lost, 0 doubled"
 
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -98,9 +101,12 @@ each_way = pytest.mark.parametrize("keys", WAYS.values(), ids=WAYS)
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("fixture", ["copy", "tidb_copy"])
 @each_way
-def test_killed_at_each_statement(copy: Copy, keys: dict[str, Any], summary: list[str]) -> None:
-    restorable = Restorable(copy, **keys)
+def test_killed_at_each_statement(
+    request: pytest.FixtureRequest, fixture: str, keys: dict[str, Any], summary: list[str]
+) -> None:
+    restorable = Restorable(request.getfixturevalue(fixture), **keys)
     pipeline = restorable.pipeline()
     script = Path(__file__).parent / "killed.py"
     deaths = 0
