@@ -3,9 +3,7 @@
 Put here: building, starting and reading it. Not here: what it must have received.
 """
 
-import hashlib
 import os
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -15,8 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from spark_jobs.errors import ConfigError
-from spark_jobs.runtime.provision import made_once
+from tests import go_programs
 from tests.dev_server import wait_for
 
 SOURCE = Path(__file__).parent / "collector"
@@ -24,18 +21,7 @@ SOURCE = Path(__file__).parent / "collector"
 
 def built() -> Path:
     """The collector's program, built by Go at first use: minutes. Raises ConfigError."""
-    go = shutil.which("go")
-    key = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(SOURCE.iterdir()))).hexdigest()[:16]
-
-    def build(folder: Path) -> None:
-        if go is None:
-            raise ConfigError("the collector is built by Go, and no go is on the PATH")
-        command = [go, "build", "-trimpath", "-o", str(folder / "collector"), "."]
-        result = subprocess.run(command, cwd=SOURCE, capture_output=True, text=True, check=False)
-        if result.returncode:
-            raise ConfigError(f"the collector was not built: {result.stderr.strip()[-300:]}")
-
-    return made_once(f"collector-{key}", build) / "collector"
+    return go_programs.built(SOURCE) / SOURCE.name
 
 
 @dataclass(frozen=True, slots=True)

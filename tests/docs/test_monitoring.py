@@ -1,16 +1,15 @@
 """The examples for Prometheus and Grafana use metrics that there are, and the page lists all of them."""
 
-import json
 import re
 import subprocess
 from pathlib import Path
 from shutil import which
-from typing import Any
 
 import pytest
 import yaml
 
 from spark_jobs.operations.metrics import FAMILIES
+from tests.docs import panels
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples" / "monitoring"
@@ -22,10 +21,9 @@ SELECTOR = re.compile(r"stratalog_(\w+)\{([^}]*)\}")
 
 def expressions() -> list[str]:
     rules = yaml.safe_load((EXAMPLES / "alerts.yaml").read_text(encoding="utf-8"))
-    dashboard: dict[str, Any] = json.loads((EXAMPLES / "dashboard.json").read_text(encoding="utf-8"))
     alerts = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
-    panels = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    return [*alerts, *panels, *(variable["query"] for variable in dashboard["templating"]["list"])]
+    variables = [variable["query"] for variable in panels.dashboard()["templating"]["list"]]
+    return [*alerts, *panels.expressions(), *variables]
 
 
 def test_every_metric_in_the_examples_exists() -> None:
@@ -50,14 +48,6 @@ def test_the_page_lists_each_metric_with_its_labels() -> None:
     rows = re.findall(r"^\| `stratalog_(\w+)` \| (.*?) \|", PAGE, re.MULTILINE)
     listed = {name: tuple(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
     assert listed == {name: labels for name, (_, labels) in FAMILIES.items()}
-
-
-def test_panels_of_the_dashboard_do_not_overlap() -> None:
-    dashboard = json.loads((EXAMPLES / "dashboard.json").read_text(encoding="utf-8"))
-    places = [panel["gridPos"] for panel in dashboard["panels"]]
-    cells = [(x, y) for p in places for x in range(p["x"], p["x"] + p["w"]) for y in range(p["y"], p["y"] + p["h"])]
-    assert len(cells) == len(set(cells))
-    assert len({panel["id"] for panel in dashboard["panels"]}) == len(places)
 
 
 @pytest.mark.parametrize("arguments", [("rules", "alerts.yaml"), ("config", "--syntax-only", "prometheus.yaml")])
