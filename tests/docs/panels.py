@@ -9,17 +9,17 @@ DASHBOARD = Path(__file__).parents[2] / "docs" / "examples" / "monitoring" / "da
 
 def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON, whose keys do not repeat."""
-    read = dict(pairs)
-    assert len(read) == len(pairs), [key for key, _ in pairs]
-    return read
+    entries = dict(pairs)
+    assert len(entries) == len(pairs), [key for key, _ in pairs]
+    return entries
 
 
 def dashboard() -> dict[str, Any]:
-    read: dict[str, Any] = json.loads(DASHBOARD.read_text(encoding="utf-8"), object_pairs_hook=distinct)
-    return read
+    board: dict[str, Any] = json.loads(DASHBOARD.read_text(encoding="utf-8"), object_pairs_hook=distinct)
+    return board
 
 
-def asked(expression: str) -> str:
+def as_sent(expression: str) -> str:
     """A query as Grafana sends it where all sources are chosen: variables are replaced by their values."""
     for variable in dashboard()["templating"]["list"]:
         expression = expression.replace(f"${variable['name']}", variable.get("allValue", ""))
@@ -29,4 +29,4 @@ def asked(expression: str) -> str:
 
 def expressions() -> list[str]:
     """The queries of all panels."""
-    return [asked(target["expr"]) for panel in dashboard()["panels"] for target in panel["targets"]]
+    return [as_sent(target["expr"]) for panel in dashboard()["panels"] for target in panel["targets"]]

@@ -51,12 +51,12 @@ def test_panels_do_not_overlap() -> None:
 def test_each_query_asks_the_chosen_data_source() -> None:
     board = dashboard()
     targets = [target for panel in board["panels"] for target in panel["targets"]]
-    source, *others = board["templating"]["list"]
+    source, *queries = board["templating"]["list"]
     assert (source["name"], source["type"], source["query"]) == ("datasource", "datasource", "prometheus")
-    assert [part for part in (*board["panels"], *targets, *others) if part["datasource"] != DATA_SOURCE] == []
+    assert [part for part in (*board["panels"], *targets, *queries) if part["datasource"] != DATA_SOURCE] == []
     names = {variable["name"] for variable in board["templating"]["list"]}
-    used = set(re.findall(r"\$\{?(\w+)", json.dumps([board["panels"], others])))
-    assert used - {"__all"} == names
+    references = set(re.findall(r"\$\{?(\w+)", json.dumps([board["panels"], queries])))
+    assert references - {"__all"} == names
 
 
 def test_queries_of_a_panel_are_distinct() -> None:
@@ -165,8 +165,8 @@ def test_the_types_of_grafana_reject(name: str, tmp_path: Path) -> None:
     change(board)
     file = tmp_path / "dashboard.json"
     file.write_text(json.dumps(board))
-    found = grafana_types.problems(file)
-    assert [line for line in found if problem in line], found
+    problems = grafana_types.problems(file)
+    assert [line for line in problems if problem in line], problems
 
 
 @pytest.mark.thorough

@@ -14,14 +14,18 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from shutil import copytree, which
 from typing import Any
 
 import pytest
 import yaml
+from prometheus_client.metrics_core import GaugeMetricFamily
 
+from spark_jobs.operations.metrics import ALARMS, FAMILIES, exposition
 from tests.dev_server import wait_for
+from tests.docs.panels import as_sent, dashboard
 from tests.lake_recording import SALT
 from tests.recorded_lake import recorded
 
@@ -120,6 +124,49 @@ def test_an_alert_fires_for_a_table_that_stopped(tmp_path: Path) -> None:
         len(yaml.safe_load((EXAMPLES / "alerts.yaml").read_text())["groups"][0]["rules"]),
         [],
     )
+
+
+LAYERS = ("source", "bronze", "silver", "downstream")
+
+
+def every_metric() -> str:
+    """Each metric with each combination of its labels, of two sources with two tables: the exposition."""
+    gauges = []
+    for name, (text, labels) in FAMILIES.items():
+        gauge = GaugeMetricFamily(f"stratalog_{name}", text, labels=labels)
+        layers = LAYERS[-1:] if name.startswith("last_merge") else LAYERS
+        choices = {"layer": layers, "check": ALARMS}
+        combinations = [
+            dict(zip(labels, values, strict=True))
+            for values in product(*(choices.get(label, (f"a_{label}", f"b_{label}")) for label in labels))
+        ]
+        for of in combinations:
+            if "table" in of and of.get("layer") in LAYERS[:2]:
+                of["table"] = ""  # these layers have no tables
+        for values in dict.fromkeys(tuple(of.values()) for of in combinations):
+            gauge.add_metric(values, 1)
+        gauges.append(gauge)
+    return exposition(gauges)
+
+
+@pytest.mark.thorough
+def test_each_panel_shows_series_with_the_labels_of_its_legend(tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    (files / "stratalog.prom").write_text(every_metric())
+    board = dashboard()
+    targets = [(panel["title"], target) for panel in board["panels"] for target in panel["targets"]]
+    counts = []
+    with node_exporter(tmp_path, files) as exporter, prometheus(tmp_path, exporter) as url:
+        wait_for("metrics arrive", lambda: answer(url, "query", query="stratalog_source_up").get("result"))
+        for title, target in targets:
+            series = [result["metric"] for result in answer(url, "query", query=as_sent(target["expr"]))["result"]]
+            names = re.findall(r"{{(\w+)}}", target.get("legendFormat", ""))
+            counts.append((title, len(series), len({tuple(labels[name] for name in names) for labels in series})))
+        sources = answer(url, "label/source/values", **{"match[]": "stratalog_source_up"})
+    assert sources == ["a_source", "b_source"], "the choices of the variable"
+    assert [panel for panel in counts if not panel[1]] == [], "no series"
+    assert [panel for panel in counts if panel[1] != panel[2]] == [], "lines of one name"
 
 
 def test_rules_fire_when_they_should() -> None:
