@@ -25,6 +25,16 @@ DRIVER = "chromedriver"
 PATIENCE = 60
 """Seconds for a page to show something on a busy machine."""
 WIDTH, HEIGHT = 1280, 800
+IS_STILL = """
+return document.getAnimations().every(
+  animation => animation.playState !== "running" || animation.effect.getComputedTiming().endTime === Infinity)
+"""
+"""Whether all transitions of a page have ended. What turns forever is not waited for."""
+
+
+def resize(driver: WebDriver, height: int) -> None:
+    size = {"width": WIDTH, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
 def lacking() -> str | None:
@@ -90,9 +100,19 @@ class Eyes:
         """Clicks on a button by what it says."""
         self.click(f"//button[normalize-space()={label!r} and not(@disabled)]")
 
+    @contextmanager
+    def frame(self, height: int | None = None) -> Iterator[None]:
+        """Shows the page in a frame of this height, without one in the page's own, and then in the usual one."""
+        resize(self.driver, height or self.driver.execute_script("return document.documentElement.scrollHeight"))
+        try:
+            yield
+        finally:
+            resize(self.driver, HEIGHT)
+
     def picture(self, name: str) -> None:
-        """Takes a picture of the page where pictures are asked for."""
+        """Takes a picture of the page where pictures are asked for, once nothing in it moves."""
         if self.pictures:
+            self._wait(lambda driver: driver.execute_script(IS_STILL), PATIENCE, lambda: "something moves on the page")
             self.pictures.mkdir(parents=True, exist_ok=True)
             self.driver.save_screenshot(str(self.pictures / f"{name}.png"))
 
@@ -123,8 +143,7 @@ def browser(folder: Path) -> Iterator[WebDriver]:
         options.add_argument(argument)
     driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which(DRIVER), env={"TZ": "UTC"}))
     try:
-        size = {"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False}
-        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        resize(driver, HEIGHT)
         yield driver
     finally:
         driver.quit()

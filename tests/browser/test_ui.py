@@ -30,10 +30,11 @@ def test_the_graph_reads_from_the_source_to_the_tables(ui: UserInterface) -> Non
     eyes.click("//button[.//*[@aria-label='panel_show_right']]")
     eyes.click(group("shop_silver"))
     assert "silver" in eyes.driver.current_url
-    eyes.driver.refresh()  # the graph is fitted into its frame anew
-    eyes.see(*TABLES, "Materialized", "Spark", "Delta Lake")
-    eyes.miss("fetching statuses")
-    eyes.picture("graph")
+    with eyes.frame(1000):  # of all tables
+        eyes.driver.refresh()  # the graph is fitted into its frame anew
+        eyes.see(*TABLES, "Materialized", "Spark", "Delta Lake")
+        eyes.miss("fetching statuses")
+        eyes.picture("graph")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,8 @@ def test_a_materialization_says_its_positions_rows_and_lag(ui: UserInterface) ->
     assert float(metadata["run/rows_per_second"]) > 0
     assert metadata["delta/path"] == str(ui.folder.lake / "downstream" / "shop" / "orders")
     eyes.miss("Loading")
-    eyes.picture("materialization")
+    with eyes.frame(1000):  # of all metadata
+        eyes.picture("materialization")
 
 
 def backfills(ui: UserInterface) -> list[dict[str, Any]]:
@@ -121,7 +123,8 @@ def test_a_source_says_where_its_report_is(ui: UserInterface) -> None:
     ui.eyes.see("source/report", str(page))
     ui.eyes.driver.get(page.as_uri())
     ui.eyes.see("shop", "bronze", "Rows merged downstream")
-    ui.eyes.picture("report")
+    with ui.eyes.frame():
+        ui.eyes.picture("report")
 
 
 def write_again(table: Path) -> None:
