@@ -1,4 +1,4 @@
-"""Rows that are loaded beside the same rows read from the log, of every type, as they are downstream.
+"""Rows that are loaded beside the same rows read from the log, of every type, as they are downstream and at the server.
 
 Put here: whole pipelines over servers other than the run's own. Not here: values one by one
 (tests/spark_jobs/pipeline/initial_load/test_selecting.py).
@@ -11,6 +11,7 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.checks.verify.tables import verify_source
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import merge_job
 from spark_jobs.lake.layout import lake_of
@@ -69,8 +70,13 @@ def test_loaded_rows_are_those_of_the_log(
         for shop, pipeline in lakes:
             assert shop.run(pipeline)[1].stopped == {}
         changed = require_alike(lakes, minimum=1)
+        for _, pipeline in lakes:
+            states = {str(verdict.table): verdict.state for verdict in verify_source(spark, pipeline, SOURCE)}
+            assert states == {f"typed.t{nth}": "equal" for nth in range(TABLES)}
         connection.execute("DROP DATABASE typed")
-    summary.append(f"{name}: {rows} rows of {len(kinds)} kinds of columns loaded as logged, {changed} after updates")
+    summary.append(
+        f"{name}: {rows} rows of {len(kinds)} kinds of columns loaded as logged, {changed} after updates, equal to the server's"
+    )
 
 
 def write(connection: Connection, writer: Writer, statements: Sequence[Callable[[], str]]) -> None:

@@ -3,9 +3,10 @@
 Put here: putting the forms of columns together, and taking a key's text apart. Not here: what a column's form is
 (value_text.py), asking the two sides (server_rows.py, lake_rows.py).
 
-A row's text is its columns' texts one after the other, its digest 60 bits of that text's MD5. MD5 because both sides
-have it, and because a CRC is linear: of two rows that change alike, the CRCs' XOR stays what it was. Buckets are a
-CRC32 of the key's text, never a range of keys: the server orders keys by their collation, Spark by their bytes.
+A row's text is its columns' texts one after the other, its digest 60 bits of that text's SHA-256. All servers and
+Spark have it (MySQL has no MD5 as of 9.6), and a CRC is linear: of two rows that change alike, the CRCs' XOR stays
+what it was. Buckets are a CRC32 of the key's text, never a range of keys: the server orders keys by their collation,
+Spark by their bytes.
 """
 
 import re
@@ -21,10 +22,10 @@ from spark_jobs.text.sql import identifier, literal
 
 _LONG = 65_536
 """Bytes of a value up to which it is read as a whole when its row differs: thousands of rows may."""
-_BRIEF = " bytes, MD5 "
-_BRIEFLY = re.compile(rb"\d+ bytes, MD5 [0-9a-f]{32}")
+_BRIEF = " bytes, SHA-256 "
+_BRIEFLY = re.compile(rb"\d+ bytes, SHA-256 [0-9a-f]{64}")
 DIGITS = 15
-"""Hexadecimal digits of an MD5 that make a digest: what fits a BIGINT with its sign."""
+"""Hexadecimal digits of a SHA-256 that make a digest: what fits a BIGINT with its sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +51,10 @@ class DigestColumn:
 
     @property
     def server_value(self) -> str:
-        """MySQL's SQL of the text as it is read of single rows, a BINARY: of a very long one only length and MD5."""
+        """MySQL's SQL of the text as it is read of single rows, a BINARY: of a very long one length and SHA-256."""
         text = self.server
         if self.form.long:
-            brief = f"CONCAT(OCTET_LENGTH({text}), '{_BRIEF}', MD5({text}))"
+            brief = f"CONCAT(OCTET_LENGTH({text}), '{_BRIEF}', SHA2({text}, 256))"
             text = f"IF(OCTET_LENGTH({text}) > {_LONG}, {brief}, {text})"
         return f"CAST({text} AS BINARY)"
 
@@ -63,7 +64,7 @@ class DigestColumn:
         text = f"cast({self.lake} AS BINARY)"
         if not self.form.long:
             return text
-        brief = f"cast(concat(cast(octet_length({text}) AS STRING), '{_BRIEF}', md5({text})) AS BINARY)"
+        brief = f"cast(concat(cast(octet_length({text}) AS STRING), '{_BRIEF}', sha2({text}, 256)) AS BINARY)"
         return f"if(octet_length({text}) > {_LONG}, {brief}, {text})"
 
     def display(self, text: bytes | None) -> str | None:
@@ -73,7 +74,7 @@ class DigestColumn:
         return text.decode() if self.form.long and _BRIEFLY.fullmatch(text) else self.form.display(text)
 
     def server_part(self, *, in_full: bool) -> str:
-        """What CONCAT takes of it; ``in_full``: a long value too, and not its MD5."""
+        """What CONCAT takes of it; ``in_full``: a long value too, and not its SHA-256."""
         if self.form.counted and (in_full or not self.form.long):
             return f"COALESCE(CONCAT(OCTET_LENGTH({self.server}), ':', {self.server}), '-')"
         return f"COALESCE({self._short(self.server)}, ''), ','"
@@ -86,7 +87,7 @@ class DigestColumn:
         return f"cast(concat(coalesce({self._short(self.lake)}, ''), ',') AS BINARY)"
 
     def _short(self, sql: str) -> str:
-        return f"MD5({sql})" if self.form.long else sql
+        return f"SHA2({sql}, 256)" if self.form.long else sql
 
 
 def _filled(form: str, name: str) -> str:
@@ -122,12 +123,12 @@ class DigestLayout:
     @property
     def server_digest(self) -> str:
         text = f"CONCAT({', '.join(column.server_part(in_full=False) for column in self.columns)})"
-        return f"CAST(CONV(SUBSTR(MD5({text}), 1, {DIGITS}), 16, 10) AS UNSIGNED)"
+        return f"CAST(CONV(SUBSTR(SHA2({text}, 256), 1, {DIGITS}), 16, 10) AS UNSIGNED)"
 
     @property
     def lake_digest(self) -> str:
         text = f"concat({', '.join(column.lake_part(in_full=False) for column in self.columns)})"
-        return f"cast(conv(substring(md5({text}), 1, {DIGITS}), 16, 10) AS BIGINT)"
+        return f"cast(conv(substring(sha2({text}, 256), 1, {DIGITS}), 16, 10) AS BIGINT)"
 
     def server_bucket(self, buckets: int) -> str:
         return f"MOD(CRC32({self.server_key}), {buckets})"

@@ -50,7 +50,7 @@ class Form:
     counted: bool = False
     """Whether the text may hold any bytes."""
     long: bool = False
-    """Whether it may be large, so that rows are hashed over its MD5."""
+    """Whether it may be large, so that rows are hashed over its SHA-256."""
     literal: Callable[[bytes], str] = lambda text: f"'{text.decode()}'"
     """The SQL of a value, of its text."""
     display: Callable[[bytes], str] = lambda text: text.decode(errors="replace")
@@ -201,7 +201,7 @@ _GEOMETRY = Form(
     display=lambda text: f"srid {int.from_bytes(text[:4])} wkb 0x{text[4:].hex()}",
 )
 _VECTOR = Form(
-    "REVERSE({c})",
+    "REVERSE(CAST({c} AS BINARY))",
     "unhex(array_join(reverse(transform({c}, x -> lpad(right(hex(cast("
     "reflect('java.lang.Float', 'floatToIntBits', x) AS BIGINT)), 8), 8, '0'))), ''))",
     "ARRAY<FLOAT>",

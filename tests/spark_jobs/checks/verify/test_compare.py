@@ -33,7 +33,7 @@ def key(number: int) -> bytes:
 
 def digest(text: bytes) -> int:
     """As the two sides make it: of CRCs, rows 1 and 39 that both change from 0 to 4 leave a bucket's XOR as it was."""
-    return int(hashlib.md5(text, usedforsecurity=False).hexdigest()[:DIGITS], 16)
+    return int(hashlib.sha256(text).hexdigest()[:DIGITS], 16)
 
 
 @dataclass

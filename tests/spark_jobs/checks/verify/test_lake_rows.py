@@ -28,7 +28,7 @@ def text_of(word: str) -> bytes:
 
 def digest(row: tuple[str, int | None]) -> int:
     text = text_of(row[0]) + (b"" if row[1] is None else b"%d" % row[1]) + b","
-    return int(hashlib.md5(text, usedforsecurity=False).hexdigest()[:DIGITS], 16)
+    return int(hashlib.sha256(text).hexdigest()[:DIGITS], 16)
 
 
 def layout_of(lake: dict[str, str]) -> DigestLayout:

@@ -35,9 +35,9 @@ def test_a_key_is_looked_up_by_literals_of_its_columns() -> None:
 
 
 def test_long_values_are_hashed_by_themselves_but_not_in_keys() -> None:
-    assert "MD5(CAST(`note` AS BINARY))" in layout_of().server_digest
-    assert "MD5" not in layout_of(("note",)).server_key
-    assert "md5" not in layout_of(("note",)).lake_key
+    assert "SHA2(CAST(`note` AS BINARY), 256)" in layout_of().server_digest
+    assert "SHA2" not in layout_of(("note",)).server_key
+    assert "sha2" not in layout_of(("note",)).lake_key
 
 
 @pytest.mark.parametrize(

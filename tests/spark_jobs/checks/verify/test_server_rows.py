@@ -26,9 +26,9 @@ def key(row: tuple[str, int, str | None]) -> bytes:
 
 
 def digest(row: tuple[str, int, str | None]) -> int:
-    note = hashlib.md5(row[2].encode(), usedforsecurity=False).hexdigest() if row[2] is not None else ""
+    note = hashlib.sha256(row[2].encode()).hexdigest() if row[2] is not None else ""
     text = key(row) + note.encode() + b","
-    return int(hashlib.md5(text, usedforsecurity=False).hexdigest()[:DIGITS], 16)
+    return int(hashlib.sha256(text).hexdigest()[:DIGITS], 16)
 
 
 @pytest.fixture
