@@ -60,7 +60,7 @@ def measure(spark: SparkSession, folder: Path, gigabytes: int, count: int) -> No
 def _pipeline(folder: Path) -> Pipeline:
     """Of a day's versions, which a configuration keeps at least, nothing is kept."""
     (folder / "binlogs").mkdir(parents=True)
-    pipeline = operations.pipeline_of(folder, retention={"bronze": "1s", "fold": True})
+    pipeline = operations.pipeline_of(folder, retention={"bronze": "1m", "fold": True})
     retention = pipeline.retention.model_copy(update={"versions": timedelta(0)})
     return pipeline.model_copy(update={"retention": retention})
 
