@@ -81,6 +81,8 @@ CLUSTER ?= cluster and not long
 test-cluster: java $(DEV) delta mysql s3 ## Spark Connect and a standalone cluster, which the tests start: minutes
 	@$(STEP) 'Spark Connect and a standalone cluster'
 	@$(PY) -m pytest -q -m '$(CLUSTER)' tests/cluster
+	@$(STEP) 'The same with a lake on Azure'
+	@STRATALOG_TEST_STORE=azure $(PY) -m pytest -q -m '$(CLUSTER)' tests/cluster/test_stores.py
 
 .PHONY: test-walk
 test-walk: java $(DEV) delta mysql ## docs/dagster-project.md up to an alert, with a server and a browser, and the times of its steps: minutes

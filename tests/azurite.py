@@ -6,13 +6,15 @@ Put here: starting and asking it. Not here: what the lake must do with its answe
 import hashlib
 import hmac
 import os
+import re
 import shutil
 import subprocess
 import urllib.request
 from base64 import b64decode, b64encode
 from email.utils import formatdate
+from html import unescape
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from spark_jobs.config.store import AZURE, LakeStore, ObjectStore
 from spark_jobs.errors import ConfigError
@@ -77,6 +79,12 @@ class Azurite(ServerProcess):
         """A blob, as it is read by its address."""
         return request(self.url, "GET", f"/{bucket.partition('@')[0]}/{quote(key)}", {})
 
+    def names(self, bucket: str, prefix: str) -> set[str]:
+        """Blobs, as the server lists them: up to 5,000."""
+        query = {"restype": "container", "comp": "list", "prefix": f"{prefix}/"}
+        listed = request(self.url, "GET", f"/{bucket.partition('@')[0]}", query).decode()
+        return {unescape(name) for name in re.findall("<Name>([^<]+)</Name>", listed)}
+
 
 def request(url: str, method: str, path: str, query: dict[str, str]) -> bytes:
     """A request without a body, signed by the account's key (Shared Key)."""
@@ -86,7 +94,7 @@ def request(url: str, method: str, path: str, query: dict[str, str]) -> bytes:
     text = f"{method}{12 * chr(10)}{signed_headers}/{ACCOUNT}{place}{parameters}"
     signature = b64encode(hmac.new(b64decode(ACCOUNT_KEY), text.encode(), hashlib.sha256).digest()).decode()
     headers = {"x-ms-date": date, "x-ms-version": _API, "Authorization": f"SharedKey {ACCOUNT}:{signature}"}
-    address = f"{url}{place}?{'&'.join(f'{name}={value}' for name, value in query.items())}"
+    address = f"{url}{place}?{urlencode(query, quote_via=quote)}"
     to_send = urllib.request.Request(address, None, headers, method=method)  # noqa: S310 -- http of this machine
     with urllib.request.urlopen(to_send) as answer:  # noqa: S310 -- as above
         content: bytes = answer.read()

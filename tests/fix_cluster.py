@@ -19,9 +19,13 @@ import pytest
 from spark_jobs.config.store import LakeStore
 from spark_jobs.runtime.provision import delta_jars
 from spark_jobs.runtime.server_conf import server_confs
+from spark_jobs.storage import reach
+from tests.azurite import ACCOUNT_KEY, KEY
 from tests.cluster.ways import LOCAL, Bucket, Way, stratalog
 from tests.fix_spark import LIGHT
-from tests.gateway import ACCESS, ROOT_KEY, ROOT_SECRET, SECRET, Gateway
+from tests.fix_store import KIND
+from tests.fix_store import Server as StoreServer
+from tests.gateway import ACCESS, ROOT_KEY, ROOT_SECRET, SECRET
 
 HOME = Path(pyspark.__file__).parent
 DELTA = {
@@ -29,8 +33,8 @@ DELTA = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 _PATIENCE = 120
-KEYS = {ACCESS: ROOT_KEY, SECRET: ROOT_SECRET}
-"""Of the S3 server of tests, for the environment of processes."""
+KEYS = {KEY: ACCOUNT_KEY} if KIND == "azure" else {ACCESS: ROOT_KEY, SECRET: ROOT_SECRET}
+"""Of the store that is tested, for the environment of processes."""
 
 
 def environment(python: str = sys.executable, **variables: str) -> dict[str, str]:
@@ -227,19 +231,19 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def shared_bucket(gateway: Gateway) -> LakeStore:
+def shared_bucket(store_server: StoreServer) -> LakeStore:
     """One bucket of all tests: a server is started with the settings of its bucket."""
     name = f"b-{uuid.uuid4().hex[:12]}"
-    gateway.make_bucket(name)
-    return LakeStore(name, gateway.settings())
+    store_server.make_bucket(name)
+    return store_server.store(name)
 
 
 @pytest.fixture
-def s3_lake(gateway: Gateway, shared_bucket: LakeStore) -> Bucket:
-    """A lake of the test's own in the shared bucket."""
-    prefix = f"lake-{uuid.uuid4().hex[:12]}"
-    keys = {"lake": f"s3a://{shared_bucket.bucket}/{prefix}", "store": gateway.keys()}
-    return Bucket(gateway.data / shared_bucket.bucket / prefix, keys, KEYS)
+def stored_lake(store_server: StoreServer, shared_bucket: LakeStore, store_keys: None) -> Bucket:
+    """A lake of the test's own in the shared bucket, which the test's process reaches, too."""
+    reach.use(shared_bucket)
+    keys = {"lake": f"{shared_bucket.root}/lake-{uuid.uuid4().hex[:12]}", "store": store_server.keys()}
+    return Bucket(keys, KEYS)
 
 
 @pytest.fixture(scope="session")

@@ -89,6 +89,10 @@ class Gateway(ServerProcess):
         """An object, in the folder that the server serves."""
         return (self.data / bucket / key).read_bytes()
 
+    def names(self, bucket: str, prefix: str) -> set[str]:
+        """Objects, as they are in the folder that the server serves."""
+        return {str(file.relative_to(self.data / bucket)) for file in (self.data / bucket / prefix).rglob("*.*")}
+
     def settings(self, **changes: object) -> ObjectStore:
         return ObjectStore.model_validate(self.keys() | changes)
 

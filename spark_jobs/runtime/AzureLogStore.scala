@@ -1,17 +1,15 @@
 package stratalog
 
-import java.io.{ByteArrayOutputStream, IOException}
+import java.io.IOException
 import java.net.URI
 import java.net.http.{HttpClient, HttpRequest, HttpResponse}
 import java.nio.charset.StandardCharsets.UTF_8
-import java.nio.file.FileAlreadyExistsException
 import java.time.{Duration, ZoneOffset, ZonedDateTime}
 import java.time.format.DateTimeFormatter
-import java.util.{Arrays, Base64, Iterator => Lines, Locale}
+import java.util.{Base64, Locale}
 import javax.crypto.Mac
 import javax.crypto.spec.SecretKeySpec
 
-import io.delta.storage.HadoopFileSystemLogStore
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.hadoop.fs.azurebfs.services.KeyProvider
@@ -20,41 +18,10 @@ import org.apache.hadoop.fs.azurebfs.services.KeyProvider
   *
   * Delta's own log store for Azure renames, which an account without a hierarchy does by a conditional copy: where the
   * copy's answer is lost, it takes its own commit for one of another writer. A stream of ABFS creates an empty blob before
-  * it has its content, which readers would see. One Put Blob is atomic and conditional. An answer may be lost, and the put
-  * is sent again: what the blob has then shows whose it is, since every commit has an id of its own.
+  * it has its content, which readers would see. One Put Blob is atomic and conditional.
   */
-class AzureLogStore(initial: Configuration) extends HadoopFileSystemLogStore(initial) {
-  override def write(path: Path, actions: Lines[String], overwrite: java.lang.Boolean, conf: Configuration): Unit = {
-    val buffer = new ByteArrayOutputStream
-    while (actions.hasNext) {
-      buffer.write(actions.next().getBytes(UTF_8))
-      buffer.write('\n')
-    }
-    val content = buffer.toByteArray
-    try put(path, content, overwrite, conf)
-    catch {
-      case error: IOException if !overwrite =>
-        if (!Arrays.equals(read(path, conf, content.length, error), content)) {
-          val conflict = new FileAlreadyExistsException(path.toString)
-          conflict.initCause(error)
-          throw conflict
-        }
-    }
-  }
-
-  /** As many bytes of the blob as were put, and one more where it has them; what was raised where it does not exist. */
-  private def read(path: Path, conf: Configuration, length: Int, raised: IOException): Array[Byte] =
-    try {
-      val stream = path.getFileSystem(conf).open(path)
-      try stream.readNBytes(length + 1) finally stream.close()
-    } catch {
-      case error: IOException =>
-        raised.addSuppressed(error)
-        throw raised
-    }
-
-  /** Puts a blob; an IOException without overwrite where it exists. */
-  private def put(path: Path, content: Array[Byte], overwrite: Boolean, conf: Configuration): Unit = {
+class AzureLogStore(initial: Configuration) extends PutLogStore(initial) {
+  override protected def put(path: Path, content: Array[Byte], overwrite: Boolean, conf: Configuration): Unit = {
     var tries = 0
     var status = 0
     while (status != 201) {

@@ -1,60 +1,24 @@
 package stratalog
 
-import java.io.{ByteArrayOutputStream, FileNotFoundException, IOException}
 import java.net.URI
-import java.nio.charset.StandardCharsets.UTF_8
-import java.nio.file.FileAlreadyExistsException
-import java.util.{Arrays, Iterator => Lines}
 
-import io.delta.storage.HadoopFileSystemLogStore
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import software.amazon.awssdk.auth.credentials.{AwsBasicCredentials, AwsCredentials, AwsCredentialsProvider, AwsSessionCredentials}
 
-/** Delta's commits on S3 by conditional puts (If-None-Match: *), so that no writer overwrites another's.
+/** Delta's commits on S3 by conditional puts of S3A.
   *
   * Delta's own log store for S3 looks whether the version exists, then puts: of two drivers the second overwrites the
-  * first. The store's answer may be lost, and S3A sends a put again: what the object has then shows whose it is, since
-  * every commit has an id of its own.
+  * first.
   */
-class ConditionalLogStore(initial: Configuration) extends HadoopFileSystemLogStore(initial) {
-  override def write(path: Path, actions: Lines[String], overwrite: java.lang.Boolean, conf: Configuration): Unit = {
-    val buffer = new ByteArrayOutputStream
-    while (actions.hasNext) {
-      buffer.write(actions.next().getBytes(UTF_8))
-      buffer.write('\n')
-    }
-    val content = buffer.toByteArray
+class ConditionalLogStore(initial: Configuration) extends PutLogStore(initial) {
+  override protected def put(path: Path, content: Array[Byte], overwrite: Boolean, conf: Configuration): Unit = {
     val store = path.getFileSystem(conf)
-    if (overwrite) {
-      val stream = store.create(path, true)
-      try stream.write(content) finally stream.close()
-    } else {
-      try {
-        val stream = store.createFile(path).recursive().must("fs.option.create.conditional.overwrite", true).build()
-        try stream.write(content) finally stream.close()
-      } catch {
-        case error: IOException =>
-          val present = read(path, conf, content.length, error)
-          if (!Arrays.equals(present, content)) {
-            val conflict = new FileAlreadyExistsException(path.toString)
-            conflict.initCause(error)
-            throw conflict
-          }
-      }
-    }
+    val stream =
+      if (overwrite) store.create(path, true)
+      else store.createFile(path).recursive().must("fs.option.create.conditional.overwrite", true).build()
+    try stream.write(content) finally stream.close()
   }
-
-  /** As many bytes of the object as were put, and one more where it has them; what was raised where it does not exist. */
-  private def read(path: Path, conf: Configuration, length: Int, raised: IOException): Array[Byte] =
-    try {
-      val stream = path.getFileSystem(conf).open(path)
-      try stream.readNBytes(length + 1) finally stream.close()
-    } catch {
-      case error: IOException =>
-        raised.addSuppressed(error)
-        throw raised
-    }
 
   override def isPartialWriteVisible(path: Path, conf: Configuration): java.lang.Boolean = false
 }

@@ -22,8 +22,8 @@ from spark_jobs.runtime.provision import delta_jars, made_once
 
 _FOLDER = Path(__file__).parent
 SOURCES = {
-    "S3": (_FOLDER / "ConditionalLogStore.scala",),
-    "Azure": (_FOLDER / "AzureLogStore.scala",),
+    "S3": (_FOLDER / "PutLogStore.scala", _FOLDER / "ConditionalLogStore.scala"),
+    "Azure": (_FOLDER / "PutLogStore.scala", _FOLDER / "AzureLogStore.scala"),
 }
 """The files of a kind of store."""
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)

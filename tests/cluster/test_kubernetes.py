@@ -58,9 +58,9 @@ def spark(kubernetes: Kubernetes, tmp_path: Path) -> dict[str, Any]:
 
 
 def test_a_run_by_pods_of_the_image(
-    kubernetes: Kubernetes, spark: dict[str, Any], ways: Ways, s3_lake: Bucket, local_demo: Way, tmp_path: Path
+    kubernetes: Kubernetes, spark: dict[str, Any], ways: Ways, stored_lake: Bucket, local_demo: Way, tmp_path: Path
 ) -> None:
-    way = ways(tmp_path / "demo", spark, is_demo=True, bucket=s3_lake)
+    way = ways(tmp_path / "demo", spark, is_demo=True, bucket=stored_lake)
     way.run("run")
     way.close()
     assert way.tables() == local_demo.tables()
@@ -75,9 +75,9 @@ def test_a_run_by_pods_of_the_image(
 
 
 def test_a_pod_that_is_lost_costs_no_row(
-    kubernetes: Kubernetes, spark: dict[str, Any], ways: Ways, s3_lake: Bucket, local_demo: Way, tmp_path: Path
+    kubernetes: Kubernetes, spark: dict[str, Any], ways: Ways, stored_lake: Bucket, local_demo: Way, tmp_path: Path
 ) -> None:
-    way = ways(tmp_path / "demo", spark, is_demo=True, bucket=s3_lake)
+    way = ways(tmp_path / "demo", spark, is_demo=True, bucket=stored_lake)
     with open_run(way) as run:
         run.wait_for_files("silver")
         for name in kubernetes.running():

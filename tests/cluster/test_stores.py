@@ -1,4 +1,7 @@
-"""A lake on S3 by Spark in this process, by Connect and on a cluster. Put here: that. Not here: the store."""
+"""A lake on a store, of the kind that is tested, by Spark in this process, by Connect and on a cluster.
+
+Put here: that. Not here: the store.
+"""
 
 import re
 from collections import Counter
@@ -6,24 +9,28 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.config.store import LakeStore
+from spark_jobs.runtime.hadoop import log_store
+from spark_jobs.storage.files import walk
 from tests.cluster.test_standalone import settings
 from tests.cluster.ways import Bucket, Way
-from tests.fix_cluster import Cluster, Server, Ways
-from tests.gateway import ACCESS, ROOT_SECRET
+from tests.fix_cluster import KEYS, Cluster, Server, Ways
+from tests.fix_store import KIND
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.stores]
 
 
 def require_no_secret(way: Way, *logs: Path) -> None:
-    """Neither key is in what programs printed, or in the configuration."""
+    """No key is in what programs printed, or in the configuration."""
     for file in (way.config, *logs):
-        assert ROOT_SECRET not in file.read_text(encoding="utf-8", errors="replace"), file
+        text = file.read_text(encoding="utf-8", errors="replace")
+        assert not any(key in text for key in KEYS.values()), file
 
 
 def test_a_run_by_connect(
-    keyed_server: Server, ways: Ways, s3_lake: Bucket, local_demo: Way, tmp_path: Path, summary: list[str]
+    keyed_server: Server, ways: Ways, stored_lake: Bucket, local_demo: Way, tmp_path: Path, summary: list[str]
 ) -> None:
-    way = ways(tmp_path / "demo", {"remote": keyed_server.remote}, is_demo=True, bucket=s3_lake)
+    way = ways(tmp_path / "demo", {"remote": keyed_server.remote}, is_demo=True, bucket=stored_lake)
     way.run("run")
     assert way.tables() == local_demo.tables()
     require_no_secret(way, keyed_server.program.log)
@@ -31,9 +38,9 @@ def test_a_run_by_connect(
 
 
 def test_a_run_on_a_cluster(
-    keyed_cluster: Cluster, ways: Ways, s3_lake: Bucket, local_demo: Way, tmp_path: Path, summary: list[str]
+    keyed_cluster: Cluster, ways: Ways, stored_lake: Bucket, local_demo: Way, tmp_path: Path, summary: list[str]
 ) -> None:
-    way = ways(tmp_path / "demo", settings(keyed_cluster), is_demo=True, bucket=s3_lake)
+    way = ways(tmp_path / "demo", settings(keyed_cluster), is_demo=True, bucket=stored_lake)
     way.run("run")
     assert way.tables() == local_demo.tables()
     require_no_secret(way, *(worker.log for worker in keyed_cluster.workers))
@@ -43,24 +50,29 @@ def test_a_run_on_a_cluster(
 def of_tables(verbs: str, spark: str, way: Way) -> str:
     tables = way.tables()
     rows = sum(map(Counter.total, tables.values()))
-    return f"{verbs} by {spark} on S3: {rows:,} rows in {len(tables)} tables, as by this process in a folder"
+    return (
+        f"{verbs} by {spark} on a store ({KIND}): {rows:,} rows in {len(tables)} tables, as by this process in a folder"
+    )
 
 
 def test_a_server_that_commits_in_another_way_is_one_message(
-    connect: Server, ways: Ways, s3_lake: Bucket, tmp_path: Path
+    connect: Server, ways: Ways, shared_bucket: LakeStore, stored_lake: Bucket, tmp_path: Path
 ) -> None:
-    """One with Delta alone: its own log store for S3 looks and puts."""
-    way = ways(tmp_path / "demo", {"remote": connect.remote}, is_demo=True, bucket=s3_lake)
+    """One with Delta alone: its own log store for S3 looks and puts, and the one for Azure renames."""
+    way = ways(tmp_path / "demo", {"remote": connect.remote}, is_demo=True, bucket=stored_lake)
+    ((setting, name),) = log_store(shared_bucket).items()
     ran = way.run("run", status=2)
     assert re.search(
-        r"spark\.remote: sc://\S+: the server has nothing as spark\.delta\.logStore\.s3a\.impl, and not stratalog\."
-        r"ConditionalLogStore, so that its commits could overwrite others; start it with ",
+        rf"spark\.remote: sc://\S+: the server has nothing as {re.escape(setting)}, and not {re.escape(name)}, so "
+        "that its commits could overwrite others; start it with ",
         ran.err,
     )
-    assert not way.lake.exists()
+    assert not list(walk(way.lake))
 
 
-def test_an_executor_without_keys_is_one_message(cluster: Cluster, ways: Ways, s3_lake: Bucket, tmp_path: Path) -> None:
-    way = ways(tmp_path / "demo", settings(cluster), is_demo=True, bucket=s3_lake)
+def test_an_executor_without_keys_is_one_message(
+    cluster: Cluster, ways: Ways, stored_lake: Bucket, tmp_path: Path
+) -> None:
+    way = ways(tmp_path / "demo", settings(cluster), is_demo=True, bucket=stored_lake)
     ran = way.run("run", status=2)
-    assert f"has no variable {ACCESS}; set it for the process, and on a cluster for executors" in ran.err
+    assert f"has no variable {next(iter(KEYS))}; set it for the process, and on a cluster for executors" in ran.err

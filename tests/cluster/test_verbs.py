@@ -1,4 +1,4 @@
-"""The usual verbs by each way of running Spark, on a lake in a folder and on S3: equal rows, equal output.
+"""The usual verbs by each way of running Spark, on a lake in a folder and on a store: equal rows, equal output.
 
 Put here: that table. Not here: masks, stops, renames by each way (test_connect.py, test_standalone.py).
 """
@@ -12,6 +12,7 @@ import pytest
 from tests.cluster.test_standalone import settings
 from tests.cluster.ways import LOCAL, Bucket, Way
 from tests.fix_cluster import Cluster, Server, Ways
+from tests.fix_store import KIND
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.stores, pytest.mark.long]
 TABLES = ("carts", "orders", "products")
@@ -26,14 +27,14 @@ def expected(ways: Ways, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict
     return printed, way.tables()
 
 
-@pytest.mark.parametrize("place", ["a folder", "S3"])
+@pytest.mark.parametrize("place", ["a folder", "a store"])
 @pytest.mark.parametrize("spark", ["this process", "Connect", "a standalone cluster"])
 def test_verbs_leave_equal_rows(
     spark: str,
     place: str,
     expected: tuple[dict[str, str], dict[str, Counter[str]]],
     ways: Ways,
-    s3_lake: Bucket,
+    stored_lake: Bucket,
     keyed_server: Server,
     keyed_cluster: Cluster,
     tmp_path: Path,
@@ -46,11 +47,12 @@ def test_verbs_leave_equal_rows(
         "Connect": {"remote": keyed_server.remote},
         "a standalone cluster": settings(keyed_cluster),
     }
-    bucket = s3_lake if place == "S3" else None
+    bucket = stored_lake if place == "a store" else None
     way: Way = ways(tmp_path / "demo", keys[spark], is_demo=True, tables=TABLES, bucket=bucket)
     printed = way.usual_verbs()
     way.close()
     assert (printed, way.tables()) == expected
     tables = way.tables()
     rows = sum(map(Counter.total, tables.values()))
-    summary.append(f"usual verbs by {spark} in {place}: {rows:,} rows in {len(tables)} tables, equal")
+    kind = f" ({KIND})" if bucket else ""
+    summary.append(f"usual verbs by {spark} in {place}{kind}: {rows:,} rows in {len(tables)} tables, equal")

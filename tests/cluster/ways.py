@@ -19,6 +19,7 @@ import yaml
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.demo.recorded import recorded_files
 from spark_jobs.runtime.spark_session import JAVA_OPTIONS
+from spark_jobs.storage.files import StoredPath, stored_path, walk
 from tests.fix_spark import LIGHT
 from tests.lake_recording import RECORDING, SALT
 from tests.spark_jobs.engine.lake_rows import rows_of
@@ -55,11 +56,11 @@ class OpenRun:
     """A run in a process of its own that is under way."""
 
     process: "subprocess.Popen[str]"
-    lake: Path
+    lake: StoredPath
 
     def wait_for_files(self, layer: str) -> None:
         """Until a layer has a data file."""
-        while not any((self.lake / layer).rglob("*.parquet")):
+        while not any(name.endswith(".parquet") for name, _ in walk(self.lake / layer)):
             assert self.process.poll() is None, "it ended before"
             time.sleep(0.05)
 
@@ -82,12 +83,8 @@ def open_run(way: "Way") -> Iterator[OpenRun]:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A lake on a store of this machine.
+    """A lake on a store of this machine. keys: of pipeline.yaml. variables: the store's keys, for the environment."""
 
-    folder: where the store keeps its objects. keys: of pipeline.yaml. variables: its keys, for the environment.
-    """
-
-    folder: Path
     keys: dict[str, Any]
     variables: dict[str, str]
 
@@ -119,7 +116,7 @@ class Way:
         self._process: subprocess.Popen[str] | None = None
         self.folder = folder
         self.config = folder / "pipeline.yaml"
-        self.lake = bucket.folder if bucket else folder / "lake"
+        self.lake = stored_path(bucket.keys["lake"] if bucket else str(folder / "lake"))
         self.environment = os.environ | {"SALT": SALT} | (bucket.variables if bucket else {}) | dict(variables or {})
         folder.mkdir(parents=True)
         if is_demo:
@@ -215,12 +212,11 @@ class Way:
         return tables_of(self.lake)
 
 
-def tables_of(lake: Path) -> dict[str, Counter[str]]:
+def tables_of(lake: StoredPath) -> dict[str, Counter[str]]:
     tables = {}
-    for log in sorted(lake.rglob("_delta_log")):
-        name = str(log.parent.relative_to(lake))
+    for name in sorted({name.partition("/_delta_log/")[0] for name, _ in walk(lake) if "/_delta_log/" in name}):
         if name.startswith(("bronze", "silver", "downstream")):
-            snapshot = snapshot_of(str(log.parent))
+            snapshot = snapshot_of(str(lake / name))
             assert snapshot is not None
             tables[name] = Counter(repr(sorted(row.items())) for row in rows_of(snapshot))
     return tables
