@@ -26,6 +26,7 @@ from benchmarks import (
     readers,
     replay,
     start,
+    store,
     stream,
     tables,
 )
@@ -54,6 +55,7 @@ PARTS = (
     "growth",
     "stream",
     "load",
+    "store",
 )
 
 
@@ -66,7 +68,7 @@ def main() -> None:
     arguments.add_argument("--megabytes", type=int, default=100, help="catchup: of each of ten files (default 100)")
     arguments.add_argument("--changes", type=int, default=1_000_000, help="hot: of one table (default 1000000)")
     arguments.add_argument("--folded", type=int, default=5_120_000, help="fold, replay: silver rows (default 5120000)")
-    arguments.add_argument("--tables", type=int, default=100, help="tables: in the log (default 100)")
+    arguments.add_argument("--tables", type=int, default=100, help="tables, store: in the log (default 100)")
     arguments.add_argument(
         "--key-rows", default="1000000,10000000", help="keys: rows of each target (default 1000000,10000000)"
     )
@@ -108,6 +110,7 @@ def run(part: str, folder: Path, options: argparse.Namespace) -> None:
         "growth": lambda: growth.measure(session(), folder, options.files, options.commits),
         "stream": lambda: stream.measure(session(), folder, options.gigabytes, options.operations),
         "load": lambda: load.measure(session, folder, options.loaded),
+        "store": lambda: store.measure(folder, options.tables),
         "replay": lambda: replay.measure(session(), folder, options.folded),
         "deliver": lambda: delivering.measure(session(), folder, options.delivered),
     }

@@ -39,14 +39,14 @@ ALTERING = (4, 5)
 def measure(spark: SparkSession, folder: Path, count: int) -> None:
     """Prints seconds by the clock and layer, and of the processor in all processes, for a log of so many tables."""
     tables = [Table(f"shop.table_{at:05d}", key=["id"], id=INT.NOT_NULL, note=VARCHAR(40)) for at in range(count)]
-    pipeline = _pipeline(folder)
-    _write(folder, tables, 1, rows=20)
+    pipeline = pipeline_of(folder)
+    write(folder, tables, 1, rows=20)
     _print_head(f"{count:,} tables")
     _run(spark, pipeline, "first run", count)
     _run(spark, pipeline, "no news", 0)
     changed = tables[:CHANGED]
     for number in (2, 3):
-        _write(folder, changed, number, rows=5)
+        write(folder, changed, number, rows=5)
         _run(spark, pipeline, f"{len(changed)} tables changed", len(changed))
     altered = _write_altered(folder, changed)
     _run(spark, pipeline, f"{len(changed)} tables changed, {2 * len(changed)} ALTERs", len(changed))
@@ -57,7 +57,7 @@ def measure(spark: SparkSession, folder: Path, count: int) -> None:
     python, jvm = memory()
     print(f"\nAt most {python:,} MiB in Python, {jvm:,} MiB in the JVM.")
     numbers = iter(range(ALTERING[-1] + 1, 1_000))
-    processes.compare(folder, folder / "pipeline.yaml", lambda: _write(folder, altered, next(numbers), rows=5))
+    processes.compare(folder, folder / "pipeline.yaml", lambda: write(folder, altered, next(numbers), rows=5))
 
 
 def _print_head(label: str) -> None:
@@ -67,20 +67,20 @@ def _print_head(label: str) -> None:
 
 def _measure_shards(spark: SparkSession, folder: Path, tables: Sequence[Table]) -> None:
     """The same of tables that are merged into one."""
-    pipeline = _pipeline(folder, routes=[{"from": "shop.table_*", "to": "shop.all"}])
+    pipeline = pipeline_of(folder, routes=[{"from": "shop.table_*", "to": "shop.all"}])
     _print_head(f"{len(tables):,} tables merged into one")
-    _write(folder, tables, 1, rows=20)
+    write(folder, tables, 1, rows=20)
     _run(spark, pipeline, "first run", len(tables))
     for number in (2, 3):
-        _write(folder, tables[:CHANGED], number, rows=5)
+        write(folder, tables[:CHANGED], number, rows=5)
         _run(spark, pipeline, f"{CHANGED} tables changed", CHANGED)
 
 
 def _measure_mode(spark: SparkSession, folder: Path, tables: Sequence[Table], mode: str) -> None:
     """The same of tables with a mode that has every change; each row that changes was there."""
-    pipeline = _pipeline(folder, downstream=[{"tables": "shop.*", "mode": mode}])
+    pipeline = pipeline_of(folder, downstream=[{"tables": "shop.*", "mode": mode}])
     _print_head(f"{len(tables):,} tables, mode {mode}")
-    _write(folder, tables, 1, rows=20)
+    write(folder, tables, 1, rows=20)
     _run(spark, pipeline, "first run", len(tables))
     for number in (2, 3):
         changes: list[Change] = []
@@ -105,7 +105,7 @@ def _read(pipeline: Pipeline) -> None:
     )
 
 
-def _pipeline(folder: Path, **settings: Any) -> Pipeline:
+def pipeline_of(folder: Path, **settings: Any) -> Pipeline:
     (folder / "binlogs").mkdir(parents=True)
     path = folder / "pipeline.yaml"
     document: dict[str, Any] = {
@@ -118,7 +118,7 @@ def _pipeline(folder: Path, **settings: Any) -> Pipeline:
     return load(path)
 
 
-def _write(folder: Path, tables: Sequence[Table], number: int, *, rows: int) -> None:
+def write(folder: Path, tables: Sequence[Table], number: int, *, rows: int) -> None:
     """One file of the log, a transaction a table."""
     changes: list[Change] = []
     for table in tables:

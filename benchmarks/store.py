@@ -1,0 +1,108 @@
+"""A lake on S3 beside one in a folder: seconds of runs over many tables, and the requests that they make.
+
+The server is versitygw on this machine, so a request costs what it costs to serve, and no way over a network. Seconds
+are measured at the server itself, requests counted by a proxy in front of it, with a lake of their own.
+
+Put here: what is measured. Not here: that rows are equal (tests/stores/).
+"""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from benchmarks import tables
+from benchmarks.told import say
+from benchmarks.usage import Usage, metered
+from spark_jobs.config.model import Pipeline
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.operations.status import status
+from spark_jobs.pipeline.run import run_source
+from spark_jobs.runtime.spark_session import spark_session
+from tests.gateway import ACCESS, ROOT_KEY, ROOT_SECRET, SECRET, FaultyProxy, Gateway
+from tests.segment_spec import Table
+from tests.segment_types import INT, VARCHAR
+
+_CHANGED = 10
+_COMMIT = re.compile(r"/_delta_log/\d{20}\.json")
+_KINDS = ("PUT", "GET", "HEAD", "DELETE", "LIST", "POST")
+
+
+class _Requests:
+    """What a proxy sees: requests by kind, and those that create a version of a table."""
+
+    def __init__(self) -> None:
+        self.kinds: Counter[str] = Counter()
+        self.commits = 0
+
+    def see(self, method: str, path: str) -> None:
+        """Of each request before it is passed on; none is broken."""
+        is_listing = method == "GET" and "list-type=2" in path
+        self.kinds["LIST" if is_listing else method] += 1
+        self.commits += method == "PUT" and bool(_COMMIT.search(path))
+
+    def take(self) -> tuple[int, Counter[str]]:
+        """Commits and requests since it was last asked."""
+        result = self.commits, self.kinds
+        self.commits, self.kinds = 0, Counter()
+        return result
+
+
+def measure(folder: Path, count: int) -> None:
+    """Prints a line a run, over so many tables of twenty rows."""
+    os.environ.update({ACCESS: ROOT_KEY, SECRET: ROOT_SECRET})
+    requests = _Requests()
+    with ExitStack() as stack:
+        gateway = stack.enter_context(Gateway(folder / "gateway"))
+        proxy = stack.enter_context(FaultyProxy(gateway.port, requests.see))
+        direct = _on_store(folder / "direct", gateway, gateway.url)
+        spark = spark_session(direct.spark)
+        say("in a folder")
+        in_folder = list(_runs(spark, tables.pipeline_of(folder / "folder"), count))
+        say("on S3")
+        on_store = list(_runs(spark, direct, count))
+        say("on S3, requests counted")
+        counted = _on_store(folder / "counted", gateway, proxy.url)
+        counts = [requests.take() for _ in _runs(spark, counted, count)]
+    print(f"| {count:,} tables | in a folder, s (processor) | on S3, s (processor) | commits | {' | '.join(_KINDS)} |")
+    print(f"| --- | --- | --- | --- |{' --- |' * len(_KINDS)}")
+    for (label, local), (_, remote), (commits, kinds) in zip(in_folder, on_store, counts, strict=True):
+        cells = [_cell(local), _cell(remote), f"{commits:,}", *(f"{kinds[kind]:,}" for kind in _KINDS)]
+        print(f"| {label} | {' | '.join(cells)} |")
+
+
+def _on_store(folder: Path, gateway: Gateway, url: str) -> Pipeline:
+    """With a bucket of its own."""
+    lake = gateway.make_bucket(folder.name)
+    return tables.pipeline_of(folder, lake=lake, store=gateway.keys() | {"endpoint": url})
+
+
+def _runs(spark: SparkSession, pipeline: Pipeline, count: int) -> Iterator[tuple[str, Usage]]:
+    """Runs one after the other, each as it ends; a status at last."""
+    folder = pipeline.path.parent
+    names = [Table(f"shop.table_{at:05d}", key=["id"], id=INT.NOT_NULL, note=VARCHAR(40)) for at in range(count)]
+    tables.write(folder, names, 1, rows=20)
+    yield "first run", _run(spark, pipeline)
+    yield "no news", _run(spark, pipeline)
+    for number in (2, 3):
+        tables.write(folder, names[:_CHANGED], number, rows=5)
+        yield f"{_CHANGED} tables changed", _run(spark, pipeline)
+    with metered() as usage:
+        status(pipeline, lake_of(pipeline), tables.SOURCE)
+    yield "status", usage
+
+
+def _run(spark: SparkSession, pipeline: Pipeline) -> Usage:
+    with metered() as usage:
+        _, outcome = run_source(spark, pipeline, tables.SOURCE)
+    if outcome.stopped:
+        raise SystemExit(str(outcome.stopped))
+    return usage
+
+
+def _cell(usage: Usage) -> str:
+    return f"{usage.seconds:.1f} ({usage.processor:.1f})"
