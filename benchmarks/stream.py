@@ -24,8 +24,8 @@ from spark_jobs.pipeline.run import run_source
 
 _STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 _GIGABYTE = 10**9
-_RUNS = 10
-"""Runs between one removal of what is old and the next."""
+_RUNS_A_GC, _RUNS_A_MAINTAIN = 10, 50
+"""Runs between one removal of old log and the next, and between two nights."""
 
 
 def measure(spark: SparkSession, folder: Path, gigabytes: int, count: int) -> None:
@@ -36,10 +36,11 @@ def measure(spark: SparkSession, folder: Path, gigabytes: int, count: int) -> No
     pipeline = _pipeline(folder / "streamed")
     base, number = file.name.rpartition(".")[0], int(file.name.rpartition(".")[2])
     steps = [step for step in _STEPS if step <= gigabytes]
-    columns = ("GB of log", "s a GB", "processor s a GB", "gc and maintain, s", "status, s", "MB of the lake")
+    columns = ("GB of log", "s a GB", "processor s a GB", "gc, s", "maintain, s", "status, s", "MB of the lake")
     print(f"| {' | '.join(columns)} | MiB of Python, JVM |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    log_bytes, step_bytes, usage, upkeep = 0, 0, Usage(), 0.0
+    print(f"|{' --- |' * (len(columns) + 1)}")
+    log_bytes, step_bytes, usage = 0, 0, Usage()
+    upkeep = dict.fromkeys((gc_source, maintain_source), 0.0)
     for nth in range(1_000_000):
         log = folder / "streamed" / "binlogs"
         (log / f"{base}.{number + nth:06d}").hardlink_to(file)
@@ -48,11 +49,15 @@ def measure(spark: SparkSession, folder: Path, gigabytes: int, count: int) -> No
             (log / f"{base}.{number + nth - 1:06d}").unlink()
         log_bytes += file.stat().st_size
         step_bytes += file.stat().st_size
-        if nth % _RUNS == _RUNS - 1:
-            upkeep += _upkeep(spark, pipeline)
+        for work, runs in (gc_source, _RUNS_A_GC), (maintain_source, _RUNS_A_MAINTAIN):
+            if nth % runs == runs - 1:
+                with metered() as work_usage:
+                    work(spark, pipeline, operations.SOURCE)
+                upkeep[work] += work_usage.seconds
         if log_bytes >= steps[0] * _GIGABYTE:
-            _print(pipeline, steps.pop(0), step_bytes, usage, upkeep)
-            step_bytes, usage, upkeep = 0, Usage(), 0.0
+            _print(pipeline, steps.pop(0), step_bytes, usage, list(upkeep.values()))
+            step_bytes, usage = 0, Usage()
+            upkeep = dict.fromkeys(upkeep, 0.0)
         if not steps:
             return
 
@@ -73,20 +78,12 @@ def _run(spark: SparkSession, pipeline: Pipeline) -> Usage:
     return usage
 
 
-def _upkeep(spark: SparkSession, pipeline: Pipeline) -> float:
-    """What a night does. Returns seconds."""
-    with metered() as usage:
-        gc_source(spark, pipeline, operations.SOURCE)
-        maintain_source(spark, pipeline, operations.SOURCE)
-    return usage.seconds
-
-
 def _add(total: Usage, usage: Usage) -> None:
     total.seconds += usage.seconds
     total.processor += usage.processor
 
 
-def _print(pipeline: Pipeline, step: int, step_bytes: int, usage: Usage, upkeep: float) -> None:
+def _print(pipeline: Pipeline, step: int, step_bytes: int, usage: Usage, upkeep: list[float]) -> None:
     with metered() as status_usage:
         status(pipeline, lake_of(pipeline), operations.SOURCE)
     lake = sum(path.stat().st_size for path in Path(pipeline.lake).rglob("*") if path.is_file())
@@ -95,7 +92,7 @@ def _print(pipeline: Pipeline, step: int, step_bytes: int, usage: Usage, upkeep:
         f"{step}",
         f"{usage.seconds / step_bytes * _GIGABYTE:.1f}",
         f"{usage.processor / step_bytes * _GIGABYTE:.1f}",
-        f"{upkeep:.1f}",
+        *(f"{seconds:.1f}" for seconds in upkeep),
         f"{status_usage.seconds:.2f}",
         f"{lake / 1e6:,.0f}",
         f"{python:,}, {jvm:,}",
