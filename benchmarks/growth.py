@@ -78,6 +78,7 @@ def _measure_commits(spark: SparkSession, folder: Path, commits: int) -> None:
             say(f"{version:,} commits")
             plain, slowest = sorted(times[-20:])[10], max(times[-20:])
             cells = [f"{plain * 1000:.0f}", f"{slowest * 1000:.0f}"]
+            _run(spark, pipeline)  # silver gets what these commits have
             _print(f"{version:,}", cells, _one_more(spark, pipeline, folder, next(numbers)))
         if version >= max(steps):
             return
