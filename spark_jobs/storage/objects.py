@@ -124,8 +124,9 @@ class ObjectPath:
 def create(target: ObjectPath, content: bytes) -> bool:
     """Creates an object with its content; False where it exists with another. Raises StoreError.
 
-    A put without an answer may have been carried out, and is sent again: the content of the object that exists then
-    shows whose it is. So no two writers may put the same content; commits have an id each.
+    A put without an answer may have been carried out, or refused: a store may close the connection before it has all of
+    a large body. The content of the object that exists then shows whose it is; where there is none, the put is sent
+    again. So no two writers may put the same content; commits have an id each.
     """
     for tries in range(1, _TRIES + 1):
         try:
@@ -133,7 +134,11 @@ def create(target: ObjectPath, content: bytes) -> bool:
         except (AlreadyExistsError, PreconditionError):
             return target.read_bytes() == content
         except (BaseError, FileNotFoundError) as error:
-            if is_refusal(str(error)) or tries == _TRIES:
+            if is_refusal(str(error)):
+                raise _error(target, error) from error
+            with suppress(FileNotFoundError, StoreError):
+                return target.read_bytes() == content
+            if tries == _TRIES:
                 raise _error(target, error) from error
             log.info("%s: no answer to a put, which is sent again", target)
             time.sleep(tries * _WAIT_SECONDS)

@@ -9,7 +9,7 @@ import tarfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,10 @@ class OpenRun:
 
     def wait_for_files(self, layer: str) -> None:
         """Until a layer has a data file."""
-        while not any(name.endswith(".parquet") for name, _ in walk(self.lake / layer)):
+        while True:
+            with suppress(FileNotFoundError):  # the layer's folder is not there yet
+                if any(name.endswith(".parquet") for name, _ in walk(self.lake / layer)):
+                    return
             assert self.process.poll() is None, "it ended before"
             time.sleep(0.05)
 
