@@ -15,8 +15,9 @@ import pyarrow as pa
 import yaml
 from pyspark.sql import SparkSession
 
+from benchmarks import runs
 from benchmarks.told import say
-from benchmarks.usage import memory, metered
+from benchmarks.usage import memory
 from spark_jobs.bronze import extract, landing
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
@@ -24,7 +25,7 @@ from spark_jobs.delta import data_files
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.status import status
-from spark_jobs.pipeline.run import endpoints_of, run_source
+from spark_jobs.pipeline.run import endpoints_of
 from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT, VARCHAR
 
@@ -57,15 +58,14 @@ def _measure_files(spark: SparkSession, folder: Path, files: int) -> None:
     pipeline = _pipeline(folder)
     for number in range(1, files + 1):
         _write(folder, number)
-    with metered() as first:
-        _run(spark, pipeline)
+    first = runs.usage_of(spark, pipeline, SOURCE)
     _print(f"{files:,}", [f"{first.seconds:.1f}"], _one_more(spark, pipeline, folder, files + 1), with_memory=True)
 
 
 def _measure_commits(spark: SparkSession, folder: Path, commits: int) -> None:
     pipeline = _pipeline(folder)
     _write(folder, 1)
-    _run(spark, pipeline)
+    runs.run(spark, pipeline, SOURCE)
     steps = set(_steps(commits))
     times: list[float] = []
     numbers = count(2)
@@ -78,7 +78,7 @@ def _measure_commits(spark: SparkSession, folder: Path, commits: int) -> None:
             say(f"{version:,} commits")
             plain, slowest = sorted(times[-20:])[10], max(times[-20:])
             cells = [f"{plain * 1000:.0f}", f"{slowest * 1000:.0f}"]
-            _run(spark, pipeline)  # silver gets what these commits have
+            runs.run(spark, pipeline, SOURCE)  # silver gets what these commits have
             _print(f"{version:,}", cells, _one_more(spark, pipeline, folder, next(numbers)))
         if version >= max(steps):
             return
@@ -108,8 +108,7 @@ def _ids(parts: int) -> pa.RecordBatch:
 def _one_more(spark: SparkSession, pipeline: Pipeline, folder: Path, number: int) -> list[str]:
     """A run over one new file, and a status after it: seconds, processor seconds, seconds."""
     _write(folder, number)
-    with metered() as usage:
-        _run(spark, pipeline)
+    usage = runs.usage_of(spark, pipeline, SOURCE)
     began = time.perf_counter()
     status(pipeline, lake_of(pipeline), SOURCE)
     return [f"{usage.seconds:.2f}", f"{usage.processor:.2f}", f"{time.perf_counter() - began:.2f}"]
@@ -133,9 +132,3 @@ def _write(folder: Path, number: int) -> None:
     changes: list[Change] = [Insert(_TABLE.name, (number, f"row {number}")), Commit()]
     spec = SegmentSpec([_TABLE], changes, first_number=number, rotate_to=f"mysql-bin.{number + 1:06d}")
     (folder / "binlogs" / f"mysql-bin.{number:06d}").write_bytes(spec.to_bytes())
-
-
-def _run(spark: SparkSession, pipeline: Pipeline) -> None:
-    _, outcome = run_source(spark, pipeline, SOURCE)
-    if outcome.stopped:
-        raise SystemExit(str(outcome.stopped))

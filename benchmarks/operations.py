@@ -16,12 +16,12 @@ import yaml
 from pymysql.cursors import Cursor
 from pyspark.sql import SparkSession
 
+from benchmarks import runs
 from benchmarks.told import say
 from benchmarks.usage import metered
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
-from spark_jobs.pipeline.run import run_source
 
 TABLES = 10
 WRITERS = 2
@@ -83,10 +83,7 @@ def _run(spark: SparkSession, folder: Path, files: list[Path]) -> int:
     log.mkdir(parents=True)
     for file in files:
         (log / file.name).hardlink_to(file)
-    _, outcome = run_source(spark, pipeline_of(folder), SOURCE)
-    if outcome.stopped:
-        raise SystemExit(str(outcome.stopped))
-    return sum(table.changes for table in outcome.compacted)
+    return sum(table.changes for table in runs.run(spark, pipeline_of(folder), SOURCE).compacted)
 
 
 def pipeline_of(folder: Path, **keys: object) -> Pipeline:

@@ -15,19 +15,15 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks import tables
+from benchmarks import runs, tables
 from benchmarks.told import say
 from benchmarks.usage import Usage, metered
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.status import status
-from spark_jobs.pipeline.run import run_source
 from spark_jobs.runtime.spark_session import spark_session
 from tests.gateway import ACCESS, ROOT_KEY, ROOT_SECRET, SECRET, FaultyProxy, Gateway
-from tests.segment_spec import Table
-from tests.segment_types import INT, VARCHAR
 
-_CHANGED = 10
 _COMMIT = re.compile(r"/_delta_log/\d{20}\.json")
 _KINDS = ("PUT", "GET", "HEAD", "DELETE", "LIST", "POST")
 
@@ -84,24 +80,16 @@ def _on_store(folder: Path, gateway: Gateway, url: str) -> Pipeline:
 def _runs(spark: SparkSession, pipeline: Pipeline, count: int) -> Iterator[tuple[str, Usage]]:
     """Runs one after the other, each as it ends; a status at last."""
     folder = pipeline.path.parent
-    names = [Table(f"shop.table_{at:05d}", key=["id"], id=INT.NOT_NULL, note=VARCHAR(40)) for at in range(count)]
-    tables.write(folder, names, 1, rows=20)
-    yield "first run", _run(spark, pipeline)
-    yield "no news", _run(spark, pipeline)
+    log_tables = tables.of_two_columns(count)
+    tables.write(folder, log_tables, 1, rows=20)
+    yield "first run", runs.usage_of(spark, pipeline, tables.SOURCE)
+    yield "no news", runs.usage_of(spark, pipeline, tables.SOURCE)
     for number in (2, 3):
-        tables.write(folder, names[:_CHANGED], number, rows=5)
-        yield f"{_CHANGED} tables changed", _run(spark, pipeline)
+        tables.write(folder, log_tables[: tables.CHANGED], number, rows=5)
+        yield f"{tables.CHANGED} tables changed", runs.usage_of(spark, pipeline, tables.SOURCE)
     with metered() as usage:
         status(pipeline, lake_of(pipeline), tables.SOURCE)
     yield "status", usage
-
-
-def _run(spark: SparkSession, pipeline: Pipeline) -> Usage:
-    with metered() as usage:
-        _, outcome = run_source(spark, pipeline, tables.SOURCE)
-    if outcome.stopped:
-        raise SystemExit(str(outcome.stopped))
-    return usage
 
 
 def _cell(usage: Usage) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks import operations
+from benchmarks import operations, runs
 from benchmarks.told import say
 from benchmarks.usage import Usage, memory, metered
 from spark_jobs.config.model import Pipeline
@@ -20,7 +20,6 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.gc import gc_source
 from spark_jobs.operations.maintenance import maintain_source
 from spark_jobs.operations.status import status
-from spark_jobs.pipeline.run import run_source
 
 _STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 _GIGABYTE = 10**9
@@ -44,13 +43,13 @@ def measure(spark: SparkSession, folder: Path, gigabytes: int, count: int) -> No
     for nth in range(1_000_000):
         log = folder / "streamed" / "binlogs"
         (log / f"{base}.{number + nth:06d}").hardlink_to(file)
-        _add(usage, _run(spark, pipeline))
+        _add(usage, runs.usage_of(spark, pipeline, operations.SOURCE))
         if nth:
             (log / f"{base}.{number + nth - 1:06d}").unlink()
         log_bytes += file.stat().st_size
         step_bytes += file.stat().st_size
-        for work, runs in (gc_source, _RUNS_A_GC), (maintain_source, _RUNS_A_MAINTAIN):
-            if nth % runs == runs - 1:
+        for work, often in (gc_source, _RUNS_A_GC), (maintain_source, _RUNS_A_MAINTAIN):
+            if nth % often == often - 1:
                 with metered() as work_usage:
                     work(spark, pipeline, operations.SOURCE)
                 upkeep[work] += work_usage.seconds
@@ -68,14 +67,6 @@ def _pipeline(folder: Path) -> Pipeline:
     pipeline = operations.pipeline_of(folder, retention={"bronze": "1m", "fold": True})
     retention = pipeline.retention.model_copy(update={"versions": timedelta(0)})
     return pipeline.model_copy(update={"retention": retention})
-
-
-def _run(spark: SparkSession, pipeline: Pipeline) -> Usage:
-    with metered() as usage:
-        _, outcome = run_source(spark, pipeline, operations.SOURCE)
-    if outcome.stopped:
-        raise SystemExit(str(outcome.stopped))
-    return usage
 
 
 def _add(total: Usage, usage: Usage) -> None:

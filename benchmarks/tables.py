@@ -38,7 +38,7 @@ ALTERING = (4, 5)
 
 def measure(spark: SparkSession, folder: Path, count: int) -> None:
     """Prints seconds by the clock and layer, and of the processor in all processes, for a log of so many tables."""
-    tables = [Table(f"shop.table_{at:05d}", key=["id"], id=INT.NOT_NULL, note=VARCHAR(40)) for at in range(count)]
+    tables = of_two_columns(count)
     pipeline = pipeline_of(folder)
     write(folder, tables, 1, rows=20)
     _print_head(f"{count:,} tables")
@@ -58,6 +58,10 @@ def measure(spark: SparkSession, folder: Path, count: int) -> None:
     print(f"\nAt most {python:,} MiB in Python, {jvm:,} MiB in the JVM.")
     numbers = iter(range(ALTERING[-1] + 1, 1_000))
     processes.compare(folder, folder / "pipeline.yaml", lambda: write(folder, altered, next(numbers), rows=5))
+
+
+def of_two_columns(count: int) -> list[Table]:
+    return [Table(f"shop.table_{at:05d}", key=["id"], id=INT.NOT_NULL, note=VARCHAR(40)) for at in range(count)]
 
 
 def _print_head(label: str) -> None:
