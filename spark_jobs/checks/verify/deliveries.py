@@ -90,7 +90,8 @@ def verify_delivery(
     with Connection(name, settings) as connection:
         # A target that is away is a delivery's error; a session of the comparison would call it a source's.
         connection.open()
-        with ServerSession(Server(f"delivery {name}", settings)) as session:
+        server = Server(f"delivery {name}", settings)
+        with ServerSession(server, has_read_only=not connection.facts.is_tidb) as session:
             for table in tables:
                 began = time.monotonic()
                 try:
