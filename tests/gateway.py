@@ -7,7 +7,6 @@ import hashlib
 import hmac
 import os
 import re
-import shutil
 import socket
 import subprocess
 import threading
@@ -20,8 +19,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from spark_jobs.config.store import LakeStore, ObjectStore
-from spark_jobs.errors import ConfigError
 from spark_jobs.runtime.provision import made_once
+from tests import go_programs
 from tests.proxy import Listener
 from tests.server_process import ServerProcess, free_port
 
@@ -34,15 +33,9 @@ ACCESS, SECRET, TOKEN = "TEST_STORE_KEY", "TEST_STORE_SECRET", "TEST_STORE_TOKEN
 
 def built() -> Path:
     """The server's program, built by Go at first use: two to three minutes. Raises ConfigError."""
-    go = shutil.which("go")
 
     def build(folder: Path) -> None:
-        if go is None:
-            raise ConfigError("versitygw is built by Go, and no go is on the PATH")
-        environment = os.environ | {"GOBIN": str(folder), "GOFLAGS": "-mod=mod"}
-        result = subprocess.run([go, "install", MODULE], capture_output=True, text=True, check=False, env=environment)
-        if result.returncode:
-            raise ConfigError(f"versitygw was not built: {result.stderr.strip()[-300:]}")
+        go_programs.output_of("versitygw", "install", MODULE, GOBIN=str(folder), GOFLAGS="-mod=mod")
 
     return made_once(f"versitygw-{VERSION}", build) / "versitygw"
 
