@@ -3,6 +3,8 @@
 Put here: the delivery's configuration, running it, and comparing rows. Not here: what a test does to it.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import pymysql
@@ -27,15 +29,27 @@ class Target(Protocol):
 class Copy:
     """A second schema of the server, or of another one, which a delivery writes the shop's tables to."""
 
-    def __init__(self, shop: Shop, target: Target | None = None) -> None:
+    def __init__(self, shop: Shop) -> None:
         self.shop = shop
-        self.target = target
+        self.target: Target | None = None
+        """The other one; ``writable`` sets it."""
         self.schema = f"{shop.database.name}_copy"
 
-    def pipeline(
-        self, *, live: bool = False, port: int | None = None, target: Target | None = None, **keys: Any
-    ) -> Pipeline:
-        server = target or self.target or self.shop.database.server
+    @property
+    def server(self) -> Target:
+        """The server that is delivered to."""
+        return self.target or self.shop.database.server
+
+    @contextmanager
+    def writable(self, target: Target) -> Iterator[None]:
+        """Another server, with a user who may write there, and afterwards without what was delivered to it."""
+        self.target = target
+        self.execute("CREATE USER IF NOT EXISTS writer@'%' IDENTIFIED BY 'writes'", "GRANT ALL ON *.* TO writer@'%'")
+        yield
+        self.execute(f"DROP DATABASE IF EXISTS `{self.schema}`", "DROP DATABASE IF EXISTS stratalog")
+
+    def pipeline(self, *, live: bool = False, port: int | None = None, **keys: Any) -> Pipeline:
+        server = self.server
         login: dict[str, Any] = {"host": server.host, "port": server.port, "user": "writer", "password": "writes"}
         if port:  # a proxy's, which reads what it passes on
             login |= {"port": port, "tls": {"enabled": False}}
@@ -49,13 +63,12 @@ class Copy:
         run_source(self.shop.spark, pipeline, SOURCE)
         return deliver(pipeline, "copy")
 
-    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
+    def execute(self, *statements: str) -> tuple[tuple[Any, ...], ...]:
         """Runs statements at the target, as root. Returns the rows of the last one."""
-        server = self.target or self.shop.database.server
-        with server.connect() as connection, connection.cursor() as cursor:
+        with self.server.connect() as connection, connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
-            return list(cursor.fetchall())
+            return tuple(cursor.fetchall())
 
     def rows(self, table: str, columns: str = "*") -> list[tuple[Any, ...]]:
         return sorted(self.execute(f"SELECT {columns} FROM `{self.schema}`.`{table}`"), key=repr)

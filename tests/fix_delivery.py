@@ -31,10 +31,5 @@ def copy(shop: Shop) -> Iterator[Copy]:
 @pytest.fixture
 def tidb_copy(copy: Copy, tidb: TiDBServer) -> Iterator[Copy]:
     """The same, at TiDB."""
-    copy.target = tidb
-    copy.execute(
-        "CREATE USER IF NOT EXISTS writer@'%' IDENTIFIED BY 'writes'",
-        "GRANT ALL ON *.* TO writer@'%'",
-    )
-    yield copy
-    copy.execute(f"DROP DATABASE IF EXISTS `{copy.schema}`", "DROP DATABASE IF EXISTS stratalog")
+    with copy.writable(tidb):
+        yield copy

@@ -31,7 +31,7 @@ def test_the_graph_reads_from_the_source_to_the_tables(ui: UserInterface) -> Non
     eyes.click(group("shop_silver"))
     assert "silver" in eyes.driver.current_url
     with eyes.frame(1000):  # of all tables
-        eyes.driver.refresh()  # the graph is fitted into its frame anew
+        eyes.driver.refresh()  # the graph is fitted into its frame when it is loaded
         eyes.see(*TABLES, "Materialized", "Spark", "Delta Lake")
         eyes.miss("fetching statuses")
         eyes.picture("graph")

@@ -78,27 +78,18 @@ def test_every_type_is_as_the_source_has_it(copy: Copy) -> None:
 def test_every_type_at_another_server(copy: Copy, servers: Servers, name: str) -> None:
     target = servers.get(name)
     _execute_types(copy)
-    with target.connect() as connection, connection.cursor() as cursor:
-        for statement in WRITER:
-            cursor.execute(statement)
-        pipeline = copy.pipeline(target=target)
+    with copy.writable(target):
+        pipeline = copy.pipeline()
         for statement in ("SELECT 1", "UPDATE t SET vc = 'ÿ' WHERE id = 0", "DELETE FROM t WHERE id = 2"):
             copy.shop.execute(statement)
             assert copy.run(pipeline).stopped == {}
-            cursor.execute(f"SELECT {AT_SERVERS} FROM `{copy.schema}`.t ORDER BY id")
-            rows = cursor.fetchall()
+            rows = copy.execute(f"SELECT {AT_SERVERS} FROM `{copy.schema}`.t ORDER BY id")
             assert rows == copy.shop.database.execute(f"SELECT {AT_SERVERS} FROM t ORDER BY id")
-        cursor.execute(f"DROP DATABASE `{copy.schema}`")
-        cursor.execute("DROP DATABASE stratalog")
 
 
 AT_SERVERS = (
     "id, ti, si, mi, big, ub, de, wide, fl, db, bi + 0, bw + 0, da, dt, ts, tm, ye + 0, HEX(ch), HEX(vc), HEX(tx), "
     "HEX(gb), HEX(bn), HEX(vb), HEX(bl), en, se, CAST(js AS CHAR), HEX(ge), HEX(pt)"
-)
-WRITER = (
-    "CREATE USER IF NOT EXISTS writer@'%' IDENTIFIED BY 'writes'",
-    "GRANT ALL ON *.* TO writer@'%'",
 )
 
 

@@ -14,14 +14,10 @@ pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.mysql]
 
 @pytest.fixture(params=[*SERVERS, "tidb"])
 def target(request: pytest.FixtureRequest, servers: Servers, copy: Copy) -> Iterator[Target]:
-    """A server with a user who may write, and afterwards without what was delivered to it."""
+    """Each server in turn, as that which the copy is at."""
     server = request.getfixturevalue("tidb") if request.param == "tidb" else servers.get(request.param)
-    with server.connect() as connection, connection.cursor() as cursor:
-        cursor.execute("CREATE USER IF NOT EXISTS writer@'%' IDENTIFIED BY 'writes'")
-        cursor.execute("GRANT ALL ON *.* TO writer@'%'")
+    with copy.writable(server):
         yield server
-        cursor.execute(f"DROP DATABASE IF EXISTS `{copy.schema}`")
-        cursor.execute("DROP DATABASE IF EXISTS stratalog")
 
 
 TABLES = (
@@ -63,7 +59,7 @@ STEPS = (
 @pytest.mark.parametrize("apply", ["net", "ordered"])
 def test_changes_and_statements_arrive(copy: Copy, target: Target, apply: str) -> None:
     copy.shop.execute(*TABLES)
-    pipeline = copy.pipeline(target=target, apply=apply, workers=2, batch_rows=2)
+    pipeline = copy.pipeline(apply=apply, workers=2, batch_rows=2)
     statements = []
     for step in ((), *STEPS):
         copy.shop.execute(*step)

@@ -305,10 +305,12 @@ def test_a_target_that_is_killed_and_started_again(
     shop.execute("INSERT INTO t VALUES (-1, 0)", "INSERT INTO counted VALUES (-1, 0)")
     durable: dict[str, object] = {"innodb_flush_log_at_trx_commit": 1, "sync_binlog": 1}
     with MySQLServer(tmp_path / "target", durable) as target:
-        with target.connect() as connection, connection.cursor() as cursor:
-            cursor.execute("CREATE USER writer@'%' IDENTIFIED WITH mysql_native_password BY 'writes'")
-            cursor.execute("GRANT ALL ON *.* TO writer@'%'")
-        pipeline = copy.pipeline(target=target, apply=apply, batch_rows=batch_rows, workers=2)
+        copy.target = target
+        copy.execute(
+            "CREATE USER writer@'%' IDENTIFIED WITH mysql_native_password BY 'writes'",
+            "GRANT ALL ON *.* TO writer@'%'",
+        )
+        pipeline = copy.pipeline(apply=apply, batch_rows=batch_rows, workers=2)
         assert copy.run(pipeline).stopped == {}
         for begin in range(0, 400, 40):
             values = ", ".join(f"({number}, {number})" for number in range(begin, begin + 40))
