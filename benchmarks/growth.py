@@ -90,7 +90,7 @@ def _commit(pipeline: Pipeline) -> int:
     table = lake.bronze(SOURCE)
     source = endpoints_of(pipeline, SOURCE).first(lambda source: source)
     planned = extract.plan(table, source, "earliest")
-    upon = driver_commit.snapshot_upon(table.path, planned.head)
+    upon = driver_commit.snapshot_upon(table.path, planned.head, appends=True)
     assert upon is not None
     slicing = extract.slicing_task(SOURCE, planned.stretch.number, planned.parts, planned.uuid, source.reading())
     groups = landing.row_groups(slicing(iter([_ids(len(planned.parts))])))

@@ -200,7 +200,7 @@ def land(spark: SparkSession, table: Table, planned: ExtractionPlan, reading: Pa
 def _landed(spark: SparkSession, table: Table, planned: ExtractionPlan, reading: PartReader) -> tuple[Head, Totals]:
     """The head after the commit; by the driver, or by Spark where it has to be."""
     source, stretch, parts = planned.source, planned.stretch.number, planned.parts
-    upon = None if planned.redact else driver_commit.snapshot_upon(table.path, planned.head)
+    upon = None if planned.redact else driver_commit.snapshot_upon(table.path, planned.head, appends=True)
     if upon is not None and {*upon.schema.names} == {*bronze.ARROW.names}:  # no column of what was redacted once
         slicing = slicing_task(source, stretch, parts, planned.uuid, reading)
         landed = land_slices(spark, upon, len(parts), tasks_for(parts), slicing)

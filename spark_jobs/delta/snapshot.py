@@ -9,9 +9,9 @@ vector, and stands until a ``remove`` of the same file with the same vector.
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from itertools import chain, takewhile
 from typing import Any
 from urllib.parse import unquote
@@ -36,7 +36,8 @@ CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 
 READER_FEATURES = {"columnMapping", "deletionVectors", "timestampNtz", "typeWidening"}
 """Features that readers have to know too; those of this package."""
-_CHECKPOINT_ACTIONS = ("txn", "add", "metaData", "protocol", "sidecar", "domainMetadata")
+_TABLE_ACTIONS = ("txn", "metaData", "protocol", "sidecar", "domainMetadata")
+"""Actions of a checkpoint that say what a table is; all others are files."""
 _NOT_READ = ("stats_parsed", "partitionValues_parsed")
 
 
@@ -198,13 +199,25 @@ class Snapshot:
     """-1 for a table that is not there yet."""
     protocol: Protocol
     metadata: Metadata
-    files: tuple[DataFile, ...] = ()
+    list_files: Callable[[], tuple[DataFile, ...]] = field(default=tuple, compare=False)
+    """Its data files. They are listed when somebody asks: a commit that adds some asks for none of those that are
+    there, and so costs the same however many they are."""
     transactions: Mapping[str, int] = field(default_factory=dict)
     """The version of each application's newest transaction (``txn``)."""
     commit_info: Mapping[str, Any] = field(default_factory=dict)
     """Of the version's own commit; empty where its commit file is not there any more."""
     domains: tuple[str, ...] = ()
     """Names of domain metadata that features of Delta keep."""
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """Raises LakeError where the log cannot be read."""
+        return self.list_files()
+
+    def with_files(self, files: Iterable[DataFile]) -> "Snapshot":
+        """The version as if it had these data files."""
+        listed = tuple(files)
+        return replace(self, list_files=lambda: listed)
 
     @property
     def schema(self) -> TableSchema:
@@ -238,16 +251,26 @@ def snapshot_of(path: str, version: int | None = None) -> Snapshot | None:
     if listing is None or listing.version < 0:
         return None
     state = _LogState()
-    for action in _checkpoint_actions(path, listing):
+    for action in _checkpoint_actions(path, listing, _TABLE_ACTIONS):
         state.apply(action)
-    state.commit_info = {}
     for number, content in listing.commits:
         state.commit_info = {}
         for action in _commit_actions(path, number, content):
             state.apply(action)
     if not listing.commits:
         state.commit_info = commit_info_of(path, listing.version) or {}
-    return state.snapshot(path, listing.version)
+    return state.snapshot(path, listing)
+
+
+def _files(path: str, listing: LogListing, later: Sequence[Mapping[str, Any]]) -> tuple[DataFile, ...]:
+    """The data files of a version. later: the file actions of the commits after its checkpoint, oldest first."""
+    files: dict[tuple[str, str | None], Mapping[str, Any]] = {}
+    for action in chain(_checkpoint_actions(path, listing, ("add",)), later):
+        if "add" in action:
+            files[_key(action["add"])] = action["add"]
+        else:
+            files.pop(_key(action["remove"]), None)
+    return tuple(map(DataFile, files.values()))
 
 
 def removed_files(path: str, *, of_all_commits: bool = False) -> list[DataFile]:
@@ -369,7 +392,8 @@ class _LogState:
     def __init__(self) -> None:
         self.protocol: Protocol | None = None
         self.metadata: dict[str, Any] | None = None
-        self.files: dict[tuple[str, str | None], dict[str, Any]] = {}
+        self.file_actions: list[Mapping[str, Any]] = []
+        """Those of commits, as they came."""
         self.transactions: dict[str, int] = {}
         self.domains: dict[str, bool] = {}
         self.commit_info: dict[str, Any] = {}
@@ -378,10 +402,8 @@ class _LogState:
         """Applies an action of a commit. Commits come in order: the last one about a file, an id or a domain holds."""
         for kind, value in action.items():
             match kind:
-                case "add":
-                    self.files[_key(value)] = value
-                case "remove":
-                    self.files.pop(_key(value), None)
+                case "add" | "remove":
+                    self.file_actions.append({kind: value})
                 case "metaData":
                     self.metadata = value
                 case "protocol":
@@ -393,13 +415,14 @@ class _LogState:
                 case "domainMetadata":
                     self.domains[value["domain"]] = not value.get("removed", False)
 
-    def snapshot(self, path: str, version: int) -> Snapshot:
+    def snapshot(self, path: str, listing: LogListing) -> Snapshot:
         if self.protocol is None or self.metadata is None:
             raise LakeError(f"{path}: its log has no protocol or no metadata; restore the table's _delta_log")
-        files = tuple(DataFile(action) for action in self.files.values())
+        files = cache(partial(_files, path, listing, self.file_actions))
         domains = tuple(sorted(name for name, present in self.domains.items() if present))
         metadata = Metadata.from_json(self.metadata)
-        return Snapshot(path, version, self.protocol, metadata, files, self.transactions, self.commit_info, domains)
+        told = self.transactions, self.commit_info, domains
+        return Snapshot(path, listing.version, self.protocol, metadata, files, *told)
 
 
 def _key(action: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -419,7 +442,7 @@ def _commit_actions(path: str, version: int, content: bytes) -> Iterator[dict[st
 
 
 def _checkpoint_actions(
-    path: str, listing: LogListing, wanted_kinds: Sequence[str] = _CHECKPOINT_ACTIONS
+    path: str, listing: LogListing, wanted_kinds: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
     for file in listing.checkpoint:
         try:

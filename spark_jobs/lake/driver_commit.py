@@ -27,8 +27,11 @@ Cells = Mapping[str, str]
 """Values by column name; rows that have all of them are meant, and all rows where there are none."""
 
 
-def snapshot_upon(path: str, head: Head) -> Snapshot | None:
-    """What a commit upon a head is made upon; None where Spark has to make it."""
+def snapshot_upon(path: str, head: Head, *, appends: bool = False) -> Snapshot | None:
+    """What a commit upon a head is made upon; None where Spark has to make it.
+
+    appends: whether the commit adds files and nothing else. What files the table has is not read for it.
+    """
     if head.widens or (head.design and head.version >= 0) or why_not_store(path):
         return None
     if head.design:
@@ -37,7 +40,8 @@ def snapshot_upon(path: str, head: Head) -> Snapshot | None:
         snapshot = snapshot_of(path, head.version)
     except SparkOnly:
         return None
-    return None if snapshot is None or features.why_not(snapshot) else snapshot
+    why_not = features.why_not_appended if appends else features.why_not
+    return None if snapshot is None or why_not(snapshot) else snapshot
 
 
 def require_shared(upon: Snapshot, changes: CommitArguments) -> None:

@@ -184,7 +184,7 @@ class Table:
 
     def append_rows(self, spark: SparkSession, rows: pa.Table, head: Head, checkpoint: Checkpoint) -> Head:
         """Appends a small table; by the driver alone, or by Spark where it has to be. Raises LostRace."""
-        upon = driver_commit.snapshot_upon(self.path, head)
+        upon = driver_commit.snapshot_upon(self.path, head, appends=True)
         if upon is None:
             return self.append(spark.createDataFrame(rows).coalesce(1), head, checkpoint)
         return self.land(upon, head, checkpoint, **driver_commit.of_rows(upon, rows, head))

@@ -108,7 +108,7 @@ def test_a_table_is_loaded_while_copies_are_written_and_deleted(
     shop = filled(shop)
     pipeline = shop.pipeline(live=True)
     if writer == "spark":  # as where the driver cannot commit to the table
-        monkeypatch.setattr(driver_commit, "snapshot_upon", lambda *_: None)
+        monkeypatch.setattr(driver_commit, "snapshot_upon", lambda *_, **__: None)
     states: list[str] = []
 
     def disturbing(_name: TableName, commit: LoadCommit) -> None:

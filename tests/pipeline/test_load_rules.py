@@ -151,7 +151,7 @@ def test_loaded_rows_are_those_of_the_log_under_every_rule(
     lakes: Lakes, writer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if writer == "spark":  # as where the driver cannot commit to the table
-        monkeypatch.setattr(driver_commit, "snapshot_upon", lambda *_: None)
+        monkeypatch.setattr(driver_commit, "snapshot_upon", lambda *_, **__: None)
     load = loaded(lakes)
     monkeypatch.undo()
     monkeypatch.setenv("SALT", "pepper")

@@ -127,7 +127,7 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
     )
     if head is None or is_bare:
         head = table.new(stored, silver.properties(table), head)
-    upon = None if turns else driver_commit.snapshot_upon(table.path, head)
+    upon = None if turns else driver_commit.snapshot_upon(table.path, head, appends=True)
     tasks = None if upon is None else _tasks(stage, upon)
     if upon is None or tasks is None:
         rows = _rows_for_silver(load, stage, work, columns, [turn for turn in turns if turn.range.start >= before])

@@ -172,7 +172,7 @@ def _read_snapshot(load: LoadContext, stage: StagedTable, rules: RowRules) -> No
     load.throttle.wait(f"{load.source}: {name}")
     progress = replace(stage.progress, chunks=1, is_walked=True)
     # Files that no commit names yet, or rows that Spark writes: their position is known once they were read.
-    upon = None if rules.is_in_sql else driver_commit.snapshot_upon(stage.table.path, stage.head)
+    upon = None if rules.is_in_sql else driver_commit.snapshot_upon(stage.table.path, stage.head, appends=True)
     if upon is None:
         rows, counts, observed = _snapshot_rows(load, selecting, rules)
         stage.append(rows, progress)
@@ -228,7 +228,7 @@ def _write(
 ) -> None:
     """Commits the rows of some ranges: files that tasks wrote, or by Spark where it has to write or to evaluate."""
     # Spark's rows are counted once they are written, after the commit.
-    upon = None if reading.rules.is_in_sql else driver_commit.snapshot_upon(stage.table.path, stage.head)
+    upon = None if reading.rules.is_in_sql else driver_commit.snapshot_upon(stage.table.path, stage.head, appends=True)
     if upon is None:
         rows, counts = _rows(load, reading, parts)
         stage.append(rows, progress)

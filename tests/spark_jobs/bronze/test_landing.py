@@ -89,7 +89,7 @@ def test_the_driver_s_commit_is_as_spark_s(
     source = Files("shop", tmp_path / "log")
     lakes = Lake(str(tmp_path / "driver")), Lake(str(tmp_path / "spark"))
     driver_result = extract(spark, lakes[0], source, "earliest")
-    monkeypatch.setattr("spark_jobs.lake.driver_commit.snapshot_upon", lambda *_: None)
+    monkeypatch.setattr("spark_jobs.lake.driver_commit.snapshot_upon", lambda *_, **__: None)
     spark_result = extract(spark, lakes[1], source, "earliest")
     counts = ("range", "files", "bytes", "slices", "transactions", "events", "ignored", "committed_at", "gtid")
     assert [getattr(driver_result, name) for name in counts] == [getattr(spark_result, name) for name in counts]

@@ -1,16 +1,18 @@
 import json
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import deltalake
 import pytest
 
-from spark_jobs.delta import commits
+from spark_jobs.delta import commits, data_files
 from spark_jobs.delta.commits import CommitConflict, commit
 from spark_jobs.delta.deletion_vectors import Descriptor
+from spark_jobs.delta.features import why_not_appended
 from spark_jobs.delta.log_files import SparkOnly
-from spark_jobs.delta.snapshot import Snapshot, commit_info_of, new_table, snapshot_of
+from spark_jobs.delta.snapshot import DataFile, Snapshot, commit_info_of, new_table, snapshot_of
 from spark_jobs.errors import LakeError, LostRace
 from tests.spark_jobs.delta.tables import BRONZE, MAPPED, all_rows, append, begin, newest, rows
 
@@ -52,6 +54,22 @@ def test_what_a_commit_says(tmp_path: Path) -> None:
     assert snapshot.commit_info["isBlindAppend"]
     assert snapshot.transactions == {"stratalog": 7}
     assert all_rows(snapshot) == rows(snapshot.schema, range(5)).to_pylist()
+
+
+def test_a_commit_that_adds_files_lists_none(tmp_path: Path) -> None:
+    """However many files a table has, an append costs the same."""
+    snapshot = append(begin(str(tmp_path / "t")), [1])
+
+    def listed() -> tuple[DataFile, ...]:
+        raise AssertionError("the table's files are listed")
+
+    file = data_files.write(snapshot.path, rows(snapshot.schema, [2]), snapshot.schema, snapshot.configuration)
+    upon = replace(snapshot, list_files=listed)
+    assert why_not_appended(upon) is None
+    assert commit(upon, adds=[file]) == 1
+    with pytest.raises(AssertionError, match="files are listed"):
+        commit(upon, removes=[file])
+    assert all_rows(newest(snapshot.path, 1)) == rows(snapshot.schema, [1, 2]).to_pylist()
 
 
 def test_whoever_planned_on_an_older_version_loses(tmp_path: Path) -> None:

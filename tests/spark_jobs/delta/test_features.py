@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.delta.features import why_not
+from spark_jobs.delta.features import why_not, why_not_appended
 from spark_jobs.delta.schema import DeltaColumn, TableSchema
 from spark_jobs.delta.snapshot import DataFile, Metadata, Protocol, Snapshot
 from tests.spark_jobs.delta.tables import BRONZE, MAPPED, append, begin
@@ -44,7 +44,7 @@ def columns(*listed: DeltaColumn) -> Snapshot:
 
 def files(**action: Any) -> Snapshot:
     action_ = {"path": "a.parquet", "size": 1, "modificationTime": 1, "stats": '{"numRecords":1}'}
-    return table(files=(DataFile(action_), DataFile(action_ | action)))
+    return table().with_files([DataFile(action_), DataFile(action_ | action)])
 
 
 @pytest.mark.parametrize("properties", [{}, BRONZE, MAPPED, MAPPED | {"delta.enableTypeWidening": "true", "mine": "x"}])
@@ -106,3 +106,5 @@ def test_what_is_refused_by_name(snapshot: Snapshot, reason: str) -> None:
     assert message is not None
     assert message.startswith("/t: ")
     assert reason in message
+    # A commit that adds files looks at no other.
+    assert why_not_appended(snapshot) == (None if snapshot.files else message)

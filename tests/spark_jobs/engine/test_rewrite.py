@@ -1,7 +1,6 @@
 """Files of a table written again: which, and that the rows stay."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ def sized(snapshot: Snapshot, sizes: Sequence[float], dead: Sequence[float] = ()
             vector = {"storageType": "u", "pathOrInlineDv": "v", "offset": 1, "sizeInBytes": 36}
             action["deletionVector"] = vector | {"cardinality": int(100 * part)}
         files.append(DataFile(action))
-    return replace(snapshot, files=tuple(files))
+    return snapshot.with_files(files)
 
 
 CASES: list[tuple[Sequence[float], Sequence[float], bool, list[list[int]]]] = [
