@@ -86,10 +86,12 @@ def read_log(path: str, version: int | None = None) -> LogListing | None:
     """
     log = log_directory(path)
     try:
-        hint = _hint(log) if version is None else None
-        if hint is not None:
+        hint = _hint(log)
+        if hint is not None and (version is None or version >= hint[0]):
             start, parts = hint
-            return LogListing(start, parts, tuple(_commits_after(log, start)))
+            commits = tuple(_commits_after(log, start, version))
+            if version is None or version - start == len(commits):
+                return LogListing(start, parts, commits)
         return _listed(path, log, version)
     except OSError as error:
         raise _unreadable(path, error) from error
@@ -159,15 +161,17 @@ def _hint(log: StoredPath) -> tuple[int, tuple[StoredPath, ...]] | None:
     return (version, parts) if all(part.exists() for part in parts) else None
 
 
-def _commits_after(log: StoredPath, version: int) -> list[tuple[int, bytes]]:
+def _commits_after(log: StoredPath, version: int, until: int | None = None) -> list[tuple[int, bytes]]:
+    """Commits by name, as far as they follow on each other; up to a version where one is given."""
     commits: list[tuple[int, bytes]] = []
-    while True:
+    while version != until:
         try:
             content = _commit_file(log, version + 1).read_bytes()
         except FileNotFoundError:
             return commits
         version += 1
         commits.append((version, content))
+    return commits
 
 
 def _listed(path: str, log: StoredPath, version: int | None) -> LogListing | None:

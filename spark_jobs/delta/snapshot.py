@@ -441,9 +441,7 @@ def _commit_actions(path: str, version: int, content: bytes) -> Iterator[dict[st
         ) from error
 
 
-def _checkpoint_actions(
-    path: str, listing: LogListing, wanted_kinds: Sequence[str]
-) -> Iterator[dict[str, Any]]:
+def _checkpoint_actions(path: str, listing: LogListing, wanted_kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
     for file in listing.checkpoint:
         try:
             rows = _checkpoint_rows(file, wanted_kinds)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.delta import log_files
 from spark_jobs.delta.log_files import SparkOnly, create_commit, directory, read_commit, read_log, why_not_store
 from spark_jobs.errors import LakeError
+from spark_jobs.storage.files import StoredPath
 
 
 def lay(folder: Path, names: list[str]) -> str:
@@ -88,12 +90,23 @@ def hint(path: str, **value: object) -> Path:
     return file
 
 
-def test_the_hint_saves_the_listing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version, after", [(None, [11, 12]), (12, [11, 12]), (11, [11]), (10, [])])
+def test_the_hint_saves_the_listing(
+    tmp_path: Path, version: int | None, after: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = lay(tmp_path / "t", [*commits(0, 11, 12), C10])
     hint(path, version=10, size=1)
-    listing = read_log(path)
+
+    def listed(log: StoredPath) -> list[str]:
+        raise AssertionError(f"{log} is listed")
+
+    monkeypatch.setattr(log_files.files, "names", listed)
+    listing = read_log(path, version)
     assert listing is not None
-    assert (listing.checkpoint_version, [number for number, _ in listing.commits]) == (10, [11, 12])
+    assert (listing.checkpoint_version, [number for number, _ in listing.commits]) == (10, after)
+    for elsewhere in (9, 13):
+        with pytest.raises(AssertionError, match="_delta_log is listed"):
+            read_log(path, elsewhere)
 
 
 def test_the_hint_names_parts(tmp_path: Path) -> None:
