@@ -2,7 +2,11 @@
 
 Each file holds one transaction of one row, so that what is read costs nothing beside what is listed and planned. Files
 are read by one run; commits are made one a file, by the run's own functions without a Spark job, which would cost each
-the same. At each step of a curve a run over one new file is measured as a whole.
+the same. At each step of a curve a run over one new file is measured as a whole, and at the end of the second curve
+``maintain``, which nobody has run until then.
+
+Of the files whose commits are made the source keeps the newest, as a server does. The log of bronze keeps a second of
+its commits and checkpoints, in place of thirty days: ten thousand checkpoints, each of all files, would be 150 GB.
 
 Put here: many files, many commits. Not here: many tables (tables.py), many rows (operations.py).
 """
@@ -10,20 +14,24 @@ Put here: many files, many commits. Not here: many tables (tables.py), many rows
 import time
 from itertools import count
 from pathlib import Path
+from statistics import median
 
 import pyarrow as pa
 import yaml
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from benchmarks import runs
 from benchmarks.told import say
-from benchmarks.usage import memory
+from benchmarks.usage import memory, metered
 from spark_jobs.bronze import extract, landing
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
-from spark_jobs.delta import data_files
+from spark_jobs.delta import data_files, vacuum
+from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.layout import lake_of
+from spark_jobs.operations.maintenance import maintain_source
 from spark_jobs.operations.status import status
 from spark_jobs.pipeline.run import endpoints_of
 from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table
@@ -33,6 +41,10 @@ SOURCE = "shop"
 _TABLE = Table("shop.orders", key=["id"], id=INT.NOT_NULL, note=VARCHAR(40))
 _FEW = 100
 """The first step of each curve."""
+_KEPT_FILES = 3
+"""Files that the source keeps while commits are made."""
+_COMMITS_AN_UPKEEP = 500
+"""Commits between one removal of old files of bronze's log and the next."""
 
 
 def measure(spark: SparkSession, folder: Path, most_files: int, most_commits: int) -> None:
@@ -42,7 +54,7 @@ def measure(spark: SparkSession, folder: Path, most_files: int, most_commits: in
     for files in _steps(most_files):
         _measure_files(spark, folder / f"files-{files}", files)
     print("\n| commits of bronze | one, ms | with a checkpoint, ms | one new file: s | processor s | status, s |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    print("| --- | --- | --- | --- | --- | --- |", flush=True)
     _measure_commits(spark, folder / "commits", most_commits)
     python, jvm = memory()
     print(f"\nAt most {python:,} MiB in Python, {jvm:,} MiB in the JVM.")
@@ -66,22 +78,54 @@ def _measure_commits(spark: SparkSession, folder: Path, commits: int) -> None:
     pipeline = _pipeline(folder)
     _write(folder, 1)
     runs.run(spark, pipeline, SOURCE)
-    steps = set(_steps(commits))
-    times: list[float] = []
+    path = lake_of(pipeline).bronze(SOURCE).path
+    DeltaTable(path).alter.set_table_properties({"delta.logRetentionDuration": "interval 1 second"})
+    steps = _steps(commits)
+    times: list[tuple[int, float]] = []
     numbers = count(2)
-    for number in numbers:
-        _write(folder, number)
-        began = time.perf_counter()
-        version = _commit(pipeline)
-        times.append(time.perf_counter() - began)
-        if version in steps:
+    while steps:
+        version, seconds = _timed_commit(pipeline, folder, next(numbers))
+        times.append((version, seconds))
+        if version % _COMMITS_AN_UPKEEP == 0:
+            _expire(path)
+        if version >= steps[0]:
             say(f"{version:,} commits")
-            plain, slowest = sorted(times[-20:])[10], max(times[-20:])
-            cells = [f"{plain * 1000:.0f}", f"{slowest * 1000:.0f}"]
+            step = steps.pop(0)
             runs.run(spark, pipeline, SOURCE)  # silver gets what these commits have
-            _print(f"{version:,}", cells, _one_more(spark, pipeline, folder, next(numbers)))
-        if version >= max(steps):
-            return
+            _print(f"{step:,}", _of_commits(times), _one_more(spark, pipeline, folder, next(numbers)))
+            times = []
+    with metered() as usage:
+        maintain_source(spark, pipeline, SOURCE)
+    print(f"\nmaintain: {usage.seconds:.1f} s, {usage.processor:.1f} of the processor; after it:", flush=True)
+    times = [_timed_commit(pipeline, folder, next(numbers)) for _ in range(2 * _FEW)]
+    runs.run(spark, pipeline, SOURCE)
+    _print(f"{commits:,}", _of_commits(times), _one_more(spark, pipeline, folder, next(numbers)))
+
+
+def _timed_commit(pipeline: Pipeline, folder: Path, number: int) -> tuple[int, float]:
+    """Commits a file of its own. Returns the version, and seconds."""
+    _write(folder, number)
+    for file in sorted((folder / "binlogs").iterdir())[:-_KEPT_FILES]:
+        file.unlink()
+    began = time.perf_counter()
+    version = _commit(pipeline)
+    return version, time.perf_counter() - began
+
+
+def _of_commits(times: list[tuple[int, float]]) -> list[str]:
+    """Milliseconds of one of the newest hundred commits, in the middle of them, without and with a checkpoint."""
+    newest = times[-_FEW:]
+    plain, checkpointed = (
+        [seconds for version, seconds in newest if (version % 10 == 0) is has] for has in (False, True)
+    )
+    return [f"{median(part) * 1000:.0f}" for part in (plain, checkpointed)]
+
+
+def _expire(path: str) -> None:
+    """Removes what bronze's log need not keep, as ``maintain`` does."""
+    snapshot = snapshot_of(path)
+    assert snapshot is not None
+    vacuum.remove(path, vacuum.expired_log(snapshot))
 
 
 def _commit(pipeline: Pipeline) -> int:
@@ -130,5 +174,9 @@ def _pipeline(folder: Path) -> Pipeline:
 def _write(folder: Path, number: int) -> None:
     """A file of one row; the row's key is the file's number."""
     changes: list[Change] = [Insert(_TABLE.name, (number, f"row {number}")), Commit()]
-    spec = SegmentSpec([_TABLE], changes, first_number=number, rotate_to=f"mysql-bin.{number + 1:06d}")
-    (folder / "binlogs" / f"mysql-bin.{number:06d}").write_bytes(spec.to_bytes())
+    spec = SegmentSpec([_TABLE], changes, first_number=number, rotate_to=_name(number + 1))
+    (folder / "binlogs" / _name(number)).write_bytes(spec.to_bytes())
+
+
+def _name(number: int) -> str:
+    return f"mysql-bin.{number:06d}"
