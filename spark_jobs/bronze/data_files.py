@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 from deltalake.fs import DeltaStorageHandler
@@ -38,7 +39,6 @@ _OPEN = 32
 """Files whose footers are kept."""
 _KEPT = 4
 """Row groups whose bytes are kept: tables next to each other in the log begin in the same ones."""
-ColumnBounds = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,8 @@ class DataFiles:
             raise LakeError(f"{table.path}: cannot be read: {reason}") from error
         self.paths: list[str] = added.column("path").to_pylist()
         """Relative to the table's folder."""
-        self._lowest, self._highest = ([*_bounds(added, end)] for end in ("min", "max"))
+        self._lowest, self._highest = _places(added, "min", "start"), _places(added, "max", "stop")
+        self._is_known = _is_known(added)
         self._counts: list[int] = added.column("num_records").to_pylist()
         self._footers: OrderedDict[int, pq.ParquetFile] = OrderedDict()
         self._groups: OrderedDict[tuple[int, int, tuple[str, ...]], pa.Table] = OrderedDict()
@@ -77,8 +78,12 @@ class DataFiles:
 
         None as a part is all of it, here and below.
         """
-        ordinals = [at for at in range(len(self.paths)) if _overlaps(self._lowest[at], self._highest[at], within)]
-        return sorted(ordinals, key=lambda at: [self._lowest[at].get(name) or 0 for name in _PLACE[:3]])
+        may_hold = np.ones(len(self.paths), bool)
+        if within is not None:
+            may_hold = ~self._is_known | _overlaps(self._lowest, self._highest, within)
+        ordinals = np.flatnonzero(may_hold)
+        in_order = np.lexsort([column[ordinals] for column in reversed(self._lowest)])
+        return list(ordinals[in_order].tolist())
 
     def cuts(self, within: Range, rows: int) -> list[tuple[int, int, int]]:
         """Places (stretch, number, start) inside a part of the log that no data file lies around.
@@ -86,15 +91,18 @@ class DataFiles:
         Between two of them there are so many slices, or those of one file: what is read piece by piece is cut there.
         """
         places, count, reached = list[tuple[int, int, int]](), 0, within.start.order
-        for file in self.holding(within):
-            if any(name not in bounds for bounds in (self._lowest[file], self._highest[file]) for name in _PLACE):
-                return []
-            begin = tuple(self._lowest[file][name] for name in _PLACE[:3])
+        files = self.holding(within)
+        if not self._is_known[files].all():
+            return []
+        begins, ends = (
+            zip(*(column[files].tolist() for column in ends), strict=True) for ends in (self._lowest, self._highest)
+        )
+        for file, begin, end in zip(files, begins, ends, strict=True):
             if count >= rows and reached <= begin and within.start.order < begin:
                 places.append(begin)
                 count = 0
             count += self._counts[file] or rows
-            reached = max(reached, tuple(self._highest[file][name] for name in ("stretch", "number", "stop")))
+            reached = max(reached, end)
         return places
 
     def read(self, within: Range | None, columns: Sequence[str], kind: str | None = None) -> Iterator[FileRows]:
@@ -144,12 +152,11 @@ class DataFiles:
         if "deletionVectors" not in (protocol.reader_features or ()):
             return {}
         vectors = pa.table(self._opened.deletion_vectors())
-        alive_by_path = {}
+        alive_by_path, paths = {}, {PurePosixPath(path).name: path for path in self.paths}
         for uri, selection in zip(
             vectors.column("filepath").to_pylist(), vectors.column("selection_vector"), strict=True
         ):
-            path = next(path for path in self.paths if PurePosixPath(uri).name == PurePosixPath(path).name)
-            alive_by_path[path] = selection.values.to_numpy(zero_copy_only=False)
+            alive_by_path[paths[PurePosixPath(uri).name]] = selection.values.to_numpy(zero_copy_only=False)
         return alive_by_path
 
     def _source(self, file: int) -> Any:
@@ -218,29 +225,50 @@ class _Projection:
             yield batch
 
     def _may_hold(self, group: pq.RowGroupMetaData, within: Range | None, kind: str | None) -> bool:
-        lowest: ColumnBounds = {}
-        highest: ColumnBounds = {}
+        bounds: dict[str, tuple[Any, Any]] = {}
         for name, leaf in self._leaves.items():
             statistics = group.column(leaf).statistics
             if statistics is not None and statistics.has_min_max:
-                lowest[name], highest[name] = statistics.min, statistics.max
-        if kind is not None and "kind" in lowest and not lowest["kind"] <= kind <= highest["kind"]:
+                bounds[name] = statistics.min, statistics.max
+        if kind is not None and "kind" in bounds and not bounds["kind"][0] <= kind <= bounds["kind"][1]:
             return False
-        return _overlaps(lowest, highest, within)
+        if within is None or any(name not in bounds for name in _PLACE):
+            return True
+        lowest = [bounds[name][0] for name in ("stretch", "number", "start")]
+        return bool(_overlaps(lowest, [bounds[name][1] for name in ("stretch", "number", "stop")], within))
 
 
-def _bounds(added: pa.Table, end: str) -> Iterator[ColumnBounds]:
-    """The least or the greatest values of each file; a value that is not there is unknown."""
-    names = [name for name in _PLACE if f"{end}.{name}" in added.column_names]
-    columns = [added.column(f"{end}.{name}").to_pylist() for name in names]
-    for at in range(added.num_rows):
-        yield {name: column[at] for name, column in zip(names, columns, strict=True) if column[at] is not None}
+def _places(added: pa.Table, end: str, offset: str) -> list[NDArray[np.int64]]:
+    """Of each file the least or the greatest stretch, number and ``offset``; 0 where it is unknown."""
+    columns = (_bound(added, end, name).cast(pa.int64()) for name in ("stretch", "number", offset))
+    return [pc.fill_null(column, 0).to_numpy() for column in columns]
 
 
-def _overlaps(lowest: ColumnBounds, highest: ColumnBounds, within: Range | None) -> bool:
-    """Whether rows between such values may hold a byte of a part of the log, or begin in it."""
-    if within is None or any(name not in bounds for bounds in (lowest, highest) for name in _PLACE):
-        return True
-    begins = tuple(lowest[name] for name in ("stretch", "number", "start"))
-    reaches = tuple(highest[name] for name in ("stretch", "number", "stop"))
-    return begins < within.stop.order and reaches > within.start.order
+def _is_known(added: pa.Table) -> NDArray[np.bool_]:
+    """Of which files all bounds are known."""
+    known = np.ones(added.num_rows, bool)
+    for end in ("min", "max"):
+        for name in _PLACE:
+            known &= _bound(added, end, name).is_valid().to_numpy()
+    return known
+
+
+def _bound(added: pa.Table, end: str, name: str) -> pa.ChunkedArray:
+    """The least or the greatest value of a column in each file; null where it is unknown."""
+    column = f"{end}.{name}"
+    return added.column(column) if column in added.column_names else pa.chunked_array([pa.nulls(added.num_rows)])
+
+
+def _overlaps(lowest: Sequence[Any], highest: Sequence[Any], within: Range) -> Any:
+    """Whether rows between such values may hold a byte of a part of the log, or begin in it.
+
+    ``lowest`` has stretch, number and start, ``highest`` stretch, number and stop, each a value or an array of them.
+    """
+    return _is_less(lowest, within.stop.order) & _is_less(within.start.order, highest)
+
+
+def _is_less(place: Sequence[Any], other: Sequence[Any]) -> Any:
+    """Whether a place lies before another one; of places in arrays, which."""
+    (stretch, number, offset), (other_stretch, other_number, other_offset) = place, other
+    is_less = (number < other_number) | ((number == other_number) & (offset < other_offset))
+    return (stretch < other_stretch) | ((stretch == other_stretch) & is_less)
