@@ -13,6 +13,7 @@ from itertools import chain
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
 from spark_jobs.bronze.landing import layout_of, row_groups
@@ -44,7 +45,8 @@ _SHARE = 8
 class FileGroup:
     """Files of a table that become one, or none where no row of theirs is left.
 
-    sort_key: the columns by whose values rows are sorted; none leaves them in the order of the files.
+    sort_key: the columns by whose values rows are sorted; none leaves them in the order of the files. oldest: stretch
+    and number of the first binlog file whose slices are kept, of bronze; None keeps all.
     """
 
     unit: int
@@ -53,6 +55,7 @@ class FileGroup:
     schema: TableSchema
     configuration: Mapping[str, str]
     sort_key: tuple[str, ...]
+    oldest: tuple[int, int] | None = None
 
     @property
     def bytes(self) -> int:
@@ -148,7 +151,7 @@ def _new_file(group: FileGroup) -> DataFile | None:
 
 
 def _living(group: FileGroup) -> Iterator[pa.Table]:
-    """The rows of a group's files, a row group at a time, without those that are marked as deleted."""
+    """The rows that are kept of a group's files, a row group at a time: neither marked as deleted nor too old."""
     names = group.schema.names
     for file in group.files:
         begin = 0
@@ -160,8 +163,17 @@ def _living(group: FileGroup) -> Iterator[pa.Table]:
                 end = begin + rows.num_rows
                 is_alive = np.ones(rows.num_rows, np.bool_)
                 is_alive[dead[(dead >= begin) & (dead < end)] - begin] = False
+                if group.oldest:
+                    is_alive &= _is_kept(rows, group.oldest)
                 yield rows if is_alive.all() else rows.filter(pa.array(is_alive))
                 begin = end
+
+
+def _is_kept(slices: pa.Table, oldest: tuple[int, int]) -> NDArray[np.bool_]:
+    """Which slices are not of a binlog file before the oldest."""
+    stretch, number = (slices.column(name).to_numpy() for name in ("stretch", "number"))
+    is_kept: NDArray[np.bool_] = (stretch > oldest[0]) | ((stretch == oldest[0]) & (number >= oldest[1]))
+    return is_kept
 
 
 def commit(table: Table, results: Sequence[Rewritten]) -> None:

@@ -28,7 +28,9 @@ from spark_jobs.config.modes import Mode
 from spark_jobs.delivery.ordered.log_tables import needed_from
 from spark_jobs.downstream import commit_clock, publication
 from spark_jobs.downstream.publication import Entry
+from spark_jobs.engine.log_removal import without_log_before
 from spark_jobs.errors import ConfigError, DeliveryError, LostRace, about
+from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.table import Table
@@ -244,8 +246,14 @@ class _Collection:
             yield files
 
     def _delete_before(self, oldest: Position, head: Head, checkpoint: Checkpoint) -> Head:
-        """Removes the files before a position; Delta passes over its own files by these columns' minima and maxima."""
+        """Removes the files before a position, in one commit upon ``head``. Raises LostRace."""
         stretch, number, _ = oldest.order
+        upon = driver_commit.snapshot_upon(self.table.path, head)
+        if upon is not None:
+            task_bytes = self.pipeline.spark.task_bytes
+            changes = without_log_before(self.spark, upon, (stretch, number), task_bytes)
+            return self.table.land(upon, head, checkpoint, **changes)
+        # Spark alone writes the table; it passes over data files by these columns' minima and maxima.
         condition = f"stretch < {stretch} OR (stretch = {stretch} AND number < {number})"
 
         def delete(session: SparkSession) -> None:

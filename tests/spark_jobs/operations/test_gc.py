@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from spark_jobs.bronze import table as bronze
@@ -255,6 +256,16 @@ def test_of_gc_and_an_extraction_planned_before_it_the_later_one_loses(
     monkeypatch.setattr(retention._Collection, "_delete_before", slow)
     assert names(gc(logs)) == [file(2), file(3)], "gc plans again"
     assert kept_files(logs) == [4, 5, 6]
+
+
+@pytest.mark.spark
+def test_of_a_bronze_that_spark_alone_writes_the_same_files_go(logs: Logs) -> None:
+    logs.run()
+    path = logs.lake.bronze(SOURCE).path
+    DeltaTable(path).alter.set_table_properties({"delta.enableChangeDataFeed": "true"}, raise_if_not_exists=False)
+    assert names(gc(logs)) == [file(1), file(2), file(3)]
+    assert kept_files(logs) == [4, 5]
+    assert DeltaTable(path).history(1)[0]["engineInfo"].startswith("Apache-Spark")
 
 
 @pytest.mark.thorough
