@@ -246,11 +246,11 @@ def _places(added: pa.Table, end: str, offset: str) -> list[NDArray[np.int64]]:
 
 def _is_known(added: pa.Table) -> NDArray[np.bool_]:
     """Of which files all bounds are known."""
-    known = np.ones(added.num_rows, bool)
+    is_known = np.ones(added.num_rows, bool)
     for end in ("min", "max"):
         for name in _PLACE:
-            known &= _bound(added, end, name).is_valid().to_numpy()
-    return known
+            is_known &= _bound(added, end, name).is_valid().to_numpy()
+    return is_known
 
 
 def _bound(added: pa.Table, end: str, name: str) -> pa.ChunkedArray:
@@ -267,8 +267,8 @@ def _overlaps(lowest: Sequence[Any], highest: Sequence[Any], within: Range) -> A
     return _is_less(lowest, within.stop.order) & _is_less(within.start.order, highest)
 
 
-def _is_less(place: Sequence[Any], other: Sequence[Any]) -> Any:
+def _is_less(place: Sequence[Any], limit: Sequence[Any]) -> Any:
     """Whether a place lies before another one; of places in arrays, which."""
-    (stretch, number, offset), (other_stretch, other_number, other_offset) = place, other
-    is_less = (number < other_number) | ((number == other_number) & (offset < other_offset))
-    return (stretch < other_stretch) | ((stretch == other_stretch) & is_less)
+    (stretch, number, offset), (last_stretch, last_number, last_offset) = place, limit
+    is_less = (number < last_number) | ((number == last_number) & (offset < last_offset))
+    return (stretch < last_stretch) | ((stretch == last_stretch) & is_less)

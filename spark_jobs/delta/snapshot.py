@@ -420,9 +420,8 @@ class _LogState:
             raise LakeError(f"{path}: its log has no protocol or no metadata; restore the table's _delta_log")
         files = cache(partial(_files, path, listing, self.file_actions))
         domains = tuple(sorted(name for name, present in self.domains.items() if present))
-        metadata = Metadata.from_json(self.metadata)
-        told = self.transactions, self.commit_info, domains
-        return Snapshot(path, listing.version, self.protocol, metadata, files, *told)
+        table = self.protocol, Metadata.from_json(self.metadata)
+        return Snapshot(path, listing.version, *table, files, self.transactions, self.commit_info, domains)
 
 
 def _key(action: Mapping[str, Any]) -> tuple[str, str | None]:

@@ -33,28 +33,28 @@ def without_log_before(spark: SparkSession, upon: Snapshot, oldest: LogFile, tas
 
     Raises LakeError.
     """
-    removed, cut = _data_files(upon, oldest)
-    written = list(_written_again(spark, upon, cut, oldest, task_bytes)) if cut else []
+    whole_files, cut_files = _data_files(upon, oldest)
+    new_files = list(_written_again(spark, upon, cut_files, oldest, task_bytes)) if cut_files else []
     return {
-        "adds": written,
-        "removes": [*removed, *cut],
+        "adds": new_files,
+        "removes": [*whole_files, *cut_files],
         "operation": "DELETE",
         "operation_parameters": {"predicate": f'["(stretch, number) < {oldest}"]'},
-        "metrics": {"numRemovedFiles": len(removed) + len(cut), "numAddedFiles": len(written)},
+        "metrics": {"numRemovedFiles": len(whole_files) + len(cut_files), "numAddedFiles": len(new_files)},
     }
 
 
 def _data_files(upon: Snapshot, oldest: LogFile) -> tuple[list[DataFile], list[DataFile]]:
     """The data files that have older slices only, and those that may have others beside them."""
-    removed, cut = [], []
+    whole_files, cut_files = [], []
     for file in upon.files:
         stretch, number = (file.bounds(upon.schema, name) for name in ("stretch", "number"))
-        least, most = (stretch.minimum, number.minimum), (stretch.maximum, number.maximum)
-        if None not in most and most < oldest:
-            removed.append(file)
-        elif None in least or least < oldest:
-            cut.append(file)
-    return removed, cut
+        lowest, highest = (stretch.minimum, number.minimum), (stretch.maximum, number.maximum)
+        if None not in highest and highest < oldest:
+            whole_files.append(file)
+        elif None in lowest or lowest < oldest:
+            cut_files.append(file)
+    return whole_files, cut_files
 
 
 def _written_again(

@@ -23,8 +23,8 @@ Slices = Sequence[tuple[int, int]]
 def stored(folder: Path, files: Sequence[Slices], dead: Sequence[set[int]] = ()) -> Snapshot:
     """Bronze with slices of these stretches and numbers, of which some rows are marked as deleted."""
     begin = new_table(str(folder), bronze.COLUMNS, bronze.PROPERTIES | {"delta.enableDeletionVectors": "true"})
-    written = [data_files.write(begin.path, rows(slices), begin.schema, begin.configuration) for slices in files]
-    commits.commit(begin, adds=written)
+    files_ = [data_files.write(begin.path, rows(slices), begin.schema, begin.configuration) for slices in files]
+    commits.commit(begin, adds=files_)
     snapshot = newest(folder)
     marks = [(file, numbers) for file, numbers in zip(snapshot.files, dead, strict=False) if numbers]
     if marks:
@@ -51,12 +51,12 @@ def newest(folder: Path) -> Snapshot:
 def slices_of(snapshot: Snapshot) -> list[tuple[int, int, bytes]]:
     """The slices that are not deleted, sorted."""
     names = ["stretch", "number", "payload"]
-    kept: list[tuple[int, int, bytes]] = []
+    slices: list[tuple[int, int, bytes]] = []
     for file in snapshot.files:
         columns = data_files.read_columns(snapshot.path, file, names, snapshot.schema)
         alive = deletion_vectors.living(snapshot.path, file.deletion_vector, columns.num_rows)
-        kept += [tuple(row.values()) for row in columns.filter(pa.array(alive)).to_pylist()]
-    return sorted(kept)
+        slices += [tuple(row.values()) for row in columns.filter(pa.array(alive)).to_pylist()]
+    return sorted(slices)
 
 
 def remove(spark: SparkSession, snapshot: Snapshot, oldest: tuple[int, int]) -> dict[str, Any]:
