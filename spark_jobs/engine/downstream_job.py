@@ -240,7 +240,9 @@ def tasks_of(units: Sequence[PreparedMerge], capacity: Capacity) -> list[tuple[D
     undivided: list[DownstreamUnit] = []
     for unit in of_silver:
         # What rewrites files cannot share the work by keys: two tasks would rewrite one file.
-        parts = 1 if unit.rewrites or unit.restatement else -(-sizes[unit.number] // (2 * target))
+        parts = max(1, -(-sizes[unit.number] // min(2 * target, capacity.task_bytes)))
+        if unit.rewrites or unit.restatement:
+            parts = 1
         if parts > 1:
             divided += [(replace(unit, part=part, parts=parts),) for part in range(parts)]
         else:

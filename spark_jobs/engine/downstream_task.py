@@ -34,6 +34,8 @@ from spark_jobs.silver.net_changes import sorted_by_key
 from spark_jobs.silver.positions import FIELDS, at_or_after, bounds_of, newest
 
 _NO_ROWS: Numbers = np.zeros(0, np.int64)
+_SAMPLED = 1 << 16
+"""Keys at least, of all that there are, by which new rows are parted into ranges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,14 +258,18 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _part_bounds(unit: DownstreamUnit) -> pa.Array:
-    """Values of the key's first column that part the new rows into equal ranges; every task finds the same ones."""
+    """Values of the key's first column that part the new rows into equal ranges; every task finds the same ones.
+
+    A sample of rows tells, as many of each file as it has of all rows.
+    """
     name = unit.columns.key[0]
-    columns = [
-        data_files.read_columns(unit.origin, file, [name], unit.origin_schema).column(name) for file in unit.pending
-    ]
     kind = unit.origin_schema.column(name).arrow(physical=False).type
-    values = pa.chunked_array([chunk for column in columns for chunk in column.chunks], kind)
-    values = values.combine_chunks().drop_null()
+    step = 1 + sum(file.num_records or 0 for file in unit.pending) // _SAMPLED
+    samples = []
+    for file in unit.pending:
+        keys = data_files.read_columns(unit.origin, file, [name], unit.origin_schema).column(name).drop_null()
+        samples += keys.take(pa.array(np.arange(0, len(keys), step))).chunks
+    values = pa.chunked_array(samples, kind).combine_chunks()
     ordered = pc.sort_indices(values)
     at = [len(values) * part // unit.parts for part in range(1, unit.parts)]
     return values.take(ordered.take(pa.array(at))) if len(values) else values

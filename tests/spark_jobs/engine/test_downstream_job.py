@@ -169,6 +169,9 @@ def test_units_are_packed_by_bytes_and_large_ones_parted(two: Lake) -> None:
         [(number, 0, 1) for number in (0, 1, 2, 4, 5, 6)] + [(3, part, count) for part in range(count)]
     )
     assert all(len(task) == 1 for task in tasks for unit in task if unit.parts > 1)
+    # Nobody needs more memory than ``spark.task_bytes`` says.
+    for task_bytes, count in (32 * mib, 4), (4 * mib, 10), (mib, 40):
+        assert len(downstream_job.tasks_of([sized(units[0], 0, 40 * mib)], Capacity(4, task_bytes))) == count
     small = downstream_job.tasks_of([sized(units[0], number, 1) for number in range(100)], Capacity(2))
     assert 1 < len(small) < 100
     assert sorted(unit.number for task in small for unit in task) == [*range(100)]

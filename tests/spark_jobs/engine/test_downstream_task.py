@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from spark_jobs.delta import schema_changes
 from spark_jobs.delta.snapshot import Snapshot, new_table
 from spark_jobs.downstream.merge_job import ADDED
+from spark_jobs.engine import downstream_task
 from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles, merged, pending, work
 from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.silver.table import Columns, Op
@@ -168,10 +169,13 @@ def counts(results: list[MergedFiles]) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("key", KEYS, ids=["+".join(key) for key in KEYS])
-def test_a_target_is_what_silver_s_rows_make_of_it(key: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_target_is_what_silver_s_rows_make_of_it(
+    key: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     @examples(25)
-    @given(cases(KEYS[key]), st.integers(2, 4))
-    def check(case: Case, parts: int) -> None:
+    @given(cases(KEYS[key]), st.integers(2, 4), st.integers(1, 9))
+    def check(case: Case, parts: int, sampled: int) -> None:
+        monkeypatch.setattr(downstream_task, "_SAMPLED", sampled)
         unit = unit_of(tmp_path, case, key)
         expected_state, numbers = expected(case)
         all_results = [merged(unit)]
@@ -187,6 +191,20 @@ def test_a_target_is_what_silver_s_rows_make_of_it(key: tuple[str, ...], tmp_pat
         assert counts(rewritten) == numbers
 
     check()
+
+
+@pytest.mark.parametrize("sampled, least, most", [(1 << 16, 2250, 2250), (1000, 2200, 2300), (90, 2000, 2500)])
+def test_a_sample_of_keys_parts_the_rows_evenly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampled: int, least: int, most: int
+) -> None:
+    """Of three files one has keys close together, and the others have theirs among each other's."""
+    monkeypatch.setattr(downstream_task, "_SAMPLED", sampled)
+    keys = [[*range(3000)], [*range(10**6, 10**9, 333_000)], [*range(10**6 + 7, 10**9, 333_000)]]
+    windows = [[Row((key,), 1, WINDOW * at + 1) for key in part] for at, part in enumerate(keys)]
+    unit = unit_of(tmp_path, Case([], {}, windows, None, None, False), ("id",))
+    counts_ = [len(pending(replace(unit, part=part, parts=4))) for part in range(4)]
+    assert sum(counts_) == 9000
+    assert all(least <= count <= most for count in counts_), counts_
 
 
 CASE = Case([[Row((1,), 5, 50), Row((2,), 6, 60)]], {}, [[Row((1,), 10, 100, "update", 100)]], None, None, False)
