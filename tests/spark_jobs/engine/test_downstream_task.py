@@ -193,9 +193,9 @@ def test_a_target_is_what_silver_s_rows_make_of_it(
     check()
 
 
-@pytest.mark.parametrize("sampled, least, most", [(1 << 16, 2250, 2250), (1000, 2200, 2300), (90, 2000, 2500)])
+@pytest.mark.parametrize("sampled, minimum, maximum", [(1 << 16, 2250, 2250), (1000, 2200, 2300), (90, 2000, 2500)])
 def test_a_sample_of_keys_parts_the_rows_evenly(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampled: int, least: int, most: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampled: int, minimum: int, maximum: int
 ) -> None:
     """Of three files one has keys close together, and the others have theirs among each other's."""
     monkeypatch.setattr(downstream_task, "_SAMPLED", sampled)
@@ -204,7 +204,7 @@ def test_a_sample_of_keys_parts_the_rows_evenly(
     unit = unit_of(tmp_path, Case([], {}, windows, None, None, False), ("id",))
     counts_ = [len(pending(replace(unit, part=part, parts=4))) for part in range(4)]
     assert sum(counts_) == 9000
-    assert all(least <= count <= most for count in counts_), counts_
+    assert all(minimum <= count <= maximum for count in counts_), counts_
 
 
 CASE = Case([[Row((1,), 5, 50), Row((2,), 6, 60)]], {}, [[Row((1,), 10, 100, "update", 100)]], None, None, False)
