@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_jobs.delta.log_files import LogListing, read_commit
+from spark_jobs.delta.snapshot import DataFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +51,23 @@ def _info(version: int, content: bytes) -> CommitInfo:
     return CommitInfo(version, info.get("operation"), info.get("userMetadata"), counters, info.get("operationMetrics"))
 
 
-def added_since(path: str, after: int, until: int) -> set[str] | None:
-    """Paths of the data files that commits behind one version and up to another added, removed ones among them.
+def added_since(path: str, after: int, until: int) -> list[DataFile] | None:
+    """The data files of a version (``until``) that the commits behind another one (``after``) added.
 
     None where the log does not have all of these commits any more.
     """
-    paths: set[str] = set()
+    files: dict[tuple[str, str | None], DataFile] = {}
     for version in range(after + 1, until + 1):
         content = read_commit(path, version)
         if content is None:
             return None
         for line in content.splitlines():
             if line.startswith(b'{"add"'):
-                paths.add(json.loads(line)["add"]["path"])
-    return paths
+                file = DataFile(json.loads(line)["add"])
+                files[file.key] = file
+            elif line.startswith(b'{"remove"'):
+                files.pop(DataFile(json.loads(line)["remove"]).key, None)
+    return list(files.values())
 
 
 def data_runs(path: str, after: int, until: int) -> list[tuple[int, int]] | None:

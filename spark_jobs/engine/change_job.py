@@ -254,7 +254,7 @@ def _markers(work: MergeJob, head: Head) -> Snapshot | None:
     new = added_since(work.origin.path, last.silver_version, work.pinned.version) if last else None
     if last and new is None:
         raise SparkOnly("the log of silver does not have all commits any more that the target has not got")
-    return origin if new is None else origin.with_files(file for file in origin.files if file.path in new)
+    return origin if new is None else origin.with_files(new)
 
 
 def tasks_of(

@@ -106,7 +106,7 @@ def _prepared(
     head, snapshot = upon
     origin = snapshot_of(work.origin.path, work.pinned.version)
     assert origin is not None
-    reason = routing.why_not_written(snapshot) or routing.why_not_written(origin)
+    reason = routing.why_not_written(snapshot)
     if reason:
         return reason
     # The columns that the target has after silver's statements, and the files of silver that it lacks.
@@ -115,6 +115,9 @@ def _prepared(
         new, restatement = _new_files(work, head, delta, origin)
     except SparkOnly as error:
         return str(error)
+    reason = routing.why_not_written(origin if restatement else origin.with_files(new))
+    if reason:
+        return reason
     marks = tuple(work.target.marks.items())
     if not marks and design.schema.spark_types != work.stored:
         return "its columns are others than silver's"
@@ -127,7 +130,7 @@ def _prepared(
         columns=work.columns,
         origin=work.origin.path,
         origin_schema=origin.schema,
-        pending=tuple(file for file in origin.files if file.path in new),
+        pending=new,
         after=head.position,
         windows=delta.windows,
         target=work.target.path,
@@ -145,22 +148,24 @@ def _prepared(
     return PreparedMerge(work, head, delta, range_, unit, snapshot, design)
 
 
-def _new_files(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot) -> tuple[set[str], Restatement | None]:
-    """Paths of silver's data files that the target has not got, and what changed other than by windows appended.
+def _new_files(
+    work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot
+) -> tuple[tuple[DataFile, ...], Restatement | None]:
+    """Silver's data files that the target has not got, and what changed other than by windows appended.
 
     Raises SparkOnly where that cannot be told without Spark, or is too much for a task.
     """
     # Without a commit of ours in the target, everything in silver is new.
     last = DownstreamCommit.of_head(head)
     if last is None or last.silver_version < 0:
-        return {file.path for file in origin.files}, None
+        return origin.files, None
     new = added_since(work.origin.path, last.silver_version, work.pinned.version)
     is_restated = routing.is_restated(head, delta)
     before = snapshot_of(origin.path, last.silver_version) if is_restated else None
     if new is None or (is_restated and before is None):
         raise SparkOnly("the log of silver does not have all commits any more that the target has not got")
     if before is None:
-        return new, None
+        return tuple(new), None
     # Windows were replayed or rows loaded: the old files show which keys are touched.
     present = {file.key for file in origin.files}
     restatement = Restatement(
@@ -169,12 +174,12 @@ def _new_files(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot)
         is_loaded=delta.is_loaded and not head.design,
         files=tuple(origin.files),
     )
-    new |= {file.path for file in overlapping(origin.files, origin.schema, work.replays)}
+    replayed = overlapping(origin.files, origin.schema, work.replays)
+    pending = tuple({file.key: file for file in (*new, *replayed)}.values())
     # A restatement is one task, which holds these rows in memory.
-    changed = [*restatement.removed, *(file for file in origin.files if file.path in new)]
-    if sum(file.size for file in changed) > _RESTATED_BYTES:
+    if sum(file.size for file in (*restatement.removed, *pending)) > _RESTATED_BYTES:
         raise SparkOnly("more was replayed or loaded than a task takes")
-    return new, restatement
+    return pending, restatement
 
 
 def _reshaped(snapshot: Snapshot, steps: Sequence[str]) -> tuple[Snapshot, tuple[ColumnFill, ...]]:

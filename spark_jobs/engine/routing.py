@@ -59,9 +59,9 @@ def _why_its_columns(work: CompactionJob) -> str | None:
     return None
 
 
-def why_not_written(snapshot: Snapshot) -> str | None:
-    """Why the engine does not write a Delta table; None where it does."""
-    return features.why_not(snapshot)
+def why_not_written(snapshot: Snapshot, *, appends: bool = False) -> str | None:
+    """Why the engine does not write a Delta table; None where it does. appends: whether it only adds files."""
+    return features.why_not_appended(snapshot) if appends else features.why_not(snapshot)
 
 
 def why_not_merged(work: MergeJob) -> str | None:

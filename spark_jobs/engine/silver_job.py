@@ -114,10 +114,15 @@ def _prepared(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCo
         if reason:
             return reason
         snapshot = stored or _new(work)
-        reason = routing.why_not_written(snapshot)
+        reason = routing.why_not_written(snapshot, appends=True)
         if reason:
             return reason
+        # Files that are there already concern those statements alone that change or test their rows.
         stages = tuple(_stages(work, snapshot))
+        asks_rows = any(stage.fills or stage.needs_no_exact for stage in stages)
+        reason = routing.why_not_written(snapshot) if asks_rows else None
+        if reason:
+            return reason
         _require_distinct_fills(snapshot, stages)
     except (StratalogError, BySparkSql) as error:
         return str(error)

@@ -1,22 +1,40 @@
+from itertools import combinations
 from pathlib import Path
+from random import Random
 
 import pytest
+from pyroaring import BitMap64
 
+from spark_jobs.delta import deletion_vectors
 from spark_jobs.delta.commits import commit
 from spark_jobs.delta.history import added_since, newest_first
 from spark_jobs.delta.log_files import read_log
-from tests.spark_jobs.delta.tables import append, begin, newest
+from tests.spark_jobs.delta.tables import MAPPED, append, begin, newest
 
 
-def test_files_that_commits_added(tmp_path: Path) -> None:
-    snapshot = begin(str(tmp_path / "t"))
-    for key in range(3):
-        snapshot = append(snapshot, [key])
-    paths = [file.path for file in snapshot.files]
-    commit(snapshot, removes=[snapshot.files[1]])
-    newest(snapshot.path, 3)
-    for after in range(-1, 3):
-        assert added_since(snapshot.path, after, 3) == set(paths[after + 1 :])
+@pytest.mark.parametrize("seed", range(4))
+def test_files_that_commits_added_are_those_that_a_version_has_and_an_older_one_lacks(
+    tmp_path: Path, seed: int
+) -> None:
+    rng = Random(seed)
+    snapshot = append(begin(str(tmp_path / "t"), MAPPED), [0, 1, 2])
+    files = {0: {file.key for file in snapshot.files}}
+    for at in range(8):
+        targets = rng.sample(snapshot.files, min(len(snapshot.files), rng.randint(0, 2)))
+        if rng.random() < 0.3 and targets:
+            version = commit(snapshot, removes=targets)
+        elif rng.random() < 0.5 and targets:
+            vectors = deletion_vectors.write(snapshot.path, [BitMap64([at % 3]) for _ in targets])
+            version = commit(snapshot, dv_updates=list(zip(targets, vectors, strict=True)))
+        else:
+            version = append(snapshot, [3 * at, 3 * at + 1, 3 * at + 2]).version
+        snapshot = newest(snapshot.path, version)
+        files[version] = {file.key for file in snapshot.files}
+    for after, until in combinations(files, 2):
+        added = added_since(snapshot.path, after, until)
+        assert added is not None
+        assert {file.key for file in added} == files[until] - files[after], (after, until)
+    assert added_since(snapshot.path, snapshot.version, snapshot.version) == []
 
 
 @pytest.mark.parametrize("after, until", [(-1, 1), (0, 1), (1, 5)])

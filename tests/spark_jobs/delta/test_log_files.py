@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.delta import log_files
 from spark_jobs.delta.log_files import SparkOnly, create_commit, directory, read_commit, read_log, why_not_store
 from spark_jobs.errors import LakeError
 from spark_jobs.storage.files import StoredPath
@@ -100,7 +99,7 @@ def test_the_hint_saves_the_listing(
     def listed(log: StoredPath) -> list[str]:
         raise AssertionError(f"{log} is listed")
 
-    monkeypatch.setattr(log_files.files, "names", listed)
+    monkeypatch.setattr("spark_jobs.delta.log_files.files.names", listed)
     listing = read_log(path, version)
     assert listing is not None
     assert (listing.checkpoint_version, [number for number, _ in listing.commits]) == (10, after)
