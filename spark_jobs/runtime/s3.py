@@ -41,7 +41,7 @@ LOG_STORE = {"spark.delta.logStore.s3a.impl": "stratalog.ConditionalLogStore"}
 
 def s3_jars() -> list[Path]:
     """The jars for Spark's class path, fetched and compiled at first use. Raises ConfigError."""
-    fetched = jars(f"s3-{HADOOP_AWS[0].version}", "Hadoop's S3A and the AWS SDK (560 MB)", HADOOP_AWS)
+    fetched = jars(f"s3-{HADOOP_AWS[0].version}", "Hadoop's S3A and the AWS SDK (690 MB)", HADOOP_AWS)
     return [*fetched, log_store_jar("S3", fetched)]
 
 
