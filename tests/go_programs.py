@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from spark_jobs.errors import ConfigError
@@ -25,17 +26,20 @@ def output_of(program: str, *arguments: str, folder: Path | None = None, **varia
     return result.stdout
 
 
-def built(source: Path, sources_of: str | None = None) -> Path:
+def built(source: Path, sources_of: str | None = None, values: Mapping[str, str] | None = None) -> Path:
     """The folder of a program, which is named as its source's folder. Raises ConfigError.
 
     Args:
         source: the folder of its module: go.mod with exact versions, go.sum with their sums.
         sources_of: a module whose packages' sources are kept in ``sources`` beside the program, one file a package.
+        values: of variables of its packages, which the linker sets.
     """
     key = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(source.iterdir()))).hexdigest()[:16]
 
     def build(folder: Path) -> None:
-        output_of(source.name, "build", "-trimpath", "-o", str(folder / source.name), ".", folder=source)
+        linked = " ".join(f"-X {name}={value}" for name, value in (values or {}).items())
+        command = ("build", "-trimpath", "-ldflags", linked, "-o", str(folder / source.name), ".")
+        output_of(source.name, *command, folder=source)
         if sources_of is None:
             return
         (folder / "sources").mkdir()

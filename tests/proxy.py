@@ -13,10 +13,10 @@ COM_BINLOG_DUMP = 0x12
 
 
 class Listener:
-    """Accepts connections on a port of the loopback address until the ``with`` block ends."""
+    """Accepts connections until the ``with`` block ends, by default on a free port of the loopback address."""
 
-    def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
+    def __init__(self, address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
+        self._listener = socket.create_server(address)
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._serve, daemon=True).start()
 
@@ -48,7 +48,14 @@ class Proxy(Listener):
     """
 
     def __init__(
-        self, host: str, port: int, cuts: Iterable[int] = (), *, in_full: bool = False, stalls: bool = False
+        self,
+        host: str,
+        port: int,
+        cuts: Iterable[int] = (),
+        *,
+        in_full: bool = False,
+        stalls: bool = False,
+        address: tuple[str, int] = ("127.0.0.1", 0),
     ) -> None:
         self._upstream = (host, port)
         self._cuts: Iterator[int] = iter(cuts)
@@ -56,7 +63,7 @@ class Proxy(Listener):
         self.stalls = stalls
         self.dumps = 0
         self.cut = 0
-        super().__init__()
+        super().__init__(address)
 
     def _accepted(self, client: socket.socket) -> None:
         try:

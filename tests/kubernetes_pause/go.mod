@@ -1,0 +1,3 @@
+module kubernetes_pause
+
+go 1.24.0
