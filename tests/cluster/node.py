@@ -99,6 +99,8 @@ class Node:
         for mount in sorted((line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()), reverse=True):
             if Path(mount).is_relative_to(self._folder):
                 _output("umount", mount)
+        for group in sorted(Path("/sys/fs/cgroup").glob("*/kubepods/**/"), reverse=True):
+            group.rmdir()
         subprocess.run([self._program, "kube-proxy", "--cleanup"], check=False, capture_output=True)
         _output("ip", "link", "delete", _BRIDGE)
 
@@ -118,6 +120,7 @@ class Node:
             advertise_address=ADDRESS,
             authorization_mode="RBAC",
             cert_dir=f"{folder}/api",
+            kubelet_preferred_address_types="InternalIP",
             service_account_issuer="https://kubernetes.default.svc",
             service_account_key_file=key,
             service_account_signing_key_file=key,
@@ -189,6 +192,8 @@ def _until(is_so: Callable[[], bool], description: str) -> None:
 
 def main() -> None:
     folder, *archives = map(Path, sys.argv[1:])
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     with Node(folder) as node:
         for archive in archives:
             node.import_image(archive)
