@@ -63,8 +63,15 @@ _A_TASK = 64 << 20
 
 What it sorts, and the part of a file that it writes, are in memory beside each other. By the number of cores alone a
 first window of 10 GB was two tasks of 17 million rows, and the end of a JVM of 1 GB."""
-_LOGGING = "log4j2.debug.properties" if os.environ.get("STRATALOG_DEBUG") else "log4j2.properties"
-JAVA_OPTIONS = f"-Dlog4j2.configurationFile={Path(__file__).with_name(_LOGGING).as_uri()}"
+
+
+def _logging(file: str) -> str:
+    """For the JVM: Spark logs as a file beside this one has it, and with STRATALOG_DEBUG all of it."""
+    name = "log4j2.debug.properties" if os.environ.get("STRATALOG_DEBUG") else file
+    return f"-Dlog4j2.configurationFile={Path(__file__).with_name(name).as_uri()}"
+
+
+JAVA_OPTIONS = _logging("log4j2.properties")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SILENT_CLASSES = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 """For the JVM: nothing is said of classes that an archive cannot take, or of an archive that does not fit."""
@@ -89,6 +96,7 @@ _LOCAL = {
     _JAVA_OPTIONS: JAVA_OPTIONS,
     "spark.python.daemon.module": python_daemon.MODULE,
 }
+_CLUSTER = {_JAVA_OPTIONS: _logging("log4j2.cluster.properties")}
 _CONNECT_PYTHON = "spark.sql.execution.pyspark.python"
 _LOOPBACK = ("SPARK_LOCAL_IP", "127.0.0.1")
 """Without it Spark looks its machine's own name up before all else, and ends where nothing knows that name: in a
@@ -117,7 +125,7 @@ def spark_session(settings: Spark) -> SparkSession:
     if local:
         require_java()
         os.environ.setdefault(*_LOOPBACK)
-    confs = ALWAYS | _RUNTIME | (_LOCAL | _progress() if local else {})
+    confs = ALWAYS | _RUNTIME | _progress() | (_LOCAL if local else _CLUSTER)
     store = settings.lake_store
     confs["spark.jars"] = ",".join(map(str, [*delta_jars(), *store_jars(store)]))
     confs |= store_confs(store)

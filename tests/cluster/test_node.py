@@ -173,8 +173,8 @@ def write(server: MySQLServer) -> None:
                 "WHERE i < %s) SELECT CONCAT(SHA2(i, 256), SHA2(RAND(), 256)), NOW(6) FROM n",
                 (_ROWS,),
             )
-            cursor.execute(f"UPDATE {name} SET note = CONCAT('of ', note) WHERE id %% 7 = 0")
-            cursor.execute(f"DELETE FROM {name} WHERE id %% 11 = 0")
+            cursor.execute(f"UPDATE {name} SET note = CONCAT('of ', note) WHERE id % 7 = 0")
+            cursor.execute(f"DELETE FROM {name} WHERE id % 11 = 0")
 
 
 @pytest.fixture(scope="module")
