@@ -9,8 +9,10 @@ Put here: what Kubernetes makes of the manifests. Not here: what Spark's schedul
 import copy
 import json
 import os
+import re
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -81,6 +83,13 @@ class Cluster:
         name: str = pod["metadata"]["name"]
         return name
 
+    def environment_page(self, pod: str) -> str:
+        """Settings that the UI of a driver shows."""
+        address = json.loads(self.kubectl("get", "pod", pod, "-o", "json"))["status"]["podIP"]
+        url = f"http://{address}:4040/api/v1/applications"
+        (application,) = json.loads(read(url))
+        return read(f"{url}/{application['id']}/environment")
+
     def kill(self, pod: str) -> None:
         self.kubectl("delete", "pod", pod, "--grace-period=0", "--force")
 
@@ -98,6 +107,12 @@ class Cluster:
         status = json.loads(self.kubectl("get", "job", job, "-o", "json"))["status"]
         types = {condition["type"] for condition in status.get("conditions", ())}
         return next(iter(types & {"Complete", "Failed"}), None)
+
+
+def read(url: str) -> str:
+    with urllib.request.urlopen(url) as answer:  # noqa: S310 -- http of a pod
+        content: bytes = answer.read()
+    return content.decode()
 
 
 def until(read: Callable[[], Found | None], description: str) -> Found:
@@ -204,12 +219,15 @@ def test_a_run_by_two_executors(cluster: Cluster, source: MySQLServer) -> None:
     cluster.start("first")
     executors = until(lambda: pods if len(pods := cluster.executors()) == 2 else None, "two executors run")
     driver = cluster.driver("first")
-    everything = cluster.kubectl("get", "pods,configmaps,jobs", "-o", "yaml")
+    shown = cluster.kubectl("get", "pods,configmaps,jobs", "-o", "yaml") + cluster.environment_page(driver)
+    assert "spark.kubernetes.executor.secretKeyRef" in shown
     assert cluster.ended("first") == "Complete", cluster.log("first")
+    shown += cluster.log("first")
     for pod in executors:
         assert pod["metadata"]["ownerReferences"][0]["name"] == driver
         assert POD_TEMPLATE["spec"]["securityContext"].items() <= pod["spec"]["securityContext"].items()
-    assert not any(secret in everything + cluster.log("first") for secret in cluster.secrets)
+    assert not any(secret in shown for secret in cluster.secrets)
+    assert not re.search(r"\[Stage|SQLConf", shown)
     until(lambda: not cluster.executors(), "executors end with the run")
     cluster.require_equal("verify-first")
 
@@ -220,7 +238,7 @@ def test_an_executor_that_is_killed_costs_no_row(cluster: Cluster, source: MySQL
     cluster.start("second")
     until(lambda: data_files(store, "silver") - written, "silver has a new data file")
     cluster.kill(cluster.executors()[0]["metadata"]["name"])
-    cluster.ended("second")
+    assert cluster.ended("second") == "Complete", cluster.log("second")
     cluster.require_equal("verify-second")
 
 

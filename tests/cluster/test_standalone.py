@@ -45,6 +45,7 @@ def test_every_verb_does_what_it_does_in_this_process(
 def require_complete(way: Way, ended: Ran, local: Way) -> None:
     """The run was done, or ended by one message; after the next one the tables are those of a run without a fault."""
     assert "Traceback" not in ended.err, ended.err
+    assert "[Stage" not in ended.err
     assert ended.status in (0, 1), ended.err
     way.run("run")
     assert way.tables() == local.tables()
