@@ -107,8 +107,8 @@ class Node:
     def kubectl(self, *arguments: str) -> str:
         return _output(self._program, "kubectl", f"--kubeconfig={self.kubeconfig}", *arguments)
 
-    def import_image(self, archive: Path) -> None:
-        self._ctr("images", "import", str(archive))
+    def import_image(self, archive: Path) -> str:
+        return self._ctr("images", "import", str(archive))
 
     def _start_control_plane(self) -> None:
         folder, key = self._folder, f"{self._folder}/accounts.key"
@@ -139,7 +139,7 @@ class Node:
         self._launch("containerd", "containerd", "--config", f"{folder}/containerd.toml")
         waiting = Path(__file__).parents[1] / "kubernetes_pause"
         _write_image(folder / "pause.tar", _PAUSE, go_programs.built(waiting) / waiting.name)
-        _until(lambda: self.import_image(folder / "pause.tar") is None, "containerd imports an image")
+        _until(lambda: bool(self.import_image(folder / "pause.tar")), "containerd imports an image")
         places = {"root_dir": f"{folder}/kubelet", "cert_dir": f"{folder}/kubelet-pki"}
         self._start("kubelet", config=f"{folder}/kubelet.yaml", node_ip=ADDRESS, **places, **names)
         self._start("kube-proxy", proxy_mode="iptables", masquerade_all="true", conntrack_max_per_core=0, **names)

@@ -39,7 +39,7 @@ pytestmark = [
 BUCKET = "company-lake"
 _PATIENCE = 600
 _ROWS = 200_000
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 
 class Cluster:
@@ -59,8 +59,8 @@ class Cluster:
         self.kubectl("apply", "-f", "-", manifests=list(manifests))
 
     def items(self, kind: str, *options: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self.kubectl("get", kind, "-o", "json", *options))["items"]
-        return found
+        objects: list[dict[str, Any]] = json.loads(self.kubectl("get", kind, "-o", "json", *options))["items"]
+        return objects
 
     def executors(self) -> list[dict[str, Any]]:
         """Pods of executors that run now."""
@@ -87,8 +87,8 @@ class Cluster:
         """Settings that the UI of a driver shows."""
         address = json.loads(self.kubectl("get", "pod", pod, "-o", "json"))["status"]["podIP"]
         url = f"http://{address}:4040/api/v1/applications"
-        (application,) = json.loads(read(url))
-        return read(f"{url}/{application['id']}/environment")
+        (application,) = json.loads(content_of(url))
+        return content_of(f"{url}/{application['id']}/environment")
 
     def kill(self, pod: str) -> None:
         self.kubectl("delete", "pod", pod, "--grace-period=0", "--force")
@@ -109,18 +109,18 @@ class Cluster:
         return next(iter(types & {"Complete", "Failed"}), None)
 
 
-def read(url: str) -> str:
+def content_of(url: str) -> str:
     with urllib.request.urlopen(url) as answer:  # noqa: S310 -- http of a pod
         content: bytes = answer.read()
     return content.decode()
 
 
-def until(read: Callable[[], Found | None], description: str) -> Found:
+def until(current: Callable[[], Value | None], description: str) -> Value:
     """What is read, once it is true."""
     end = time.monotonic() + _PATIENCE
     while time.monotonic() < end:
-        if found := read():
-            return found
+        if value := current():
+            return value
         time.sleep(0.2)
     raise AssertionError(f"not after {_PATIENCE} s: {description}")
 
@@ -195,23 +195,23 @@ def write(server: MySQLServer) -> None:
 @pytest.fixture(scope="module")
 def cluster(source: MySQLServer, store: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The page's steps up to the first run; executors ask for less of the processor. No run starts by itself."""
-    made = Cluster()
-    made.secrets = (source.password, ROOT_SECRET)
-    made.kubectl("apply", "-f", str(FOLDER / "access.yaml"))
+    namespace = Cluster()
+    namespace.secrets = (source.password, ROOT_SECRET)
+    namespace.kubectl("apply", "-f", str(FOLDER / "access.yaml"))
     folder = tmp_path_factory.mktemp("cluster")
     secret = {"SHOP_PASSWORD": source.password, "AWS_ACCESS_KEY_ID": ROOT_KEY, "AWS_SECRET_ACCESS_KEY": ROOT_SECRET}
     variables = folder / "stratalog.env"
     variables.write_text("".join(f"{name}={value}\n" for name, value in secret.items()))
-    made.kubectl("create", "secret", "generic", "stratalog", f"--from-env-file={variables}")
+    namespace.kubectl("create", "secret", "generic", "stratalog", f"--from-env-file={variables}")
     conf = PIPELINE["spark"]["conf"] | {"spark.kubernetes.executor.request.cores": "100m"}
     (claim,) = (manifest for manifest in MANIFESTS if manifest["kind"] == "PersistentVolumeClaim")
-    made.apply(*volume(folder / "state"), claim, config(PIPELINE["spark"] | {"conf": conf}))
+    namespace.apply(*volume(folder / "state"), claim, config(PIPELINE["spark"] | {"conf": conf}))
     (cron,) = (copy.deepcopy(manifest) for manifest in MANIFESTS if manifest["kind"] == "CronJob")
     shrink(cron["spec"]["jobTemplate"]["spec"]["template"]["spec"])
-    made.apply(cron | {"spec": cron["spec"] | {"suspend": True}})
-    yield made
-    made.kubectl("delete", "namespace", "stratalog")
-    made.kubectl("delete", "persistentvolume", "stratalog")
+    namespace.apply(cron | {"spec": cron["spec"] | {"suspend": True}})
+    yield namespace
+    namespace.kubectl("delete", "namespace", "stratalog")
+    namespace.kubectl("delete", "persistentvolume", "stratalog")
 
 
 def test_a_run_by_two_executors(cluster: Cluster, source: MySQLServer) -> None:
@@ -219,24 +219,24 @@ def test_a_run_by_two_executors(cluster: Cluster, source: MySQLServer) -> None:
     cluster.start("first")
     executors = until(lambda: pods if len(pods := cluster.executors()) == 2 else None, "two executors run")
     driver = cluster.driver("first")
-    shown = cluster.kubectl("get", "pods,configmaps,jobs", "-o", "yaml") + cluster.environment_page(driver)
-    assert "spark.kubernetes.executor.secretKeyRef" in shown
+    texts = cluster.kubectl("get", "pods,configmaps,jobs", "-o", "yaml") + cluster.environment_page(driver)
+    assert "spark.kubernetes.executor.secretKeyRef" in texts
     assert cluster.ended("first") == "Complete", cluster.log("first")
-    shown += cluster.log("first")
+    texts += cluster.log("first")
     for pod in executors:
         assert pod["metadata"]["ownerReferences"][0]["name"] == driver
         assert POD_TEMPLATE["spec"]["securityContext"].items() <= pod["spec"]["securityContext"].items()
-    assert not any(secret in shown for secret in cluster.secrets)
-    assert not re.search(r"\[Stage|SQLConf", shown)
+    assert not any(secret in texts for secret in cluster.secrets)
+    assert not re.search(r"\[Stage|SQLConf", texts)
     until(lambda: not cluster.executors(), "executors end with the run")
     cluster.require_equal("verify-first")
 
 
 def test_an_executor_that_is_killed_costs_no_row(cluster: Cluster, source: MySQLServer, store: Gateway) -> None:
     write(source)
-    written = data_files(store, "silver")
+    before = data_files(store, "silver")
     cluster.start("second")
-    until(lambda: data_files(store, "silver") - written, "silver has a new data file")
+    until(lambda: data_files(store, "silver") - before, "silver has a new data file")
     cluster.kill(cluster.executors()[0]["metadata"]["name"])
     assert cluster.ended("second") == "Complete", cluster.log("second")
     cluster.require_equal("verify-second")
@@ -244,9 +244,9 @@ def test_an_executor_that_is_killed_costs_no_row(cluster: Cluster, source: MySQL
 
 def test_a_driver_that_is_killed_costs_no_row(cluster: Cluster, source: MySQLServer, store: Gateway) -> None:
     write(source)
-    written = data_files(store, "silver")
+    before = data_files(store, "silver")
     cluster.start("third")
-    until(lambda: data_files(store, "silver") - written, "silver has a new data file")
+    until(lambda: data_files(store, "silver") - before, "silver has a new data file")
     cluster.kill(cluster.driver("third"))
     assert cluster.ended("third") == "Failed"
     until(lambda: not cluster.items("pods", "-l", "spark-role=executor"), "Kubernetes removes its executors")
