@@ -38,6 +38,8 @@ _PACKAGES = {
     "/usr/lib/cni/bridge": "containernetworking-plugins",
     "/usr/sbin/iptables": "iptables",
 }
+_FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+"""The bridge plugin turns it on."""
 _STATES = "jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}"
 
 
@@ -66,6 +68,7 @@ class Node:
         self.kubeconfig = self._folder / "kubeconfig"
         self._socket = self._folder / "containerd.sock"
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._forwarding = _FORWARDING.read_text()
 
     def __enter__(self) -> Self:
         values = {"address": ADDRESS, "folder": self._folder, "token": secrets.token_hex(16), "pause": _PAUSE}
@@ -103,6 +106,7 @@ class Node:
             group.rmdir()
         subprocess.run([self._program, "kube-proxy", "--cleanup"], check=False, capture_output=True)
         _output("ip", "link", "delete", _BRIDGE)
+        _FORWARDING.write_text(self._forwarding)
 
     def kubectl(self, *arguments: str) -> str:
         return _output(self._program, "kubectl", f"--kubeconfig={self.kubeconfig}", *arguments)
@@ -142,7 +146,8 @@ class Node:
         _until(lambda: bool(self.import_image(folder / "pause.tar")), "containerd imports an image")
         places = {"root_dir": f"{folder}/kubelet", "cert_dir": f"{folder}/kubelet-pki"}
         self._start("kubelet", config=f"{folder}/kubelet.yaml", node_ip=ADDRESS, **places, **names)
-        self._start("kube-proxy", proxy_mode="iptables", masquerade_all="true", conntrack_max_per_core=0, **names)
+        proxy = {"proxy_mode": "iptables", "masquerade_all": "true", "iptables_localhost_nodeports": "false"}
+        self._start("kube-proxy", conntrack_max_per_core=0, **proxy, **names)
         _until(lambda: self.kubectl("get", "nodes", "-o", _STATES) == "True", "the node is ready")
 
     def _start(self, name: str, **options: object) -> None:
