@@ -30,6 +30,7 @@ ADDRESS = "10.244.0.1"
 """Of the bridge that pods are on. What listens there is ``db.internal`` and ``s3.internal`` in pods."""
 _BRIDGE, _PODS, _SERVICES = "stratalog0", "10.244.0.0/24", "10.96.0.0/24"
 _PAUSE = "stratalog.invalid/pause:1"
+_CHAIN = "KUBE-FIREWALL"
 _PATIENCE = 120
 _FILES = Path(__file__).with_name("node_files")
 _PACKAGES = {
@@ -105,6 +106,9 @@ class Node:
         for group in sorted(Path("/sys/fs/cgroup").glob("*/kubepods/**/"), reverse=True):
             group.rmdir()
         subprocess.run([self._program, "kube-proxy", "--cleanup"], check=False, capture_output=True)
+        for table in ("iptables", "ip6tables"):  # an empty chain, which kube-proxy leaves
+            for words in (("-D", "INPUT", "-j", _CHAIN), ("-D", "OUTPUT", "-j", _CHAIN), ("-X", _CHAIN)):
+                subprocess.run([table, *words], check=False, capture_output=True)
         _output("ip", "link", "delete", _BRIDGE)
         _FORWARDING.write_text(self._forwarding)
 
