@@ -6,6 +6,7 @@ pytest_plugins = (
     "tests.fix_spark",
     "tests.fix_store",
     "tests.fix_cluster",
+    "tests.fix_yarn",
     "tests.fix_mysql",
     "tests.fix_servers",
     "tests.fix_pipeline",

@@ -14,7 +14,7 @@ from pathlib import Path
 from spark_jobs import errors
 from spark_jobs.config.store import store_scheme
 from spark_jobs.errors import LakeError, LostRace, StratalogError
-from spark_jobs.runtime import connect, executors, jvm
+from spark_jobs.runtime import connect, executors, jvm, yarn
 from spark_jobs.storage.messages import meaning as of_store
 from spark_jobs.text.disclosure import foreign
 
@@ -62,9 +62,9 @@ def translated(path: str) -> Iterator[None]:
 def meaning(error: Exception, path: str = "") -> StratalogError | None:
     """The error of ours in the place of one of Spark's, or of a call to what is gone (JVM, server); None for others."""
     ended = jvm.ended_by(error) or connect.ended_by(error)
-    if ended:
+    if ended or not is_of_spark(error):
         return ended
-    return explained(path, str(error)) if is_of_spark(error) else None
+    return yarn.ended_by(error) or explained(path, str(error))
 
 
 def is_of_spark(error: Exception) -> bool:

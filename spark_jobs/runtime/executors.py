@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.errors import ConfigError
+from spark_jobs.runtime import yarn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,6 +82,8 @@ def explained(text: str) -> ConfigError | None:
         return ConfigError(f"{executor} lacks the Python package {match[1].split('.')[0]}; {_REMEDY}")
     if match := _NO_PYTHON.search(text):
         return ConfigError(f"{executor} cannot start Python by {match[1]} ({match[2].strip()}); {_REMEDY}")
+    if size := yarn.of_memory(text):
+        return ConfigError(f"{executor}: {size}")
     return None
 
 

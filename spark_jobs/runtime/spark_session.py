@@ -8,7 +8,7 @@ The same code runs in this process (``local[*]``), on a cluster (a master's addr
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.config.model import Spark
 from spark_jobs.errors import ConfigError
-from spark_jobs.runtime import connect, environment, executors, python_daemon
+from spark_jobs.runtime import connect, environment, executors, python_daemon, yarn
 from spark_jobs.runtime.engine_errors import translated, without_java
 from spark_jobs.runtime.hadoop import log_store, store_confs, store_jars
 from spark_jobs.runtime.jvm import attached, require_alive
@@ -122,9 +122,11 @@ def spark_session(settings: Spark) -> SparkSession:
     if archive:
         os.environ["PYSPARK_PYTHON"] = environment.PYTHON
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this environment, not the system's Python
+    require_java()
     if local:
-        require_java()
         os.environ.setdefault(*_LOOPBACK)
+    if settings.master == yarn.MASTER:
+        yarn.require_settings()
     confs = ALWAYS | _RUNTIME | _progress() | (_LOCAL if local else _CLUSTER)
     store = settings.lake_store
     confs["spark.jars"] = ",".join(map(str, [*delta_jars(), *store_jars(store)]))
@@ -136,12 +138,23 @@ def spark_session(settings: Spark) -> SparkSession:
         confs[_JAVA_OPTIONS] = f"{_archived()} {_LATE_OPTIMISER} {confs[_JAVA_OPTIONS]}"
     if store and (trust := trust_options(store.settings)):
         confs[_JAVA_OPTIONS] = f"{confs.get(_JAVA_OPTIONS, '')} {trust}".strip()
+    session = _started(settings.master, confs)
+    return session if local else _with_others(session)
+
+
+def _started(master: str, confs: dict[str, str]) -> SparkSession:
+    on_yarn = master == yarn.MASTER
     try:
-        with errors_copied() if local else nullcontext(), _output_is_errors(), attached(confs):
+        with errors_copied(), _output_is_errors(), attached(confs):
+            if on_yarn:
+                yarn.require_manager(confs)
             session = _configured(SparkSession.builder, confs).getOrCreate()
     except (RuntimeError, OSError, Py4JError) as error:
-        raise ConfigError(f"Spark did not start on {settings.master}: {without_java(str(error), 1)}") from error
-    return session if local else _with_others(session)
+        cause = (yarn.cause(str(error)) if on_yarn else None) or without_java(str(error), 1)
+        raise ConfigError(f"Spark did not start on {master}: {cause}") from error
+    if on_yarn:
+        yarn.follow(session)
+    return session
 
 
 def _archive(settings: Spark) -> str | None:

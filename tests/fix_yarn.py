@@ -1,0 +1,21 @@
+"""YARN for tests. Put here: its fixture. Not here: its processes (cluster/yarn.py)."""
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.yarn import Yarn
+from tests.fix_cluster import KEYS
+
+WHITELIST = "JAVA_HOME,HADOOP_COMMON_HOME,HADOOP_HDFS_HOME,HADOOP_CONF_DIR,PATH,LANG,TZ"
+"""Variables of a NodeManager that containers get, as docs/clusters/yarn.md has them before the keys."""
+
+
+@pytest.fixture(scope="session")
+def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
+    """The run's only YARN; its NodeManagers have a store's keys in their environment, and pass them on."""
+    folder = tmp_path_factory.mktemp("yarn")
+    with Yarn(folder, {"yarn.nodemanager.env-whitelist": ",".join([WHITELIST, *KEYS])}, KEYS) as running:
+        yield running
+    shutil.rmtree(folder, ignore_errors=True)
