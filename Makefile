@@ -78,8 +78,8 @@ test-stores: java $(DEV) delta classes s3 ## the tests of lakes on S3 and Azure,
 CLUSTER ?= cluster and not long
 
 .PHONY: test-cluster
-test-cluster: java $(DEV) delta mysql s3 ## Spark Connect and a standalone cluster, which the tests start: minutes
-	@$(STEP) 'Spark Connect and a standalone cluster'
+test-cluster: java $(DEV) delta mysql s3 hadoop ## Spark Connect, a standalone cluster and YARN, which the tests start: minutes
+	@$(STEP) 'Spark Connect, a standalone cluster and YARN'
 	@$(PY) -m pytest -q -m '$(CLUSTER)' tests/cluster
 	@$(STEP) 'The same with a lake on Azure'
 	@STRATALOG_TEST_STORE=azure $(PY) -m pytest -q -m '$(CLUSTER)' tests/cluster/test_stores.py
@@ -179,7 +179,7 @@ clean: ## removes what was made in this tree: .venv, caches, demo; the user's ca
 
 # Set-up
 
-.PHONY: java delta classes mysql servers s3
+.PHONY: java delta classes mysql servers s3 hadoop
 java:
 	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; said=$$("$$java" -version 2>&1) || { \
 	  echo "Java 17 or newer is needed and $$java does not start: install a JDK 17, and put it on the PATH or name it by JAVA_HOME." >&2; exit 1; }; \
@@ -193,6 +193,9 @@ delta classes mysql servers: $(RUN)
 
 s3: $(RUN)
 	@$(PY) -m spark_jobs.runtime.s3 >/dev/null
+
+hadoop: $(DEV)
+	@$(PY) -m tests.cluster.yarn
 
 $(VENV):
 	@set -e; for python in python3.11 python3.12 python3.13 python3; do \

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.yarn import Yarn
+from spark_jobs.errors import ConfigError
+from tests.cluster.yarn import Yarn, hadoop_jars
 from tests.fix_cluster import KEYS
 
 WHITELIST = "JAVA_HOME,HADOOP_COMMON_HOME,HADOOP_HDFS_HOME,HADOOP_CONF_DIR,PATH,LANG,TZ"
@@ -14,7 +15,14 @@ WHITELIST = "JAVA_HOME,HADOOP_COMMON_HOME,HADOOP_HDFS_HOME,HADOOP_CONF_DIR,PATH,
 
 @pytest.fixture(scope="session")
 def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
-    """The run's only YARN; its NodeManagers have a store's keys in their environment, and pass them on."""
+    """The run's only YARN; its NodeManagers have a store's keys in their environment, and pass them on.
+
+    Skipped where Hadoop's jars cannot be had.
+    """
+    try:
+        hadoop_jars()
+    except ConfigError as error:
+        pytest.skip(str(error))
     folder = tmp_path_factory.mktemp("yarn")
     with Yarn(folder, {"yarn.nodemanager.env-whitelist": ",".join([WHITELIST, *KEYS])}, KEYS) as running:
         yield running

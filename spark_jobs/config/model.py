@@ -382,8 +382,8 @@ class Pipeline(Model):
 
     path: Path
     lake: Annotated[str, AfterValidator(lake_text)]
-    """Where the tables lie: a local path, a bucket of S3 (``s3a://bucket/prefix``), a container on Azure
-    (``abfss://container@account.dfs.core.windows.net/prefix``), or ``hdfs://``, by Spark alone."""
+    """Where the tables lie: a local path, a bucket of S3 (``s3a://bucket/prefix``), or a container on Azure
+    (``abfss://container@account.dfs.core.windows.net/prefix``)."""
     store: ObjectStore = ObjectStore()
     """How the object store of an ``s3a://`` or ``abfss://`` lake is reached."""
     sources: dict[str, SourceSettings] = Field(min_length=1)

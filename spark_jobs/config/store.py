@@ -25,6 +25,8 @@ _NEVER_RUN = {
     "gs": "Google Cloud Storage",
     "oss": "Alibaba Cloud",
 }
+_OF_SPARK_ALONE = {"hdfs": "HDFS"}
+"""What Spark reaches, and commits that are made without Spark do not."""
 _BUCKETS = {
     S3: (re.compile(r"[a-z0-9][a-z0-9._-]+"), "a bucket, as s3a://bucket/prefix, and neither keys nor a port"),
     AZURE: (
@@ -32,6 +34,7 @@ _BUCKETS = {
         "a container and an account, as abfss://container@account.dfs.core.windows.net/prefix, and no key",
     ),
 }
+_SUPPORTED = "use a local path, s3a:// or abfss://"
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -47,8 +50,12 @@ def lake_text(text: str) -> str:
     scheme = text.partition("://")[0].lower() if "://" in text else ""
     if scheme in _NEVER_RUN:
         raise ValueError(
-            f"a lake on {_NEVER_RUN[scheme]} ({scheme}://) is not supported: it was never run; use a local path, "
-            "s3a://, abfss:// or hdfs://"
+            f"a lake on {_NEVER_RUN[scheme]} ({scheme}://) is not supported: it was never run; {_SUPPORTED}"
+        )
+    if scheme in _OF_SPARK_ALONE:
+        raise ValueError(
+            f"a lake on {_OF_SPARK_ALONE[scheme]} ({scheme}://) is not supported: Spark alone reaches it, and not "
+            f"every commit is Spark's; {_SUPPORTED}"
         )
     store = store_scheme(text)
     if store is None:

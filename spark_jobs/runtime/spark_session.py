@@ -125,14 +125,15 @@ def spark_session(settings: Spark) -> SparkSession:
     require_java()
     if local:
         os.environ.setdefault(*_LOOPBACK)
-    if settings.master == yarn.MASTER:
+    on_yarn = settings.master == yarn.MASTER
+    if on_yarn:
         yarn.require_settings()
     confs = ALWAYS | _RUNTIME | _progress() | (_LOCAL if local else _CLUSTER)
     store = settings.lake_store
     confs["spark.jars"] = ",".join(map(str, [*delta_jars(), *store_jars(store)]))
     confs |= store_confs(store)
     if archive:
-        confs["spark.archives"] = archive
+        confs[yarn.ARCHIVES if on_yarn else "spark.archives"] = archive
     confs |= {"spark.master": settings.master, "spark.app.name": "stratalog"} | settings.conf | AS_WRITTEN
     if local:
         confs[_JAVA_OPTIONS] = f"{_archived()} {_LATE_OPTIMISER} {confs[_JAVA_OPTIONS]}"

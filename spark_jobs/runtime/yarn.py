@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MASTER = "yarn"
+ARCHIVES = "spark.yarn.dist.archives"
+"""By ``spark.archives`` the driver and each executor would fetch and unpack what YARN has unpacked already."""
 _FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _IMPATIENT = {
     "yarn.resourcemanager.connect.max-wait.ms": "10000",

@@ -1,8 +1,10 @@
 """A run by executors in YARN's containers, and what YARN refuses or ends. Put here: that. Not here: YARN (yarn.py)."""
 
+import re
 import shutil
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -128,18 +130,37 @@ def test_a_node_that_is_lost_costs_no_row(
 
 @pytest.mark.long
 def test_containers_that_are_too_large_are_one_message(yarn: Yarn, ways: Ways, local_demo: Way, tmp_path: Path) -> None:
-    conf = {"spark.executor.memory": "512m", "spark.executor.memoryOverhead": "0"}
-    small_way = Way(tmp_path / "small", settings(conf), is_demo=True)
-    ran = stratalog("run", "-c", small_way.config, **yarn.variables)
-    assert ran.status in {1, 2}
-    assert "Traceback" not in ran.err, ran.err
-    assert "Container killed by YARN for exceeding physical memory limits." in ran.err
-    assert "yarn logs -applicationId application_" in ran.err.splitlines()[-1]
-    way = ways(tmp_path / "demo", settings(), is_demo=True, variables=yarn.variables)
-    if (small_way.folder / "lake").exists():
-        shutil.move(small_way.folder / "lake", way.folder / "lake")
+    size = {
+        "spark.executor.memory": "512m",
+        "spark.executor.memoryOverhead": "0",
+        "spark.executor.maxNumFailures": "99",
+    }
+    way = ways(tmp_path / "demo", settings(size), is_demo=True, variables=yarn.variables)
+    message = refused(way, yarn.variables)
+    assert re.fullmatch(
+        r"executor 127\.0\.0\.[23]: YARN ended its container, with \d\S* MB of 512 MB physical memory used; raise "
+        r"spark\.executor\.memoryOverhead in spark\.conf, or lower spark\.task_bytes",
+        message,
+    )
+    way.config.write_text(way.config.read_text().replace("memoryOverhead: '0'", "memoryOverhead: 1g"))
     way.run("run")
     assert way.tables() == local_demo.tables()
+
+
+@pytest.mark.long
+def test_an_application_that_yarn_has_ended_is_one_message(yarn: Yarn, tmp_path: Path) -> None:
+    conf = {"spark.executorEnv.JAVA_HOME": "/nowhere", "spark.executor.maxNumFailures": "1"}
+    way = Way(tmp_path / "demo", settings(conf), is_demo=True)
+    ran = stratalog("run", "-c", way.config, **yarn.variables)
+    lines = ran.err.splitlines()
+    assert (ran.status, "Traceback" in ran.err) == (1, False), ran.err
+    assert any("for reason Container from a bad node: container_" in line for line in lines), ran.err
+    assert re.search(
+        r"shop: spark\.master: yarn: YARN has ended (application_\w+) in the middle of the work: Max number of "
+        r"executor failures \(1\) reached; .*, and yarn logs -applicationId \1 shows what they printed\. Every table is "
+        r"at its last commit; run it again",
+        ran.err,
+    ), ran.err
 
 
 @pytest.mark.long
@@ -203,13 +224,17 @@ def test_a_lake_on_a_store_by_keys_of_the_nodes(
     way = ways(tmp_path / "demo", settings(conf), is_demo=True, bucket=keyed)
     with open_run(way) as run:
         run.wait_for_files("bronze")
-        names = {file.name for file in yarn.folder.rglob("*") if file.is_file() and has_key(file)}
+        names = {file.name for file in with_keys(yarn)}
         ended = run.ended()
     assert (ended.status, way.tables()) == (0, local_demo.tables()), ended.err
     assert names == {"launch_container.sh"}
-    assert not any(has_key(file) for file in (way.config, *yarn.folder.rglob("*")) if file.is_file())
+    yarn.wait_until(lambda: not list(with_keys(yarn)))
 
 
-def has_key(file: Path) -> bool:
-    content = file.read_bytes()
-    return any(key.encode() in content for key in KEYS.values())
+def with_keys(yarn: Yarn) -> Iterator[Path]:
+    """Files of the cluster that a key of the store is in."""
+    for file in yarn.folder.rglob("*"):
+        with suppress(OSError):  # a folder, or it is gone by now
+            content = file.read_bytes()
+            if any(key.encode() in content for key in KEYS.values()):
+                yield file

@@ -1,5 +1,7 @@
 """A YARN of this machine with two nodes, and HDFS: Hadoop's own ResourceManager, NodeManagers, NameNode and DataNode.
 
+``python -m tests.cluster.yarn`` fetches their jars beforehand.
+
 Put here: starting and ending them, and what runs in their containers. Not here: what a run makes of them.
 """
 
@@ -8,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 from xml.sax.saxutils import escape
 
+from spark_jobs.errors import ConfigError
 from spark_jobs.runtime.provision import Artifact, jars, java_program
 from tests.fix_cluster import HOME, Program, environment
 from tests.server_process import free_port
@@ -112,9 +116,8 @@ class Yarn:
 
     def hadoop(self, program: str, *arguments: str) -> str:
         """What a program of Hadoop's prints."""
-        ended = subprocess.run(
-            self._command(program, *arguments), env=self._environment(), capture_output=True, text=True, check=False
-        )
+        command = self._command(program, *arguments, options=("-Dorg.apache.logging.log4j.level=ERROR",))
+        ended = subprocess.run(command, env=self._environment(), capture_output=True, text=True, check=False)
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended.stdout
 
@@ -169,7 +172,7 @@ class Yarn:
         )
 
     def _command(self, program: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
-        light = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.apache.logging.log4j.level=INFO")
+        light = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
         return [f"{self.java_home}/bin/java", *light, *options, "-cp", self._class_path, program, *arguments]
 
     def _environment(self, **variables: str) -> dict[str, str]:
@@ -235,3 +238,10 @@ def _xml(site: Mapping[str, str]) -> str:
 def _json(url: str) -> Any:
     with urllib.request.urlopen(url) as answer:  # noqa: S310 -- of this machine
         return json.load(answer)
+
+
+if __name__ == "__main__":
+    try:
+        hadoop_jars()
+    except ConfigError as error:
+        sys.exit(str(error))

@@ -257,7 +257,7 @@ def test_relative_paths_count_from_the_files_folder(tmp_path: Path, monkeypatch:
     assert pipeline.tables_file == folder / "pipeline.tables.json"
 
 
-@pytest.mark.parametrize("lake", ["/data/lake", "hdfs://name:8020/lake"])
+@pytest.mark.parametrize("lake", ["/data/lake", "s3a://bucket/lake"])
 def test_absolute_and_remote_lakes_stay_as_they_are(tmp_path: Path, lake: str) -> None:
     assert load(write(tmp_path, f"lake: {lake}\nsources: {{shop: {{files: x}}}}\n"), {}).lake == lake
 
@@ -270,7 +270,7 @@ def test_merge_keys_of_yaml_are_no_duplicates(tmp_path: Path) -> None:
 
 def test_the_pipeline_of_the_documentation_loads(tmp_path: Path) -> None:
     text = """
-lake: ./lake                  # any path Spark can write: local, hdfs://, s3a://, abfss://
+lake: ./lake                  # local, s3a://, abfss://
 sources:
   shop:
     mysql: {host: 127.0.0.1, port: 3306, user: repl, password: "${SHOP_PASSWORD}"}

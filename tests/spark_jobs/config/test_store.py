@@ -38,7 +38,7 @@ def test_requests_go_to_the_endpoint_of_blobs(endpoint: str | None, expected: st
     assert (account_of(AZURE_LAKE), container_of(AZURE_LAKE)) == ("account", "lake")
 
 
-@pytest.mark.parametrize("lake", ["./lake", "/lake", "hdfs://name/lake"])
+@pytest.mark.parametrize("lake", ["./lake", "/lake"])
 def test_other_lakes_need_no_store(tmp_path: Path, lake: str) -> None:
     assert from_keys({"lake": lake, **SOURCES}, tmp_path / "pipeline.yaml", {}).spark.lake_store is None
 
@@ -50,6 +50,11 @@ def test_other_lakes_need_no_store(tmp_path: Path, lake: str) -> None:
             {"lake": "gs://bucket/lake"},
             {},
             "lake: a lake on Google Cloud Storage (gs://) is not supported",
+        ),
+        (
+            {"lake": "hdfs://name:8020/lake"},
+            {},
+            "lake: a lake on HDFS (hdfs://) is not supported: Spark alone reaches it",
         ),
         ({"lake": "wasbs://c@a.net/lake"}, {}, "lake: a lake on Azure (wasbs://) is not supported"),
         ({"lake": "abfss://c@a.net/lake"}, {}, "must name a container and an account"),
