@@ -46,6 +46,7 @@ def store_scheme(path: str) -> str | None:
 
 def lake_text(text: str) -> str:
     """The address of a lake, in the one spelling that its tables' paths have. Raises ValueError."""
+    # Stores that were never run, or do not work, are refused by name.
     local_path(text)
     scheme = text.partition("://")[0].lower() if "://" in text else ""
     if scheme in _NEVER_RUN:
@@ -57,6 +58,7 @@ def lake_text(text: str) -> str:
             f"a lake on {_OF_SPARK_ALONE[scheme]} ({scheme}://) is not supported: Spark alone reaches it, and not "
             f"every commit is Spark's; {_SUPPORTED}"
         )
+    # A path stays as it is; the address of a store has to name a bucket.
     store = store_scheme(text)
     if store is None:
         return text
