@@ -32,8 +32,8 @@ _IMPATIENT = {
 }
 """Of Hadoop's client: ten attempts, half a minute at most where nothing answers at all."""
 _NO_CONNECTION = re.compile(
-    r"to (\S+) failed on (?:connection exception|socket timeout exception): [\w.$]+: ([^;]+)"
-    r"|(?:UnknownHostException|NoRouteToHostException|SocketTimeoutException): ([^;]+)"
+    r"to (?P<address>\S+) failed on [a-z ]+ exception: [\w.$]+: (?P<cause>[^;\n]+)"
+    r"|Invalid host name: .*?destination host is: \"?(?P<host>[^\";]+)\"?(?P<port>:\d+)"
 )
 _OF_HADOOP = "spark.hadoop."
 _LAST = "For more detailed output, check the application tracking page"
@@ -80,15 +80,24 @@ def require_manager(confs: dict[str, str]) -> None:
         client.start()
         client.getYarnClusterMetrics()
     except Py4JJavaError as error:
-        if match := _NO_CONNECTION.search(str(error)):
-            address = f" at {match[1]}" if match[1] else ""
+        if silence := no_answer(str(error)):
             folder = next(os.environ[name] for name in _FOLDERS if os.environ.get(name))
             raise ConfigError(
-                f"spark.master: yarn: the ResourceManager does not answer{address} ({(match[2] or match[3]).strip()}); "
-                f"see that it runs, and that yarn-site.xml in {folder} names it"
+                f"spark.master: yarn: the ResourceManager does not answer at {silence}; see that it runs, and that "
+                f"yarn-site.xml in {folder} names it"
             ) from error
         return  # of what else is wrong, such as a ticket, Spark speaks
     _client = client
+
+
+def no_answer(text: str) -> str | None:
+    """Which address Hadoop's client had no answer from, and why; None where the failure is another."""
+    match = _NO_CONNECTION.search(text)
+    if match is None:
+        return None
+    if match["host"]:
+        return f"{match['host']}{match['port']} (unknown host)"
+    return f"{match['address']} ({match['cause'].strip()})"
 
 
 def follow(session: "SparkSession") -> None:

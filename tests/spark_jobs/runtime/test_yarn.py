@@ -38,6 +38,28 @@ LOST = (
 )
 
 
+REFUSED = (
+    "java.net.ConnectException: Call From vm/127.0.0.1 to localhost:1 failed on connection exception: "
+    "java.net.ConnectException: Connection refused; For more details see:  http://wiki.apache.org/hadoop/"
+)
+UNKNOWN = (
+    'java.net.UnknownHostException: Invalid host name: local host is: "vm/127.0.0.1"; destination host is: '
+    '"rm.invalid":8032; java.net.UnknownHostException; For more details see:  http://wiki.apache.org/hadoop/'
+)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        (REFUSED, "localhost:1 (Connection refused)"),
+        (UNKNOWN, "rm.invalid:8032 (unknown host)"),
+        ("org.apache.hadoop.security.AccessControlException: SIMPLE authentication is not enabled", None),
+    ],
+)
+def test_an_address_that_does_not_answer(text: str, expected: str | None) -> None:
+    assert yarn.no_answer(text) == expected
+
+
 def test_what_a_container_printed_is_the_cause() -> None:
     assert yarn.cause(NO_JAVA) == "/bin/bash: line 1: /opt/nothing/bin/java: No such file or directory"
 
