@@ -9,11 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.cluster import test_yarn
 from tests.cluster.test_standalone import settings
-from tests.cluster.test_yarn import jars_of_nodes
 from tests.cluster.ways import LOCAL, Bucket, Way
-from tests.cluster.yarn import Yarn
 from tests.fix_cluster import Cluster, Server, Ways
 from tests.fix_store import KIND
 
@@ -30,38 +27,28 @@ def expected(ways: Ways, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict
     return printed, way.tables()
 
 
-def placed(spark: str, request: pytest.FixtureRequest, jars: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """``spark:`` of a pipeline, and variables of a run's environment. jars: a new folder for those of nodes."""
-    if spark == "Connect":
-        server: Server = request.getfixturevalue("keyed_server")
-        return {"remote": server.remote}, {}
-    if spark == "a standalone cluster":
-        cluster: Cluster = request.getfixturevalue("keyed_cluster")
-        return settings(cluster), {}
-    if spark == "YARN":
-        yarn: Yarn = request.getfixturevalue("yarn")
-        conf = jars_of_nodes(jars, request.getfixturevalue("shared_bucket"))
-        return test_yarn.settings(conf), yarn.variables
-    return LOCAL, {}
-
-
 @pytest.mark.parametrize("place", ["a folder", "a store"])
-@pytest.mark.parametrize("spark", ["this process", "Connect", "a standalone cluster", "YARN"])
+@pytest.mark.parametrize("spark", ["this process", "Connect", "a standalone cluster"])
 def test_verbs_leave_equal_rows(
     spark: str,
     place: str,
     expected: tuple[dict[str, str], dict[str, Counter[str]]],
     ways: Ways,
     stored_lake: Bucket,
-    request: pytest.FixtureRequest,
+    keyed_server: Server,
+    keyed_cluster: Cluster,
     tmp_path: Path,
     summary: list[str],
 ) -> None:
     if (spark, place) == ("this process", "a folder"):
         pytest.skip("it is what the others are compared with")
+    keys: dict[str, dict[str, Any]] = {
+        "this process": LOCAL,
+        "Connect": {"remote": keyed_server.remote},
+        "a standalone cluster": settings(keyed_cluster),
+    }
     bucket = stored_lake if place == "a store" else None
-    keys, variables = placed(spark, request, tmp_path / "jars")
-    way: Way = ways(tmp_path / "demo", keys, is_demo=True, tables=TABLES, bucket=bucket, variables=variables)
+    way: Way = ways(tmp_path / "demo", keys[spark], is_demo=True, tables=TABLES, bucket=bucket)
     printed = way.usual_verbs()
     way.close()
     assert (printed, way.tables()) == expected
