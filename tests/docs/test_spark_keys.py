@@ -31,6 +31,7 @@ JARS = (
     "launcher",
     "network-common",
 )
+OF_DELTA = "spark.databricks.delta."
 VARIABLE_TAILS = re.compile(r"\.secretKeyRef\.\w+$|\.(appMasterEnv|executorEnv)\.\w+$|\.\w+Env\.\w+$")
 """Keys that end with a name of a variable."""
 
@@ -59,5 +60,15 @@ def is_known(key: str) -> bool:
     texts = known_texts()
     if key in LOG_STORE or key.encode() in texts:
         return True
+    if key.startswith(OF_DELTA):  # Delta's classes have what follows, as a constant of its own
+        name = key.removeprefix(OF_DELTA).encode()
+        return b"\x01" + len(name).to_bytes(2, "big") + name in texts
     prefix = VARIABLE_TAILS.sub("", key)
     return prefix != key and prefix.encode() in texts
+
+
+@pytest.mark.slow
+def test_a_key_that_is_none_is_found() -> None:
+    assert is_known("spark.databricks.delta.snapshotPartitions")
+    for key in "spark.databricks.delta.snapshotPartition", "spark.databricks.delta.napshotPartitions", "spark.yarn.x":
+        assert not is_known(key)
