@@ -6,7 +6,7 @@ Everything that a protocol or a configuration may ask of a writer is refused unl
 only in the protocol, as Spark lists some that no column and no property uses, is fine where it asks nothing then.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import COLUMN_MAPPING, Snapshot, legacy_features
@@ -76,18 +76,12 @@ _COLUMN_METADATA = {
 _IDENTITY = "delta.identity."
 
 
-def why_not(snapshot: Snapshot) -> str | None:
-    """Why a table is written by Spark alone, in words for a message; None where this package writes it."""
-    return _why_not(snapshot, _CHECKS)
+def why_not(snapshot: Snapshot, *, appends: bool = False) -> str | None:
+    """Why a table is written by Spark alone, in words for a message; None where this package writes it.
 
-
-def why_not_appended(snapshot: Snapshot) -> str | None:
-    """The same of commits that add files alone: what is there already may be anything, and is not looked at."""
-    return _why_not(snapshot, [check for check in _CHECKS if check is not _files])
-
-
-def _why_not(snapshot: Snapshot, checks: Iterable[Callable[[Snapshot], Iterator[str]]]) -> str | None:
-    for check in checks:
+    appends: whether files are added and nothing else. Those that are there already may be anything, and are not listed.
+    """
+    for check in _CHECKS if appends else (*_CHECKS, _files):
         reason = next(check(snapshot), None)
         if reason:
             return f"{snapshot.path}: {reason}"
@@ -168,5 +162,4 @@ _CHECKS: tuple[Callable[[Snapshot], Iterator[str]], ...] = (
     _partitions,
     _domains,
     _columns,
-    _files,
 )

@@ -61,7 +61,7 @@ def _why_its_columns(work: CompactionJob) -> str | None:
 
 def why_not_written(snapshot: Snapshot, *, appends: bool = False) -> str | None:
     """Why the engine does not write a Delta table; None where it does. appends: whether it only adds files."""
-    return features.why_not_appended(snapshot) if appends else features.why_not(snapshot)
+    return features.why_not(snapshot, appends=appends)
 
 
 def why_not_merged(work: MergeJob) -> str | None:

@@ -40,8 +40,7 @@ def snapshot_upon(path: str, head: Head, *, appends: bool = False) -> Snapshot |
         snapshot = snapshot_of(path, head.version)
     except SparkOnly:
         return None
-    why_not = features.why_not_appended if appends else features.why_not
-    return None if snapshot is None or why_not(snapshot) else snapshot
+    return None if snapshot is None or features.why_not(snapshot, appends=appends) else snapshot
 
 
 def require_shared(upon: Snapshot, changes: CommitArguments) -> None:

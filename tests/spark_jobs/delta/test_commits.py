@@ -10,7 +10,7 @@ import pytest
 from spark_jobs.delta import commits, data_files
 from spark_jobs.delta.commits import CommitConflict, commit
 from spark_jobs.delta.deletion_vectors import Descriptor
-from spark_jobs.delta.features import why_not_appended
+from spark_jobs.delta.features import why_not
 from spark_jobs.delta.log_files import SparkOnly
 from spark_jobs.delta.snapshot import DataFile, Snapshot, commit_info_of, new_table, snapshot_of
 from spark_jobs.errors import LakeError, LostRace
@@ -65,7 +65,7 @@ def test_a_commit_that_adds_files_lists_none(tmp_path: Path) -> None:
 
     file = data_files.write(snapshot.path, rows(snapshot.schema, [2]), snapshot.schema, snapshot.configuration)
     upon = replace(snapshot, list_files=listed)
-    assert why_not_appended(upon) is None
+    assert why_not(upon, appends=True) is None
     assert commit(upon, adds=[file]) == 1
     with pytest.raises(AssertionError, match="files are listed"):
         commit(upon, removes=[file])

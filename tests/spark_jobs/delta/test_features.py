@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.delta.features import why_not, why_not_appended
+from spark_jobs.delta.features import why_not
 from spark_jobs.delta.schema import DeltaColumn, TableSchema
 from spark_jobs.delta.snapshot import DataFile, Metadata, Protocol, Snapshot
 from tests.spark_jobs.delta.tables import BRONZE, MAPPED, append, begin
@@ -107,4 +107,4 @@ def test_what_is_refused_by_name(snapshot: Snapshot, reason: str) -> None:
     assert message.startswith("/t: ")
     assert reason in message
     # A commit that adds files looks at no other.
-    assert why_not_appended(snapshot) == (None if snapshot.files else message)
+    assert why_not(snapshot, appends=True) == (None if snapshot.files else message)
