@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_jobs.delta.log_files import LogListing, read_commit
-from spark_jobs.delta.snapshot import DataFile
+from spark_jobs.delta.snapshot import DataFile, commit_actions, files_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +51,18 @@ def _info(version: int, content: bytes) -> CommitInfo:
     return CommitInfo(version, info.get("operation"), info.get("userMetadata"), counters, info.get("operationMetrics"))
 
 
-def added_since(path: str, after: int, until: int) -> list[DataFile] | None:
+def added_since(path: str, after: int, until: int) -> tuple[DataFile, ...] | None:
     """The data files of a version (``until``) that the commits behind another one (``after``) added.
 
-    None where the log does not have all of these commits any more.
+    None where the log does not have all of these commits any more. Raises LakeError.
     """
-    files: dict[tuple[str, str | None], DataFile] = {}
+    actions: list[dict[str, Any]] = []
     for version in range(after + 1, until + 1):
         content = read_commit(path, version)
         if content is None:
             return None
-        for line in content.splitlines():
-            if line.startswith(b'{"add"'):
-                file = DataFile(json.loads(line)["add"])
-                files[file.key] = file
-            elif line.startswith(b'{"remove"'):
-                files.pop(DataFile(json.loads(line)["remove"]).key, None)
-    return list(files.values())
+        actions += commit_actions(path, version, content)
+    return files_of(actions)
 
 
 def data_runs(path: str, after: int, until: int) -> list[tuple[int, int]] | None:

@@ -255,7 +255,7 @@ def snapshot_of(path: str, version: int | None = None) -> Snapshot | None:
         state.apply(action)
     for number, content in listing.commits:
         state.commit_info = {}
-        for action in _commit_actions(path, number, content):
+        for action in commit_actions(path, number, content):
             state.apply(action)
     if not listing.commits:
         state.commit_info = commit_info_of(path, listing.version) or {}
@@ -264,11 +264,16 @@ def snapshot_of(path: str, version: int | None = None) -> Snapshot | None:
 
 def _files(path: str, listing: LogListing, later: Sequence[Mapping[str, Any]]) -> tuple[DataFile, ...]:
     """The data files of a version. later: the file actions of the commits after its checkpoint, oldest first."""
+    return files_of(chain(_checkpoint_actions(path, listing, ("add",)), later))
+
+
+def files_of(actions: Iterable[Mapping[str, Any]]) -> tuple[DataFile, ...]:
+    """The data files that stand after some actions, oldest first; only those on files count."""
     files: dict[tuple[str, str | None], Mapping[str, Any]] = {}
-    for action in chain(_checkpoint_actions(path, listing, ("add",)), later):
+    for action in actions:
         if "add" in action:
             files[_key(action["add"])] = action["add"]
-        else:
+        elif "remove" in action:
             files.pop(_key(action["remove"]), None)
     return tuple(map(DataFile, files.values()))
 
@@ -284,7 +289,7 @@ def removed_files(path: str, *, of_all_commits: bool = False) -> list[DataFile]:
         return []
     earlier = range(listing.checkpoint_version, -1, -1) if of_all_commits else ()
     contents = chain(listing.commits, takewhile(lambda item: item[1], ((at, read_commit(path, at)) for at in earlier)))
-    commits = (_commit_actions(path, number, content) for number, content in contents if content)
+    commits = (commit_actions(path, number, content) for number, content in contents if content)
     actions = chain(_checkpoint_actions(path, listing, ("remove",)), *commits)
     return [DataFile(action["remove"]) for action in actions if "remove" in action]
 
@@ -294,7 +299,7 @@ def commit_info_of(path: str, version: int) -> dict[str, Any] | None:
     content = read_commit(path, version)
     if content is None:
         return None
-    return next((a["commitInfo"] for a in _commit_actions(path, version, content) if "commitInfo" in a), {})
+    return next((a["commitInfo"] for a in commit_actions(path, version, content) if "commitInfo" in a), {})
 
 
 def new_table(path: str, spark_types: Mapping[str, str], properties: Mapping[str, str]) -> Snapshot:
@@ -429,7 +434,8 @@ def _key(action: Mapping[str, Any]) -> tuple[str, str | None]:
     return action["path"], Descriptor.from_json(vector).unique_id if vector else None
 
 
-def _commit_actions(path: str, version: int, content: bytes) -> Iterator[dict[str, Any]]:
+def commit_actions(path: str, version: int, content: bytes) -> Iterator[dict[str, Any]]:
+    """The actions of a commit's file, in order. Raises LakeError where they cannot be read."""
     try:
         for line in content.splitlines():
             if line.strip():

@@ -165,7 +165,7 @@ def _new_files(
     if new is None or (is_restated and before is None):
         raise SparkOnly("the log of silver does not have all commits any more that the target has not got")
     if before is None:
-        return tuple(new), None
+        return new, None
     # Windows were replayed or rows loaded: the old files show which keys are touched.
     present = {file.key for file in origin.files}
     restatement = Restatement(

@@ -9,6 +9,7 @@ from spark_jobs.delta import deletion_vectors
 from spark_jobs.delta.commits import commit
 from spark_jobs.delta.history import added_since, newest_first
 from spark_jobs.delta.log_files import read_log
+from spark_jobs.errors import LakeError
 from tests.spark_jobs.delta.tables import MAPPED, append, begin, newest
 
 
@@ -34,7 +35,7 @@ def test_files_that_commits_added_are_those_that_a_version_has_and_an_older_one_
         added = added_since(snapshot.path, after, until)
         assert added is not None
         assert {file.key for file in added} == files[until] - files[after], (after, until)
-    assert added_since(snapshot.path, snapshot.version, snapshot.version) == []
+    assert added_since(snapshot.path, snapshot.version, snapshot.version) == ()
 
 
 @pytest.mark.parametrize("after, until", [(-1, 1), (0, 1), (1, 5)])
@@ -44,6 +45,13 @@ def test_commits_that_are_not_there_any_more(tmp_path: Path, after: int, until: 
         snapshot = append(snapshot, [key])
     (tmp_path / "t" / "_delta_log" / f"{1:020}.json").unlink()
     assert added_since(snapshot.path, after, until) is None
+
+
+def test_a_commit_that_is_cut(tmp_path: Path) -> None:
+    snapshot = append(begin(str(tmp_path / "t")), [1])
+    (tmp_path / "t" / "_delta_log" / f"{0:020}.json").write_text('{"add":{"pa')
+    with pytest.raises(LakeError, match=r"t: version 0 of its log cannot be read: .*; restore"):
+        added_since(snapshot.path, -1, 0)
 
 
 def test_commits_say_what_they_are_from_the_newest_on(tmp_path: Path) -> None:
