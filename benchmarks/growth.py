@@ -12,6 +12,8 @@ Put here: many files, many commits. Not here: many tables (tables.py), many rows
 """
 
 import time
+from collections import deque
+from collections.abc import Collection
 from itertools import count
 from pathlib import Path
 from statistics import median
@@ -34,6 +36,7 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.maintenance import maintain_source
 from spark_jobs.operations.status import status
 from spark_jobs.pipeline.run import endpoints_of
+from tests.logs import file
 from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT, VARCHAR
 
@@ -81,11 +84,11 @@ def _measure_commits(spark: SparkSession, folder: Path, commits: int) -> None:
     path = lake_of(pipeline).bronze(SOURCE).path
     DeltaTable(path).alter.set_table_properties({"delta.logRetentionDuration": "interval 1 second"})
     steps = _steps(commits)
-    times: list[tuple[int, float]] = []
+    times = deque[tuple[int, float]](maxlen=_FEW)
     numbers = count(2)
     while steps:
-        version, seconds = _timed_commit(pipeline, folder, next(numbers))
-        times.append((version, seconds))
+        times.append(_timed_commit(pipeline, folder, next(numbers)))
+        version = times[-1][0]
         if version % _COMMITS_AN_UPKEEP == 0:
             _expire(path)
         if version >= steps[0]:
@@ -93,11 +96,10 @@ def _measure_commits(spark: SparkSession, folder: Path, commits: int) -> None:
             step = steps.pop(0)
             runs.run(spark, pipeline, SOURCE)  # silver gets what these commits have
             _print(f"{step:,}", _of_commits(times), _one_more(spark, pipeline, folder, next(numbers)))
-            times = []
     with metered() as usage:
         maintain_source(spark, pipeline, SOURCE)
     print(f"\nmaintain: {usage.seconds:.1f} s, {usage.processor:.1f} of the processor; after it:", flush=True)
-    times = [_timed_commit(pipeline, folder, next(numbers)) for _ in range(2 * _FEW)]
+    times.extend(_timed_commit(pipeline, folder, next(numbers)) for _ in range(2 * _FEW))
     runs.run(spark, pipeline, SOURCE)
     _print(f"{commits:,}", _of_commits(times), _one_more(spark, pipeline, folder, next(numbers)))
 
@@ -105,18 +107,17 @@ def _measure_commits(spark: SparkSession, folder: Path, commits: int) -> None:
 def _timed_commit(pipeline: Pipeline, folder: Path, number: int) -> tuple[int, float]:
     """Commits a file of its own. Returns the version, and seconds."""
     _write(folder, number)
-    for file in sorted((folder / "binlogs").iterdir())[:-_KEPT_FILES]:
-        file.unlink()
+    for old in sorted((folder / "binlogs").iterdir())[:-_KEPT_FILES]:
+        old.unlink()
     began = time.perf_counter()
     version = _commit(pipeline)
     return version, time.perf_counter() - began
 
 
-def _of_commits(times: list[tuple[int, float]]) -> list[str]:
-    """Milliseconds of one of the newest hundred commits, in the middle of them, without and with a checkpoint."""
-    newest = times[-_FEW:]
+def _of_commits(times: Collection[tuple[int, float]]) -> list[str]:
+    """Milliseconds of one of the commits, in the middle of them, without and with a checkpoint."""
     plain, checkpointed = (
-        [seconds for version, seconds in newest if (version % 10 == 0) is has] for has in (False, True)
+        [seconds for version, seconds in times if (version % 10 == 0) is has] for has in (False, True)
     )
     return [f"{median(part) * 1000:.0f}" for part in (plain, checkpointed)]
 
@@ -138,10 +139,10 @@ def _commit(pipeline: Pipeline) -> int:
     assert upon is not None
     slicing = extract.slicing_task(SOURCE, planned.stretch.number, planned.parts, planned.uuid, source.reading())
     groups = landing.row_groups(slicing(iter([_ids(len(planned.parts))])))
-    file = data_files.write_parts(
+    data_file = data_files.write_parts(
         table.path, groups, upon.schema, dict(upon.configuration), **landing.layout_of(upon.schema)
     )
-    return table.append_files(upon, (file,), planned.head, planned.commit()).version
+    return table.append_files(upon, (data_file,), planned.head, planned.commit()).version
 
 
 def _ids(parts: int) -> pa.RecordBatch:
@@ -174,9 +175,5 @@ def _pipeline(folder: Path) -> Pipeline:
 def _write(folder: Path, number: int) -> None:
     """A file of one row; the row's key is the file's number."""
     changes: list[Change] = [Insert(_TABLE.name, (number, f"row {number}")), Commit()]
-    spec = SegmentSpec([_TABLE], changes, first_number=number, rotate_to=_name(number + 1))
-    (folder / "binlogs" / _name(number)).write_bytes(spec.to_bytes())
-
-
-def _name(number: int) -> str:
-    return f"mysql-bin.{number:06d}"
+    spec = SegmentSpec([_TABLE], changes, first_number=number, rotate_to=file(number + 1))
+    (folder / "binlogs" / file(number)).write_bytes(spec.to_bytes())
