@@ -1,37 +1,29 @@
 """The oldest binlog files removed from bronze: what stays is every younger slice, whatever the data files hold."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
 from spark_jobs.bronze import table as bronze
-from spark_jobs.delta import commits, data_files, deletion_vectors
-from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
+from spark_jobs.delta import commits
+from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table
 from spark_jobs.engine.log_removal import without_log_before
 from spark_jobs.runtime.lazy_session import lazy_session
+from tests.spark_jobs.engine.lake_rows import newest, rows_of, stored
 
 TASK_BYTES = 1 << 20
 Slices = Sequence[tuple[int, int]]
 
 
-def stored(folder: Path, files: Sequence[Slices], dead: Sequence[set[int]] = ()) -> Snapshot:
-    """Bronze with slices of these stretches and numbers, of which some rows are marked as deleted."""
+def bronze_of(folder: Path, files: Sequence[Slices], dead: Mapping[int, Sequence[int]] | None = None) -> Snapshot:
+    """Bronze with slices of these stretches and numbers by data file, of which some rows are marked as deleted."""
     begin = new_table(str(folder), bronze.COLUMNS, bronze.PROPERTIES | {"delta.enableDeletionVectors": "true"})
-    files_ = [data_files.write(begin.path, rows(slices), begin.schema, begin.configuration) for slices in files]
-    commits.commit(begin, adds=files_)
-    snapshot = newest(folder)
-    marks = [(file, numbers) for file, numbers in zip(snapshot.files, dead, strict=False) if numbers]
-    if marks:
-        sets = [BitMap64(numbers) for _, numbers in marks]
-        vectors = deletion_vectors.write(begin.path, sets, begin.configuration)
-        commits.commit(snapshot, dv_updates=[(file, vector) for (file, _), vector in zip(marks, vectors, strict=True)])
-    return newest(folder)
+    return stored(begin, [rows(slices) for slices in files], dead)
 
 
 def rows(slices: Slices) -> pa.Table:
@@ -42,21 +34,9 @@ def rows(slices: Slices) -> pa.Table:
     return pa.Table.from_pylist(cells, bronze.ARROW)
 
 
-def newest(folder: Path) -> Snapshot:
-    snapshot = snapshot_of(str(folder))
-    assert snapshot is not None
-    return snapshot
-
-
 def slices_of(snapshot: Snapshot) -> list[tuple[int, int, bytes]]:
     """The slices that are not deleted, sorted."""
-    names = ["stretch", "number", "payload"]
-    slices: list[tuple[int, int, bytes]] = []
-    for file in snapshot.files:
-        columns = data_files.read_columns(snapshot.path, file, names, snapshot.schema)
-        alive = deletion_vectors.living(snapshot.path, file.deletion_vector, columns.num_rows)
-        slices += [tuple(row.values()) for row in columns.filter(pa.array(alive)).to_pylist()]
-    return sorted(slices)
+    return sorted((row["stretch"], row["number"], row["payload"]) for row in rows_of(snapshot))
 
 
 def remove(spark: SparkSession, snapshot: Snapshot, oldest: tuple[int, int]) -> dict[str, Any]:
@@ -74,10 +54,10 @@ def without_bounds(file: DataFile) -> DataFile:
 
 
 def test_data_files_of_old_log_alone_go_without_a_session(tmp_path: Path) -> None:
-    snapshot = stored(tmp_path / "t", [[(1, 1), (1, 2)], [(1, 3)], [(2, 1), (2, 2)]])
+    snapshot = bronze_of(tmp_path / "t", [[(1, 1), (1, 2)], [(1, 3)], [(2, 1), (2, 2)]])
     changes = remove(lazy_session(no_session), snapshot, (2, 1))
     assert (len(changes["removes"]), changes["adds"]) == (2, [])
-    after = newest(tmp_path / "t")
+    after = newest(str(tmp_path / "t"))
     assert slices_of(after) == [(2, 1, b"2 1 0"), (2, 2, b"2 2 1")]
     assert after.commit_info["operation"] == "DELETE"
     with pytest.raises(AssertionError, match="a session is started"):
@@ -86,11 +66,11 @@ def test_data_files_of_old_log_alone_go_without_a_session(tmp_path: Path) -> Non
 
 @pytest.mark.spark
 def test_a_file_whose_bounds_nobody_knows_is_looked_into(spark: SparkSession, tmp_path: Path) -> None:
-    snapshot = stored(tmp_path / "t", [[(1, 1), (1, 3)], [(1, 1)], [(1, 4)]])
+    snapshot = bronze_of(tmp_path / "t", [[(1, 1), (1, 3)], [(1, 1)], [(1, 4)]])
     unknown = snapshot.with_files(map(without_bounds, snapshot.files))
     changes = remove(spark, unknown, (1, 2))
     assert (len(changes["removes"]), len(changes["adds"])) == (3, 2)
-    assert slices_of(newest(tmp_path / "t")) == [(1, 3, b"1 3 1"), (1, 4, b"1 4 0")]
+    assert slices_of(newest(str(tmp_path / "t"))) == [(1, 3, b"1 3 1"), (1, 4, b"1 4 0")]
 
 
 @pytest.mark.spark
@@ -100,10 +80,10 @@ def test_what_stays_is_every_slice_that_is_not_older(spark: SparkSession, tmp_pa
     files = [
         [(rng.randint(1, 3), rng.randint(1, 5)) for _ in range(rng.randint(1, 6))] for _ in range(rng.randint(1, 5))
     ]
-    dead = [{at for at in range(len(slices) - 1) if rng.random() < 0.3} for slices in files]
-    snapshot = stored(tmp_path / "t", files, dead)
-    before = slices_of(snapshot)
-    assert len(before) == sum(map(len, files)) - sum(map(len, dead))
+    numbers = {at: [row for row in range(len(slices) - 1) if rng.random() < 0.3] for at, slices in enumerate(files)}
+    dead = {at: rows_ for at, rows_ in numbers.items() if rows_}
+    before = slices_of(bronze_of(tmp_path / "t", files, dead))
+    assert len(before) == sum(map(len, files)) - sum(map(len, dead.values()))
     for oldest in sorted((rng.randint(1, 4), rng.randint(1, 6)) for _ in range(3)):
-        remove(spark, newest(tmp_path / "t"), oldest)
-        assert slices_of(newest(tmp_path / "t")) == [slice_ for slice_ in before if slice_[:2] >= oldest]
+        remove(spark, newest(str(tmp_path / "t")), oldest)
+        assert slices_of(newest(str(tmp_path / "t"))) == [slice_ for slice_ in before if slice_[:2] >= oldest]
