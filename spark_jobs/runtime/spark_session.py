@@ -72,6 +72,7 @@ def _logging(file: str) -> str:
 
 
 JAVA_OPTIONS = _logging("log4j2.properties")
+CLUSTER_JAVA_OPTIONS = _logging("log4j2.cluster.properties")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SILENT_CLASSES = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 """For the JVM: nothing is said of classes that an archive cannot take, or of an archive that does not fit."""
@@ -96,7 +97,7 @@ _LOCAL = {
     _JAVA_OPTIONS: JAVA_OPTIONS,
     "spark.python.daemon.module": python_daemon.MODULE,
 }
-_CLUSTER = {_JAVA_OPTIONS: _logging("log4j2.cluster.properties")}
+_CLUSTER = {_JAVA_OPTIONS: CLUSTER_JAVA_OPTIONS}
 _CONNECT_PYTHON = "spark.sql.execution.pyspark.python"
 _LOOPBACK = ("SPARK_LOCAL_IP", "127.0.0.1")
 """Without it Spark looks its machine's own name up before all else, and ends where nothing knows that name: in a
