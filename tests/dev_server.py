@@ -1,6 +1,6 @@
 """Dagster's own processes over a pipeline: their environment, and `dagster dev` to ask and to look at.
 
-Put here: starting and stopping them, and waiting for what they do. Not here: what a test expects of them.
+Put here: starting and stopping them. Not here: what a test expects of them.
 """
 
 import json
@@ -9,19 +9,17 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-T = TypeVar("T")
+from tests.waiting import wait_for
+
 ROOT = Path(__file__).parents[1]
-_PATIENCE = 180
-"""Seconds for a process to answer on a busy machine."""
 
 
 def environment(pipeline: Path, home: Path, **extra: str) -> dict[str, str]:
@@ -73,15 +71,6 @@ def development_server(
         yield served
     finally:
         _stop(server)
-
-
-def wait_for(subject: str, check: Callable[[], T], seconds: float = _PATIENCE) -> T:
-    """The first answer that is true; asked twice a second."""
-    until = time.monotonic() + seconds
-    while not (answer := check()):
-        assert time.monotonic() < until, f"not within {seconds:g} s: {subject}"
-        time.sleep(0.5)
-    return answer
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 from tests import go_programs
-from tests.dev_server import wait_for
+from tests.waiting import wait_for
 
 SOURCE = Path(__file__).parent / "collector"
 

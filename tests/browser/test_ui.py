@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.browser.eyes import Eyes
-from tests.dev_server import wait_for
 from tests.fix_browser import UserInterface
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.dagster, pytest.mark.spark, pytest.mark.long]
 

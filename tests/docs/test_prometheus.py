@@ -24,10 +24,10 @@ import yaml
 from prometheus_client.metrics_core import GaugeMetricFamily
 
 from spark_jobs.operations.metrics import ALARMS, FAMILIES, exposition
-from tests.dev_server import wait_for
 from tests.docs.panels import as_sent, dashboard
 from tests.lake_recording import SALT
 from tests.recorded_lake import recorded
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples" / "monitoring"

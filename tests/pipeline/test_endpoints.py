@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -23,6 +22,7 @@ from spark_jobs.source.open import open_sources
 from spark_jobs.source.server import Server
 from tests.fix_pair import MARIADB, SOURCE, Pair, execute
 from tests.proxy import Proxy
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 
@@ -177,7 +177,7 @@ def test_by_score_a_replica_that_lags_is_left_for_its_primary(pair: Pair) -> Non
     execute(replica, "STOP SLAVE SQL_THREAD", "CHANGE MASTER TO MASTER_DELAY = 3600", "START SLAVE SQL_THREAD")
     for at in (2, 3):  # as an hour of the primary's would leave them
         execute(primary, f"SET timestamp = {time.time() - 300}", f"INSERT INTO shop.notes VALUES ({at}, 'late')")
-    until(lambda: 200 < load_of(pipeline, second) < 1000)
+    wait_for("the replica is late", lambda: 200 < load_of(pipeline, second) < 1000, 30, pause=0.2)
     assert endpoints_of(pipeline, SOURCE).ordered()[0].endpoint == first
     extracted = extract_source(pair.spark, pipeline, SOURCE)
     assert (extracted.transactions, pair.in_use(pipeline)) == (2, [second, first])
@@ -187,10 +187,10 @@ def test_by_score_a_replica_that_lags_is_left_for_its_primary(pair: Pair) -> Non
     assert load_of(pipeline, second) > 1e9, "it gets what the primary has, and does not apply it"
     execute(replica, "CHANGE MASTER TO MASTER_DELAY = 0", "START SLAVE SQL_THREAD")
     pair.await_all(replica, primary)
-    until(lambda: load_of(pipeline, second) < 60)
+    wait_for("the replica has caught up", lambda: load_of(pipeline, second) < 60, 30, pause=0.2)
     assert endpoints_of(pipeline, SOURCE).ordered()[0].endpoint == first, "a move has its price"
     primary.kill()
-    until(lambda: 1e6 <= load_of(pipeline, second) < 1e9)
+    wait_for("the replica has lost its primary", lambda: 1e6 <= load_of(pipeline, second) < 1e9, 30, pause=0.2)
     assert endpoints_of(pipeline, SOURCE).ordered()[0].endpoint == second, "the other one does not answer"
 
 
@@ -200,14 +200,6 @@ def load_of(pipeline: Pipeline, endpoint: str) -> float:
         for source in open_sources(SOURCE, pipeline.sources[SOURCE])
         if isinstance(source, Server) and source.endpoint == endpoint
     )
-
-
-def until(holds: Callable[[], bool]) -> None:
-    for _ in range(150):
-        if holds():
-            return
-        time.sleep(0.2)
-    assert holds()
 
 
 @pytest.mark.parametrize("pair", [MARIADB], ids=[MARIADB.server], indirect=True)
