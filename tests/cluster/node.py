@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import tarfile
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
@@ -24,6 +23,7 @@ from typing import Self
 
 from spark_jobs.errors import ConfigError
 from tests import go_programs
+from tests.waiting import wait_for
 
 VERSION = "1.34.4"
 ADDRESS = "10.244.0.1"
@@ -91,7 +91,7 @@ class Node:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(subprocess.CalledProcessError, TimeoutError):
+        with suppress(subprocess.CalledProcessError, AssertionError):
             self.kubectl("delete", "namespace", "stratalog", "--ignore-not-found", f"--timeout={_PATIENCE}s")
             _until(lambda: not self._ctr("containers", "list", "--quiet"), "containers end")
         for process in reversed(self._processes):
@@ -189,14 +189,8 @@ def _output(*command: str) -> str:
 
 
 def _until(is_so: Callable[[], bool], description: str) -> None:
-    """Waits; a command that fails is tried again. Raises TimeoutError."""
-    until = time.monotonic() + _PATIENCE
-    while time.monotonic() < until:
-        with suppress(subprocess.CalledProcessError):
-            if is_so():
-                return
-        time.sleep(0.5)
-    raise TimeoutError(f"not after {_PATIENCE} s: {description}")
+    """Waits; a command that fails is tried again. Raises AssertionError."""
+    wait_for(description, is_so, _PATIENCE, retried=(subprocess.CalledProcessError,))
 
 
 def main() -> None:

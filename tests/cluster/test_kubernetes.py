@@ -15,8 +15,8 @@ import pytest
 from spark_jobs.runtime.provision import delta_jars
 from spark_jobs.runtime.s3 import s3_jars
 from tests.cluster.kubernetes import Kubernetes
-from tests.cluster.test_standalone import require_complete, small
-from tests.cluster.ways import Bucket, Way, open_run
+from tests.cluster.test_standalone import small
+from tests.cluster.ways import Bucket, Way, require_no_loss
 from tests.docs.test_kubernetes import CONFIG, PIPELINE, VERSIONS
 from tests.fix_cluster import KEYS, Ways
 
@@ -78,9 +78,9 @@ def test_a_pod_that_is_lost_costs_no_row(
     kubernetes: Kubernetes, spark: dict[str, Any], ways: Ways, stored_lake: Bucket, local_demo: Way, tmp_path: Path
 ) -> None:
     way = ways(tmp_path / "demo", spark, is_demo=True, bucket=stored_lake)
-    with open_run(way) as run:
-        run.wait_for_files("silver")
+
+    def harm() -> None:
         for name in kubernetes.running():
             kubernetes.kill(name)
-        ended = run.ended()
-    require_complete(way, ended, local_demo)
+
+    require_no_loss(way, local_demo, "silver", harm)

@@ -11,7 +11,6 @@ import json
 import os
 import re
 import subprocess
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -27,6 +26,7 @@ from tests.docs.test_kubernetes import CONFIG, FOLDER, MANIFESTS, PIPELINE, POD_
 from tests.fix_store import require_gateway
 from tests.gateway import ROOT_KEY, ROOT_SECRET, Gateway
 from tests.proxy import Proxy
+from tests.waiting import wait_for
 
 KUBECONFIG = os.environ.get("STRATALOG_KUBERNETES")
 pytestmark = [
@@ -116,13 +116,7 @@ def content_of(url: str) -> str:
 
 
 def until(current: Callable[[], Value | None], description: str) -> Value:
-    """What is read, once it is true."""
-    end = time.monotonic() + _PATIENCE
-    while time.monotonic() < end:
-        if value := current():
-            return value
-        time.sleep(0.2)
-    raise AssertionError(f"not after {_PATIENCE} s: {description}")
+    return wait_for(description, current, _PATIENCE, pause=0.2)
 
 
 def shrink(pod: dict[str, Any]) -> dict[str, Any]:
@@ -233,20 +227,14 @@ def test_a_run_by_two_executors(cluster: Cluster, source: MySQLServer) -> None:
 
 
 def test_an_executor_that_is_killed_costs_no_row(cluster: Cluster, source: MySQLServer, store: Gateway) -> None:
-    write(source)
-    before = data_files(store, "silver")
-    cluster.start("second")
-    until(lambda: data_files(store, "silver") - before, "silver has a new data file")
+    start_until_silver(cluster, source, store, "second")
     cluster.kill(cluster.executors()[0]["metadata"]["name"])
     assert cluster.ended("second") == "Complete", cluster.log("second")
     cluster.require_equal("verify-second")
 
 
 def test_a_driver_that_is_killed_costs_no_row(cluster: Cluster, source: MySQLServer, store: Gateway) -> None:
-    write(source)
-    before = data_files(store, "silver")
-    cluster.start("third")
-    until(lambda: data_files(store, "silver") - before, "silver has a new data file")
+    start_until_silver(cluster, source, store, "third")
     cluster.kill(cluster.driver("third"))
     assert cluster.ended("third") == "Failed"
     until(lambda: not cluster.items("pods", "-l", "spark-role=executor"), "Kubernetes removes its executors")
@@ -268,7 +256,15 @@ def test_a_run_by_a_connect_server(cluster: Cluster, source: MySQLServer) -> Non
     cluster.require_equal("verify-fifth")
 
 
-def data_files(store: Gateway, layer: str) -> set[str]:
+def start_until_silver(cluster: Cluster, source: MySQLServer, store: Gateway, job: str) -> None:
+    """Starts a run over new rows, and waits until silver has a data file of it."""
+    write(source)
+    before = silver_files(store)
+    cluster.start(job)
+    until(lambda: silver_files(store) - before, "silver has a new data file")
+
+
+def silver_files(store: Gateway) -> set[str]:
     with suppress(FileNotFoundError):
-        return {name for name in store.names(BUCKET, f"stratalog/{layer}") if name.endswith(".parquet")}
+        return {name for name in store.names(BUCKET, "stratalog/silver") if name.endswith(".parquet")}
     return set()

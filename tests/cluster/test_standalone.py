@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.ways import LOCAL, Ran, Way, open_run
+from spark_jobs.runtime.spark_session import CLUSTER_JAVA_OPTIONS
+from tests.cluster.ways import LOCAL, Way, require_no_loss
 from tests.fix_cluster import Cluster, Ways
 from tests.fix_spark import LIGHT
 
@@ -20,6 +21,7 @@ def small() -> dict[str, str]:
     """Of Spark on a cluster here: small executors, and shuffles for two cores."""
     return {
         **LOCAL["conf"],
+        "spark.driver.extraJavaOptions": f"{CLUSTER_JAVA_OPTIONS} {LIGHT}",
         "spark.executor.extraJavaOptions": LIGHT,
         "spark.executor.memory": "768m",
         "spark.driver.host": "127.0.0.1",
@@ -42,15 +44,6 @@ def test_every_verb_does_what_it_does_in_this_process(
     assert (way.every_verb(), way.tables()) == local_verbs
 
 
-def require_complete(way: Way, ended: Ran, local: Way) -> None:
-    """The run was done, or ended by one message; after the next one the tables are those of a run without a fault."""
-    assert "Traceback" not in ended.err, ended.err
-    assert "[Stage" not in ended.err
-    assert ended.status in (0, 1), ended.err
-    way.run("run")
-    assert way.tables() == local.tables()
-
-
 def kill(pids: list[int]) -> None:
     assert pids
     for pid in pids:
@@ -61,21 +54,17 @@ def kill(pids: list[int]) -> None:
 def test_a_worker_that_is_killed_amid_a_run_costs_no_row(ways: Ways, local_demo: Way, tmp_path: Path) -> None:
     with Cluster(tmp_path) as cluster:
         way = ways(tmp_path / "demo", settings(cluster), is_demo=True)
-        with open_run(way) as run:
-            run.wait_for_files("bronze")
+
+        def harm() -> None:
             executors = cluster.executors_of(cluster.workers[0])
             cluster.workers[0].kill()
             kill(executors)
-            ended = run.ended()
-        require_complete(way, ended, local_demo)
+
+        require_no_loss(way, local_demo, "bronze", harm)
 
 
 def test_an_executor_that_is_lost_while_a_unit_is_written_costs_no_row(
     cluster: Cluster, ways: Ways, local_demo: Way, tmp_path: Path
 ) -> None:
     way = ways(tmp_path / "demo", settings(cluster), is_demo=True)
-    with open_run(way) as run:
-        run.wait_for_files("silver")
-        kill(cluster.executors())
-        ended = run.ended()
-    require_complete(way, ended, local_demo)
+    require_no_loss(way, local_demo, "silver", lambda: kill(cluster.executors()))

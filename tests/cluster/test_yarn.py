@@ -13,11 +13,12 @@ import pytest
 from spark_jobs.config.store import LakeStore
 from spark_jobs.runtime.hadoop import store_jars
 from spark_jobs.runtime.provision import delta_jars
-from tests.cluster.test_standalone import kill, require_complete, small
-from tests.cluster.ways import Bucket, Way, open_run, stratalog
+from tests.cluster.test_standalone import kill, small
+from tests.cluster.ways import Bucket, Way, open_run, require_no_loss, stratalog
 from tests.cluster.yarn import EXECUTOR, MASTER, NODES, Yarn
 from tests.fix_cluster import HOME, KEYS, Ways
 from tests.server_process import free_port
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 ROOT = Path(__file__).parents[2]
@@ -57,7 +58,9 @@ def refused(way: Way, variables: Mapping[str, str], status: int = 2) -> str:
 def test_a_run_by_executors_on_both_nodes(yarn: Yarn, ways: Ways, local_demo: Way, tmp_path: Path) -> None:
     way = ways(tmp_path / "demo", settings(), is_demo=True, variables=yarn.variables)
     with open_run(way) as run:
-        yarn.wait_until(lambda: all(yarn.containers(EXECUTOR, node) for node in NODES))
+        wait_for(
+            "both nodes have an executor", lambda: all(yarn.containers(EXECUTOR, node) for node in NODES), pause=0.1
+        )
         ended = run.ended()
     assert (ended.status, way.tables()) == (0, local_demo.tables()), ended.err
     assert "[Stage" not in ended.err, "bars of tasks are for terminals"
@@ -102,11 +105,7 @@ def test_a_container_that_is_killed_costs_no_row(
     kind: bytes, yarn: Yarn, ways: Ways, local_demo: Way, tmp_path: Path
 ) -> None:
     way = ways(tmp_path / "demo", settings(), is_demo=True, variables=yarn.variables)
-    with open_run(way) as run:
-        run.wait_for_files("bronze")
-        kill(yarn.containers(kind, yarn.node_of(kind)))
-        ended = run.ended()
-    require_complete(way, ended, local_demo)
+    require_no_loss(way, local_demo, "bronze", lambda: kill(yarn.containers(kind, yarn.node_of(kind))))
 
 
 @pytest.mark.long
@@ -115,17 +114,20 @@ def test_a_node_that_is_lost_costs_no_row(
     has_master: bool, yarn: Yarn, ways: Ways, local_demo: Way, tmp_path: Path
 ) -> None:
     way = ways(tmp_path / "demo", settings(), is_demo=True, variables=yarn.variables)
+    dead_nodes: list[str] = []
+
+    def harm() -> None:
+        node = next(node for node in NODES if (node == yarn.node_of(MASTER)) == has_master)
+        dead_nodes.append(node)
+        yarn.nodes[node].kill()
+        kill(yarn.containers(b"", node))
+
     try:
-        with open_run(way) as run:
-            run.wait_for_files("bronze")
-            node = next(node for node in NODES if (node == yarn.node_of(MASTER)) == has_master)
-            yarn.nodes[node].kill()
-            kill(yarn.containers(b"", node))
-            ended = run.ended()
-        require_complete(way, ended, local_demo)
+        require_no_loss(way, local_demo, "bronze", harm)
     finally:
-        yarn.start_node(node)
-        yarn.wait_until(yarn.is_whole)
+        for node in dead_nodes:
+            yarn.start_node(node)
+        yarn.wait_until_whole()
 
 
 @pytest.mark.long
@@ -150,6 +152,7 @@ def test_containers_that_are_too_large_are_one_message(yarn: Yarn, ways: Ways, l
 @pytest.mark.long
 def test_an_application_that_yarn_has_ended_is_one_message(yarn: Yarn, tmp_path: Path) -> None:
     conf = {"spark.executorEnv.JAVA_HOME": "/nowhere", "spark.executor.maxNumFailures": "1"}
+    conf["spark.scheduler.minRegisteredResourcesRatio"] = "0"  # the work begins, and does not wait for executors
     way = Way(tmp_path / "demo", settings(conf), is_demo=True)
     ran = stratalog("run", "-c", way.config, **yarn.variables)
     lines = ran.err.splitlines()
@@ -228,7 +231,7 @@ def test_a_lake_on_a_store_by_keys_of_the_nodes(
         ended = run.ended()
     assert (ended.status, way.tables()) == (0, local_demo.tables()), ended.err
     assert names == {"launch_container.sh"}
-    yarn.wait_until(lambda: not list(with_keys(yarn)))
+    wait_for("no file has a key any more", lambda: not list(with_keys(yarn)), pause=0.1)
 
 
 def with_keys(yarn: Yarn) -> Iterator[Path]:

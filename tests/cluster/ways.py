@@ -8,7 +8,7 @@ import sys
 import tarfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +82,22 @@ def open_run(way: "Way") -> Iterator[OpenRun]:
     ) as process:
         yield OpenRun(process, way.lake)
         process.kill()
+
+
+def require_no_loss(way: "Way", local: "Way", layer: str, harm: Callable[[], None]) -> None:
+    """Harms a run as soon as a layer has a data file.
+
+    It is done nevertheless, or ends by one message; after the next one the tables are those of a run without a fault.
+    """
+    with open_run(way) as run:
+        run.wait_for_files(layer)
+        harm()
+        ended = run.ended()
+    assert "Traceback" not in ended.err, ended.err
+    assert "[Stage" not in ended.err
+    assert ended.status in (0, 1), ended.err
+    way.run("run")
+    assert way.tables() == local.tables()
 
 
 @dataclass(frozen=True, slots=True)

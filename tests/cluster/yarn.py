@@ -11,9 +11,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -23,6 +22,7 @@ from spark_jobs.errors import ConfigError
 from spark_jobs.runtime.provision import Artifact, jars, java_program
 from tests.fix_cluster import HOME, Program, environment
 from tests.server_process import free_port
+from tests.waiting import wait_for
 
 VERSION = "3.5.0"
 HADOOP = (
@@ -97,7 +97,7 @@ class Yarn:
             self._start("resourcemanager", f"{_YARN}.resourcemanager.ResourceManager")
             for node in NODES:
                 self.start_node(node)
-            self.wait_until(self.is_whole)
+            self.wait_until_whole()
         except BaseException:
             self._programs.close()
             raise
@@ -127,8 +127,12 @@ class Yarn:
     def start_node(self, node: str) -> None:
         self.nodes[node] = self._start(node, f"{_YARN}.nodemanager.NodeManager", **self._variables)
 
-    def is_whole(self) -> bool:
-        """Whether all nodes of YARN and HDFS are there."""
+    def wait_until_whole(self) -> None:
+        """Until all nodes of YARN and HDFS are there."""
+        not_yet = (OSError, LookupError, TypeError)  # nothing listens, there are no nodes
+        wait_for("all nodes are there", self._is_whole, _PATIENCE, pause=0.1, retried=not_yet)
+
+    def _is_whole(self) -> bool:
         nodes = self.ask("nodes?states=RUNNING")["nodes"]["node"]
         state = _json(f"http://{self._hdfs_web}/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState")["beans"][0]
         return len(nodes) == len(NODES) and state["NumLiveDataNodes"] == 1
@@ -145,16 +149,6 @@ class Yarn:
         """The node on which the first such process is."""
         folder = next(folder for _, folder in self._processes(kind, ""))
         return next(node for node in NODES if (self.folder / node) in folder.parents)
-
-    @staticmethod
-    def wait_until(condition: Callable[[], bool]) -> None:
-        until = time.monotonic() + _PATIENCE
-        while time.monotonic() < until:
-            with suppress(OSError, LookupError, TypeError):  # it does not listen yet, it has no nodes yet
-                if condition():
-                    return
-            time.sleep(0.1)
-        raise AssertionError(f"not so after {_PATIENCE} s")
 
     def _processes(self, kind: bytes, node: str) -> Iterator[tuple[int, Path]]:
         """The id of each, and the folder of its container."""
