@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	_ "time/tzdata"
 
 	"github.com/coredns/coredns/coremain"
@@ -35,11 +33,9 @@ var commands = map[string]func() *cobra.Command{
 }
 
 func main() {
-	if len(os.Args) < 2 { // as the image of a sandbox
-		ended := make(chan os.Signal, 1)
-		signal.Notify(ended, syscall.SIGINT, syscall.SIGTERM)
-		<-ended
-		return
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "the first argument names a program")
+		os.Exit(2)
 	}
 	name := os.Args[1]
 	os.Args = append([]string{name}, os.Args[2:]...)
