@@ -140,13 +140,19 @@ class SliceIndex:
         rows, unnamed = self._rows_by_name.get(name, _NONE), self._unnamed
         return np.union1d(rows, unnamed) if len(unnamed) else rows
 
-    def of_table(self, name: TableName, ranges: Sequence[Range]) -> pa.Table:
+    def of_table(
+        self, name: TableName, ranges: Sequence[Range], quarantined: Collection[Position] = frozenset()
+    ) -> pa.Table:
         """What a table's rows in some ranges, which do not overlap, are decoded from: OF_TABLE.
 
-        Where a range begins or ends inside a slice, the index has to be cut there.
+        Where a range begins or ends inside a slice, the index has to be cut there. quarantined: positions of events; XA
+        transactions that begin or are committed at one are left out as a whole.
         """
         rows, windows = self.in_ranges(self.rows_of(name), ranges)
         slices = self.slices.take(pa.array(rows))
+        if quarantined:
+            is_kept = ~self._is_quarantined(slices, quarantined)
+            slices, windows = slices.filter(pa.array(is_kept)), windows[is_kept]
         paths = pa.array(self.files.paths, pa.string())
         cells = {
             "data_file": paths.take(slices.column("data_file").combine_chunks()),
@@ -154,6 +160,16 @@ class SliceIndex:
             "bytes": pc.subtract(slices.column("stop"), slices.column("start")),
         }
         return pa.table([cells[name] if name in cells else slices[name] for name in OF_TABLE.names], schema=OF_TABLE)
+
+    def _is_quarantined(self, slices: pa.Table, quarantined: Collection[Position]) -> NDArray[np.bool_]:
+        """Which slices belong to an XA transaction that is quarantined, by its first event or its commit."""
+        places = {position.order for position in quarantined}
+        names = ("stretch", "number", "transaction_start"), ("effect_stretch", "effect_number", "effect_start")
+        cells = [list(zip(*(slices.column(name).to_pylist() for name in group), strict=True)) for group in names]
+        is_moved = slices.column("effect_start").is_valid().to_pylist()
+        is_named = [not places.isdisjoint(pair) for pair in zip(*cells, strict=True)]
+        flags: NDArray[np.bool_] = np.array(is_moved, bool) & np.array(is_named, bool)
+        return flags
 
     def first(self, name: TableName, ranges: Sequence[Range]) -> dict[int, int]:
         """Of each range, by its ordinal, the first slice that may hold rows of a table; nothing where none does."""

@@ -13,7 +13,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spark_jobs.delta.log_files import SparkOnly
-from spark_jobs.delta.schema import TYPE_CHANGES, DeltaColumn, TableSchema, assign_ids, column_of, decimal_of
+from spark_jobs.delta.schema import (
+    TYPE_CHANGES,
+    DeltaColumn,
+    TableSchema,
+    assign_ids,
+    column_of,
+    decimal_of,
+    from_spark_types,
+)
 from spark_jobs.delta.snapshot import (
     MAX_COLUMN_ID,
     READER_FEATURES,
@@ -78,6 +86,24 @@ def altered(design: TargetSchema, statements: Iterable[str]) -> TargetSchema:
     for statement in statements:
         design = _altered(design, statement)
     return design
+
+
+def redesigned(snapshot: Snapshot, spark_types: Mapping[str, str]) -> Snapshot:
+    """A table with other columns, for a commit that removes all of its files. Nothing is written.
+
+    The columns are new ones, whatever their names: ids count on from those of the old columns, so that no file of an
+    earlier version is read by them. Properties stay. Raises LakeError for a type that this package does not write.
+    """
+    metadata = snapshot.metadata
+    configuration = dict(metadata.configuration)
+    schema = from_spark_types(spark_types, column_mapping=False)
+    if metadata.column_mapping:
+        last_id = max(int(configuration.get(MAX_COLUMN_ID, "0")), metadata.schema.max_column_id)
+        schema, last_id = assign_ids(schema, last_id)
+        configuration[MAX_COLUMN_ID] = str(last_id)
+    changed = metadata.with_schema(schema, configuration)
+    features = required_features(schema, configuration)
+    return replace(snapshot, metadata=changed, protocol=with_features(snapshot.protocol, features))
 
 
 def add_column(design: TargetSchema, name: str, ddl: str, after: str | None = None) -> TargetSchema:

@@ -257,31 +257,24 @@ def _markers(work: MergeJob, head: Head) -> Snapshot | None:
     return origin if new is None else origin.with_files(new)
 
 
-def tasks_of(
-    units: Sequence[tuple[TableName, ChangeUnit]], log: ChangedLog, capacity: Capacity
-) -> tuple[list[ChangeTask], dict[int, str]]:
-    """Units packed by the bytes of their slices, a large one with mode append in parts; of others why not.
+def tasks_of(units: Sequence[tuple[TableName, ChangeUnit]], log: ChangedLog, capacity: Capacity) -> list[ChangeTask]:
+    """Units packed by the bytes of their slices, a large one with mode append in parts.
 
     Raises LakeError, DecodeError.
     """
     windows = [range_ for _, unit in units for window in unit.windows for range_ in window.ranges]
     index = log.index(windows) if windows else None
-    by_sql: dict[int, str] = {}
     undivided: list[UnitSlices] = []
     for name, unit in units:
-        tables = [index.of_table(name, window.ranges) for window in unit.windows] if index is not None else []
-        slices = {at: table for at, table in enumerate(tables) if len(table)}
-        if unit.skips and any(map(_has_xa, slices.values())):
-            by_sql[unit.number] = "XA transactions, and events that are skipped"
-        else:
-            undivided.append(UnitSlices(unit, slices))
+        tables = [index.of_table(name, window.ranges, unit.skips) for window in unit.windows] if index else []
+        undivided.append(UnitSlices(unit, {at: table for at, table in enumerate(tables) if len(table)}))
     # Slices hold rows of several tables, and a task reads each once.
     size = sum(map(_bytes, undivided))
     shared = _distinct_bytes(undivided) / max(1, size)
     target = capacity.share(int(shared * size) + len(undivided) * _UNIT_BYTES, _LEAST_TASK_BYTES)
     parts = (part for unit_slices in undivided for part in _parts(unit_slices, target))
     groups = packed(parts, lambda part: shared * _bytes(part) + _UNIT_BYTES, target)
-    return [ChangeTask(log.snapshot.table.path, group) for group in groups], by_sql
+    return [ChangeTask(log.snapshot.table.path, group) for group in groups]
 
 
 def _parts(unit_slices: UnitSlices, target: int) -> Iterator[UnitSlices]:

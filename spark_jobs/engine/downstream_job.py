@@ -218,7 +218,7 @@ def run(
     if changes:
         assert log
         try:
-            change_tasks, reasons = change_job.tasks_of(changes, log, capacity)
+            change_tasks, reasons = change_job.tasks_of(changes, log, capacity), {}
         except StratalogError as error:  # Spark SQL stops each table in its place
             change_tasks, reasons = [], {unit.number: str(error) for _, unit in changes}
         tasks += change_tasks

@@ -14,9 +14,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from spark_jobs.delta import data_files, deletion_vectors
-from spark_jobs.delta.log_files import SparkOnly
 from spark_jobs.delta.schema import DeltaColumn, TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot
+from spark_jobs.engine.exact_texts import ExactTextChange, changed
 from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.silver.schema_evolution import FILL, assignments
 
@@ -42,9 +42,7 @@ def split(steps: Iterable[str]) -> tuple[list[str], dict[str, str]]:
 
 
 def fills_of(design: Snapshot, filled: Mapping[str, str]) -> tuple[ColumnFill, ...]:
-    """Fills of a table's columns. design: the table after the statement that adds them. Raises SparkOnly."""
-    if "_raw" in filled:
-        raise SparkOnly("a statement adds a column with a default that only a text holds")
+    """Fills of a table's columns. design: the table after the statement that adds them."""
     return tuple(ColumnFill(design.schema.column(name), sql) for name, sql in filled.items())
 
 
@@ -74,21 +72,39 @@ def with_fills(rows: pa.Table, fills: Sequence[ColumnFill]) -> pa.Table:
     return rows
 
 
-def schema_with(schema: TableSchema, fills: Sequence[ColumnFill]) -> TableSchema:
-    """A schema with the columns that are filled behind its own, where it does not have them yet."""
-    names = {column.physical_name for column in schema.columns}
-    return TableSchema((*schema.columns, *(fill.column for fill in fills if fill.column.physical_name not in names)))
+def write(
+    path: str, rows: pa.Table, schema: TableSchema, configuration: Mapping[str, str], fills: Sequence[ColumnFill]
+) -> DataFile:
+    """Writes rows of a table with the values of columns that later statements add. path: the table's.
+
+    Columns are told by their physical names: one that a statement adds may have the name of one that another drops.
+    """
+    by_name = {column.physical_name: column for column in schema.columns}
+    by_name |= {fill.column.physical_name: fill.column for fill in fills}
+    values = {column.physical_name: rows.column(column.name) for column in schema.columns}
+    for fill in fills:
+        assert fill.value is not None
+        kind = fill.column.arrow(physical=False).type
+        values[fill.column.physical_name] = pa.chunked_array([pa.repeat(fill.value.cast(kind), len(rows))])
+    physical = TableSchema(tuple(replace(column, name=name) for name, column in by_name.items()))
+    return data_files.write(path, pa.table(values), physical, configuration)
 
 
 def refilled(
-    path: str, file: DataFile, schema: TableSchema, configuration: Mapping[str, str], fills: Sequence[ColumnFill]
+    path: str,
+    file: DataFile,
+    schema: TableSchema,
+    configuration: Mapping[str, str],
+    fills: Sequence[ColumnFill],
+    *,
+    exact: Sequence[ExactTextChange] = (),
 ) -> Iterator[DataFile]:
-    """A file written again with its columns and the filled ones; none where it has no row left. path: the table's.
+    """A file written again with filled columns and changed exact texts; none where it has no row left.
 
-    schema: that the file is read by.
+    path: the table's. schema: that the file is read by.
     """
     rows = data_files.read_columns(path, file, schema.names, schema)
     if file.deletion_vector is not None:
         rows = rows.filter(pa.array(deletion_vectors.living(path, file.deletion_vector, len(rows))))
     if len(rows):
-        yield data_files.write(path, with_fills(rows, fills), schema_with(schema, fills), configuration)
+        yield write(path, changed(rows, exact), schema, configuration, fills)

@@ -16,11 +16,11 @@ from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import MergeJob, SilverDelta
 from spark_jobs.downstream.multi_source import PartTable
 from spark_jobs.engine.part_merge import why_not_part
+from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compaction_job import BY_SPARK_SQL, CompactionJob
-from spark_jobs.silver.table_timeline import DataRange
 
 ENGINE = "engine"
 """What a run's metadata calls this way."""
@@ -36,14 +36,10 @@ def why_silver_by_sql(work: CompactionJob, stored: Collection[str]) -> str | Non
 
     stored: names of the columns that its silver table has.
     """
-    kind = work.head.checkpoint.kind if work.head and work.head.checkpoint else ""
     reasons = {
-        "the table is rebuilt": work.reset or work.replay or work.inherited_bytes or not work.steps,
-        "it begins with a statement": work.head is None and work.steps and not isinstance(work.steps[0], DataRange),
-        "a run ended during a statement that changes it": kind == CommitKind.ALTERING,
+        "rows came with its name": work.replay or work.inherited_bytes,
         "row images leave columns out": work.has_partial or silver.ABSENT in stored,
         "a filter evaluates its rows": bool(work.filters.rows),
-        "XA transactions, and events that are skipped": work.filters.skips and len(work.window.xa.of(work.name).rows),
     }
     return next((reason for reason, applies in reasons.items() if applies), None) or _why_its_columns(work)
 
@@ -52,11 +48,19 @@ def _why_its_columns(work: CompactionJob) -> str | None:
     if work.filters.columns and work.filters.columns.computed:
         return "its columns are computed"
     for step in work.steps:
-        if step.standing.definition is None:
-            return "nothing tells its columns"
-        if work.columns_of(step.standing).is_bag:
+        if step.standing.definition is not None and work.columns_of(step.standing).is_bag:
             return "it has no key"
     return None
+
+
+def require_written(snapshot: Snapshot, *, appends: bool = False) -> None:
+    """Raises LakeError where another tool gave a table what the engine does not write. appends: of ``features``."""
+    reason = features.why_not(snapshot, appends=appends)
+    if reason:
+        raise LakeError(
+            f"{reason}: Stratalog does not write such a table; take back what another tool changed (ALTER TABLE … "
+            "UNSET TBLPROPERTIES, DROP FEATURE or DROP CONSTRAINT)"
+        )
 
 
 def why_not_written(snapshot: Snapshot, *, appends: bool = False) -> str | None:

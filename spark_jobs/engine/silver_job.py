@@ -1,39 +1,36 @@
 """Bronze -> silver for many tables in one Spark job: what its tasks are, and a commit a table and window.
 
-Put here: units and tasks from what a run has planned, and the commits of what tasks wrote. Not here: what tasks do
-(silver_task.py), which tables come this way (routing.py).
+Put here: tasks from units, and the commits of what tasks wrote. Not here: units and their stages (silver_plan.py), what
+tasks do (silver_task.py).
 """
 
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze.index import SliceIndex
-from spark_jobs.delta import data_files, schema_changes
-from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
+from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.engine import fills, routing, silver_task, spark_job
-from spark_jobs.engine.fills import ColumnFill, schema_with, with_fills
-from spark_jobs.engine.silver_task import Refill, SilverTask, SilverUnit, SilverWindow, WindowResult
+from spark_jobs.engine.fills import ColumnFill, write
+from spark_jobs.engine.silver_plan import PreparedCompaction, Stage, stopped_before_failures
+from spark_jobs.engine.silver_task import Refill, SilverTask, SilverUnit, WindowResult
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import StratalogError
-from spark_jobs.lake.commit import Head
+from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.table import Table
-from spark_jobs.silver import schema_evolution
+from spark_jobs.log.position import Range
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.column_masks import masks_of
-from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.commit import NOT_FOLDED, SilverCommit
 from spark_jobs.silver.compaction_job import Compacted, CompactionJob, by_rule, total
-from spark_jobs.silver.statement_commits import reshaping, turn_commit
+from spark_jobs.silver.statement_commits import turn_commit
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TimelineStep
 
 _REFILLED_BYTES = 32 << 20
@@ -44,162 +41,33 @@ _UNIT_BYTES = 128 << 10
 """What a unit costs beside its rows, as bytes of log: two files of Parquet take some milliseconds."""
 
 
-class BySparkSql(Exception):
-    """Spark SQL takes the table; why is the text."""
+def run_until_stopped(
+    spark: SparkSession, index: SliceIndex, bronze: str, units: Sequence[PreparedCompaction], capacity: Capacity
+) -> tuple[list[tuple[PreparedCompaction, list[WindowResult]]], list[tuple[PreparedCompaction, StratalogError]]]:
+    """Units with what tasks wrote of them, and those that nothing can be committed of, with the reason.
 
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """One commit of a unit: a window's files, or a statement, with what the table is after it.
-
-    window: its number in the unit; None for a statement.
+    A unit whose tasks meet a transaction that they cannot take is done again up to there. Each such round moves the
+    stop of a unit towards its beginning. index: the log's slices, by which units are shortened.
     """
-
-    step: TimelineStep
-    columns: silver.Columns
-    design: Snapshot
-    """With the metadata and protocol that the table has after the commit; its version counts for nothing."""
-    changes_design: bool = False
-    window: int | None = None
-    steps: tuple[str, ...] = ()
-    """What a statement does to the columns."""
-    fills: tuple[ColumnFill, ...] = ()
-    """Columns that it adds, with what rows before it have there."""
-    needs_no_exact: bool = False
-    """Whether the stage is right only where no row before it has an exact text (``_raw``)."""
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedCompaction:
-    """A table's work as a unit of a job, upon a snapshot of its silver table."""
-
-    work: CompactionJob
-    unit: SilverUnit
-    snapshot: Snapshot
-    stages: tuple[Stage, ...]
-    slices: tuple[pa.Table, ...]
-    """By window: where its slices lie (bronze/index.py)."""
-
-    @property
-    def bytes(self) -> int:
-        return sum(pc.sum(table.column("bytes")).as_py() or 0 for table in self.slices)
-
-    @property
-    def is_ordered(self) -> bool:
-        """Whether one task has to take all slices: rows of an XA transaction are numbered one after the other."""
-        return any(table.column("effect_start").null_count < len(table) for table in self.slices)
-
-
-def prepared(
-    works: Iterable[CompactionJob], index: SliceIndex
-) -> tuple[list[PreparedCompaction], dict[TableName, str]]:
-    """The units of those tables that the engine takes; of the others why not."""
-    units: list[PreparedCompaction] = []
-    by_sql: dict[TableName, str] = {}
-    for work in works:
-        unit_or_reason = _prepared(len(units), work, index)
-        if isinstance(unit_or_reason, PreparedCompaction):
-            units.append(unit_or_reason)
-        else:
-            by_sql[work.name] = unit_or_reason
-    return units, by_sql
-
-
-def _prepared(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCompaction | str:
-    """The unit, or why Spark SQL takes the table: it stops there in its place where it has to stop."""
-    # Reasons are tested before any slice is read: what the engine does not take goes to Spark SQL whole.
-    try:
-        stored = snapshot_of(work.table.path, work.head.version) if work.head else None
-        reason = routing.why_silver_by_sql(work, stored.schema.names if stored else ())
-        if reason:
-            return reason
-        snapshot = stored or _new(work)
-        reason = routing.why_not_written(snapshot, appends=True)
-        if reason:
-            return reason
-        # Files that are there already concern those statements alone that change or test their rows.
-        stages = tuple(_stages(work, snapshot))
-        asks_rows = any(stage.fills or stage.needs_no_exact for stage in stages)
-        reason = routing.why_not_written(snapshot) if asks_rows else None
-        if reason:
-            return reason
-        _require_distinct_fills(snapshot, stages)
-    except (StratalogError, BySparkSql) as error:
-        return str(error)
-    # A window's rows get the fills of all later statements here: silver's files are not written a second time.
-    windows = tuple(
-        SilverWindow(
-            definition=_definition(stage),
-            columns=stage.columns,
-            ranges=(stage.step.range,),
-            schema=stage.design.schema,
-            configuration=stage.design.configuration,
-            fills=tuple(fill for later in stages[at:] for fill in later.fills),
-            masks=masks_of(_definition(stage), work.filters.columns) or None,
-            ignored=work.filters.ignored_kinds(),
-        )
-        for at, stage in enumerate(stages)
-        if stage.window is not None
-    )
-    unit = SilverUnit(number, str(work), work.table.path, windows, work.filters.skips)
-    return PreparedCompaction(
-        work, unit, snapshot, stages, tuple(index.of_table(work.name, window.ranges) for window in windows)
-    )
-
-
-def _require_distinct_fills(snapshot: Snapshot, stages: Sequence[Stage]) -> None:
-    """Raises BySparkSql where a filled column has the name of another one that rows before it have."""
-    before = {*snapshot.schema.names}
-    for stage in stages:
-        filled = {fill.column.name for fill in stage.fills}
-        if filled & before:
-            raise BySparkSql("a statement adds a column again, with a default, that another one dropped")
-        before |= {*stage.design.schema.names}
-
-
-def _definition(stage: Stage) -> TableDefinition:
-    assert stage.step.standing.definition
-    return stage.step.standing.definition
-
-
-def _new(work: CompactionJob) -> Snapshot:
-    """The table that the first commit makes."""
-    first = work.columns_of(work.steps[0].standing)
-    return new_table(work.table.path, first.stored, silver.properties(work.table))
-
-
-def _stages(work: CompactionJob, snapshot: Snapshot) -> Iterator[Stage]:
-    """The commits of a table's steps. Raises TableStopped, BySparkSql."""
-    design, windows = snapshot, 0
-    key = work.before.key_columns if work.before else work.columns_of(work.steps[0].standing).key
-    for step in work.steps:
-        if isinstance(step, DataRange):
-            columns = work.columns_of(step.standing)
-            if columns.stored != design.schema.spark_types:
-                raise BySparkSql("its columns are others than the log says")  # where the table stops, with its message
-            yield Stage(step, columns, design, window=windows)
-            windows += 1
-        else:
-            names = [name for name in design.schema.names if name not in silver.ADDED]
-            types = design.schema.spark_types
-            reshaped = reshaping(work, silver.Columns({name: types[name] for name in names}, key), step)
-            statements = [
-                statement for statement in reshaped.remaining if not statement.endswith(schema_evolution.OF_EXACT)
-            ]
-            rest, filled = fills.split(statements)
-            behind = schema_changes.apply(design, rest) if rest else design
-            columns = reshaped.after
-            yield Stage(
-                step,
-                columns,
-                behind,
-                changes_design=bool(rest),
-                steps=tuple(reshaped.steps),
-                fills=fills.fills_of(behind, filled),
-                needs_no_exact=len(statements) < len(reshaped.remaining),
-            )
-            design = behind
-        key = columns.key
+    completed: list[tuple[PreparedCompaction, list[WindowResult]]] = []
+    refused: list[tuple[PreparedCompaction, StratalogError]] = []
+    # A round a job: units that failed are shortened, and go into the next one.
+    waiting = with_values(spark, units)
+    while waiting:
+        results = run(spark, bronze, waiting, capacity)
+        shortened = []
+        for unit in waiting:
+            try:
+                remaining = stopped_before_failures(unit, results[unit.unit.number], index)
+            except StratalogError as error:
+                refused.append((unit, error))
+                continue
+            if remaining is unit:
+                completed.append((unit, results[unit.unit.number]))
+            else:
+                shortened.append(remaining)
+        waiting = with_values(spark, shortened)
+    return completed, refused
 
 
 def run(
@@ -364,65 +232,142 @@ def _tasks(
         yield SilverTask(bronze, tuple(units[unit] for unit in unit_numbers), unit_slices)
 
 
-def why_again(unit: PreparedCompaction, results: Sequence[WindowResult]) -> str | None:
-    """Why what tasks wrote of a unit cannot be committed, so that Spark SQL has to do it; None where it can."""
-    errors = [result.error for result in results if result.error]
-    if errors:
-        return errors[0]
-    last = max((at for at, stage in enumerate(unit.stages) if stage.needs_no_exact), default=None)
-    if last is None:
-        return None
-    before = {stage.window for stage in unit.stages[:last]}
-    files = [*unit.snapshot.files, *(result.file for result in results if result.file and result.window in before)]
-    if any(has_exact_texts(unit.snapshot, file) for file in files):
-        return "a statement changes columns that rows have exact texts of"
-    return None
-
-
 def has_exact_texts(snapshot: Snapshot, file: DataFile) -> bool:
     """Whether rows of a file of silver or downstream may have exact texts (``_raw``)."""
     nulls = file.stats.get("nullCount", {}).get(snapshot.schema.column("_raw").physical_name)
     return nulls is None or nulls != file.num_records
 
 
-def commit(unit: PreparedCompaction, results: Sequence[WindowResult]) -> Compacted:
-    """Commits what tasks wrote of a unit, a window or statement after the other. Raises LostRace, LakeError."""
+Rewriting = Callable[[Sequence[Refill]], list[WindowResult]]
+"""Writes files of a unit again, in tasks."""
+
+
+def commit(unit: PreparedCompaction, results: Sequence[WindowResult], rewriting: Rewriting | None = None) -> Compacted:
+    """Commits what tasks wrote of a unit, a window or statement after the other.
+
+    rewriting: for statements that change exact texts of rows; in this process without it. Raises LostRace, LakeError.
+    """
     began = time.monotonic()
-    work, snapshot, head = unit.work, unit.snapshot, unit.work.head
+    work, head = unit.work, unit.work.head
     compacted: list[Compacted] = []
-    is_refilled = False
+    contents = _Contents(unit, results, rewriting or _in_this_process)
     # One commit a stage, in the order of the log, so that a failure leaves a prefix of it.
     for at, stage in enumerate(unit.stages):
-        before = head or work.table.new(stage.columns.stored, silver.properties(work.table))
+        is_new = head is None or stage.overwrites
+        before = work.table.new(stage.columns.stored, silver.properties(work.table), head) if is_new else head
+        assert before is not None
         stage_results = [result for result in results if result.window == stage.window]
         commit_, left_out = _commit_of(work, stage, stage_results)
-        files = (
-            [result.file for result in stage_results if result.file]
-            if stage.window is not None
-            else _markers(stage, work, [fill for later in unit.stages[at:] for fill in later.fills])
-        )
-        # Counted before files are rewritten for a statement: rows of the window, not those that were there.
-        metrics = {"numFiles": len(files), "numOutputRows": sum(file.num_records or 0 for file in files)}
-        # Columns after the stage's statement. The first commit of a table has its own metadata.
-        snapshot = replace(
-            snapshot,
-            metadata=snapshot.metadata if snapshot.version < 0 else stage.design.metadata,
-            protocol=snapshot.protocol if snapshot.version < 0 else stage.design.protocol,
-        )
-        # Old rows are rewritten once, by the first stage that fills a column, with the fills of all stages.
-        removed: tuple[DataFile, ...] = ()
-        if stage.fills and not is_refilled:
-            is_refilled, removed = True, unit.snapshot.files
-            files = [
-                *files,
-                *(result.file for result in results if result.window == silver_task.REFILLED and result.file),
-            ]
-        changes = {"adds": files, "removes": removed, "metrics": metrics}
-        snapshot, head = _committed(work.table, snapshot, commit_, head=before, stage=stage, changes=changes)
+        changes = contents.changes_of(at)
+        head = _committed(work.table, contents.snapshot, commit_, head=before, stage=stage, changes=changes)
+        contents.landed(head.version, changes)
         compacted.append(_summary(work, stage.step, head, stage_results if stage.window is not None else (), left_out))
     assert head is not None
     seconds = time.monotonic() - began + sum(result.seconds for result in results)
-    return replace(total(work, head, compacted, seconds), way=routing.ENGINE)
+    result = replace(total(work, head, compacted, seconds), way=routing.ENGINE)
+    if unit.ended is None:
+        return result
+    start = work.window.extent.start
+    return replace(result, range=Range(start, max(start, unit.ended.at)), stopped=unit.ended)
+
+
+def rewritten(spark: SparkSession, refills: Sequence[Refill]) -> list[WindowResult]:
+    """Files written again by a job of their own."""
+    return spark_job.run(spark, refills, silver_task.work)
+
+
+def _in_this_process(refills: Sequence[Refill]) -> list[WindowResult]:
+    outcomes = (outcome for refill in refills for outcome in silver_task.work(refill))
+    return [outcome for outcome in outcomes if isinstance(outcome, WindowResult)]
+
+
+class _Contents:
+    """A silver table's files while the commits of a unit follow each other."""
+
+    def __init__(self, unit: PreparedCompaction, results: Sequence[WindowResult], rewriting: Rewriting) -> None:
+        self.snapshot = unit.snapshot
+        self._unit = unit
+        self._results = results
+        self._rewriting = rewriting
+        self._files = {file.key: file for file in unit.snapshot.files} if _changes_files(unit) else {}
+        self._is_refilled = False
+
+    def changes_of(self, at: int) -> dict[str, Any]:
+        """The arguments of a stage's commit: files that come and go. Raises LakeError."""
+        stage, before = self._unit.stages[at], self.snapshot
+        later_fills = [fill for later in self._unit.stages[at:] for fill in later.fills]
+        added = (
+            [result.file for result in self._results if result.window == stage.window and result.file]
+            if stage.window is not None
+            else _markers(stage, self._unit.work, later_fills)
+        )
+        # Counted before files are written again for a statement: rows of the window, not those that were there.
+        metrics = {"numFiles": len(added), "numOutputRows": sum(file.num_records or 0 for file in added)}
+        # Columns after the stage's statement. The first commit of a table has its own metadata.
+        if self.snapshot.version >= 0:
+            self.snapshot = replace(before, metadata=stage.design.metadata, protocol=stage.design.protocol)
+        removed: list[DataFile] = []
+        if stage.overwrites:
+            removed = [*self._unit.snapshot.files]
+        # Rows that were there before the unit are filled once, by the first stage that fills a column, for all stages.
+        if stage.fills and not self._is_refilled:
+            self._is_refilled, removed = True, [*self._unit.snapshot.files]
+            refilled = (result for result in self._results if result.window == silver_task.REFILLED)
+            added += [result.file for result in refilled if result.file]
+        # Exact texts change with each statement: a run that ends between two must not change them twice.
+        if stage.exact:
+            removed, added = self._with_exact_texts(stage, before, later_fills, removed, added)
+        return {"adds": added, "removes": removed, "metrics": metrics}
+
+    def landed(self, version: int, changes: Mapping[str, Any]) -> None:
+        """Notes a commit: its version, and the files after it."""
+        self.snapshot = replace(self.snapshot, version=version)
+        for file in changes["removes"]:
+            self._files.pop(file.key, None)
+        self._files |= {file.key: file for file in changes["adds"]}
+        self.snapshot = self.snapshot.with_files(self._files.values())
+
+    def _with_exact_texts(
+        self,
+        stage: Stage,
+        before: Snapshot,
+        later_fills: Sequence[ColumnFill],
+        removed: list[DataFile],
+        added: list[DataFile],
+    ) -> tuple[list[DataFile], list[DataFile]]:
+        """Files that go and come, with rows written again whose exact texts a statement changes."""
+        # The files of the table as the statement finds them, refilled ones among them.
+        removed_keys = {file.key for file in removed}
+        refilled_files = [file for file in added if removed]
+        present = [*(file for file in self._files.values() if file.key not in removed_keys), *refilled_files]
+        # Those with rows that it changes.
+        is_of_all = any(change.is_of_all_rows for change in stage.exact)
+        concerned = [file for file in present if is_of_all or has_exact_texts(before, file)]
+        if not concerned:
+            return removed, added
+        task = Refill(
+            self._unit.unit.number,
+            before.path,
+            tuple(concerned),
+            before.schema,
+            before.configuration,
+            tuple(later_fills),
+            stage.exact,
+        )
+        rewritten_files = self._rewriting([task])
+        for result in rewritten_files:
+            if result.error:
+                raise result.error
+        # A file that the commit would have added is not added; one that is there is removed.
+        keys = {file.key for file in concerned}
+        other_files = [file for file in added if file.key not in keys]
+        new = [result.file for result in rewritten_files if result.file]
+        return [*removed, *(file for file in concerned if file.key in self._files)], [*other_files, *new]
+
+
+def _changes_files(unit: PreparedCompaction) -> bool:
+    """Whether a stage writes files again that are there; those of the table are not listed else."""
+    return any(stage.fills or stage.exact or stage.overwrites for stage in unit.stages)
 
 
 def _commit_of(
@@ -433,8 +378,13 @@ def _commit_of(
     if isinstance(step, DataRange):
         filtered = sum((Counter(result.filtered) for result in results), Counter[str]())
         left_out = work.filters.skipped_in([step.range]) | filtered
-        return work.commit(step.range, step.standing, stage.columns, left_out), left_out
-    return turn_commit(work, step, stage.columns, stage.steps), by_rule(step)
+        commit_ = work.commit(step.range, step.standing, stage.columns, left_out)
+        if stage.kind == CommitKind.RESET:
+            is_unknown = step.standing.definition is None
+            commit_ = replace(commit_, kind=stage.kind, has_unknown_columns=is_unknown, folded_to=NOT_FOLDED)
+    else:
+        commit_, left_out = turn_commit(work, step, stage.columns, stage.steps), by_rule(step)
+    return replace(commit_, is_overwrite=stage.overwrites), left_out
 
 
 def _markers(stage: Stage, work: CompactionJob, fills: Sequence[ColumnFill]) -> list[DataFile]:
@@ -455,8 +405,7 @@ def _markers(stage: Stage, work: CompactionJob, fills: Sequence[ColumnFill]) -> 
         "_window_stop": dict(zip(place, stop, strict=True)),
     }
     rows = pa.Table.from_pylist([{name: cells.get(name) for name in schema.names}], schema.arrow(physical=False))
-    stored = with_fills(rows, fills)
-    return [data_files.write(work.table.path, stored, schema_with(schema, fills), stage.design.configuration)]
+    return [write(work.table.path, rows, schema, stage.design.configuration, fills)]
 
 
 def _committed(
@@ -467,18 +416,17 @@ def _committed(
     head: Head,
     stage: Stage,
     changes: Mapping[str, Any],
-) -> tuple[Snapshot, Head]:
+) -> Head:
     """One commit. changes: of ``delta.commits.commit``. Raises LostRace where another writer was first."""
-    landed = table.land(
+    return table.land(
         snapshot,
         head,
         commit_,
         metadata=snapshot.metadata if stage.changes_design else None,
         protocol=snapshot.protocol if stage.changes_design else None,
-        operation_parameters={"mode": "Append", "partitionBy": "[]"},
+        operation_parameters={"mode": "Overwrite" if stage.overwrites else "Append", "partitionBy": "[]"},
         **changes,
     )
-    return replace(snapshot, version=landed.version), landed
 
 
 def _summary(

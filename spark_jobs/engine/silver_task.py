@@ -22,16 +22,18 @@ from spark_jobs.binlog import Scans, SliceBytes, TableDefinition
 from spark_jobs.delta import data_files
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
-from spark_jobs.engine import shuffle_blocks
-from spark_jobs.engine.fills import ColumnFill, refilled, schema_with, with_fills
+from spark_jobs.engine import fills, shuffle_blocks
+from spark_jobs.engine.exact_texts import ExactTextChange
+from spark_jobs.engine.fills import ColumnFill, refilled
 from spark_jobs.engine.spark_job import ShuffleBlock
-from spark_jobs.errors import LakeError, StratalogError
+from spark_jobs.errors import DecodeError, LakeError, StratalogError, TableStopped
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import ColumnMasks
 from spark_jobs.silver.decode_task import IgnoredChanges, decoding_task
+from spark_jobs.silver.failing_transaction import first_failing
 from spark_jobs.silver.net_changes import SliceOrigin, settle, sorted_by_key
-from spark_jobs.silver.slice_runs import SliceRun, gathered
+from spark_jobs.silver.slice_runs import Batches, Runs, SliceRun, gathered
 from spark_jobs.storage.files import stored_path
 
 _ROW_GROUPS = 1
@@ -82,6 +84,8 @@ class Refill:
     schema: TableSchema
     configuration: Mapping[str, str]
     fills: tuple[ColumnFill, ...]
+    exact: tuple[ExactTextChange, ...] = ()
+    """What a statement does to exact texts of the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,27 +115,32 @@ class WindowResult:
     seconds: float = 0.0
     filtered: Mapping[str, int] = field(default_factory=dict)
     """Changes that rules have filtered, by rule."""
-    error: str | None = None
+    error: StratalogError | None = None
+    failing: Position | None = None
+    """Where the first transaction of the task's slices begins whose rows cannot be taken; None where no single
+    transaction is at fault."""
 
 
 REFILLED = -2
 """In the place of a window's number: a file that was there, written again."""
+_NO_WINDOW = -1
+"""In the place of a window's number: an error that is of no window."""
 
 
 def work(task: SilverTask | Refill) -> Iterator[WindowResult | ShuffleBlock]:
     """Decodes and reduces the slices of a task; writes the units that are whole in it, and sends blocks of others."""
     if isinstance(task, Refill):
-        yield from _or_error(task.unit, lambda: _refilled(task))
+        yield from _or_error((task.unit, _NO_WINDOW), lambda: _refilled(task))
         return
     opened = OpenSlices(task.bronze)
     for unit in task.units:
-        yield from _or_error(unit.number, partial(_unit, task, unit, opened))
+        yield from _or_error((unit.number, _NO_WINDOW), partial(_unit, task, unit, opened))
 
 
 def _or_error(
-    unit: int, results: Callable[[], Iterator[WindowResult | ShuffleBlock]]
+    of: tuple[int, int], results: Callable[[], Iterator[WindowResult | ShuffleBlock]]
 ) -> Iterator[WindowResult | ShuffleBlock]:
-    """The results of a unit's work, or what stops it: other units continue."""
+    """The results of a unit's work, or what stops it: other units continue. of: the unit, and the window in it."""
     began = time.monotonic()
     try:
         outcomes = list(results())
@@ -140,13 +149,13 @@ def _or_error(
             replace(outcome, seconds=share) if isinstance(outcome, WindowResult) else outcome for outcome in outcomes
         )
     except StratalogError as error:
-        yield WindowResult(unit, -1, error=f"{type(error).__name__}: {error}")
+        yield WindowResult(*of, error=error)
 
 
 def _refilled(task: Refill) -> Iterator[WindowResult]:
     for file in task.files:
-        for file_ in refilled(task.path, file, task.schema, task.configuration, task.fills):
-            yield WindowResult(task.unit, REFILLED, file_)
+        for new_file in refilled(task.path, file, task.schema, task.configuration, task.fills, exact=task.exact):
+            yield WindowResult(task.unit, REFILLED, new_file)
 
 
 def _unit(task: SilverTask, unit: SilverUnit, opened: "OpenSlices") -> Iterator[WindowResult | ShuffleBlock]:
@@ -158,7 +167,11 @@ def _unit(task: SilverTask, unit: SilverUnit, opened: "OpenSlices") -> Iterator[
         # stays one key.
         columns, ignored = silver.columns(window.definition), IgnoredChanges(window.ignored)
         reduced = decoding_task(window.definition, columns, alone=not unit.buckets, scans=opened.scans, ignored=ignored)
-        batches = list(reduced(gathered(opened.runs(slices), unit.skips)))
+        try:
+            batches = list(reduced(gathered(opened.runs(slices), unit.skips)))
+        except (TableStopped, DecodeError) as error:
+            yield _stopped((unit, at), error, opened.runs(slices), reduced)
+            return
         if ignored.counts:
             yield WindowResult(unit.number, at, filtered=dict(ignored.counts))
         if not batches:
@@ -171,6 +184,19 @@ def _unit(task: SilverTask, unit: SilverUnit, opened: "OpenSlices") -> Iterator[
         else:
             is_rekeyed = window.masks and window.masks.masks.keys() & {*window.columns.key}
             yield result_of(unit, at, sorted_by_key(rows, window.columns.key) if is_rekeyed else rows)
+
+
+def _stopped(
+    of: tuple[SilverUnit, int],
+    error: TableStopped | DecodeError,
+    runs: Iterable[SliceRun],
+    reduced: Callable[[Runs], Batches],
+) -> WindowResult:
+    """What stops a window: the first transaction that fails by itself, with its own error. of: the unit and window."""
+    unit, window = of
+    first = first_failing(runs, lambda run: list(reduced(gathered([run], unit.skips))))
+    failing, own_error = first or (None, error)
+    return WindowResult(unit.number, window, error=own_error, failing=failing)
 
 
 _EFFECT = ("effect_file", "effect_start", "effect_stretch")
@@ -255,7 +281,7 @@ def finish(
             gathered.setdefault((block.unit, window), []).append(rows)
         while gathered:
             (number, window), batches = gathered.popitem()
-            yield from _or_error(number, partial(rows_written, number, window, batches))
+            yield from _or_error((number, window), partial(rows_written, number, window, batches))
 
     return finish_bucket
 
@@ -300,8 +326,7 @@ def result_of(unit: SilverUnit, at: int, settled: pa.Table) -> WindowResult:
 
 
 def _stored(path: str, rows: pa.Table, window: SilverWindow) -> DataFile:
-    schema = schema_with(window.schema, window.fills)
-    return data_files.write(path, with_fills(rows, window.fills), schema, window.configuration)
+    return fills.write(path, rows, window.schema, window.configuration, window.fills)
 
 
 def _operations(settled: pa.Table) -> pa.Array:

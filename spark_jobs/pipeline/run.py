@@ -10,7 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -27,11 +27,12 @@ from spark_jobs.config.routes import Destination, Name
 from spark_jobs.ddl.default_values import on_server_default
 from spark_jobs.downstream import commit_clock, publication
 from spark_jobs.downstream.publication import Entry, Target
-from spark_jobs.engine import downstream_job, routing, silver_job
+from spark_jobs.engine import downstream_job, routing, silver_job, silver_plan
 from spark_jobs.engine.change_job import ChangedLog
 from spark_jobs.engine.downstream_job import PreparedMerge
 from spark_jobs.engine.downstream_task import MergedFiles
 from spark_jobs.engine.part_merge import NewTables
+from spark_jobs.engine.silver_plan import PreparedCompaction
 from spark_jobs.engine.silver_task import WindowResult
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import (
@@ -137,7 +138,7 @@ def compact_source(
         log.info("%s: compacting %s up to %s", name, counted(len(planned.work), "table"), snapshot.end)
         start_session(spark)  # by this thread, where it is a lazy one
     units = _silver_units(spark, planned, snapshot.table, pipeline.spark.task_bytes)
-    with span("commits and Spark SQL", tables=len(planned.work), by_engine=len(units)):
+    with span("commits and Spark SQL", tables=len(planned.work), by_engine=len(units.results)):
         jobs = each_table(planned.work, partial(_compact, spark, planned, units), planned.stopped, f"{name}: silver")
     for job in jobs:
         if job.stopped:
@@ -148,39 +149,39 @@ def compact_source(
     return Outcome(after, snapshot.end, compacted=jobs, stopped=planned.stopped, new=new)
 
 
-SilverUnits = Mapping[TableName, tuple[silver_job.PreparedCompaction, list[WindowResult]]]
+@dataclass(frozen=True, slots=True)
+class SilverUnits:
+    """What one Spark job wrote for tables, and what stops others before anything of them can be committed."""
+
+    results: Mapping[TableName, tuple[PreparedCompaction, list[WindowResult]]] = field(default_factory=dict)
+    errors: Mapping[TableName, StratalogError] = field(default_factory=dict)
 
 
 def _silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table, task_bytes: int) -> SilverUnits:
     """What one Spark job wrote for the tables that the engine takes; ``_compact`` commits it."""
     if planned.index is None:
-        return {}
+        return SilverUnits()
     # Slices are cut where a window of some table ends, so that a task reads whole slices.
     index = planned.index.cut({place for work in planned.work for place in work.window.cuts})
-    units, by_sql = silver_job.prepared(planned.work, index)
-    planned.by_sql.update(by_sql)
-    if not units:
-        return {}
+    preparation = silver_plan.prepared(planned.work, index)
+    planned.by_sql.update(preparation.by_sql)
+    if not preparation.units:
+        return SilverUnits({}, preparation.errors)
     # One Spark job for all tables; each one's results are committed by itself.
-    with span("engine", tables=len(units)):
-        session = session_over(spark, 0)
-        units = silver_job.with_values(session, units)
-        results = silver_job.run(session, bronze_table.path, units, Capacity(slots(spark), task_bytes))
-    units_by_name = {}
-    for unit in units:
-        unit_results = results[unit.unit.number]
-        reason = silver_job.why_again(unit, unit_results)
-        if reason:
-            planned.by_sql[unit.work.name] = reason
-        else:
-            units_by_name[unit.work.name] = unit, unit_results
-    return units_by_name
+    with span("engine", tables=len(preparation.units)):
+        completed, refused = silver_job.run_until_stopped(
+            session_over(spark, 0), index, bronze_table.path, preparation.units, Capacity(slots(spark), task_bytes)
+        )
+    units_by_name = {unit.work.name: (unit, results) for unit, results in completed}
+    return SilverUnits(units_by_name, preparation.errors | {unit.work.name: error for unit, error in refused})
 
 
 def _compact(spark: SparkSession, planned: "Plan", units: SilverUnits, work: CompactionJob) -> Compacted:
-    if work.name in units:
-        return silver_job.commit(*units[work.name])
     try:
+        if work.name in units.errors:
+            raise units.errors[work.name]
+        if work.name in units.results:
+            return silver_job.commit(*units.results[work.name], partial(silver_job.rewritten, session_over(spark, 0)))
         job = compact(session_over(spark, work.bytes), work)
         return replace(job, way=routing.by_spark_sql(planned.by_sql.get(work.name, "")))
     except TableStopped as error:

@@ -24,6 +24,8 @@ from spark_jobs.text.sql import identifier
 _UPDATE = "UPDATE "
 FILL = f"{_UPDATE}SET `"
 """What a step begins with that fills columns of rows that are there."""
+WITH_EXACT = f"{_UPDATE}SET _raw = map_concat("
+"""What a step begins with that gives rows exact texts of new columns."""
 OF_EXACT = " WHERE _raw IS NOT NULL"
 """What a step ends with that is about exact texts of columns: it changes nothing where no row has any."""
 _WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"

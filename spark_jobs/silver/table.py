@@ -274,9 +274,15 @@ def properties(table: Table) -> dict[str, str]:
 def require_same_columns(table: Table, columns_: dict[str, str], name: str) -> None:
     """Raises TableStopped where the table exists with other columns."""
     stored = table.columns()
-    if stored and stored != columns_:
+    if stored:
+        require_equal_columns(table.path, stored, columns_, name)
+
+
+def require_equal_columns(path: str, stored: Mapping[str, str], columns_: Mapping[str, str], name: str) -> None:
+    """Raises TableStopped where a table's stored columns (name and Spark type, in order) are not those of its log."""
+    if dict(stored) != dict(columns_):
         raise TableStopped(
-            f"{name}: its columns are now ({_listed(columns_)}), but {table.path} has ({_listed(stored)}), "
+            f"{name}: its columns are now ({_listed(columns_)}), but {path} has ({_listed(stored)}), "
             "and no statement of the log says why"
         )
 
@@ -352,5 +358,5 @@ def cells_sql(types: Mapping[str, str], cells_: Mapping[str, str]) -> list[str]:
     return [f"CAST({cells_.get(name, 'NULL')} AS {kind}) AS {identifier(name)}" for name, kind in types.items()]
 
 
-def _listed(types: dict[str, str]) -> str:
+def _listed(types: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in types.items() if name not in (*ADDED, ABSENT))

@@ -8,7 +8,12 @@ Spark's sessions are set to read these texts as they are meant (``session.AS_WRI
 statements.
 """
 
+import re
 from collections.abc import Mapping
+
+LITERAL = r"'(?:[^'\\]|\\[\s\S])*'"
+"""A regular expression of a string literal as ``literal`` writes it, without groups."""
+_ESCAPED = re.compile(r"\\(u0024|[\s\S])")
 
 
 def identifier(name: str) -> str:
@@ -23,6 +28,11 @@ def literal(text: str) -> str:
     """
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{")
     return f"'{escaped}'"
+
+
+def text_of_literal(sql: str) -> str:
+    """The text of a string literal that ``literal`` wrote: its inverse."""
+    return _ESCAPED.sub(lambda match: "$" if match[1] == "u0024" else match[1], sql[1:-1])
 
 
 def encoded(text: str) -> str:

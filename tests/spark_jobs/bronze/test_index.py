@@ -16,7 +16,7 @@ import pytest
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.boundaries import split
 from spark_jobs.bronze.data_files import DataFiles
-from spark_jobs.bronze.index import OF_TABLE, read_index
+from spark_jobs.bronze.index import OF_TABLE, ordered, read_index
 from spark_jobs.bronze.table import ARROW
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.table import Table
@@ -148,6 +148,21 @@ def test_the_first_slice_of_a_table_in_each_part(tmp_path: Path) -> None:
     assert {part: index.place(row).offset for part, row in firsts.items()} == {1: 30, 2: 70}
     (cells,) = index.cells([firsts[1]])
     assert (cells["file"], cells["context"], bytes(cells["payload"])) == ("b.000001", b"context", b"        30")
+
+
+@pytest.mark.parametrize(
+    "quarantined, starts", [([], [10, 20, 30]), ([30], [10, 30]), ([20], [10, 30]), ([10], [10, 20, 30])]
+)
+def test_a_quarantined_xa_transaction_is_left_out(quarantined: list[int], starts: list[int], tmp_path: Path) -> None:
+    """By its first event (20) or by its commit (30); other transactions are not told by where they begin."""
+    index = read_index(*bronze_of(tmp_path / "bronze", [rows_at([(start, "rows", "a") for start in (10, 20, 30)])]))
+    effect = {"effect_stretch": 1, "effect_number": 1, "effect_start": 30, "effect_file": "b.000001"}
+    effect |= {"transaction_start": 20}
+    rows = [row | (effect if row["start"] == 20 else {}) for row in index.slices.to_pylist()]
+    moved = replace(index, slices=ordered(pa.Table.from_pylist(rows, index.slices.schema)))
+    positions = [Position("b.000001", start) for start in quarantined]
+    slices = moved.of_table(NAMES[0], places((0, 100)), positions)
+    assert sorted(slices.column("start").to_pylist()) == starts
 
 
 @pytest.mark.parametrize("number", [16, 3_000])

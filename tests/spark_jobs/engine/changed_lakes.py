@@ -130,8 +130,7 @@ class ChangedLake:
         """Merges both tables; what came of it, and in how many tasks."""
         units = [self.valued(unit) for unit in self.prepared(windows)]
         changes = [(unit.work.name, unit.unit) for unit in units if isinstance(unit.unit, ChangeUnit)]
-        tasks, by_sql = change_job.tasks_of(changes, self.changed_log, capacity)
-        assert by_sql == {}
+        tasks = change_job.tasks_of(changes, self.changed_log, capacity)
         results: dict[int, list[MergedFiles]] = {number: [] for number in range(len(units))}
         for result in (result for task in tasks for result in downstream_job.work(task)):
             assert result.error is None

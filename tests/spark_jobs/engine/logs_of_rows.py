@@ -11,8 +11,8 @@ from typing import Any
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.bronze.index import SliceIndex, read_index
-from spark_jobs.engine import silver_job
-from spark_jobs.engine.silver_job import PreparedCompaction
+from spark_jobs.engine import silver_job, silver_plan
+from spark_jobs.engine.silver_plan import PreparedCompaction
 from spark_jobs.engine.silver_task import WindowResult, finish, work
 from spark_jobs.engine.spark_job import Capacity, ShuffleBlock
 from spark_jobs.lake.table import Table as LakeTable
@@ -131,9 +131,9 @@ def works_of(log: Log, folder: Path, cuts: Sequence[int], target: int = 300) -> 
 
 
 def units_of(works: Sequence[CompactionJob], index: SliceIndex) -> list[PreparedCompaction]:
-    units, by_sql = silver_job.prepared(works, index)
-    assert by_sql == {}
-    return units
+    preparation = silver_plan.prepared(works, index)
+    assert (preparation.by_sql, preparation.errors) == ({}, {})
+    return preparation.units
 
 
 def carried_out(

@@ -69,7 +69,7 @@ def test_rows_from_before_a_statement_have_the_columns_that_it_left(mode: Mode, 
     assert isinstance(unit, downstream_job.PreparedMerge), unit
     unit = lake.valued(unit)
     assert isinstance(unit.unit, ChangeUnit)
-    tasks, _ = change_job.tasks_of([(T, unit.unit)], lake.changed_log, Capacity(1))
+    tasks = change_job.tasks_of([(T, unit.unit)], lake.changed_log, Capacity(1))
     results = [result for task in tasks for result in downstream_job.work(task)]
     assert [result.error for result in results] == [None]
     downstream_job.commit(unit, results)
@@ -149,14 +149,3 @@ def test_versions_of_more_log_than_a_task_takes_go_by_spark_sql(
     monkeypatch.setattr(change_job, "_VERSIONS_BYTES", 10)
     lake = ChangedLake(tmp_path, Mode.HISTORY, CUTS)
     assert downstream_job.prepared(0, lake.work(T, 4), None, lake.changed_log) == "more was changed than a task takes"
-
-
-def test_events_that_are_skipped_and_xa_transactions_together_go_by_spark_sql(tmp_path: Path) -> None:
-    lake = ChangedLake(tmp_path, Mode.APPEND, CUTS)
-    lake.rules = TableFilters(skips=frozenset([Position(FILE, 9)]))
-    unit = unit_of(lake)
-    assert change_job.tasks_of([(T, unit)], lake.changed_log, Capacity(1))[1] == {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(change_job, "_has_xa", lambda _: True)
-        tasks, reasons = change_job.tasks_of([(T, unit)], lake.changed_log, Capacity(1))
-    assert (tasks, reasons) == ([], {0: "XA transactions, and events that are skipped"})

@@ -11,10 +11,9 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.delta import schema_changes
-from spark_jobs.delta.log_files import SparkOnly
 from spark_jobs.delta.snapshot import new_table
 from spark_jobs.engine import fills
-from spark_jobs.engine.fills import ColumnFill, refilled, schema_with, with_fills
+from spark_jobs.engine.fills import ColumnFill, refilled, with_fills
 from spark_jobs.errors import LakeError
 from spark_jobs.silver.schema_evolution import assignments, steps
 from spark_jobs.text.sql import literal
@@ -53,8 +52,6 @@ def test_fills_are_of_columns_behind_the_statement() -> None:
     assert (fill.column, fill.sql, fill.value) == (behind.schema.column("a"), "CAST(1 AS INT)", None)
     with pytest.raises(LakeError, match="no column 'a'"):
         fills.fills_of(before, {"a": "CAST(1 AS INT)"})
-    with pytest.raises(SparkOnly, match="only a text holds"):
-        fills.fills_of(behind, {"_raw": "map()"})
 
 
 BEFORE = new_table("t", {"id": "INT", "v": "INT", "_raw": "MAP<STRING, STRING>"}, MAPPED)
@@ -79,11 +76,16 @@ def test_rows_with_filled_columns(cells_by_name: dict[str, list[Any]], expected:
     assert (filled.schema.field("w").type, filled.schema.field("d").type) == (pa.int64(), pa.decimal128(10, 2))
 
 
-def test_filled_columns_stand_behind_a_schema_s_own() -> None:
-    schema = schema_with(BEFORE.schema, FILLS)
-    assert schema.names == ["id", "v", "_raw", "w", "d"]
-    assert schema_with(schema, FILLS) == schema, "none is there twice"
-    assert schema.column("w") == BEHIND.schema.column("w")
+def test_a_filled_column_may_have_the_name_of_one_that_is_dropped(tmp_path: Path) -> None:
+    """Rows from before both statements keep their cells for versions in between, and have the new column's value."""
+    before = table_at(tmp_path)
+    dropped = schema_changes.apply(before, ["DROP COLUMN `v`"])
+    behind = schema_changes.apply(dropped, ["ADD COLUMN (`v` INT AFTER `id`)"])
+    fill = ColumnFill(behind.schema.column("v"), "7", pa.scalar(7))
+    rows = table_of([Row((1,), 2, 3)], ("id",), before.schema)
+    file = fills.write(before.path, rows, before.schema, before.configuration, (fill,))
+    for design, value in ((before, 2), (behind, 7)):
+        assert [row["v"] for row in alive(before.path, file, design.schema)] == [value]
 
 
 def test_a_file_is_written_again_without_the_rows_that_a_vector_marks(tmp_path: Path) -> None:

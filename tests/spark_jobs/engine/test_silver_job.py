@@ -1,5 +1,6 @@
 """Units packed into tasks, the stages of statements, and commits."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -11,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.bronze.index import OF_TABLE, read_index
-from spark_jobs.delta import data_files
-from spark_jobs.engine import silver_job
-from spark_jobs.engine.fills import schema_with
-from spark_jobs.engine.silver_job import PreparedCompaction
+from spark_jobs.engine import fills, silver_job, silver_plan
+from spark_jobs.engine.silver_plan import PreparedCompaction
 from spark_jobs.engine.silver_task import Refill, SilverUnit, WindowResult, work
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import LostRace
@@ -102,9 +101,9 @@ def prepared(folder: Path, *statements: tuple[int, str]) -> PreparedCompaction:
     if statements:
         timeline.append(DataRange(Range(timeline[-1].range.stop, at(1000)), timeline[-1].standing))
     work, index = work_of(folder, timeline)
-    units, by_sql = silver_job.prepared([work], index)
-    assert by_sql == {}
-    return units[0]
+    preparation = silver_plan.prepared([work], index)
+    assert (preparation.by_sql, preparation.errors) == ({}, {})
+    return preparation.units[0]
 
 
 RENAME = "ALTER TABLE t RENAME COLUMN w TO x"
@@ -130,7 +129,6 @@ def test_stages_and_commits(
     assert names_ == names
     assert [[fill.column.name for fill in window.fills] for window in unit.unit.windows] == fills
     results = results_of(unit)
-    assert silver_job.why_again(unit, results) is None
     compacted = silver_job.commit(unit, results)
     behind = newest(unit.unit.path)
     assert behind.version == len(unit.stages) - 1 == compacted.head.version
@@ -157,32 +155,54 @@ def test_stages_and_commits(
         silver_job.commit(unit, results)
 
 
-def results_of(unit: PreparedCompaction) -> list[WindowResult]:
-    """A row a window, as tasks write it."""
+def results_of(unit: PreparedCompaction, key: Callable[[int], Any] = int) -> list[WindowResult]:
+    """A row a window, as tasks write it. key: by the window's number."""
     results = []
     for nth, window in enumerate(unit.unit.windows):
-        fills = [replace(fill, value=pa.scalar(4)) for fill in window.fills]
-        schema = schema_with(window.schema, fills)
+        values = [replace(fill, value=pa.scalar(4)) for fill in window.fills]
+        schema = window.schema
         place = window.ranges[0].start.offset
-        rows = table_of([Row((nth,), nth, place, "insert", place)], ("id",), schema)
-        for fill in fills:
-            index = rows.schema.get_field_index(fill.column.name)
-            rows = rows.set_column(index, fill.column.name, pa.array([4], pa.int32()))
-        file = data_files.write(unit.unit.path, rows, schema, window.configuration)
+        rows = table_of([Row((key(nth),), nth, place, "insert", place)], window.columns.key, schema)
+        file = fills.write(unit.unit.path, rows, schema, window.configuration, values)
         results.append(WindowResult(unit.unit.number, nth, file, changes=1, inserts=1))
     return results
 
 
-def test_why_again(tmp_path: Path) -> None:
-    unit = prepared(tmp_path, (300, "ALTER TABLE t DROP v"))
-    plain = results_of(unit)
-    assert silver_job.why_again(unit, plain) is None
-    assert silver_job.why_again(unit, [*plain, WindowResult(0, -1, error="DecodeError: b")]) == "DecodeError: b"
-    window = unit.unit.windows[0]
-    rows = table_of([Row(("!x",), 1, 10)], ("id",), window.schema)
-    exact = data_files.write(unit.unit.path, rows, window.schema, window.configuration)
-    reason = silver_job.why_again(unit, [replace(plain[0], file=exact), plain[1]])
-    assert reason == "a statement changes columns that rows have exact texts of"
+EXACT = "!2024-00-00"
+
+
+def with_exact(unit: PreparedCompaction) -> list[WindowResult]:
+    """A row a window whose key is one that only an exact text holds."""
+    return results_of(unit, key=lambda nth: f"{EXACT}{nth}")
+
+
+def test_exact_texts_follow_the_names_of_their_columns(tmp_path: Path) -> None:
+    """Of rows in silver and in windows before the statement; not of those after it."""
+    first = prepared(tmp_path)
+    silver_job.commit(first, with_exact(first))
+    unit = prepared(tmp_path, (300, "ALTER TABLE t RENAME COLUMN v TO w, RENAME COLUMN id TO v"))
+    silver_job.commit(unit, with_exact(unit))
+    rows = rows_of(newest(unit.snapshot.path))
+    assert sorted(dict(row["_raw"]).popitem() for row in rows) == [("v", f"{EXACT}{nth}") for nth in (0, 0, 1)]
+    assert [stage.exact[0].names for stage in unit.stages if stage.exact] == [{"id": "v", "v": "w"}]
+
+
+def test_a_run_that_ends_between_two_renames_does_not_repeat_the_first(tmp_path: Path) -> None:
+    swap = "ALTER TABLE t RENAME COLUMN v TO id, RENAME COLUMN id TO v"
+    unit = prepared(tmp_path, (300, swap), (600, swap))
+    statements = [at for at, stage in enumerate(unit.stages) if stage.window is None]
+    silver_job.commit(replace(unit, stages=unit.stages[: statements[1]]), with_exact(unit))
+    row = min(rows_of(newest(unit.snapshot.path)), key=lambda row: row["_position"]["offset"])
+    assert dict(row["_raw"]) == {"v": f"{EXACT}0"}, "the second statement has not changed it yet"
+
+
+def test_a_default_that_only_a_text_holds_is_in_all_rows_before(tmp_path: Path) -> None:
+    first = prepared(tmp_path)
+    silver_job.commit(first, results_of(first))
+    unit = prepared(tmp_path, (300, "ALTER TABLE t ADD d DATE NOT NULL DEFAULT '0000-00-00'"))
+    silver_job.commit(unit, results_of(unit))
+    rows = sorted(rows_of(newest(unit.snapshot.path)), key=lambda row: row["_position"]["offset"])
+    assert [row["_raw"] and dict(row["_raw"]) for row in rows] == [*2 * [{"d": "0000-00-00"}], None]
 
 
 def test_a_log_of_two_tables_is_committed(tmp_path: Path) -> None:

@@ -1,0 +1,286 @@
+"""The work of one table in a silver job: its commits in order, and the windows that tasks write.
+
+Put here: stages and units from what a run has planned, up to where the table stops. Not here: the job and the commits
+(silver_job.py), what tasks do (silver_task.py).
+
+A stage is one commit: a window's rows, or a statement. Where a stage cannot be planned, or a task cannot take a
+transaction, the table stops there and keeps the stages before it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.binlog import TableDefinition, TableName
+from spark_jobs.bronze.index import SliceIndex
+from spark_jobs.delta import schema_changes
+from spark_jobs.delta.snapshot import Snapshot, new_table, snapshot_of
+from spark_jobs.engine import fills, routing
+from spark_jobs.engine.exact_texts import ExactTextChange, change_of
+from spark_jobs.engine.fills import ColumnFill
+from spark_jobs.engine.silver_task import SilverUnit, SilverWindow, WindowResult
+from spark_jobs.errors import DecodeError, StratalogError, TableStopped, about
+from spark_jobs.lake.commit import CommitKind
+from spark_jobs.log.position import Position, Range
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.column_masks import masks_of
+from spark_jobs.silver.compaction_job import CompactionJob
+from spark_jobs.silver.statement_commits import Reshaping, require_key_kept, reshaping
+from spark_jobs.silver.table_timeline import DataRange, Ended, SchemaChange, TimelineStep
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One commit of a unit: a window's files, or a statement, with what the table is after it.
+
+    window: its number in the unit; None for a statement.
+    """
+
+    step: TimelineStep
+    columns: silver.Columns
+    design: Snapshot
+    """With the metadata and protocol that the table has after the commit; its version counts for nothing."""
+    changes_design: bool = False
+    window: int | None = None
+    steps: tuple[str, ...] = ()
+    """What a statement does to the columns."""
+    fills: tuple[ColumnFill, ...] = ()
+    """Columns that it adds, with what rows before it have there."""
+    exact: tuple[ExactTextChange, ...] = ()
+    """What it does to exact texts (``_raw``) of rows before it."""
+    overwrites: bool = False
+    """Whether it replaces all rows and the columns, of a table that is rebuilt."""
+    kind: CommitKind = CommitKind.LIVE
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCompaction:
+    """A table's work as a unit of a job, upon a snapshot of its silver table."""
+
+    work: CompactionJob
+    unit: SilverUnit
+    snapshot: Snapshot
+    stages: tuple[Stage, ...]
+    slices: tuple[pa.Table, ...]
+    """By window: where its slices lie (bronze/index.py)."""
+    ended: Ended | None = None
+    """Where the table stops after the stages, as far as the planner of the run has not seen it."""
+
+    @property
+    def bytes(self) -> int:
+        return sum(pc.sum(table.column("bytes")).as_py() or 0 for table in self.slices)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether one task has to take all slices: rows of an XA transaction are numbered one after the other."""
+        return any(table.column("effect_start").null_count < len(table) for table in self.slices)
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """What a job can do of the work of several tables."""
+
+    units: list[PreparedCompaction] = field(default_factory=list)
+    by_sql: dict[TableName, str] = field(default_factory=dict)
+    """Why Spark SQL takes tables, and not the engine."""
+    errors: dict[TableName, StratalogError] = field(default_factory=dict)
+    """What stops tables before their first stage."""
+
+
+def prepared(works: Iterable[CompactionJob], index: SliceIndex) -> Preparation:
+    """The units of tables; of those without one why they have none."""
+    preparation = Preparation()
+    for work in works:
+        try:
+            with about(str(work)):
+                unit_or_reason = _prepared(len(preparation.units), work, index)
+        except StratalogError as error:
+            preparation.errors[work.name] = error
+            continue
+        if isinstance(unit_or_reason, PreparedCompaction):
+            preparation.units.append(unit_or_reason)
+        else:
+            preparation.by_sql[work.name] = unit_or_reason
+    return preparation
+
+
+def _prepared(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCompaction | str:
+    """The unit, or why Spark SQL takes the table. Raises TableStopped, LakeError."""
+    start = work.steps[0].range.start if work.steps else work.window.extent.start
+    try:
+        work.require_same_shape()
+        return _unit(number, work, index)
+    except TableStopped as error:
+        raise TableStopped(str(error), error.at or start) from error
+
+
+def _unit(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCompaction | str:
+    stored = snapshot_of(work.table.path, work.head.version) if work.head else None
+    reason = routing.why_silver_by_sql(work, stored.schema.names if stored else ())
+    if reason:
+        return reason
+    snapshot = _rebuilt(work, stored) if work.reset and stored else stored or _new(work)
+    routing.require_written(snapshot, appends=True)
+    # Stages up to the first one that cannot be planned: the table stops there, after those before it.
+    stages: list[Stage] = []
+    ended: Ended | None = None
+    try:
+        remaining = _stages(work, snapshot)
+        while stage := next(remaining, None):
+            stages.append(stage)
+    except TableStopped as error:
+        if not stages:
+            raise
+        ended = Ended(work.steps[len(stages)].range.start, error)
+    # Files that are there already concern those statements alone that change or test their rows.
+    if any(stage.fills or stage.exact for stage in stages):
+        routing.require_written(snapshot)
+    unit = SilverUnit(number, str(work), work.table.path, _windows(work, stages), work.filters.skips)
+    slices = tuple(index.of_table(work.name, window.ranges, work.filters.skips) for window in unit.windows)
+    return PreparedCompaction(work, unit, snapshot, tuple(stages), slices, ended)
+
+
+def _windows(work: CompactionJob, stages: Sequence[Stage]) -> tuple[SilverWindow, ...]:
+    """What tasks write. Rows get the fills of all later statements: silver's files are not written a second time."""
+    return tuple(
+        SilverWindow(
+            definition=_definition(stage),
+            columns=stage.columns,
+            ranges=(stage.step.range,),
+            schema=stage.design.schema,
+            configuration=stage.design.configuration,
+            fills=tuple(fill for later in stages[at:] for fill in later.fills),
+            masks=masks_of(_definition(stage), work.filters.columns) or None,
+            ignored=work.filters.ignored_kinds(),
+        )
+        for at, stage in enumerate(stages)
+        if stage.window is not None
+    )
+
+
+def stopped_before_failures(
+    unit: PreparedCompaction, results: Iterable[WindowResult], index: SliceIndex
+) -> PreparedCompaction:
+    """The unit up to the first transaction that its tasks could not take; the unit itself where they took all.
+
+    index: the log's slices; the one that holds the transaction is cut there. Raises what stops the table where no stage
+    comes before it, and errors that are not about rows of the log.
+    """
+    failed_results = [result for result in results if result.error]
+    if not failed_results:
+        return unit
+    for result in failed_results:
+        if result.error and not isinstance(result.error, TableStopped | DecodeError):
+            raise result.error
+    at, error = min((_failure(unit, result) for result in failed_results), key=lambda failure: failure[0].order)
+    steps = tuple(_steps_before([stage.step for stage in unit.stages], at))
+    if not steps:
+        with about(str(unit.work)):
+            raise TableStopped(str(error), at) from error
+    # The steps that are left are planned again, with the last window cut at the stop.
+    cut = replace(unit.work.window, cuts=unit.work.window.cuts | {at})
+    shortened = _prepared(unit.unit.number, replace(unit.work, steps=steps, window=cut), index.cut({at}))
+    assert isinstance(shortened, PreparedCompaction)
+    return replace(shortened, ended=Ended(at, error))
+
+
+def _failure(unit: PreparedCompaction, result: WindowResult) -> tuple[Position, TableStopped | DecodeError]:
+    """Where a failed task stops its table: at a transaction, or where no single one is at fault at its window."""
+    assert isinstance(result.error, TableStopped | DecodeError)
+    if result.failing is not None:
+        return result.failing, result.error
+    stage = next((stage for stage in unit.stages if stage.window == result.window), unit.stages[0])
+    return stage.step.range.start, result.error
+
+
+def _steps_before(steps: Sequence[TimelineStep], at: Position) -> Iterator[TimelineStep]:
+    for step in steps:
+        if step.range.stop <= at:
+            yield step
+        elif isinstance(step, DataRange) and step.range.start < at:
+            yield replace(step, range=Range(step.range.start, at))
+
+
+def _definition(stage: Stage) -> TableDefinition:
+    assert stage.step.standing.definition
+    return stage.step.standing.definition
+
+
+def _new(work: CompactionJob) -> Snapshot:
+    """The table that the first commit makes."""
+    first = work.columns_of(work.steps[0].standing)
+    return new_table(work.table.path, first.stored, silver.properties(work.table))
+
+
+def _rebuilt(work: CompactionJob, stored: Snapshot) -> Snapshot:
+    """The table with the columns that its rebuilt rows have; its old columns where nothing tells them."""
+    standing = work.steps[0].standing if work.steps else work.standing
+    if standing is None or standing.definition is None:
+        return stored
+    return schema_changes.redesigned(stored, work.columns_of(standing).stored)
+
+
+def _stages(work: CompactionJob, snapshot: Snapshot) -> Iterator[Stage]:
+    """The commits of a table's steps. Raises TableStopped."""
+    if work.reset and not work.steps:
+        yield _emptied(work, snapshot)
+        return
+    # Each step upon the columns that the one before it left.
+    design, windows = snapshot, 0
+    key = work.before.key_columns if work.before else work.columns_of(work.steps[0].standing).key
+    for at, step in enumerate(work.steps):
+        overwrites = bool(work.reset) and at == 0
+        if isinstance(step, DataRange):
+            columns = work.columns_of(step.standing)
+            silver.require_equal_columns(work.table.path, design.schema.spark_types, columns.stored, str(work.name))
+            yield Stage(step, columns, design, changes_design=overwrites, window=windows, overwrites=overwrites)
+            windows += 1
+        else:
+            stage = _statement(work, step, design, key)
+            yield replace(stage, overwrites=overwrites, changes_design=stage.changes_design or overwrites)
+            design, columns = stage.design, stage.columns
+        key = columns.key
+
+
+def _emptied(work: CompactionJob, snapshot: Snapshot) -> Stage:
+    """The commit that leaves a rebuilt table without rows, because its log has none."""
+    assert work.standing
+    assert work.head
+    is_known = work.standing.definition is not None
+    columns = work.columns_of(work.standing) if is_known else silver.stored_columns(work.table, work.head)
+    step = DataRange(work.window.extent, work.standing)
+    return Stage(step, columns, snapshot, changes_design=is_known, overwrites=True, kind=CommitKind.RESET)
+
+
+def _statement(work: CompactionJob, step: SchemaChange, design: Snapshot, key: tuple[str, ...]) -> Stage:
+    """The commit of a statement. Raises TableStopped."""
+    # What the statement does to the columns, from those that silver has.
+    types = design.schema.spark_types
+    before = silver.Columns({name: types[name] for name in design.schema.names if name not in silver.ADDED}, key)
+    reshaped = _resumed(work, step, before) or reshaping(work, before, step)
+    # Rows are changed beside the columns: values of new ones, and exact texts.
+    exact = {statement: change for statement in reshaped.remaining if (change := change_of(statement))}
+    rest, filled = fills.split(statement for statement in reshaped.remaining if statement not in exact)
+    after = schema_changes.apply(design, rest) if rest else design
+    return Stage(
+        step,
+        reshaped.after,
+        after,
+        changes_design=bool(rest),
+        steps=tuple(reshaped.steps),
+        fills=fills.fills_of(after, filled),
+        exact=tuple(exact.values()),
+        kind=CommitKind.CHANGE,
+    )
+
+
+def _resumed(work: CompactionJob, step: SchemaChange, before: silver.Columns) -> Reshaping | None:
+    """What is left of a statement in whose middle an earlier version's run ended; None of all others."""
+    commit = work.before
+    if commit is None or commit.kind != CommitKind.ALTERING or commit.statement_at != step.range.start:
+        return None
+    after = work.columns_of(step.standing) if step.standing.definition else before
+    require_key_kept(before, after, step)
+    return Reshaping(after, commit.steps or (), commit.steps_left or ())
