@@ -258,7 +258,8 @@ def _statement(work: CompactionJob, step: SchemaChange, design: Snapshot, key: t
     """The commit of a statement. Raises TableStopped."""
     # What the statement does to the columns, from those that silver has.
     types = design.schema.spark_types
-    before = silver.Columns({name: types[name] for name in design.schema.names if name not in silver.ADDED}, key)
+    added = silver.Columns(types, key).added
+    before = silver.Columns({name: kind for name, kind in types.items() if name not in added}, key)
     reshaped = _resumed(work, step, before) or reshaping(work, before, step)
     # Rows are changed beside the columns: values of new ones, and exact texts.
     exact = {statement: change for statement in reshaped.remaining if (change := change_of(statement))}
