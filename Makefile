@@ -41,7 +41,7 @@ PROCESSES ?= 2
 PYTEST = $(PY) -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 .PHONY: test
-test: java lint delta classes mysql servers ## lint, then the tests of every subject: below ten minutes
+test: java lint delta classes mysql servers ## lint, then the tests of every subject: ten minutes
 	@$(STEP) 'The tests'
 	@$(PYTEST) -m 'not thorough and not long and not stores and not cluster'
 
