@@ -30,49 +30,35 @@ endif
 .NOTPARALLEL:
 .PHONY: help
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
 .PHONY: demo
 demo: java $(RUN) delta mysql ## the whole pipeline on an embedded MySQL server, with a report at the end
 	@.venv/bin/stratalog demo
 
+# A file of tests stays in one process, which has its own session of Spark and its own servers.
+PROCESSES ?= 2
+PYTEST = $(PY) -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+
 .PHONY: test
-test: java lint delta classes mysql servers ## lint, then the tests but those of the targets below: ten minutes
-	@$(STEP) 'The tests, in two processes'
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not thorough and not long and not stores and not cluster'
+test: java lint delta classes mysql servers ## lint, then the tests of every subject: ten minutes
+	@$(STEP) 'The tests'
+	@$(PYTEST) -m 'not thorough and not long and not stores and not cluster'
 
 .PHONY: test-thorough
-test-thorough: java $(DEV) delta classes mysql servers ## the same subjects on more servers, random streams and in whole processes: minutes
-	@$(STEP) 'Thorough tests, in two processes'
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'thorough and not long and not stores and not cluster'
+test-thorough: java $(DEV) delta classes mysql servers ## the same, more servers, random streams, faults and the browser, in one run: minutes
+	@$(STEP) 'The tests, thorough ones too'
+	@$(PYTEST) -m 'not long and not stores and not cluster'
 
-.PHONY: test-long
-test-long: java $(DEV) delta classes mysql servers ## the tests of random runs, kills and whole processes; tables read by Spark: an hour and more
-	@$(STEP) 'Long tests, in two processes'
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'long and not stores and not cluster'
-	@$(STEP) 'Tests of pipelines, whose tables Spark reads, in two processes'
-	@STRATALOG_READS=spark $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'spark and not long and not stores and not cluster' $(READING)
-
-# What make test has deltalake read: tests/lake_tables.py.
-READING = tests/pipeline tests/assets tests/spark_jobs/operations
-
-# Those of the long tests that CI runs: what may break without a line of the code at fault being read.
-FAULTS = $(addprefix tests/pipeline/test_,soak.py recorded_lake.py faults.py server_faults.py cut_connections.py endpoints.py modes.py) tests/spark_jobs/delivery/test_transactions.py tests/faults tests/browser tests/fuzz
-
-# Ten minutes of it, which make test-long has.
-SLOWEST = tests/spark_jobs/delivery/test_transactions.py::test_killed_at_each_statement
-
-.PHONY: test-faults
-test-faults: java $(DEV) delta classes mysql servers ## the soak, a recorded lake, kills, lost servers and connections, the browser, the fuzzer: minutes
-	@$(STEP) 'Faults, browser, fuzzer, in two processes'
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'long and not stores' $(SLOWEST:%=--deselect=%) $(FAULTS)
+# The only folders with tests of stores that are not tests of clusters.
+STORES = tests/stores $(addprefix tests/spark_jobs/,checks ddl runtime storage)
 
 .PHONY: test-stores
-test-stores: java $(DEV) delta classes s3 ## the tests of lakes on S3 and Azure, against servers that Go builds and npm fetches: minutes
-	@$(STEP) 'Lakes on S3, in two processes'
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m stores tests/stores tests/spark_jobs
-	@$(STEP) 'Lakes on Azure, in two processes'
-	@STRATALOG_TEST_STORE=azure $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m stores tests/stores tests/spark_jobs
+test-stores: java $(DEV) delta classes mysql s3 ## lakes on S3, and on Azure what differs there: servers that Go builds and npm fetches: minutes
+	@$(STEP) 'Lakes on S3'
+	@$(PYTEST) -m 'stores and not cluster and not long' $(STORES)
+	@$(STEP) 'Lakes on Azure: what differs there'
+	@STRATALOG_TEST_STORE=azure $(PYTEST) -m 'azure' $(STORES)
 
 # The long ones, every verb and packaging, are left out: make test-cluster CLUSTER=cluster.
 CLUSTER ?= cluster and not long
@@ -80,9 +66,23 @@ CLUSTER ?= cluster and not long
 .PHONY: test-cluster
 test-cluster: java $(DEV) delta mysql s3 hadoop ## Spark Connect, a standalone cluster and YARN, which the tests start: minutes
 	@$(STEP) 'Spark Connect, a standalone cluster and YARN'
-	@$(PY) -m pytest -q -m '$(CLUSTER)' tests/cluster
-	@$(STEP) 'The same with a lake on Azure'
-	@STRATALOG_TEST_STORE=azure $(PY) -m pytest -q -m '$(CLUSTER)' tests/cluster/test_stores.py
+	@$(PY) -m pytest -m '$(CLUSTER)' tests/cluster
+
+# What CI leaves to a night, because it takes long and repeats by other means what CI tests.
+.PHONY: test-nightly
+test-nightly: java $(DEV) delta classes mysql servers s3 hadoop ## what CI leaves out: long tests, all of Azure, every kernel checked, half an hour of faults: hours
+	@failed=; run() { $(STEP) "$$1"; title=$$1; shift; env "$$@" || failed="$$failed, $$title"; }; \
+	run 'long tests' $(PYTEST) -m 'long and not cluster'; \
+	run 'pipelines, whose tables Spark reads' STRATALOG_READS=spark $(PYTEST) -m 'spark and not long and not stores and not cluster' $(READING); \
+	run 'every verb on clusters' $(PY) -m pytest -m 'cluster and long' tests/cluster; \
+	run 'lakes on Azure: the rest' STRATALOG_TEST_STORE=azure $(PYTEST) -m 'stores and not azure and not long' $(STORES) tests/cluster/test_stores.py; \
+	run 'all of the decoder, bounds checked' NUMBA_DISABLE_JIT=1 $(PYTEST) -m '$(CHECKED)' tests/spark_jobs/binlog tests/fuzz; \
+	rm -rf .soak && mkdir .soak; \
+	run 'half an hour of faults' $(PY) -u -m tests.soak $(SOAK_SECONDS) .soak; \
+	test -z "$$failed" || { echo "failed: $${failed#, }" >&2; exit 1; }
+
+# What make test has deltalake read: tests/lake_tables.py.
+READING = tests/pipeline tests/assets tests/spark_jobs/operations
 
 .PHONY: test-walk
 test-walk: java $(DEV) delta mysql ## docs/dagster-project.md up to an alert, with a server and a browser, and the times of its steps: minutes
@@ -98,10 +98,14 @@ test-fast: $(DEV) ## the tests that need neither Spark nor a server: seconds
 	@$(STEP) 'Tests without Spark and server'
 	@STRATALOG_EXAMPLES=25 $(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not dagster and not slow and not thorough and not long and not stores and not cluster'
 
+# The fuzzer's seeds and findings; its runs have kernels as plain Python anyhow.
+FOUND = $(addprefix tests/fuzz/test_fuzz.py::test_seeds_and_findings_of_,logs documents)
+CHECKED = not spark and not mysql and not long and not stores
+
 .PHONY: test-checked
-test-checked: $(DEV) ## the decoder's tests with every load and store of its kernels checked: minutes
-	@$(STEP) 'Tests of the decoder, bounds checked'
-	@NUMBA_DISABLE_JIT=1 $(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not long and not stores' tests/spark_jobs/binlog tests/fuzz
+test-checked: $(DEV) ## tests of kernels and rows, and what the fuzzer found, with every load and store of a kernel checked: minutes
+	@$(STEP) 'Kernels, bounds checked'
+	@NUMBA_DISABLE_JIT=1 $(PYTEST) -m '$(CHECKED)' tests/spark_jobs/binlog/kernels tests/spark_jobs/binlog/rows $(FOUND)
 
 SOAK_SECONDS ?= 1800
 .PHONY: soak
@@ -116,6 +120,14 @@ fuzz: $(DEV) ## the fuzzer for FUZZ_SECONDS=60; what it learns stays in .fuzz, a
 	@$(STEP) 'Fuzzing for $(FUZZ_SECONDS) seconds'
 	@$(PY) -m tests.fuzz json $$(( $(FUZZ_SECONDS) / 4 )) .fuzz/json
 	@$(PY) -m tests.fuzz log $$(( $(FUZZ_SECONDS) * 3 / 4 )) .fuzz/log
+
+.PHONY: install
+install: $(DEV) $(SITE) ## all that the other targets install into .venv
+
+.PHONY: fetch
+fetch: $(DEV) s3 hadoop ## what tests of stores, clusters and dashboards need: jars, and programs that Go builds and npm fetches: minutes
+	@$(PY) -m spark_jobs.runtime.azure >/dev/null
+	@$(PY) -m tests.programs
 
 .PHONY: lint
 lint: $(DEV) ## ruff, mypy --strict and the import contracts

@@ -2,6 +2,7 @@
 
 pytest_plugins = (
     "tests.fix_hypothesis",
+    "tests.fix_order",
     "tests.fix_summary",
     "tests.fix_spark",
     "tests.fix_store",

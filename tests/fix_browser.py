@@ -41,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def ui(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[UserInterface]:
-    """For tests marked dagster, spark and long. Skips where there is no browser on the machine."""
+    """For tests marked dagster, spark and thorough. Skips where there is no browser on the machine."""
     reason = lacking()
     if reason:
         pytest.skip(f"the browser's tests need Debian's chromium and chromium-driver, and {reason}")

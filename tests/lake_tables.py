@@ -2,7 +2,7 @@
 
 deltalake reads in milliseconds what is a second of processor for Spark, which plans each query. Values are those that
 Spark gives, and test_lake_tables.py holds that, but for moments before 1678 or after 2261 in files that Spark wrote:
-deltalake misreads them. STRATALOG_READS=spark has Spark read everything (make test-long).
+deltalake misreads them. STRATALOG_READS=spark has Spark read everything (make test-nightly).
 """
 
 import os

@@ -61,7 +61,7 @@ def test_some_hundred_faults_lose_and_double_nothing_of_every_change_and_of_merg
     summary += require_nothing_wrong(f"engine, {layout}, faults", [play(seeds, tmp_path, layout=layout)])
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 def test_ten_thousand_faults_lose_and_double_nothing(tmp_path: Path, summary: list[str]) -> None:
     count, share = int(os.environ.get("STRATALOG_FAULT_SCENARIOS", "720")), 20
     starts = range(1000, 1000 + count, share)
@@ -94,7 +94,7 @@ def _at_the_next_version(path: str, version: int, content: bytes) -> bool:
     return True
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 @pytest.mark.parametrize("layout", [*LAYOUTS])
 @pytest.mark.parametrize(
     "module, name, broken, kinds",

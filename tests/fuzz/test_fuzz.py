@@ -70,7 +70,7 @@ def _findings(folder: Path) -> Iterator[str]:
         yield from textwrap.wrap(base64.b85encode(zlib.compress(path.read_bytes(), 9)).decode(), 300)
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 @pytest.mark.parametrize("target, runs", [("log", 4000), ("json", 12000)])
 def test_a_run_finds_nothing(target: str, runs: int, tmp_path: Path) -> None:
     """As many inputs as the machine has time for, no run's quite the same: what libFuzzer takes for new depends on

@@ -15,7 +15,7 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline.run import extract_source
 from tests.proxy import Proxy
 
-pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.thorough]
 
 
 def pipeline(folder: Path, server: MySQLServer, port: int) -> Pipeline:

@@ -24,7 +24,7 @@ from tests.fix_pair import MARIADB, SOURCE, Pair, execute
 from tests.proxy import Proxy
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.thorough]
 
 
 def on_disk(server: MySQLServer, file: str) -> bytes:

@@ -55,7 +55,7 @@ def all_rows(table: Table) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in table_rows(table)), key=repr)
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 def test_killed_at_every_commit_and_run_again_the_tables_are_those_of_an_undisturbed_run(
     shop: Shop, tmp_path: Path
 ) -> None:

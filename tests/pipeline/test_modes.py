@@ -113,7 +113,7 @@ CASES: dict[str, tuple[str, Callable[[], AbstractContextManager[None]], Callable
 
 
 @pytest.mark.parametrize(
-    "case", [case if case.endswith("the engine") else pytest.param(case, marks=pytest.mark.long) for case in CASES]
+    "case", [case if case.endswith("the engine") else pytest.param(case, marks=pytest.mark.thorough) for case in CASES]
 )
 def test_a_table_has_what_its_twin_has_whatever_the_windows_are(shop: Shop, case: str) -> None:
     mode, way, require = CASES[case]
@@ -162,7 +162,7 @@ def test_another_mode_rebuilds_the_table(shop: Shop) -> None:
     assert "_deleted" not in lake_of(pipeline).downstream(shop.database.name, TABLE).columns()
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 def test_a_table_goes_through_all_modes_with_and_without_new_changes(shop: Shop) -> None:
     """Each time all of the table is made from bronze again, with the changes from before the mode."""
     requires = {"soft_delete": require_states, "append": require_changes, "history": require_versions}

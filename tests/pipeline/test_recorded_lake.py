@@ -27,7 +27,7 @@ from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import run_source
 from tests.lake_recording import RECORDING, SALT
 
-pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.thorough]
 
 MASKED = TableName("shop", "customers")
 STOPPED = TableName("shop", "logged_by_statement")

@@ -12,7 +12,7 @@ from spark_jobs.runtime.provision import delta_jars, java_program
 from tests.azurite import ACCOUNT_KEY, KEY, Azurite
 from tests.gateway import FaultyProxy
 
-pytestmark = pytest.mark.stores
+pytestmark = [pytest.mark.stores, pytest.mark.azure]
 
 JARS = Path(pyspark.__file__).parent / "jars"
 

@@ -15,7 +15,7 @@ from tests.fix_store import require_azurite
 from tests.gateway import FaultyProxy, refusal
 from tests.stores.test_refusals import pipeline
 
-pytestmark = pytest.mark.stores
+pytestmark = [pytest.mark.stores, pytest.mark.azure]
 
 WRONG = b64encode(b"of another account").decode()
 

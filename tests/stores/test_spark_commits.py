@@ -32,7 +32,7 @@ DELTAS_OWN = {
     "azure": {"spark.delta.logStore.abfss.impl": "io.delta.storage.AzureLogStore"},
 }[KIND]
 
-pytestmark = [pytest.mark.stores, pytest.mark.spark]
+pytestmark = [pytest.mark.stores, pytest.mark.azure, pytest.mark.spark]
 
 
 def race(path: str, settings: str) -> Counter[tuple[str, int]]:

@@ -172,7 +172,7 @@ class CommitCutter(Listener):
             end.close()
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_carried_out", [True, False])
 @each_way
 def test_the_answer_to_commit_is_lost(
@@ -203,7 +203,7 @@ def _stopping_at(monkeypatch: pytest.MonkeyPatch, text: str) -> tuple[threading.
     return reached, resumes
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 @each_way
 def test_a_deliverer_that_was_overtaken_cannot_commit(
     copy: Copy, monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any], summary: list[str]
@@ -234,7 +234,7 @@ def test_a_deliverer_that_was_overtaken_cannot_commit(
     summary.append(restorable.faults("overtaken by another run", len(reasons)))
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 @each_way
 def test_locks_of_another_session_are_waited_for(copy: Copy, keys: dict[str, Any], summary: list[str]) -> None:
     restorable = Restorable(copy, **keys)
@@ -253,7 +253,7 @@ def test_locks_of_another_session_are_waited_for(copy: Copy, keys: dict[str, Any
     summary.append(restorable.faults("locks of another session, 2.5 s", 1))
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 @each_way
 def test_a_deadlock_is_tried_again(
     copy: Copy, monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any], summary: list[str]
@@ -294,7 +294,7 @@ def test_a_deadlock_is_tried_again(
     summary.append(restorable.faults("rolled back in a deadlock", victims.count(1213)))
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 @pytest.mark.parametrize("apply, batch_rows, note", [("net", 2, "',7'"), ("ordered", 20, "',1'")])
 def test_a_target_that_is_killed_and_started_again(
     copy: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apply: str, batch_rows: int, note: str

@@ -52,6 +52,7 @@ def test_an_endpoint_of_ones_own_has_the_account_in_the_path(endpoint: str, addr
 
 
 @pytest.mark.stores
+@pytest.mark.azure
 def test_the_command_prints_the_jars() -> None:
     lines = subprocess.run(
         [sys.executable, "-m", "spark_jobs.runtime.azure"], check=True, capture_output=True, text=True

@@ -21,6 +21,7 @@ def hierarchical(method: str, path: str) -> bytes | None:
 
 
 @pytest.mark.stores
+@pytest.mark.azure
 def test_the_account_says_whether_it_has_a_hierarchy(azurite: Azurite, bucket: str) -> None:
     assert not has_hierarchy(root_of(bucket))
     with FaultyProxy(azurite.port, hierarchical) as proxy:
@@ -29,6 +30,7 @@ def test_the_account_says_whether_it_has_a_hierarchy(azurite: Azurite, bucket: s
 
 
 @pytest.mark.stores
+@pytest.mark.azure
 def test_an_account_with_a_hierarchy_is_refused(azurite: Azurite, bucket: str) -> None:
     files._is_hierarchical.cache_clear()
     try:
@@ -46,6 +48,7 @@ def test_an_account_with_a_hierarchy_is_refused(azurite: Azurite, bucket: str) -
 
 
 @pytest.mark.stores
+@pytest.mark.azure
 def test_a_refusal_has_its_code(azurite: Azurite, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY, "b3RoZXI=")
     with pytest.raises(OSError, match=r"status code: 403 (.|\n)*<Code>AuthorizationFailure</Code>"):

@@ -51,6 +51,7 @@ def test_an_error_travels_and_shows_no_request() -> None:
 
 
 @pytest.mark.stores
+@pytest.mark.azure
 def test_an_object_is_created_once(bucket: str) -> None:
     path = ObjectPath.parse(bucket) / "a.json"
     assert not path.exists()
@@ -68,6 +69,7 @@ def test_an_object_is_created_once(bucket: str) -> None:
 
 
 @pytest.mark.stores
+@pytest.mark.azure
 def test_of_many_writers_one_creates_it(bucket: str) -> None:
     folder = ObjectPath.parse(bucket)
     with ThreadPoolExecutor(8) as pool:
@@ -79,6 +81,7 @@ def test_of_many_writers_one_creates_it(bucket: str) -> None:
 
 
 @pytest.mark.stores
+@pytest.mark.azure
 def test_a_large_commit_is_one_conditional_put(bucket: str) -> None:
     path = ObjectPath.parse(bucket) / "large.json"
     content = os.urandom(20 << 20)
@@ -147,6 +150,7 @@ def test_parquet_is_read_in_ranges(bucket: str, rows: int) -> None:
 
 
 @pytest.mark.stores
+@pytest.mark.azure
 @pytest.mark.parametrize("lost_answers", [1, 3])
 def test_a_put_whose_answer_is_lost_is_known_as_its_own(bucket: str, store_server: Server, lost_answers: int) -> None:
     path = ObjectPath.parse(bucket) / "a.json"

@@ -1,0 +1,25 @@
+"""Programs of the tests that are not Python's, all at once: ``python -m tests.programs``, a part of ``make fetch``.
+
+Put here: their list. Not here: how one is built or fetched (gateway.py, azurite.py, otel_collector.py,
+grafana_types.py), nor the node of Kubernetes, which nobody needs but its own tests (cluster/node.py).
+"""
+
+import sys
+
+from spark_jobs.errors import ConfigError
+from tests import azurite, gateway, grafana_types, otel_collector
+
+PROGRAMS = (gateway.built, azurite.installed, grafana_types.program, otel_collector.built)
+
+
+def main() -> None:
+    """Build and fetch what is not there yet. The tests of a program that cannot be had are skipped, and say why."""
+    for program in PROGRAMS:
+        try:
+            sys.stdout.write(f"{program()}\n")
+        except ConfigError as error:
+            sys.stdout.write(f"{error}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""Every test is run by continuous integration or at night, and by one of them once.
+
+Put here: what the Makefile's sessions of tests select. Not here: what continuous integration prints (test_workshop.py).
+"""
+
+import ast
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from _pytest.mark.expression import Expression
+
+ROOT = Path(__file__).parents[1]
+CI = ("test-thorough", "test-stores", "test-cluster", "test-checked")
+NIGHT = "test-nightly"
+AZURE, CHECKED, BY_SPARK = "STRATALOG_TEST_STORE=azure", "NUMBA_DISABLE_JIT=1", "STRATALOG_READS=spark"
+
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
+
+
+Tests: TypeAlias = dict[str, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One run of pytest: the marks that it selects, in which files, folders and functions, and under which variable."""
+
+    target: str
+    variable: str
+    marks: str
+    paths: tuple[str, ...]
+
+    def selects(self, name: str, marks: frozenset[str]) -> bool:
+        starts = any(name == path or name.startswith((f"{path}/", f"{path}::", f"{path}[")) for path in self.paths)
+        return (starts or not self.paths) and Expression.compile(self.marks).evaluate(lambda mark, **_: mark in marks)
+
+
+Sessions: TypeAlias = Sequence[Session]
+
+
+def sessions_of(target: str) -> Iterator[Session]:
+    """The runs of pytest that make would start for a target."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    command = ["make", "--dry-run", target]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=environment).stdout
+    for line in printed.replace("\\\n", " ").replace("; ", "\n").splitlines():
+        if " -m pytest " in line:
+            words = shlex.split(line)
+            marks, *paths = words[words.index("-m", words.index("pytest")) + 1 :]
+            variable = next((word for word in words if word.startswith(("STRATALOG_", "NUMBA_"))), "")
+            yield Session(target, variable, marks, tuple(paths))
+
+
+@pytest.fixture(scope="module")
+def sessions() -> list[Session]:
+    return [session for target in (*CI, NIGHT) for session in sessions_of(target)]
+
+
+@pytest.fixture(scope="module")
+def tests(tmp_path_factory: pytest.TempPathFactory) -> dict[str, frozenset[str]]:
+    """Every test, with its marks."""
+    plugin = tmp_path_factory.mktemp("plugin") / "listing_plugin.py"
+    plugin.write_text(
+        "def pytest_collection_modifyitems(items):\n"
+        "    for item in items:\n"
+        "        print('test', item.nodeid.encode(), *{mark.name for mark in item.iter_markers()}, sep='\\t')\n"
+    )
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-n", "0", "-p", plugin.stem]
+    environment = os.environ | {"PYTHONPATH": str(plugin.parent), "PYTEST_ADDOPTS": ""}
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=environment)
+    listed = (line.split("\t") for line in ran.stdout.splitlines() if line.startswith("test\t"))
+    return {ast.literal_eval(name).decode(): frozenset(marks) for _, name, *marks in listed}
+
+
+def times_run(
+    tests: Tests, sessions: Sessions, *, marks: str, variable: str, targets: Collection[str]
+) -> dict[str, int]:
+    """How often each test with the given marks is run by sessions of targets that have the given variable."""
+    running = [session for session in sessions if session.variable == variable and session.target in targets]
+    expected = Expression.compile(marks)
+    return {
+        name: sum(session.selects(name, its_marks) for session in running)
+        for name, its_marks in tests.items()
+        if expected.evaluate(lambda mark, its_marks=its_marks, **_: mark in its_marks)
+    }
+
+
+def test_each_test_is_run_once_by_continuous_integration_or_at_night(tests: Tests, sessions: Sessions) -> None:
+    counts = times_run(tests, sessions, marks="long or not long", variable="", targets={*CI, NIGHT})
+    assert len(counts) == len(tests) > 12_000
+    assert {name: count for name, count in counts.items() if count != 1} == {}
+
+
+def test_what_is_not_long_is_run_by_continuous_integration(tests: Tests, sessions: Sessions) -> None:
+    counts = times_run(tests, sessions, marks="not long", variable="", targets=CI)
+    assert {name: count for name, count in counts.items() if count != 1} == {}
+
+
+def test_each_test_of_a_store_is_run_on_azure_by_continuous_integration_or_at_night(
+    tests: Tests, sessions: Sessions
+) -> None:
+    counts = times_run(tests, sessions, marks="stores and not long", variable=AZURE, targets={*CI, NIGHT})
+    assert {name: count for name, count in counts.items() if count != 1} == {}
+
+
+@pytest.mark.parametrize("variable, marks", [(CHECKED, "not spark and not mysql"), (BY_SPARK, "spark")])
+def test_what_continuous_integration_checks_is_a_part_of_what_a_night_checks(
+    tests: Tests, sessions: Sessions, variable: str, marks: str
+) -> None:
+    by_night = times_run(tests, sessions, marks=marks, variable=variable, targets={NIGHT})
+    by_ci = times_run(tests, sessions, marks=marks, variable=variable, targets=CI)
+    assert sum(by_night.values()) > 100
+    assert {name for name, count in by_ci.items() if count} <= {name for name, count in by_night.items() if count}
