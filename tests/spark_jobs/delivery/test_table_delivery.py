@@ -1,5 +1,6 @@
 import pytest
 
+from spark_jobs.delivery.deliver import deliver
 from tests.delivered import Copy
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
@@ -100,3 +101,24 @@ def test_columns_that_the_target_lacks_or_has_besides(copy: Copy) -> None:
     copy.shop.execute(f"UPDATE `{copy.schema}`.t SET own = 9", "UPDATE t SET a = 3 WHERE id = 1")
     copy.run(pipeline)
     assert copy.rows("t") == [(9, 1, 3, 6), (9, 2, 2, 4)]
+
+
+def test_safe_mode_is_changed_while_a_window_is_open(copy: Copy) -> None:
+    """As the message of a row that is in the way says; the rest of the window is written, and nothing is left out."""
+    values = ", ".join(f"({number}, {number})" for number in range(1, 31))
+    copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)", f"INSERT INTO t VALUES {values}")
+    settings = {"batch_rows": 1, "workers": 3}
+    copy.run(copy.pipeline(safe_mode="off", **settings))
+    values = ", ".join(f"({number}, {number})" for number in range(101, 126))
+    copy.shop.execute(
+        "UPDATE t SET n = -n WHERE id <= 5",
+        f"INSERT INTO t VALUES {values}",
+        f"INSERT INTO `{copy.schema}`.t VALUES (115, 0)",
+    )
+    # Some parts are complete, and the one with the row that is in the way is not.
+    [reason] = copy.run(copy.pipeline(safe_mode="off", **settings)).stopped.values()
+    assert "overwrite it by safe_mode: on" in reason
+    [open_window] = copy.progress()
+    assert open_window["parts"]
+    assert deliver(copy.pipeline(safe_mode="on", **settings), "copy").stopped == {}
+    copy.require_same("t")
