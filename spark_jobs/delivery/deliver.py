@@ -23,7 +23,7 @@ from spark_jobs.delivery.table_delivery import Delivered, TableDelivery
 from spark_jobs.delivery.target import Connection
 from spark_jobs.delivery.transactions import execute_alone
 from spark_jobs.delivery.workers import Workers
-from spark_jobs.errors import ConfigError, StratalogError, about
+from spark_jobs.errors import ConfigError, DeliveryError, StratalogError, about
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.runtime.lazy_session import lazy_session
 from spark_jobs.telemetry.spans import annotate, span
@@ -146,19 +146,27 @@ def _amid_logs(name: str, tables: Sequence[LakeTable], rows: Mapping[Name, Progr
     """Why which tables are at no version of the lake: their logs were delivered in order, and not to the end."""
     stopped = {}
     for table in tables:
-        row = rows.get((table.schema, table.name))
-        for source, origin in table.origins if row and row.version is not None else ():
-            log_row = rows.get(("", source))
-            if row and log_row and not _is_at_version(row, log_row, source, (origin.schema, origin.table)):
-                reason = (
-                    f"delivery {name}: {table}: the log of {source} was delivered in order up to "
-                    f"{log_row.exit_position or log_row.position}, where the table is not as a version of the lake has "
-                    "it; set apply: ordered until a run has delivered all that is published, or deliver it from the "
-                    f"beginning: stratalog deliver --reload --table {table} --yes"
-                )
-                log.error("%s", reason)
-                stopped[table.schema, table.name] = reason
+        try:
+            _require_version(name, table, rows)
+        except DeliveryError as error:
+            stopped[table.schema, table.name] = advised(error)
+            log.error("%s", advised(error))  # noqa: TRY400 - the message is the whole of it
     return stopped
+
+
+def _require_version(name: str, table: LakeTable, rows: Mapping[Name, Progress]) -> None:
+    row = rows.get((table.schema, table.name))
+    for source, origin in table.origins:
+        log_row = rows.get(("", source))
+        if row is None or row.version is None or log_row is None:
+            continue
+        if not _is_at_version(row, log_row, source, (origin.schema, origin.table)):
+            raise DeliveryError(
+                f"delivery {name}: {table}: the log of {source} was delivered in order up to "
+                f"{log_row.exit_position or log_row.position}, where the table is not as a version of the lake has it; "
+                "set apply: ordered until a run has delivered all that is published, or deliver it from the "
+                f"beginning: stratalog deliver --reload --table {table} --yes"
+            )
 
 
 def _is_at_version(row: Progress, log_row: Progress, source: str, origin: Name) -> bool:

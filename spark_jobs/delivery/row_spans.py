@@ -24,7 +24,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowSpan:
-    """Rows of one kind by their ordinals. end: behind the last."""
+    """Rows of one kind by their ordinals. end: after the last."""
 
     kind: ChangeKind
     begin: int

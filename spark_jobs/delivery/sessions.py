@@ -2,7 +2,7 @@
 
 Put here: what tells a session from another one, and its end. Not here: opening them (target.py).
 
-A server goes on with a statement whose client went away. In a transaction that is harmless, since nobody sends COMMIT;
+A server continues a statement whose client went away. In a transaction that is harmless, since nobody sends COMMIT;
 what commits by itself (ALTER TABLE, TRUNCATE) would take effect at some later time.
 """
 
@@ -69,7 +69,7 @@ def own_session(connection: TargetConnection) -> TargetSession:
 
 
 def end(connection: TargetConnection, session: TargetSession) -> None:
-    """Ends a session with its transaction. Raises DeliveryError where it goes on, MySQLError, OSError."""
+    """Ends a session with its transaction. Raises DeliveryError where it continues, MySQLError, OSError."""
     if _command(connection, session) is None:
         return
     _kill(connection, session)

@@ -75,8 +75,8 @@ class LogDelivery:
     def deliver(self) -> None:
         """The whole range. Raises DeliveryError, LakeError, DecodeError, TableStopped, LostRace, MySQLError."""
         is_again = self.progress.exit_version is not None
-        plan = self.progress.plan
-        sizes = Sizes.of_open_window(plan.part_rows if plan else 1) if is_again else Sizes.of(self.settings)
+        sizes, plan = Sizes.of(self.settings), self.progress.plan
+        sizes = Sizes.of_open_window(plan.part_rows if plan else sizes.part) if is_again else sizes
         pending: Callable[[], None] = _no_window
         files = {stretch.number: stretch.file for stretch in stretches(self.logged.snapshot.checkpoint)}
         with ThreadPoolExecutor(1, thread_name_prefix="decode") as decoding:
@@ -131,13 +131,17 @@ class LogDelivery:
             return self.settings.safe_mode == "auto"
         # Which rows its parts had is not known any more; where none remain, there is nothing to be repeated.
         if window.rows and not (window.is_keyed and self.settings.safe_mode != "off"):
-            raise DeliveryError(self._not_repeatable(window))
+            cause, way = self._cause_and_remedy(window)
+            raise DeliveryError(
+                f"delivery {self.delivery}: {self.source}: the window up to {self.progress.exit_position} was begun "
+                f"{cause}, so the rest of it is not known; put that back until the window is complete, or {way}"
+            )
         if not is_same:
             self._open(step, replace(plan, is_repeated=True))
         return True
 
-    def _not_repeatable(self, window: LogWindow) -> str:
-        """Why an open window cannot be written again as a whole, and what to do."""
+    def _cause_and_remedy(self, window: LogWindow) -> tuple[str, str]:
+        """Why the parts of an open window are others, and what to do where it cannot be written again as a whole."""
         present = {(table.name.schema, table.name.table) for table in self.logged.tables}
         missing = sorted(self.progress.plan.tables - present) if self.progress.plan else []
         listed = ", ".join(f"{schema}.{name}" for schema, name in missing)
@@ -149,10 +153,7 @@ class LogDelivery:
             if window.is_keyed
             else "deliver the tables without a key from the beginning: stratalog deliver --reload"
         )
-        return (
-            f"delivery {self.delivery}: {self.source}: the window up to {self.progress.exit_position} was begun "
-            f"{cause}, so the rest of it is not known; put that back until the window is complete, or {way}"
-        )
+        return cause, way
 
     def _plan(self, window: LogWindow) -> WindowPlan:
         names = frozenset((table.name.schema, table.name.table) for table in self.logged.tables)

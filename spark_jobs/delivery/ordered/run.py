@@ -30,7 +30,7 @@ from spark_jobs.delivery.transactions import TargetTransaction, commit, execute_
 from spark_jobs.delivery.workers import Workers
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream.multi_source import MARKS
-from spark_jobs.errors import StratalogError, about
+from spark_jobs.errors import DeliveryError, StratalogError, about
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.text.remedies import advised
@@ -163,21 +163,27 @@ class _Run:
 
         begin: the position, or the end of an open window, from which on all tables go together.
         """
-        stored, complete_tables = rows.get(("", source), Progress(0)), []
+        complete_tables = []
         for table in tables:
-            row = rows[table.into.schema, table.into.name]
-            is_followed = not stored.position or stored.tables is None or _names([table]) <= stored.tables
-            is_current = row.version == table.into.version and table.end >= begin
-            if is_followed or is_current or table.since >= begin:
+            try:
+                self._require_complete(source, rows, table, begin)
+            except DeliveryError as error:
+                self.stopped[table.into.schema, table.into.name] = advised(error)
+            else:
                 complete_tables.append(table)
-                continue
-            reason = (
-                f"delivery {self.workers.name}: {table.into}: the log of {source} was delivered up to {begin} without "
-                f"it, and the target has it up to {table.since}; leave it out, or deliver it from the beginning when "
-                f"it is published up to there: stratalog deliver --reload --table {table.into} --yes"
-            )
-            self.stopped[table.into.schema, table.into.name] = reason
         return complete_tables
+
+    def _require_complete(self, source: str, rows: dict[Name, Progress], table: OrderedTable, begin: Position) -> None:
+        log_row, row = rows["", source], rows[table.into.schema, table.into.name]
+        is_followed = not log_row.position or log_row.tables is None or _names([table]) <= log_row.tables
+        is_current = row.version == table.into.version and table.end >= begin
+        if is_followed or is_current or table.since >= begin:
+            return
+        raise DeliveryError(
+            f"delivery {self.workers.name}: {table.into}: the log of {source} was delivered up to {begin} without it, "
+            f"and the target has it up to {table.since}; leave it out, or deliver it from the beginning when it is "
+            f"published up to there: stratalog deliver --reload --table {table.into} --yes"
+        )
 
     def _joined(self, progress: Progress, source: str, tables: Sequence[OrderedTable]) -> Progress:
         """Notes tables that the log's position is about from here on; those that went stay until it moves."""

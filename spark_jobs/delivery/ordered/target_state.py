@@ -133,9 +133,9 @@ class TargetState:
         statements += self._alterations(shape, step, defaults)
         # A column whose type has no default is filled; it may be repeated, since no row behind it is there.
         filled = [f"{identifier(name)} = {text}" for name, text in fills.items() if name not in defaults]
-        columns = target_table.types_of(shape, Dialect.of(self.connection))
+        columns: Columns = target_table.types_of(shape, Dialect.of(self.connection))
         # Tables of several sources have the columns of all of them.
-        columns = {**self.before, **columns} if self.judge.marks else columns
+        columns = dict(self.before) | dict(columns) if self.judge.marks else columns
         updates = [f"UPDATE {self.name} SET {', '.join(filled)}"] if filled else []
         return Applied(columns, self._executed(statements), updates)
 

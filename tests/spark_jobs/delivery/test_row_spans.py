@@ -16,7 +16,8 @@ def test_parts_of_any_size_cover_each_row_once() -> None:
     """Rows are written in parts of changing sizes, and at random only some of them, until all are."""
     generator = random.Random(7)
     for _ in range(200):
-        rows, names, times_written = generator.randint(1, 60), [], [0] * 60
+        rows, times_written = generator.randint(1, 60), [0] * 60
+        names: list[str] = []
         while min(times_written[:rows]) == 0:
             size, remaining = generator.randint(1, 9), RemainingRows(names)
             for begin in range(0, rows, size):

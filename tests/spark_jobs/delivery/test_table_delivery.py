@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from spark_jobs.delivery.deliver import deliver
@@ -107,7 +109,7 @@ def test_safe_mode_is_changed_while_a_window_is_open(copy: Copy) -> None:
     """As the message of a row that is in the way says; the rest of the window is written, and nothing is left out."""
     values = ", ".join(f"({number}, {number})" for number in range(1, 31))
     copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)", f"INSERT INTO t VALUES {values}")
-    settings = {"batch_rows": 1, "workers": 3}
+    settings: dict[str, Any] = {"batch_rows": 1, "workers": 3}
     copy.run(copy.pipeline(safe_mode="off", **settings))
     values = ", ".join(f"({number}, {number})" for number in range(101, 126))
     copy.shop.execute(

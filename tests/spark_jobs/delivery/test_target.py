@@ -1,6 +1,6 @@
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pymysql
@@ -126,7 +126,7 @@ def test_the_first_statements_wait_for_locks_too(database: Database, login: MySQ
         opened = TargetTransaction(
             TABLE, (), progress.opened(TABLE, row, STEP, plan), lambda stored: stored.plan == plan
         )
-        statements = {
+        statements: dict[str, Callable[[], object]] = {
             "create": lambda: progress.create(connection),
             "claim": lambda: progress.claim(connection, TABLE),
             "listed": lambda: progress.listed(connection, "copy"),

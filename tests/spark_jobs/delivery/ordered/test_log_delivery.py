@@ -303,7 +303,7 @@ def _stopped_within(copy: Copy, monkeypatch: pytest.MonkeyPatch, texts: int, **k
 def test_tables_that_are_created_while_a_window_is_open(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables outside the window, whatever their names, are none of its plan: also without a key it goes on."""
     copy.shop.execute("CREATE TABLE bag (a INT, b INT)", "INSERT INTO bag VALUES (-1, -1)")
-    settings = {"batch_rows": 1, "workers": 2}
+    settings: dict[str, Any] = {"batch_rows": 1, "workers": 2}
     run(copy, **settings)
     copy.shop.execute(*(f"INSERT INTO bag VALUES ({number % 7}, 0)" for number in range(40)))
     pipeline = _stopped_within(copy, monkeypatch, 12, **settings)
@@ -337,7 +337,7 @@ def test_a_table_that_was_left_out_for_a_while(copy: Copy) -> None:
 def test_the_net_change_after_a_part_of_the_log(copy: Copy, monkeypatch: pytest.MonkeyPatch, *, is_open: bool) -> None:
     """Rows that the log's windows wrote already are not written a second time by another way of applying."""
     copy.shop.execute("CREATE TABLE bag (a INT)", "INSERT INTO bag VALUES (-1)")
-    settings = {"batch_rows": 1, "workers": 2}
+    settings: dict[str, Any] = {"batch_rows": 1, "workers": 2}
     run(copy, **settings)
     copy.shop.execute(*(f"INSERT INTO bag VALUES ({number % 7})" for number in range(40)))
     if is_open:
