@@ -96,7 +96,7 @@ def deliver(
     # Tables share the connections that write; each has one of its own for what goes before and after its rows.
     with Workers(name, settings) as workers:
         if pending:
-            logs = {source: row.position or "" for (schema, source), row in rows.items() if not schema}
+            logs = {source: row.position for (schema, source), row in rows.items() if not schema and row.position}
             _deliver_tables(workers, lake, pending, logs, outcome)
         if is_ordered:
             session = spark or lazy_session(lambda: _session(pipeline))

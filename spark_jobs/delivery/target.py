@@ -47,10 +47,6 @@ _SESSION = (
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     f"SET SESSION sql_mode = '{SQL_MODE}', foreign_key_checks = 0, unique_checks = 1, sql_safe_updates = 0",
 )
-_LOCKS = (
-    "SET SESSION lock_wait_timeout = {seconds}, "
-    "innodb_lock_wait_timeout = CAST(LEAST(@@SESSION.innodb_lock_wait_timeout, {seconds}) AS UNSIGNED)"
-)
 CONFLICTS = {1205, 1213, 8002, 8022, 8028, 9007}
 """Numbers of errors after which the same transaction may succeed: deadlocks, lock timeouts; TiDB's write conflicts and
 schema changes."""
@@ -160,13 +156,19 @@ class Connection:
         try:
             connection = log_in(self._settings, cursorclass=DictCursor, autocommit=True)
             self._connection = connection
-            seconds = lock_seconds(self._settings)
-            for statement in (*_SESSION, _LOCKS.format(seconds=seconds)):
+            for statement in _SESSION:
                 connection.query(statement)
+            self._wait_for_locks(lock_seconds(self._settings))
             self._session = sessions.own_session(self)
         except (pymysql.MySQLError, RuntimeError, OSError) as error:
             self.close()
             raise DeliveryError(refusal(self.place, self._settings, error)) from error
+
+    def _wait_for_locks(self, seconds: int) -> None:
+        """Sets how long a statement waits for a lock at most; the server may let it wait for less."""
+        stored = int(self.rows("SELECT @@SESSION.innodb_lock_wait_timeout seconds")[0]["seconds"])
+        values = f"lock_wait_timeout = {seconds}, innodb_lock_wait_timeout = {min(stored, seconds)}"
+        self.execute(f"SET SESSION {values}")
 
     @property
     def session(self) -> TargetSession:

@@ -262,7 +262,7 @@ class _Run:
         """
         lake, dialect, notes = lake_of(self.pipeline), Dialect.of(self.connection), []
         rows = rows_of.listed(self.connection, self.workers.name)
-        logs = {name: row.position or "" for (schema, name), (row, _) in rows.items() if not schema}
+        logs = {name: row.position for (schema, name), (row, _) in rows.items() if not schema and row.position}
         logs[source] = str(position)
         for table in {(table.into.schema, table.into.name): table.into for table in tables}.values():
             if not all((origin, (table.schema, table.name)) in self.ended for origin in table.origins):
@@ -274,7 +274,7 @@ class _Run:
             shape = lake_table.shape_of(lake, table, snapshot)
             columns, own_logs = (
                 target_table.types_of(shape, dialect),
-                {origin: logs.get(origin, "") for origin, _ in table.origins},
+                {origin: logs[origin] for origin, _ in table.origins if origin in logs},
             )
             step = rows_of.Step(snapshot.metadata.id, table.version, shape.position, columns, logs=own_logs)
             notes.append(rows_of.at_version(TableId(self.workers.name, table.schema, table.name), step))

@@ -1,4 +1,4 @@
-"""Sessions of a real server that are told to end, or waited for."""
+"""Sessions of real servers that are told to end, or waited for."""
 
 import threading
 import time
@@ -12,16 +12,18 @@ from spark_jobs.config.servers import MySQL
 from spark_jobs.delivery import sessions
 from spark_jobs.delivery.sessions import TargetSession
 from spark_jobs.delivery.target import Connection
-from tests.fix_mysql import Database
+from spark_jobs.demo.server import MySQLServer
 
 pytestmark = pytest.mark.mysql
 
 
 @pytest.fixture
-def connections(database: Database) -> Iterator[tuple[Connection, Connection]]:
-    database.execute("CREATE USER IF NOT EXISTS writer@'%' IDENTIFIED WITH mysql_native_password BY 'writes'")
-    server = database.server
-    login = MySQL(host=server.host, port=server.port, user="writer", password="writes")
+def connections(any_server: tuple[str, MySQLServer]) -> Iterator[tuple[Connection, Connection]]:
+    _, server = any_server
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("DROP USER IF EXISTS ender@'%'")
+        cursor.execute("CREATE USER ender@'%' IDENTIFIED BY 'ends'")
+    login = MySQL(host=server.host, port=server.port, user="ender", password="ends")
     with Connection("copy", login) as first, Connection("copy", login) as second:
         yield first, second
 
