@@ -226,6 +226,7 @@ class KeylessChanges:
         images = tuples(literals(rows, self.columns))
         places = pa.table({"image": images, "sign": signs, "at": np.arange(len(rows))})
         sums = places.group_by("image", use_threads=False).aggregate([("sign", "sum"), ("at", "min")])
+        sums = sums.sort_by("at_min")  # spans of rows are by their order
         copies = sums.column("sign_sum").to_numpy()
         changed = np.flatnonzero(copies)
         return rows.take(sums.column("at_min").take(pa.array(changed))), copies[changed]

@@ -5,11 +5,11 @@ Put here: which tables are delivered, the connections, what stops one table and 
 """
 
 import logging
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
-
-import pymysql
 
 from spark_jobs.config.deliveries import Delivery
 from spark_jobs.config.model import Pipeline
@@ -18,11 +18,12 @@ from spark_jobs.delivery import lake_table, progress
 from spark_jobs.delivery.lake_table import LakeTable
 from spark_jobs.delivery.ordered.log_tables import require_ordered
 from spark_jobs.delivery.ordered.run import deliver_logs
-from spark_jobs.delivery.progress import TableId
+from spark_jobs.delivery.progress import Progress, TableId
 from spark_jobs.delivery.table_delivery import Delivered, TableDelivery
 from spark_jobs.delivery.target import Connection
+from spark_jobs.delivery.transactions import execute_alone
 from spark_jobs.delivery.workers import Workers
-from spark_jobs.errors import ConfigError, StratalogError, about
+from spark_jobs.errors import ConfigError, DeliveryError, StratalogError, about
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.runtime.lazy_session import lazy_session
 from spark_jobs.telemetry.spans import annotate, span
@@ -82,16 +83,21 @@ def deliver(
     outcome = DeliveryOutcome(name)
     if is_ordered:
         require_ordered(tables, f"delivery {name}")
-    pending = _pending(name, settings, tables)
+    rows = _rows(name, settings) if tables else {}
+    pending = _pending(settings, tables, rows)
+    if not is_ordered:
+        outcome.stopped.update(_amid_logs(name, pending, rows))
+        pending = [table for table in pending if (table.schema, table.name) not in outcome.stopped]
     annotate(delivery=name, tables=len(pending))
     if not pending and not (is_ordered and tables):
         return outcome
     with Connection(name, settings.mysql) as connection:
-        _prepared(connection)
+        progress.create(connection)
     # Tables share the connections that write; each has one of its own for what goes before and after its rows.
     with Workers(name, settings) as workers:
         if pending:
-            _deliver_tables(workers, lake, pending, outcome)
+            logs = {source: row.position for (schema, source), row in rows.items() if not schema and row.position}
+            _deliver_tables(workers, lake, pending, logs, outcome)
         if is_ordered:
             session = spark or lazy_session(lambda: _session(pipeline))
             ordered = [table for table in tables if (table.schema, table.name) not in outcome.stopped]
@@ -106,10 +112,12 @@ def _session(pipeline: Pipeline) -> "SparkSession":
     return spark_session(pipeline.spark)
 
 
-def _deliver_tables(workers: Workers, lake: Lake, tables: list[LakeTable], outcome: DeliveryOutcome) -> None:
-    """What versions of tables changed, side by side."""
+def _deliver_tables(
+    workers: Workers, lake: Lake, tables: list[LakeTable], logs: Mapping[str, str], outcome: DeliveryOutcome
+) -> None:
+    """What versions of tables changed, side by side. logs: by source how far its log is at the target."""
     with ThreadPoolExecutor(min(workers.settings.workers, len(tables))) as pool:
-        futures = {pool.submit(_deliver_table, workers, lake, table): table for table in tables}
+        futures = {pool.submit(_deliver_table, workers, lake, table, logs): table for table in tables}
         for future, table in futures.items():
             try:
                 outcome.tables.append(future.result())
@@ -119,28 +127,61 @@ def _deliver_tables(workers: Workers, lake: Lake, tables: list[LakeTable], outco
                 outcome.stopped[table.schema, table.name] = reason
 
 
-def _pending(name: str, settings: Delivery, tables: list[LakeTable]) -> list[LakeTable]:
-    """Those that the target lacks something of; in order, those that it does not have yet. Raises DeliveryError."""
-    if not tables:
-        return []
+def _rows(name: str, settings: Delivery) -> dict[Name, Progress]:
+    """The rows of progress of a delivery. Raises DeliveryError."""
     with Connection(name, settings.mysql) as connection:
         rows = progress.listed(connection, name) if progress.exists(connection) else {}
-    reached = {table: row.version for table, (row, _) in rows.items() if row.exit_version is None}
+    return {table: row for table, (row, _) in rows.items()}
+
+
+def _pending(settings: Delivery, tables: list[LakeTable], rows: Mapping[Name, Progress]) -> list[LakeTable]:
+    """Those that the target lacks something of; in order, those that it does not have yet."""
+    reached = {table: row.version for table, row in rows.items() if row.exit_version is None}
     if settings.apply == "ordered":
         return [table for table in tables if reached.get((table.schema, table.name)) is None]
     return [table for table in tables if reached.get((table.schema, table.name)) != table.version]
 
 
-def _prepared(connection: Connection) -> None:
-    try:
-        progress.create(connection)
-    except (pymysql.MySQLError, OSError) as error:
-        raise connection.error(error) from error
+def _amid_logs(name: str, tables: Sequence[LakeTable], rows: Mapping[Name, Progress]) -> dict[Name, str]:
+    """Why which tables are at no version of the lake: their logs were delivered in order, and not to the end."""
+    stopped = {}
+    for table in tables:
+        try:
+            _require_version(name, table, rows)
+        except DeliveryError as error:
+            stopped[table.schema, table.name] = advised(error)
+            log.error("%s", advised(error))  # noqa: TRY400 - the message is the whole of it
+    return stopped
 
 
-def _deliver_table(workers: Workers, lake: Lake, table: LakeTable) -> Delivered:
+def _require_version(name: str, table: LakeTable, rows: Mapping[Name, Progress]) -> None:
+    row = rows.get((table.schema, table.name))
+    for source, origin in table.origins:
+        log_row = rows.get(("", source))
+        if row is None or row.version is None or log_row is None:
+            continue
+        if not _is_at_version(row, log_row, source, (origin.schema, origin.table)):
+            raise DeliveryError(
+                f"delivery {name}: {table}: the log of {source} was delivered in order up to "
+                f"{log_row.exit_position or log_row.position}, where the table is not as a version of the lake has it; "
+                "set apply: ordered until a run has delivered all that is published, or deliver it from the "
+                f"beginning: stratalog deliver --reload --table {table} --yes"
+            )
+
+
+def _is_at_version(row: Progress, log_row: Progress, source: str, origin: Name) -> bool:
+    """Whether a log wrote nothing into a table since it had the version of its row."""
+    if log_row.tables is not None and origin not in log_row.tables:
+        return True
+    if log_row.exit_position is not None:
+        return False
+    return log_row.tables is None or (row.logs or {}).get(source) == log_row.position
+
+
+def _deliver_table(workers: Workers, lake: Lake, table: LakeTable, logs: Mapping[str, str]) -> Delivered:
+    own_logs = {source: logs[source] for source, _ in table.origins if source in logs}
     with Connection(workers.name, workers.settings.mysql) as connection:
-        delivery = TableDelivery(workers.name, workers.settings, lake, table, connection, workers.submit)
+        delivery = TableDelivery(workers.name, workers.settings, lake, table, connection, workers.submit, own_logs)
         with about(delivery.place):
             return delivery.deliver()
 
@@ -151,15 +192,20 @@ def reload_tables(pipeline: Pipeline, name: str, tables: list[LakeTable]) -> Non
     Raises DeliveryError.
     """
     with Connection(name, pipeline.deliveries[name].mysql) as connection:
-        _prepared(connection)
+        progress.create(connection)
         for table in tables:
             row = TableId(name, table.schema, table.name)
-            try:
-                connection.execute(progress.forgotten(row))  # first: nobody delivers into the table from here on
-                if connection.ask(_IS_THERE, (table.schema, table.name)):
-                    connection.execute(f"TRUNCATE TABLE {identifier(table.schema)}.{identifier(table.name)}")
-            except (pymysql.MySQLError, OSError) as error:
-                raise connection.error(error, str(table)) from error
+            connection.retried(partial(_emptied, connection, row), str(table))
+
+
+def _emptied(connection: Connection, row: TableId) -> None:
+    # First the progress: nobody delivers into the table from here on.
+    progress.claim(connection, row)
+    connection.execute(progress.forgotten(row))
+    forgotten = progress.claim(connection, row)
+    if connection.ask(_IS_THERE, (row.schema, row.table)):
+        statement = f"TRUNCATE TABLE {identifier(row.schema)}.{identifier(row.table)}"
+        execute_alone(connection, row, forgotten.fence, statement)
 
 
 _IS_THERE = "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"

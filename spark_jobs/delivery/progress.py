@@ -7,16 +7,22 @@ A **fence** is a number that each deliverer raises by one when it takes a table 
 statement that changes the row only where it has the deliverer's own number, and commits only where it did: one that was
 overtaken while it slept cannot commit.
 
-A window that takes several transactions is opened first: its exit point is stored, and then each transaction, a part
-of the window, adds its number to those that are complete. The window's last statement moves the position.
+A window that takes several transactions is opened first: its exit point and its **plan** are stored, and then each
+transaction, a part of the window, adds its name to those that are complete. The window's last statement moves the
+position. A plan's digest is of what the names depend on: under another one they say nothing.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+import pymysql
+
+from spark_jobs.delivery import sessions
+from spark_jobs.delivery.sessions import TargetSession
 from spark_jobs.delivery.target import Connection
+from spark_jobs.source.connection import error_number
 from spark_jobs.text.sql import server_text
 
 SCHEMA = "stratalog"
@@ -33,13 +39,29 @@ _CREATE = (
   columns_json MEDIUMTEXT CHARACTER SET utf8mb4 NULL,
   exit_version BIGINT NULL,
   exit_position TEXT CHARACTER SET utf8mb4 NULL,
-  part_rows BIGINT NULL,
   parts MEDIUMTEXT NULL,
+  plan MEDIUMTEXT CHARACTER SET utf8mb4 NULL,
+  executing VARCHAR(500) CHARACTER SET utf8mb4 NULL,
   rows_written BIGINT UNSIGNED NOT NULL DEFAULT 0,
   updated_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
   PRIMARY KEY (delivery, table_schema, table_name)
 ) ENGINE = InnoDB""",
 )
+
+
+_COLUMNS = (
+    f"SELECT COLUMN_NAME name FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = '{SCHEMA}' "
+    "AND TABLE_NAME = 'checkpoint'"
+)
+_LATER_COLUMNS = {
+    "plan": f"ALTER TABLE {TABLE} ADD COLUMN plan MEDIUMTEXT CHARACTER SET utf8mb4 NULL",
+    "executing": f"ALTER TABLE {TABLE} ADD COLUMN executing VARCHAR(500) CHARACTER SET utf8mb4 NULL",
+}
+"""Those that a table of an earlier release does not have."""
+_DUPLICATE_COLUMN = 1060
+
+Names = frozenset[tuple[str, str]]
+"""Source tables: schema and table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +82,20 @@ class TableId:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """What the parts of an open window were planned by.
+
+    digest: differs where the names of parts mean other rows. is_repeated: whether the window is written from its
+    beginning again, over rows that it wrote before. part_rows, tables: of a log, the rows of a part and its tables.
+    """
+
+    digest: str
+    is_repeated: bool = False
+    part_rows: int = 0
+    tables: Names = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """What the row says."""
 
@@ -74,17 +110,37 @@ class Progress:
     exit_version: int | None = None
     """The version by which an open window ends; None where none is open."""
     exit_position: str | None = None
-    part_rows: int | None = None
-    """Rows of the parts that the open window was planned with."""
-    parts: frozenset[int] = frozenset()
-    """Numbers of its parts that are complete."""
+    parts: frozenset[str] = frozenset()
+    """Names of its parts that are complete."""
+    plan: WindowPlan | None = None
+    """Of the open window; None where none is open, or an earlier release of Stratalog opened it."""
+    tables: Names | None = None
+    """Of a log: the source tables that are delivered up to the position; None where the row does not say."""
+    logs: Mapping[str, str] | None = None
+    """Of a table: by source how far its log was when the target had the version; None where the row does not say."""
+    session: TargetSession | None = None
+    """What executes, or executed, a statement that commits by itself; None where no such one may be under way."""
     rows_written: int = 0
 
 
 def create(connection: Connection) -> None:
-    """Creates the table where it is not there. Raises DeliveryError, MySQLError."""
+    """Creates the table where it is not there. Raises DeliveryError."""
+    connection.retried(lambda: _create(connection))
+
+
+def _create(connection: Connection) -> None:
     for statement in _CREATE:
         connection.execute(statement)
+    present = {str(row["name"]).casefold() for row in connection.rows(_COLUMNS)}
+    for name, statement in _LATER_COLUMNS.items():
+        if name in present:
+            continue
+        # Another run may add the column at the same time.
+        try:
+            connection.execute(statement)
+        except pymysql.MySQLError as error:
+            if error_number(error) != _DUPLICATE_COLUMN:
+                raise
 
 
 def exists(connection: Connection) -> bool:
@@ -94,7 +150,11 @@ def exists(connection: Connection) -> bool:
 
 
 def claim(connection: Connection, table: TableId) -> Progress:
-    """Takes a table over from whoever delivers it, with a fence of its own. Raises DeliveryError, MySQLError."""
+    """Takes a table over from whoever delivers it, with a fence of its own. Raises DeliveryError."""
+    return connection.retried(lambda: _claim(connection, table), str(table))
+
+
+def _claim(connection: Connection, table: TableId) -> Progress:
     names = ", ".join(server_text(name) for name in (table.delivery, table.schema, table.table))
     connection.execute(f"INSERT IGNORE INTO {TABLE} (delivery, table_schema, table_name) VALUES ({names})")
     # LAST_INSERT_ID(expression) hands the new number to this session alone.
@@ -102,7 +162,15 @@ def claim(connection: Connection, table: TableId) -> Progress:
     fence = int(connection.rows("SELECT LAST_INSERT_ID() fence")[0]["fence"])
     progress = stored(connection, table)
     assert progress is not None
-    return Progress(**{name: getattr(progress, name) for name in Progress.__slots__} | {"fence": fence})
+    if progress.session is not None:
+        outlast(connection, table, fence, progress.session)
+    return replace(progress, fence=fence, session=None)
+
+
+def outlast(connection: Connection, table: TableId, fence: int, session: TargetSession) -> None:
+    """Waits for the end of a statement that commits by itself. Raises DeliveryError, MySQLError, OSError."""
+    sessions.outlast(connection, session)
+    connection.execute(executed(table, fence))
 
 
 def stored(connection: Connection, table: TableId) -> Progress | None:
@@ -119,7 +187,9 @@ def listed(connection: Connection, delivery: str) -> dict[tuple[str, str], tuple
 
 
 def _progress(row: Mapping[str, Any]) -> Progress:
-    parts = row["parts"] or ""
+    parts, plan = row["parts"] or "", json.loads(row.get("plan") or "{}")
+    window = plan.get("window")
+    # A table of an earlier release lacks the columns ``plan`` and ``executing``.
     return Progress(
         fence=int(row["fence"]),
         lake_id=row["lake_id"],
@@ -128,33 +198,79 @@ def _progress(row: Mapping[str, Any]) -> Progress:
         columns=json.loads(row["columns_json"] or "{}"),
         exit_version=row["exit_version"],
         exit_position=row["exit_position"],
-        part_rows=row["part_rows"],
-        parts=frozenset(map(int, filter(None, parts.split(",")))),
+        parts=frozenset(filter(None, parts.split(","))),
+        plan=WindowPlan(**window | {"tables": _names(window["tables"])}) if window else None,
+        tables=_names(plan["tables"]) if "tables" in plan else None,
+        logs=plan.get("logs"),
+        session=TargetSession.of_text(row["executing"]) if row.get("executing") else None,
         rows_written=int(row["rows_written"]),
     )
 
 
+def _names(pairs: Iterable[Sequence[str]]) -> Names:
+    return frozenset((schema, name) for schema, name in pairs)
+
+
+def _plan_literal(tables: Names | None, logs: Mapping[str, str] | None = None, window: WindowPlan | None = None) -> str:
+    """SQL: a plan as the row has it."""
+    plan: dict[str, Any] = {}
+    if tables is not None:
+        plan["tables"] = sorted(tables)
+    if logs is not None:
+        plan["logs"] = dict(logs)
+    if window is not None:
+        plan["window"] = asdict(window) | {"tables": sorted(window.tables)}
+    return server_text(json.dumps(plan, ensure_ascii=True)) if plan else "NULL"
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A downstream table's version as the row names it."""
+    """A downstream table's version as the row names it. tables, logs: as ``Progress`` has them."""
 
     lake_id: str
     version: int
     position: str
     columns: Mapping[str, Mapping[str, str]]
+    tables: Names | None = None
+    logs: Mapping[str, str] | None = None
 
 
-def opened(table: TableId, progress: Progress, step: Step, part_rows: int) -> str:
-    """SQL: opens a window that takes several transactions. It changes no row where another deliverer took over."""
+def opened(table: TableId, progress: Progress, step: Step, plan: WindowPlan) -> str:
+    """SQL: opens a window that takes several transactions, or one that is open from its beginning again.
+
+    It changes no row where another deliverer took over.
+    """
+    is_open = "IS NULL" if progress.exit_version is None else "IS NOT NULL"
     return (
         f"UPDATE {TABLE} SET exit_version = {step.version}, exit_position = {server_text(step.position)}, "
-        f"part_rows = {part_rows}, parts = '', lake_id = {server_text(step.lake_id)}, "
-        "updated_at = CURRENT_TIMESTAMP(6) "
-        f"WHERE {table.condition()} AND fence = {progress.fence} AND exit_version IS NULL"
+        f"plan = {_plan_literal(progress.tables, progress.logs, plan)}, parts = '', "
+        f"lake_id = {server_text(step.lake_id)}, updated_at = CURRENT_TIMESTAMP(6) "
+        f"WHERE {table.condition()} AND fence = {progress.fence} AND exit_version {is_open}"
     )
 
 
-def part_complete(table: TableId, progress: Progress, exit_version: int, part: int, rows: int) -> str:
+def joined(table: TableId, progress: Progress, tables: Names) -> str:
+    """SQL: these are the tables that a log's position is about. It changes no row where another deliverer took over."""
+    return (
+        f"UPDATE {TABLE} SET plan = {_plan_literal(tables, window=progress.plan)}, "
+        f"updated_at = CURRENT_TIMESTAMP(6) WHERE {table.condition()} AND fence = {progress.fence}"
+    )
+
+
+def executing(table: TableId, fence: int, session: TargetSession) -> str:
+    """SQL: a session executes a statement that commits by itself; changes no row where another deliverer took over."""
+    return (
+        f"UPDATE {TABLE} SET executing = {server_text(session.to_text())} WHERE {table.condition()} "
+        f"AND fence = {fence} AND executing IS NULL"
+    )
+
+
+def executed(table: TableId, fence: int) -> str:
+    """SQL: that statement has ended."""
+    return f"UPDATE {TABLE} SET executing = NULL WHERE {table.condition()} AND fence = {fence}"
+
+
+def part_complete(table: TableId, progress: Progress, exit_version: int, part: str, rows: int) -> str:
     """SQL: a part is complete; changes no row where it was before, or another deliverer took over."""
     return (
         f"UPDATE {TABLE} SET parts = CONCAT(parts, ',{part}'), rows_written = rows_written + {rows}, "
@@ -170,9 +286,19 @@ def complete(table: TableId, progress: Progress, step: Step, rows: int) -> str:
     return (
         f"UPDATE {TABLE} SET lake_id = {server_text(step.lake_id)}, lake_version = {step.version}, "
         f"position = {server_text(step.position)}, columns_json = {columns}, exit_version = NULL, "
-        f"exit_position = NULL, part_rows = NULL, parts = NULL, rows_written = rows_written + {rows}, "
+        f"exit_position = NULL, parts = NULL, plan = {_plan_literal(step.tables, step.logs)}, "
+        f"rows_written = rows_written + {rows}, "
         f"updated_at = CURRENT_TIMESTAMP(6) WHERE {table.condition()} AND fence = {progress.fence} "
         f"AND lake_version {version}"
+    )
+
+
+def at_version(table: TableId, step: Step) -> str:
+    """SQL: by its log the target has a version, which another way of applying may continue from."""
+    return (
+        f"UPDATE {TABLE} SET lake_id = {server_text(step.lake_id)}, lake_version = {step.version}, "
+        f"position = {server_text(step.position)}, columns_json = {columns_literal(step.columns)}, "
+        f"plan = {_plan_literal(None, step.logs)}, updated_at = CURRENT_TIMESTAMP(6) WHERE {table.condition()}"
     )
 
 
@@ -185,6 +311,6 @@ def forgotten(table: TableId) -> str:
     """SQL: the delivery begins with the table again; a deliverer that has it now cannot commit any more."""
     return (
         f"UPDATE {TABLE} SET fence = fence + 1, lake_id = NULL, lake_version = NULL, position = NULL, "
-        f"columns_json = NULL, exit_version = NULL, exit_position = NULL, part_rows = NULL, parts = NULL, "
+        f"columns_json = NULL, exit_version = NULL, exit_position = NULL, parts = NULL, plan = NULL, "
         f"updated_at = CURRENT_TIMESTAMP(6) WHERE {table.condition()}"
     )

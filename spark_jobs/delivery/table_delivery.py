@@ -5,13 +5,16 @@ Put here: the order of DDL, deletes, writes and progress. Not here: the tables o
 
 A window of up to ten statements is one transaction, with the progress row. A larger one is opened in the progress row
 with its exit point, and split into parts: deletes, then, when all of these are complete, writes. Each part is a
-transaction that notes its number; the last statement moves the position. Its statements are idempotent (safe mode), as
-rows of a part may be in the way of another part's.
+transaction that notes the span of its rows; the last statement moves the position. Its statements are idempotent (safe
+mode), as rows of a part may be in the way of another part's.
 """
 
+import hashlib
+import json
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,11 +28,12 @@ from spark_jobs.delivery import changes, lake_table, target_table
 from spark_jobs.delivery import progress as rows_of
 from spark_jobs.delivery.changes import KeyedChanges, KeylessChanges, TableDelta
 from spark_jobs.delivery.lake_table import LakeTable, LakeTableShape
-from spark_jobs.delivery.progress import Progress, Step, TableId
+from spark_jobs.delivery.progress import Progress, Step, TableId, WindowPlan
+from spark_jobs.delivery.row_spans import ChangeKind, RemainingRows, RowSpan
 from spark_jobs.delivery.statements import Way, Writer
 from spark_jobs.delivery.target import Connection
 from spark_jobs.delivery.target_table import Alterations, Dialect, TargetTable
-from spark_jobs.delivery.transactions import TargetTransaction, commit
+from spark_jobs.delivery.transactions import TargetTransaction, commit, execute_alone
 from spark_jobs.errors import DeliveryError
 from spark_jobs.lake.layout import Lake
 from spark_jobs.text.sql import identifier
@@ -42,6 +46,8 @@ _PART_BYTES = 16 << 20
 """Bytes of Arrow's rows in a part at limit, but for one of a single row."""
 _SAY_EVERY = 5.0
 """Seconds between two lines of progress."""
+_SPANS = 1
+"""Of the order of a window's rows; raised where a change of it gives spans another meaning."""
 
 Submit = Callable[[Callable[[Connection], int]], "Future[int]"]
 """Gives work to one of the delivery's connections."""
@@ -66,17 +72,27 @@ class Delivered:
 class TransactionPart:
     """Rows of one transaction, as functions that make its statements."""
 
-    number: int
-    is_delete: bool
-    rows: int
+    span: RowSpan
     size: int
     """Bytes of them in Arrow."""
     statements: Callable[[], Iterator[bytes]]
 
+    @property
+    def rows(self) -> int:
+        return self.span.end - self.span.begin
+
+    @property
+    def is_delete(self) -> bool:
+        return self.span.kind is ChangeKind.DELETE
+
 
 @dataclass
 class TableDelivery:
-    """Delivers one table. connection: of the thread that calls; submit: to those of all tables."""
+    """Delivers one table.
+
+    connection: of the thread that calls; submit: to those of all tables. logs: by source how far its log is at the
+    target, where a delivery in order follows it.
+    """
 
     name: str
     settings: Delivery
@@ -84,6 +100,7 @@ class TableDelivery:
     table: LakeTable
     connection: Connection
     submit: Submit
+    logs: Mapping[str, str] = field(default_factory=dict)
     _reported_at: float = field(default=0.0, init=False)
 
     @property
@@ -127,9 +144,8 @@ class TableDelivery:
         is_first = progress.version is None and progress.exit_version is None
         if is_first and self.settings.safe_mode != "on":  # which overwrites what is there
             self._require_empty()
-        step = Step(
-            window.after.metadata.id, window.after.version, shape.position, target_table.types_of(shape, dialect)
-        )
+        columns = target_table.types_of(shape, dialect)
+        step = Step(window.after.metadata.id, window.after.version, shape.position, columns, logs=self.logs)
         rows = _Writing(self, progress, window, step, target, shape).write()
         position = f"{shape.position}, {rows} rows" if rows else shape.position
         log.info("%s: delivered up to %s", self.place, position)
@@ -141,8 +157,8 @@ class TableDelivery:
             columns=step.columns,
             exit_version=None,
             exit_position=None,
-            part_rows=None,
             parts=frozenset(),
+            plan=None,
         )
         return after, replace(
             result,
@@ -162,14 +178,18 @@ class TableDelivery:
 
     def _require_empty(self) -> None:
         name = f"{identifier(self.table.schema)}.{identifier(self.table.name)}"
-        if self.connection.rows(f"SELECT 1 FROM {name} LIMIT 1"):
+        if self.connection.ask(f"SELECT 1 FROM {name} LIMIT 1"):
             raise DeliveryError(
                 f"{self.place}: the target's table has rows that this delivery did not write; empty it, let stratalog "
                 "deliver --reload do so, or overwrite rows of equal keys by safe_mode: on"
             )
 
     def _alter(self, progress: Progress, shape: LakeTableShape, dialect: Dialect) -> list[str]:
-        """Makes the target's columns those of a version; the statements that did. Raises DeliveryError, MySQLError."""
+        """Makes the target's columns those of a version; the statements that did. Raises DeliveryError."""
+        # What an attempt altered, the next one finds altered.
+        return self.connection.retried(lambda: self._altered(progress, shape, dialect), str(self.table))
+
+    def _altered(self, progress: Progress, shape: LakeTableShape, dialect: Dialect) -> list[str]:
         statements = self._statements(progress, shape, dialect)
         if statements and self.settings.ddl == "stop":
             raise DeliveryError(
@@ -178,7 +198,7 @@ class TableDelivery:
             )
         for statement in statements:
             log.info("%s: %s", self.place, statement)
-            self.connection.execute(statement)
+            execute_alone(self.connection, self.id, progress.fence, statement)
         return statements
 
     def _statements(self, progress: Progress, shape: LakeTableShape, dialect: Dialect) -> list[str]:
@@ -214,7 +234,7 @@ class _Writing:
     def write(self) -> int:
         """How many rows were written and deleted. Raises DeliveryError, LakeError, LostRace, MySQLError."""
         settings = self.table.settings
-        part_rows = self.progress.part_rows or settings.batch_rows * STATEMENTS
+        part_rows = settings.batch_rows * STATEMENTS
         is_split = self.progress.exit_version is not None or self.window.rows > part_rows
         is_safe = settings.safe_mode == "on" or (settings.safe_mode == "auto" and is_split)
         # One transaction, unless its rows are large.
@@ -226,80 +246,130 @@ class _Writing:
                 self._commit(statements, rows)
                 return rows
             is_safe = settings.safe_mode != "off"
-        if self.progress.exit_version is None:
-            self._open(part_rows)
+        return self._opened().write_open(part_rows, is_safe=is_safe)
+
+    def write_open(self, part_rows: int, *, is_safe: bool) -> int:
+        """Writes what remains of a window that is open, and closes it; how many rows these were."""
+        assert self.progress.plan
+        is_safe = is_safe or self.progress.plan.is_repeated
         rows = self._write_parts(self.parts(part_rows, is_safe=is_safe))
         self._commit([], 0)
         return rows
 
-    def parts(self, part_rows: int, *, is_safe: bool, is_ordered: bool = False) -> Iterator[TransactionPart]:
-        """The window's rows in parts: deletes of all keys first. The same window gives the same parts.
+    def _opened(self) -> "_Writing":
+        """With a window that is open: begun now, to be completed, or to be written again as a whole."""
+        writer, progress = self._writer(), self.progress
+        digest = self._digest(writer)
+        is_open, plan = progress.exit_version is not None, progress.plan
+        is_same = plan is not None and plan.digest == digest
+        if is_open and (plan is None or not is_same or plan.is_repeated):
+            self._require_repeatable(writer)
+        if is_open and is_same:
+            return self
+        # The names of other parts say nothing of these: all rows are written, over what is there of them.
+        plan = WindowPlan(digest, is_repeated=is_open)
+        statement = rows_of.opened(self.table.id, progress, self.step, plan)
+        work = TargetTransaction(self.table.id, (), statement, lambda progress: progress.plan == plan)
+        commit(self.table.connection, work, progress.fence)
+        after = replace(progress, exit_version=self.step.version, plan=plan, parts=frozenset())
+        return replace(self, progress=after)
 
-        is_ordered: whether all updates go before all inserts, so that these may take what is free in unique indexes.
-        """
+    def _digest(self, writer: Writer) -> str:
+        """Of what the spans of a window's rows depend on, beside its files, which never change."""
+        columns = sorted(column.name for column in writer.columns)
+        text = json.dumps([_SPANS, self.progress.version, self.step.version, columns, writer.key, changes.KEYS_AT_ONCE])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _require_repeatable(self, writer: Writer) -> None:
+        if writer.key and self.table.settings.safe_mode != "off":
+            return
+        way = (
+            "set safe_mode: auto, by which it is written again as a whole"
+            if writer.key
+            else "deliver the table, whose rows have no key, from the beginning: stratalog deliver --reload"
+        )
+        raise DeliveryError(
+            f"{self.table.place}: the window up to {self.progress.exit_position} was begun with other columns or "
+            "another key at the target, or by another release of Stratalog, so the rest of it is not known; put that "
+            f"back until the window is complete, or {way}"
+        )
+
+    def _writer(self) -> Writer:
         columns = self.target.output_columns(self.shape)
         if not columns:
             raise DeliveryError(f"{self.table.place}: the target's table has no column of the lake's")
-        key = self.target.key(columns)
-        packet = self.table.connection.facts.max_packet
-        writer = Writer(
+        return Writer(
             self.table.table.schema,
             self.table.table.name,
             columns,
-            key,
+            self.target.key(columns),
             self.table.settings.batch_rows,
-            packet,
+            self.table.connection.facts.max_packet,
         )
-        rows = self._keyed(writer, is_safe=is_safe, is_ordered=is_ordered) if key else self._keyless(writer)
-        # Numbers follow the order of the window's files, so a second run gives the same parts the same numbers.
-        number = 0
-        for table, is_delete, statements in _gathered(rows, part_rows):
-            for slice_ in _slices(table, part_rows):
-                yield TransactionPart(number, is_delete, len(slice_), slice_.nbytes, partial(statements, slice_))
-                number += 1
 
-    def _keyed(self, writer: Writer, *, is_safe: bool, is_ordered: bool) -> "Iterator[_Rows]":
+    def parts(self, part_rows: int, *, is_safe: bool, is_ordered: bool = False) -> Iterator[TransactionPart]:
+        """The window's rows that remain, in parts: deletes of all keys first.
+
+        is_ordered: whether all updates go before all inserts, so that these may take what is free in unique indexes.
+        """
+        writer = self._writer()
+        rows = self._keyed(writer, is_ordered=is_ordered) if writer.key else self._keyless(writer)
+        statements = self._statements(writer, is_safe=is_safe)
+        remaining, counts = RemainingRows(self.progress.parts), Counter[ChangeKind]()
+        for table, kind in _gathered(rows, part_rows):
+            begin = counts[kind]
+            counts[kind] += len(table)
+            for span in remaining.of(RowSpan(kind, begin, counts[kind])):
+                rest = table.slice(span.begin - begin, span.end - span.begin)
+                at = span.begin
+                for slice_ in _slices(rest, part_rows):
+                    part = RowSpan(kind, at, at + len(slice_))
+                    yield TransactionPart(part, slice_.nbytes, partial(statements[kind], slice_))
+                    at = part.end
+
+    def _statements(self, writer: Writer, *, is_safe: bool) -> "Mapping[ChangeKind, Statements]":
+        """By kind of change what makes statements of rows."""
+        if not writer.key:
+            is_counted = bool(self.window.removed)
+            insert = _inserts_of_copies(writer) if is_counted else _writes(writer, Way.INSERT)
+            return {ChangeKind.DELETE: _deletes_of_copies(writer), ChangeKind.INSERT: insert}
+        # Under a second unique index rows may be in each other's way, and only REPLACE removes them.
+        overwrite = _writes(writer, Way.REPLACE if self.target.unique > 1 else Way.UPSERT)
+        insert = overwrite if is_safe else _writes(writer, Way.INSERT)
+        return {ChangeKind.DELETE: writer.delete, ChangeKind.UPDATE: overwrite, ChangeKind.INSERT: insert}
+
+    def _keyed(self, writer: Writer, *, is_ordered: bool) -> "Iterator[_Rows]":
         all_shares = [
             KeyedChanges(self.window, writer.columns, writer.key_columns, share)
             for share in changes.shares(self.window)
         ]
+        # All deletes go first: a write may bring a key in other letters back.
         for share in all_shares:
             for keys in share.deletes():
-                yield keys, True, writer.delete
-        # Under a second unique index rows may be in each other's way, and only REPLACE removes them.
-        overwrite = _writes(writer, Way.REPLACE if self.target.unique > 1 else Way.UPSERT)
-        insert = _writes(writer, Way.INSERT)
+                yield keys, ChangeKind.DELETE
         for share in all_shares:
             inserts: list[pa.Table] = []
             for rows, is_update in share.writes():
-                if is_update or is_safe:
-                    yield rows, False, overwrite
+                if is_update:
+                    yield rows, ChangeKind.UPDATE
                 elif is_ordered:
                     inserts.append(rows)
                 else:
-                    yield rows, False, insert
+                    yield rows, ChangeKind.INSERT
             for rows in inserts:
-                yield rows, False, insert
+                yield rows, ChangeKind.INSERT
 
     def _keyless(self, writer: Writer) -> "Iterator[_Rows]":
         if not self.window.removed:
             share = changes.shares(self.window)[0]
-            insert = _writes(writer, Way.INSERT)
             for rows, _ in KeyedChanges(self.window, writer.columns, (), share).writes():
-                yield rows, False, insert
+                yield rows, ChangeKind.INSERT
             return
         for share in changes.shares(self.window):
             rows, copies = KeylessChanges(self.window, writer.columns, share).net()
             counted = rows.append_column(_COPIES, pa.array(copies))
-            yield counted.filter(pa.array(copies < 0)), True, _deletes_of_copies(writer)
-            yield counted.filter(pa.array(copies > 0)), False, _inserts_of_copies(writer)
-
-    def _open(self, part_rows: int) -> None:
-        statement = rows_of.opened(self.table.id, self.progress, self.step, part_rows)
-        work = TargetTransaction(
-            self.table.id, (), statement, lambda progress: progress.exit_version == self.step.version
-        )
-        commit(self.table.connection, work, self.progress.fence)
+            yield counted.filter(pa.array(copies < 0)), ChangeKind.DELETE
+            yield counted.filter(pa.array(copies > 0)), ChangeKind.INSERT
 
     def _commit(self, statements: list[bytes], rows: int) -> None:
         statement = rows_of.complete(self.table.id, self.progress, self.step, rows)
@@ -322,8 +392,6 @@ class _Writing:
                 if is_deleting and not part.is_delete:
                     rows += _drain(pending)
                     is_deleting = False
-                if part.number in self.progress.parts:
-                    continue
                 pending.add(self.table.submit(partial(self._part, part)))
                 if len(pending) >= 2 * self.table.settings.workers:
                     rows += _first(pending)
@@ -336,12 +404,12 @@ class _Writing:
 
     def _part(self, part: TransactionPart, connection: Connection) -> int:
         version = self.step.version
-        statement = rows_of.part_complete(self.table.id, self.progress, version, part.number, part.rows)
+        statement = rows_of.part_complete(self.table.id, self.progress, version, str(part.span), part.rows)
         work = TargetTransaction(
             self.table.id,
             list(part.statements()),
             statement,
-            lambda progress: part.number in progress.parts or progress.version == version,
+            lambda progress: str(part.span) in progress.parts or progress.version == version,
         )
         commit(connection, work, self.progress.fence)
         return part.rows
@@ -349,8 +417,7 @@ class _Writing:
 
 Statements = Callable[[pa.Table], Iterator[bytes]]
 """Makes statements of rows."""
-_Rows = tuple[pa.Table, bool, Statements]
-"""Rows, whether they are deleted, and what makes statements of them."""
+_Rows = tuple[pa.Table, ChangeKind]
 
 
 def _slices(rows: pa.Table, limit: int) -> Iterator[pa.Table]:
@@ -363,17 +430,17 @@ def _slices(rows: pa.Table, limit: int) -> Iterator[pa.Table]:
 
 
 def _gathered(rows: "Iterator[_Rows]", limit: int) -> "Iterator[_Rows]":
-    """Rows that are written in the same way together, up to so many; all deletes before the first write."""
-    gathered: dict[Statements, list[pa.Table]] = {}
-    kind = True
-    for table, is_delete, statements in rows:
-        if is_delete != kind:
-            yield from ((pa.concat_tables(tables), kind, way) for way, tables in gathered.items())
-            gathered, kind = {}, is_delete
-        gathered.setdefault(statements, []).append(table)
-        if sum(map(len, gathered[statements])) >= limit:
-            yield pa.concat_tables(gathered.pop(statements)), kind, statements
-    yield from ((pa.concat_tables(tables), kind, way) for way, tables in gathered.items())
+    """Rows of one kind together, up to so many; all deletes before the first write."""
+    gathered: dict[ChangeKind, list[pa.Table]] = {}
+    is_deleting = True
+    for table, kind in rows:
+        if (kind is ChangeKind.DELETE) != is_deleting:
+            yield from ((pa.concat_tables(tables), kind_before) for kind_before, tables in gathered.items())
+            gathered, is_deleting = {}, kind is ChangeKind.DELETE
+        gathered.setdefault(kind, []).append(table)
+        if sum(map(len, gathered[kind])) >= limit:
+            yield pa.concat_tables(gathered.pop(kind)), kind
+    yield from ((pa.concat_tables(tables), kind) for kind, tables in gathered.items())
 
 
 def _writes(writer: Writer, way: Way) -> Statements:

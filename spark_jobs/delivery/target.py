@@ -1,28 +1,44 @@
 """The server that is delivered to: sessions whose settings are explicit, and what its refusals mean.
 
-Put here: connecting, running statements, errors as messages. Not here: the statements (statements.py), or which
-transactions there are (transactions.py).
+Put here: connecting, running statements, trying again, errors as messages. Not here: the statements (statements.py),
+which transactions there are (transactions.py), or what becomes of sessions that were given up (sessions.py).
 
 A session has UTC, utf8mb4, READ COMMITTED, no foreign key checks, and a sql_mode under which each value of a source is
 accepted or refused as it is: strict, zero dates allowed, no value made from 0 by AUTO_INCREMENT, backslashes as they
-are.
+are. It waits for locks for less time than a read may take, so that the server ends a statement that waits, and not the
+connection.
 """
 
+import logging
+import random
 import re
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pymysql
 from pymysql.cursors import DictCursor
 
 from spark_jobs.config.servers import MySQL
+from spark_jobs.delivery import sessions
+from spark_jobs.delivery.sessions import TargetSession
 from spark_jobs.errors import DeliveryError
 from spark_jobs.source.connection import error_number, log_in, may_pass, refusal
 from spark_jobs.text.disclosure import foreign
 
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+RETRIED_FOR = 30.0
+"""Seconds after which what failed is not tried again, but for a second time."""
+_FIRST_WAIT, _LONGEST_WAIT = 0.25, 4.0
+"""Seconds between two attempts: doubled with each further one, at most so many."""
+_LOCK_SECONDS = 10
+"""Seconds that a statement waits for a lock at most."""
 SQL_MODE = (
     "STRICT_TRANS_TABLES,STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,NO_BACKSLASH_ESCAPES,NO_ENGINE_SUBSTITUTION,"
     "ALLOW_INVALID_DATES,ERROR_FOR_DIVISION_BY_ZERO"
@@ -95,6 +111,17 @@ class Facts:
         return tuple(map(int, re.findall(r"\d+", self.version)[:3]))
 
 
+def lock_seconds(settings: MySQL) -> int:
+    """How long a statement waits for a lock: well below the time after which its answer is given up."""
+    return max(1, min(_LOCK_SECONDS, settings.read_timeout // 2))
+
+
+def may_succeed(error: BaseException) -> bool:
+    """Whether the same may succeed another time: conflicts, locks, a lost connection, a server that starts."""
+    cause = error.__cause__ if isinstance(error, DeliveryError) else error
+    return cause is not None and (error_number(cause) in CONFLICTS or may_pass(cause))
+
+
 class Connection:
     """A session at the target; what it raises is a DeliveryError or what PyMySQL raises of conflicts and lost servers.
 
@@ -102,9 +129,12 @@ class Connection:
     """
 
     def __init__(self, delivery: str, settings: MySQL) -> None:
+        self.delivery = delivery
         self.place = f"delivery {delivery}"
         self._settings = settings
         self._connection: pymysql.Connection[Any] | None = None
+        self._session: TargetSession | None = None
+        """What it is to the server; also of the last one, where it was given up."""
 
     def __enter__(self) -> Self:
         return self
@@ -128,9 +158,55 @@ class Connection:
             self._connection = connection
             for statement in _SESSION:
                 connection.query(statement)
+            self._wait_for_locks(lock_seconds(self._settings))
+            self._session = sessions.own_session(self)
         except (pymysql.MySQLError, RuntimeError, OSError) as error:
             self.close()
             raise DeliveryError(refusal(self.place, self._settings, error)) from error
+
+    def _wait_for_locks(self, seconds: int) -> None:
+        """Sets how long a statement waits for a lock at most; the server may let it wait for less."""
+        stored = int(self.rows("SELECT @@SESSION.innodb_lock_wait_timeout seconds")[0]["seconds"])
+        values = f"lock_wait_timeout = {seconds}, innodb_lock_wait_timeout = {min(stored, seconds)}"
+        self.execute(f"SET SESSION {values}")
+
+    @property
+    def session(self) -> TargetSession:
+        """What the server knows it as. Raises DeliveryError."""
+        self.open()
+        assert self._session
+        return self._session
+
+    def retried(self, work: Callable[[], T], table: str = "") -> T:
+        """What work gives, which is tried again for about half a minute, each time in a session of its own.
+
+        work: leaves nothing behind where its session ends. Raises DeliveryError, also of what may not succeed.
+        """
+        end, pause = time.monotonic() + RETRIED_FOR, _FIRST_WAIT
+        is_first = True
+        while True:
+            try:
+                return work()
+            except (pymysql.MySQLError, OSError, DeliveryError) as error:
+                self._give_up(error)
+                reason = self.error(error, table)
+                if not may_succeed(error) or (time.monotonic() > end and not is_first):
+                    raise reason from (error if error is not reason else error.__cause__)
+            log.warning("%s; trying again", reason)
+            time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - so that two do not meet again
+            is_first, pause = False, min(2 * pause, _LONGEST_WAIT)
+
+    def _give_up(self, error: BaseException) -> None:
+        """Closes; where no answer came, the server may be at the statement still, and is told to end it."""
+        session, was_open = self._session, self._connection is not None
+        self.close()
+        if not was_open or session is None or not may_pass(error):
+            return
+        try:
+            with Connection(self.delivery, self._settings) as connection:
+                sessions.end(connection, session)
+        except (DeliveryError, pymysql.MySQLError, OSError) as failure:
+            log.warning("%s; its %s may run its last statement for a while", self.error(failure), session)
 
     def execute(self, statement: str | bytes) -> int:
         """Runs a statement; how many rows it changed. Raises MySQLError, OSError, DeliveryError."""
@@ -158,11 +234,11 @@ class Connection:
         return Facts(version, "MariaDB" in version, is_tidb, int(row["packet"]))
 
     def ask(self, query: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """As ``rows``; every refusal is a DeliveryError."""
-        try:
-            return self.rows(query, parameters)
-        except (pymysql.MySQLError, OSError) as error:
-            raise self.error(error) from error
+        """As ``rows``, outside of transactions: tried again, and every refusal is a DeliveryError."""
+        # A server that does not answer at all is told at once.
+        if self._session is None:
+            self.open()
+        return self.retried(lambda: self.rows(query, parameters))
 
     def error(self, error: BaseException, table: str = "") -> DeliveryError:
         """What a server refused as a message with the delivery, the table and what to do; it has no value of a row."""

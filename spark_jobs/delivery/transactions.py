@@ -1,33 +1,24 @@
 """Transactions at the target that commit once: retried where they conflict, looked up where the server was lost.
 
-Put here: a transaction with the statement that moves the progress row, and what becomes of it. Not here: its rows'
-statements (statements.py), or the progress row (progress.py).
+Put here: a transaction with the statement that moves the progress row, and what becomes of it; statements that commit
+by themselves. Not here: its rows' statements (statements.py), or the progress row (progress.py).
 
 Where the answer to COMMIT is lost, the row tells whether it was carried out: it is read with a lock, so that a
 transaction that the server is still committing is waited for. A transaction that is sent again ends by a statement
 that changes nothing if the first one was committed, and is rolled back then.
 """
 
-import logging
-import random
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import pymysql
 
 from spark_jobs.delivery import progress as rows_of
 from spark_jobs.delivery.progress import Progress, TableId
-from spark_jobs.delivery.target import CONFLICTS, Connection
+from spark_jobs.delivery.target import Connection
 from spark_jobs.errors import DeliveryError, LostRace
-from spark_jobs.source.connection import error_number, may_pass
-
-log = logging.getLogger(__name__)
-
-ATTEMPTS = 8
-"""How often a transaction is sent: for about half a minute."""
-_FIRST_WAIT = 0.25
-"""Seconds; doubled with each further attempt."""
+from spark_jobs.source.connection import may_pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +36,36 @@ class TargetTransaction:
 
 def commit(connection: Connection, work: TargetTransaction, fence: int) -> bool:
     """Commits a transaction; False where it had been committed before. Raises DeliveryError, LostRace."""
-    for attempt in range(ATTEMPTS):
-        try:
-            if attempt and _is_committed(connection, work, fence):
-                return False
-            return _attempt(connection, work, fence)
-        except (pymysql.MySQLError, OSError, DeliveryError) as error:
+    attempts = count()
+
+    def attempt() -> bool:
+        if next(attempts) and _is_committed(connection, work, fence):
+            return False
+        return _attempt(connection, work, fence)
+
+    return connection.retried(attempt, str(work.table))
+
+
+def execute_alone(connection: Connection, table: TableId, fence: int, statement: str) -> None:
+    """Executes a statement that commits by itself; never after another run took the table over.
+
+    The row of progress has the session for as long as the server may execute it, and whoever executes the next one, or
+    takes the table over, waits for its end. Raises DeliveryError, LostRace, MySQLError, OSError.
+    """
+    progress = _own_row(connection, table, fence)
+    if progress.session is not None:
+        rows_of.outlast(connection, table, fence, progress.session)
+    if connection.execute(rows_of.executing(table, fence, connection.session)) != 1:
+        raise _lost_race(connection, table)
+    try:
+        connection.execute(statement)
+    except (pymysql.MySQLError, OSError) as error:
+        if may_pass(error):  # the server may be at it still
             connection.close()
-            if not _may_succeed(error) or attempt == ATTEMPTS - 1:
-                raise connection.error(error, str(work.table)) from error
-            log.warning("%s; trying again", connection.error(error, str(work.table)))
-            time.sleep(_FIRST_WAIT * 2**attempt * random.uniform(0.5, 1.0))  # noqa: S311 - so that two do not meet again
-    raise AssertionError("the last attempt returns or raises")
+        else:
+            connection.execute(rows_of.executed(table, fence))
+        raise
+    connection.execute(rows_of.executed(table, fence))
 
 
 def _attempt(connection: Connection, work: TargetTransaction, fence: int) -> bool:
@@ -77,15 +86,19 @@ def _attempt(connection: Connection, work: TargetTransaction, fence: int) -> boo
 
 def _is_committed(connection: Connection, work: TargetTransaction, fence: int) -> bool:
     """Raises LostRace where another deliverer took the table over."""
-    progress = rows_of.stored(connection, work.table)
+    return work.is_committed(_own_row(connection, work.table, fence))
+
+
+def _own_row(connection: Connection, table: TableId, fence: int) -> Progress:
+    """Raises LostRace where another deliverer took the table over."""
+    progress = rows_of.stored(connection, table)
     if progress is None or progress.fence != fence:
-        raise LostRace(
-            f"{connection.place}: {work.table}: another run delivers the table since; nothing of this transaction is "
-            "at the target, and that run delivers what this one had to"
-        )
-    return work.is_committed(progress)
+        raise _lost_race(connection, table)
+    return progress
 
 
-def _may_succeed(error: BaseException) -> bool:
-    cause = error.__cause__ if isinstance(error, DeliveryError) else error
-    return cause is not None and (error_number(cause) in CONFLICTS or may_pass(cause))
+def _lost_race(connection: Connection, table: TableId) -> LostRace:
+    return LostRace(
+        f"{connection.place}: {table}: another run delivers the table since; nothing of this transaction is at the "
+        "target, and that run delivers what this one had to"
+    )

@@ -22,7 +22,7 @@ from spark_jobs.delivery.ordered.log_changes import Statements, Step, steps
 from spark_jobs.delivery.ordered.log_tables import Logged
 from spark_jobs.delivery.ordered.plan import LogWindow, Sizes, planned, windows
 from spark_jobs.delivery.ordered.target_state import Columns, TargetState
-from spark_jobs.delivery.progress import Progress, TableId
+from spark_jobs.delivery.progress import Names, Progress, TableId, WindowPlan
 from spark_jobs.delivery.progress import Step as RowStep
 from spark_jobs.delivery.table_delivery import Submit
 from spark_jobs.delivery.target import Connection
@@ -43,7 +43,11 @@ def log_id(delivery: str, source: str) -> TableId:
 
 @dataclass
 class LogDelivery:
-    """Delivers the log of one source. logged: the range that the target lacks. connection: of the thread that calls."""
+    """Delivers the log of one source.
+
+    logged: the range that the target lacks. connection: of the thread that calls. tables: the source tables that the
+    position is about behind the range; of an open window only those that it was begun with are in ``logged``.
+    """
 
     delivery: str
     settings: Delivery
@@ -52,6 +56,7 @@ class LogDelivery:
     progress: Progress
     connection: Connection
     submit: Submit
+    tables: Names = frozenset()
     statements: dict[int, list[str]] = field(default_factory=dict)
     """DDL by table."""
     counts: dict[int, int] = field(default_factory=dict, init=False)
@@ -70,7 +75,8 @@ class LogDelivery:
     def deliver(self) -> None:
         """The whole range. Raises DeliveryError, LakeError, DecodeError, TableStopped, LostRace, MySQLError."""
         is_again = self.progress.exit_version is not None
-        sizes = Sizes.of_open_window(self.progress.part_rows or 1) if is_again else Sizes.of(self.settings)
+        sizes, plan = Sizes.of(self.settings), self.progress.plan
+        sizes = Sizes.of_open_window(plan.part_rows if plan else sizes.part) if is_again else sizes
         pending: Callable[[], None] = _no_window
         files = {stretch.number: stretch.file for stretch in stretches(self.logged.snapshot.checkpoint)}
         with ThreadPoolExecutor(1, thread_name_prefix="decode") as decoding:
@@ -87,12 +93,12 @@ class LogDelivery:
                     pending = self._begin(window)
         pending()
 
-    def settle(self, notes: list[str], end: Position) -> None:
+    def settle(self, statements: list[str], end: Position) -> None:
         """Moves the row to the end of what was delivered, with what is noted of tables, in one transaction."""
-        self._commit([note.encode() for note in notes], self._next(end), 0)
+        self._commit([statement.encode() for statement in statements], self._next(end), 0)
 
-    def _next(self, position: Position, digest: str = "") -> RowStep:
-        return RowStep(digest, (self.progress.version or 0) + 1, str(position), {})
+    def _next(self, position: Position) -> RowStep:
+        return RowStep("", (self.progress.version or 0) + 1, str(position), {}, self.tables)
 
     def _begin(self, window: LogWindow) -> Callable[[], None]:
         """Begins to write a window; what is returned waits for its end."""
@@ -105,55 +111,69 @@ class LogDelivery:
             step = self._next(window.end)
             writing = self.submit(partial(self._one_part, window, step, is_safe=is_safe))
             return partial(self._end_one_part, writing, window, step)
-        step = self._next(window.end, window.digest)
+        step = self._next(window.end)
         if is_again:
             is_safe = self._resumed(window, step) or is_safe
         else:
-            self._open(step, window.part_rows)
+            self._open(step, self._plan(window))
         pending = [
             self.submit(partial(self._part, window, number, step, is_safe=is_safe))
             for number in range(len(window.parts))
-            if number not in self.progress.parts
+            if str(number) not in self.progress.parts
         ]
         return partial(self._end_parts, pending, window, step)
 
     def _resumed(self, window: LogWindow, step: RowStep) -> bool:
-        """Whether a window that was open has to be written again as a whole, by statements that may be repeated."""
-        if step.lake_id == self.progress.lake_id and str(window.end) == self.progress.exit_position:
+        """Whether an open window is written by statements that may be repeated; where its parts are others, wholly."""
+        plan = self._plan(window)
+        is_same = self.progress.plan is not None and self.progress.plan.digest == plan.digest
+        if is_same and self.progress.plan and not self.progress.plan.is_repeated:
             return self.settings.safe_mode == "auto"
-        # Other rules, indexes or sizes since: which rows its parts had is not known any more.
-        if not window.is_keyed or self.settings.safe_mode == "off":
+        # Which rows its parts had is not known any more; where none remain, there is nothing to be repeated.
+        if window.rows and not (window.is_keyed and self.settings.safe_mode != "off"):
+            cause, way = self._cause_and_remedy(window)
             raise DeliveryError(
                 f"delivery {self.delivery}: {self.source}: the window up to {self.progress.exit_position} was begun "
-                "under other settings, and is not to be repeated for tables without a key or without safe mode; put "
-                "the settings back, or deliver its tables from the beginning: stratalog deliver --reload"
+                f"{cause}, so the rest of it is not known; put that back until the window is complete, or {way}"
             )
-        self._forget_parts(step)
+        if not is_same:
+            self._open(step, replace(plan, is_repeated=True))
         return True
 
-    def _forget_parts(self, step: RowStep) -> None:
-        statement = (
-            f"UPDATE {rows_of.TABLE} SET parts = '', exit_version = NULL, updated_at = CURRENT_TIMESTAMP(6) "
-            f"WHERE {self.id.condition()} AND fence = {self.progress.fence} AND exit_version IS NOT NULL"
+    def _cause_and_remedy(self, window: LogWindow) -> tuple[str, str]:
+        """Why the parts of an open window are others, and what to do where it cannot be written again as a whole."""
+        present = {(table.name.schema, table.name.table) for table in self.logged.tables}
+        missing = sorted(self.progress.plan.tables - present) if self.progress.plan else []
+        listed = ", ".join(f"{schema}.{name}" for schema, name in missing)
+        cause = f"with {listed}, which the delivery does not have any more" if missing else (
+            "under other rules, with other keys at the target, or by another release of Stratalog"
+        )  # fmt: skip
+        way = (
+            "set safe_mode: auto, by which it is written again as a whole"
+            if window.is_keyed
+            else "deliver the tables without a key from the beginning: stratalog deliver --reload"
         )
-        work = TargetTransaction(self.id, (), statement, lambda progress: progress.exit_version is None)
-        commit(self.connection, work, self.progress.fence)
-        self.progress = replace(self.progress, exit_version=None, parts=frozenset())
-        self._open(step, self.progress.part_rows or 1)
+        return cause, way
 
-    def _open(self, step: RowStep, part_rows: int) -> None:
-        statement = rows_of.opened(self.id, self.progress, step, part_rows)
-        work = TargetTransaction(self.id, (), statement, lambda progress: progress.exit_version == step.version)
+    def _plan(self, window: LogWindow) -> WindowPlan:
+        names = frozenset((table.name.schema, table.name.table) for table in self.logged.tables)
+        return WindowPlan(window.digest, part_rows=window.part_rows, tables=names)
+
+    def _open(self, step: RowStep, plan: WindowPlan) -> None:
+        """Opens a window, or one that is open from its beginning again."""
+        statement = rows_of.opened(self.id, self.progress, step, plan)
+        work = TargetTransaction(self.id, (), statement, lambda progress: progress.plan == plan)
         commit(self.connection, work, self.progress.fence)
+        self.progress = replace(self.progress, parts=frozenset())
 
     def _part(self, window: LogWindow, number: int, step: RowStep, connection: Connection, *, is_safe: bool) -> int:
         rows = len(window.parts[number])
-        statement = rows_of.part_complete(self.id, self.progress, step.version, number, rows)
+        statement = rows_of.part_complete(self.id, self.progress, step.version, str(number), rows)
         work = TargetTransaction(
             self.id,
             list(window.statements(number, is_safe=is_safe)),
             statement,
-            lambda progress: number in progress.parts or progress.version == step.version,
+            lambda progress: str(number) in progress.parts or progress.version == step.version,
         )
         commit(connection, work, self.progress.fence)
         return rows
@@ -206,17 +226,20 @@ class LogDelivery:
             )
 
     def _moved(self, step: RowStep) -> None:
-        self.progress = Progress(self.progress.fence, None, step.version, step.position)
+        self.progress = Progress(self.progress.fence, None, step.version, step.position, tables=step.tables)
 
     def _apply(self, step: Statements) -> None:
         """Carries out statements where they stand: all rows before them are at the target, and none behind."""
-        notes = []
+        fills, notes = [], []
         for statement in step.statements:
-            columns, executed = self.targets[statement.table].apply(statement.step)
-            self.statements.setdefault(statement.table, []).extend(executed)
+            applied = self.targets[statement.table].apply(statement.step)
+            self.statements.setdefault(statement.table, []).extend([*applied.executed, *applied.fills])
             into = self.targets[statement.table].into
-            notes.append(noted_columns(TableId(self.delivery, into.schema, into.name), columns))
-        self.settle(notes, step.end)
+            fills += applied.fills
+            notes.append(noted_columns(TableId(self.delivery, into.schema, into.name), applied.columns))
+        for fill in fills:
+            log.info("delivery %s: %s", self.delivery, fill)
+        self.settle([*fills, *notes], step.end)
 
 
 def noted_columns(table: TableId, columns: Columns) -> str:

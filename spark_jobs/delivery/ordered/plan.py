@@ -145,7 +145,7 @@ class PlannedPortion:
     """The changes of a portion in the log's order, by transaction.
 
     tables: their texts. table, row, keys: of each change, in order. bounds: where transactions begin, and the end.
-    begins: the position of each transaction.
+    begins: the position of each transaction. places: of each change the row of its event.
     """
 
     tables: tuple[TableTexts, ...]
@@ -155,6 +155,8 @@ class PlannedPortion:
     bounds: tuple[int, ...]
     begins: tuple[Position, ...]
     end: Position
+    places: tuple[Rows, Rows, Rows]
+    """File, offset and row in the event."""
 
 
 def planned(portion: Portion, targets: Sequence[TargetState], file_of: Callable[[int, int], str]) -> PlannedPortion:
@@ -172,7 +174,7 @@ def planned(portion: Portion, targets: Sequence[TargetState], file_of: Callable[
     )
     # All tables' changes in the log's order, and where a transaction begins among them.
     order = np.lexsort((place, offset, file))
-    file, transaction = file[order], transaction[order]
+    file, offset, place, transaction = file[order], offset[order], place[order], transaction[order]
     starts = np.flatnonzero((np.diff(file) != 0) | (np.diff(transaction) != 0)) + 1
     firsts = [0, *starts.tolist()] if len(order) else []
     begins = []
@@ -181,7 +183,8 @@ def planned(portion: Portion, targets: Sequence[TargetState], file_of: Callable[
         begins.append(Position(file_of(stretch, number), int(transaction[at]), stretch))
     table, row = table[order], row[order]
     keys = [texts[number].keys[at] for number, at in zip(table.tolist(), row.tolist(), strict=True)]
-    return PlannedPortion(tuple(texts), table, row, keys, (*firsts, len(order)), tuple(begins), portion.end)
+    bounds, places = (*firsts, len(order)), (file, offset, place)
+    return PlannedPortion(tuple(texts), table, row, keys, bounds, tuple(begins), portion.end, places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +211,16 @@ class LogWindow:
 
     @property
     def digest(self) -> str:
-        """Tells windows of one range apart that were planned by other rules, indexes or sizes."""
-        keys = [[self.portion.keys[int(at)] for at in part] for part in self.parts]
-        text = repr((str(self.end), self.part_rows, keys))
-        return hashlib.sha256(text.encode()).hexdigest()
+        """Tells windows of one range apart whose parts have other changes, and nothing else."""
+        digest = hashlib.sha256(str(self.end).encode())
+        names = [f"{table.writer.name}\0".encode() for table in self.portion.tables]
+        for part in self.parts:
+            digest.update(b"part")
+            # A change is one row of an event of the log, for one table of the target.
+            for column in self.portion.places:
+                digest.update(column[part].tobytes())
+            digest.update(b"".join(names[number] for number in self.portion.table[part].tolist()))
+        return digest.hexdigest()
 
     @property
     def is_keyed(self) -> bool:

@@ -4,10 +4,12 @@ Put here: from where to where a log is delivered, and what is said of its tables
 or the first copies of tables (deliver.py).
 """
 
+import hashlib
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pymysql
@@ -20,18 +22,18 @@ from spark_jobs.delivery.ordered.judgement import Judge
 from spark_jobs.delivery.ordered.log_delivery import LogDelivery, log_id
 from spark_jobs.delivery.ordered.log_tables import Logged, OrderedTable, reached, require_log_alone, standing_at
 from spark_jobs.delivery.ordered.target_state import TargetState
-from spark_jobs.delivery.progress import Progress, TableId
+from spark_jobs.delivery.progress import Names, Progress, TableId
 from spark_jobs.delivery.table_delivery import Delivered
 from spark_jobs.delivery.target import Connection
 from spark_jobs.delivery.target_table import Dialect
+from spark_jobs.delivery.transactions import TargetTransaction, commit, execute_alone
 from spark_jobs.delivery.workers import Workers
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream.multi_source import MARKS
-from spark_jobs.errors import StratalogError, about
+from spark_jobs.errors import DeliveryError, StratalogError, about
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.text.remedies import advised
-from spark_jobs.text.sql import server_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,9 +62,9 @@ def deliver_logs(
     Returns what was done with each table, and why which sources stopped, by ("", source).
     """
     # What stops one source does not stop the next.
-    stopped: dict[Name, str] = {}
     with Connection(workers.name, workers.settings.mysql) as connection:
         run = _Run(pipeline, workers, tables, spark, connection)
+        stopped = run.stopped
         for source in pipeline.sources:
             try:
                 with about(f"delivery {workers.name}"):
@@ -104,15 +106,20 @@ class _Run:
     delivered: dict[TableId, Delivered] = field(default_factory=dict)
     ended: set[tuple[Origin, Name]] = field(default_factory=set)
     """Source tables of which the target has all that is published of them."""
+    stopped: dict[Name, str] = field(default_factory=dict)
+    """Why which tables are not delivered with the others."""
 
     def deliver(self, source: str) -> None:
         """Raises DeliveryError, LakeError, DecodeError, TableStopped, LostRace, MySQLError."""
         lake, name, connection = lake_of(self.pipeline), self.workers.name, self.connection
         rows = {table: row for table, (row, _) in rows_of.listed(connection, name).items()}
+        stored = rows.get(("", source), Progress(0))
+        reached_ = stored.exit_position or stored.position
         tables = self._logged(source, rows)
+        if reached_:
+            tables = self._complete_tables(source, rows, tables, Position.parse(reached_))
         if not tables:
             return
-        stored = rows.get(("", source), Progress(0))
         begin = Position.parse(stored.position) if stored.position else min(table.since for table in tables)
         end = max(begin, min(table.end for table in tables))
         is_behind = any(self._is_behind(rows, table, end) for table in tables)
@@ -131,17 +138,62 @@ class _Run:
             version = lake_table.silver_version_at(table.into, row.version, (source, table.name))
             require_log_alone(lake, source, table, version)
         # A window that is open is completed first, since its parts are planned by its own end.
-        began, progress = time.monotonic(), rows_of.claim(connection, log_id(name, source))
+        began, progress = (
+            time.monotonic(),
+            self._joined(rows_of.claim(connection, log_id(name, source)), source, tables),
+        )
         ends = [Position.parse(progress.exit_position)] if progress.exit_position else []
         delivery: LogDelivery | None = None
         for until in (*ends, max([end, *ends])):
-            delivery = self._delivery(source, Range(begin, until), tables, progress)
+            planned = progress.plan.tables if progress.plan else _names(tables)
+            members = [table for table in tables if _names([table]) <= planned]
+            delivery = self._delivery(source, Range(begin, until), members, progress)
+            delivery.tables = _names(tables)
             delivery.deliver()
             self._note(delivery, time.monotonic() - began)
             begin, progress = until, delivery.progress
         assert delivery
         self.ended |= {_origin(source, table) for table in tables if table.end == begin}
-        delivery.settle(self._notes(tables), begin)
+        delivery.settle(self._notes(source, tables, begin), begin)
+
+    def _complete_tables(
+        self, source: str, rows: dict[Name, Progress], tables: Sequence[OrderedTable], begin: Position
+    ) -> list[OrderedTable]:
+        """Those that the target has all of up to the log's position; what stops the others is noted.
+
+        begin: the position, or the end of an open window, from which on all tables go together.
+        """
+        complete_tables = []
+        for table in tables:
+            try:
+                self._require_complete(source, rows, table, begin)
+            except DeliveryError as error:
+                self.stopped[table.into.schema, table.into.name] = advised(error)
+            else:
+                complete_tables.append(table)
+        return complete_tables
+
+    def _require_complete(self, source: str, rows: dict[Name, Progress], table: OrderedTable, begin: Position) -> None:
+        log_row, row = rows["", source], rows[table.into.schema, table.into.name]
+        is_followed = not log_row.position or log_row.tables is None or _names([table]) <= log_row.tables
+        is_current = row.version == table.into.version and table.end >= begin
+        if is_followed or is_current or table.since >= begin:
+            return
+        raise DeliveryError(
+            f"delivery {self.workers.name}: {table.into}: the log of {source} was delivered up to {begin} without it, "
+            f"and the target has it up to {table.since}; leave it out, or deliver it from the beginning when it is "
+            f"published up to there: stratalog deliver --reload --table {table.into} --yes"
+        )
+
+    def _joined(self, progress: Progress, source: str, tables: Sequence[OrderedTable]) -> Progress:
+        """Notes tables that the log's position is about from here on; those that went stay until it moves."""
+        names = _names(tables) | (progress.tables or frozenset())
+        if names == progress.tables:
+            return progress
+        row = log_id(self.workers.name, source)
+        work = TargetTransaction(row, (), rows_of.joined(row, progress, names), lambda stored: stored.tables == names)
+        commit(self.connection, work, progress.fence)
+        return replace(progress, tables=names)
 
     def _logged(self, source: str, rows: dict[Name, Progress]) -> list[OrderedTable]:
         """The source's tables that the target has a first copy of."""
@@ -161,10 +213,9 @@ class _Run:
     def _delivery(self, source: str, within: Range, tables: Sequence[OrderedTable], progress: Progress) -> LogDelivery:
         """The delivery of a range. Raises DeliveryError, LakeError, DecodeError, TableStopped."""
         workers, lake = self.workers, lake_of(self.pipeline)
+        # What commits by itself is executed under the fence of the log's own row.
         logged = Logged.of(self.pipeline, lake, source, within, tables)
         rows = rows_of.listed(self.connection, workers.name)
-        # Source tables that are merged into one table have its keys in common.
-        seeds = {name: number for number, name in enumerate(sorted({(t.into.schema, t.into.name) for t in tables}))}
         targets = []
         for number, (table, job) in enumerate(zip(logged.tables, logged.jobs, strict=True)):
             into = (table.into.schema, table.into.name)
@@ -181,7 +232,8 @@ class _Run:
                     before=rows[into][0].columns,
                     state=standing_at(job.table, max(within.start, table.since)),
                     is_helper=lambda name: self.pipeline.scope.why_helper(name.schema, name.table) is not None,
-                    seed=seeds[into],
+                    seed=_seed(into),
+                    execute=partial(execute_alone, self.connection, log_id(workers.name, source), progress.fence),
                 )
             )
         return LogDelivery(workers.name, workers.settings, logged, targets, progress, self.connection, workers.submit)
@@ -203,9 +255,15 @@ class _Run:
             if delivered.rows or delivered.statements or before:
                 self.delivered[table] = delivered if before is None else _sum(before, delivered)
 
-    def _notes(self, tables: Sequence[OrderedTable]) -> list[str]:
-        """SQL: the versions that the target has now, of tables of which it has all that is published."""
+    def _notes(self, source: str, tables: Sequence[OrderedTable], position: Position) -> list[str]:
+        """SQL: the versions that the target has now, of tables of which it has all that is published.
+
+        position: up to where the source's log is delivered with it.
+        """
         lake, dialect, notes = lake_of(self.pipeline), Dialect.of(self.connection), []
+        rows = rows_of.listed(self.connection, self.workers.name)
+        logs = {name: row.position for (schema, name), (row, _) in rows.items() if not schema and row.position}
+        logs[source] = str(position)
         for table in {(table.into.schema, table.into.name): table.into for table in tables}.values():
             if not all((origin, (table.schema, table.name)) in self.ended for origin in table.origins):
                 continue
@@ -214,14 +272,22 @@ class _Run:
             if snapshot is None:
                 continue
             shape = lake_table.shape_of(lake, table, snapshot)
-            columns = rows_of.columns_literal(target_table.types_of(shape, dialect))
-            row = TableId(self.workers.name, table.schema, table.name)
-            notes.append(
-                f"UPDATE {rows_of.TABLE} SET lake_id = {server_text(snapshot.metadata.id)}, lake_version = "
-                f"{table.version}, position = {server_text(shape.position)}, columns_json = {columns}, "
-                f"updated_at = CURRENT_TIMESTAMP(6) WHERE {row.condition()}"
+            columns, own_logs = (
+                target_table.types_of(shape, dialect),
+                {origin: logs[origin] for origin, _ in table.origins if origin in logs},
             )
+            step = rows_of.Step(snapshot.metadata.id, table.version, shape.position, columns, logs=own_logs)
+            notes.append(rows_of.at_version(TableId(self.workers.name, table.schema, table.name), step))
         return notes
+
+
+def _names(tables: Sequence[OrderedTable]) -> Names:
+    return frozenset((table.name.schema, table.name.table) for table in tables)
+
+
+def _seed(into: Name) -> int:
+    """A number of a table of the target, whatever other tables there are; those merged into it have its keys."""
+    return int.from_bytes(hashlib.sha256("\0".join(into).encode()).digest()[:8])
 
 
 def _origin(source: str, table: OrderedTable) -> tuple[Origin, Name]:

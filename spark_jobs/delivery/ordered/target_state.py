@@ -34,6 +34,19 @@ Columns = Mapping[str, Mapping[str, str]]
 """By physical name what the progress row keeps of columns."""
 
 
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a statement of the log did to the target.
+
+    columns: those behind it. executed: what committed by itself. fills: of columns that are new, in rows that are
+    there; they belong into the transaction that moves the position, since carried out later they would undo changes.
+    """
+
+    columns: Columns
+    executed: list[str]
+    fills: list[str]
+
+
 @dataclass
 class TargetState:
     """One source table's table at the target.
@@ -47,6 +60,8 @@ class TargetState:
     into: LakeTable
     judge: Judge
     connection: Connection
+    execute: Callable[[str], object]
+    """Executes a statement that commits by itself."""
     before: Columns
     state: TableState | None = None
     target: TargetTable | None = field(default=None, init=False)
@@ -91,20 +106,26 @@ class TargetState:
         )
         self.keys = UniqueKeys(self.seed, self.target, columns, weights_of(self.connection))
 
-    def apply(self, step: SchemaChange) -> tuple[Columns, list[str]]:
-        """What a statement does to the target: the columns behind it, and what was executed.
-
-        Raises DeliveryError, TableStopped, MySQLError.
-        """
+    def apply(self, step: SchemaChange) -> "Applied":
+        """Executes what a statement does to the target, but for fills. Raises DeliveryError, TableStopped, LostRace."""
         is_online = step.inherited is not None and self.is_helper(step.inherited.name)
         if step.inherited is not None and not is_online:
             raise DeliveryError(
                 f"{self.place}: the statement at {step.range.start} gave the table rows that it had under another name "
                 "or key; deliver it from the beginning: stratalog deliver --reload"
             )
-        statements = [f"TRUNCATE TABLE {self.name}"] if step.empties and not is_online and not step.keeps else []
+        is_emptied = step.empties and not is_online and not step.keeps
+        # What an attempt altered, the next one finds altered.
+        applied = self.connection.retried(lambda: self._applied(step, is_emptied=is_emptied), self.place)
+        self.before, self.writer, self.keys = applied.columns, None, None
+        if step.standing.definition is not None:
+            self.state = step.standing
+        return applied
+
+    def _applied(self, step: SchemaChange, *, is_emptied: bool) -> "Applied":
+        statements = [f"TRUNCATE TABLE {self.name}"] if is_emptied else []
         if step.standing.definition is None:
-            return self._executed(self.before, statements)
+            return Applied(self.before, self._executed(statements), [])
         shape = self._shape(step.standing, self._physical_after(step), f"@{step.range.start}")
         self._require_same_key(step)
         fills = self._fills(step, shape) if self.settings.ddl != "ignore" and not step.empties else {}
@@ -112,18 +133,17 @@ class TargetState:
         statements += self._alterations(shape, step, defaults)
         # A column whose type has no default is filled; it may be repeated, since no row behind it is there.
         filled = [f"{identifier(name)} = {text}" for name, text in fills.items() if name not in defaults]
-        statements += [f"UPDATE {self.name} SET {', '.join(filled)}"] if filled else []
-        columns = target_table.types_of(shape, Dialect.of(self.connection))
-        self.state = step.standing
+        columns: Columns = target_table.types_of(shape, Dialect.of(self.connection))
         # Tables of several sources have the columns of all of them.
-        return self._executed({**self.before, **columns} if self.judge.marks else columns, statements)
+        columns = dict(self.before) | dict(columns) if self.judge.marks else columns
+        updates = [f"UPDATE {self.name} SET {', '.join(filled)}"] if filled else []
+        return Applied(columns, self._executed(statements), updates)
 
-    def _executed(self, columns: Columns, statements: list[str]) -> tuple[Columns, list[str]]:
+    def _executed(self, statements: list[str]) -> list[str]:
         for statement in statements:
             log.info("%s: %s", self.place, statement)
-            self.connection.execute(statement)
-        self.before, self.writer, self.keys = columns, None, None
-        return columns, statements
+            self.execute(statement)
+        return statements
 
     def _require_same_key(self, step: SchemaChange) -> None:
         old, new = self.state and self.state.definition, step.standing.definition

@@ -119,7 +119,7 @@ class UniqueKeys:
         return keys
 
     def _seed(self, number: int) -> np.uint64:
-        return np.uint64((self.seed * 1_000_003 + number + 1) * 0x9E3779B97F4A7C15 % (1 << 64))
+        return np.uint64((self.seed + number + 1) * 0x9E3779B97F4A7C15 % (1 << 64))
 
 
 def _flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:

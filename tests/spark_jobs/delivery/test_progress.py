@@ -4,7 +4,7 @@ import pytest
 
 from spark_jobs.config.servers import MySQL
 from spark_jobs.delivery import progress
-from spark_jobs.delivery.progress import Step, TableId
+from spark_jobs.delivery.progress import Step, TableId, WindowPlan
 from spark_jobs.delivery.target import Connection
 from tests.fix_mysql import Database
 
@@ -47,17 +47,59 @@ def test_a_row_is_moved_once_and_by_its_last_owner_alone(connection: Connection)
 def test_a_window_in_parts(connection: Connection) -> None:
     progress.create(connection)
     row = progress.claim(connection, TABLE)
-    assert connection.execute(progress.opened(TABLE, row, STEP, 7)) == 1
-    assert connection.execute(progress.opened(TABLE, row, STEP, 9)) == 0
-    for part in (11, 1):
+    plan = WindowPlan("digest", part_rows=7, tables=frozenset({("s", "t")}))
+    assert connection.execute(progress.opened(TABLE, row, STEP, plan)) == 1
+    assert connection.execute(progress.opened(TABLE, row, STEP, WindowPlan("other"))) == 0
+    for part in ("i0-11", "1"):
         assert connection.execute(progress.part_complete(TABLE, row, 5, part, 2)) == 1
         assert connection.execute(progress.part_complete(TABLE, row, 5, part, 2)) == 0
-    assert connection.execute(progress.part_complete(TABLE, row, 6, 2, 2)) == 0, "of another window"
+    assert connection.execute(progress.part_complete(TABLE, row, 6, "2", 2)) == 0, "of another window"
     stored = progress.claim(connection, TABLE)
-    assert (stored.exit_version, stored.exit_position, stored.part_rows) == (5, STEP.position, 7)
-    assert (sorted(stored.parts), stored.rows_written) == ([1, 11], 4)
-    assert connection.execute(progress.part_complete(TABLE, row, 5, 3, 2)) == 0, "by the one that was overtaken"
+    assert (stored.exit_version, stored.exit_position, stored.plan) == (5, STEP.position, plan)
+    assert (sorted(stored.parts), stored.rows_written) == (["1", "i0-11"], 4)
+    assert connection.execute(progress.part_complete(TABLE, row, 5, "3", 2)) == 0, "by the one that was overtaken"
     assert connection.execute(progress.complete(TABLE, stored, STEP, 0)) == 1
     assert connection.execute(progress.forgotten(TABLE)) == 1
     after = progress.claim(connection, TABLE)
     assert (after.version, after.exit_version, after.fence) == (None, None, 4)
+
+
+def test_a_window_from_its_beginning_again(connection: Connection) -> None:
+    progress.create(connection)
+    row = progress.claim(connection, TABLE)
+    assert connection.execute(progress.opened(TABLE, row, STEP, WindowPlan("first"))) == 1
+    assert connection.execute(progress.part_complete(TABLE, row, 5, "1", 2)) == 1
+    stored, second_plan = progress.claim(connection, TABLE), WindowPlan("second", is_repeated=True)
+    assert connection.execute(progress.opened(TABLE, row, STEP, second_plan)) == 0, "by the one that was overtaken"
+    assert connection.execute(progress.opened(TABLE, stored, STEP, second_plan)) == 1
+    stored = progress.claim(connection, TABLE)
+    assert (stored.plan, stored.parts, stored.exit_version) == (second_plan, frozenset(), 5)
+
+
+def test_the_tables_of_a_log_and_the_logs_of_a_table(connection: Connection) -> None:
+    progress.create(connection)
+    row = progress.claim(connection, TABLE)
+    assert (row.tables, row.logs) == (None, None)
+    names = frozenset({("s", "b"), ("s", "a")})
+    assert connection.execute(progress.joined(TABLE, row, names)) == 1
+    row = progress.claim(connection, TABLE)
+    assert row.tables == names
+    assert connection.execute(progress.opened(TABLE, row, STEP, WindowPlan("x"))) == 1
+    assert progress.claim(connection, TABLE).tables == names
+    step = Step("lake", 7, "b.000001:4", {}, logs={"shop": "b.000001:9"})
+    assert connection.execute(progress.at_version(TABLE, step)) == 1
+    row = progress.claim(connection, TABLE)
+    assert (row.version, row.logs, row.tables) == (7, {"shop": "b.000001:9"}, None)
+
+
+def test_a_table_of_progress_of_an_earlier_release(connection: Connection) -> None:
+    progress.create(connection)
+    connection.execute("ALTER TABLE stratalog.checkpoint DROP COLUMN plan, ADD COLUMN part_rows BIGINT NULL")
+    names = "delivery, table_schema, table_name, fence, exit_version, exit_position, parts, part_rows"
+    connection.execute(f"INSERT INTO stratalog.checkpoint ({names}) VALUES ('d', 's', 't', 1, 4, 'b.1:4', ',0,2', 10)")
+    [(row, _)] = progress.listed(connection, "d").values()
+    assert (row.exit_version, row.plan, row.parts) == (4, None, frozenset({"0", "2"}))
+    progress.create(connection)
+    progress.create(connection)
+    row = progress.claim(connection, TableId("d", "s", "t"))
+    assert (row.exit_version, row.plan, row.parts) == (4, None, frozenset({"0", "2"}))

@@ -1,5 +1,11 @@
+from typing import Any
+
 import pytest
 
+from spark_jobs.delivery import target
+from spark_jobs.delivery.deliver import chosen_tables, deliver, reload_tables
+from spark_jobs.delivery.statements import Writer
+from spark_jobs.lake.layout import lake_of
 from tests.delivered import Copy
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
@@ -100,3 +106,60 @@ def test_columns_that_the_target_lacks_or_has_besides(copy: Copy) -> None:
     copy.shop.execute(f"UPDATE `{copy.schema}`.t SET own = 9", "UPDATE t SET a = 3 WHERE id = 1")
     copy.run(pipeline)
     assert copy.rows("t") == [(9, 1, 3, 6), (9, 2, 2, 4)]
+
+
+def test_safe_mode_is_changed_while_a_window_is_open(copy: Copy) -> None:
+    """As the message of a row that is in the way says; the rest of the window is written, and nothing is left out."""
+    values = ", ".join(f"({number}, {number})" for number in range(1, 31))
+    copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)", f"INSERT INTO t VALUES {values}")
+    settings: dict[str, Any] = {"batch_rows": 1, "workers": 3}
+    copy.run(copy.pipeline(safe_mode="off", **settings))
+    values = ", ".join(f"({number}, {number})" for number in range(101, 126))
+    copy.shop.execute(
+        "UPDATE t SET n = -n WHERE id <= 5",
+        f"INSERT INTO t VALUES {values}",
+        f"INSERT INTO `{copy.schema}`.t VALUES (115, 0)",
+    )
+    # Some parts are complete, and the one with the row that is in the way is not.
+    [reason] = copy.run(copy.pipeline(safe_mode="off", **settings)).stopped.values()
+    assert "overwrite it by safe_mode: on" in reason
+    [open_window] = copy.progress()
+    assert open_window["parts"]
+    assert deliver(copy.pipeline(safe_mode="on", **settings), "copy").stopped == {}
+    copy.require_same("t")
+
+
+def test_a_window_that_an_earlier_release_left_open(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its numbers of parts say nothing: rows with a key are written again, and a table without one stops."""
+    values = ", ".join(f"({number}, {number})" for number in range(60))
+    copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)", "CREATE TABLE bag (a INT, b INT)")
+    copy.shop.execute("INSERT INTO t VALUES (-1, 0)", "INSERT INTO bag VALUES (-1, 0)")
+    settings: dict[str, Any] = {"batch_rows": 1, "workers": 1}
+    copy.run(copy.pipeline(**settings))
+    copy.shop.execute(f"INSERT INTO t VALUES {values}", f"INSERT INTO bag VALUES {values}")
+    write, count = Writer.write_texts, iter(range(6))
+
+    def failing(*arguments: Any) -> Any:
+        if next(count, None) is None:
+            raise OSError("cut")
+        return write(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "write_texts", failing)
+        patch.setattr(target, "RETRIED_FOR", 0.0)
+        assert len(copy.run(copy.pipeline(**settings)).stopped) == 2
+    assert all(row["exit_version"] for row in copy.progress())
+    copy.execute("UPDATE stratalog.checkpoint SET plan = NULL, parts = ',0,2,1'")
+    # Statements that may not be repeated are no way to write it again.
+    stopped = deliver(copy.pipeline(safe_mode="off", **settings), "copy").stopped
+    assert len(stopped) == 2
+    assert "set safe_mode: auto, by which it is written again as a whole" in stopped[copy.schema, "t"]
+    [(table, reason)] = deliver(copy.pipeline(**settings), "copy").stopped.items()
+    assert table == (copy.schema, "bag")
+    assert "was begun with other columns or another key at the target, or by another release" in reason
+    copy.require_same("t")
+    pipeline = copy.pipeline(**settings)
+    bags = [into for into in chosen_tables(pipeline, lake_of(pipeline), "copy") if into.name == "bag"]
+    reload_tables(pipeline, "copy", bags)
+    assert deliver(pipeline, "copy").stopped == {}
+    copy.require_same("t", "bag")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from spark_jobs.config.model import Pipeline
 from spark_jobs.delivery.deliver import DeliveryOutcome, chosen_tables, deliver, reload_tables
 from spark_jobs.delivery.statements import Writer
 from spark_jobs.delivery.status import status
@@ -62,7 +63,7 @@ def test_a_table_is_copied_and_then_followed(copy: Copy, statements: list[str]) 
     assert [text for text in statements if text in ("START TRANSACTION", "COMMIT")] == [
         "START TRANSACTION",
         "COMMIT",
-    ] * 2
+    ] * 3, "its own, one for the end, and one that notes which tables the log is followed for"
     assert run(copy).tables == []
     [table] = status(copy.pipeline(apply="ordered"), lake_of(copy.pipeline()), "copy").tables
     assert (table.state, table.version) == ("current", table.published_version)
@@ -279,6 +280,74 @@ def test_other_settings_in_a_window_that_is_open(copy: Copy, monkeypatch: pytest
     copy.shop.execute(f"ALTER TABLE `{copy.schema}`.t ADD UNIQUE (u)")
     assert deliver(pipeline, "copy").stopped == {}
     copy.require_same("t")
+
+
+def _stopped_within(copy: Copy, monkeypatch: pytest.MonkeyPatch, texts: int, **keys: Any) -> Pipeline:
+    """A delivery that stops in a window, after so many texts of statements were made; its configuration."""
+    write, count = Writer.write_texts, iter(range(texts))
+
+    def failing(*arguments: Any) -> Any:
+        if next(count, None) is None:
+            raise OSError("cut")
+        return write(*arguments)
+
+    pipeline = copy.pipeline(apply="ordered", **keys)
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "write_texts", failing)
+        assert copy.run(pipeline).stopped
+    [log] = [row for row in copy.progress() if row["exit_version"] is not None]
+    assert log["parts"]
+    return pipeline
+
+
+def test_tables_that_are_created_while_a_window_is_open(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables outside the window, whatever their names, are none of its plan: also without a key it goes on."""
+    copy.shop.execute("CREATE TABLE bag (a INT, b INT)", "INSERT INTO bag VALUES (-1, -1)")
+    settings: dict[str, Any] = {"batch_rows": 1, "workers": 2}
+    run(copy, **settings)
+    copy.shop.execute(*(f"INSERT INTO bag VALUES ({number % 7}, 0)" for number in range(40)))
+    pipeline = _stopped_within(copy, monkeypatch, 12, **settings)
+    copy.shop.execute("CREATE TABLE aaa (id INT PRIMARY KEY)", "INSERT INTO aaa VALUES (1)")
+    assert copy.run(pipeline).stopped == {}
+    copy.require_same("aaa", "bag")
+
+
+def test_a_table_that_was_left_out_for_a_while(copy: Copy) -> None:
+    """What the log said of it meanwhile is not at the target, and nothing may pass over that."""
+    for table in ("kept", "paused"):
+        copy.shop.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY)", f"INSERT INTO {table} VALUES (1)")
+    run(copy)
+    for table in ("kept", "paused"):
+        copy.shop.execute(f"INSERT INTO {table} VALUES (2)")
+    assert run(copy, tables=["*.kept"]).stopped == {}
+    for table in ("kept", "paused"):
+        copy.shop.execute(f"INSERT INTO {table} VALUES (3)")
+    # The other one goes on, and this one is complete once it is delivered from the beginning.
+    [reason] = run(copy).stopped.values()
+    assert f"{copy.schema}.paused" in reason
+    assert "--reload" in reason
+    pipeline = copy.pipeline(apply="ordered")
+    tables = [table for table in chosen_tables(pipeline, lake_of(pipeline), "copy") if table.name == "paused"]
+    reload_tables(pipeline, "copy", tables)
+    assert deliver(pipeline, "copy").stopped == {}
+    copy.require_same("kept", "paused")
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_the_net_change_after_a_part_of_the_log(copy: Copy, monkeypatch: pytest.MonkeyPatch, *, is_open: bool) -> None:
+    """Rows that the log's windows wrote already are not written a second time by another way of applying."""
+    copy.shop.execute("CREATE TABLE bag (a INT)", "INSERT INTO bag VALUES (-1)")
+    settings: dict[str, Any] = {"batch_rows": 1, "workers": 2}
+    run(copy, **settings)
+    copy.shop.execute(*(f"INSERT INTO bag VALUES ({number % 7})" for number in range(40)))
+    if is_open:
+        _stopped_within(copy, monkeypatch, 12, **settings)
+        [reason] = deliver(copy.pipeline(**settings), "copy").stopped.values()
+        assert "apply: ordered" in reason
+    assert run(copy, **settings).stopped == {}
+    copy.shop.execute("INSERT INTO bag VALUES (9)")
+    assert copy.run(copy.pipeline(**settings)).stopped == {}
+    copy.require_same("bag")
 
 
 def _prepare_xa(copy: Copy, name: str, *statements: str) -> None:

@@ -1,5 +1,6 @@
 """Windows, parts and statements of changes that are given as rows: (transaction, before, after) of t(id, u)."""
 
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -53,8 +54,8 @@ def planned(changes: list[Change], *, has_own_columns: bool = False) -> PlannedP
     firsts = [transactions.index(transaction) for transaction, _ in groupby(transactions)]
     begins = tuple(Position("log.000001", 100 + transactions[first]) for first in firsts)
     rows = np.arange(len(changes))
-    end = Position("log.000001", 999)
-    return PlannedPortion((texts,), np.zeros(len(changes), np.int64), rows, keys, (*firsts, len(changes)), begins, end)
+    end, bounds, places = Position("log.000001", 999), (*firsts, len(changes)), (rows * 0, rows, rows * 0)
+    return PlannedPortion((texts,), np.zeros(len(changes), np.int64), rows, keys, bounds, begins, end, places)
 
 
 def sizes(**keys: int) -> Sizes:
@@ -144,3 +145,10 @@ def test_a_window_that_was_begun_has_its_parts_again() -> None:
     assert window.digest == same_window.digest
     [other_window] = windows(planned(changes[:-1]), Sizes.of_open_window(window.part_rows))
     assert window.digest != other_window.digest
+    # What a window is told by is which changes its parts have, however their keys were numbered.
+    portion = planned(changes)
+    other_numbers = replace(portion, keys=[[key * 7 for key in keys] for keys in portion.keys])
+    [same_window] = windows(other_numbers, Sizes.of_open_window(window.part_rows))
+    assert window.digest == same_window.digest
+    [other_parts] = windows(portion, Sizes.of_open_window(window.part_rows + 1))
+    assert window.digest != other_parts.digest

@@ -52,7 +52,8 @@ class Target:
         settings = Delivery.model_validate({"mysql": {"user": "w"}, "apply": "ordered"} | keys)
         into = LakeTable(schema, "t", lake, 0, (("shop", NAME),), Destination(schema, "t"))
         judge = Judge(job, {}, no_spark)
-        return TargetState(PLACE, settings, 0, into, judge, self.connection, self.before, TableState(OLD))
+        execute = self.connection.execute
+        return TargetState(PLACE, settings, 0, into, judge, self.connection, execute, self.before, TableState(OLD))
 
     def columns(self) -> list[str]:
         return [row[0] for row in self.database.execute("SHOW COLUMNS FROM t")]
@@ -108,7 +109,8 @@ def test_physical_names_follow_a_statement(
 ) -> None:
     change = change_by(statement)
     state = target.state(change)
-    after, executed = state.apply(change)
+    applied = state.apply(change)
+    after, executed = applied.columns, applied.executed
     assert {physical: column["name"] for physical, column in after.items()} == columns
     assert (state.before, state.state) == (after, change.standing)
     if clauses is not None:
@@ -140,16 +142,16 @@ def test_who_alters(target: Target, ddl: str, is_there: bool, message: str | Non
             state.apply(change)
         assert state.before == BEFORE, "nothing is noted of it"
     else:
-        columns, executed = state.apply(change)
-        assert (columns["p-v"]["name"], executed) == ("w", [])
+        applied = state.apply(change)
+        assert (applied.columns["p-v"]["name"], applied.executed) == ("w", [])
     assert not is_there or target.columns() == ["id", "v"]
 
 
 def test_what_somebody_has_altered_is_not_stopped_at(target: Target) -> None:
     change = change_by("ALTER TABLE t RENAME COLUMN v TO w")
     target.database.execute("ALTER TABLE t RENAME COLUMN v TO w")
-    columns, executed = target.state(change, ddl="stop").apply(change)
-    assert (columns["p-v"]["name"], executed) == ("w", [])
+    applied = target.state(change, ddl="stop").apply(change)
+    assert (applied.columns["p-v"]["name"], applied.executed) == ("w", [])
 
 
 @pytest.mark.parametrize(
