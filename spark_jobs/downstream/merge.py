@@ -24,9 +24,8 @@ key. The columns are the union of all parts', so statements are not carried out 
 the part is replaced by what silver folds to.
 
 Where row images leave columns out, a silver row may lack some: then the rows of a key are laid over each other
-(silver/partial_rows.py), and what they lack in the end the target keeps. A key that no row ever held whole has no row
-downstream; commits count those, and while there are any the pending keys are folded over all of silver, in which a
-later row, or one that was loaded, may complete them.
+(silver/partial_rows.py), those of all of silver. A key that no row ever held whole has no row downstream; commits count
+those.
 
 A **bag** (a table without a key) has as many copies of a row as silver's windows add up to: for each image that the
 merge is about the sum over all of silver is taken and set, whatever the target holds. So live and replayed are alike.
@@ -55,12 +54,11 @@ from spark_jobs.downstream.merge_job import (
 )
 from spark_jobs.downstream.merge_sql import merge_statement
 from spark_jobs.downstream.multi_source import MARKS, PartTable
-from spark_jobs.downstream.silver_reader import SilverReader, identities_of, identity_names, quoted, same_identity
+from spark_jobs.downstream.silver_reader import SilverReader, quoted
 from spark_jobs.errors import TableStopped, about
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.runtime.spark_session import session_over
-from spark_jobs.silver import partial_rows
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.schema_evolution import carry_out
 from spark_jobs.text.sql import literal
@@ -85,11 +83,8 @@ def merge(spark: SparkSession, work: MergeJob, way: MergeStrategy | None = None)
         is_first = head.checkpoint is None and work.target.empty()
         session = session_over(start_session(spark), delta.size)
         bring = way or (_appended if is_first else _renewed if delta.is_renewed else _merged)
-        # Partial rows: whether some key was never seen whole decides which statement is needed.
-        unseen = 0
-        if work.columns.has_partial and not work.columns.is_bag:
-            delta = replace(delta, has_unseen=bring is not _merged or _has_unseen(session, work, head, delta))
-            unseen = SilverReader(session, work).unseen() if delta.has_unseen else 0
+        # Keys whose rows lack columns are merged by all of silver, which tells how many were never seen whole.
+        unseen = _never_whole(session, work)
         landed, counts = bring(session, work, head, delta, commit_of(work, range_, unseen))
     return Merged(
         source=work.source,
@@ -107,21 +102,14 @@ def merge(spark: SparkSession, work: MergeJob, way: MergeStrategy | None = None)
     )
 
 
-def _has_unseen(spark: SparkSession, work: MergeJob, head: Head, delta: "SilverDelta") -> bool:
-    """Whether keys are without a row for want of a whole image, or were, or pending ones may be."""
-    merged = DownstreamCommit.of_head(head)
-    if delta.redone or delta.is_loaded or (merged and merged.keys_never_whole):
-        return True
-    silver_rows = SilverReader(spark, work)
-    lacking = silver_rows.pending(head.position, delta).where(f"{silver.ABSENT} IS NOT NULL")
-    lacking = lacking.select(*identity_names(work.columns), partial_rows.ENDED)
-    silver_keys = identities_of(silver_rows.silver_rows(), work.columns)
-    matched = same_identity(silver_keys)
-    unmatched = lacking.alias("one").join(
-        silver_keys.withColumn("there", F.lit(True)).alias("other"), matched, how="left"
-    )
-    first_unseen = unmatched.where(f"there IS NULL OR {partial_rows.ENDED}").select(F.lit(1)).limit(1)
-    return bool(work.target.collect(first_unseen))
+def _is_laid_over(work: MergeJob) -> bool:
+    """Whether rows of a key may lack columns, which all of silver tells together."""
+    return work.columns.has_partial and not work.columns.is_bag
+
+
+def _never_whole(spark: SparkSession, work: MergeJob) -> int:
+    """How many keys have no row downstream, since no row image of theirs was whole."""
+    return SilverReader(spark, work).unseen() if _is_laid_over(work) else 0
 
 
 def _appended(
@@ -149,7 +137,7 @@ def _merged(
     spark: SparkSession, work: MergeJob, head: Head, delta: "SilverDelta", checkpoint: Checkpoint
 ) -> tuple[Head, dict[str, int]]:
     """Runs the statement; returns the new head and Delta's counts of rows."""
-    is_complete = bool(delta.redone) or (delta.is_loaded and head.checkpoint is not None) or delta.has_unseen
+    is_complete = bool(delta.redone) or (delta.is_loaded and head.checkpoint is not None) or _is_laid_over(work)
     floor = work.floor if is_complete or (work.floor and head.position and head.position <= work.floor) else None
     statement = merge_statement(work.target, work.columns, floor, is_complete=is_complete)
     counts: list[Row] = []

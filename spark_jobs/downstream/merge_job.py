@@ -183,8 +183,6 @@ class SilverDelta:
     """Whether rows were loaded since something was merged."""
     is_renewed: bool = False
     """Whether all rows and the columns were replaced, or the target is to have another mode."""
-    has_unseen: bool = False
-    """Whether keys were never seen whole, or may not have been."""
     waits: bool = False
     """Whether silver is rebuilt and is not yet where the target is: the target keeps what it has until then."""
 

@@ -8,7 +8,6 @@ from spark_jobs.downstream.multi_source import marked
 from spark_jobs.downstream.silver_reader import identity_names, quoted
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.silver import partial_rows
 from spark_jobs.silver import table as silver
 from spark_jobs.text.sql import identifier, literal, with_rows
 
@@ -18,14 +17,8 @@ def merge_statement(target: Table, columns: silver.Columns, floor: Position | No
 
     They may be of a table with another key, and then several may have what is one key now.
     """
-    # Rows that lack columns are laid over the target's row; a complete merge has none of them.
     names = [identifier(name) for name in (*columns.types, *ADDED)]
-    lays_over = columns.has_partial and not (is_complete or columns.is_bag)
-    overlays = partial_rows.over(list(columns.types), "t.", "s.") if lays_over else {}
-    assigned = ", ".join(
-        f"t.{identifier(n)} = {overlays.get(n, f's.{identifier(n)}')}" for n in (*columns.types, *ADDED)
-    )
-    complete_only = f" AND s.{silver.ABSENT} IS NULL" if lays_over else ""
+    assigned = ", ".join(f"t.{name} = s.{name}" for name in names)
     # Of a table with several sources only this source's rows are matched.
     own_rows = f" AND {marked(target.marks, 't.')}" if target.marks else ""
     on = columns.is_same_row("t.", [f"s.{name}" for name in identity_names(columns)]) + own_rows
@@ -45,7 +38,7 @@ def merge_statement(target: Table, columns: silver.Columns, floor: Position | No
         f" s ON {on} "
         f"WHEN MATCHED AND {delete} THEN DELETE "
         f"WHEN MATCHED AND NOT s._gone AND {newer} THEN UPDATE SET {assigned} "
-        f"WHEN NOT MATCHED AND NOT s._gone{complete_only} THEN INSERT ({', '.join([*names, *target.marks])}) "
+        f"WHEN NOT MATCHED AND NOT s._gone THEN INSERT ({', '.join([*names, *target.marks])}) "
         f"VALUES ({', '.join(values)}){old}"
     )
     return with_rows(f"MERGE INTO {target.sql} t USING ", clauses)

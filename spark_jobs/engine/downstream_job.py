@@ -30,7 +30,8 @@ from spark_jobs.engine.change_task import ChangeTask, ChangeUnit
 from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles
 from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.engine.part_merge import NewTables, files_of_part, head_of_part, new_snapshot, rebased, why_not_fitting
-from spark_jobs.engine.restatement import Restatement, overlapping
+from spark_jobs.engine.partial_merge import SilverLookup
+from spark_jobs.engine.restatement import Restatement, SilverSource, overlapping
 from spark_jobs.engine.silver_job import has_exact_texts
 from spark_jobs.engine.spark_job import Capacity, packed
 from spark_jobs.errors import StratalogError, about
@@ -144,8 +145,18 @@ def _prepared(
         floor=floor,
         empties=bool(floor and head.position and (restatement or head.position <= floor)),
         restatement=restatement,
+        lookup=_lookup(work, head, origin) if work.columns.has_partial else None,
     )
     return PreparedMerge(work, head, delta, range_, unit, snapshot, design)
+
+
+def _lookup(work: MergeJob, head: Head, origin: Snapshot) -> SilverLookup:
+    """How keys are completed whose rows lack columns. origin: the silver table."""
+    last, after = DownstreamCommit.of_head(head), head.position
+    is_emptied = work.floor is not None and after is not None and after <= work.floor
+    never_whole = last.keys_never_whole if last and not is_emptied else 0
+    source = SilverSource(origin.path, origin.schema, work.columns.key)
+    return SilverLookup(source, tuple(origin.files), after, work.floor, never_whole)
 
 
 def _new_files(
@@ -173,6 +184,7 @@ def _new_files(
         windows=tuple(delta.redone),
         is_loaded=delta.is_loaded and not head.design,
         files=tuple(origin.files),
+        before=tuple(before.files) if work.columns.has_partial else (),
     )
     replayed = overlapping(origin.files, origin.schema, work.replays)
     pending = tuple({file.key: file for file in (*new, *replayed)}.values())
@@ -265,12 +277,15 @@ def commit(unit: PreparedMerge, results: Sequence[MergedFiles]) -> Merged:
     by_path = {file.path: file for file in snapshot.files}
     removed = [by_path[path] for result in results for path in result.removed]
     marked = _marked(snapshot, by_path, results)
+    # Keys that no row ever held whole: those of before, and what became of them.
+    lookup = unit.unit.lookup if isinstance(unit.unit, DownstreamUnit) else None
+    unseen = lookup.never_whole + sum(result.never_whole for result in results) if lookup else 0
     # Metadata and protocol are part of the commit only if a statement changed columns.
     changes_design = unit.design is not unit.snapshot
     landed = work.target.land(
         snapshot,
         head,
-        merge_job.commit_of(work, unit.range),
+        merge_job.commit_of(work, unit.range, unseen),
         metadata=unit.design.metadata if changes_design else None,
         protocol=unit.design.protocol if changes_design else None,
         adds=[file for result in results for file in result.added],
@@ -295,6 +310,7 @@ def commit(unit: PreparedMerge, results: Sequence[MergedFiles]) -> Merged:
         deleted=sum(result.deleted for result in results),
         redone=len(unit.delta.redone),
         seconds=time.monotonic() - began + sum(result.seconds for result in results),
+        unseen=unseen,
         way=routing.ENGINE,
         mode=work.mode,
     )

@@ -12,6 +12,7 @@ target stays where it is that.
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,6 +27,7 @@ from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.downstream.modes import MODE_COLUMNS
 from spark_jobs.engine.fills import ColumnFill, with_fills
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
+from spark_jobs.engine.partial_merge import LocatedRows, SilverLookup, TargetReader, completed, restated
 from spark_jobs.engine.restatement import Restatement, SilverSource, states, unchanged
 from spark_jobs.errors import StratalogError
 from spark_jobs.log.position import Position
@@ -72,6 +74,8 @@ class DownstreamUnit:
     """Whether deleted rows stay, marked as such."""
     restatement: Restatement | None = None
     """What of silver changed other than by windows appended; the keys concerned are merged by all of silver."""
+    lookup: SilverLookup | None = None
+    """How keys are completed whose rows lack columns; None where no row does."""
     part: int = 0
     parts: int = 1
     """Which range of the keys, of how many."""
@@ -101,6 +105,8 @@ class MergedFiles:
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
+    never_whole: int = 0
+    """By how many more the keys are that have no row, since no row image of theirs was whole."""
     seconds: float = 0.0
     error: str | None = None
 
@@ -119,14 +125,15 @@ def work(task: Sequence[DownstreamUnit]) -> Iterator[MergedFiles]:
 def merged(unit: DownstreamUnit) -> MergedFiles:
     """Locates the keys of a unit's new rows in the target, and writes their new images."""
     # Rows to write, one per key, and rows that a statement emptied (row numbers by file).
-    rows = pending(unit) if unit.restatement is None else _restated(unit, unit.restatement)
-    rows = _marked(rows) if unit.keeps_deleted else rows
-    rows = _of_part(unit, rows) if unit.marks else rows
+    silver_rows, never_whole = (pending(unit), 0) if unit.restatement is None else _restated(unit, unit.restatement)
+    rows = _marked(silver_rows) if unit.keeps_deleted else silver_rows
+    rows = _of_part(unit, rows)
     dead = _emptied(unit) if unit.floor and unit.empties else {}
     emptied = 0 if unit.part else sum(map(len, dead.values()))
     # Old rows of these keys: each dies unless it is as new as the row that would replace it.
     is_present = np.zeros(len(rows), np.bool_)
     is_older = np.zeros(len(rows), np.bool_)
+    replaced: list[Hit] = []
     located_hits = hits(unit.target, unit.files, unit.schema, Keys(rows, unit.identity)) if len(rows) else ()
     for located in located_hits:
         hit = _without(located, dead.get(located.file.path))
@@ -134,6 +141,10 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
         is_older[hit.keys[stays]] = True
         is_present[hit.keys] = True
         dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows[~stays]])
+        replaced.append(Hit(hit.file, hit.rows[~stays], hit.keys[~stays]))
+    if unit.lookup and unit.restatement is None:
+        located_rows = LocatedRows(rows, silver_rows, replaced, is_present, is_older)
+        rows, never_whole = _completed(unit, unit.lookup, located_rows)
     # Of deletes and of older rows nothing is written.
     is_deleted = pc.equal(rows.column("_op"), silver.Op.DELETE).to_numpy()
     images = rows.filter(pa.array(_stays(unit, rows) & ~is_older)).select(unit.stored)
@@ -148,12 +159,18 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
         inserted=int((~is_present & ~is_deleted).sum()),
         updated=int((is_present & ~is_deleted & ~is_older).sum()),
         deleted=int((is_present & is_deleted & ~is_older).sum()) + emptied,
+        never_whole=never_whole,
     )
+
+
+def _completed(unit: DownstreamUnit, lookup: SilverLookup, located_rows: LocatedRows) -> tuple[pa.Table, int]:
+    target = TargetReader(unit.target, unit.schema, unit.fills)
+    return completed(located_rows, lookup, target, unit.columns, partial(_of_part, unit))
 
 
 def _of_part(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
     """With the part's marks, and the types of the table, which hold the values of all parts."""
-    for name in unit.columns.types:
+    for name in unit.columns.types if unit.marks else ():
         field = unit.schema.column(name).arrow(physical=False)
         if rows.schema.field(name).type != field.type:
             rows = rows.set_column(rows.schema.get_field_index(name), field, rows.column(name).cast(field.type))
@@ -204,14 +221,23 @@ def _without(hit: Hit, dead: Numbers | None) -> Hit:
     return Hit(hit.file, hit.rows[is_alive], hit.keys[is_alive])
 
 
-def _restated(unit: DownstreamUnit, restatement: Restatement) -> pa.Table:
+def _restated(unit: DownstreamUnit, restatement: Restatement) -> tuple[pa.Table, int]:
+    """The state of each key, and by how many more the keys are that were never whole."""
     origin = SilverSource(unit.origin, unit.origin_schema, unit.columns.key)
-    names = [*unit.columns.types, *ADDED, "_op"]
-    return states(origin, restatement, unit.pending, names, after=unit.after, floor=unit.floor)
+    key_states = states(origin, restatement, unit.pending, _silver_names(unit), after=unit.after, floor=unit.floor)
+    if unit.lookup is None:
+        return key_states, 0
+    return restated(key_states, restatement.before, unit.lookup, [*unit.columns.types])
+
+
+def _silver_names(unit: DownstreamUnit) -> list[str]:
+    return [*unit.columns.types, *ADDED, "_op", *([silver.ABSENT] if unit.columns.has_partial else [])]
 
 
 def _unchanged(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":
     """Which hits are rows of the target that are what silver says of their keys."""
+    if not len(hit.rows):
+        return np.zeros(0, np.bool_)
     names = unit.stored
     silver_rows = rows.take(pa.array(hit.keys))
     target_rows = data_files.read_rows(unit.target, hit.file, hit.rows, names, unit.schema)
@@ -220,8 +246,7 @@ def _unchanged(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[An
 
 def pending(unit: DownstreamUnit) -> pa.Table:
     """The newest row of every key in silver's new files, deletes among them; one range of the keys where parted."""
-    names = [*unit.columns.types, *ADDED, "_op"]
-    names += ["_window_start"] if unit.after else []
+    names = [*_silver_names(unit), *(["_window_start"] if unit.after else [])]
     bounds = _part_bounds(unit) if unit.parts > 1 else None
     tables = []
     for file in unit.pending:
@@ -240,7 +265,7 @@ def pending(unit: DownstreamUnit) -> pa.Table:
         tables.append(rows.filter(is_pending))
     no_rows = pa.schema([unit.origin_schema.column(name).arrow(physical=False) for name in names]).empty_table()
     rows = pa.concat_tables([no_rows, *tables])
-    return newest(rows, unit.columns.key) if unit.windows > 1 and len(rows) else rows
+    return newest(rows, unit.columns.key) if unit.columns.has_partial or unit.windows > 1 else rows
 
 
 def _file_rows(unit: DownstreamUnit, file: DataFile, names: Sequence[str], bounds: pa.Array | None) -> pa.Table:

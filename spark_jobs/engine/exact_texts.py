@@ -1,10 +1,11 @@
-"""Exact texts of rows (``_raw``) after a statement that drops, renames or adds columns.
+"""Exact texts of rows (``_raw``) after a statement that drops, renames or adds columns, and what rows lack.
 
-Put here: what a step of silver/schema_evolution.py does to exact texts, and rows with it done. Not here: which files
-are written again for it (silver_job.py), or what an exact text is (silver/table.py).
+Put here: what a step of silver/schema_evolution.py does to them, and rows with it done. Not here: which files are
+written again for it (silver_job.py), or what an exact text is (silver/table.py).
 
 ``_raw`` maps names of columns to texts that the columns' types cannot hold. Its keys follow the columns' names, and
-rows that were there get a text in a new column where its default is one that only a text holds.
+rows that were there get a text in a new column where its default is one that only a text holds. ``_absent`` lists names
+of columns that a row has no value of; they follow the columns' names too.
 """
 
 import re
@@ -16,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_jobs.silver.schema_evolution import OF_EXACT, WITH_EXACT
+from spark_jobs.silver.row_overlay import with_names
+from spark_jobs.silver.schema_evolution import OF_ABSENT, OF_EXACT, WITH_EXACT
 from spark_jobs.text.sql import LITERAL, text_of_literal
 
 _RAW = "_raw"
@@ -24,10 +26,14 @@ _RAW = "_raw"
 
 @dataclass(frozen=True, slots=True)
 class ExactTextChange:
-    """What one step does to exact texts: new names by old ones (None: the column went), and texts of new columns."""
+    """What one step does to exact texts: new names by old ones (None: the column went), and texts of new columns.
+
+    absent: new names by old ones of columns that rows lack.
+    """
 
     names: Mapping[str, str | None] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def is_of_all_rows(self) -> bool:
@@ -39,6 +45,8 @@ def change_of(step: str) -> ExactTextChange | None:
     """The change that a step's text stands for: the inverse of ``schema_evolution.steps``; None of other steps."""
     if step.endswith(OF_EXACT):
         return ExactTextChange(_names_of(step))
+    if step.startswith(OF_ABSENT):
+        return ExactTextChange(absent=_names_of(step))
     if step.startswith(WITH_EXACT):
         literals = [text for _, text in _literals(step)]
         return ExactTextChange(texts=dict(zip(literals[::2], literals[1::2], strict=True)))
@@ -46,7 +54,7 @@ def change_of(step: str) -> ExactTextChange | None:
 
 
 def _names_of(step: str) -> dict[str, str | None]:
-    """New names by old ones of a step that ``silver.table.raw_sql`` wrote."""
+    """New names by old ones of a step that ``silver.table.raw_sql`` or ``partial_rows.renamed`` wrote."""
     names: dict[str, str | None] = {}
     old = ""
     for code, text in _literals(step):
@@ -66,8 +74,10 @@ def _literals(sql: str) -> Iterator[tuple[str, str]]:
 
 
 def changed(rows: pa.Table, changes: Sequence[ExactTextChange]) -> pa.Table:
-    """Rows with their exact texts after changes, one after the other."""
-    if not changes:
+    """Rows with their exact texts after changes, one after the other, and with the names of columns that they lack."""
+    for change in changes:
+        rows = with_names(rows, change.absent)
+    if not any(change.names or change.texts for change in changes):
         return rows
     raw = rows.column(_RAW).combine_chunks()
     kind = raw.type

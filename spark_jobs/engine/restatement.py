@@ -30,13 +30,14 @@ class Restatement:
     """What of silver changed other than by windows appended, since the version that the target has.
 
     removed: data files, or earlier deletion vectors of them, that silver has not got any more. windows: what was done
-    again. is_loaded: whether rows were loaded. files: all of silver's data files.
+    again. is_loaded: whether rows were loaded. files: all of silver's data files. before: those that it had then.
     """
 
     removed: tuple[DataFile, ...]
     windows: tuple[Range, ...]
     is_loaded: bool
     files: tuple[DataFile, ...]
+    before: tuple[DataFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +89,25 @@ def states(
     no_rows = pa.schema([origin.schema.column(name).arrow(physical=False) for name in names]).empty_table()
     touched = last_of_each(pa.concat_tables([no_rows.select(keys_of), *parts]), origin.key)
     if not len(touched):
-        return no_rows
-    # Every row that silver has of these keys now, but markers of TRUNCATE and rows before the floor.
-    keys, alive = Keys(touched, origin.key), [no_rows]
-    for hit in hits(origin.path, restatement.files, origin.schema, keys):
+        return newest(no_rows, origin.key)
+    # A key without a row is deleted downstream.
+    keys = Keys(touched, origin.key)
+    newest_rows = newest(living_rows(origin, restatement.files, keys, names, floor), origin.key)
+    return pa.concat_tables([newest_rows, _deletes(touched, newest_rows, keys, newest_rows.schema)])
+
+
+def living_rows(
+    origin: SilverSource, files: Sequence[DataFile], keys: Keys, names: Sequence[str], floor: Position | None
+) -> pa.Table:
+    """Every row that files of silver have of some keys, but markers of TRUNCATE and rows before the floor."""
+    alive = [pa.schema([origin.schema.column(name).arrow(physical=False) for name in names]).empty_table()]
+    for hit in hits(origin.path, files, origin.schema, keys):
         rows = data_files.read_rows(origin.path, hit.file, hit.rows, names, origin.schema)
         is_kept = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
         if floor:
             is_kept = pc.and_(is_kept, at_or_after(rows.column("_position"), floor))
         alive.append(rows.filter(is_kept))
-    # A key without such a row is deleted downstream.
-    newest_rows = newest(pa.concat_tables(alive), origin.key)
-    return pa.concat_tables([newest_rows, _deletes(touched, newest_rows, keys, no_rows.schema)])
+    return pa.concat_tables(alive)
 
 
 def _touched(

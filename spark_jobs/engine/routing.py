@@ -6,8 +6,6 @@ Spark SQL takes what is rare, what rules say in SQL, and what is about all of a 
 metadata.
 """
 
-from collections.abc import Collection
-
 from spark_jobs.config.filters import TableFilters
 from spark_jobs.config.modes import Mode
 from spark_jobs.delta import features
@@ -31,14 +29,10 @@ def by_spark_sql(reason: str) -> str:
     return f"{BY_SPARK_SQL}: {reason}" if reason else BY_SPARK_SQL
 
 
-def why_silver_by_sql(work: CompactionJob, stored: Collection[str]) -> str | None:
-    """Why a table's windows are compacted by Spark SQL; None where the engine takes them.
-
-    stored: names of the columns that its silver table has.
-    """
+def why_silver_by_sql(work: CompactionJob) -> str | None:
+    """Why a table's windows are compacted by Spark SQL; None where the engine takes them."""
     reasons = {
         "rows came with its name": work.replay or work.inherited_bytes,
-        "row images leave columns out": work.has_partial or silver.ABSENT in stored,
         "a filter evaluates its rows": bool(work.filters.rows),
     }
     return next((reason for reason, applies in reasons.items() if applies), None) or _why_its_columns(work)
@@ -76,8 +70,6 @@ def why_not_merged(work: MergeJob) -> str | None:
         return "its change data feed is on"
     if work.columns.is_bag and work.mode is not Mode.APPEND:
         return "it has no key"
-    if work.columns.has_partial:
-        return "row images leave columns out"
     return None
 
 

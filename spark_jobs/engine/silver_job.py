@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.engine import fills, routing, silver_task, spark_job
+from spark_jobs.engine.exact_texts import ExactTextChange
 from spark_jobs.engine.fills import ColumnFill, write
 from spark_jobs.engine.silver_plan import PreparedCompaction, Stage, stopped_before_failures
 from spark_jobs.engine.silver_task import Refill, SilverTask, SilverUnit, WindowResult
@@ -238,6 +239,14 @@ def has_exact_texts(snapshot: Snapshot, file: DataFile) -> bool:
     return nulls is None or nulls != file.num_records
 
 
+def may_change(snapshot: Snapshot, file: DataFile, change: ExactTextChange) -> bool:
+    """Whether a change is about rows of a file of silver."""
+    if change.absent:
+        nulls = file.stats.get("nullCount", {}).get(snapshot.schema.column(silver.ABSENT).physical_name)
+        return bool(nulls is None or nulls != file.num_records)
+    return change.is_of_all_rows or has_exact_texts(snapshot, file)
+
+
 Rewriting = Callable[[Sequence[Refill]], list[WindowResult]]
 """Writes files of a unit again, in tasks."""
 
@@ -341,8 +350,7 @@ class _Contents:
         refilled_files = [file for file in added if removed]
         present = [*(file for file in self._files.values() if file.key not in removed_keys), *refilled_files]
         # Those with rows that it changes.
-        is_of_all = any(change.is_of_all_rows for change in stage.exact)
-        concerned = [file for file in present if is_of_all or has_exact_texts(before, file)]
+        concerned = [file for file in present if any(may_change(before, file, change) for change in stage.exact)]
         if not concerned:
             return removed, added
         task = Refill(

@@ -21,12 +21,13 @@ from spark_jobs.engine import fills, routing
 from spark_jobs.engine.exact_texts import ExactTextChange, change_of
 from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.engine.silver_task import SilverUnit, SilverWindow, WindowResult
-from spark_jobs.errors import DecodeError, StratalogError, TableStopped, about
+from spark_jobs.errors import DecodeError, PartialImage, StratalogError, TableStopped, about
 from spark_jobs.lake.commit import CommitKind
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import masks_of
 from spark_jobs.silver.compaction_job import CompactionJob
+from spark_jobs.silver.partial_rows import ABSENT_TYPE
 from spark_jobs.silver.statement_commits import Reshaping, require_key_kept, reshaping
 from spark_jobs.silver.table_timeline import DataRange, Ended, SchemaChange, TimelineStep
 
@@ -118,9 +119,10 @@ def _prepared(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCo
 
 def _unit(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCompaction | str:
     stored = snapshot_of(work.table.path, work.head.version) if work.head else None
-    reason = routing.why_silver_by_sql(work, stored.schema.names if stored else ())
+    reason = routing.why_silver_by_sql(work)
     if reason:
         return reason
+    work = replace(work, has_partial=work.has_partial or (stored is not None and silver.ABSENT in stored.schema.names))
     snapshot = _rebuilt(work, stored) if work.reset and stored else stored or _new(work)
     routing.require_written(snapshot, appends=True)
     # Stages up to the first one that cannot be planned: the table stops there, after those before it.
@@ -165,12 +167,18 @@ def stopped_before_failures(
 ) -> PreparedCompaction:
     """The unit up to the first transaction that its tasks could not take; the unit itself where they took all.
 
-    index: the log's slices; the one that holds the transaction is cut there. Raises what stops the table where no stage
-    comes before it, and errors that are not about rows of the log.
+    A unit is prepared anew where its table's first row image without all columns is met. index: the log's slices; the
+    one that holds the transaction is cut there. Raises what stops the table where no stage comes before it, and errors
+    that are not about rows of the log.
     """
     failed_results = [result for result in results if result.error]
     if not failed_results:
         return unit
+    # The table's first row image without all columns: the unit is done again, with a column that says what rows lack.
+    if not unit.work.has_partial and any(isinstance(result.error, PartialImage) for result in failed_results):
+        partial_unit = _prepared(unit.unit.number, replace(unit.work, has_partial=True), index)
+        assert isinstance(partial_unit, PreparedCompaction)
+        return replace(partial_unit, ended=partial_unit.ended or unit.ended)
     for result in failed_results:
         if result.error and not isinstance(result.error, TableStopped | DecodeError):
             raise result.error
@@ -229,17 +237,20 @@ def _stages(work: CompactionJob, snapshot: Snapshot) -> Iterator[Stage]:
         return
     # Each step upon the columns that the one before it left.
     design, windows = snapshot, 0
+    if work.has_partial and silver.ABSENT not in snapshot.schema.names:
+        design = schema_changes.apply(snapshot, [f"ADD COLUMN ({silver.ABSENT} {ABSENT_TYPE})"])
     key = work.before.key_columns if work.before else work.columns_of(work.steps[0].standing).key
     for at, step in enumerate(work.steps):
         overwrites = bool(work.reset) and at == 0
+        is_new = overwrites or (at == 0 and design is not snapshot)
         if isinstance(step, DataRange):
             columns = work.columns_of(step.standing)
             silver.require_equal_columns(work.table.path, design.schema.spark_types, columns.stored, str(work.name))
-            yield Stage(step, columns, design, changes_design=overwrites, window=windows, overwrites=overwrites)
+            yield Stage(step, columns, design, changes_design=is_new, window=windows, overwrites=overwrites)
             windows += 1
         else:
             stage = _statement(work, step, design, key)
-            yield replace(stage, overwrites=overwrites, changes_design=stage.changes_design or overwrites)
+            yield replace(stage, overwrites=overwrites, changes_design=stage.changes_design or is_new)
             design, columns = stage.design, stage.columns
         key = columns.key
 
@@ -258,8 +269,9 @@ def _statement(work: CompactionJob, step: SchemaChange, design: Snapshot, key: t
     """The commit of a statement. Raises TableStopped."""
     # What the statement does to the columns, from those that silver has.
     types = design.schema.spark_types
-    added = silver.Columns(types, key).added
-    before = silver.Columns({name: kind for name, kind in types.items() if name not in added}, key)
+    added = silver.Columns(types, key, has_partial=work.has_partial).added
+    own_types = {name: kind for name, kind in types.items() if name not in added}
+    before = silver.Columns(own_types, key, has_partial=work.has_partial)
     reshaped = _resumed(work, step, before) or reshaping(work, before, step)
     # Rows are changed beside the columns: values of new ones, and exact texts.
     exact = {statement: change for statement in reshaped.remaining if (change := change_of(statement))}

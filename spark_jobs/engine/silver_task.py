@@ -26,13 +26,14 @@ from spark_jobs.engine import fills, shuffle_blocks
 from spark_jobs.engine.exact_texts import ExactTextChange
 from spark_jobs.engine.fills import ColumnFill, refilled
 from spark_jobs.engine.spark_job import ShuffleBlock
-from spark_jobs.errors import DecodeError, LakeError, StratalogError, TableStopped
+from spark_jobs.errors import DecodeError, LakeError, PartialImage, StratalogError, TableStopped
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import ColumnMasks
 from spark_jobs.silver.decode_task import IgnoredChanges, decoding_task
 from spark_jobs.silver.failing_transaction import first_failing
-from spark_jobs.silver.net_changes import SliceOrigin, settle, sorted_by_key
+from spark_jobs.silver.net_changes import SliceOrigin, sorted_by_key
+from spark_jobs.silver.partial_reduction import settle
 from spark_jobs.silver.slice_runs import Batches, Runs, SliceRun, gathered
 from spark_jobs.storage.files import stored_path
 
@@ -165,8 +166,16 @@ def _unit(task: SilverTask, unit: SilverUnit, opened: "OpenSlices") -> Iterator[
             continue
         # Rules about kinds of changes come before the reduction, those about columns after it: a key that is hashed
         # stays one key.
-        columns, ignored = silver.columns(window.definition), IgnoredChanges(window.ignored)
-        reduced = decoding_task(window.definition, columns, alone=not unit.buckets, scans=opened.scans, ignored=ignored)
+        columns = silver.columns(window.definition, has_partial=window.columns.has_partial)
+        ignored, unseen = IgnoredChanges(window.ignored), window.masks.excluded if window.masks else frozenset[str]()
+        reduced = decoding_task(
+            window.definition,
+            columns,
+            alone=not unit.buckets,
+            unseen=unseen,
+            scans=opened.scans,
+            ignored=ignored,
+        )
         try:
             batches = list(reduced(gathered(opened.runs(slices), unit.skips)))
         except (TableStopped, DecodeError) as error:
@@ -194,6 +203,8 @@ def _stopped(
 ) -> WindowResult:
     """What stops a window: the first transaction that fails by itself, with its own error. of: the unit and window."""
     unit, window = of
+    if isinstance(error, PartialImage):  # the unit is done again, whatever else is there
+        return WindowResult(unit.number, window, error=error)
     first = first_failing(runs, lambda run: list(reduced(gathered([run], unit.skips))))
     failing, own_error = first or (None, error)
     return WindowResult(unit.number, window, error=own_error, failing=failing)

@@ -172,7 +172,7 @@ class TableMerge:
             else:
                 merged = downstream_job.commit(unit, results)
         merged = replace(merged, into=str(self.into)) if self.is_one_of_several else merged
-        return DeliveryResult(self.name, unit.work.target, unit.work.pinned, merged.head, merged)
+        return DeliveryResult(self.name, unit.work.target, unit.work.pinned, merged.head, merged, merged.unseen or None)
 
     def _work(self, origin: Table, pinned: Head, into: Table) -> MergeJob:
         columns = silver.stored_columns(origin, pinned)

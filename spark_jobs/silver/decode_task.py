@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,8 @@ from spark_jobs.errors import DecodeError, Unsupported
 from spark_jobs.log.position import Position
 from spark_jobs.silver import masking, partial_images, row_filters
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.net_changes import SliceOrigin, every_change, image_rows, moved, net_rows, reduce, settle
+from spark_jobs.silver.net_changes import SliceOrigin, every_change, image_rows, moved, net_rows
+from spark_jobs.silver.partial_reduction import reduce, settle
 from spark_jobs.silver.partial_rows import ABSENT_TYPE
 from spark_jobs.silver.slice_runs import Batches, Runs, SliceRun
 from spark_jobs.text import sql
@@ -83,12 +84,17 @@ def decoding_task(
 ) -> Callable[[Runs], Batches]:
     """From slices to two rows at most a key and gathered run of changes; of a bag to all images.
 
-    ``alone``: it gets all slices of the window; then it gives one row a key and window. Where rows may lack columns
-    they are all given, in either case; unseen: those that nobody asks for. scans: shared with tasks of other tables.
-    ignored: kinds of changes that rules filter, of a table whose row images are whole.
+    ``alone``: it gets all slices of the window; then it gives one row a key and window. unseen: columns that nobody
+    asks for, where rows may lack some. scans: shared with tasks of other tables. ignored: kinds of changes that rules
+    filter.
     """
     if columns.has_partial:
-        return _net_task(lambda runs: _partial(definition, unseen, runs), columns, alone=alone)
+
+        def read_partial(runs: Runs) -> Iterator[tuple[Changes, SliceOrigin, pa.Array]]:
+            partial_changes = _partial(definition, unseen, runs, scans)
+            return ignored.leave(partial_changes) if ignored else partial_changes
+
+        return _net_task(read_partial, columns, alone=alone)
     before: Literal["key", "all"] = "all" if columns.is_bag else "key"
 
     def read_changes(runs: Runs) -> Iterator[tuple[Changes, SliceOrigin, None]]:
@@ -110,9 +116,9 @@ class IgnoredChanges:
         return bool(self._rules)
 
     def leave(
-        self, all_changes: Iterator[tuple[Changes, SliceOrigin, None]]
-    ) -> Iterator[tuple[Changes, SliceOrigin, None]]:
-        """The changes of other kinds."""
+        self, all_changes: Iterator[tuple[Changes, SliceOrigin, Any]]
+    ) -> Iterator[tuple[Changes, SliceOrigin, Any]]:
+        """The changes of other kinds, with what each row lacks: an array, or None where they are whole."""
         for changes, place, absent in all_changes:
             kinds = changes.op.to_numpy()
             is_kept = np.ones(len(kinds), bool)
@@ -124,7 +130,8 @@ class IgnoredChanges:
             if is_kept.all():
                 yield changes, place, absent
             elif is_kept.any():
-                yield changes.take(pa.array(np.flatnonzero(is_kept))), place, absent
+                numbers = pa.array(np.flatnonzero(is_kept))
+                yield changes.take(numbers), place, absent if absent is None else absent.take(numbers)
 
 
 def judged_task(definition: TableDefinition, columns: silver.Columns, *, alone: bool) -> Callable[[Batches], Batches]:
@@ -192,14 +199,13 @@ def _net_task(
 
     def each_row(source: Input) -> Batches:
         for changes, place, absent in read_changes(source):
-            row_batches = image_rows(changes, place, names, absent) if columns.is_bag else None
-            for rows in row_batches or net_rows(changes, place, names, columns.key, absent):
+            for rows in image_rows(changes, place, names, absent):
                 yield from rows.to_batches(_BATCH)
 
     def run(source: Input) -> Batches:
         gathered: list[pa.Table] = []
         limit = _REDUCE_AT
-        nets = (net_rows(changes, place, names, columns.key) for changes, place, _ in read_changes(source))
+        nets = (net_rows(changes, place, names, columns.key, absent) for changes, place, absent in read_changes(source))
         for rows in chain.from_iterable(nets):
             gathered.append(rows)
             if sum(map(len, gathered)) >= limit or len(gathered) >= _PIECES:
@@ -210,7 +216,7 @@ def _net_task(
         if gathered:
             yield from finish(pa.concat_tables(gathered), columns.key).combine_chunks().to_batches(_BATCH)
 
-    return each_row if columns.is_bag or columns.has_partial else run
+    return each_row if columns.is_bag else run
 
 
 def salted(task: Callable[[Batches], Batches], salt: str | None) -> Callable[[Batches], Batches]:
@@ -278,17 +284,17 @@ class MovedRows:
 
 
 def _partial(
-    definition: TableDefinition, unseen: frozenset[str], runs: Runs
+    definition: TableDefinition, unseen: frozenset[str], runs: Runs, scans: Scans | None
 ) -> Iterator[tuple[Changes, SliceOrigin, pa.Array]]:
-    for completed_changes, place, absent, _ in _completed(definition, unseen, runs):
+    for completed_changes, place, absent, _ in _completed(definition, unseen, runs, scans):
         yield completed_changes, place, absent
 
 
 def _completed(
-    definition: TableDefinition, unseen: frozenset[str], runs: Runs
+    definition: TableDefinition, unseen: frozenset[str], runs: Runs, scans: Scans | None = None
 ) -> Iterator[tuple[Changes, SliceOrigin, pa.Array, pa.Array]]:
     """The changes, as whole as their images make them, and what the row behind each and the one before it lack."""
-    decoder = Decoder(definition, before="all", partial=True, prepared=True)
+    decoder = Decoder(definition, before="all", partial=True, prepared=True, scans=scans)
     for changes, place in decoded(decoder, runs):
         origin = partial_images.ImageContext(definition, place.file, decoder.is_mariadb, unseen)
         completed_changes, absent, absent_before = partial_images.completed(changes, origin)

@@ -144,7 +144,7 @@ def _ends(rows: pa.Table, key: Sequence[str], *, is_final: bool = False) -> tupl
 
     is_final: row by row, also where one is both, in the order of the key.
     """
-    order = _order(rows)
+    order = position_order(rows)
     ranks = np.empty(len(rows), np.int64)
     ranks[order] = np.arange(len(rows))
     ends = _aggregated(rows, key, ranks)
@@ -159,10 +159,10 @@ def _ends(rows: pa.Table, key: Sequence[str], *, is_final: bool = False) -> tupl
 
 def by_position(rows: pa.Table) -> pa.Table:
     """The rows in the order of ``_position``."""
-    return rows.take(pa.array(_order(rows)))
+    return rows.take(pa.array(position_order(rows)))
 
 
-def _order(rows: pa.Table) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+def position_order(rows: pa.Table) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
     """The row numbers in the order of ``_position``."""
     place = rows.column("_position").combine_chunks()
     fields = [place.field(name).to_numpy(zero_copy_only=False) for name in _ORDER]

@@ -2,7 +2,7 @@
 
 What an update's row leaves out and its before image holds is unchanged (MariaDB's FULL_NODUP, tables without a key, the
 key itself in MINIMAL). What is left out of an INSERT is the column's default. The rest is **absent**: unchanged since
-the key's change before, which is for whoever has that to say (partial_rows.py). A deleted row's other columns say
+the key's change before, which is for whoever has that to say (row_overlay.py). A deleted row's other columns say
 nothing.
 
 Source: MySQL sql/binlog.cc (``binlog_prepare_row_images``), MariaDB sql/table.cc
@@ -12,7 +12,7 @@ updates; and what a REPLACE that overwrites a row sets to defaults, in MINIMAL a
 that such an image holds the key, as a plain UPDATE's of other columns does not in MINIMAL.
 
 Put here: one change's images. Not here: decoding them (binlog/rows/decoder.py), several changes of a key
-(partial_rows.py).
+(row_overlay.py), values of defaults (insert_defaults.py).
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_jobs.binlog import Changes, Presence, TableDefinition
 from spark_jobs.errors import Unsupported
+from spark_jobs.silver.insert_defaults import with_defaults
 
 ABSENT = pa.list_(pa.string())
 """Names of columns that a row has no value of, null where it is whole."""
@@ -50,9 +52,10 @@ class ImageContext:
 def completed(changes: Changes, origin: ImageContext) -> tuple[Changes, pa.Array, pa.Array]:
     """The changes with rows as whole as their before images make them, and what of rows and before images is absent.
 
-    changes: with all columns of before images. The two arrays are ABSENT; ``unseen`` columns are not among them, those
-    that an insert leaves out are, and so are a delete's. Raises Unsupported where what is left out cannot be known: a
-    column of the key, a default that nothing tells, anything of a table without a key, and what MariaDB does not log.
+    changes: with all columns of before images. The two arrays are ABSENT; ``unseen`` columns are not among them, a
+    delete's are; an insert lacks none, since it gets the defaults. Raises Unsupported where what is left out cannot be
+    known: a column of the key, a default that nothing tells, anything of a table without a key, and what MariaDB does
+    not log.
     """
     if changes.present is None or changes.before_present is None:
         nulls = pa.nulls(len(changes), ABSENT)
@@ -71,10 +74,13 @@ def completed(changes: Changes, origin: ImageContext) -> tuple[Changes, pa.Array
     if origin.is_mariadb:
         refusing.computed(~present & is_stored)
         refusing.replaced()
+    # Inserts get the defaults.
     names = origin.definition.column_names()
     full = _filled(changes, copied, names)
-    lists = [_listed(mask & is_stored, names) for mask in (absent, ~held_before & is_update)]
-    return replace(full, present=None, before_present=None), lists[0], lists[1]
+    is_insert = (op == _INSERT)[:, None]
+    after = with_defaults(full.after, origin.definition, absent & is_insert)
+    lists = [absent_names(mask & is_stored, names) for mask in (absent & ~is_insert, ~held_before & is_update)]
+    return replace(full, after=after, present=None, before_present=None), lists[0], lists[1]
 
 
 def _mask(presence: Presence) -> CellMask:
@@ -151,16 +157,11 @@ def _filled(changes: Changes, copied: CellMask, names: Sequence[str]) -> Changes
         return changes
     pairs = zip(changes.after.columns, changes.before.columns, copied.T, strict=True)
     columns = [
-        column if not mask.any() else _merged(mask, before_column, column) for column, before_column, mask in pairs
+        column if not mask.any() else pc.if_else(pa.array(mask), before_column, column)
+        for column, before_column, mask in pairs
     ]
     after = pa.RecordBatch.from_arrays(columns, names)
     return replace(changes, after=after, raw=_with_texts(changes.raw, changes.before_raw, copied, names))
-
-
-def _merged(mask: NDArray[np.bool_], after_column: pa.Array, before_column: pa.Array) -> pa.Array:
-    """Row by row of one array where the mask is set, else of the other; of any type."""
-    places = np.arange(len(mask)) + np.where(mask, 0, len(mask))
-    return pa.concat_arrays([after_column, before_column]).take(pa.array(places))
 
 
 def _with_texts(
@@ -178,8 +179,8 @@ def _with_texts(
     return pa.array(listed, _RAW)
 
 
-def _listed(mask: CellMask, names: Sequence[str]) -> pa.Array:
-    """ABSENT from a mask."""
+def absent_names(mask: CellMask, names: Sequence[str]) -> pa.Array:
+    """ABSENT from a mask of what rows lack: the names of columns, null for a row that lacks none."""
     rows, columns = np.nonzero(mask)
     counts = np.bincount(rows, minlength=len(mask))
     offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))

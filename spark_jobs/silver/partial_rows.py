@@ -84,14 +84,6 @@ def _filled(array: str) -> str:
     return f"IF(size({array}) > 0, {array}, NULL)"
 
 
-def over(names: Sequence[str], old: str, new: str) -> dict[str, str]:
-    """SQL, by column and _raw, of a row laid over another. old, new: what their columns' names are preceded by."""
-    lacks = {name: f"coalesce(array_contains({new}{ABSENT}, {literal(name)}), false)" for name in names}
-    cells_ = {name: f"IF({lacks[name]}, {old}{identifier(name)}, {new}{identifier(name)})" for name in names}
-    texts = {name: f"try_element_at(IF({lacks[name]}, {old}_raw, {new}_raw), {literal(name)})" for name in names}
-    return cells_ | {"_raw": f"IF({new}{ABSENT} IS NULL, {new}_raw, {raw_of(texts)})"}
-
-
 def renamed(names: Mapping[str, str | None], absent: str = ABSENT) -> str:
     """SQL: what is absent behind a change of columns; names: by the old one the new one, None where it went."""
     dropped = ", ".join(literal(old) for old, new in names.items() if new is None)
@@ -99,16 +91,3 @@ def renamed(names: Mapping[str, str | None], absent: str = ABSENT) -> str:
     remaining = f"filter({absent}, name -> name NOT IN ({dropped}))" if dropped else absent
     renamed_ = f"transform({remaining}, name -> CASE name {cases} ELSE name END)" if cases else remaining
     return f"CAST({_filled(renamed_)} AS {ABSENT_TYPE})" if dropped else renamed_
-
-
-def with_defaults(
-    defaults: Mapping[str, str], types: Mapping[str, str], cells: Mapping[str, str], condition: str
-) -> dict[str, str]:
-    """SQL: the cells of a row, and ABSENT, where those that satisfy a condition have defaults for what they lack."""
-    cells_ = {
-        name: f"IF({condition} AND NOT ({is_present(name)}), CAST({default} AS {types[name]}), {cells[name]})"
-        for name, default in defaults.items()
-    }
-    absent_ = _filled(f"array_except({ABSENT}, array({', '.join(map(literal, defaults))}))") if defaults else ABSENT
-    absent = f"IF({condition}, CAST({absent_} AS {ABSENT_TYPE}), {ABSENT})"
-    return dict(cells) | cells_ | {ABSENT: absent}

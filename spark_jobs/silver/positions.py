@@ -14,9 +14,13 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.log.position import Position
 from spark_jobs.silver.net_changes import by_position, identity
+from spark_jobs.silver.row_overlay import ABSENT, ENDED, KeyRuns, overlaid
 
 FIELDS = ("stretch", "number", "offset", "row")
 """Of ``_position``, in order of weight; ``_window_start`` has the first three."""
+_ADDED = ("_op", "_position", "_committed_at", "_window_start", "_raw", ABSENT)
+"""Columns that rows of silver have beside the source's, as far as they are read here."""
+_DELETE = "delete"
 _AT = "\0at"
 PositionKey = tuple[int, ...]
 """Stretch, number and offset of a position."""
@@ -42,8 +46,16 @@ def bounds_of(file: DataFile, schema: TableSchema, name: str) -> tuple[PositionK
 
 
 def newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Of each key the row with the last position."""
-    return last_of_each(by_position(rows), key)
+    """Of each key the row with the last position.
+
+    Rows that may lack columns (ABSENT), with ``_op``, are laid over each other; the result says besides which keys lack
+    some behind an end (ENDED).
+    """
+    if ABSENT not in rows.column_names:
+        return last_of_each(by_position(rows), key)
+    runs = KeyRuns.of(rows, key, pc.equal(rows.column("_op"), _DELETE))
+    overlaid_rows, is_ended = overlaid(rows, runs, [name for name in rows.column_names if name not in _ADDED])
+    return overlaid_rows.append_column(ENDED, pa.array(is_ended))
 
 
 def last_of_each(rows: pa.Table, key: Sequence[str]) -> pa.Table:

@@ -10,7 +10,6 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from spark_jobs.binlog import Changes, Column, TableDefinition
 from spark_jobs.config.computed import Computed
@@ -75,18 +74,6 @@ def as_rows(
 
 _ARROW_TEXTS = pa.map_(pa.string(), pa.string())
 _ARROW_LACKING = pa.list_(pa.string())
-
-
-def with_defaults(rows: DataFrame, definition: TableDefinition) -> DataFrame:
-    """Such rows with the defaults of columns that inserts lack, as far as these are known."""
-    kinds = {str(column.name): silver.spark_type(str(column.arrow)) for column in definition.columns}
-    defaults = {str(column.name): column.default for column in definition.columns if column.default is not None}
-    cells = {name: f"_a{at}" for at, name in enumerate(kinds)}
-    cells_with_defaults = partial_rows.with_defaults(defaults, kinds, cells, "_kind = 1")
-    cells_ = {cell: cells_with_defaults[name] for name, cell in cells.items()} | {
-        silver.ABSENT: cells_with_defaults[silver.ABSENT]
-    }
-    return rows.selectExpr(*(f"{cells_.get(name, name)} AS {name}" for name in rows.columns))
 
 
 def as_changes(batch: pa.RecordBatch, names: list[str]) -> Iterator[tuple[Changes, SliceOrigin, pa.Array]]:

@@ -85,7 +85,7 @@ def _of_silver_alone(before: silver.Columns, after: silver.Columns, origins: Map
     if before.has_partial and new_names != {name: name for name in before.types}:
         names = {name: new_names.get(name) for name in before.types}
         absent = partial_rows.renamed(names)
-        actions.append(f"UPDATE SET {silver.ABSENT} = {absent} WHERE {silver.ABSENT} IS NOT NULL")
+        actions.append(f"{schema_evolution.OF_ABSENT}{absent} WHERE {silver.ABSENT} IS NOT NULL")
     return actions
 
 

@@ -112,13 +112,14 @@ def window_rows(spark: SparkSession, work: CompactionJob, window: Window, standi
     # One row a change, or a key of the slice; then masks, and the last change of each key over all slices.
     changes = slices.mapInArrow(checked(salted(task, shape.salt)), decoded_ddl(all_columns, shape.salt))
     changes = changes.observe(decoded, F.sum("_changes").alias("changes"), F.max("_micros").alias("micros"))
-    changes = _with_defaults(changes, definition, all_columns) if all_columns.has_partial else changes
     changes, columns = _shaped(changes, all_columns, shape), shape.columns
     settled = counted_images(changes, columns) if columns.is_bag else changes
-    if all_columns.has_partial and not columns.is_bag:
-        settled = _overlaid_per_key(changes, columns, str(work))
-    elif not (columns.is_bag or alone):
-        settled = _last_per_key(changes, columns)
+    if not (columns.is_bag or alone):
+        settled = (
+            _overlaid_per_key(changes, columns, str(work))
+            if all_columns.has_partial
+            else _last_per_key(changes, columns)
+        )
     rows = _silver_rows(settled, columns, window.ranges)
     by_operation = (F.count_if(F.col("_op") == op).alias(op) for op in _OF_CHANGES)
     return WindowRows(rows.observe(counted, *by_operation), counted, decoded, left_out)
@@ -147,7 +148,6 @@ def _with_verdicts(
 ) -> DataFrame:
     """Every change as a row, with the rule that leaves it out. task: gives such rows of slices."""
     judged = slices.mapInArrow(checked(over_slices(task, work.filters.skips)), row_filters.ddl(definition))
-    judged = row_filters.with_defaults(judged, definition) if work.has_partial else judged
     verdict = row_filters.left_out_by(work.filters, definition, work.known_columns, has_partial=work.has_partial)
     return judged.withColumn(row_filters.LEFT_OUT_BY, F.expr(verdict))
 
@@ -186,16 +186,6 @@ def _shaped(changes: DataFrame, all_columns: silver.Columns, shape: masking.Shap
     hidden: dict[str, str | None] = {name: None for name in all_columns.types if name not in shape.columns.types}
     cells = dict(shape.cells) | ({silver.ABSENT: partial_rows.renamed(hidden)} if all_columns.has_partial else {})
     return changes.selectExpr(*(f"{cells.get(name, identifier(name))} AS {identifier(name)}" for name in names))
-
-
-def _with_defaults(changes: DataFrame, definition: TableDefinition, columns: silver.Columns) -> DataFrame:
-    """The changes with the defaults of columns that inserts lack, as far as these are known."""
-    defaults = {str(column.name): column.default for column in definition.columns if column.default is not None}
-    cells = {name: identifier(name) for name in changes.columns}
-    # An update of the key is whole (net_changes.py).
-    inserted = "true" if columns.is_bag else "NOT _existed AND _exists"
-    cells_ = partial_rows.with_defaults(defaults, columns.types, cells, inserted)
-    return changes.selectExpr(*(f"{cells_[name]} AS {identifier(name)}" for name in changes.columns))
 
 
 def _overlaid_per_key(changes: DataFrame, columns: silver.Columns, name: str) -> DataFrame:

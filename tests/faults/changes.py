@@ -66,9 +66,14 @@ class Event:
 class Changes:
     """The changes of a seed: an event each, where each ends in the file, and the file."""
 
-    def __init__(self, seed: int, size: int, *, statements: bool, shards: bool = False) -> None:
-        """shards: whether the tables have the same columns, so that they can be merged into one."""
-        self.seed = seed
+    def __init__(
+        self, seed: int, size: int, *, statements: bool, shards: bool = False, is_partial: bool = False
+    ) -> None:
+        """shards: whether the tables have the same columns, so that they can be merged into one.
+
+        is_partial: whether row images leave columns out, as a server with ``binlog_row_image = MINIMAL`` logs them.
+        """
+        self.seed, self._is_partial = seed, is_partial
         self._random = random.Random(seed)
         keys = {"orders": ["id"], "pairs": ["a", "b"], "notes": ["code"]}
         orders: dict[str, ColumnType] = {"id": _NUMBER, "state": VARCHAR(10), "total": INT}
@@ -108,7 +113,8 @@ class Changes:
                 case "delete" if rows:
                     before = self._random.choice(list(rows.values()))
                     del rows[self.key(table, before)]
-                    self._add(Event(table, before=(before,)), spec.Delete(self._name(table), [*before.values()]))
+                    image = self._image(table, before, [])
+                    self._add(Event(table, before=(before,)), spec.Delete(self._name(table), image))
                 case "move" if rows:
                     before = self._random.choice(list(rows.values()))
                     self._update(table, before, self._row(table) | self._free(table))
@@ -128,8 +134,17 @@ class Changes:
         rows = self._rows[table]
         del rows[self.key(table, before)]
         rows[self.key(table, after)] = after
+        changed = [name for name in after if after[name] != before[name]]
+        is_moved = self.key(table, before) != self.key(table, after)
         images = [*before.values()], [*after.values()]
+        if changed and not is_moved:
+            images = self._image(table, before, []), self._image(table, after, changed, has_key=False)
         self._add(Event(table, before=(before,), after=(after,)), spec.Update(self._name(table), *images))
+
+    def _image(self, table: str, row: Row, names: list[str], *, has_key: bool = True) -> list[Any]:
+        """The cells of a row; of a partial image those of the key and of some columns."""
+        logged = {*names, *(self.keys[table] if has_key else ())}
+        return [value if name in logged or not self._is_partial else ... for name, value in row.items()]
 
     def _statement(self) -> None:
         table = self._random.choice(list(self.keys))

@@ -87,8 +87,11 @@ class Checks:
         for row in _rows(snapshot):
             if row["_op"] == "truncate":
                 continue
-            place = row["_window_start"]["offset"], row["_window_stop"]["offset"]
-            actual[*place, self._key(table, row), row["_op"], None if row["_op"] == "delete" else _cells(row)] += 1
+            place, key = (row["_window_start"]["offset"], row["_window_stop"]["offset"]), self._key(table, row)
+            # What a row lacks is as it was before its window: the target tells whether it is right.
+            _, twin_row = self._silver(table, *place, until).get(key, ("", {}))
+            cells = _cells(row | {name: twin_row.get(name) for name in row.get("_absent") or ()})
+            actual[*place, key, row["_op"], None if row["_op"] == "delete" else cells] += 1
         _require_same(f"silver of {table}", actual, expected)
         return until, versions
 

@@ -36,9 +36,12 @@ SPARK: Any = None
 
 MERGED = "merged"
 """A downstream table of all source tables."""
+PARTIAL = "partial"
+"""Mirrors of tables whose row images leave columns out."""
 EVERY_CHANGE = ("append", "history")
 LAYOUTS: dict[str, dict[str, Any]] = {
     "mirrors": {},
+    PARTIAL: {},
     "modes": {
         "routes": [{"from": f"{SCHEMA}.*", "to": [f"{SCHEMA}.{{1}}", *(f"{mode}.{{1}}" for mode in EVERY_CHANGE)]}],
         "downstream": [{"tables": f"{mode}.*", "mode": mode} for mode in EVERY_CHANGE],
@@ -168,7 +171,7 @@ def without_spark() -> Iterator[None]:
         patch.object(pipeline_run, "session_over", lambda _spark, _size: SPARK),
         patch.object(pipeline_run, "slots", lambda _: _current().slots),
         patch.object(pipeline_run, "compact", _by_spark),
-        *(patch.object(merge, name, _by_spark) for name in ("_appended", "_renewed", "_merged")),
+        *(patch.object(merge, name, _by_spark) for name in ("_appended", "_renewed", "_merged", "_never_whole")),
         *(patch.object(way, "bring", _by_spark) for way in (AppendWay, HistoryWay)),
         patch.object(merge, "carry_out", lambda _spark, _table, head, steps, _claims: _by_spark() if steps else head),
         patch.object(tables_at_once, "ThreadPoolExecutor", lambda _: _InOrder(_current().random)),

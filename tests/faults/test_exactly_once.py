@@ -17,7 +17,7 @@ from spark_jobs.delta.log_files import create_commit
 from spark_jobs.storage import local
 from tests.faults.campaign import RACE, play
 from tests.faults.disk import KINDS
-from tests.faults.runs import LAYOUTS, MERGED
+from tests.faults.runs import LAYOUTS, MERGED, PARTIAL
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # what a killed run had open
@@ -53,8 +53,8 @@ def test_some_hundred_faults_lose_and_double_nothing(tmp_path: Path, summary: li
 
 @pytest.mark.thorough
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", ["modes", MERGED])
-def test_some_hundred_faults_lose_and_double_nothing_of_every_change_and_of_merged_tables(
+@pytest.mark.parametrize("layout", ["modes", MERGED, PARTIAL])
+def test_some_hundred_faults_lose_and_double_nothing_of_other_tables(
     layout: str, tmp_path: Path, summary: list[str]
 ) -> None:
     seeds = range(int(_SEED), int(_SEED) + 1) if _SEED else range(200, 212)

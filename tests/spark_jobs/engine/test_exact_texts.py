@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.engine.exact_texts import ExactTextChange, change_of, changed
-from spark_jobs.silver.schema_evolution import steps
+from spark_jobs.silver import partial_rows
+from spark_jobs.silver.schema_evolution import OF_ABSENT, steps
 from tests.fix_hypothesis import examples
 
 NASTY = st.lists(st.sampled_from(["'", "\\", "WHEN ", " THEN ", ", ", "NOT IN (", "${", "ü", "\n", "a"]), max_size=4)
@@ -61,3 +62,16 @@ def test_rows_after_changes(rows: list[dict[str, str] | None], changes: list[Exa
     assert result.schema == table.schema
     cells_after = [None if cell is None else dict(cell) for cell in result.column("_raw").to_pylist()]
     assert cells_after == expected
+
+
+@examples(100)
+@given(NAMES, st.data())
+def test_names_of_absent_columns_are_the_inverse_of_their_step(names: list[str], data: st.DataObject) -> None:
+    targets = data.draw(st.permutations([*names, *(None for _ in names)]))[: len(names)]
+    renamed = dict(zip(names, targets, strict=True))
+    step = f"{OF_ABSENT}{partial_rows.renamed(renamed)} WHERE _absent IS NOT NULL"
+    change = change_of(step)
+    assert change == ExactTextChange(absent={old: new for old, new in renamed.items() if old != new})
+    rows = pa.table({"_raw": pa.nulls(1, KIND), "_absent": pa.array([names], pa.list_(pa.string()))})
+    expected = [new for new in renamed.values() if new is not None] or None
+    assert changed(rows, [change]).column("_absent").to_pylist() == [expected]

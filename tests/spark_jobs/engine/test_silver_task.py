@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import count, pairwise
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,9 +21,12 @@ from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.engine.silver_plan import PreparedCompaction, stopped_before_failures
 from spark_jobs.engine.silver_task import REFILLED, Refill, WindowResult, finish, work
 from spark_jobs.engine.spark_job import Capacity, ShuffleBlock
-from spark_jobs.errors import DecodeError, LakeError
+from spark_jobs.errors import DecodeError, LakeError, PartialImage
 from tests.fix_hypothesis import examples
+from tests.partial_changes import SHAPE
+from tests.plain_layers import NetRow, RowChange, silver_rows
 from tests.segment_spec import Delete, Insert, Update
+from tests.spark_jobs.engine import partial_logs
 from tests.spark_jobs.engine.lake_rows import alive
 from tests.spark_jobs.engine.logs_of_rows import NAMES, Net, carried_out, log_of, units_of, works_of
 
@@ -181,3 +185,50 @@ def test_slices_of_no_rows_write_nothing(tmp_path: Path) -> None:
     empty = replace(unit, slices=(OF_TABLE.empty_table(),))
     results, _ = carried_out(works[0].window.table.path, [empty], Capacity(1))
     assert [result for result in results[unit.unit.number] if result.file] == []
+
+
+def partial_net(unit: PreparedCompaction, window: int, results: Sequence[WindowResult]) -> dict[Any, NetRow]:
+    """What the files of a window say of rows that lack columns; places and changes are not compared."""
+    net_rows: dict[Any, NetRow] = {}
+    for result in (result for result in results if result.window == window and result.file):
+        assert result.file is not None
+        for row in alive(unit.unit.path, result.file, unit.unit.windows[window].schema):
+            exists = row["_op"] != "delete"
+            values = {name: row[name] for name in SHAPE.columns if name not in (row["_absent"] or ())}
+            assert row["id"] not in net_rows
+            net_rows[row["id"],] = NetRow(row["_existed"], exists, values if exists else {}, 0, 0)
+    return net_rows
+
+
+def test_files_are_the_net_changes_of_images_without_all_columns(capacity: Capacity, tmp_path: Path) -> None:
+    @examples(30)
+    @given(st.integers(0, 1 << 30), st.sets(st.integers(1, 11), max_size=2), st.sampled_from([1, 200, 600, 1 << 20]))
+    def check(seed: int, cuts: set[int], target: int) -> None:
+        chance = Random(seed)
+        changes = [*partial_logs.random_changes(chance, 40)]
+        transactions = [changes[at : at + 3] for at in range(0, len(changes), 3)]
+        log = partial_logs.log_of(transactions)
+        work_, index = partial_logs.work_of(log, tmp_path / str(next(numbers)), sorted(cuts), target)
+        (unit,) = units_of([replace(work_, has_partial=True)], index)
+        results = carried_out(work_.window.table.path, [unit], capacity)[0][0]
+        assert [result.error for result in results if result.error] == []
+        for window, (first, stop) in enumerate(pairwise([0, *sorted(cuts), len(transactions)])):
+            window_changes = [change for transaction in transactions[first:stop] for change in transaction]
+            expected = {
+                key: replace(row, values=row.values if row.exists else {}, place=0, changes=0, is_ended=False)
+                for key, row in silver_rows(enumerate(window_changes), SHAPE).items()
+            }
+            assert partial_net(unit, window, results) == expected
+            assert sum(result.changes for result in results if result.window == window) == len(window_changes)
+
+    check()
+
+
+def test_a_table_without_a_column_for_absent_ones_says_that_it_needs_one(capacity: Capacity, tmp_path: Path) -> None:
+    log = partial_logs.log_of([[RowChange(None, {"id": 1, "a": 1, "b": 1})], [RowChange({"id": 1}, {"a": 2})]])
+    work_, index = partial_logs.work_of(log, tmp_path, [], 1)
+    (unit,) = units_of([work_], index)
+    results = carried_out(work_.window.table.path, [unit], capacity)[0][0]
+    (failed,) = (result for result in results if result.error)
+    assert isinstance(failed.error, PartialImage)
+    assert "b.000001:" in str(failed.error)

@@ -86,14 +86,3 @@ def test_columns_that_a_row_lacks_go_and_are_renamed_with_the_table(spark: Spark
     rows = spark.createDataFrame([(["a"],), (["a", "b", "d"],), (["c"],), (None,)], "_absent ARRAY<STRING>")
     rows_ = rows.selectExpr(f"{partial_rows.renamed(names)} AS found").collect()
     assert [row.found for row in rows_] == [None, ["c", "d"], ["b"], None]
-
-
-def test_defaults_stand_where_inserts_left_columns_out(spark: SparkSession) -> None:
-    rows = spark.createDataFrame(
-        [(1, None, None, ["a", "b"], True), (2, None, None, ["a"], True), (3, None, None, ["a", "b"], False)],
-        "id INT, a STRING, b INT, _absent ARRAY<STRING>, is_insert BOOLEAN",
-    )
-    types = {"id": "INT", "a": "STRING", "b": "INT"}
-    cells = partial_rows.with_defaults({"a": "'x'"}, types, {name: name for name in types}, "is_insert")
-    rows_ = rows.selectExpr(*(f"{cell} AS {name}" for name, cell in cells.items())).orderBy("id").collect()
-    assert [tuple(row) for row in rows_] == [(1, "x", None, ["b"]), (2, "x", None, None), (3, None, None, ["a", "b"])]

@@ -1,0 +1,187 @@
+"""The rows of a merge that lack columns, made whole: by the target's rows, or by all of silver.
+
+Put here: that, and how many keys no row ever held whole. Not here: laying rows over each other (silver/row_overlay.py),
+or what the target does with the rows (downstream_task.py).
+
+A row of the target is whole. So what a new row of its key lacks is what that row has. A key that is not in the target
+is looked for in all of silver: its older rows may hold the rest, where none was whole by itself. If they do not, it has
+no row downstream, and waits in silver. The commits of a target count such keys: a merge says by how many more, or
+fewer, they are. While there are any, each new key that the target does not have may be one of them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from spark_jobs.delta import data_files
+from spark_jobs.delta.schema import TableSchema
+from spark_jobs.delta.snapshot import DataFile
+from spark_jobs.downstream.merge_job import ADDED
+from spark_jobs.engine.fills import ColumnFill, with_fills
+from spark_jobs.engine.locate import Hit, Keys
+from spark_jobs.engine.restatement import SilverSource, living_rows
+from spark_jobs.log.position import Position
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.positions import at_or_after, newest
+from spark_jobs.silver.row_overlay import ABSENT, ENDED
+
+_ORDINAL = "\0ordinal"
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class SilverLookup:
+    """What a merge reads in silver of keys that the target does not have.
+
+    files: all of silver's files, none where all of them are new. after: the target's position, whose windows are older.
+    floor: where the last statement stands that emptied the table. never_whole: keys that the target lacks because no
+    row of theirs was whole.
+    """
+
+    origin: SilverSource
+    files: tuple[DataFile, ...]
+    after: Position | None
+    floor: Position | None
+    never_whole: int = 0
+
+    def rows(self, keys: pa.Table, types: Sequence[str], files: Sequence[DataFile]) -> pa.Table:
+        """Silver's rows of some keys, with these columns of the source's."""
+        names = [*types, *ADDED, "_op", ABSENT, "_window_start"]
+        return living_rows(self.origin, files, Keys(keys, self.origin.key), names, self.floor)
+
+    def count_before(self, rows: pa.Table) -> int:
+        """How many keys of rows of silver were never whole by those that the target has."""
+        if self.after is None:
+            return 0
+        is_new = pc.and_(
+            at_or_after(rows.column("_window_start"), self.after), pc.not_equal(rows.column("_op"), silver.Op.LOAD)
+        )
+        is_older = pc.invert(pc.fill_null(is_new, False))  # rows that were loaded are in no window
+        return int(is_never_whole(newest(rows.filter(is_older), self.origin.key)).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class TargetReader:
+    """How a merge reads the rows of its target. fills: columns that statements of the merge added with a default."""
+
+    path: str
+    schema: TableSchema
+    fills: tuple[ColumnFill, ...]
+
+    def rows(self, hit: Hit, names: Sequence[str]) -> pa.Table:
+        rows = data_files.read_rows(self.path, hit.file, hit.rows, names, self.schema)
+        return with_fills(rows, self.fills).select(names)
+
+
+def is_never_whole(rows: pa.Table) -> Flags:
+    """Which rows, one a key, are of keys that exist and of which a column is in no row."""
+    is_alive = pc.not_equal(rows.column("_op"), silver.Op.DELETE)
+    return np.asarray(pc.and_(is_alive, pc.is_valid(rows.column(ABSENT))).to_numpy(), np.bool_)
+
+
+def without_never_whole(rows: pa.Table, flags: Flags) -> pa.Table:
+    """The rows with deletes of those keys: they have no row in the target."""
+    operations = pc.if_else(pa.array(flags), pa.scalar(str(silver.Op.DELETE)), rows.column("_op"))
+    return rows.set_column(rows.schema.get_field_index("_op"), "_op", operations)
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedRows:
+    """New rows of a merge, one a key, and what of them is in the target.
+
+    rows: with the target's columns, ABSENT and ENDED. silver_rows: the same as silver has them. replaced: rows of the
+    target that they replace. is_present: which keys are there. is_older: which rows nothing is written of, since the
+    target has a newer one.
+    """
+
+    rows: pa.Table
+    silver_rows: pa.Table
+    replaced: Sequence[Hit]
+    is_present: Flags
+    is_older: Flags
+
+    def completed(self, target: TargetReader, names: Sequence[str]) -> pa.Table:
+        """The rows with what they lack from those that they replace. names: the source's columns."""
+        lacks = is_never_whole(self.rows) & ~_flags(self.rows.column(ENDED))
+        numbered = self.rows.append_column(_ORDINAL, pa.array(np.arange(len(self.rows)))).drop_columns([ENDED])
+        older_rows = []
+        for hit in self.replaced:
+            is_lacking = lacks[hit.keys]
+            if is_lacking.any():
+                lacking_hit = Hit(hit.file, hit.rows[is_lacking], hit.keys[is_lacking])
+                older_rows.append(_as_silver(target.rows(lacking_hit, [*names, *ADDED]), numbered, lacking_hit.keys))
+        if not older_rows:
+            return self.rows
+        # A row of the target and one of silver each.
+        older = pa.concat_tables(older_rows)
+        rows_of_both = pa.concat_tables([older, numbered.take(older.column(_ORDINAL).combine_chunks())])
+        completed_rows = newest(rows_of_both, [_ORDINAL])
+        return replaced_rows(self.rows, completed_rows.column(_ORDINAL).to_numpy(), completed_rows)
+
+
+def completed(
+    located: LocatedRows,
+    lookup: SilverLookup,
+    target: TargetReader,
+    columns: silver.Columns,
+    as_stored: Callable[[pa.Table], pa.Table],
+) -> tuple[pa.Table, int]:
+    """The new rows, whole or as deletes, and by how many more the keys are that were never whole.
+
+    as_stored: gives rows of silver the target's columns. Raises LakeError.
+    """
+    # What is in the target is completed there, the rest by all of silver.
+    rows = located.completed(target, [*columns.types])
+    is_open = is_never_whole(rows) & ~_flags(rows.column(ENDED)) | (lookup.never_whole > 0)
+    open_keys = np.flatnonzero(is_open & ~located.is_present)
+    count_before = 0
+    if lookup.after is not None and len(open_keys):
+        keys = located.silver_rows.take(pa.array(open_keys))
+        stored_rows = lookup.rows(keys, [*columns.types], lookup.files)
+        states = newest(stored_rows, columns.key)
+        numbers, ordinals = Keys(keys, columns.key).ordinals_of(states)
+        rows = replaced_rows(rows, open_keys[ordinals], as_stored(states.take(pa.array(numbers))))
+        count_before = lookup.count_before(stored_rows) if lookup.never_whole else 0
+    # What is still not whole has no row.
+    flags = is_never_whole(rows) & ~located.is_older
+    return without_never_whole(rows, flags), int(flags.sum()) - count_before
+
+
+def restated(
+    states: pa.Table, before: Sequence[DataFile], lookup: SilverLookup, types: Sequence[str]
+) -> tuple[pa.Table, int]:
+    """States of keys by all of silver, whole or as deletes, and by how many more the keys are that were never whole.
+
+    before: silver's files at the version that the target has. Raises LakeError.
+    """
+    flags = is_never_whole(states)
+    count_before = 0
+    if lookup.never_whole and len(states):
+        count_before = int(is_never_whole(newest(lookup.rows(states, types, before), lookup.origin.key)).sum())
+    return without_never_whole(states, flags), int(flags.sum()) - count_before
+
+
+def _as_silver(target_rows: pa.Table, like: pa.Table, ordinals: NDArray[np.int64]) -> pa.Table:
+    """Rows of a target with the columns of rows of silver, and their ordinals; they are whole."""
+    cells = {name: target_rows.column(name) for name in target_rows.column_names}
+    cells |= {"_op": pa.repeat(pa.scalar(str(silver.Op.INSERT)), len(target_rows)), _ORDINAL: pa.array(ordinals)}
+    columns = [
+        cells[field.name].cast(field.type) if field.name in cells else pa.nulls(len(target_rows), field.type)
+        for field in like.schema
+    ]
+    return pa.table(columns, like.schema)
+
+
+def replaced_rows(rows: pa.Table, ordinals: NDArray[np.int64], new_rows: pa.Table) -> pa.Table:
+    """Rows with new ones in the place of some. ordinals: of which rows."""
+    numbers = np.arange(len(rows))
+    numbers[ordinals] = len(rows) + np.arange(len(ordinals))
+    return pa.concat_tables([rows, new_rows.select(rows.column_names).cast(rows.schema)]).take(pa.array(numbers))
+
+
+def _flags(values: pa.ChunkedArray) -> Flags:
+    return np.asarray(pc.fill_null(values, False).to_numpy(), np.bool_)

@@ -1,0 +1,78 @@
+"""The reduction of net rows that may lack columns: what ``net_changes.reduce`` and ``settle`` are for whole ones.
+
+Put here: that reduction. Not here: laying rows over each other (row_overlay.py), how rows come to lack columns
+(partial_images.py).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.errors import TableStopped
+from spark_jobs.silver import net_changes
+from spark_jobs.silver.row_overlay import ABSENT, KeyRuns, overlaid, telling_rows
+
+_OWN = {"_window", "_existed", "_exists", "_position", "_committed_at", "_raw", "_changes", "_micros", ABSENT}
+
+
+def reduce(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Net rows without those that say nothing, of each window and key. The last one counts the changes of all."""
+    if ABSENT not in rows.column_names:
+        return net_changes.reduce(rows, key)
+    runs = _runs(rows, key)
+    numbers = telling_rows(rows, runs, _names(rows))
+    changes, micros = np.zeros(len(rows), np.int64), rows.column("_micros").to_numpy().copy()
+    last_rows = runs.numbers[runs.lasts]
+    changes[last_rows], micros[last_rows] = _totals(rows, runs)
+    counted = {"_changes": pa.array(changes), "_micros": pa.array(micros)}
+    return _with(rows, counted).take(pa.array(numbers))
+
+
+def settle(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """One row for each window and key, where these rows are all there are, in the order of the key.
+
+    Raises TableStopped where a row that was deleted before lacks columns behind that.
+    """
+    if ABSENT not in rows.column_names:
+        return net_changes.settle(rows, key)
+    runs = _runs(rows, key)
+    settled, is_ended = overlaid(rows, runs, _names(rows))
+    _require_begun(settled, is_ended)
+    changes, micros = _totals(rows, runs)
+    existed = rows.column("_existed").combine_chunks().take(pa.array(runs.numbers[runs.starts]))
+    counted = {"_changes": pa.array(changes), "_micros": pa.array(micros), "_existed": existed}
+    return net_changes.sorted_by_key(_with(settled, counted), key)
+
+
+def _names(rows: pa.Table) -> list[str]:
+    """The source's columns."""
+    return [name for name in rows.column_names if name not in _OWN]
+
+
+def _runs(rows: pa.Table, key: Sequence[str]) -> KeyRuns:
+    return KeyRuns.of(rows, key, pc.invert(rows.column("_exists")))
+
+
+def _totals(rows: pa.Table, runs: KeyRuns) -> tuple[np.ndarray, np.ndarray]:
+    """Of each key its changes, and its latest time."""
+    if not len(runs):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    changes, micros = (rows.column(name).to_numpy()[runs.numbers] for name in ("_changes", "_micros"))
+    return np.add.reduceat(changes, runs.starts), np.maximum.reduceat(micros, runs.starts)
+
+
+def _with(rows: pa.Table, columns: dict[str, pa.Array]) -> pa.Table:
+    for name, column in columns.items():
+        rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), column)
+    return rows
+
+
+def _require_begun(settled: pa.Table, is_ended: np.ndarray) -> None:
+    if is_ended.any():
+        place = settled.column("_position")[int(np.argmax(is_ended))].as_py()
+        raise TableStopped(
+            f"binlog file {place['number']}, offset {place['offset']}: a row image leaves columns out of a row that "
+            "was deleted before it, and whose INSERT is quarantined"
+        )

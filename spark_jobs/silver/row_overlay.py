@@ -1,0 +1,216 @@
+"""Rows of one key that hold some of its columns, laid over each other, in Arrow.
+
+A row has ``_absent``: the columns that it has no value of, NULL where it is whole. What a later row lacks is as it was
+before; a row that says that its key is gone ends what was before, and counts as whole. A key of which a column is in no
+row since was never seen whole: its state is not known, and it has no row downstream.
+
+Put here: rows by key and position, which of them say anything (``telling_rows``), and one row a key (``overlaid``).
+Not here: how rows come to lack columns (partial_images.py), or what becomes of them (decode_task.py,
+engine/partial_merge.py).
+
+Rows of a key that several tasks have lie between each other in the log. So a task may leave out rows, and never lays
+one over another: what is laid over each other are all rows that there are.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from spark_jobs.silver.net_changes import identity, position_order
+from spark_jobs.silver.partial_images import absent_names
+
+ABSENT = "_absent"
+ENDED = "_ended"
+"""Of a key's row whether it lacks columns behind an end of what the key was before."""
+RAW = "_raw"
+_RAW_TYPE = pa.map_(pa.string(), pa.string())
+_NUMBER = "\0number"
+_SEPARATOR = "\0"
+"""Between names of columns; no name of a server's has a zero byte."""
+Numbers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRuns:
+    """The rows of a table by key, those of a key in the order of their positions.
+
+    numbers: row numbers. starts: where each key's rows begin in ``numbers``. is_gone: of ``numbers``, whether the row
+    says that its key is gone.
+    """
+
+    numbers: Numbers
+    starts: Numbers
+    is_gone: Flags
+
+    @classmethod
+    def of(cls, rows: pa.Table, key: Sequence[str], is_gone: pa.Array | pa.ChunkedArray) -> "KeyRuns":
+        """The rows by a key.
+
+        rows: with the key's columns, ``_position`` and RAW; of windows too where they have ``_window``.
+        """
+        order = position_order(rows)
+        cells = dict(enumerate(identity(rows, key)))
+        names = [f"\0{at}" for at in cells]
+        columns = [*cells.values(), *([rows.column("_window")] if "_window" in rows.column_names else [])]
+        names += ["\0window"] if "_window" in rows.column_names else []
+        places = np.empty(len(rows), np.int64)
+        places[order] = np.arange(len(rows))
+        grouped = pa.table([*columns, pa.array(places)], names=[*names, _NUMBER]).group_by(names, use_threads=False)
+        lists = grouped.aggregate([(_NUMBER, "list")]).column(f"{_NUMBER}_list").combine_chunks()
+        # A key's rows are gathered in the order of the table, which need not be that of the log.
+        offsets, ordered = lists.offsets.to_numpy().astype(np.int64), lists.values.to_numpy()
+        if len(ordered) and not np.array_equal(order, np.arange(len(order))):
+            ordered = ordered[np.lexsort((ordered, np.repeat(np.arange(len(lists)), np.diff(offsets))))]
+        numbers = order[ordered]
+        return cls(numbers, offsets[:-1], np.asarray(is_gone.to_numpy(zero_copy_only=False), np.bool_)[numbers])
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def lasts(self) -> Numbers:
+        """Where each key's last row stands in ``numbers``."""
+        return np.append(self.starts[1:], len(self.numbers))[: len(self.starts)] - 1
+
+    @property
+    def last_gone(self) -> Numbers:
+        """Where each key's last row that says that it is gone stands in ``numbers``; -1 where it has none."""
+        return self.newest(self.is_gone)
+
+    def newest(self, flags: Flags) -> Numbers:
+        """Where each key's last row with a flag stands in ``numbers``; -1 where it has none."""
+        if not len(self):
+            return np.zeros(0, np.int64)
+        return np.maximum.reduceat(np.where(flags, np.arange(len(flags)), -1), self.starts)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSources:
+    """Of each column of rows, where the row stands that each key has its value from; -1 where it is absent.
+
+    by_column: the same array for columns that the same rows hold.
+    """
+
+    by_column: Mapping[str, Numbers]
+
+    @classmethod
+    def of(cls, rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> "ColumnSources":
+        """Those of the columns of these names. rows: what the runs are of."""
+        sets, codes = _present_sets(rows.column(ABSENT), names)
+        codes, lasts, last_gone = codes[runs.numbers], runs.lasts, runs.last_gone
+        # A value counts if it is newer than the last delete of its key; a key that is gone has its last row.
+        is_gone = last_gone == lasts
+        lengths = np.diff(np.append(runs.starts, len(runs.numbers)))
+        is_alive = np.arange(len(runs.numbers)) > np.repeat(last_gone, lengths)
+        by_set: dict[bytes, Numbers] = {}
+        by_column = {}
+        for name, is_held in zip(names, sets.T, strict=True):
+            set_key = is_held.tobytes()
+            if set_key not in by_set:
+                newest = lasts if is_held.all() else runs.newest(is_held[codes] & is_alive)
+                by_set[set_key] = np.where(is_gone, lasts, newest)
+            by_column[name] = by_set[set_key]
+        return cls(by_column)
+
+    def distinct(self) -> list[Numbers]:
+        return list({id(source): source for source in self.by_column.values()}.values())
+
+    def absent(self, names: Sequence[str]) -> Flags:
+        """bool[key, column]: which columns are in no row that counts."""
+        return np.stack([self.by_column[name] < 0 for name in names], axis=1)
+
+
+def _present_sets(absent: pa.ChunkedArray, names: Sequence[str]) -> tuple[Flags, NDArray[np.int32]]:
+    """The distinct sets of columns that rows hold, bool[set, column], and which one each row has."""
+    texts = pc.binary_join(absent.combine_chunks(), _SEPARATOR).dictionary_encode()
+    sets = np.ones((len(texts.dictionary) + 1, len(names)), np.bool_)
+    ordinals = {name: at for at, name in enumerate(names)}
+    for at, text in enumerate(texts.dictionary.to_pylist()):
+        sets[at, [ordinals[name] for name in text.split(_SEPARATOR) if name in ordinals]] = False
+    return sets, np.asarray(texts.indices.fill_null(len(texts.dictionary)).to_numpy(), np.int32)
+
+
+def telling_rows(rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> Numbers:
+    """The rows that decide what a key is, by number in their order.
+
+    These are its first, its last, the last that says that it is gone, and of each column the newest that holds it
+    since. What is left out changes nothing, whatever other rows of a key there are elsewhere.
+    """
+    places = [runs.starts, runs.lasts, runs.last_gone, *ColumnSources.of(rows, runs, names).distinct()]
+    present = np.zeros(len(runs.numbers), np.bool_)
+    for numbers in places:
+        present[numbers[numbers >= 0]] = True
+    return np.sort(runs.numbers[present])
+
+
+def overlaid(rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> tuple[pa.Table, Flags]:
+    """One row a key: the columns of these names, RAW and ABSENT of all of its rows, the other columns of its last row.
+
+    And of each whether it lacks columns behind an end of what its key was before.
+    """
+    sources = ColumnSources.of(rows, runs, names)
+    row_numbers: dict[int, pa.Array] = {}
+
+    def numbers_of(source: Numbers) -> pa.Array:
+        if id(source) not in row_numbers:
+            row_numbers[id(source)] = pa.array(runs.numbers[source], mask=source < 0)
+        return row_numbers[id(source)]
+
+    # The last row's cells, and of each column those of the newest row that holds it.
+    lasts = runs.lasts
+    absent = sources.absent(names)
+    cells: dict[str, Callable[[], pa.Array]] = {
+        RAW: lambda: _texts(rows, runs, sources, names),
+        ABSENT: lambda: absent_names(absent, names),
+    }
+    columns = [
+        cells[name]()
+        if name in cells
+        else rows.column(name).combine_chunks().take(numbers_of(sources.by_column.get(name, lasts)))
+        for name in rows.column_names
+    ]
+    typed = [column.cast(field.type) for column, field in zip(columns, rows.schema, strict=True)]
+    return pa.table(typed, rows.schema), absent.any(axis=1) & (runs.last_gone >= 0)
+
+
+def _texts(rows: pa.Table, runs: KeyRuns, sources: ColumnSources, names: Sequence[str]) -> pa.Array:
+    """The exact texts of each key: of each column that of the row which has its value."""
+    raw = rows.column(RAW).combine_chunks()
+    if raw.null_count == len(raw):
+        return pa.nulls(len(runs), _RAW_TYPE)
+    # Every text with its row's place, its column's ordinal and its key's number; those that are not the newest go.
+    lists, items = (pa.ListArray.from_arrays(raw.offsets, values) for values in (raw.keys, raw.items))
+    places = np.empty(len(rows), np.int64)
+    places[runs.numbers] = np.arange(len(rows))
+    text_places = places[np.asarray(pc.list_parent_indices(lists), np.int64)]
+    ordinals = np.asarray(pc.fill_null(pc.index_in(pc.list_flatten(lists), pa.array(names)), -1), np.int64)
+    keys = np.searchsorted(runs.starts, text_places, "right") - 1
+    by_ordinal = np.stack([sources.by_column[name] for name in names])
+    is_newest = (ordinals >= 0) & (by_ordinal[ordinals, keys] == text_places)
+    order = np.flatnonzero(is_newest)[np.lexsort((ordinals[is_newest], keys[is_newest]))]
+    # In the order of keys, and of columns in each.
+    counts = np.bincount(keys[order], minlength=len(runs))
+    offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
+    columns = pa.array(names).take(pa.array(ordinals[order]))
+    texts = pc.list_flatten(items).take(pa.array(order))
+    return pa.MapArray.from_arrays(offsets, columns, texts, mask=pa.array(counts == 0))
+
+
+def with_names(rows: pa.Table, names: Mapping[str, str | None]) -> pa.Table:
+    """Rows behind a change of columns. names: by the old one the new one, None where the column went."""
+    if not names or ABSENT not in rows.column_names:
+        return rows
+    # Rows lack few distinct sets of columns, each of which gets its names once.
+    absent = rows.column(ABSENT).combine_chunks()
+    texts = pc.binary_join(absent, _SEPARATOR).dictionary_encode()
+    sets = [
+        [new for name in text.split(_SEPARATOR) if (new := names.get(name, name)) is not None]
+        for text in texts.dictionary.to_pylist()
+    ]
+    renamed = pa.array([new_names or None for new_names in sets], absent.type).take(texts.indices)
+    return rows.set_column(rows.schema.get_field_index(ABSENT), rows.schema.field(ABSENT), renamed)

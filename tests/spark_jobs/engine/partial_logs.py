@@ -1,0 +1,88 @@
+"""Logs of changes whose images leave columns out, as bronze holds them, and silver's work on them. Put here: both. Not
+here: what is expected, which plain_layers.py says."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+from spark_jobs.binlog import TableName
+from spark_jobs.bronze.index import SliceIndex, read_index
+from spark_jobs.lake.table import Table as LakeTable
+from spark_jobs.log.position import Range
+from spark_jobs.silver.compaction_job import CompactionJob, Window
+from spark_jobs.silver.table_timeline import DataRange, TableState
+from tests.partial_changes import NAMES, SHAPE, TABLE
+from tests.plain_layers import Image, RowChange
+from tests.segment_spec import Change, Commit, Delete, Insert, SegmentSpec, Table, Update
+from tests.segment_types import INT
+from tests.slicing import bronze_of, bronze_rows
+from tests.spark_jobs.engine.logs_of_rows import FILE, XID, Log
+
+NAME = TableName("shop", "t")
+KEYS = 5
+
+
+def random_changes(chance: Random, count: int) -> Iterator[RowChange]:
+    """Changes as a server logs them that changes its row image between statements; some keys are older than the log."""
+    rows: dict[int, dict[str, int | None]] = {key: {"id": key, "a": 1, "b": 2} for key in range(2)}
+    for _ in range(count):
+        key = chance.randrange(KEYS)
+        parts = {name: chance.choice([None, chance.randrange(100)]) for name in NAMES[1:] if chance.random() < 0.6}
+        is_minimal = chance.random() < 0.7
+        before = rows.get(key)
+        if before is None:
+            row = {"id": key} | parts
+            rows[key] = SHAPE.default_row() | row
+            yield RowChange(None, row if is_minimal else rows[key])
+        elif chance.random() < 0.25:
+            yield RowChange({"id": key} if is_minimal else before, None)
+            del rows[key]
+        else:
+            free = [key_ for key_ in range(KEYS) if key_ not in rows]
+            into = chance.choice([*free, key]) if chance.random() < 0.2 and free and not is_minimal else key
+            rows.pop(key)
+            rows[into] = before | {"id": into} | parts
+            yield RowChange({"id": key} if is_minimal else before, parts if is_minimal else rows[into])
+
+
+def log_of(transactions: Sequence[Sequence[RowChange]]) -> Log:
+    """A file of changes of NAME."""
+    table = Table(str(NAME), key=["id"], id=INT.NOT_NULL, a=INT, b=INT)
+    logged = [_logged(change) for transaction in transactions for change in (*transaction, None)]
+    spec = SegmentSpec(tables=[table], changes=logged)
+    offsets, events = spec.offsets(), spec.events()
+    ends = [offsets[at + 1] for at, event in enumerate(events) if event[4] == XID]
+    return Log(spec.to_bytes(), ends, [])
+
+
+def _logged(change: RowChange | None) -> Change:
+    """A change, or a commit, of a log."""
+    if change is None:
+        return Commit()
+    if change.before is None:
+        assert change.after is not None
+        return Insert(str(NAME), _cells(change.after))
+    if change.after is None:
+        return Delete(str(NAME), _cells(change.before))
+    return Update(str(NAME), _cells(change.before), _cells(change.after))
+
+
+def _cells(image: Image) -> list[object]:
+    return [image.get(name, ...) for name in NAMES]
+
+
+def work_of(log: Log, folder: Path, cuts: Sequence[int], target: int = 300) -> tuple[CompactionJob, SliceIndex]:
+    """Silver's work, in windows between these transactions; bronze in slices of about so many bytes."""
+    bronze, version = bronze_of(folder / "bronze", [bronze_rows(FILE, log.content, target=target)], group=3)
+    ranges = [log.range(first, stop) for first, stop in pairwise([0, *cuts, len(log.ends)])]
+    work = CompactionJob(
+        source="shop",
+        name=NAME,
+        window=Window(bronze, version, (Range(ranges[0].start, ranges[-1].stop),)),
+        steps=tuple(DataRange(range_, TableState(TABLE)) for range_ in ranges),
+        table=LakeTable(str(folder / "silver"), plain=False),
+        head=None,
+        size=len(log.content),
+    )
+    return work, read_index(bronze, version).cut([range_.stop for range_ in ranges])

@@ -1,0 +1,235 @@
+"""Silver's rows that lack columns, merged, done again and loaded, against plain rows and the keys never seen whole."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.delta import commits, data_files, schema_changes
+from spark_jobs.delta.snapshot import new_table, snapshot_of
+from spark_jobs.downstream.commit import DownstreamCommit
+from spark_jobs.downstream.merge_job import Merged, MergeJob
+from spark_jobs.downstream.multi_source import PartTable
+from spark_jobs.engine import downstream_job, downstream_task
+from spark_jobs.engine import fills as fill_values
+from spark_jobs.engine.downstream_job import PreparedMerge
+from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Range
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.schema_evolution import FILL
+from tests.fix_hypothesis import examples
+from tests.partial_changes import NAMES, SHAPE, TABLE, texts_of
+from tests.plain_layers import Image, Key, NetRow, RowChange, current_rows, silver_rows
+from tests.spark_jobs.engine.lake_rows import MAPPED, at, newest, rows_of
+from tests.spark_jobs.engine.partial_logs import NAME, random_changes
+
+COLUMNS = silver.columns(TABLE, has_partial=True)
+Window = dict[Key, NetRow]
+numbers = count()
+
+
+@dataclass
+class Lake:
+    """A silver table whose commits are written here, its windows as plain rows, and the table they are merged into."""
+
+    folder: Path
+    is_part: bool = False
+    columns: silver.Columns = COLUMNS
+    windows: dict[int, Window] = field(default_factory=dict)
+    """By the place where they begin; rows that were loaded begin at 0."""
+    stop: int = 1000
+    floor: int | None = None
+
+    def __post_init__(self) -> None:
+        self.silver, target = (Table(str(self.folder / name), plain=False) for name in ("silver", "target"))
+        self.target = PartTable(target, ("shop", NAME.schema, NAME.table)) if self.is_part else target
+
+    def window(self, changes: Iterable[RowChange]) -> None:
+        start, self.stop = self.stop, self.stop + 1000
+        self.windows[start] = silver_rows(enumerate(changes, start), SHAPE)
+        self._commit(CommitKind.LIVE, self._rows(self.windows[start], start), start=at(start))
+
+    def load(self, rows: Iterable[Image]) -> None:
+        """Rows that count as older than all windows."""
+        loaded = self.windows.setdefault(0, {})
+        new = {(row["id"],): NetRow(False, True, row, 10, 1) for row in rows if (row["id"],) not in loaded}
+        self.windows[0] = loaded | new
+        cells = [row | {"_op": silver.Op.LOAD} for row in self._rows(new, 0)]
+        self._commit(CommitKind.LOAD, cells, start=at(self.stop))
+
+    def redo(self, start: int, changes: Iterable[RowChange]) -> None:
+        """Puts other rows in the place of a window's."""
+        self.windows[start] = silver_rows(enumerate(changes, start), SHAPE)
+        snapshot = newest(self.silver.path)
+        removed = [
+            file
+            for file in snapshot.files
+            if file.field_bounds(snapshot.schema, "_window_start", "offset").minimum == start
+        ]
+        ranges = (Range(at(start), at(start + 1000)),)
+        self._commit(CommitKind.REDO, self._rows(self.windows[start], start), ranges=ranges, removes=removed)
+
+    def truncate(self) -> None:
+        start, self.stop = self.stop, self.stop + 10
+        self.floor = start
+        self.windows.clear()
+        marker = dict.fromkeys(NAMES) | _place(start, start) | {"_op": silver.Op.TRUNCATE}
+        self._commit(CommitKind.CHANGE, [marker], start=at(start))
+
+    def alter(self, *steps: str) -> None:
+        start, self.stop = self.stop, self.stop + 10
+        self._commit(CommitKind.CHANGE, [], start=at(start), steps=steps)
+
+    def _rows(self, window: Mapping[Key, NetRow], start: int) -> list[dict[str, Any]]:
+        return [
+            {name: row.values.get(name) for name in NAMES}
+            | {"_op": row.op, "_existed": row.existed, "_raw": texts_of(row.values)}
+            | {"_absent": [name for name in NAMES if row.exists and name not in row.values] or None}
+            | _place(row.place, start)
+            for row in window.values()
+        ]
+
+    def _commit(self, kind: CommitKind, rows: list[dict[str, Any]], **fields: Any) -> None:
+        removes, steps = fields.pop("removes", ()), fields.get("steps", ())
+        table = snapshot_of(self.silver.path) or new_table(self.silver.path, self.columns.stored, MAPPED)
+        behind = schema_changes.apply(table, [step for step in steps if not step.startswith(FILL)])
+        schema = table.schema.arrow(physical=False)
+        cells = pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema)
+        added = [data_files.write(table.path, cells, table.schema, table.configuration)] if rows else []
+        emptied = None if self.floor is None else at(self.floor)
+        commit = SilverCommit(
+            at(self.stop), new_batch(), kind, definition=TABLE, emptied_at=emptied, key=("id",), **fields
+        )
+        commits.commit(
+            table,
+            adds=added,
+            removes=removes,
+            metadata=behind.metadata if steps else None,
+            protocol=behind.protocol if steps else None,
+            transaction=(APPLICATION, table.version + 2),
+            user_metadata=commit.to_json(),
+        )
+
+    def prepared(self) -> PreparedMerge:
+        head = self.silver.head()
+        assert head is not None
+        unit = downstream_job.prepared(0, MergeJob("shop", NAME, self.columns, self.silver, head, self.target))
+        assert isinstance(unit, PreparedMerge), unit
+        return unit
+
+    def merge(self, prepared: PreparedMerge | None = None) -> Merged:
+        """One merge, by several tasks where it is large."""
+        unit = prepared or self.prepared()
+        tasks = downstream_job.tasks_of([unit], Capacity(1, 1 << 11))
+        return downstream_job.commit(unit, [result for task in tasks for result in downstream_task.work(task)])
+
+    def require_same(self) -> None:
+        """Rows, their exact texts, and the count of keys never whole are what plain rows say."""
+        rows, never_whole = current_rows([window for _, window in sorted(self.windows.items())], SHAPE)
+        lake_rows = {(row["id"],): row for row in rows_of(newest(self.target.path))}
+        assert {key: {name: row[name] for name in NAMES} for key, row in lake_rows.items()} == rows
+        assert {key: row["_raw"] for key, row in lake_rows.items()} == {key: texts_of(row) for key, row in rows.items()}
+        commit = DownstreamCommit.of_head(self.target.head())
+        assert commit is not None
+        assert commit.keys_never_whole == len(never_whole)
+
+
+def _place(place: int, window: int) -> dict[str, Any]:
+    log = {"stretch": 1, "number": 1}
+    return {
+        "_position": log | {"offset": place, "row": 0},
+        "_committed_at": datetime.fromtimestamp(place, UTC),
+        "_window_start": log | {"offset": window},
+        "_window_stop": log | {"offset": window + 1000},
+    }
+
+
+def random_step(lake: Lake, chance: Random, pieces: list[list[RowChange]]) -> None:
+    """A window, a window done again with other changes, a load, or a statement that empties the table."""
+    windows = [start for start in lake.windows if start]
+    kind = chance.choice(["window", "window", "window", "redo", "load", "truncate"])
+    if kind == "redo" and windows:
+        lake.redo(chance.choice(windows), pieces.pop())
+    elif kind == "load" and lake.floor is None:
+        lake.load({"id": key, "a": chance.randrange(9), "b": 2} for key in chance.sample(range(5), 2))
+    elif kind == "truncate" and chance.random() < 0.3:
+        lake.truncate()
+    else:
+        lake.window(pieces.pop())
+
+
+@pytest.mark.parametrize("is_part", [False, True])
+def test_a_target_is_what_plain_rows_say(is_part: bool, tmp_path: Path) -> None:
+    @examples(25)
+    @given(st.integers(0, 1 << 30))
+    def check(seed: int) -> None:
+        chance = Random(seed)
+        changes = [*random_changes(chance, 60)]
+        pieces = [changes[at_ : at_ + 4] for at_ in range(0, 60, 4)][::-1]
+        lake = Lake(tmp_path / str(next(numbers)), is_part=is_part)
+        lake.window(pieces.pop())
+        for _ in range(chance.randint(1, 5)):
+            lake.merge()
+            lake.require_same()
+            for _ in range(chance.randint(1, 2)):
+                if not is_part:
+                    random_step(lake, chance, pieces)
+                else:
+                    lake.window(pieces.pop())
+        lake.merge()
+        lake.require_same()
+
+    check()
+
+
+def minimal(key: int, **parts: int) -> RowChange:
+    return RowChange({"id": key}, parts)
+
+
+def test_a_key_waits_until_its_rows_are_whole_together(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.window([minimal(1, a=1), minimal(2, a=2), RowChange(None, {"id": 3})])
+    assert lake.merge().unseen == 2
+    lake.window([minimal(1, b=4)])
+    merged = lake.merge()
+    assert (merged.inserted, merged.unseen) == (1, 1)
+    lake.require_same()
+    lake.window([RowChange({"id": 2}, None)])
+    assert lake.merge().unseen == 0
+    lake.require_same()
+
+
+def test_what_a_row_lacks_has_the_value_that_a_statement_filled(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.window([RowChange(None, {"id": 1, "a": 1, "b": 1}), RowChange(None, {"id": 2, "a": 2, "b": 2})])
+    lake.merge()
+    lake.alter("DROP COLUMN `b`", "ADD COLUMN (`b` INT)", "UPDATE SET `b` = CAST(7 AS INT)")
+    lake.window([minimal(1, a=5)])
+    unit = lake.prepared()
+    fills = fill_values.valued(unit.unit.fills, {"CAST(7 AS INT)": pa.scalar(7)})
+    assert len(fills) == 1
+    lake.merge(replace(unit, unit=replace(unit.unit, fills=fills)))
+    rows = {row["id"]: (row["a"], row["b"]) for row in rows_of(newest(lake.target.path))}
+    assert rows == {1: (5, 7), 2: (2, 7)}
+
+
+def test_a_window_done_again_may_leave_a_key_without_a_whole_row(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.window([RowChange(None, {"id": 1, "a": 1, "b": 1}), RowChange(None, {"id": 2})])
+    lake.window([minimal(1, a=2)])
+    lake.merge()
+    lake.redo(1000, [RowChange(None, {"id": 2})])
+    merged = lake.merge()
+    assert (merged.deleted, merged.unseen, merged.redone) == (1, 1, 1)
+    lake.require_same()

@@ -1,0 +1,91 @@
+"""Net rows that lack columns, reduced in any grouping, against the plain net change of each key and window."""
+
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_jobs.errors import TableStopped
+from spark_jobs.silver.net_changes import SliceOrigin, net_rows
+from spark_jobs.silver.partial_images import ImageContext, completed
+from spark_jobs.silver.partial_reduction import reduce, settle
+from tests.fix_hypothesis import examples
+from tests.partial_changes import NAMES, ROW_CHANGES, SHAPE, TABLE, changes_of, texts_of
+from tests.plain_layers import Key, NetRow, RowChange, silver_rows
+
+FIRST = 100
+CONTEXT = ImageContext(TABLE, "b.000001", is_mariadb=False)
+
+
+def net_of(changes: list[RowChange], window: int = 0, first: int = FIRST) -> pa.Table:
+    """Every net row of some changes of a window."""
+    completed_changes, absent, _ = completed(changes_of(changes, first), CONTEXT)
+    origin = SliceOrigin("b.000001", 1, 1, window)
+    return pa.concat_tables(net_rows(completed_changes, origin, NAMES, SHAPE.key, absent))
+
+
+def reduced(rows: pa.Table, chance: Random) -> pa.Table:
+    """The rows in tasks of some rows each, that do not follow each other, reduced once or twice."""
+    tasks = chance.randint(1, 3)
+    homes = [chance.randrange(tasks) for _ in range(len(rows))]
+    parts = []
+    for task in range(tasks):
+        part = rows.filter(pa.array([home == task for home in homes]))
+        cut = chance.randint(0, len(part))
+        pieces = [reduce(piece, SHAPE.key) for piece in (part.slice(0, cut), part.slice(cut)) if len(piece)]
+        parts += [reduce(pa.concat_tables(pieces), SHAPE.key)] if chance.random() < 0.5 and pieces else pieces
+    chance.shuffle(parts)
+    return pa.concat_tables(parts)
+
+
+def row_of(key: Key, row: NetRow, window: int) -> dict[str, Any]:
+    """A net row as the engine has it."""
+    absent = [name for name in NAMES if name not in row.values] if row.exists else []
+    return {
+        **{name: row.values.get(name) for name in NAMES},
+        "_window": window,
+        "_existed": row.existed,
+        "_exists": row.exists,
+        "_absent": absent or None,
+        "_position": {"stretch": 1, "number": 1, "offset": row.place, "row": 0},
+        "_raw": texts_of(row.values),
+        "_changes": row.changes,
+    }
+
+
+@examples(300)
+@given(st.lists(ROW_CHANGES, min_size=1, max_size=14), st.integers(0, 14), st.integers(0, 1 << 30))
+def test_rows_are_the_net_changes_in_any_grouping(changes: list[RowChange], cut: int, seed: int) -> None:
+    windows = [
+        (window, part, first) for window, part, first in ((0, changes[:cut], 0), (1, changes[cut:], cut)) if part
+    ]
+    expected = []
+    rows = []
+    is_stopped = False
+    for window, part, first in windows:
+        net = silver_rows(enumerate(part, FIRST + first), SHAPE)
+        is_stopped = is_stopped or any(row.is_ended for row in net.values())
+        expected += [row_of(key, row, window) for key, row in net.items()]
+        rows.append(net_of(part, window, FIRST + first))
+    reduced_rows = reduced(pa.concat_tables(rows), Random(seed))
+    if is_stopped:
+        with pytest.raises(TableStopped, match="of a row that was deleted before it, and whose INSERT is quarantined"):
+            settle(reduced_rows, SHAPE.key)
+        return
+    settled = settle(reduced_rows, SHAPE.key).drop_columns(["_committed_at", "_micros"])
+    assert settled.sort_by([("_window", "ascending"), ("id", "ascending")]).to_pylist() == sorted(
+        expected, key=lambda row: (row["_window"], row["id"])
+    )
+
+
+def test_a_key_that_is_changed_often_leaves_few_rows() -> None:
+    changes = [RowChange({"id": 1}, {"ab"[at % 2]: at}) for at in range(1000)]
+    rows = reduce(net_of(changes), SHAPE.key)
+    assert rows.column("_position").combine_chunks().field("offset").to_pylist() == [100, 1098, 1099]
+    assert rows.column("_changes").to_pylist() == [0, 0, 1000]
+    assert settle(rows, SHAPE.key).select([*NAMES, "_absent"]).to_pylist() == [
+        {"id": 1, "a": 998, "b": 999, "_absent": None}
+    ]
