@@ -8,7 +8,7 @@ import logging
 import os
 import random
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,13 +80,17 @@ class DamagedLake:
             runs.settle(pipeline, seed + step)
         self._grow(self.undamaged, _STEPS - 1)
 
-    def harms(self, flips: int) -> Iterator[Harm]:
-        """Every harm to every file but bronze's, which the next run extracts anew; flips: so many a file."""
+    def harms(self, flips: int, files: int) -> Iterator[Harm]:
+        """Every harm to some files of each kind, so many at most. flips: so many a file."""
         lake = self.undamaged / "lake"
+        by_kind: dict[str, list[Path]] = defaultdict(list)
         for path in sorted(path for path in lake.rglob("*") if path.is_file()):
+            # Without its newest commit bronze is as it was before, and the next run extracts the rest anew.
+            if not (path.name == f"{_STEPS - 1:020}.json" and path.is_relative_to(lake / "bronze")):
+                by_kind[Harm(path.relative_to(lake), "").kind].append(path)
+        chosen = [path for paths in by_kind.values() for path in self.random.sample(paths, min(files, len(paths)))]
+        for path in chosen:
             file, size = path.relative_to(lake), path.stat().st_size
-            if file.name == f"{_STEPS - 1:020}.json" and file.parts[0] == "bronze":
-                continue  # without its newest commit bronze is as it was before
             yield Harm(file, "deleted")
             yield Harm(file, "cut", size // 2)
             yield Harm(file, "emptied")
@@ -171,13 +175,15 @@ def _end(path: Path) -> int:
     return len(content) - 8 - int.from_bytes(content[-8:-4], "little")
 
 
-def play(seed: int, folder: Path, layout: str = "mirrors", flips: int = 2) -> tuple[Counter[str], list[str]]:
-    """How runs went on behind each harm to each file of a lake, by kind; and what was wrong."""
+def play(
+    seed: int, folder: Path, layout: str = "mirrors", *, flips: int = 2, files: int = 1000
+) -> tuple[Counter[str], list[str]]:
+    """How runs went on behind each harm to some files of a lake, so many of each kind; and what was wrong."""
     logging.disable(logging.CRITICAL)
     counts, wrong = Counter[str](), list[str]()
     with runs.without_spark():
         lake = DamagedLake(seed, folder, layout)
-        for harm in lake.harms(flips):
+        for harm in lake.harms(flips, files):
             try:
                 outcome = lake.follow(harm)
             except Wrong as error:

@@ -6,6 +6,7 @@ Put here: what happens to a server's log. Not here: the same of files that stand
 
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,12 +69,10 @@ class Shop:
 
 
 @pytest.fixture(params=["mysql-8.0", "mariadb-11.4"])
-def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
     build = build_or_skip(request.param)
-    server = MySQLServer(tmp_path / "server", {"log_bin": "log-bin"}, build)
-    request.addfinalizer(server.stop)
-    server.start()
-    return Shop(server, tmp_path)
+    with MySQLServer(tmp_path / "server", {"log_bin": "log-bin"}, build) as server:
+        yield Shop(server, tmp_path)
 
 
 def test_a_log_that_is_purged_reset_or_renamed(shop: Shop) -> None:
