@@ -78,6 +78,8 @@ class DamagedLake:
         for step in range(_STEPS - 1):
             self._grow(self.undamaged, step)
             runs.settle(pipeline, seed + step)
+            if step == 1:
+                shutil.copytree(self.undamaged / "lake", folder / "backup")
         self._grow(self.undamaged, _STEPS - 1)
 
     def harms(self, flips: int, files: int) -> Iterator[Harm]:
@@ -110,6 +112,26 @@ class DamagedLake:
         if harm.name != "flipped" or "commit" not in harm.kind:
             self._repair(pipeline, home / "lake" / harm.file, content, harm)
         return outcome
+
+    def restored(self, layer: str) -> str:
+        """How runs go on with a layer as it was some runs ago. Raises Wrong."""
+        pipeline = runs.pipeline_in(self.undamaged, self.layout)
+        folder = self.undamaged / "lake" / layer
+        shutil.rmtree(folder)
+        shutil.copytree(self.folder / "backup" / layer, folder)
+        if layer == "bronze":
+            try:
+                runs.run(pipeline, 1)
+            except StratalogError as error:
+                if "is not the bronze that the tables came from" not in str(error):
+                    raise Wrong(str(error)) from error
+        else:
+            runs.settle(pipeline, 1)
+        self.log.checks.require_rows(pipeline)
+        self._grow(self.undamaged, _STEPS - 1)
+        runs.settle(pipeline, 2)
+        self.log.checks.require_rows(pipeline, self.log.bronze[-1][1])
+        return "is right"
 
     def _run(self, pipeline: Pipeline, harm: Harm) -> str:
         try:
