@@ -23,13 +23,13 @@ import pyarrow.parquet as pq
 from deltalake.fs import DeltaStorageHandler
 from numpy.typing import NDArray
 
+from spark_jobs.delta.data_files import opened_parquet
 from spark_jobs.delta.log_files import opened_by_deltalake
-from spark_jobs.errors import LakeError, StratalogError
+from spark_jobs.errors import LakeError
+from spark_jobs.lake.own_commits import readable_table
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
-from spark_jobs.runtime.engine_errors import of_delta
 from spark_jobs.storage.files import is_stored, readable, stored_path
-from spark_jobs.storage.messages import meaning
 
 _PLACE = ("stretch", "number", "start", "stop")
 """The columns that Delta keeps minima and maxima of."""
@@ -57,14 +57,9 @@ class DataFiles:
     def __init__(self, table: Table, version: int) -> None:
         """Raises LakeError."""
         self.path = table.path
-        try:
+        with readable_table(table.path):
             self._opened = opened_by_deltalake(table.path, version)
             added = pa.table(self._opened.get_add_actions(flatten=True))
-        except StratalogError:
-            raise
-        except Exception as error:  # deltalake raises bare exceptions for permissions and broken logs alike
-            reason = meaning(table.path, str(error)) or of_delta(str(error))
-            raise LakeError(f"{table.path}: cannot be read: {reason}") from error
         self.paths: list[str] = added.column("path").to_pylist()
         """Relative to the table's folder."""
         self._lowest, self._highest = _places(added, "min", "start"), _places(added, "max", "stop")
@@ -170,7 +165,7 @@ class DataFiles:
         footer = self._footers.get(file)
         if footer is None:
             with self._reading(file):
-                footer = pq.ParquetFile(self._source(file), coerce_int96_timestamp_unit="us")
+                footer = opened_parquet(self._source(file), coerce_int96_timestamp_unit="us")
             self._footers[file] = footer
         self._footers.move_to_end(file)
         while len(self._footers) > _OPEN:

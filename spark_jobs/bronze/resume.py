@@ -216,7 +216,8 @@ class _Following:
             )
         return (
             f"the log is another one: {cause}. Its numbers began again (RESET BINARY LOGS, RESET MASTER, another "
-            "log_bin), and what was logged between bronze's end and that is lost, if anything was. Bring the old files "
+            "log_bin, a server restored from a backup), and what was logged between bronze's end and that is lost, if "
+            "anything was. Bring the old files "
             f"(stratalog extract --source {self.source.name} --archive DIR) if there are copies; then say "
             "on_new_server: continue to go on with the new log, or give it a source name of its own"
         )

@@ -187,6 +187,19 @@ def positions_of(text: str | None, table: LakeTable) -> dict[Origin, Position]:
     return positions
 
 
+def is_restored(table: LakeTable, version: int, position: str | None) -> bool:
+    """Whether the lake's table was put back to a state before a version, whatever it has under its number now.
+
+    position: what the version's commit said when it was delivered.
+    """
+    info = commit_info_of(table.table.path, version)
+    if info is None:  # its log may not go back so far any more
+        head = table.table.head()
+        return head is None or head.version < version
+    checkpoint = DownstreamCommit.from_json(info.get("userMetadata"))
+    return checkpoint is not None and bool(position) and _position(checkpoint) != position
+
+
 def silver_version_at(table: LakeTable, version: int, origin: Origin) -> int | None:
     """Which version of a source table's silver a version of the downstream table has; None where nothing says."""
     info = commit_info_of(table.table.path, version)

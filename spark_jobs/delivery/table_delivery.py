@@ -122,6 +122,11 @@ class TableDelivery:
         began = time.monotonic()
         progress = rows_of.claim(self.connection, self.id)
         result = Delivered(self.id, progress.position, progress.version if progress.version is not None else -1)
+        if progress.version is not None and lake_table.is_restored(self.table, progress.version, progress.position):
+            raise DeliveryError(
+                f"{self.place}: the lake's table was restored to a state before version {progress.version}, which the "
+                "target has; deliver it from the beginning: stratalog deliver --reload"
+            )
         # A window that is open is completed first: its parts are planned by its own end.
         ends = [progress.exit_version] if progress.exit_version is not None else []
         for until in (*ends, self.table.version):

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
@@ -109,6 +110,7 @@ def write_parts(
                 compression_level=1 if compression == "zstd" else None,
                 use_dictionary=_dictionary_columns(first),
                 write_statistics=parquet_statistics,
+                write_page_checksum=True,
                 data_page_size=_PAGE_BYTES,
                 write_batch_size=max(1, min(_ROWS_A_PAGE_CHECK, _PAGE_BYTES // row_bytes)),
                 store_schema=False,
@@ -216,7 +218,12 @@ def open_file(table_path: str, file: DataFile) -> pq.ParquetFile:
 
 def parquet(file: StoredPath, **options: Any) -> pq.ParquetFile:
     """A Parquet file wherever it is. Raises OSError, ArrowException."""
-    return pq.ParquetFile(readable(file), **options)
+    return opened_parquet(readable(file), **options)
+
+
+def opened_parquet(file: Path | pa.NativeFile, **options: Any) -> pq.ParquetFile:
+    """A Parquet file whose pages are compared with their checksums, where they have some. Raises as ``parquet``."""
+    return pq.ParquetFile(file, page_checksum_verification=True, **options)
 
 
 def read_row_group(opened: pq.ParquetFile, number: int, columns: Sequence[str], schema: TableSchema) -> pa.Table:

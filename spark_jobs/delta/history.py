@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from spark_jobs.delta.damage import decoding_commit
 from spark_jobs.delta.log_files import LogListing, read_commit
 from spark_jobs.delta.snapshot import DataFile, commit_actions, files_of
 
@@ -29,14 +30,16 @@ class CommitInfo:
 def newest_first(path: str, listing: LogListing) -> Iterator[CommitInfo]:
     """What commits say of themselves, from a listing's version backwards to the oldest one that the log has.
 
-    Raises LakeError, and ValueError where a commit is no lines of JSON.
+    Raises LakeError.
     """
     contents = dict(listing.commits)
     for version in range(listing.version, -1, -1):
         content = contents.get(version) or read_commit(path, version)
         if content is None:
             return
-        yield _info(version, content)
+        with decoding_commit(path, version):
+            info = _info(version, content)
+        yield info
 
 
 def _info(version: int, content: bytes) -> CommitInfo:
@@ -77,7 +80,9 @@ def data_runs(path: str, after: int, until: int) -> list[tuple[int, int]] | None
         content = read_commit(path, version)
         if content is None:
             return None
-        if _only_moves(content):
+        with decoding_commit(path, version):
+            is_move = _only_moves(content)
+        if is_move:
             if begin < version - 1:
                 runs.append((begin, version - 1))
             begin = version

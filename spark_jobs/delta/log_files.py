@@ -89,7 +89,7 @@ def read_log(path: str, version: int | None = None) -> LogListing | None:
         hint = _hint(log)
         if hint is not None and (version is None or version >= hint[0]):
             start, parts = hint
-            commits = tuple(_commits_after(log, start, version))
+            commits = tuple(_commits_after(path, log, start, version))
             if version is None or version - start == len(commits):
                 return LogListing(start, parts, commits)
         return _listed(path, log, version)
@@ -100,7 +100,7 @@ def read_log(path: str, version: int | None = None) -> LogListing | None:
 def read_commit(path: str, version: int) -> bytes | None:
     """The content of one commit; None where it is not there. Raises LakeError where it cannot be read."""
     try:
-        return _commit_file(log_directory(path), version).read_bytes()
+        return _content(path, log_directory(path), version)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -114,10 +114,17 @@ def _unreadable(path: str, error: OSError) -> LakeError:
 def create_commit(path: str, version: int, content: bytes) -> bool:
     """Creates a version's commit file with its content, durably; False where another writer has created it.
 
-    The file appears under its name complete or not at all. Raises SparkOnly, LakeError.
+    The file appears under its name complete or not at all. Raises SparkOnly, and LakeError where a later version is
+    there: the log lacks this one, and what comes after it would count again.
     """
-    target = _commit_file(log_directory(path), version)
+    log = log_directory(path)
+    target = _commit_file(log, version)
     try:
+        if _commit_file(log, version + 1).exists() and not target.exists():
+            raise LakeError(
+                f"{path}: version {version} is missing from its log, which has a later one; restore the table's "
+                "_delta_log"
+            )
         return files.create(target, content)
     except OSError as error:
         if error.errno in _NO_HARD_LINKS:
@@ -142,6 +149,18 @@ def _commit_file(log: StoredPath, version: int) -> StoredPath:
     return log / f"{version:020}.json"
 
 
+def _content(path: str, log: StoredPath, version: int) -> bytes:
+    """The content of a commit's file, which has at least one action.
+
+    Raises OSError, and LakeError for a file without any: a crash of the machine can leave it behind, and whoever took
+    it for a commit without changes would lose those that it had.
+    """
+    content = _commit_file(log, version).read_bytes()
+    if not content.strip():
+        raise LakeError(f"{path}: version {version} of its log is empty; restore the table's _delta_log")
+    return content
+
+
 def _hint(log: StoredPath) -> tuple[int, tuple[StoredPath, ...]] | None:
     """Version and files of the checkpoint that ``_last_checkpoint`` names; None where it cannot be relied on."""
     file = log / "_last_checkpoint"
@@ -161,12 +180,12 @@ def _hint(log: StoredPath) -> tuple[int, tuple[StoredPath, ...]] | None:
     return (version, parts) if all(part.exists() for part in parts) else None
 
 
-def _commits_after(log: StoredPath, version: int, until: int | None = None) -> list[tuple[int, bytes]]:
+def _commits_after(path: str, log: StoredPath, version: int, until: int | None = None) -> list[tuple[int, bytes]]:
     """Commits by name, as far as they follow on each other; up to a version where one is given."""
     commits: list[tuple[int, bytes]] = []
     while version != until:
         try:
-            content = _commit_file(log, version + 1).read_bytes()
+            content = _content(path, log, version + 1)
         except FileNotFoundError:
             return commits
         version += 1
@@ -198,7 +217,7 @@ def _listed(path: str, log: StoredPath, version: int | None) -> LogListing | Non
     return LogListing(
         start,
         checkpoints.get(start, ()),
-        tuple((number, _commit_file(log, number).read_bytes()) for number in numbers),
+        tuple((number, _content(path, log, number)) for number in numbers),
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from spark_jobs.delta.damage import decoding
 from spark_jobs.errors import LakeError
 
 ID = "delta.columnMapping.id"
@@ -175,10 +176,8 @@ class TableSchema:
     @classmethod
     def from_json(cls, text: str) -> "TableSchema":
         """Raises LakeError where the text is no schema, or names a type that this version does not know."""
-        try:
+        with decoding("the schema in the table's log"):
             return cls(tuple(DeltaColumn.from_json(item) for item in json.loads(text)["fields"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise LakeError(f"the schema in the table's log cannot be read: {error!r}") from error
 
 
 def from_spark_types(types: Mapping[str, str], column_mapping: bool) -> TableSchema:

@@ -21,11 +21,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_jobs.delta import statistics
+from spark_jobs.delta.damage import decoding, decoding_commit
 from spark_jobs.delta.deletion_vectors import Descriptor
 from spark_jobs.delta.log_files import LogListing, SparkOnly, directory, read_commit, read_log
 from spark_jobs.delta.schema import StructType, TableSchema, from_spark_types
 from spark_jobs.delta.statistics import Bounds
-from spark_jobs.errors import LakeError
+from spark_jobs.errors import LakeError, about
 from spark_jobs.storage.files import StoredPath, readable
 
 COLUMN_MAPPING = "delta.columnMapping.mode"
@@ -150,8 +151,9 @@ class DataFile:
 
     @cached_property
     def stats(self) -> dict[str, Any]:
-        """Statistics by physical names; empty where the file has none."""
-        return statistics.parse(self.action.get("stats"))
+        """Statistics by physical names; empty where the file has none. Raises LakeError."""
+        with decoding(f"the statistics of {self.path} in the table's log"):
+            return statistics.parse(self.action.get("stats"))
 
     @property
     def num_records(self) -> int | None:
@@ -221,7 +223,9 @@ class Snapshot:
 
     @property
     def schema(self) -> TableSchema:
-        return self.metadata.schema
+        """Raises LakeError."""
+        with about(self.path):
+            return self.metadata.schema
 
     @property
     def configuration(self) -> Mapping[str, str]:
@@ -256,7 +260,8 @@ def snapshot_of(path: str, version: int | None = None) -> Snapshot | None:
     for number, content in listing.commits:
         state.commit_info = {}
         for action in commit_actions(path, number, content):
-            state.apply(action)
+            with decoding_commit(path, number):
+                state.apply(action)
     if not listing.commits:
         state.commit_info = commit_info_of(path, listing.version) or {}
     return state.snapshot(path, listing)
@@ -264,7 +269,9 @@ def snapshot_of(path: str, version: int | None = None) -> Snapshot | None:
 
 def _files(path: str, listing: LogListing, later: Sequence[Mapping[str, Any]]) -> tuple[DataFile, ...]:
     """The data files of a version. later: the file actions of the commits after its checkpoint, oldest first."""
-    return files_of(chain(_checkpoint_actions(path, listing, ("add",)), later))
+    actions = chain(_checkpoint_actions(path, listing, ("add",)), later)
+    with decoding(f"{path}: data files in its log"):
+        return files_of(actions)
 
 
 def files_of(actions: Iterable[Mapping[str, Any]]) -> tuple[DataFile, ...]:
@@ -396,7 +403,7 @@ class _LogState:
 
     def __init__(self) -> None:
         self.protocol: Protocol | None = None
-        self.metadata: dict[str, Any] | None = None
+        self.metadata: Metadata | None = None
         self.file_actions: list[Mapping[str, Any]] = []
         """Those of commits, as they came."""
         self.transactions: dict[str, int] = {}
@@ -410,7 +417,7 @@ class _LogState:
                 case "add" | "remove":
                     self.file_actions.append({kind: value})
                 case "metaData":
-                    self.metadata = value
+                    self.metadata = Metadata.from_json(value)
                 case "protocol":
                     self.protocol = Protocol.from_json(value)
                 case "txn":
@@ -425,7 +432,7 @@ class _LogState:
             raise LakeError(f"{path}: its log has no protocol or no metadata; restore the table's _delta_log")
         files = cache(partial(_files, path, listing, self.file_actions))
         domains = tuple(sorted(name for name, present in self.domains.items() if present))
-        table = self.protocol, Metadata.from_json(self.metadata)
+        table = self.protocol, self.metadata
         return Snapshot(path, listing.version, *table, files, self.transactions, self.commit_info, domains)
 
 
@@ -436,27 +443,22 @@ def _key(action: Mapping[str, Any]) -> tuple[str, str | None]:
 
 def commit_actions(path: str, version: int, content: bytes) -> Iterator[dict[str, Any]]:
     """The actions of a commit's file, in order. Raises LakeError where they cannot be read."""
-    try:
-        for line in content.splitlines():
-            if line.strip():
-                yield json.loads(line)
-    except ValueError as error:
-        raise LakeError(
-            f"{path}: version {version} of its log cannot be read: {error}; restore the table's _delta_log"
-        ) from error
+    for line in content.splitlines():
+        if line.strip():
+            with decoding_commit(path, version):
+                action = json.loads(line)
+            yield action
 
 
 def _checkpoint_actions(path: str, listing: LogListing, wanted_kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
     for file in listing.checkpoint:
-        try:
+        with decoding(f"{path}: its checkpoint {file.name}"):
             rows = _checkpoint_rows(file, wanted_kinds)
-        except (OSError, pa.ArrowException) as error:
-            raise LakeError(f"{path}: its checkpoint {file.name} cannot be read: {error}") from error
-        for kind in rows.column_names:
-            for value in _structs(rows.column(kind).drop_null().combine_chunks()):
-                if kind == "sidecar":
-                    raise SparkOnly(f"{path}: its checkpoints are of the kind v2Checkpoint, which Spark alone reads")
-                yield {kind: value}
+            columns = {kind: _structs(rows.column(kind).drop_null().combine_chunks()) for kind in rows.column_names}
+        for kind, values in columns.items():
+            if kind == "sidecar" and values:
+                raise SparkOnly(f"{path}: its checkpoints are of the kind v2Checkpoint, which Spark alone reads")
+            yield from ({kind: value} for value in values)
 
 
 def _checkpoint_rows(file: StoredPath, wanted_kinds: Sequence[str]) -> pa.Table:

@@ -28,6 +28,8 @@ class PartEntry:
     keys_never_whole: int = field(default=0, metadata=member("keys_never_whole"))
     key: tuple[str, ...] = field(default=(), metadata=member("key", LIST))
     """The columns of its key, where parts have keys in common."""
+    silver_batch: str | None = field(default=None, metadata=member("silver_batch"))
+    """Which commit the version of silver was; None where an earlier version of the program did not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,9 @@ class DownstreamCommit(TableCommit):
 
     silver_version: int = field(metadata=member("silver_version"))
     """The version of silver that was merged."""
+    silver_batch: str | None = field(default=None, metadata=member("silver_batch"))
+    """Which commit that version was: a table that was restored has other commits under the same numbers. None where an
+    earlier version of the program did not say."""
     source: str | None = field(default=None, metadata=member("source"))
     table: str | None = field(default=None, metadata=member("table"))
     keys_never_whole: int = field(default=0, metadata=member("keys_never_whole"))

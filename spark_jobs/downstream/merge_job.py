@@ -4,6 +4,7 @@ Put here: the job of one table, what silver has committed since the last merge, 
 Not here: the rows (silver_reader.py), the statement (merge_sql.py), or the order of the work (merge.py).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -105,6 +106,7 @@ def commit_of(work: MergeJob, range_: Range, keys_never_whole: int = 0) -> Downs
         source=work.source,
         table=str(work.name),
         silver_version=work.pinned.version,
+        silver_batch=work.pinned.checkpoint.batch if work.pinned.checkpoint else None,
         start=range_.start,
         is_complete=bool(pinned and pinned.is_complete),
         is_numbered=silver.is_numbered(work.pinned),
@@ -182,16 +184,31 @@ class SilverDelta:
     is_loaded: bool = False
     """Whether rows were loaded since something was merged."""
     is_renewed: bool = False
-    """Whether all rows and the columns were replaced, or the target is to have another mode."""
+    """Whether all rows and the columns were replaced, silver was restored to a state before what was merged, or the
+    target is to have another mode."""
     waits: bool = False
     """Whether silver is rebuilt and is not yet where the target is: the target keeps what it has until then."""
+
+
+def _is_other_silver(work: MergeJob, last: DownstreamCommit | None, listed: Sequence[tuple[int, Checkpoint]]) -> bool:
+    """Whether silver was restored to a state before the version that was merged, whatever it has under its number now.
+
+    listed: silver's commits from that version on, as far as its log still has them.
+    """
+    if last is None or last.silver_version < 0:
+        return False
+    if not listed:
+        return work.pinned.version < last.silver_version
+    commit = dict(listed).get(last.silver_version)
+    return commit is not None and last.silver_batch is not None and commit.batch != last.silver_batch
 
 
 def silver_delta(work: MergeJob, head: Head) -> SilverDelta:
     """What silver has up to its pinned head, and the target at its own has not."""
     last = DownstreamCommit.of_head(head)
     merged = last.silver_version if last else -1
-    new = [(version, checkpoint) for version, checkpoint in work.origin.since(merged) if version <= work.pinned.version]
+    listed = work.origin.since(max(-1, merged - 1))
+    new = [(version, checkpoint) for version, checkpoint in listed if merged < version <= work.pinned.version]
     unmerged = [
         (version, SilverCommit.of(checkpoint))
         for version, checkpoint in new
@@ -207,7 +224,12 @@ def silver_delta(work: MergeJob, head: Head) -> SilverDelta:
     here, silver_end, floor = head.position, work.pinned.position, silver.folded(work.pinned)
     is_folded_since = here is not None and floor is not None and here < floor  # while no route led there
     is_other_mode = last is not None and last.mode != work.mode
-    is_renewed = merged >= 0 and (is_folded_since or is_other_mode or any(commit.is_overwrite for commit in commits))
+    is_renewed = merged >= 0 and (
+        is_folded_since
+        or is_other_mode
+        or any(commit.is_overwrite for commit in commits)
+        or _is_other_silver(work, last, listed)
+    )
     return SilverDelta(
         windows=sum(commit.kind != CommitKind.CHANGE or commit.inherited_from is not None for commit in commits),
         steps=[step for change in changes for step in change.steps or ()],

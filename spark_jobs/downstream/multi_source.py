@@ -54,6 +54,8 @@ class Part:
     """Keys that it lacks because no row image of theirs was whole."""
     key: tuple[str, ...] = ()
     """The columns of its key, where parts have keys in common."""
+    silver_batch: str | None = None
+    """Which commit the version of silver was."""
 
     def __str__(self) -> str:
         source, schema, table = self.owner
@@ -69,6 +71,7 @@ class Part:
             source=source,
             table=f"{schema}.{table}",
             silver_version=self.silver_version,
+            silver_batch=self.silver_batch,
             keys_never_whole=self.unseen,
             is_complete=self.is_complete,
         )
@@ -90,6 +93,7 @@ def parts_of(checkpoint: Checkpoint | None) -> list[Part]:
             dict(shapes[part.shape]),
             part.keys_never_whole,
             part.key,
+            part.silver_batch,
         )
         for part in commit.parts
     ]
@@ -114,6 +118,7 @@ def with_parts(commit: DownstreamCommit, parts: Iterable[Part]) -> DownstreamCom
             shape=shapes.index(shape),
             keys_never_whole=part.unseen,
             key=part.key,
+            silver_batch=part.silver_batch,
         )
         entries.append(entry)
     return replace(commit, parts=tuple(entries), shapes=tuple(dict(shape) for shape in shapes))
@@ -220,6 +225,7 @@ class PartTable(Table):
             dict(commit.columns or {}),
             commit.keys_never_whole,
             (commit.key or ()) if self.is_shared else (),
+            commit.silver_batch,
         )
         # The table is complete once each part is.
         parts = [*(part for part in parts_of(head.all_parts) if part.owner != self.owner), own_part]

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from pyspark.sql import DataFrame
 
+from spark_jobs.errors import LakeError, StratalogError
 from spark_jobs.log.position import Position, Range
 from spark_jobs.text.sql import identifier
 
@@ -174,11 +175,17 @@ class Checkpoint:
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Self:
+        """Raises LakeError where a member that every commit has is missing, or one is not what it has to be."""
         attributes = _members_of(cls)
-        return cls(
-            **_values(cls, members),
-            unnamed_members={key: value for key, value in members.items() if key not in attributes},
-        )
+        try:
+            return cls(
+                **_values(cls, members),
+                unnamed_members={key: value for key, value in members.items() if key not in attributes},
+            )
+        except (TypeError, ValueError, KeyError, AttributeError, StratalogError) as error:
+            raise LakeError(
+                f"what a commit says of itself cannot be read: {error}; restore the table's _delta_log"
+            ) from error
 
     def to_json(self) -> str:
         """Spark replaces ``${…}`` in the value of a setting, whatever it reads statements like; names may have it."""

@@ -4,6 +4,7 @@ Put here: what the log says of them. Not here: making commits (table.py), or wha
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice, takewhile
 from typing import cast
@@ -14,7 +15,7 @@ from deltalake.exceptions import TableNotFoundError
 from spark_jobs.delta import history
 from spark_jobs.delta.history import CommitInfo
 from spark_jobs.delta.log_files import SparkOnly, opened_by_deltalake, read_log
-from spark_jobs.errors import LakeError, StratalogError
+from spark_jobs.errors import LakeError, StratalogError, about
 from spark_jobs.lake.commit import APPLICATION, Checkpoint, CommitKind, Head
 from spark_jobs.runtime.engine_errors import of_delta
 from spark_jobs.storage.messages import meaning
@@ -34,7 +35,7 @@ def head_of(path: str) -> Head | None:
     if newest == []:
         return None
     counter = next((commit.counters[APPLICATION] for commit in newest or () if APPLICATION in commit.counters), 0)
-    entry = next(_checkpoints(newest or ()), None)
+    entry = next(_checkpoints(path, newest or ()), None)
     if not (newest and counter and entry):
         return _head_by_whole_log(path)
     return Head(newest[0].version, counter, entry[1])
@@ -46,8 +47,8 @@ def since(path: str, version: int) -> list[tuple[int, Checkpoint]]:
     if newest is None:
         table = opened(path)
         count = table.version() - version if table else 0
-        newest = list(_history(table, count + _REARRANGED)) if table and count > 0 else []
-    return [entry for entry in _checkpoints(newest) if entry[0] > version]
+        newest = list(_history(path, table, count + _REARRANGED)) if table and count > 0 else []
+    return [entry for entry in _checkpoints(path, newest) if entry[0] > version]
 
 
 def upkept(kind: str) -> str:
@@ -57,10 +58,18 @@ def upkept(kind: str) -> str:
 
 def opened(path: str) -> deltalake.DeltaTable | None:
     """The table as deltalake reads it; None where there is none. Raises LakeError."""
+    with readable_table(path):
+        try:
+            return opened_by_deltalake(path)
+        except TableNotFoundError:
+            return None
+
+
+@contextmanager
+def readable_table(path: str) -> Iterator[None]:
+    """Raises LakeError where deltalake cannot read a table inside the ``with`` block."""
     try:
-        return opened_by_deltalake(path)
-    except TableNotFoundError:
-        return None
+        yield
     except StratalogError:
         raise
     except Exception as error:  # deltalake raises bare exceptions for permissions and broken logs alike
@@ -77,7 +86,7 @@ def _newest(path: str, count: int | None = None, after: int = -1) -> list[Commit
         listing = read_log(path)
         backwards = history.newest_first(path, listing) if listing else ()
         newest = list(takewhile(lambda commit: commit.version > after, islice(backwards, count)))
-    except (SparkOnly, ValueError):
+    except SparkOnly:
         return None
     # Commits that a checkpoint covers are removed in time.
     is_whole = listing is None or count is not None or len(newest) == max(0, listing.version - after)
@@ -89,27 +98,30 @@ def _head_by_whole_log(path: str) -> Head | None:
     if table is None:
         return None
     counter = table.transaction_version(APPLICATION) or 0
-    entry = next(_checkpoints(_history(table)), None)
+    entry = next(_checkpoints(path, _history(path, table)), None)
     if counter and not entry:
         raise LakeError(f"{path}: no commit in its history names a position; restore the table's _delta_log")
     return Head(table.version(), counter, entry[1] if entry else None)
 
 
-def _history(table: deltalake.DeltaTable, limit: int | None = None) -> Iterator[CommitInfo]:
-    """Newest first; each entry is a file that is read."""
-    for commit in table.history(limit):
+def _history(path: str, table: deltalake.DeltaTable, limit: int | None = None) -> Iterator[CommitInfo]:
+    """Newest first; each entry is a file that is read. Raises LakeError."""
+    with readable_table(path):
+        commits = list(table.history(limit))
+    for commit in commits:
         yield CommitInfo(cast(int, commit["version"]), commit.get("operation"), commit.get("userMetadata"), {})
 
 
-def _checkpoints(commits: Iterable[CommitInfo]) -> Iterator[tuple[int, Checkpoint]]:
+def _checkpoints(path: str, commits: Iterable[CommitInfo]) -> Iterator[tuple[int, Checkpoint]]:
     """Our commits among some, newest first, each with its Delta version.
 
     One that moved rows between files says what the commit below it says, where that is among them: what it says itself
-    was written before it began, and it may have come behind others.
+    was written before it began, and it may have come behind others. Raises LakeError.
     """
     moved: list[int] = []
     for commit in commits:
-        checkpoint = Checkpoint.from_json(commit.user_metadata)
+        with about(f"{path}: version {commit.version} of its log"):
+            checkpoint = Checkpoint.from_json(commit.user_metadata)
         if checkpoint and commit.operation in _REARRANGING:
             moved.append(commit.version)
         elif checkpoint:

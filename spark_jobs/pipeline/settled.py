@@ -11,9 +11,14 @@ from dataclasses import dataclass
 
 from spark_jobs.binlog import TableName
 from spark_jobs.config.routes import Destination, Name
+from spark_jobs.delta.log_files import SparkOnly
+from spark_jobs.delta.snapshot import commit_info_of
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.errors import TableStopped
+from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.table import Table
+from spark_jobs.log.position import Position
 
 _AT_ONCE = 16
 """Tables looked at side by side: on an object store each is some requests."""
@@ -63,4 +68,18 @@ def _is_newest(lake: Lake, source: str, leg: DestinationLeg, target: Target) -> 
     assert leg.entry.silver_version is not None
     assert target.version is not None
     silver = lake.silver(source, *leg.entry.name)
-    return silver.is_newest(leg.entry.silver_version) and lake.downstream(*leg.into.name).is_newest(target.version)
+    return (
+        silver.is_newest(leg.entry.silver_version)
+        and lake.downstream(*leg.into.name).is_newest(target.version)
+        and _is_published(silver, leg.entry.silver_version, target)
+    )
+
+
+def _is_published(silver: Table, version: int, target: Target) -> bool:
+    """Whether a version of silver is not beyond what is published: a table that was restored gets its numbers again."""
+    try:
+        info = commit_info_of(silver.path, version) or {}
+    except SparkOnly:
+        return False
+    commit = Checkpoint.from_json(info.get("userMetadata"))
+    return commit is None or target.merged is None or commit.position <= Position.parse(target.merged)

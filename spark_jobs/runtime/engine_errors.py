@@ -38,6 +38,11 @@ _ELSEWHERE = "let the user that runs this write there, or set lake: in the confi
 _STORED_PATH = re.compile(r"(?:s3a|abfss)://[^\s:`'\"]+")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _GAP = re.compile(r'found gap: .*?filename: "(\d+)\.\w+".*?filename: "(\d+)\.\w+"', re.DOTALL)
+_DAMAGED = re.compile(
+    r"Json error|Invalid JSON|Parquet error|Invalid Checkpoint|No table metadata or protocol|expected `"
+    r"|at line \d+ column"
+)
+"""What delta-rs says of a log that has damaged files."""
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\w.*)")
 """The last line of a Python worker's traceback: what it raised."""
 _FRAMES = re.compile(r"\n\s*0: .*", re.DOTALL)
@@ -134,4 +139,5 @@ def of_delta(text: str) -> str:
         first, last = int(gap[1]) + 1, int(gap[2]) - 1
         lacking = f"version {first} is" if first == last else f"versions {first} to {last} are"
         return f"{lacking} missing from its _delta_log; restore the files"
-    return foreign(re.sub(r"\s*\n\s*", " ", plain).replace("↳", "->"))
+    line = foreign(re.sub(r"\s*\n\s*", " ", plain).replace("↳", "->"))
+    return f"{line}; restore the table's _delta_log" if _DAMAGED.search(plain) else line

@@ -58,6 +58,26 @@ class Checks:
                     f"{table}: lost: silver is at {reached}, downstream at {merged}, and it has changes to {end}"
                 )
 
+    def require_rows(self, pipeline: Pipeline, until: int = 0) -> None:
+        """Raises Wrong where a downstream table has not the rows of the position that it says, or of one before until.
+
+        Commits that are not there any more count for nothing, and nothing is taken from an earlier comparison.
+        """
+        lake = lake_of(pipeline)
+        for table in self.changes.keys:
+            for schema, name in self._targets(table):
+                snapshot = snapshot_of(lake.downstream(schema, name).path)
+                if snapshot is None:
+                    continue
+                commit = DownstreamCommit.from_json(snapshot.user_metadata)
+                offset = _reached(commit, table)[0] if commit else 0
+                ends = (end for end, event in self.changes.events if event.table == table and end <= until)
+                last = max(ends, default=0)
+                if offset < last:
+                    raise Wrong(f"downstream of {table} ({schema}): is at {offset}, and has changes to {last}")
+                actual, expected = self._contents(schema, table, _rows(snapshot), offset)
+                _require_same(f"downstream of {table} ({schema})", actual, expected)
+
     def _check_silver(self, table: str, path: str) -> tuple[int, dict[int, int]]:
         """Offset that silver has reached, and by version the offset of each commit."""
         snapshot = snapshot_of(path)

@@ -38,7 +38,7 @@ class LoadCommit(Checkpoint):
     rows: int = field(default=0, metadata=member("rows", is_always=True))
     """Read so far; known once all are."""
     after: Boundary | None = field(default=None, metadata=member("after", LIST, is_always=True))
-    """The last key of the ranges read; none where a column of the key is masked."""
+    """The last key of the ranges read; none where rules hide the key."""
     is_walked: bool = field(default=False, metadata=member("is_walked", is_always=True))
     """Whether the last range was read."""
     read_to: Position | None = field(default=None, metadata=member("read_to", POSITION, is_always=True))

@@ -90,8 +90,8 @@ class RowRules:
 
     @property
     def hides_key(self) -> bool:
-        """Whether a column of the key is masked: then no commit may name a key."""
-        return bool(self.masks.masks.keys() & {*silver.columns(self.definition).key})
+        """Whether no commit may name a key: a column of it is masked, or the row may be one that a rule filters."""
+        return bool(self.verdict or self.masks.masks.keys() & {*silver.columns(self.definition).key})
 
     def masked(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Rows with the source's columns, in a task, as silver has them; where nothing is in SQL."""

@@ -178,7 +178,7 @@ def _reading(load: LoadContext, name: TableName, since: Position, definition: Ta
         commit = None
     if commit and commit.state == READING and commit.chunks and not commit.is_walked and rules.hides_key:
         log.warning(
-            "%s: %s: its key is masked, so that no commit names one, and it starts from its beginning",
+            "%s: %s: rules hide its key, so that no commit names one, and it starts from its beginning",
             load.source,
             name,
         )

@@ -1,3 +1,5 @@
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -163,3 +165,23 @@ def test_a_window_that_an_earlier_release_left_open(copy: Copy, monkeypatch: pyt
     reload_tables(pipeline, "copy", bags)
     assert deliver(pipeline, "copy").stopped == {}
     copy.require_same("t", "bag")
+
+
+def test_a_downstream_table_that_was_restored_is_not_gone_on_with(copy: Copy) -> None:
+    """Its next version has a number that the target has already, and other changes."""
+    copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    pipeline = copy.pipeline()
+    copy.run(pipeline)
+    folder, backup = Path(lake_of(pipeline).downstream(copy.schema, "t").path), copy.shop.folder / "backup"
+    shutil.copytree(folder, backup)
+    copy.shop.execute("INSERT INTO t VALUES (2)")
+    copy.run(pipeline)
+    shutil.rmtree(folder)
+    shutil.copytree(backup, folder)
+    for number in (3, 4):
+        copy.shop.execute(f"INSERT INTO t VALUES ({number})")
+        stopped = copy.run(pipeline).stopped
+        assert ["was restored to a state before version 1" in reason for reason in stopped.values()] == [True]
+    reload_tables(pipeline, "copy", chosen_tables(pipeline, lake_of(pipeline), "copy"))
+    assert deliver(pipeline, "copy").stopped == {}
+    copy.require_same("t")

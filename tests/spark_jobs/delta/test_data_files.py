@@ -260,3 +260,15 @@ def test_a_layout_may_ask_for_another_compression(tmp_path: Path) -> None:
     opened = pq.ParquetFile(tmp_path / file.path)
     assert opened.metadata.row_group(0).column(0).compression == "ZSTD"
     assert opened.read().column("payload").to_pylist() == table.column("payload").to_pylist()
+
+
+def test_a_bit_that_flipped_in_a_page_is_seen(tmp_path: Path) -> None:
+    """Values without compression that shows it: each page has a checksum."""
+    schema = TableSchema((column_of("a", "BIGINT"),))
+    file = write_file(tmp_path, pa.table({"a": pa.array(np.random.default_rng(1).integers(0, 1 << 60, 500))}), schema)
+    path = file.location(str(tmp_path))
+    content = bytearray(path.read_bytes())  # type: ignore[union-attr]
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))  # type: ignore[union-attr]
+    with pytest.raises(LakeError, match=r"a data file cannot be read: .*; restore the table from a backup"):
+        read(tmp_path, file, schema, "a")

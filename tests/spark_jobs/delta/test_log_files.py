@@ -225,3 +225,23 @@ def test_a_commit_whose_directory_is_not_synced_is_an_error(tmp_path: Path, monk
     monkeypatch.setattr(os, "fsync", partial(failing, errno.EIO))
     with pytest.raises(LakeError, match="cannot be written: Input/output error"):
         create_commit(str(tmp_path), 1, b"{}\n")
+
+
+@pytest.mark.parametrize("content", [b"", b"\n"])
+def test_an_empty_commit_is_not_taken_for_one_without_changes(tmp_path: Path, content: bytes) -> None:
+    assert create_commit(str(tmp_path), 0, b"{}\n")
+    (tmp_path / "_delta_log" / f"{1:020}.json").write_bytes(content)
+    message = "version 1 of its log is empty; restore the table's _delta_log"
+    with pytest.raises(LakeError, match=message):
+        read_log(str(tmp_path))
+    with pytest.raises(LakeError, match=message):
+        read_commit(str(tmp_path), 1)
+
+
+def test_a_version_that_is_missing_before_later_ones_is_not_made_anew(tmp_path: Path) -> None:
+    """A hint to a checkpoint lets a reader end at the gap."""
+    for version in range(3):
+        assert create_commit(str(tmp_path), version, b"{}\n")
+    (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
+    with pytest.raises(LakeError, match="version 1 is missing from its log, which has a later one; restore"):
+        create_commit(str(tmp_path), 1, b"{}\n")

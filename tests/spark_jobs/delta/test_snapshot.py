@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def test_what_a_version_says(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "actions, match",
-    [([PROTOCOL], "no metadata"), ([METADATA], "no protocol"), ([], "no protocol")],
+    [([PROTOCOL], "no metadata"), ([METADATA], "no protocol"), ([], "version 0 of its log is empty")],
 )
 def test_a_log_that_lacks_its_beginning(tmp_path: Path, actions: list[dict[str, Any]], match: str) -> None:
     with pytest.raises(LakeError, match=match):
@@ -117,8 +118,37 @@ def test_a_commit_that_is_cut(tmp_path: Path) -> None:
 def test_a_checkpoint_that_is_cut(tmp_path: Path) -> None:
     path = log(tmp_path / "t", [PROTOCOL, METADATA])
     Path(path, "_delta_log", f"{0:020}.checkpoint.parquet").write_bytes(b"PAR1")
-    with pytest.raises(LakeError, match=r"checkpoint\.parquet cannot be read"):
+    with pytest.raises(LakeError, match=r"checkpoint\.parquet cannot be read: .*; restore the table's _delta_log"):
         snapshot_of(path)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        {"txn": {"appId": "s"}},
+        {"txn": {"appId": "s", "version": "?"}},
+        {"protocol": {"minReaderVersion": 1}},
+        {"metaData": "?"},
+        {"add": {"psth": "x"}},
+        {"add": {"path": "x", "deletionVector": {"storageType": "u"}}},
+    ],
+    ids=str,
+)
+def test_a_commit_with_other_members_than_actions_have_is_damaged(tmp_path: Path, action: dict[str, Any]) -> None:
+    path = log(tmp_path / "t", [PROTOCOL, METADATA], [action])
+    with pytest.raises(LakeError, match=r"/t: .* cannot be read: .*; restore the table's _delta_log"):
+        _ = snapshot_of(path).files  # type: ignore[union-attr]
+
+
+def test_statistics_and_a_schema_that_are_no_json_are_told(tmp_path: Path) -> None:
+    path = log(tmp_path / "t", [PROTOCOL, METADATA], [{"add": {"path": "x", "stats": '{"numRecords:1}'}}])
+    snapshot = snapshot_of(path)
+    assert snapshot
+    with pytest.raises(LakeError, match=r"the statistics of x in the table's log cannot be read: .*; restore"):
+        _ = snapshot.files[0].stats
+    broken = replace(snapshot, metadata=replace(snapshot.metadata, schema_string="{"))
+    with pytest.raises(LakeError, match=r"/t: the schema in the table's log cannot be read: .*; restore"):
+        _ = broken.schema
 
 
 def test_a_checkpoint_says_what_the_commits_said(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 import pytest
 
 from spark_jobs.downstream.commit import ClockCommit, DownstreamCommit, PartEntry
+from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.log.position import Position
 
@@ -14,7 +15,7 @@ def test_a_part_says_no_more_than_it_has() -> None:
 
 
 def test_a_commit_that_merged_nothing_from_silver_is_none_of_a_downstream_table() -> None:
-    with pytest.raises(TypeError, match="silver_version"):
+    with pytest.raises(LakeError, match="silver_version"):
         DownstreamCommit.of(Checkpoint(AT, "b"))
 
 

@@ -9,7 +9,7 @@ import pytest
 from spark_jobs.delta import commits, data_files, schema_changes
 from spark_jobs.delta.snapshot import DataFile, new_table, snapshot_of
 from spark_jobs.downstream.commit import DownstreamCommit
-from spark_jobs.downstream.merge_job import Merged, MergeJob
+from spark_jobs.downstream.merge_job import Merged, MergeJob, silver_delta
 from spark_jobs.engine import downstream_job, downstream_task
 from spark_jobs.engine.downstream_job import PreparedMerge
 from spark_jobs.engine.downstream_task import DownstreamUnit
@@ -103,6 +103,20 @@ def test_windows_are_merged_once(two: Lake) -> None:
     commit = DownstreamCommit.of_head(head)
     assert commit is not None
     assert (commit.silver_version, commit.source, commit.table, commit.start) == (1, "shop", str(NAME), at(200))
+
+
+@pytest.mark.parametrize("has_grown", [False, True])
+def test_silver_of_a_backup_is_merged_as_a_whole(two: Lake, has_grown: bool) -> None:
+    """Its next window gets a number that the target has merged already."""
+    two.merge()
+    for file in Path(two.silver.path, "_delta_log").glob(f"{1:020}*"):
+        file.unlink()
+    if has_grown:
+        two.window(Row((7,), 70, 1))
+    head = two.target.head()
+    assert head is not None
+    delta = silver_delta(two.work, head)
+    assert (delta.is_renewed, delta.waits) == (True, not has_grown)
 
 
 def test_a_unit_has_the_files_that_the_target_has_not(two: Lake) -> None:

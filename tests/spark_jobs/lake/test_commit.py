@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.log.position import Position
 
@@ -72,3 +73,18 @@ def test_some_members_stand_until_a_commit_says_otherwise(
         place, "new", unnamed_members=after
     )
     assert Checkpoint(place, "new", unnamed_members=members).upon(Head(0, 0, None)).unnamed_members == members
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"batch": "b"},
+        {"position": "bin.000001:4"},
+        {"position": 4, "batch": "b"},
+        {"position": "bin.000001", "batch": "b"},
+    ],
+    ids=str,
+)
+def test_a_commit_of_ours_that_lacks_a_member_is_damaged(members: dict[str, Any]) -> None:
+    with pytest.raises(LakeError, match=r"what a commit says of itself cannot be read: .*; restore the"):
+        Checkpoint.from_json(json.dumps({"stratalog": members}))

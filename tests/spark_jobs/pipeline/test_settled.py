@@ -12,7 +12,9 @@ import pytest
 from spark_jobs.binlog import TableName
 from spark_jobs.config.routes import Destination
 from spark_jobs.downstream.publication import Entry, Target
+from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.lake.layout import Lake
+from spark_jobs.log.position import Position
 from spark_jobs.pipeline.settled import DestinationLeg, settled
 
 NAME = TableName("shop", "orders")
@@ -89,3 +91,15 @@ def test_of_several_into_one_table_those_are_opened_that_have_something_to_merge
     commit(lake.silver("source", "shop", "archive").path, 3)
     into: Callable[[Entry], DestinationLeg] = lambda entry: DestinationLeg(entry, Destination(*INTO))  # noqa: E731
     assert set(settled(lake, "source", map(into, entries), entries)) == {(NAME, INTO)}
+
+
+@pytest.mark.parametrize("offset, is_settled", [(80, True), (90, True), (120, False)])
+def test_one_is_opened_whose_silver_was_restored_and_has_the_same_number_again(
+    lake: Lake, offset: int, is_settled: bool
+) -> None:
+    checkpoint = Checkpoint(Position("b.000001", offset), "batch")
+    properties = deltalake.CommitProperties(custom_metadata={"userMetadata": checkpoint.to_json()})
+    path = lake.silver("source", NAME.schema, NAME.table).path
+    deltalake.write_deltalake(path, ROWS, mode="append", commit_properties=properties)
+    before = published(lake, silver_version=3)
+    assert bool(settled_targets(lake, before)) == is_settled

@@ -48,3 +48,60 @@ def test_kills_at_any_moment_lose_nothing(tmp_path: Path) -> None:
     assert firsts == list(range(1, 201)), "every change came, and in order"
     with shop.subscription(wait=5) as subscription:
         assert ids(subscription.get(1)) == []
+
+
+SLOW_CONSUMER = """
+import sys
+from pathlib import Path
+from spark_jobs.errors import StratalogError
+from tests.consumers import Shop, ids
+shop = Shop(Path(sys.argv[1]))
+try:
+    with shop.subscription(lease=0.5, wait=30) as subscription:
+        while batch := subscription.get_without_ack(3):
+            print("took", *ids(batch), flush=True)
+            subscription.ack(batch.id)
+            print("acknowledged", *ids(batch), flush=True)
+except StratalogError as error:
+    print("refused", error, flush=True)
+"""
+
+
+@pytest.mark.thorough
+def test_a_consumer_that_slept_beyond_its_lease_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
+    """Stopped by SIGSTOP at any moment, overdelivered, then woken. An acknowledgement that was written counts."""
+    shop = Shop(tmp_path)
+    shop.log([*orders(60), *orders(60, 61)])
+    delivered: list[int] = []
+    acknowledged: list[int] = []
+    refused: list[str] = []
+    for attempt in range(6):
+        command = [sys.executable, "-c", SLOW_CONSUMER, str(tmp_path)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path.cwd())
+        assert process.stdout
+        lines = [process.stdout.readline() for _ in range(1 + attempt % 3)]
+        first = len(delivered)
+        time.sleep(0.003 * attempt)
+        process.send_signal(signal.SIGSTOP)
+        # What it printed before it was stopped is in the pipe; who overtakes it goes on behind what it acknowledged.
+        with shop.subscription(lease=0.5, wait=60) as overtaking:
+            for _ in range(2):
+                batch = overtaking.get_without_ack(4)
+                overdelivered = ids(batch)
+                overtaking.ack(batch.id)
+                delivered += overdelivered
+                acknowledged += overdelivered
+            process.send_signal(signal.SIGCONT)
+            lines += process.stdout.readlines()
+        process.stdout.close()
+        assert process.wait(60) == 0
+        verdicts = [line.removeprefix("refused ") for line in lines if line.startswith("refused ")]
+        refused += verdicts
+        delivered[first:first] = [int(word) for line in lines if line.startswith("took ") for word in line.split()[1:]]
+        acknowledged += [int(word) for line in lines if line.startswith("acknowledged ") for word in line.split()[1:]]
+    with shop.subscription(wait=30) as subscription:
+        rest = ids(subscription.get())
+    assert list(dict.fromkeys(delivered + rest)) == list(range(1, 121)), "every change came, and in order"
+    assert len(set(acknowledged + rest)) == len(acknowledged + rest), "none is acknowledged twice"
+    assert len(refused) == 6, refused
+    assert all("another consumer" in text or "delivered over" in text for text in refused), refused

@@ -76,7 +76,7 @@ def test_a_masked_key_is_hidden(lake: Lake, column: str, is_hidden: bool) -> Non
 @pytest.mark.parametrize("kind, is_in_sql", [("insert", True), ("update_new", False), ("delete", False)])
 def test_a_loaded_row_is_judged_as_an_insert(lake: Lake, kind: str, is_in_sql: bool) -> None:
     judged = rules(lake, TableFilters(rows=(RowFilter("r", Scope(), **{kind: Condition.parse("phone > 5")}),)))
-    assert judged.is_in_sql is is_in_sql
+    assert (judged.is_in_sql, judged.hides_key) == (is_in_sql, is_in_sql)
     assert (judged.verdict is not None and "row_filters.r" in judged.verdict) is is_in_sql
 
 

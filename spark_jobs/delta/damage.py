@@ -1,0 +1,36 @@
+"""Files of a table's log that have something else than what they should: one message, with what to do.
+
+Put here: what is raised while they are decoded. Not here: reading them (log_files.py), or what they say (snapshot.py).
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import pyarrow as pa
+
+from spark_jobs.errors import LakeError
+from spark_jobs.storage.files import reason
+
+_RAISED = (OSError, pa.ArrowException, ValueError, KeyError, TypeError, AttributeError)
+"""By JSON or Parquet that is broken, or has other members than actions have."""
+
+
+@contextmanager
+def decoding(place: str) -> Iterator[None]:
+    """Raises LakeError where what is decoded inside the ``with`` block is damaged.
+
+    place: the path of the table, and which of its files, or what of it; the message begins with it.
+    """
+    try:
+        yield
+    except _RAISED as error:
+        if isinstance(error, OSError) and error.errno is not None:  # the system's reason, not the file's content
+            raise LakeError(f"{place} cannot be read: {reason(error)}") from error
+        text = str(error).partition("\n")[0]
+        fault = f"{text} is missing" if isinstance(error, KeyError) else text
+        raise LakeError(f"{place} cannot be read: {fault}; restore the table's _delta_log") from error
+
+
+def decoding_commit(path: str, version: int) -> AbstractContextManager[None]:
+    """As ``decoding``, of a version's commit."""
+    return decoding(f"{path}: version {version} of its log")
