@@ -10,24 +10,26 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spark_jobs.config.model import Pipeline
 from spark_jobs.delivery.deliver import chosen_tables, deliver, reload_tables
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline.run import run_source
 from tests.delivered import Copy
+from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE
 from tests.proxy import Listener
+from tests.segment_spec import Change, Commit, Delete, Insert, Update
+from tests.spark_jobs.delivery.written_lake import WrittenLake
 
-pytestmark = [pytest.mark.spark, pytest.mark.mysql]
-
-ROWS = 30
-DELIVERED = ("keyed", "counted", "spare")
-DEATHS = 12
+ROWS = 40
+DEATHS = 15
 TRUE_STOPS = (
     r"Duplicate entry .* overwrite it by safe_mode: on",
     r"set apply: ordered until a run has delivered all",
@@ -36,30 +38,43 @@ TRUE_STOPS = (
 )
 
 
+@pytest.fixture
+def login(database: Database) -> Iterator[dict[str, Any]]:
+    """A user who may write everything, where nothing was delivered before."""
+    database.execute("CREATE USER IF NOT EXISTS writer@'%' IDENTIFIED WITH mysql_native_password BY 'writes'")
+    database.execute("GRANT ALL ON *.* TO writer@'%'")
+    database.execute("DROP DATABASE IF EXISTS stratalog")
+    server = database.server
+    yield {"host": server.host, "port": server.port, "user": "writer", "password": "writes"}
+    database.execute("DROP DATABASE IF EXISTS stratalog")
+
+
 class SavedTarget:
     """What the target has of a delivery, under names by which it is put back."""
 
-    def __init__(self, copy: Copy) -> None:
-        self.copy = copy
-        self.tables = [*(f"`{copy.schema}`.{name}" for name in DELIVERED), "stratalog.checkpoint"]
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._tables = ("keyed", "bag", "stratalog.checkpoint")
 
     def save(self, name: str) -> None:
-        for table in self.tables:
-            saved = self._saved(table, name)
-            self.copy.execute(f"CREATE TABLE {saved} LIKE {table}", f"INSERT INTO {saved} SELECT * FROM {table}")
+        for table in self._tables:
+            saved = f"saved_{name}_{table.rpartition('.')[2]}"
+            self.database.execute(f"CREATE TABLE {saved} LIKE {table}")
+            self.database.execute(f"INSERT INTO {saved} SELECT * FROM {table}")
 
     def restore(self, name: str) -> None:
-        self.copy.execute(f"DROP TABLE IF EXISTS `{self.copy.schema}`.aaa")
-        for table in self.tables:
-            self.copy.execute(f"DELETE FROM {table}", f"INSERT INTO {table} SELECT * FROM {self._saved(table, name)}")
+        self.database.execute("DROP TABLE IF EXISTS aaa")
+        for table in self._tables:
+            self.database.execute(f"DELETE FROM {table}")
+            saved = f"saved_{name}_{table.rpartition('.')[2]}"
+            self.database.execute(f"INSERT INTO {table} SELECT * FROM {saved}")
 
-    def _saved(self, table: str, name: str) -> str:
-        return f"`{self.copy.schema}`.saved_{name}_{table.rpartition('.')[2]}"
+    def is_open(self) -> bool:
+        return bool(self.database.execute("SELECT 1 FROM stratalog.checkpoint WHERE exit_version IS NOT NULL"))
 
 
-def _dead_deliveries(copy: Copy, saved: SavedTarget, settings: dict[str, Any], generator: random.Random) -> list[str]:
-    """Deliveries that died at statements, until so many windows are open; the names of what the target has then."""
-    pipeline = copy.pipeline(**settings)
+def _dead_deliveries(pipeline: Pipeline, saved: SavedTarget, generator: random.Random) -> list[str]:
+    """Deliveries that died at statements with a window open; the names of what the target has then."""
     script = Path(__file__).parent / "killed.py"
     names: list[str] = []
     with subprocess.Popen(
@@ -73,14 +88,44 @@ def _dead_deliveries(copy: Copy, saved: SavedTarget, settings: dict[str, Any], g
         assert process.stdout
         while len(names) < DEATHS:
             saved.restore("first")
-            process.stdin.write(f"{generator.randint(12, 70)} {generator.choice(['before', 'after'])}\n")
+            process.stdin.write(f"{generator.randint(10, 90)} {generator.choice(['before', 'after'])}\n")
             process.stdin.flush()
-            if int(process.stdout.readline()) != -signal.SIGKILL:
-                continue
-            if any(row["exit_version"] is not None for row in copy.progress()):
+            if int(process.stdout.readline()) == -signal.SIGKILL and saved.is_open():
                 names.append(str(len(names)))
                 saved.save(names[-1])
     return names
+
+
+def _changes(generator: random.Random) -> tuple[list[Change], int, int]:
+    """A log of two tables, and in the end a third: with it how many changes are of the first copy and the window."""
+    keyed, bag = {number: number for number in range(ROWS)}, [(number % 7, 0) for number in range(ROWS)]
+    changes: list[Change] = [Insert("shop.keyed", (key, n)) for key, n in keyed.items()]
+    changes += [*(Insert("shop.bag", row) for row in bag), Commit()]
+    first, window = len(changes), 0
+    for number in range(160):
+        key, row = generator.choice(sorted(keyed)), generator.choice(bag)
+        kind = generator.randrange(5)
+        if kind == 0:
+            changes.append(Update("shop.keyed", (key, keyed[key]), (key, -number)))
+            keyed[key] = -number
+        elif kind == 1:
+            changes.append(Delete("shop.keyed", (key, keyed.pop(key))))
+        elif kind == 2:
+            changes.append(Update("shop.keyed", (key, keyed[key]), (1000 + number, number)))
+            del keyed[key]
+            keyed[1000 + number] = number
+        elif kind == 3:
+            changes.append(Delete("shop.bag", row))
+            bag.remove(row)
+        changes.append(Insert("shop.keyed", (2000 + number, number)))
+        changes.append(Insert("shop.bag", (number % 7, number % 3)))
+        keyed[2000 + number] = number
+        bag.append((number % 7, number % 3))
+        changes += [Commit()] if generator.random() < 0.7 else []
+        if number == 110:
+            changes.append(Commit())
+            window = len(changes)
+    return [*changes, Insert("shop.aaa", (1, 1)), Commit()], first, window
 
 
 def _random_settings(generator: random.Random) -> dict[str, Any]:
@@ -90,60 +135,47 @@ def _random_settings(generator: random.Random) -> dict[str, Any]:
         "workers": generator.choice([1, 3]),
         "ddl": generator.choice(["apply", "stop", "ignore"]),
         "apply": generator.choice(["net", "ordered"]),
-        "tables": generator.choice([(), (), (), ("*", "!*.counted")]),
+        "tables": generator.choice([(), (), (), ("*.*", "!*.bag")]),
     }
     return dict(generator.sample(sorted(keys.items()), generator.randint(1, 4)))
 
 
-@pytest.mark.long
+@pytest.mark.mysql
+@pytest.mark.thorough
 @pytest.mark.parametrize("apply", ["net", "ordered"])
-def test_killed_anywhere_and_continued_otherwise(copy: Copy, apply: str, summary: list[str]) -> None:
+def test_killed_anywhere_and_continued_otherwise(
+    database: Database, login: dict[str, Any], tmp_path: Path, apply: str, summary: list[str]
+) -> None:
     """Equal rows, or a stop whose remedy leads to them."""
     generator = random.Random(37)
-    values = ", ".join(f"({number}, {number})" for number in range(ROWS))
-    copy.shop.execute(
-        "CREATE TABLE keyed (id INT PRIMARY KEY, n INT)",
-        "CREATE TABLE counted (a INT, b VARCHAR(9))",
-        "CREATE TABLE spare (id INT PRIMARY KEY)",
-        f"INSERT INTO keyed VALUES {values}",
-        f"INSERT INTO counted VALUES {values}, {values}",
-        "INSERT INTO spare VALUES (1)",
-    )
+    changes, first, window = _changes(generator)
+    lake = WrittenLake(tmp_path, database.name, login, changes)
     settings: dict[str, Any] = {"apply": apply, "batch_rows": 1, "workers": 2}
-    copy.run(copy.pipeline(**settings))
-    saved = SavedTarget(copy)
+    lake.publish(first, ["keyed", "bag"])
+    assert deliver(lake.pipeline(**settings), "copy").stopped == {}
+    if apply == "ordered":  # a row of the log, which then has what the window begins with
+        assert deliver(lake.pipeline(**settings), "copy").stopped == {}
+    saved = SavedTarget(database)
     saved.save("first")
-    copy.shop.execute(
-        *(f"UPDATE keyed SET n = -n WHERE id BETWEEN {at} AND {at + 4}" for at in range(0, ROWS, 5)),
-        "DELETE FROM keyed WHERE id % 5 = 0",
-        "UPDATE keyed SET id = id + 1000 WHERE id % 5 = 1",
-        *(f"INSERT INTO keyed VALUES ({number + 500}, {number})" for number in range(ROWS)),
-        *(f"INSERT INTO counted VALUES ({number}, 'new')" for number in range(ROWS)),
-        "DELETE FROM counted WHERE a % 3 = 0 LIMIT 11",
-        "INSERT INTO spare VALUES (2)",
-    )
-    run_source(copy.shop.spark, copy.pipeline(**settings), SOURCE)
-    names = _dead_deliveries(copy, saved, settings, generator)
-    # Tables before and after the others by name, one that is gone, one that has another name.
-    copy.shop.execute(
-        "CREATE TABLE aaa (id INT PRIMARY KEY)", "INSERT INTO aaa VALUES (1)", "DROP TABLE spare",
-        "INSERT INTO keyed VALUES (7777, 0)", "INSERT INTO counted VALUES (7777, 'x')",
-    )  # fmt: skip
-    run_source(copy.shop.spark, copy.pipeline(**settings), SOURCE)
-    stops, reloads, changes, rows = Counter[str](), 0, 0, 0
+    lake.publish(window, ["keyed", "bag"])
+    names = _dead_deliveries(lake.pipeline(**settings), saved, generator)
+    lake.publish(len(changes), ["aaa", "keyed", "bag"])
+    stops, reloads, changed_count, rows = Counter[str](), 0, 0, 0
     for name in names:
         saved.restore(name)
         was_left_out = False
         for _ in range(generator.randint(1, 2)):
             changed = _random_settings(generator)
-            changes += len(changed)
+            changed_count += len(changed)
             was_left_out = was_left_out or bool(changed.get("tables"))
-            for reason in deliver(copy.pipeline(**settings | changed), "copy").stopped.values():
-                [kind] = [pattern for pattern in TRUE_STOPS if re.search(pattern, reason)]
-                stops[kind] += 1
-                assert "Duplicate" not in kind or changed.get("safe_mode") == "off", reason
+            for reason in deliver(lake.pipeline(**settings | changed), "copy").stopped.values():
+                kinds = [pattern for pattern in TRUE_STOPS if re.search(pattern, reason)]
+                kinds += ["ddl"] if "create it, or set ddl: apply" in reason or "ddl is stop" in reason else []
+                assert kinds, reason
+                stops[kinds[0]] += 1
+                assert "Duplicate" not in kinds[0] or changed.get("safe_mode") == "off", reason
         # As its messages say: under its own settings again, and from the beginning where a table was left out.
-        pipeline = copy.pipeline(**settings)
+        pipeline = lake.pipeline(**settings)
         stopped = deliver(pipeline, "copy").stopped
         if stopped:
             assert was_left_out, stopped
@@ -151,13 +183,13 @@ def test_killed_anywhere_and_continued_otherwise(copy: Copy, apply: str, summary
             reload_tables(pipeline, "copy", [table for table in tables if (table.schema, table.name) in stopped])
             reloads += 1
             assert deliver(pipeline, "copy").stopped == {}
-        for table in ("keyed", "counted", "aaa"):
-            assert copy.rows(table) == copy.source_rows(table), (table, name)
-            rows += len(copy.rows(table))
-        assert {row["exit_version"] for row in copy.progress()} == {None}
+        for table, expected in lake.rows.items():
+            assert Counter(database.execute(f"SELECT id, n FROM {table}")) == expected, (table, name)
+            rows += expected.total()
+        assert not saved.is_open()
     summary.append(
-        f"delivery, {apply}: killed × {len(names)} in open windows, {changes} settings changed, {sum(stops.values())} "
-        f"stops, {reloads} reloads: {rows:,} rows compared, 0 lost, 0 doubled"
+        f"delivery, {apply}: killed × {len(names)} in open windows, {changed_count} settings changed, "
+        f"{sum(stops.values())} stops, {reloads} reloads: {rows:,} rows compared, 0 lost, 0 doubled"
     )
 
 
@@ -198,6 +230,8 @@ class StatementHolder(Listener):
                 end.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.spark
+@pytest.mark.mysql
 @pytest.mark.long
 @pytest.mark.parametrize("read_timeout", [2, 60])
 @pytest.mark.parametrize(
