@@ -94,12 +94,12 @@ def _rows_after(changes: Sequence[Change]) -> dict[str, Counter[Row]]:
     rows: dict[str, Counter[Row]] = {name: Counter() for name in NAMES}
     for change in changes:
         if isinstance(change, Insert):
-            rows[change.table.removeprefix("shop.")][tuple(change.row)] += 1  # type: ignore[index]
+            rows[change.table.removeprefix("shop.")][tuple(change.row)] += 1
         elif isinstance(change, Delete):
-            rows[change.table.removeprefix("shop.")][tuple(change.row)] -= 1  # type: ignore[index]
+            rows[change.table.removeprefix("shop.")][tuple(change.row)] -= 1
         elif isinstance(change, Update):
-            rows[change.table.removeprefix("shop.")].update({tuple(change.after): 1})  # type: ignore[dict-item]
-            rows[change.table.removeprefix("shop.")].subtract({tuple(change.before): 1})  # type: ignore[dict-item]
+            rows[change.table.removeprefix("shop.")].update({tuple(change.after): 1})
+            rows[change.table.removeprefix("shop.")].subtract({tuple(change.before): 1})
     return {name: +counter for name, counter in rows.items()}
 
 

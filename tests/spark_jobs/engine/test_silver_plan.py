@@ -57,6 +57,7 @@ def test_a_statement_in_whose_middle_a_run_ended_is_finished(tmp_path: Path) -> 
     step = replace(statement, range=Range(at(10), at(1000)))
     unit = prepared_upon(tmp_path, head, step)
     plan = unit.stages[0]
+    assert head.checkpoint is not None
     half = replace(
         SilverCommit.of(head.checkpoint),
         kind=CommitKind.ALTERING,
@@ -85,9 +86,7 @@ def test_a_table_with_another_feature_is_refused(tmp_path: Path) -> None:
     first = prepared(tmp_path)
     head = silver_job.commit(first, results_of(first)).head
     stored = newest(first.snapshot.path)
-    constrained = replace(
-        stored.metadata, configuration=stored.metadata.configuration | {"delta.constraints.c": "id > 0"}
-    )
+    constrained = replace(stored.metadata, configuration=dict(stored.configuration) | {"delta.constraints.c": "id > 0"})
     commits.commit(stored, metadata=constrained)
     work, index = work_of(tmp_path, steps())
     preparation = silver_plan.prepared([replace(work, head=replace(head, version=1))], index)
