@@ -90,8 +90,8 @@ class DamagedLake:
             # Without its newest commit bronze is as it was before, and the next run extracts the rest anew.
             if not (path.name == f"{_STEPS - 1:020}.json" and path.is_relative_to(lake / "bronze")):
                 by_kind[Harm(path.relative_to(lake), "").kind].append(path)
-        chosen = [path for paths in by_kind.values() for path in self.random.sample(paths, min(files, len(paths)))]
-        for path in chosen:
+        sample = [path for paths in by_kind.values() for path in self.random.sample(paths, min(files, len(paths)))]
+        for path in sample:
             file, size = path.relative_to(lake), path.stat().st_size
             yield Harm(file, "deleted")
             yield Harm(file, "cut", size // 2)

@@ -33,14 +33,14 @@ def session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def changes(number: int) -> list[str]:
     """Statements of three tables with needles in each kind of change."""
-    key, other = f"{number}", f"{number + 1}"
+    key, next_key = f"{number}", f"{number + 1}"
     hidden = f"'{HIDDEN}-{number}'"
     return [
         f"INSERT INTO people VALUES ({key}, {hidden}, {hidden}, {hidden}, {hidden})",
-        f"INSERT INTO people VALUES ({other}, {hidden}, 'a', 'b', 'c')",
+        f"INSERT INTO people VALUES ({next_key}, {hidden}, 'a', 'b', 'c')",
         f"UPDATE people SET email = '{HIDDEN}-new', phone = {hidden} WHERE id = {key}",
         f"UPDATE people SET id = id + 1000 WHERE id = {key}",
-        f"DELETE FROM people WHERE id = {other}",
+        f"DELETE FROM people WHERE id = {next_key}",
         f"INSERT INTO judged VALUES ('kept-{key}', 'x', 0), ('zz{FILTERED}-{number}', '{FILTERED}', 1)",
         f"UPDATE judged SET word = '{FILTERED}-new' WHERE secret = 1",
         f"INSERT INTO secrets VALUES ({key}, '{REDACTED}')",

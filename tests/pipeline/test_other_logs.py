@@ -78,8 +78,8 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
 def test_a_log_that_is_purged_reset_or_renamed(shop: Shop) -> None:
     at_first = shop.bronze("purged")
     shop.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS", "PURGE BINARY LOGS TO 'log-bin.000003'")
-    gone = "log-bin.000001 is gone from the source, whose oldest file is log-bin.000003; either have archived copies"
-    shop.require_refused(at_first, gone, SourceError)
+    purged = "log-bin.000001 is gone from the source, whose oldest file is log-bin.000003; either have archived copies"
+    shop.require_refused(at_first, purged, SourceError)
     # Numbers begin again: first behind what bronze has, then beyond it.
     in_third = shop.bronze("reset")
     time.sleep(1.1)
