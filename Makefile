@@ -51,14 +51,14 @@ test-thorough: java $(DEV) delta classes mysql servers ## the same, more servers
 	@$(PYTEST) -m 'not long and not stores and not cluster'
 
 # The only folders with tests of stores that are not tests of clusters.
-STORES = tests/stores $(addprefix tests/spark_jobs/,checks ddl runtime storage)
+STORES = tests/stores $(addprefix tests/spark_jobs/,runtime storage)
 
 .PHONY: test-stores
 test-stores: java $(DEV) delta classes mysql s3 ## lakes on S3, and on Azure what differs there: servers that Go builds and npm fetches: minutes
 	@$(STEP) 'Lakes on S3'
 	@$(PYTEST) -m 'stores and not cluster and not long' $(STORES)
 	@$(STEP) 'Lakes on Azure: what differs there'
-	@STRATALOG_TEST_STORE=azure $(PYTEST) -m 'azure' $(STORES)
+	@STRATALOG_TEST_STORE=azure STRATALOG_RACE_COMMITS=200 $(PYTEST) -m 'azure' $(STORES)
 
 # The long ones, every verb and packaging, are left out: make test-cluster CLUSTER=cluster.
 CLUSTER ?= cluster and not long
@@ -75,7 +75,7 @@ test-nightly: java $(DEV) delta classes mysql servers s3 hadoop ## what CI leave
 	run 'long tests' $(PYTEST) -m 'long and not cluster'; \
 	run 'pipelines, whose tables Spark reads' STRATALOG_READS=spark $(PYTEST) -m 'spark and not long and not stores and not cluster' $(READING); \
 	run 'every verb on clusters' $(PY) -m pytest -m 'cluster and long' tests/cluster; \
-	run 'lakes on Azure: the rest' STRATALOG_TEST_STORE=azure $(PYTEST) -m 'stores and not azure and not long' $(STORES) tests/cluster/test_stores.py; \
+	run 'lakes on Azure' STRATALOG_TEST_STORE=azure $(PYTEST) -m 'stores and not long' $(STORES) tests/cluster/test_stores.py; \
 	run 'all of the decoder, bounds checked' NUMBA_DISABLE_JIT=1 $(PYTEST) -m '$(CHECKED)' tests/spark_jobs/binlog tests/fuzz; \
 	rm -rf .soak && mkdir .soak; \
 	run 'half an hour of faults' $(PY) -u -m tests.soak $(SOAK_SECONDS) .soak; \

@@ -49,9 +49,10 @@ class _Clock:
         self._seconds[file_of(report.nodeid)] += report.duration  # type: ignore[assignment]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Files that the run did not have stay as they are."""
+        """Files that the run did not have stay as they are, those that are gone go."""
         if not hasattr(session.config, "workerinput"):
             measured = {file: round(seconds) for file, seconds in self._seconds.items()}
             seconds = {**json.loads(FILE.read_text()), **measured}
-            listed = {file: seconds[file] for file in sorted(seconds) if seconds[file] >= _LEAST}
+            files = [file for file in sorted(seconds) if seconds[file] >= _LEAST and (FILE.parents[1] / file).is_file()]
+            listed = {file: seconds[file] for file in files}
             FILE.write_text(f"{json.dumps(listed, indent=2)}\n")

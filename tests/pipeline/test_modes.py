@@ -113,7 +113,7 @@ CASES: dict[str, tuple[str, Callable[[], AbstractContextManager[None]], Callable
 
 
 @pytest.mark.parametrize(
-    "case", [case if case.endswith("the engine") else pytest.param(case, marks=pytest.mark.thorough) for case in CASES]
+    "case", [case if case.endswith("the engine") else pytest.param(case, marks=pytest.mark.long) for case in CASES]
 )
 def test_a_table_has_what_its_twin_has_whatever_the_windows_are(shop: Shop, case: str) -> None:
     mode, way, require = CASES[case]
