@@ -8,12 +8,12 @@ raise the same).
 from collections.abc import Iterator, Sequence
 
 from spark_jobs.binlog import TableDefinition
-from spark_jobs.config.computed import Computed
 from spark_jobs.config.filters import ColumnRule, EventFilter, RowFilter
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import StratalogError
+from spark_jobs.expressions.computed import Computed
 from spark_jobs.silver import masking
-from spark_jobs.silver.row_filters import problem_of
+from spark_jobs.silver.row_values import problem_of
 
 
 def problems_of_rules(pipeline: Pipeline, tables: Sequence[TableDefinition], *, is_all: bool) -> dict[str, str]:
@@ -65,7 +65,7 @@ def _of_table(
         names = frozenset(str(column.name).casefold() for column in definition.columns)
         missing = masking.missing(rule, names)
         try:
-            masking.shape(definition, rule)
+            masking.columns_seen(definition, rule)
         except StratalogError as error:
             missing = missing or str(error)
         if missing:

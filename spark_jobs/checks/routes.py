@@ -44,7 +44,7 @@ def _of_one(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Iterato
     for source, definition in sharing:
         rule = pipeline.filters.of(definition.name.schema, definition.name.table).columns
         try:
-            require_supported(masking.shape(definition, rule).columns, into.mode)
+            require_supported(masking.columns_seen(definition, rule), into.mode)
         except TableStopped as error:
             yield f"{definition.name} of {source}: {error}"
 
@@ -57,9 +57,9 @@ def _of_several(pipeline: Pipeline, sharing: _Sharing, into: Destination) -> Ite
     for source, definition in sharing:
         # The columns as rules leave them, joined with those of the tables before it.
         try:
-            columns = masking.shape(
+            columns = masking.columns_seen(
                 definition, pipeline.filters.of(definition.name.schema, definition.name.table).columns
-            ).columns
+            )
             reserved = [name for name in columns.types if name.lower() in MARKS]
             if reserved:
                 table = f"{definition.name} of {source}"

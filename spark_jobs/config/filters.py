@@ -1,8 +1,8 @@
 """Rules over events, rows and columns: which changes of a table reach silver, and what is seen of its columns.
 
 Put here: the rules, which tables they are about, and what they say of an event. Not here: how they are written in
-pipeline.yaml (model.py), conditions (conditions.py), or carrying rules out (silver/compact.py, silver/row_filters.py,
-silver/masking.py).
+pipeline.yaml (model.py), conditions (expressions/), or carrying rules out (silver/row_filters.py,
+silver/column_masks.py).
 
 A change is judged by itself, before anything is folded, in this order: filters of events, filters of rows. A rule names
 tables by patterns, of which the last one that matches decides. The meaning is that of TiDB DM's binlog event filters
@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from spark_jobs.config.computed import Computed
-from spark_jobs.config.conditions import Condition
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.errors import ConfigError
+from spark_jobs.expressions.computed import Computed
+from spark_jobs.expressions.condition import Condition
 from spark_jobs.log.position import Position, Range
 
 INSERT, UPDATE, DELETE = "insert", "update", "delete"

@@ -23,8 +23,6 @@ from pydantic import (
 )
 
 from spark_jobs.config.catalog import Catalog
-from spark_jobs.config.computed import Computed
-from spark_jobs.config.conditions import Condition
 from spark_jobs.config.deliveries import Delivery
 from spark_jobs.config.filters import Action, ColumnRule, EventFilter, Filters, Mask, RowFilter, problem_of_events
 from spark_jobs.config.modes import ModeRule, Modes
@@ -56,6 +54,8 @@ from spark_jobs.config.values import (
     zone_text,
 )
 from spark_jobs.errors import ConfigError
+from spark_jobs.expressions.computed import Computed
+from spark_jobs.expressions.condition import Condition
 
 
 class SchemaDump(Model):

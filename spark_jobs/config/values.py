@@ -15,11 +15,11 @@ from pydantic import (
     Field,
 )
 
-from spark_jobs.config.computed import type_text
-from spark_jobs.config.conditions import Condition
 from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.config.time_zones import zone_of
 from spark_jobs.errors import ConfigError
+from spark_jobs.expressions.computed import type_text
+from spark_jobs.expressions.condition import Condition
 from spark_jobs.log.location import parse_place, parse_start
 
 VARIABLE = re.compile(r"\$\{(\w+)\}")

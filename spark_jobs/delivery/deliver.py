@@ -71,7 +71,7 @@ def deliver(
         pipeline: the configuration.
         name: the delivery's.
         only: which of its tables; all without it.
-        spark: for tables whose rows are judged or masked, in order; one is started where it is needed without it.
+        spark: for columns that statements add with a default, in order; one is started where it is needed without it.
 
     Raises ConfigError, DeliveryError where the target cannot be reached or used at all.
     """

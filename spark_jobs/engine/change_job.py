@@ -36,9 +36,10 @@ from spark_jobs.errors import StratalogError
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.log.position import Range
 from spark_jobs.silver import masking, schema_evolution
-from spark_jobs.silver.column_masks import ColumnMasks, masks_of
+from spark_jobs.silver.column_masks import masks_of
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.retired_columns import types_of
+from spark_jobs.silver.row_filters import ChangeFilters
 
 _VERSIONS_BYTES = 64 << 20
 """Bytes of log up to which one task computes the versions of a table."""
@@ -84,7 +85,7 @@ def planned(
     # Reasons for Spark SQL that no commit of silver has to be read for, then what the commits say.
     head, _ = upon
     rules = log.filters(work.name)
-    reason = routing.why_decoded_by_sql(rules) or routing.why_not_written(upon[1])
+    reason = routing.why_not_written(upon[1])
     if reason:
         return reason
     try:
@@ -112,7 +113,6 @@ def planned(
         rewrites=bool(course.fills) or not snapshot.has_deletion_vectors,
         fills=course.fills,
         skips=rules.skips,
-        ignored=rules.ignored_kinds(),
         origin=work.origin.path,
         origin_schema=markers.schema if markers else None,
         markers=markers.files if markers else (),
@@ -156,13 +156,22 @@ class _Course:
     _designs: list[Snapshot] = field(default_factory=list)
     """Of each window, to tell whether the next one has the same."""
 
-    def add_window(self, definition: TableDefinition, range_: Range, masks: ColumnMasks | None) -> None:
+    def add_window(
+        self, definition: TableDefinition, range_: Range, rules: TableFilters, known_columns: frozenset[str]
+    ) -> None:
         last = self.windows[-1] if self.windows else None
         is_same = last and last.definition == definition and self._designs[-1] is self.design
         if last and is_same and last.first_fill == len(self.fills):
             self.windows = (*self.windows[:-1], replace(last, ranges=(*last.ranges, range_)))
             return
-        window = ChangeWindow(definition, (range_,), self.design.schema, len(self.fills), masks)
+        window = ChangeWindow(
+            definition=definition,
+            ranges=(range_,),
+            schema=self.design.schema,
+            first_fill=len(self.fills),
+            masks=masks_of(definition, rules.columns) or None,
+            filters=ChangeFilters.of(rules, definition, known_columns) or None,
+        )
         self.windows = (*self.windows, window)
         self._designs.append(self.design)
 
@@ -198,13 +207,14 @@ def _course(work: MergeJob, upon: tuple[Head, Snapshot], rules: TableFilters) ->
     if head.design and commits:
         snapshot = _first_snapshot(work, head, commits, rules)
     # Each commit is a window, or a statement that leaves other columns to the windows after it.
-    course = _Course(snapshot, snapshot)
+    course, known_columns = _Course(snapshot, snapshot), {*(commits[-1].known_columns or ())} if commits else set()
     for commit in commits:
         if commit.kind == CommitKind.LIVE:
             assert commit.definition
             assert commit.start
             range_ = Range(commit.start, commit.position)
-            course.add_window(commit.definition, range_, masks_of(commit.definition, rules.columns) or None)
+            known_columns |= {str(column.name).casefold() for column in commit.definition.columns}
+            course.add_window(commit.definition, range_, rules, frozenset(known_columns))
         for step in commit.steps or () if commit.kind == CommitKind.CHANGE else ():
             course.add_step(step)
     if course.fills and sum(file.size for file in snapshot.files) > _FILLED_BYTES:
@@ -239,8 +249,9 @@ def _first_snapshot(work: MergeJob, head: Head, commits: Sequence[SilverCommit],
         raise SparkOnly("it begins with a statement")
     assert first.definition
     assert head.design
-    shape = masking.shape(first.definition, rules.columns).beside(types_of(first.retired_columns))
-    types = {**shape.columns.types, **ADDED, **MODE_COLUMNS[work.mode]}
+    columns = masking.columns_seen(first.definition, rules.columns)
+    columns = masking.with_retired(columns, types_of(first.retired_columns))
+    types = {**columns.types, **ADDED, **MODE_COLUMNS[work.mode]}
     return new_table(work.target.path, types, head.design.properties)
 
 

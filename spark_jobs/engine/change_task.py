@@ -10,7 +10,7 @@ files of their own, so that statistics leave out the files that have ended ones 
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -33,9 +33,10 @@ from spark_jobs.errors import StratalogError
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import ColumnMasks
-from spark_jobs.silver.decode_task import IgnoredChanges, changes_task
+from spark_jobs.silver.decode_task import changes_task, noting
 from spark_jobs.silver.net_changes import by_position
 from spark_jobs.silver.positions import at_or_after, last_of_each
+from spark_jobs.silver.row_filters import ChangeFilters, ChangeJudge
 from spark_jobs.silver.slice_runs import gathered
 
 _OF_CHANGES = ("_op", "_gtid", "_position", "_committed_at", "_raw")
@@ -53,6 +54,8 @@ class ChangeWindow:
     """The first of the unit's fills that is of a later statement: its rows get them from there on."""
     masks: ColumnMasks | None = None
     """What a rule makes of the definition's columns."""
+    filters: ChangeFilters | None = None
+    """The rules that filter changes of rows."""
     needs_no_exact: bool = False
     """Whether a later statement changes exact texts (``_raw``), so that no row may have one."""
 
@@ -75,8 +78,6 @@ class ChangeUnit:
     fills: tuple[ColumnFill, ...] = ()
     """Columns that statements added with a default, in their order."""
     skips: frozenset[Position] = frozenset()
-    ignored: Mapping[int, str] = field(default_factory=dict)
-    """Kinds of changes that rules filter (net_changes.INSERT, …), and which rule does."""
     origin: str = ""
     """The silver table's path."""
     origin_schema: TableSchema | None = None
@@ -181,16 +182,17 @@ def _change_columns(unit: ChangeUnit) -> set[str]:
 def _of_window(unit: ChangeUnit, window: ChangeWindow, slices: pa.Table, opened: OpenSlices) -> Iterator[pa.Table]:
     """The changes of a window, with the columns that the target has now. Raises SparkOnly, DecodeError."""
     columns = silver.columns(window.definition)
-    ignored = IgnoredChanges(unit.ignored)
+    judge = ChangeJudge(window.filters) if window.filters else None
     splits = unit.mode is Mode.HISTORY
-    task = changes_task(window.definition, columns, splits=splits, scans=opened.scans, ignored=ignored)
-    batches = list(task(gathered(opened.runs(slices), unit.skips)))
+    task = changes_task(window.definition, columns, splits=splits, scans=opened.scans, judge=judge)
+    files: dict[tuple[int, int], str] = {}
+    batches = list(task(noting(gathered(opened.runs(slices), unit.skips), files)))
     if not batches:
         return
     rows = pa.Table.from_batches(batches)
     if window.needs_no_exact and rows.column("_raw").null_count < len(rows):
         raise SparkOnly("a statement changes columns that rows have exact texts of")
-    rows = window.masks.apply(rows) if window.masks else rows
+    rows = window.masks.apply(rows, files) if window.masks else rows
     yield with_fills(_projected(rows, window.schema, unit.schema), unit.fills[window.first_fill :])
 
 

@@ -2,11 +2,10 @@
 
 Put here: the reasons. Not here: either way (silver_job.py, downstream_job.py; silver/compact.py, downstream/merge.py).
 
-Spark SQL takes what is rare, what rules say in SQL, and what is about all of a table. A reason is text for the run's
+Spark SQL takes what is rare, and what is about all of a table. A reason is text for the run's
 metadata.
 """
 
-from spark_jobs.config.filters import TableFilters
 from spark_jobs.config.modes import Mode
 from spark_jobs.delta import features
 from spark_jobs.delta.snapshot import Snapshot
@@ -33,14 +32,11 @@ def why_silver_by_sql(work: CompactionJob) -> str | None:
     """Why a table's windows are compacted by Spark SQL; None where the engine takes them."""
     reasons = {
         "rows came with its name": work.replay or work.inherited_bytes,
-        "a filter evaluates its rows": bool(work.filters.rows),
     }
     return next((reason for reason, applies in reasons.items() if applies), None) or _why_its_columns(work)
 
 
 def _why_its_columns(work: CompactionJob) -> str | None:
-    if work.filters.columns and work.filters.columns.computed:
-        return "its columns are computed"
     for step in work.steps:
         if step.standing.definition is not None and work.columns_of(step.standing).is_bag:
             return "it has no key"
@@ -112,15 +108,6 @@ def _why_changes_by_sql(work: MergeJob, head: Head, delta: SilverDelta) -> str |
         and (last.steps_left or last.altered_version is not None),
     }
     return next((reason for reason, applies in reasons.items() if applies), None)
-
-
-def why_decoded_by_sql(filters: TableFilters) -> str | None:
-    """Why Spark SQL takes each change of a table from the log; None where the engine does."""
-    if filters.rows:
-        return "a filter evaluates its rows"
-    if filters.columns and filters.columns.computed:
-        return "its columns are computed"
-    return None
 
 
 def why_not_next(commit: SilverCommit) -> str | None:

@@ -155,7 +155,7 @@ def _windows(work: CompactionJob, stages: Sequence[Stage]) -> tuple[SilverWindow
             configuration=stage.design.configuration,
             fills=tuple(fill for later in stages[at:] for fill in later.fills),
             masks=masks_of(_definition(stage), work.filters.columns) or None,
-            ignored=work.filters.ignored_kinds(),
+            filters=work.change_filters(_definition(stage)) or None,
         )
         for at, stage in enumerate(stages)
         if stage.window is not None
@@ -246,6 +246,7 @@ def _stages(work: CompactionJob, snapshot: Snapshot) -> Iterator[Stage]:
         if isinstance(step, DataRange):
             columns = work.columns_of(step.standing)
             silver.require_equal_columns(work.table.path, design.schema.spark_types, columns.stored, str(work.name))
+            work.change_filters(step.definition)  # a rule that is not about such a table stops it here
             yield Stage(step, columns, design, changes_design=is_new, window=windows, overwrites=overwrites)
             windows += 1
         else:

@@ -30,11 +30,12 @@ from spark_jobs.errors import DecodeError, LakeError, PartialImage, StratalogErr
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import ColumnMasks
-from spark_jobs.silver.decode_task import IgnoredChanges, decoding_task
+from spark_jobs.silver.decode_task import decoding_task, noting
 from spark_jobs.silver.failing_transaction import first_failing
 from spark_jobs.silver.net_changes import SliceOrigin, sorted_by_key
 from spark_jobs.silver.partial_reduction import settle
-from spark_jobs.silver.slice_runs import Batches, Runs, SliceRun, gathered
+from spark_jobs.silver.row_filters import ChangeFilters, ChangeJudge
+from spark_jobs.silver.slice_runs import Runs, SliceRun, gathered
 from spark_jobs.storage.files import stored_path
 
 _ROW_GROUPS = 1
@@ -58,8 +59,8 @@ class SilverWindow:
     """Columns that later statements of the run add with a default, which the rows get at once."""
     masks: ColumnMasks | None = None
     """What a rule makes of the definition's columns."""
-    ignored: Mapping[int, str] = field(default_factory=dict)
-    """Kinds of changes that rules filter (net_changes.INSERT, …), and which rule does."""
+    filters: ChangeFilters | None = None
+    """The rules that filter changes of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,30 +165,17 @@ def _unit(task: SilverTask, unit: SilverUnit, opened: "OpenSlices") -> Iterator[
         slices = task.slices.get((unit.number, at))
         if slices is None:
             continue
-        # Rules about kinds of changes come before the reduction, those about columns after it: a key that is hashed
-        # stays one key.
-        columns = silver.columns(window.definition, has_partial=window.columns.has_partial)
-        ignored, unseen = IgnoredChanges(window.ignored), window.masks.excluded if window.masks else frozenset[str]()
-        reduced = decoding_task(
-            window.definition,
-            columns,
-            alone=not unit.buckets,
-            unseen=unseen,
-            scans=opened.scans,
-            ignored=ignored,
-        )
+        judge = ChangeJudge(window.filters) if window.filters else None
+        rows_of = _reading(window, judge, opened.scans, alone=not unit.buckets)
         try:
-            batches = list(reduced(gathered(opened.runs(slices), unit.skips)))
+            rows = rows_of(gathered(opened.runs(slices), unit.skips))
         except (TableStopped, DecodeError) as error:
-            yield _stopped((unit, at), error, opened.runs(slices), reduced)
+            yield _stopped((unit, at), error, opened.runs(slices), rows_of)
             return
-        if ignored.counts:
-            yield WindowResult(unit.number, at, filtered=dict(ignored.counts))
-        if not batches:
+        if judge and judge.counts:
+            yield WindowResult(unit.number, at, filtered=dict(judge.counts))
+        if rows is None:
             continue
-        rows = pa.Table.from_batches(batches)
-        if window.masks:
-            rows = window.masks.apply(rows)
         if unit.buckets:
             yield from shuffle_blocks.blocks(unit.number, unit.buckets, at, rows, window.columns.key)
         else:
@@ -195,17 +183,39 @@ def _unit(task: SilverTask, unit: SilverUnit, opened: "OpenSlices") -> Iterator[
             yield result_of(unit, at, sorted_by_key(rows, window.columns.key) if is_rekeyed else rows)
 
 
+def _reading(
+    window: SilverWindow, judge: ChangeJudge | None, scans: Scans, *, alone: bool
+) -> Callable[[Runs], pa.Table | None]:
+    """What gives the rows of slices, reduced, as silver has them; None where there are none."""
+    # Rules about changes come before the reduction, those about columns after it: a key that is hashed stays one key.
+    columns = silver.columns(window.definition, has_partial=window.columns.has_partial)
+    unseen = window.masks.excluded if window.masks else frozenset[str]()
+    if window.filters:
+        unseen -= window.filters.names
+    reduced = decoding_task(window.definition, columns, alone=alone, unseen=unseen, scans=scans, judge=judge)
+
+    def rows_of(runs: Runs) -> pa.Table | None:
+        files: dict[tuple[int, int], str] = {}
+        batches = list(reduced(noting(runs, files)))
+        if not batches:
+            return None
+        rows = pa.Table.from_batches(batches)
+        return window.masks.apply(rows, files) if window.masks else rows
+
+    return rows_of
+
+
 def _stopped(
     of: tuple[SilverUnit, int],
     error: TableStopped | DecodeError,
     runs: Iterable[SliceRun],
-    reduced: Callable[[Runs], Batches],
+    rows_of: Callable[[Runs], object],
 ) -> WindowResult:
     """What stops a window: the first transaction that fails by itself, with its own error. of: the unit and window."""
     unit, window = of
     if isinstance(error, PartialImage):  # the unit is done again, whatever else is there
         return WindowResult(unit.number, window, error=error)
-    first = first_failing(runs, lambda run: list(reduced(gathered([run], unit.skips))))
+    first = first_failing(runs, lambda run: rows_of(gathered([run], unit.skips)))
     failing, own_error = first or (None, error)
     return WindowResult(unit.number, window, error=own_error, failing=failing)
 

@@ -1,7 +1,7 @@
-"""Filtered and masked columns of decoded rows, in Arrow: what a task makes of a table that a rule about columns is for.
+"""Filtered, masked and computed columns of decoded rows: what a task makes of a table that a rule about columns is for.
 
-Put here: masks as functions over columns. Not here: which rules a table can take, and the same masks as SQL, which
-Spark applies where it compacts a table (masking.py). Both give the same values; tests compare them.
+Put here: masks as functions over Arrow columns, and the values of computed columns. Not here: which rules a table can
+take (masking.py), or expressions (expressions/).
 """
 
 import hashlib
@@ -10,47 +10,88 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.config.filters import ColumnRule, Mask
+from spark_jobs.errors import TableStopped
+from spark_jobs.expressions.computed import Computed
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.row_values import Image, fault_text, resolving
 
 RAW = "_raw"
 TEXTS = pa.map_(pa.string(), pa.string())
+
+
+Places = Mapping[tuple[int, int], str]
+"""The names of the log's files, by stretch and number."""
+_NO_VALUE = "its type in the lake cannot hold the value of a row, so the expression cannot be evaluated"
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnMasks:
     """What a rule makes of the columns of one definition."""
 
+    definition: TableDefinition
     types: Mapping[str, str]
     """Spark types of the source's columns, by name."""
     excluded: frozenset[str]
     masks: Mapping[str, Mask]
+    computed: tuple[Computed, ...] = ()
+    key: str = ""
+    """Of the rule, for messages."""
 
     def __bool__(self) -> bool:
-        return bool(self.excluded or self.masks)
+        return bool(self.excluded or self.masks or self.computed)
 
-    def apply(self, rows: pa.Table) -> pa.Table:
-        """Rows without the excluded columns, with masked values, and no exact text (``_raw``) of either."""
+    def apply(self, rows: pa.Table, places: Places | None = None) -> pa.Table:
+        """Rows without the excluded columns, with masked values, and no exact text (``_raw``) of either.
+
+        Computed columns are of the values before masks. places: for messages about rows with ``_position``. Raises
+        TableStopped where an expression asks for a value that the lake does not hold.
+        """
         texts = rows.column(RAW).combine_chunks()
         columns = {name: rows.column(name) for name in rows.column_names if name not in self.excluded}
+        columns |= {column.name: self._computed(column, rows, texts, places) for column in self.computed}
         for name, mask in self.masks.items():
             columns[name] = _masked(rows.column(name).combine_chunks(), mask, self.types[name], _TextsOf(name, texts))
         columns[RAW] = _without(texts, self.excluded | self.masks.keys())
+        # Of rows that may lack columns: nobody asks for those that are excluded.
+        if silver.ABSENT in columns:
+            columns[silver.ABSENT] = _listed_without(columns[silver.ABSENT].combine_chunks(), self.excluded)
         return pa.table(columns)
+
+    def _computed(self, column: Computed, rows: pa.Table, texts: pa.MapArray, places: Places | None) -> pa.Array:
+        """A computed column of rows; NULL where the table lacks a column that the expression names."""
+        names = {str(source.name).casefold() for source in self.definition.columns}
+        if column.columns - names:
+            return pa.nulls(len(rows), column.arrow)
+        cells = column.compiled(resolving(self.definition))(Image(rows, texts).cells(self.definition, column.columns))
+        if cells.faults is not None and cells.faults.any():
+            row = int(np.flatnonzero(cells.faults)[0])
+            reason = fault_text(self.definition, int(cells.faults[row]), _NO_VALUE)
+            raise TableStopped(f"{_place(rows, row, places)}{self.key}.computed.{column.name}: {reason}")
+        return cells.over(len(rows))
+
+
+def _place(rows: pa.Table, row: int, places: Places | None) -> str:
+    """Where a row's change stands, as messages begin; nothing where it stands in no log."""
+    if places is None:
+        return ""
+    position = rows.column("_position")[row].as_py()
+    return f"{places[position['stretch'], position['number']]}:{position['offset']}: "
 
 
 def masks_of(definition: TableDefinition, rule: ColumnRule | None) -> ColumnMasks:
-    """What a rule that the table can take (``masking.shape``) does to its columns; nothing without a rule."""
+    """What a rule that the table can take (``masking.columns_seen``) does to its columns; nothing without a rule."""
     types = silver.columns(definition).types
     if rule is None:
-        return ColumnMasks({}, frozenset(), {})
+        return ColumnMasks(definition, {}, frozenset(), {})
     excluded = frozenset(name for name in types if rule.is_left_out(name))
     masks = {name: mask for name in types if name not in excluded and (mask := rule.mask(name))}
-    return ColumnMasks(types, excluded, masks)
+    return ColumnMasks(definition, types, excluded, masks, rule.computed, f"columns.{rule.name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +143,7 @@ def _hashed(cells: pa.Array, salt: bytes, kind: str, exact: _TextsOf) -> pa.Arra
 
 
 def _encoder(kind: str) -> Callable[[Any], bytes]:
-    """The bytes of a value as Spark's ``CAST(… AS STRING)`` writes it."""
+    """The bytes of a value's text, of bytes themselves."""
     if kind == "BINARY":
         return bytes
     if kind.startswith("DECIMAL"):
@@ -118,3 +159,11 @@ def _without(texts: pa.MapArray, names: frozenset[str]) -> pa.MapArray:
         None if row is None else [(name, text) for name, text in row if name not in names] for row in texts.to_pylist()
     )
     return pa.array([row or None for row in remaining], TEXTS)
+
+
+def _listed_without(lists: pa.ListArray, names: frozenset[str]) -> pa.ListArray:
+    """Lists less some items; null where none is left."""
+    if lists.null_count == len(lists) or not names:
+        return lists
+    remaining = (None if row is None else [name for name in row if name not in names] for row in lists.to_pylist())
+    return pa.array([row or None for row in remaining], lists.type)

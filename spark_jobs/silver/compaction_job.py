@@ -20,6 +20,7 @@ from spark_jobs.silver import masking
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.retired_columns import RetiredColumn, names_of, types_of
+from spark_jobs.silver.row_filters import ChangeFilters
 from spark_jobs.silver.table_timeline import (
     Ended,
     SchemaChange,
@@ -172,19 +173,24 @@ class CompactionJob:
         had = (before.rule_digests if before else None) or {}
         return bool(had.get("columns") != has.get("columns"))
 
-    def shape(self, definition: TableDefinition, retired: Sequence[RetiredColumn] = ()) -> masking.Shape:
+    def columns_seen(self, definition: TableDefinition, retired: Sequence[RetiredColumn] = ()) -> silver.Columns:
         """What is seen of the table's columns, and behind them what is kept of others. Raises TableStopped."""
         wrong = masking.missing(self.filters.columns, self.known_columns)
         if wrong:
             raise TableStopped(f"{wrong}: {definition}")
         if retired:
             self._require_keeping(retired)
-        return masking.shape(definition, self.filters.columns, has_partial=self.has_partial).beside(types_of(retired))
+        columns = masking.columns_seen(definition, self.filters.columns, has_partial=self.has_partial)
+        return masking.with_retired(columns, types_of(retired))
 
     def columns_of(self, standing: TableState) -> silver.Columns:
         """The columns that silver has where the table stands so. Raises TableStopped."""
         assert standing.definition
-        return self.shape(standing.definition, standing.retired).columns
+        return self.columns_seen(standing.definition, standing.retired)
+
+    def change_filters(self, definition: TableDefinition) -> ChangeFilters:
+        """The rules that filter changes of rows of a definition. Raises TableStopped."""
+        return ChangeFilters.of(self.filters, definition, self.known_columns)
 
     def _require_keeping(self, retired: Sequence[RetiredColumn]) -> None:
         """Raises TableStopped where columns that are kept would say something wrong, or what is to be hidden."""

@@ -4,14 +4,14 @@ Put here: what tasks do with slices (slice_runs.py), and the columns that they g
 columns (binlog/), the reduction itself (net_changes.py), or what Spark does with the rows (window_rows.py).
 
 Slices are decoded where they lie and reduced to one row a key inside the task, so that only what is left is shuffled.
-Where rules judge a table's changes, each is judged by itself, as a row of Spark's between decoding and reducing.
+Rules judge each change by itself, between decoding and reducing; rules about columns are applied to what is left.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +20,14 @@ import pyarrow.compute as pc
 from spark_jobs.binlog import Changes, Decoder, Scans, TableDefinition
 from spark_jobs.errors import DecodeError, Unsupported
 from spark_jobs.log.position import Position
-from spark_jobs.silver import masking, partial_images, row_filters
+from spark_jobs.silver import partial_images
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.column_masks import ColumnMasks
 from spark_jobs.silver.net_changes import SliceOrigin, every_change, image_rows, moved, net_rows
 from spark_jobs.silver.partial_reduction import reduce, settle
 from spark_jobs.silver.partial_rows import ABSENT_TYPE
+from spark_jobs.silver.row_filters import ChangeFilters, ChangeJudge
 from spark_jobs.silver.slice_runs import Batches, Runs, SliceRun
-from spark_jobs.text import sql
 
 _REDUCE_AT = 1 << 19
 """Rows that a task gathers before it reduces them again: a hot key costs no more than this."""
@@ -57,20 +58,18 @@ OF_BAGS = {silver.COPIES: "BIGINT"}
 OF_CHANGES = {"_op": "STRING", "_gtid": "STRING"}
 
 
-def changes_ddl(columns: silver.Columns, salt: str | None = None) -> str:
-    """The columns of rows that are every change."""
-    salted_types = {masking.SALT: "STRING"} if salt else {}
-    return sql.columns(columns.types | {"_window": "INT"} | OF_CHANGES | DECODED | salted_types)
+COUNTED = {"rule": "STRING", "count": "BIGINT"}
 
 
-def decoded_ddl(columns: silver.Columns, salt: str | None = None) -> str:
+def changes_types(columns: silver.Columns) -> dict[str, str]:
+    """Names and Spark types of rows that are every change."""
+    return columns.types | {"_window": "INT"} | OF_CHANGES | DECODED
+
+
+def decoded_types(columns: silver.Columns) -> dict[str, str]:
+    """Names and Spark types of the rows that ``decoding_task`` gives."""
     types = columns.types | {"_window": "INT"} | (OF_BAGS if columns.is_bag else OF_KEYS)
-    types |= ({silver.ABSENT: ABSENT_TYPE} if columns.has_partial else {}) | DECODED
-    types |= {masking.SALT: "STRING"} if salt else {}
-    return sql.columns(types)
-
-
-Input = TypeVar("Input")
+    return types | ({silver.ABSENT: ABSENT_TYPE} if columns.has_partial else {}) | DECODED
 
 
 def decoding_task(
@@ -78,72 +77,65 @@ def decoding_task(
     columns: silver.Columns,
     *,
     alone: bool,
-    unseen: frozenset[str] = frozenset(),
     scans: Scans | None = None,
-    ignored: "IgnoredChanges | None" = None,
+    judge: ChangeJudge | None = None,
+    unseen: frozenset[str] = frozenset(),
 ) -> Callable[[Runs], Batches]:
     """From slices to two rows at most a key and gathered run of changes; of a bag to all images.
 
     ``alone``: it gets all slices of the window; then it gives one row a key and window. unseen: columns that nobody
-    asks for, where rows may lack some. scans: shared with tasks of other tables. ignored: kinds of changes that rules
+    asks for, where rows may lack some. scans: shared with tasks of other tables. judge: leaves out changes that rules
     filter.
     """
     if columns.has_partial:
-
-        def read_partial(runs: Runs) -> Iterator[tuple[Changes, SliceOrigin, pa.Array]]:
-            partial_changes = _partial(definition, unseen, runs, scans)
-            return ignored.leave(partial_changes) if ignored else partial_changes
-
-        return _net_task(read_partial, columns, alone=alone)
-    before: Literal["key", "all"] = "all" if columns.is_bag else "key"
-
-    def read_changes(runs: Runs) -> Iterator[tuple[Changes, SliceOrigin, None]]:
-        complete_changes = _complete(definition, before, columns.key, runs, scans)
-        return ignored.leave(complete_changes) if ignored else complete_changes
-
-    return _net_task(read_changes, columns, alone=alone)
+        return _net_task(lambda runs: _partial(definition, unseen, runs, scans, judge), columns, alone=alone)
+    before: Literal["key", "all"] = "all" if columns.is_bag or _needs_before(judge) else "key"
+    return _net_task(
+        lambda runs: _remaining(_complete(definition, before, columns.key, runs, scans), judge), columns, alone=alone
+    )
 
 
-class IgnoredChanges:
-    """Kinds of changes that rules filter, and how many each rule has filtered."""
-
-    def __init__(self, rules: Mapping[int, str]) -> None:
-        """rules: by kind (net_changes.INSERT, …) the name of the rule."""
-        self._rules = rules
-        self.counts: Counter[str] = Counter()
-
-    def __bool__(self) -> bool:
-        return bool(self._rules)
-
-    def leave(
-        self, all_changes: Iterator[tuple[Changes, SliceOrigin, Any]]
-    ) -> Iterator[tuple[Changes, SliceOrigin, Any]]:
-        """The changes of other kinds, with what each row lacks: an array, or None where they are whole."""
-        for changes, place, absent in all_changes:
-            kinds = changes.op.to_numpy()
-            is_kept = np.ones(len(kinds), bool)
-            for kind, rule in self._rules.items():
-                count = int(np.count_nonzero(kinds == kind))
-                if count:
-                    self.counts[rule] += count
-                    is_kept &= kinds != kind
-            if is_kept.all():
-                yield changes, place, absent
-            elif is_kept.any():
-                numbers = pa.array(np.flatnonzero(is_kept))
-                yield changes.take(numbers), place, absent if absent is None else absent.take(numbers)
+def _needs_before(judge: ChangeJudge | None) -> bool:
+    return judge is not None and judge.needs_before
 
 
-def judged_task(definition: TableDefinition, columns: silver.Columns, *, alone: bool) -> Callable[[Batches], Batches]:
-    """A mapInArrow function that does the same from changes as rows, those that rules have left."""
-    names = definition.column_names()
+def counting_task(
+    definition: TableDefinition, columns: silver.Columns, rules: ChangeFilters, unseen: frozenset[str]
+) -> Callable[[Runs], Batches]:
+    """From slices to how many changes each rule filters: COUNTED."""
 
-    def read_changes(rows: Batches) -> Iterator[tuple[Changes, SliceOrigin, pa.Array | None]]:
-        for row in rows:
-            for changes, place, absent in row_filters.as_changes(row, names):
-                yield changes, place, absent if columns.has_partial else None
+    def run(runs: Runs) -> Batches:
+        judge = ChangeJudge(rules)
+        if columns.has_partial:
+            deque(_partial(definition, unseen, runs, None, judge), 0)
+        else:
+            before: Literal["key", "all"] = "all" if judge.needs_before else "key"
+            deque(_remaining(_whole(Decoder(definition, before=before, prepared=True), runs), judge), 0)
+        names, counts = [*judge.counts.keys()], [*judge.counts.values()]
+        yield pa.RecordBatch.from_pydict({"rule": pa.array(names, pa.string()), "count": pa.array(counts, pa.int64())})
 
-    return _net_task(read_changes, columns, alone=alone)
+    return run
+
+
+def masked_task(task: Callable[[Runs], Batches], masks: ColumnMasks, names: Sequence[str]) -> Callable[[Runs], Batches]:
+    """A task over slices whose rows are given with the columns that a rule leaves. names: of these, in order."""
+    if not masks:
+        return task
+
+    def run(runs: Runs) -> Batches:
+        files: dict[tuple[int, int], str] = {}
+        for rows in task(noting(runs, files)):
+            yield from masks.apply(pa.Table.from_batches([rows]), files).select(names).to_batches()
+
+    return run
+
+
+def noting(runs: Iterable[SliceRun], files: dict[tuple[int, int], str]) -> Runs:
+    """The runs; the names of the files in which they stand, or take effect, are put beside them."""
+    for run in runs:
+        place = run.origin if run.effect is None else run.effect
+        files[place.stretch, place.number] = place.file
+        yield run
 
 
 def changes_task(
@@ -152,33 +144,19 @@ def changes_task(
     *,
     splits: bool,
     scans: Scans | None = None,
-    ignored: "IgnoredChanges | None" = None,
+    judge: ChangeJudge | None = None,
 ) -> Callable[[Runs], Batches]:
-    """From slices to every change; splits: as for ``every_change``. scans, ignored: as for ``decoding_task``."""
-    before: Literal["key", "all"] = "all" if splits and columns.is_bag else "key"
+    """From slices to every change; splits: as for ``every_change``. scans, judge: as for ``decoding_task``."""
+    is_whole = (splits and columns.is_bag) or _needs_before(judge)
+    before: Literal["key", "all"] = "all" if is_whole else "key"
 
     def run(slices: Runs) -> Batches:
         decoder, full_decoder = (
             Decoder(definition, before=columns_, prepared=True, gtids=True, scans=scans) for columns_ in (before, "all")
         )
-        moved_rows = MovedRows(full_decoder, columns.key) if splits and not columns.is_bag else None
-        all_changes = ((changes, place, None) for changes, place in decoded(decoder, slices, moved_rows))
-        for changes, place, _ in ignored.leave(all_changes) if ignored else all_changes:
+        moved_rows = MovedRows(full_decoder, columns.key) if splits and before == "key" else None
+        for changes, place, _ in _remaining(_whole(decoder, slices, moved_rows), judge):
             yield from _each_change(changes, place, columns, splits=splits)
-
-    return run
-
-
-def judged_changes_task(
-    definition: TableDefinition, columns: silver.Columns, *, splits: bool
-) -> Callable[[Batches], Batches]:
-    """A mapInArrow function that does the same from changes as rows, those that rules have left."""
-    names = definition.column_names()
-
-    def run(rows: Batches) -> Batches:
-        for row in rows:
-            for changes, place, _ in row_filters.as_changes(row, names):
-                yield from _each_change(changes, place, columns, splits=splits)
 
     return run
 
@@ -189,20 +167,21 @@ def _each_change(changes: Changes, place: SliceOrigin, columns: silver.Columns, 
         yield from rows.select([*names, "_window", *OF_CHANGES, *DECODED]).to_batches(_BATCH)
 
 
+Placed = Iterator[tuple[Changes, SliceOrigin, pa.Array | None]]
+"""Changes, where they take effect, and what their rows lack."""
+
+
 def _net_task(
-    read_changes: Callable[[Input], Iterator[tuple[Changes, SliceOrigin, pa.Array | None]]],
-    columns: silver.Columns,
-    *,
-    alone: bool,
-) -> Callable[[Input], Batches]:
+    read_changes: Callable[[Runs], Placed], columns: silver.Columns, *, alone: bool
+) -> Callable[[Runs], Batches]:
     names, finish = list(columns.types), settle if alone else reduce
 
-    def each_row(source: Input) -> Batches:
+    def each_row(source: Runs) -> Batches:
         for changes, place, absent in read_changes(source):
             for rows in image_rows(changes, place, names, absent):
                 yield from rows.to_batches(_BATCH)
 
-    def run(source: Input) -> Batches:
+    def run(source: Runs) -> Batches:
         gathered: list[pa.Table] = []
         limit = _REDUCE_AT
         nets = (net_rows(changes, place, names, columns.key, absent) for changes, place, absent in read_changes(source))
@@ -219,44 +198,33 @@ def _net_task(
     return each_row if columns.is_bag else run
 
 
-def salted(task: Callable[[Batches], Batches], salt: str | None) -> Callable[[Batches], Batches]:
-    """The task with the salt beside its rows; in the task's own code it is in no query that Spark shows."""
-    if salt is None:
-        return task
-
-    def run(batches: Batches) -> Batches:
-        for rows in task(batches):
-            yield rows.append_column(masking.SALT, pa.repeat(pa.scalar(salt), len(rows)))
-
-    return run
-
-
-def as_rows_task(
-    definition: TableDefinition, unseen: frozenset[str] | None, runs: Runs, *, gtids: bool = False
-) -> Batches:
-    """unseen: None where every row image is to be whole."""
-    if unseen is None:
-        for changes, place in decoded(Decoder(definition, before="all", prepared=True, gtids=gtids), runs):
-            yield row_filters.as_rows(changes, place)
-        return
-    for completed_changes, place, absent, absent_before in _completed(definition, unseen, runs):
-        yield row_filters.as_rows(completed_changes, place, absent, absent_before)
-
-
 def _complete(
     definition: TableDefinition,
     before: Literal["key", "all"],
     key: Sequence[str],
     runs: Runs,
     scans: Scans | None,
-) -> Iterator[tuple[Changes, SliceOrigin, None]]:
+) -> Placed:
     """The changes; from where a slice changes a key, with all columns of the rows before."""
     decoder = Decoder(definition, before=before, prepared=True, scans=scans)
     moved_rows = (
         MovedRows(Decoder(definition, before="all", prepared=True, scans=scans), key) if before == "key" else None
     )
-    for changes, place in decoded(decoder, runs, moved_rows):
-        yield changes, place, None
+    yield from _whole(decoder, runs, moved_rows)
+
+
+def _whole(decoder: Decoder, runs: Runs, moved_rows: "MovedRows | None" = None) -> Placed:
+    yield from ((changes, place, None) for changes, place in decoded(decoder, runs, moved_rows))
+
+
+def _remaining(all_changes: Placed, judge: ChangeJudge | None) -> Placed:
+    """The changes that no rule filters."""
+    for changes, place, absent in all_changes:
+        rows = judge.remaining(changes, place.file) if judge else None
+        if rows is None:
+            yield changes, place, absent
+        elif len(rows):
+            yield changes.take(rows), place, absent
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,21 +252,18 @@ class MovedRows:
 
 
 def _partial(
-    definition: TableDefinition, unseen: frozenset[str], runs: Runs, scans: Scans | None
-) -> Iterator[tuple[Changes, SliceOrigin, pa.Array]]:
-    for completed_changes, place, absent, _ in _completed(definition, unseen, runs, scans):
-        yield completed_changes, place, absent
-
-
-def _completed(
-    definition: TableDefinition, unseen: frozenset[str], runs: Runs, scans: Scans | None = None
-) -> Iterator[tuple[Changes, SliceOrigin, pa.Array, pa.Array]]:
-    """The changes, as whole as their images make them, and what the row behind each and the one before it lack."""
+    definition: TableDefinition, unseen: frozenset[str], runs: Runs, scans: Scans | None, judge: ChangeJudge | None
+) -> Placed:
+    """The changes that no rule filters, as whole as their images make them, and what the row behind each lacks."""
     decoder = Decoder(definition, before="all", partial=True, prepared=True, scans=scans)
     for changes, place in decoded(decoder, runs):
         origin = partial_images.ImageContext(definition, place.file, decoder.is_mariadb, unseen)
-        completed_changes, absent, absent_before = partial_images.completed(changes, origin)
-        yield completed_changes, place, absent, absent_before
+        completed, absent, absent_before = partial_images.completed(changes, origin)
+        rows = judge.remaining(completed, place.file, absent, absent_before) if judge else None
+        if rows is None:
+            yield completed, place, absent
+        elif len(rows):
+            yield completed.take(rows), place, absent.take(rows)
 
 
 def decoded(decoder: Decoder, runs: Runs, moved_rows: MovedRows | None = None) -> Iterator[tuple[Changes, SliceOrigin]]:

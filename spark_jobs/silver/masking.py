@@ -1,59 +1,35 @@
-"""Filtered, masked and computed columns: what silver has of a table instead of the source's columns.
+"""Filtered, masked and computed columns: which columns silver has of a table under a rule about them.
 
-Put here: what a rule about columns makes of a table's columns and rows. Not here: the rule (config/filters.py), when it
-is applied (decode_task.py).
-
-A salt travels in a column that the decoding task adds, and so in no query's text, which Spark shows and logs.
+Put here: the columns, and whether a table can take the rule. Not here: the rule (config/filters.py), what it makes of
+rows (column_masks.py).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from spark_jobs.binlog import Column, TableDefinition
-from spark_jobs.config.computed import Computed
+from spark_jobs.binlog import TableDefinition
 from spark_jobs.config.filters import ColumnRule, Mask
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.errors import ConfigError, TableStopped
+from spark_jobs.expressions.computed import Computed
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.row_filters import term_of
-from spark_jobs.text.sql import identifier, literal
+from spark_jobs.silver.row_values import resolving
 
-SALT = "_salt"
-"""The column that holds the salt on the way."""
 _WHOLE = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 """Bits by type."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """A table as silver has it.
+def columns_seen(definition: TableDefinition, rule: ColumnRule | None, *, has_partial: bool = False) -> silver.Columns:
+    """The columns that silver has, with the types that masks give them. has_partial: as in silver.Columns.
 
-    columns: with the types that masks give them. cells: SQL over the source's columns, by name, ``_raw`` among them.
-    salt: that the cells need; None where they need none.
+    Raises TableStopped where the rule can not be applied to such a table.
     """
-
-    columns: silver.Columns
-    cells: Mapping[str, str]
-    salt: str | None = None
-
-    def beside(self, retired: Mapping[str, str]) -> "Shape":
-        """The same with columns behind, by name and type, of which rows have NULL."""
-        if not retired:
-            return self
-        cells = {name: f"CAST(NULL AS {kind})" for name, kind in retired.items()}
-        return replace(
-            self, columns=replace(self.columns, types={**self.columns.types, **retired}), cells={**self.cells, **cells}
-        )
-
-
-def shape(definition: TableDefinition, rule: ColumnRule | None, *, has_partial: bool = False) -> Shape:
-    """Raises TableStopped where the rule can not be applied to such a table. has_partial: as in silver.Columns."""
     columns = silver.columns(definition, has_partial=has_partial)
     # Without a rule all columns go through.
     if rule is None:
-        return Shape(columns, {name: identifier(name) for name in (*columns.types, "_raw")})
+        return columns
     key = f"columns.{rule.name}"
-    types, cells = {}, {}
+    types = {}
     for name, kind in columns.types.items():
         # A key may be masked only by what keeps different keys different.
         mask = rule.mask(name)
@@ -65,22 +41,24 @@ def shape(definition: TableDefinition, rule: ColumnRule | None, *, has_partial: 
             raise TableStopped(
                 f"{key}.mask.{name}: {mask.kind} makes one key of several, and {name} is of the key; mask it by a hash"
             )
-        types[name], cells[name] = _masked(f"{key}.mask.{name}", mask, name, kind) if mask else (kind, identifier(name))
+        types[name] = _masked_type(f"{key}.mask.{name}", mask, kind) if mask else kind
     if not types:
         raise TableStopped(f"{key} leaves out all columns of {definition}")
     for column in rule.computed:
+        _require_computed(f"{key}.computed.{column.name}", column, definition, has_partial=has_partial)
         types[column.name] = column.type
-        cells[column.name] = _computed(f"{key}.computed.{column.name}", column, definition, has_partial=has_partial)
-    # Exact texts would show what the columns hide.
-    hidden = {name: None for name in columns.types if name not in types or rule.mask(name)}
-    cells["_raw"] = silver.raw_sql("_raw", hidden) if hidden else identifier("_raw")
-    salts = {mask.salt for name in types if (mask := rule.mask(name)) and mask.kind == "hash"}
-    return Shape(replace(columns, types=types), cells, _salt(key, salts))
+    _require_one_salt(key, {mask.salt for name in types if (mask := rule.mask(name)) and mask.kind == "hash"})
+    return replace(columns, types=types)
 
 
-def _computed(key: str, computed: Computed, definition: TableDefinition, *, has_partial: bool) -> str:
-    """SQL: a computed column of rows of a definition; NULL where it lacks a column that the expression names."""
-    columns = {str(column.name).casefold(): column for column in definition.columns}
+def with_retired(columns: silver.Columns, retired: Mapping[str, str]) -> silver.Columns:
+    """The same with columns behind, by name and type, of which rows have NULL."""
+    return replace(columns, types={**columns.types, **retired}) if retired else columns
+
+
+def _require_computed(key: str, computed: Computed, definition: TableDefinition, *, has_partial: bool) -> None:
+    """Raises TableStopped where a table cannot have a computed column."""
+    columns = {str(column.name).casefold() for column in definition.columns}
     if computed.name.casefold() in columns:
         raise TableStopped(f"{key} has the name of a column of the table; give it another one: {definition}")
     if has_partial:
@@ -88,75 +66,44 @@ def _computed(key: str, computed: Computed, definition: TableDefinition, *, has_
             f"{key}: row images leave columns out, and it is computed from whole rows; SET GLOBAL binlog_row_image = "
             "'FULL', and rebuild the table (stratalog reset)"
         )
-    if computed.columns - columns.keys():
-        return f"CAST(NULL AS {computed.type})"
-    terms = {name: term_of(columns[name], _exact(key, columns[name])) for name in computed.columns}
-    try:
-        return computed.to_spark(terms.__getitem__)
-    except ConfigError as error:
-        raise TableStopped(f"{key}: {error}") from error
+    # Of rows from a time when the table had no such column, it is NULL.
+    if computed.columns <= columns:
+        try:
+            computed.term(resolving(definition))
+        except ConfigError as error:
+            raise TableStopped(f"{key}: {error}") from error
 
 
-def _exact(key: str, column: Column) -> str:
-    """SQL: a column's value, or an error where the lake's type does not hold it."""
-    name, kind = identifier(str(column.name)), silver.spark_type(str(column.arrow))
-    if kind not in _MAY_BE_EXACT:
-        return name
-    message = (
-        f"spark_jobs.errors.TableStopped: {key}: column {column.name}: its type in the lake cannot hold the value of a "
-        "row, so the expression cannot be evaluated\n\n"
-    )
-    is_exact = f"map_contains_key(_raw, {literal(str(column.name))})"
-    return f"IF({is_exact}, CAST(raise_error({literal(message)}) AS {kind}), {name})"
-
-
-_MAY_BE_EXACT = ("STRING", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ")
-
-
-def _salt(key: str, salts: set[str]) -> str | None:
+def _require_one_salt(key: str, salts: set[str]) -> None:
     if len(salts) > 1:
         raise TableStopped(f"{key}: columns of one table are hashed with one salt")
-    return next(iter(salts), None)
 
 
-def _masked(key: str, mask: Mask, name: str, kind: str) -> tuple[str, str]:
-    """The type and the SQL of a column behind its mask."""
-    cell = identifier(name)
+def _masked_type(key: str, mask: Mask, kind: str) -> str:
+    """The type of a column behind its mask. Raises TableStopped where it cannot have it."""
     match mask.kind:
         case "hash":
-            return "STRING", _hashed(key, name, kind)
-        case "truncate" if kind == "STRING":
-            return kind, f"left({cell}, {mask.length})"
-        case "truncate" if kind == "BINARY":
-            return kind, f"substring({cell}, 1, {mask.length})"
+            if kind not in ("STRING", "BINARY", "DATE", *_WHOLE) and not kind.startswith("DECIMAL"):
+                raise TableStopped(
+                    f"{key}: only text, bytes, whole numbers, DECIMAL and DATE are hashed; the column is {kind}"
+                )
+            return "STRING"
         case "truncate":
-            raise TableStopped(f"{key}: only text and bytes are truncated, and the column is {kind}")
-    return kind, f"CAST({_constant(key, mask.constant, kind)} AS {kind})"
+            if kind not in ("STRING", "BINARY"):
+                raise TableStopped(f"{key}: only text and bytes are truncated, and the column is {kind}")
+        case "constant":
+            _require_constant(key, mask.constant, kind)
+    return kind
 
 
-def _hashed(key: str, name: str, kind: str) -> str:
-    """SHA-256 of salt and value, in hex. A value that only ``_raw`` has is hashed as its text behind a zero byte."""
-    cell = identifier(name)
-    if kind == "BINARY":
-        value = f"concat(encode({SALT}, 'UTF-8'), {cell})"
-    elif kind in ("STRING", "DATE", *_WHOLE) or kind.startswith("DECIMAL"):
-        value = f"encode(concat({SALT}, CAST({cell} AS STRING)), 'UTF-8')"
-    else:
-        raise TableStopped(f"{key}: only text, bytes, whole numbers, DECIMAL and DATE are hashed; the column is {kind}")
-    exact = f"concat(encode({SALT}, 'UTF-8'), X'00', encode(try_element_at(_raw, {literal(name)}), 'UTF-8'))"
-    return f"sha2(coalesce({value}, {exact}), 256)"
-
-
-def _constant(key: str, value: str | int | None, kind: str) -> str:
-    if value is None:
-        return "NULL"
-    if kind == "STRING":
-        return literal(str(value))
-    if kind in _WHOLE and isinstance(value, int):
-        if -(1 << _WHOLE[kind] - 1) <= value < 1 << _WHOLE[kind] - 1:
-            return str(value)
+def _require_constant(key: str, value: str | int | None, kind: str) -> None:
+    if value is None or kind == "STRING":
+        return
+    if not (kind in _WHOLE and isinstance(value, int)):
+        reason = f"the constant {value!r} does not fit the column, which is {kind}; null fits every one"
+        raise TableStopped(f"{key}: {reason}")
+    if not -(1 << _WHOLE[kind] - 1) <= value < 1 << _WHOLE[kind] - 1:
         raise TableStopped(f"{key}: {value} is no {kind}")
-    raise TableStopped(f"{key}: the constant {value!r} does not fit the column, which is {kind}; null fits every one")
 
 
 def missing(rule: ColumnRule | None, known_columns: frozenset[str]) -> str | None:

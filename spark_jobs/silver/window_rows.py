@@ -10,7 +10,6 @@ Columns are left out and masked after the reduction in the task, before anything
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -23,28 +22,27 @@ from spark_jobs.lake.commit import Head
 from spark_jobs.lake.ranges import array
 from spark_jobs.log.position import Range
 from spark_jobs.runtime.executors import checked
-from spark_jobs.silver import masking, partial_rows, row_filters
+from spark_jobs.silver import partial_rows
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.column_masks import masks_of
 from spark_jobs.silver.compaction_job import Compacted, CompactionJob, Window
 from spark_jobs.silver.decode_task import (
-    DECODED,
-    OF_BAGS,
-    OF_CHANGES,
-    OF_KEYS,
-    as_rows_task,
-    changes_ddl,
+    COUNTED,
     changes_task,
-    decoded_ddl,
+    changes_types,
+    counting_task,
+    decoded_types,
     decoding_task,
-    judged_changes_task,
-    judged_task,
-    salted,
+    masked_task,
 )
 from spark_jobs.silver.partial_rows import ABSENT_TYPE
+from spark_jobs.silver.retired_columns import types_of
+from spark_jobs.silver.row_filters import ChangeJudge
 from spark_jobs.silver.slice_runs import Batches, Runs, over_slices
 from spark_jobs.silver.table_timeline import (
     TableState,
 )
+from spark_jobs.text import sql
 from spark_jobs.text.sql import identifier, literal
 
 _OF_CHANGES = (silver.Op.INSERT, silver.Op.UPDATE, silver.Op.DELETE)
@@ -93,26 +91,26 @@ def window_rows(spark: SparkSession, work: CompactionJob, window: Window, standi
     alone = work.size <= _ONE_TASK
     definition = standing.definition
     assert definition
-    all_columns, shape = (
-        silver.columns(definition, has_partial=work.has_partial),
-        work.shape(definition, standing.retired),
-    )
-    # Where no rule judges rows, tasks decode and reduce in one step.
+    all_columns, columns = silver.columns(definition, has_partial=work.has_partial), work.columns_of(standing)
     slices = slices_of_window(spark, window, work)
     slices = slices.coalesce(1) if alone else slices
-    skips = work.filters.skips
+    # The row as the log has it, with the columns that a condition names.
+    rules, unseen = work.change_filters(definition), _unseen(work, definition, columns)
     left_out = work.filters.skipped_in(window.ranges)
-    unseen = frozenset(all_columns.types.keys() - shape.columns.types.keys())
-    if work.filters.judges_rows:
-        slices, counts = _judged(slices, work, definition, unseen)
-        left_out |= counts
-        task = judged_task(definition, all_columns, alone=alone)
-    else:
-        task = over_slices(decoding_task(definition, all_columns, alone=alone, unseen=unseen), skips)
-    # One row a change, or a key of the slice; then masks, and the last change of each key over all slices.
-    changes = slices.mapInArrow(checked(salted(task, shape.salt)), decoded_ddl(all_columns, shape.salt))
+    left_out |= _counts(slices, work, counting_task(definition, all_columns, rules, unseen)) if rules else {}
+    # One row a change, or a key of the slice, behind its masks; then the last change of each key over all slices.
+    masks = masks_of(definition, work.filters.columns)
+    own = silver.Columns(_without_retired(columns, standing), all_columns.key, all_columns.has_partial)
+    types = decoded_types(own)
+
+    def task(runs: Runs) -> Batches:
+        judge = ChangeJudge(rules) if rules else None
+        rows_task = decoding_task(definition, all_columns, alone=alone, judge=judge, unseen=unseen)
+        return masked_task(rows_task, masks, [*types])(runs)
+
+    changes = slices.mapInArrow(checked(over_slices(task, work.filters.skips)), sql.columns(types))
     changes = changes.observe(decoded, F.sum("_changes").alias("changes"), F.max("_micros").alias("micros"))
-    changes, columns = _shaped(changes, all_columns, shape), shape.columns
+    changes = _with_retired(changes, columns, own)
     settled = counted_images(changes, columns) if columns.is_bag else changes
     if not (columns.is_bag or alone):
         settled = (
@@ -125,31 +123,17 @@ def window_rows(spark: SparkSession, work: CompactionJob, window: Window, standi
     return WindowRows(rows.observe(counted, *by_operation), counted, decoded, left_out)
 
 
-def _judged(
-    slices: DataFrame, work: CompactionJob, definition: TableDefinition, unseen: frozenset[str]
-) -> tuple[DataFrame, dict[str, int]]:
-    """Changes that no rule over rows leaves out, a row a change, and how many each rule left out.
-
-    unseen: columns that no rule lets into the lake; conditions may name them.
-    """
-    # The row as the log has it, with the columns that a condition names.
-    filter_columns = work.filters.condition_columns
-    unseen = frozenset(name for name in unseen if name.casefold() not in filter_columns)
-    task = partial(as_rows_task, definition, unseen if work.has_partial else None)
-    judged = _with_verdicts(slices, work, task, definition)
-    # The commit names the counts, so they are known before the rows are written: a run of its own.
-    counts = judged.where(f"{row_filters.LEFT_OUT_BY} IS NOT NULL").groupBy(row_filters.LEFT_OUT_BY).count()
-    left_out = {row[row_filters.LEFT_OUT_BY]: row["count"] for row in work.table.collect(counts)}
-    return judged.where(f"{row_filters.LEFT_OUT_BY} IS NULL").drop(row_filters.LEFT_OUT_BY), left_out
+def _unseen(work: CompactionJob, definition: TableDefinition, columns: silver.Columns) -> frozenset[str]:
+    """Columns that nobody asks for."""
+    conditions, names = work.filters.condition_columns, {str(column.name) for column in definition.columns}
+    return frozenset(name for name in names - columns.types.keys() if name.casefold() not in conditions)
 
 
-def _with_verdicts(
-    slices: DataFrame, work: CompactionJob, task: Callable[[Runs], Batches], definition: TableDefinition
-) -> DataFrame:
-    """Every change as a row, with the rule that leaves it out. task: gives such rows of slices."""
-    judged = slices.mapInArrow(checked(over_slices(task, work.filters.skips)), row_filters.ddl(definition))
-    verdict = row_filters.left_out_by(work.filters, definition, work.known_columns, has_partial=work.has_partial)
-    return judged.withColumn(row_filters.LEFT_OUT_BY, F.expr(verdict))
+def _counts(slices: DataFrame, work: CompactionJob, task: Callable[[Runs], Batches]) -> dict[str, int]:
+    """How many changes each rule filters: the commit says it, so it is known before the rows are written."""
+    counts = slices.mapInArrow(checked(over_slices(task, work.filters.skips)), sql.columns(COUNTED))
+    rows = work.table.collect(counts.groupBy("rule").agg(F.sum("count").alias("count")))
+    return {row["rule"]: row["count"] for row in rows}
 
 
 def change_rows(
@@ -161,31 +145,30 @@ def change_rows(
     """
     definition = standing.definition
     assert definition
-    all_columns, shape = silver.columns(definition), work.shape(definition, standing.retired)
+    all_columns, columns = silver.columns(definition), work.columns_of(standing)
+    rules, masks = work.change_filters(definition), masks_of(definition, work.filters.columns)
+    own = silver.Columns(_without_retired(columns, standing), all_columns.key)
+    types = changes_types(own)
+
+    def task(runs: Runs) -> Batches:
+        judge = ChangeJudge(rules) if rules else None
+        return masked_task(changes_task(definition, all_columns, splits=splits, judge=judge), masks, [*types])(runs)
+
     slices = slices_of_window(spark, window, work, "gtid")
-    if work.filters.judges_rows:
-        judged = _with_verdicts(slices, work, partial(as_rows_task, definition, None, gtids=True), definition)
-        slices = judged.where(f"{row_filters.LEFT_OUT_BY} IS NULL").drop(row_filters.LEFT_OUT_BY)
-        task = judged_changes_task(definition, all_columns, splits=splits)
-    else:
-        task = over_slices(changes_task(definition, all_columns, splits=splits), work.filters.skips)
-    changes = slices.mapInArrow(checked(salted(task, shape.salt)), changes_ddl(all_columns, shape.salt))
-    return _shaped(changes, all_columns, shape)
+    changes = slices.mapInArrow(checked(over_slices(task, work.filters.skips)), sql.columns(types))
+    return _with_retired(changes, columns, own)
 
 
-def _shaped(changes: DataFrame, all_columns: silver.Columns, shape: masking.Shape) -> DataFrame:
-    """The changes with the columns that are seen."""
-    if shape.columns == all_columns and all(cell == identifier(name) for name, cell in shape.cells.items()):
-        return changes
-    decoded_columns = {
-        name
-        for name in changes.columns
-        if name in {*DECODED, *OF_KEYS, *OF_BAGS, *OF_CHANGES, silver.ABSENT, "_window"}
-    }
-    names = [*shape.columns.types, "_raw", *sorted(decoded_columns - {"_raw"})]
-    hidden: dict[str, str | None] = {name: None for name in all_columns.types if name not in shape.columns.types}
-    cells = dict(shape.cells) | ({silver.ABSENT: partial_rows.renamed(hidden)} if all_columns.has_partial else {})
-    return changes.selectExpr(*(f"{cells.get(name, identifier(name))} AS {identifier(name)}" for name in names))
+def _without_retired(columns: silver.Columns, standing: TableState) -> dict[str, str]:
+    """The columns that decoded rows have."""
+    retired = types_of(standing.retired)
+    return {name: kind for name, kind in columns.types.items() if name not in retired}
+
+
+def _with_retired(changes: DataFrame, columns: silver.Columns, own: silver.Columns) -> DataFrame:
+    """The changes with the columns that are kept of earlier times, of which they have NULL."""
+    retired = {name: kind for name, kind in columns.types.items() if name not in own.types}
+    return changes.withColumns({name: F.lit(None).cast(kind) for name, kind in retired.items()}) if retired else changes
 
 
 def _overlaid_per_key(changes: DataFrame, columns: silver.Columns, name: str) -> DataFrame:

@@ -63,11 +63,15 @@ class OrderedStatement:
 
 @dataclass(frozen=True, slots=True)
 class TableChanges:
-    """The changes of one table, by one definition, in a portion. places: offset and row of each in its file."""
+    """The changes of one table, by one definition, in a portion.
+
+    file_names: of each of ``changes`` the file that they stand in. file, offset, row: of each change.
+    """
 
     table: int
     state: TableState
     changes: tuple[Changes, ...]
+    file_names: tuple[str, ...]
     file: Numbers
     """Stretch and file number of each, as one number."""
     offset: Numbers
@@ -196,6 +200,7 @@ def _of_table(logged: Logged, table: int, step: int, pieces: Sequence[Piece]) ->
         table,
         logged.jobs[table].steps[step].standing,
         tuple(piece.changes for piece in pieces),
+        tuple(piece.begin.file for piece in pieces),
         np.concatenate(files),
         _joined(pieces, lambda piece: piece.changes.offset.to_numpy()),
         _joined(pieces, lambda piece: piece.changes.row.to_numpy().astype(np.int64)),

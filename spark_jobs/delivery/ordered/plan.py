@@ -72,7 +72,7 @@ class TableTexts:
         assert writer
         assert keys
         assert target.target
-        changes_seen = target.judge.judged(changes.state, changes.changes)
+        changes_seen = target.judge.judged(changes)
         is_update, is_delete = changes_seen.op == UPDATE, changes_seen.op == DELETE
         # The row before: of an update its before image, of a delete the only one; of an insert the row itself counts
         # for nothing.

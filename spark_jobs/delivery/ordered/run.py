@@ -57,7 +57,7 @@ def deliver_logs(
         workers: the delivery's connections.
         tables: those of the delivery that do not stand still.
         copied: what was done with tables before: their first copies.
-        spark: for rules about rows and masks.
+        spark: for defaults of columns that statements add.
 
     Returns what was done with each table, and why which sources stopped, by ("", source).
     """
@@ -227,7 +227,8 @@ class _Run:
                     settings=workers.settings,
                     number=number,
                     into=table.into,
-                    judge=Judge(job, marks, lambda: self.spark),
+                    judge=Judge(job, marks),
+                    spark=lambda: self.spark,
                     connection=self.connection,
                     before=rows[into][0].columns,
                     state=standing_at(job.table, max(within.start, table.since)),

@@ -8,6 +8,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -27,6 +28,9 @@ from spark_jobs.errors import DeliveryError
 from spark_jobs.silver.projection import column_origins
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
 from spark_jobs.text.sql import identifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +55,8 @@ class Applied:
 class TargetState:
     """One source table's table at the target.
 
-    number: of the table in the delivery. before: its columns as they are delivered. state: its definition in the log.
+    number: of the table in the delivery. spark: gives a session, for defaults of columns. before: its columns as they
+    are delivered. state: its definition in the log.
     """
 
     place: str
@@ -59,6 +64,7 @@ class TargetState:
     number: int
     into: LakeTable
     judge: Judge
+    spark: "Callable[[], SparkSession]"
     connection: Connection
     execute: Callable[[str], object]
     """Executes a statement that commits by itself."""
@@ -165,7 +171,7 @@ class TargetState:
             if fill.exact is None and _NUMBER.fullmatch(fill.sql):
                 literals_[name] = fill.sql
                 continue
-            value = evaluated(self.judge.spark(), [fill.sql])[fill.sql]
+            value = evaluated(self.spark(), [fill.sql])[fill.sql]
             exact = None if fill.exact is None else [(name, fill.exact)]
             row = pa.table({name: pa.array([value.as_py()], value.type), RAW: pa.array([exact], _RAW)})
             kind = next(column.column.sql_type for column in shape.columns if column.name == name and column.column)
@@ -198,15 +204,15 @@ class TargetState:
     def _physical_after(self, step: SchemaChange) -> dict[str, str]:
         """The same behind a statement: a column keeps it where it comes from one that was there."""
         physical = self._physical()
-        new = self.judge.shape(step.standing).columns.types
+        new = self.judge.columns(step.standing).types
         # Of an online schema change the column of the same name is the one that was there.
         origins: Mapping[str, str | None] = {name: name for name in new}
         if step.inherited is None and self.state is not None and self.state.definition is not None:
-            origins = column_origins(step, self.judge.shape(self.state).columns.types, new)
+            origins = column_origins(step, self.judge.columns(self.state).types, new)
         return {name: physical[origin] for name, origin in origins.items() if origin is not None and origin in physical}
 
     def _shape(self, state: TableState, physical: Mapping[str, str], suffix: str = "") -> LakeTableShape:
-        columns_, definition = self.judge.shape(state).columns, state.definition
+        columns_, definition = self.judge.columns(state), state.definition
         assert definition
         declared = {str(column.name): column for column in definition.columns}
         columns = [

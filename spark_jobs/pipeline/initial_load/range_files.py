@@ -19,7 +19,7 @@ from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.errors import Unsupported
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
-from spark_jobs.pipeline.initial_load.row_rules import RowRules
+from spark_jobs.pipeline.initial_load.row_rules import FilteredRows, RowRules
 from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.silver import table as silver
 
@@ -66,11 +66,13 @@ class LandingTask:
     target: FileTarget
 
 
-def read_ranges(task: RangeTask) -> Iterator[DataFile]:
-    """The file with the rows of all ranges of a task; none where there are no rows."""
-    changes = (rows for part in task.parts for rows in task.selecting.read(part))
-    batches = (task.rules.masked(with_raw(rows, task.key, task.selecting)) for rows in changes)
+def read_ranges(task: RangeTask) -> Iterator[DataFile | FilteredRows]:
+    """The file with the rows of all ranges of a task, none where there are no rows; and what rules have filtered."""
+    loaded = task.rules.judge()
+    changes = (loaded.remaining(rows) for part in task.parts for rows in task.selecting.read(part))
+    batches = (loaded.masked(with_raw(rows, task.key, task.selecting)) for rows in changes)
     yield from _file(task.target, _groups(batches), _WAITING)
+    yield from loaded.filtered
 
 
 def files_of(target: FileTarget, batches: Iterator[pa.RecordBatch]) -> Iterator[DataFile]:

@@ -6,7 +6,8 @@ Put here: the loop over ranges, the task, what ends a load because the table cha
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -16,6 +17,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableName
+from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine import spark_job
 from spark_jobs.errors import SourceError, about
 from spark_jobs.lake import driver_commit
@@ -26,15 +28,13 @@ from spark_jobs.pipeline.initial_load.commit import READ, READING, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.key_ranges import Boundary, Key, KeyRange, key_of, ranges
 from spark_jobs.pipeline.initial_load.range_files import FileTarget, RangeTask, read_ranges, with_raw
-from spark_jobs.pipeline.initial_load.row_rules import Counts, RowRules, summed
+from spark_jobs.pipeline.initial_load.row_rules import COUNTED, Counts, FilteredRows, RowRules, summed
 from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.pipeline.initial_load.selection import TableToRead
-from spark_jobs.pipeline.initial_load.staging import StagedTable, columns_of
+from spark_jobs.pipeline.initial_load.staging import StagedTable
 from spark_jobs.runtime.executors import checked
 from spark_jobs.runtime.spark_session import session_over
-from spark_jobs.silver import masking
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.decode_task import salted
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.text import sql
 from spark_jobs.text.sql import is_table
@@ -172,7 +172,7 @@ def _read_snapshot(load: LoadContext, stage: StagedTable, rules: RowRules) -> No
     load.throttle.wait(f"{load.source}: {name}")
     progress = replace(stage.progress, chunks=1, is_walked=True)
     # Files that no commit names yet, or rows that Spark writes: their position is known once they were read.
-    upon = None if rules.is_in_sql else driver_commit.snapshot_upon(stage.table.path, stage.head, appends=True)
+    upon = driver_commit.snapshot_upon(stage.table.path, stage.head, appends=True)
     if upon is None:
         rows, counts, observed = _snapshot_rows(load, selecting, rules)
         stage.append(rows, progress)
@@ -180,26 +180,38 @@ def _read_snapshot(load: LoadContext, stage: StagedTable, rules: RowRules) -> No
         progress = replace(progress, rows=counts.rows, filtered=summed(None, counts.filtered))
     else:
         task = snapshot.SnapshotTask(selecting, rules, FileTarget.of(upon))
-        place, *files = spark_job.run(load.spark, [task], snapshot.read_snapshot)
+        place, *results = spark_job.run(load.spark, [task], snapshot.read_snapshot)
+        files, filtered = _files(results)
         stage.append_files(upon, files, progress)
-        progress = replace(progress, rows=sum(file.num_records or 0 for file in files))
+        rows_written = sum(file.num_records or 0 for file in files)
+        progress = replace(progress, rows=rows_written, filtered=summed(None, filtered))
     place = load.anchor.place(place)
     stage.progress = replace(progress, position=place, read_from=place, is_snapshot=True)
 
 
 def _snapshot_rows(load: LoadContext, selecting: Selecting, rules: RowRules) -> tuple[DataFrame, Counts, Observation]:
     """The rows, their counts, and what names the position of the snapshot, both known once the rows were written."""
-    salt, place = rules.shape.salt, Observation()
-    types = columns_of(selecting.definition) | {snapshot.PLACE: "STRING"} | ({masking.SALT: "STRING"} if salt else {})
+    place, types = Observation(), rules.staged | COUNTED | {snapshot.PLACE: "STRING"}
 
     def read_all(ids: Batches) -> Batches:
         for _ in ids:
-            yield from snapshot.batches(selecting)
+            yield from snapshot.batches(selecting, rules)
 
-    rows = session_over(load.spark, 0).range(0, 1, 1, 1).mapInArrow(checked(salted(read_all, salt)), sql.columns(types))
+    rows = session_over(load.spark, 0).range(0, 1, 1, 1).mapInArrow(checked(read_all), sql.columns(types))
     rows = rows.observe(place, F.max(snapshot.PLACE).alias(snapshot.PLACE))
-    ruled, counts = rules.by_sql(rows.where(f"{snapshot.PLACE} IS NULL").drop(snapshot.PLACE))
-    return ruled, counts, place
+    own_rows, counts = Counts.of(rows.where(f"{snapshot.PLACE} IS NULL").drop(snapshot.PLACE), rules)
+    return own_rows, counts, place
+
+
+def _files(results: Iterable[DataFile | FilteredRows]) -> tuple[list[DataFile], Counter[str]]:
+    """The files that tasks wrote, and what rules have filtered."""
+    files, filtered = list[DataFile](), Counter[str]()
+    for result in results:
+        if isinstance(result, FilteredRows):
+            filtered.update(result.counts)
+        else:
+            files.append(result)
+    return files, filtered
 
 
 def _next_count(count: int, seconds: float) -> int:
@@ -226,9 +238,9 @@ class ReadingRules:
 def _write(
     load: LoadContext, stage: StagedTable, reading: ReadingRules, parts: list[KeyRange], progress: LoadCommit
 ) -> None:
-    """Commits the rows of some ranges: files that tasks wrote, or by Spark where it has to write or to evaluate."""
+    """Commits the rows of some ranges: files that tasks wrote, or by Spark where it has to write."""
     # Spark's rows are counted once they are written, after the commit.
-    upon = None if reading.rules.is_in_sql else driver_commit.snapshot_upon(stage.table.path, stage.head, appends=True)
+    upon = driver_commit.snapshot_upon(stage.table.path, stage.head, appends=True)
     if upon is None:
         rows, counts = _rows(load, reading, parts)
         stage.append(rows, progress)
@@ -241,29 +253,29 @@ def _write(
         RangeTask(reading.selecting, tuple(parts[at : at + size]), key, target, reading.rules)
         for at in range(0, len(parts), size)
     ]
-    files = spark_job.run(load.spark, tasks, read_ranges)
+    files, filtered_rows = _files(spark_job.run(load.spark, tasks, read_ranges))
     stage.append_files(upon, files, progress)
-    stage.progress = replace(progress, rows=progress.rows + sum(file.num_records or 0 for file in files))
+    rows_written = progress.rows + sum(file.num_records or 0 for file in files)
+    stage.progress = replace(progress, rows=rows_written, filtered=summed(progress.filtered, filtered_rows))
 
 
 def _rows(load: LoadContext, reading: ReadingRules, parts: list[KeyRange]) -> tuple[DataFrame, Counts]:
-    definition, salt = reading.selecting.definition, reading.rules.shape.salt
     ids = session_over(load.spark, 0).range(0, len(parts), 1, len(parts))
-    task = salted(reading_task(reading.selecting, parts, silver.columns(definition).key), salt)
-    types = columns_of(definition) | ({masking.SALT: "STRING"} if salt else {})
-    return reading.rules.by_sql(ids.mapInArrow(checked(task), sql.columns(types)))
+    rows = ids.mapInArrow(checked(reading_task(reading, parts)), sql.columns(reading.rules.staged | COUNTED))
+    return Counts.of(rows, reading.rules)
 
 
 Batches = Iterator[pa.RecordBatch]
 
 
-def reading_task(selecting: Selecting, parts: Sequence[KeyRange], key: Sequence[str]) -> Callable[[Batches], Batches]:
-    """A mapInArrow function from ids of ranges to their rows, with the columns of the lake and ``_raw``."""
+def reading_task(reading: ReadingRules, parts: Sequence[KeyRange]) -> Callable[[Batches], Batches]:
+    """A mapInArrow function from ids of ranges to their rows, with silver's columns, ``_raw`` and COUNTED."""
+    selecting, key = reading.selecting, silver.columns(reading.selecting.definition).key
 
     def run(ids: Batches) -> Batches:
-        for batch in ids:
-            for at in batch.column(0).to_pylist():
-                for rows in selecting.read(parts[at]):
-                    yield with_raw(rows, key, selecting)
+        loaded = reading.rules.judge()
+        numbers = (at for batch in ids for at in batch.column(0).to_pylist())
+        changes = (loaded.remaining(rows) for at in numbers for rows in selecting.read(parts[at]))
+        yield from loaded.with_counts(loaded.masked(with_raw(rows, key, selecting)) for rows in changes)
 
     return run

@@ -1,33 +1,30 @@
 """What the rules about a table make of its loaded rows: each is judged as an INSERT of the row that the server has.
 
 Put here: filters, masks and computed columns of rows that a load reads, before they are written anywhere. Not here: the
-rules (config/filters.py), what they do to rows of the log (silver/decode_task.py, silver/window_rows.py).
+rules (config/filters.py), what they do to rows of the log (silver/decode_task.py).
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Self
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from spark_jobs.binlog import TableDefinition
+from spark_jobs.binlog import Changes, TableDefinition
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.filters import INSERT, TableFilters
 from spark_jobs.log.position import Range
 from spark_jobs.pipeline.initial_load.context import LoadContext
-from spark_jobs.silver import masking, row_filters
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.column_masks import RAW, ColumnMasks, masks_of
+from spark_jobs.silver.column_masks import RAW, TEXTS, ColumnMasks, masks_of
 from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.planning_context import filters_of
 from spark_jobs.silver.quarantine import with_skips
+from spark_jobs.silver.row_filters import ChangeFilters, ChangeJudge
 from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableState, TimelineStep
-from spark_jobs.text.sql import identifier
-
-_ROWS = "rows"
 
 
 def job_of(
@@ -55,17 +52,21 @@ class RowRules:
 
     definition: TableDefinition
     filters: TableFilters
-    shape: masking.Shape
-    """The columns that silver has, and SQL for them."""
+    columns: silver.Columns
+    """The columns that silver has."""
     masks: ColumnMasks
-    verdict: str | None = None
-    """SQL: the rule that filters a row by its values; None where none is about inserted rows."""
+    changes: ChangeFilters
 
     @classmethod
     def of(cls, job: CompactionJob, definition: TableDefinition) -> Self:
         """Raises TableStopped where a rule cannot be applied to the table."""
-        verdict = row_filters.inserted_left_out_by(job.filters, definition, job.known_columns)
-        return cls(definition, job.filters, job.shape(definition), masks_of(definition, job.filters.columns), verdict)
+        return cls(
+            definition,
+            job.filters,
+            job.columns_seen(definition),
+            masks_of(definition, job.filters.columns),
+            job.change_filters(definition),
+        )
 
     @property
     def digests(self) -> dict[str, str] | None:
@@ -75,7 +76,7 @@ class RowRules:
     @property
     def staged(self) -> dict[str, str]:
         """Names and types of the columns that rows wait with."""
-        return self.shape.columns.types | {RAW: silver.ADDED[RAW]}
+        return self.columns.types | {RAW: silver.ADDED[RAW]}
 
     @property
     def filters_all(self) -> str | None:
@@ -83,62 +84,96 @@ class RowRules:
         return self.filters.left_out(INSERT)
 
     @property
-    def is_in_sql(self) -> bool:
-        """Whether a rule asks for values or computes some, which Spark SQL does."""
-        columns = self.filters.columns
-        return bool(self.verdict or (columns and columns.computed))
-
-    @property
     def hides_key(self) -> bool:
         """Whether no commit may name a key: a column of it is masked, or the row may be one that a rule filters."""
-        return bool(self.verdict or self.masks.masks.keys() & {*silver.columns(self.definition).key})
+        return bool(self.changes.judges_inserts or self.masks.masks.keys() & {*silver.columns(self.definition).key})
+
+    def judge(self) -> "LoadedRows":
+        """What applies the rules to the rows that a task reads."""
+        return LoadedRows(self, ChangeJudge(self.changes))
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedRows:
+    """Applies the rules to rows that a task reads, and counts by rule what they have filtered."""
+
+    rules: RowRules
+    judge: ChangeJudge
+
+    @property
+    def filtered(self) -> Iterator["FilteredRows"]:
+        """What was filtered, where something was."""
+        if self.judge.counts:
+            yield FilteredRows(dict(self.judge.counts))
+
+    def remaining(self, rows: Changes) -> Changes:
+        """The rows that no rule filters; each is an INSERT. Raises TableStopped."""
+        numbers = self.judge.remaining(rows, None) if self.rules.changes.judges_inserts else None
+        return rows if numbers is None else rows.take(numbers)
 
     def masked(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows with the source's columns, in a task, as silver has them; where nothing is in SQL."""
-        if not self.masks:
+        """Rows with the source's columns and ``_raw`` as silver has them. Raises TableStopped."""
+        if not self.rules.masks:
             return rows
-        (batch,) = self.masks.apply(pa.Table.from_batches([rows])).combine_chunks().to_batches()
-        return batch
+        masked = self.rules.masks.apply(pa.Table.from_batches([rows])).select([*self.rules.staged])
+        return pa.RecordBatch.from_arrays([column.combine_chunks() for column in masked.columns], schema=masked.schema)
 
-    def by_sql(self, rows: DataFrame) -> tuple[DataFrame, "Counts"]:
-        """The same of a DataFrame, with the salt beside the columns where the shape has one; what is counted by it."""
-        salts = [masking.SALT] if self.shape.salt else []
-        counts = Counts(Observation(), tuple(f"row_filters.{rule.name}" for rule in self.filters.rows))
-        if self.verdict is None:
-            rows = rows.observe(counts.observation, F.count(F.lit(1)).alias(_ROWS))
-        else:
-            # Conditions call columns by their place, so that no name of the table's is one of ours.
-            names = [identifier(str(column.name)) for column in self.definition.columns]
-            rows = rows.selectExpr(*(f"{name} AS _a{at}" for at, name in enumerate(names)), RAW, *salts)
-            rows = rows.withColumn(row_filters.LEFT_OUT_BY, F.expr(self.verdict))
-            rows = rows.observe(counts.observation, F.count(F.lit(1)).alias(_ROWS), *counts.columns())
-            rows = rows.where(f"{row_filters.LEFT_OUT_BY} IS NULL")
-            rows = rows.selectExpr(*(f"_a{at} AS {name}" for at, name in enumerate(names)), RAW, *salts)
-        return rows.selectExpr(*(f"{self.shape.cells[name]} AS {identifier(name)}" for name in self.staged)), counts
+    def blank(self, count: int) -> pa.RecordBatch:
+        """So many rows of NULL as silver has rows."""
+        columns = self.rules.definition.columns
+        rows = {str(column.name): pa.nulls(count, column.arrow) for column in columns} | {RAW: pa.nulls(count, TEXTS)}
+        blank = self.masked(pa.RecordBatch.from_pydict(rows))
+        return pa.RecordBatch.from_pydict({item.name: pa.nulls(count, item.type) for item in blank.schema})
+
+    def with_counts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows for Spark, with RULE and ROWS: behind them one for each rule, with how many rows it has filtered."""
+        for rows in batches:
+            yield _counted(rows, pa.nulls(len(rows), pa.string()), pa.nulls(len(rows), pa.int64()))
+        rules, counts = [*self.judge.counts.keys()], [*self.judge.counts.values()]
+        yield _counted(self.blank(len(rules)), pa.array(rules, pa.string()), pa.array(counts, pa.int64()))
+
+
+RULE, ROWS = f"{silver.IDENTITY}rule", f"{silver.IDENTITY}rows"
+"""Columns of rows that are none of the table: a rule, and how many rows it has filtered; NULL in others."""
+COUNTED = {RULE: "STRING", ROWS: "BIGINT"}
+
+
+def _counted(rows: pa.RecordBatch, rules: pa.Array, counts: pa.Array) -> pa.RecordBatch:
+    return rows.append_column(RULE, rules).append_column(ROWS, counts)
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many rows a DataFrame had, and how many of them each rule filtered; known once it was written."""
+    """How many rows a DataFrame had, and how many each rule filtered; known once it was written."""
 
     observation: Observation
     rules: tuple[str, ...]
 
-    def columns(self) -> list[Column]:
-        return [
-            F.count_if(F.col(row_filters.LEFT_OUT_BY) == rule).alias(f"rule{at}") for at, rule in enumerate(self.rules)
-        ]
+    @classmethod
+    def of(cls, rows: DataFrame, rules: RowRules) -> tuple[DataFrame, Self]:
+        """The rows of ``LoadedRows.with_counts`` that are the table's, and their counts."""
+        counts = cls(Observation(), tuple(f"row_filters.{rule.name}" for rule in rules.filters.rows))
+        by_rule = (F.sum(F.when(F.col(RULE) == rule, F.col(ROWS))) for rule in counts.rules)
+        columns = [column.alias(f"rule{at}") for at, column in enumerate(by_rule)]
+        observed = rows.observe(counts.observation, F.count_if(F.col(RULE).isNull()).alias("rows"), *columns)
+        return observed.where(f"{RULE} IS NULL").drop(*COUNTED), counts
 
     @property
     def filtered(self) -> dict[str, int]:
         counts = self.observation.get
-        by_rule = ((rule, counts.get(f"rule{at}", 0)) for at, rule in enumerate(self.rules))
-        return {rule: count for rule, count in by_rule if count}
+        return {rule: count for at, rule in enumerate(self.rules) if (count := counts.get(f"rule{at}"))}
 
     @property
     def rows(self) -> int:
         """Those that are left."""
-        return int(self.observation.get[_ROWS]) - sum(self.filtered.values())
+        return int(self.observation.get["rows"])
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredRows:
+    """How many rows a task filtered, by rule."""
+
+    counts: Mapping[str, int]
 
 
 def summed(filtered: Mapping[str, int] | None, counts: Mapping[str, int]) -> dict[str, int] | None:

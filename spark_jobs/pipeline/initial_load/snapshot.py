@@ -24,10 +24,9 @@ from spark_jobs.errors import SourceError
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
 from spark_jobs.pipeline.initial_load.range_files import FileTarget, files_of, with_raw
-from spark_jobs.pipeline.initial_load.row_rules import RowRules
+from spark_jobs.pipeline.initial_load.row_rules import FilteredRows, RowRules
 from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.column_masks import RAW, TEXTS
 from spark_jobs.source.connection import error_number
 from spark_jobs.text.sql import account, identifier
 
@@ -54,21 +53,24 @@ class SnapshotTask:
     target: FileTarget
 
 
-def read_snapshot(task: SnapshotTask) -> Iterator[Position | DataFile]:
-    """The position of the snapshot, and the files with its rows."""
+def read_snapshot(task: SnapshotTask) -> Iterator[Position | DataFile | FilteredRows]:
+    """The position of the snapshot, the files with its rows, and what rules have filtered."""
+    loaded = task.rules.judge()
     with opened(task.selecting) as (place, changes):
         yield place
-        rows = (task.rules.masked(with_raw(batch, (), task.selecting)) for batch in changes)
+        rows = (loaded.masked(with_raw(loaded.remaining(batch), (), task.selecting)) for batch in changes)
         yield from files_of(task.target, rows)
+    yield from loaded.filtered
 
 
-def batches(selecting: Selecting) -> Iterator[pa.RecordBatch]:
-    """The same for Spark: rows with PLACE, first one that has nothing else."""
+def batches(selecting: Selecting, rules: RowRules) -> Iterator[pa.RecordBatch]:
+    """The same for Spark: rows with COUNTED and PLACE, first one that has PLACE alone."""
+    loaded = rules.judge()
     with opened(selecting) as (place, changes):
-        cells = {str(column.name): pa.nulls(1, column.arrow) for column in selecting.definition.columns}
-        yield pa.RecordBatch.from_pydict(cells | {RAW: pa.nulls(1, TEXTS), PLACE: pa.array([str(place)])})
-        for change in changes:
-            rows = with_raw(change, (), selecting)
+        blank = next(loaded.with_counts([loaded.blank(1)]))
+        yield blank.append_column(PLACE, pa.array([str(place)]))
+        batches_ = (loaded.masked(with_raw(loaded.remaining(change), (), selecting)) for change in changes)
+        for rows in loaded.with_counts(batches_):
             yield rows.append_column(PLACE, pa.nulls(len(rows), pa.string()))
 
 

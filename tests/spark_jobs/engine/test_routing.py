@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.config.computed import Computed
 from spark_jobs.config.filters import ColumnRule, EventFilter, Mask, RowFilter, TableFilters
 from spark_jobs.config.modes import Mode
 from spark_jobs.config.table_patterns import Scope
@@ -16,6 +15,7 @@ from spark_jobs.downstream.merge_job import MergeJob, SilverDelta
 from spark_jobs.downstream.multi_source import PartTable, SharedPart
 from spark_jobs.engine import routing
 from spark_jobs.errors import LakeError
+from spark_jobs.expressions.computed import Computed
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
@@ -62,13 +62,14 @@ def masked(rule: ColumnRule) -> TableFilters:
         ({"steps": (SchemaChange(WHOLE, TableState(OLD)),), "head": head(CommitKind.LIVE)}, None),
         ({"head": head(CommitKind.ALTERING)}, None),
         ({"has_partial": True}, None),
-        ({"filters": TableFilters(rows=(RowFilter("r", ANY),))}, "a filter evaluates its rows"),
+        ({"filters": TableFilters(rows=(RowFilter("r", ANY),))}, None),
         ({"filters": TableFilters(events=(ignored("delete"),))}, None),
         ({"filters": TableFilters(events=(ignored("truncate table"),))}, None),
         ({"filters": TableFilters(skips=frozenset({at(20)}))}, None),
         ({"steps": (DataRange(WHOLE, TableState(BAG)),)}, "it has no key"),
         ({"filters": masked(ColumnRule("c", ANY, exclude=frozenset({"v"})))}, None),
         ({"filters": masked(ColumnRule("c", ANY, masks={"v": CONSTANT}))}, None),
+        ({"filters": masked(ColumnRule("c", ANY, computed=(Computed.parse("w", "v + 1", "BIGINT"),)))}, None),
     ],
 )  # fmt: skip
 def test_why_silver_goes_by_spark_sql(change: dict[str, Any], reason: str | None, tmp_path: Path) -> None:
@@ -168,20 +169,6 @@ def test_why_a_table_of_every_change_is_merged_by_spark_sql(
 ) -> None:
     job = MergeJob("shop", NAME, COLUMNS, TARGET, pinned or head(CommitKind.LIVE), TARGET, mode=mode)
     assert routing.why_downstream_by_sql(job, upon, delta) == reason
-
-
-@pytest.mark.parametrize(
-    "filters, reason",
-    [
-        (TableFilters(), None),
-        (TableFilters(events=(ignored("delete"),)), None),
-        (masked(ColumnRule("c", ANY, masks={"v": CONSTANT})), None),
-        (TableFilters(rows=(RowFilter("r", ANY),)), "a filter evaluates its rows"),
-        (masked(ColumnRule("c", ANY, computed=(Computed.parse("w", "v + 1", "INT"),))), "its columns are computed"),
-    ],
-)
-def test_why_changes_are_decoded_by_spark_sql(filters: TableFilters, reason: str | None) -> None:
-    assert routing.why_decoded_by_sql(filters) == reason
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""Masks of Arrow columns give what Spark's SQL gives: random rows, every kind of mask and of column."""
+"""Masks of Arrow columns beside a twin in plain Python: random rows, every kind of mask and of column."""
 
-from collections.abc import Iterator
+import hashlib
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -9,16 +9,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.config.filters import ColumnRule, Mask
 from spark_jobs.config.table_patterns import Scope
-from spark_jobs.silver import masking
+from spark_jobs.errors import TableStopped
+from spark_jobs.expressions.computed import Computed
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import masks_of
-from spark_jobs.text.sql import identifier
-from tests.fix_hypothesis import examples
+from spark_jobs.silver.masking import columns_seen
 
 TABLE = TableDefinition(
     TableName("shop", "t"),
@@ -90,31 +89,46 @@ def rows_and_rules(draw: st.DrawFn) -> tuple[pa.Table, ColumnRule]:
     return rows, ColumnRule("r", Scope(), exclude=frozenset(excluded), masks=masks)
 
 
-def by_sql(spark: SparkSession, rows: pa.Table, shape: masking.Shape) -> list[dict[str, Any]]:
-    frame = spark.createDataFrame(rows).selectExpr("*", f"'{shape.salt or ''}' AS {masking.SALT}")
-    cells = [f"{cell} AS {identifier(name)}" for name, cell in shape.cells.items()]
-    return [row.asDict(recursive=True) for row in frame.selectExpr(*cells).collect()]
+def slowly(row: dict[str, Any], rule: ColumnRule) -> dict[str, Any]:
+    """A row behind its masks, value by value."""
+    raw = row["_raw"] or {}
+    masked = {
+        name: slow_mask(row[name], rule.mask(name), raw.get(name)) for name in TYPES if not rule.is_left_out(name)
+    }
+    visible = {name: text for name, text in raw.items() if name in masked and not rule.mask(name)}
+    return {**masked, "_raw": visible or None}
 
 
-def plain(rows: pa.Table) -> Iterator[dict[str, Any]]:
-    for row in rows.to_pylist(maps_as_pydicts="strict"):
-        yield {name: cell if not isinstance(cell, bytes) else bytearray(cell) for name, cell in row.items()}
+def slow_mask(value: Any, mask: Mask | None, text: str | None) -> Any:
+    if mask is None:
+        return value
+    if mask.kind == "truncate":
+        return None if value is None else value[: mask.length]
+    if mask.kind == "constant":
+        return mask.constant
+    # A value that only its text tells stands behind a zero byte.
+    content = text_of(value) if value is not None else None if text is None else b"\0" + text.encode()
+    return None if content is None else hashlib.sha256(mask.salt.encode() + content).hexdigest()
 
 
-@pytest.mark.spark
-def test_columns_are_masked_as_spark_does(spark: SparkSession) -> None:
-    @examples(30)
-    @given(rows_and_rules())
-    def check(case: tuple[pa.Table, ColumnRule]) -> None:
-        rows, rule = case
-        shape = masking.shape(TABLE, rule)
-        masked = masks_of(TABLE, rule).apply(rows)
-        assert set(masked.column_names) == {*shape.columns.types, "_raw"}
-        by_names = masked.select([*shape.cells])
-        if len(rows):
-            assert list(plain(by_names)) == by_sql(spark, rows, shape)
+def text_of(value: Any) -> bytes | None:
+    """What is hashed of a value: bytes as they are, of others their text."""
+    if value is None or isinstance(value, bytes):
+        return value
+    return (format(value, "f") if isinstance(value, Decimal) else str(value)).encode()
 
-    check()
+
+@given(rows_and_rules())
+def test_columns_are_masked_as_the_slow_twin_does(case: tuple[pa.Table, ColumnRule]) -> None:
+    rows, rule = case
+    masked = masks_of(TABLE, rule).apply(rows)
+    assert {*masked.column_names} == {*columns_seen(TABLE, rule).types, "_raw"}
+    slow_rows = [slowly(row, rule) for row in rows.to_pylist(maps_as_pydicts="strict")]
+    for name in masked.column_names:
+        constant = (mask := rule.mask(name)) and mask.kind == "constant" and mask.constant
+        cells = [row[name] for row in slow_rows]
+        expected = [str(cell) for cell in cells] if constant and TYPES[name] == pa.string() else cells
+        assert masked.column(name).combine_chunks().to_pylist(maps_as_pydicts="strict") == expected, name
 
 
 def test_without_a_rule_nothing_is_masked() -> None:
@@ -131,3 +145,38 @@ def test_a_value_that_only_its_exact_text_tells_is_hashed_by_it() -> None:
     assert masked[0]["_raw"] == {"other": "x"}
     assert masked[0]["Born"] not in (None, "0000-00-00")
     assert silver.columns(definition).types["Born"] == "DATE"
+
+
+COMPUTED = ColumnRule(
+    "r",
+    Scope(),
+    exclude=frozenset({"amount"}),
+    masks={"name": mask_of("truncate")},
+    computed=(
+        Computed.parse("year", "YEAR(born)", "INT"),
+        Computed.parse("label", "CONCAT(name, '!')", "STRING"),
+        Computed.parse("gone", "missing + 1", "BIGINT"),
+    ),
+)
+DATED = pa.table(
+    {name: pa.nulls(2, kind) for name, kind in TYPES.items()}
+    | {"Born": pa.array([date(2024, 2, 29), None]), "name": ["abc", "d"]}
+    | {
+        "_raw": pa.array([None, [("Born", "0000-00-00")]], TEXTS),
+        "_position": [{"stretch": 1, "number": 7, "offset": offset, "row": 0} for offset in (4, 90)],
+    }
+)
+
+
+def test_columns_are_computed_from_what_masks_hide() -> None:
+    rows = masks_of(TABLE, COMPUTED).apply(DATED.slice(0, 1)).to_pylist()
+    assert [(row["name"], row["year"], row["label"], row["gone"]) for row in rows] == [("ab", 2024, "abc!", None)]
+    assert "amount" not in rows[0]
+
+
+def test_a_value_that_the_lake_does_not_hold_stops_its_table_at_its_place() -> None:
+    reason = r"columns\.r\.computed\.year: column Born: its type in the lake cannot hold the value of a row"
+    with pytest.raises(TableStopped, match=rf"^b\.000007:90: {reason}"):
+        masks_of(TABLE, COMPUTED).apply(DATED, {(1, 7): "b.000007"})
+    with pytest.raises(TableStopped, match=rf"^{reason}"):
+        masks_of(TABLE, COMPUTED).apply(DATED)

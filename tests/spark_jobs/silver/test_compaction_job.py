@@ -34,5 +34,5 @@ def test_what_kept_columns_do_not_go_with(
     rows = DataRange(window.extent, TableState(OLD))
     work = CompactionJob("shop", OLD.name, window, (rows,), table, None, 0, TableFilters(columns=rule))
     with pytest.raises(TableStopped) as stopped:
-        replace(work, has_partial=has_partial).shape(OLD, (RetiredColumn("_v_until_1_4", "INT", "v", at),))
+        replace(work, has_partial=has_partial).columns_seen(OLD, (RetiredColumn("_v_until_1_4", "INT", "v", at),))
     assert reason in str(stopped.value)

@@ -5,8 +5,9 @@ from spark_jobs.config.filters import ColumnRule, Mask
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.errors import TableStopped
+from spark_jobs.expressions.computed import Computed
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.masking import fills_seen, missing, origins_seen, shape
+from spark_jobs.silver.masking import columns_seen, fills_seen, missing, origins_seen, with_retired
 
 HASH = Mask("hash", salt="pepper")
 TABLE = TableDefinition(
@@ -27,24 +28,22 @@ def rule(**settings: object) -> ColumnRule:
 
 
 def test_without_a_rule_columns_are_as_they_are() -> None:
-    assert shape(TABLE, None).columns == silver.columns(TABLE)
-    assert shape(TABLE, None).cells["_raw"] == "`_raw`"
+    assert columns_seen(TABLE, None) == silver.columns(TABLE)
 
 
-def test_what_is_left_out_or_masked_is_not_in_the_exact_texts_either() -> None:
-    shaped = shape(TABLE, rule(exclude=frozenset({"born"}), masks={"name": Mask("truncate", length=2)}))
-    assert list(shaped.columns.types) == ["id", "Name", "weight", "photo"]
-    assert shaped.cells["Name"] == "left(`Name`, 2)"
-    assert "('Name', 'born')" in shaped.cells["_raw"]
-    assert shaped.salt is None
-
-
-def test_a_hash_is_text_and_its_salt_stands_in_no_query() -> None:
-    shaped = shape(TABLE, rule(masks={"id": HASH, "name": HASH}))
-    assert shaped.columns.types["id"] == "STRING"
-    assert shaped.columns.key == ("id",)
-    assert shaped.salt == "pepper"
-    assert "pepper" not in "".join(shaped.cells.values())
+def test_columns_that_are_left_out_masked_and_computed() -> None:
+    computed = (Computed.parse("year", "YEAR(born)", "INT"), Computed.parse("older", "gone = 1", "BOOLEAN"))
+    masks = {"name": Mask("truncate", length=2), "id": HASH}
+    columns = columns_seen(TABLE, rule(exclude=frozenset({"born"}), masks=masks, computed=computed))
+    assert columns.types == {
+        "id": "STRING",
+        "Name": "STRING",
+        "weight": "DOUBLE",
+        "photo": "BINARY",
+        "year": "INT",
+        "older": "BOOLEAN",
+    }
+    assert columns.key == ("id",)
 
 
 @pytest.mark.parametrize(
@@ -57,19 +56,24 @@ def test_a_hash_is_text_and_its_salt_stands_in_no_query() -> None:
         (rule(masks={"weight": HASH}), "columns.r.mask.weight: only text, bytes, whole numbers, DECIMAL and DATE"),
         (rule(masks={"born": Mask("constant", constant="x")}), "the constant 'x' does not fit the column, which is"),
         (rule(masks={"id": HASH, "name": Mask("hash", salt="x")}), "columns of one table are hashed with one salt"),
+        (rule(computed=(Computed.parse("name", "born", "DATE"),)), "has the name of a column of the table"),
+        (
+            rule(computed=(Computed.parse("c", "born", "INT"),)),
+            "columns.r.computed.c: `born` is a DATE, which INT does",
+        ),
     ],
 )
 def test_rules_that_such_a_table_cannot_have(wrong: ColumnRule, message: str) -> None:
     with pytest.raises(TableStopped) as error:
-        shape(TABLE, wrong)
+        columns_seen(TABLE, wrong)
     assert message in str(error.value)
 
 
 def test_a_whole_number_must_fit() -> None:
     key = TableDefinition(TABLE.name, (Column("id", 3), Column("small", 1)), key=(0,))
-    assert shape(key, rule(masks={"small": Mask("constant", constant=-128)})).cells["small"] == "CAST(-128 AS TINYINT)"
+    assert columns_seen(key, rule(masks={"small": Mask("constant", constant=-128)})) == silver.columns(key)
     with pytest.raises(TableStopped, match="128 is no TINYINT"):
-        shape(key, rule(masks={"small": Mask("constant", constant=128)}))
+        columns_seen(key, rule(masks={"small": Mask("constant", constant=128)}))
 
 
 def test_a_name_that_the_table_never_had() -> None:
@@ -97,8 +101,12 @@ def test_a_masked_column_is_not_added_with_a_default() -> None:
         fills_seen(rule(masks={"note": HASH}), {"note": Fill("'x'")}, after)
 
 
-def test_columns_beside_are_null() -> None:
-    shaped = shape(TABLE, None).beside({"_v_until_1_4": "INT"})
-    assert list(shaped.columns.types)[-1] == "_v_until_1_4"
-    assert shaped.cells["_v_until_1_4"] == "CAST(NULL AS INT)"
-    assert shaped.columns.key == shape(TABLE, None).columns.key
+def test_columns_of_an_earlier_time_come_last() -> None:
+    columns = with_retired(columns_seen(TABLE, None), {"_v_until_1_4": "INT"})
+    assert list(columns.types)[-1] == "_v_until_1_4"
+    assert columns.key == columns_seen(TABLE, None).key
+
+
+def test_a_column_is_not_computed_from_rows_that_lack_columns() -> None:
+    with pytest.raises(TableStopped, match="row images leave columns out, and it is computed from whole rows"):
+        columns_seen(TABLE, rule(computed=(Computed.parse("c", "born", "DATE"),)), has_partial=True)

@@ -92,7 +92,7 @@ QUOTES = ("'", "`")
 FOR_PEOPLE = {
     "spark_jobs/binlog/slices/listing.py": {"database"},  # as SHOW BINLOG EVENTS writes it
     "spark_jobs/binlog/events/transaction_payload.py": {"names.get(kind, kind)"},
-    "spark_jobs/config/conditions.py": {"node.sql(dialect='mysql')"},
+    "spark_jobs/expressions/tree.py": {"node.sql(dialect='mysql')", "word"},
     "spark_jobs/binlog/events/xa.py": {"body[13:middle].hex()", "body[middle:].hex()"},
     "spark_jobs/demo/report.py": {"orders"},
     "spark_jobs/cli/starter_file.py": {"readable"},  # a pattern of pipeline.yaml, of checked letters
@@ -100,14 +100,6 @@ FOR_PEOPLE = {
 """What is written for people, in quotes."""
 CHECKED = {
     "spark_jobs/downstream/merge_job.py": {"str(is_on).lower()"},
-    "spark_jobs/config/conditions.py": {
-        "float(text)!r",
-        "before or 0",
-        "after or 0",
-        "literal.text.encode().hex()",
-        "text",
-        "moment",
-    },
     "spark_jobs/ddl/default_values.py": {
         "double!r",
         "exact or abs(exact)",

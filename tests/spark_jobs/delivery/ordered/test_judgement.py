@@ -1,18 +1,19 @@
-"""What rules leave of changes where no Spark is needed, and where it is."""
+"""What rules leave of changes."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
-from spark_jobs.binlog import Changes
 from spark_jobs.config.filters import ColumnRule, EventFilter, Mask, RowFilter, TableFilters
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.delivery.ordered.judgement import Judge, SeenChanges
 from spark_jobs.delivery.ordered.log_changes import Portion, TableChanges, steps
 from spark_jobs.errors import TableStopped
+from spark_jobs.expressions.computed import Computed
+from spark_jobs.expressions.condition import Condition
 from spark_jobs.silver.retired_columns import RetiredColumn
 from tests.segment_spec import Change, Commit, Delete, Insert, Update
 from tests.spark_jobs.delivery.ordered.logged import LoggedLake, at
@@ -27,30 +28,21 @@ LOG: list[Change] = [
 ]
 
 
-class SparkAskedError(Exception):
-    """A session was wanted."""
-
-
-def no_spark() -> NoReturn:
-    raise SparkAskedError
-
-
 @pytest.fixture
 def changes(tmp_path: Path) -> tuple[Judge, TableChanges]:
-    """The changes of one table, and a judge without rules, who has no Spark."""
+    """The changes of one table, and a judge without rules."""
     logged = LoggedLake.of(tmp_path, LOG).logged()
     [portion] = steps(logged, 1000)
     assert isinstance(portion, Portion)
-    return Judge(logged.jobs[0], {}, no_spark), portion.tables[0]
+    return Judge(logged.jobs[0], {}), portion.tables[0]
 
 
 def judged(
     changes: tuple[Judge, TableChanges], filters: TableFilters, marks: Mapping[str, str] | None = None
 ) -> SeenChanges:
     judge, of_table = changes
-    all_changes: tuple[Changes, ...] = of_table.changes
     ruled = replace(judge, job=replace(judge.job, filters=filters), marks=marks or {})
-    return ruled.judged(of_table.state, all_changes)
+    return ruled.judged(of_table)
 
 
 def leaving_out(*events: str) -> TableFilters:
@@ -95,21 +87,27 @@ def test_columns_that_are_seen(
     assert all({*seen_changes.after.column(name).to_pylist()} == {value} for name, value in marks.items())
 
 
-@pytest.mark.parametrize(
-    "filters",
-    [
-        TableFilters(rows=(RowFilter("r", SCOPE),)),
-        TableFilters(columns=ColumnRule("c", SCOPE, masks={"note": Mask("constant", constant="x")})),
-    ],
-    ids=["condition", "mask"],
-)
-def test_spark_is_asked_for_conditions_and_masks(changes: tuple[Judge, TableChanges], filters: TableFilters) -> None:
-    with pytest.raises(SparkAskedError):
-        judged(changes, filters)
+def test_conditions_and_masks(changes: tuple[Judge, TableChanges]) -> None:
+    condition = Condition.parse("id = 1 AND note COLLATE utf8mb4_0900_bin = 'a'")
+    filters = TableFilters(
+        rows=(RowFilter("r", SCOPE, insert=condition, update_old=condition),),
+        columns=ColumnRule(
+            "c",
+            SCOPE,
+            masks={"note": Mask("constant", constant="x")},
+            computed=(Computed.parse("text", "CONCAT(note, '!')", "STRING"),),
+        ),
+    )
+    seen_changes = judged(changes, filters)
+    assert seen_changes.rows.tolist() == [2, 3]
+    assert seen_changes.after.select(["note", "text"]).to_pylist() == [
+        {"note": "x", "text": "b!"},
+        {"note": "x", "text": "c!"},
+    ]
 
 
 def test_a_column_that_was_begun_again_stops_the_table(changes: tuple[Judge, TableChanges]) -> None:
     judge, of_table = changes
     retired = RetiredColumn("_note_until_1_4", "STRING", "note", at(4))
     with pytest.raises(TableStopped, match="apply: net"):
-        judge.shape(replace(of_table.state, retired=(retired,)))
+        judge.columns(replace(of_table.state, retired=(retired,)))

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.binlog import Changes, Column, TableDefinition, TableName
-from spark_jobs.config.filters import TableFilters
+from spark_jobs.config.filters import RowFilter, TableFilters
+from spark_jobs.config.table_patterns import Scope
 from spark_jobs.delta.data_files import read_columns
-from spark_jobs.delta.snapshot import new_table
+from spark_jobs.delta.snapshot import DataFile, new_table
+from spark_jobs.expressions.condition import Condition
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load import range_files
 from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
@@ -22,14 +24,14 @@ from spark_jobs.pipeline.initial_load.range_files import (
     read_ranges,
     with_raw,
 )
-from spark_jobs.pipeline.initial_load.row_rules import RowRules
-from spark_jobs.pipeline.initial_load.staging import columns_of
-from spark_jobs.silver import masking
+from spark_jobs.pipeline.initial_load.row_rules import FilteredRows, RowRules
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import masks_of
+from spark_jobs.silver.row_filters import ChangeFilters
 from tests.slow_loader import decoded
 
 DEFINITION = TableDefinition(TableName("shop", "t"), (Column("id", 3), Column("day", 10)), (0,))
+ANY = Scope.parse(("shop.*",))
 DAYS = (b"2024-02-29", None, b"0000-00-00")
 
 
@@ -52,20 +54,37 @@ def target(folder: Path, columns: dict[str, str]) -> FileTarget:
     return FileTarget.of(new_table(str(folder), columns, {}))
 
 
-def waiting(tmp_path: Path, *firsts: int) -> tuple[FileTarget, RangeTask]:
-    table = target(tmp_path / "waiting", columns_of(DEFINITION))
+def rules_of(filters: TableFilters) -> RowRules:
+    changes = ChangeFilters.of(filters, DEFINITION, frozenset())
+    return RowRules(DEFINITION, filters, silver.columns(DEFINITION), masks_of(DEFINITION, None), changes)
+
+
+RULES = rules_of(TableFilters())
+
+
+def waiting(tmp_path: Path, *firsts: int, rules: RowRules = RULES) -> tuple[FileTarget, RangeTask]:
+    table = target(tmp_path / "waiting", RULES.staged)
     parts = tuple(KeyRange((str(first),), None) for first in firsts)
-    rules = RowRules(DEFINITION, TableFilters(), masking.shape(DEFINITION, None), masks_of(DEFINITION, None))
     return table, RangeTask(RowsByRange(), parts, ("id",), table, rules)  # type: ignore[arg-type]
 
 
 def test_ranges_of_a_task_are_one_file(tmp_path: Path) -> None:
     table, task = waiting(tmp_path, 3, 6)
     (file,) = read_ranges(task)
+    assert isinstance(file, DataFile)
     rows = read_columns(table.path, file, table.schema.names, table.schema)
     assert file.num_records == 6
     assert rows.column("id").to_pylist() == [3, 4, 5, 6, 7, 8]
     assert rows.column("_raw").to_pylist()[1:3] == [None, [("day", "0000-00-00")]]
+
+
+def test_rows_that_a_rule_filters_are_counted_and_not_written(tmp_path: Path) -> None:
+    even = RowFilter("even", ANY, insert=Condition.parse("id % 2 = 0"))
+    table, task = waiting(tmp_path, 3, 6, rules=rules_of(TableFilters(rows=(even,))))
+    file, filtered = read_ranges(task)
+    assert isinstance(file, DataFile)
+    assert read_columns(table.path, file, ["id"], table.schema).column("id").to_pylist() == [3, 5, 7]
+    assert filtered == FilteredRows({"row_filters.even": 3})
 
 
 def test_ranges_without_rows_are_no_file(tmp_path: Path) -> None:
@@ -77,7 +96,7 @@ def test_ranges_without_rows_are_no_file(tmp_path: Path) -> None:
 def test_many_rows_are_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_files, "_FILE_BYTES", 1)
     monkeypatch.setattr(range_files, "_GROUP_ROWS", 2)
-    table = target(tmp_path / "waiting", columns_of(DEFINITION))
+    table = target(tmp_path / "waiting", RULES.staged)
     batches = [with_raw(rows, ("id",), RowsByRange()) for rows in RowsByRange().read(KeyRange(("3",), None))]  # type: ignore[arg-type]
     parts = [batch.slice(at, 1) for batch in batches for at in range(batch.num_rows)]
     files = list(files_of(table, iter(parts)))
@@ -89,7 +108,7 @@ def test_many_rows_are_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_rows_land_as_older_than_the_log_from_their_place_on(tmp_path: Path) -> None:
     table, task = waiting(tmp_path, 3)
-    files = tuple(read_ranges(task))
+    files = tuple(file for file in read_ranges(task) if isinstance(file, DataFile))
     stored = silver.columns(DEFINITION).stored | {"retired": "STRING"}
     into = target(tmp_path / "silver", stored)
     place = Position("b.000007", 400, 2)

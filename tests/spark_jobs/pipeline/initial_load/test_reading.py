@@ -6,9 +6,14 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import Changes, Column, TableDefinition, TableName
+from spark_jobs.config.filters import TableFilters
 from spark_jobs.errors import Unsupported
 from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
-from spark_jobs.pipeline.initial_load.reading import reading_task
+from spark_jobs.pipeline.initial_load.reading import ReadingRules, reading_task
+from spark_jobs.pipeline.initial_load.row_rules import COUNTED, RowRules
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.column_masks import masks_of
+from spark_jobs.silver.row_filters import ChangeFilters
 from tests.slow_loader import decoded
 
 NAME = TableName("shop", "t")
@@ -31,13 +36,17 @@ class SelectingRows:
 
 def read(*rows: tuple[bytes | None, ...]) -> pa.Table:
     ids = pa.RecordBatch.from_pydict({"id": [1]})
-    task = reading_task(SelectingRows(*rows), [KeyRange(None, ("1",)), KeyRange(("1",), None)], ["day"])  # type: ignore[arg-type]
+    changes = ChangeFilters.of(TableFilters(), KEYED_BY_DAY, frozenset())
+    columns, masks = silver.columns(KEYED_BY_DAY), masks_of(KEYED_BY_DAY, None)
+    rules = RowRules(KEYED_BY_DAY, TableFilters(), columns, masks, changes)
+    reading = ReadingRules(SelectingRows(*rows), rules)  # type: ignore[arg-type]
+    task = reading_task(reading, [KeyRange(None, ("1",)), KeyRange(("1",), None)])
     return pa.Table.from_batches(task(iter([ids])))
 
 
 def test_a_task_gives_a_ranges_rows_with_their_exact_texts() -> None:
     rows = read((b"2024-02-29", b"1"), (b"2024-03-01", None))
-    assert rows.column_names == ["day", "v", "_raw"]
+    assert rows.column_names == ["day", "v", "_raw", *COUNTED]
     assert rows.column("v").to_pylist() == [1, None]
     assert rows.column("_raw").null_count == 2
 

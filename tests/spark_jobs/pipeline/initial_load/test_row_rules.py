@@ -6,15 +6,19 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
-from spark_jobs.config.conditions import Condition
 from spark_jobs.config.filters import ColumnRule, EventFilter, Mask, RowFilter, TableFilters
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.errors import TableStopped
+from spark_jobs.expressions.computed import Computed
+from spark_jobs.expressions.condition import Condition
 from spark_jobs.lake.layout import Lake
 from spark_jobs.log.position import Position, Range
-from spark_jobs.pipeline.initial_load.row_rules import RowRules, summed
+from spark_jobs.pipeline.initial_load.row_rules import ROWS as ROWS_
+from spark_jobs.pipeline.initial_load.row_rules import RULE, RowRules, summed
+from spark_jobs.silver.column_masks import TEXTS
 from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.table_timeline import DataRange, TableState
+from tests.slow_loader import decoded
 
 DEFINITION = TableDefinition(
     TableName("shop", "t"), (Column("id", 3), Column("email", 15, 80, charset=255), Column("phone", 3)), (0,)
@@ -27,6 +31,8 @@ ROWS = pa.RecordBatch.from_pydict(
         "_raw": pa.array([[("phone", "5")], None], pa.map_(pa.string(), pa.string())),
     }
 )
+
+(CHANGES,) = decoded(DEFINITION, [(b"1", b"a@x", b"5"), (b"2", None, b"6")], "here")
 
 
 def rules(lake: Lake, filters: TableFilters) -> RowRules:
@@ -55,16 +61,16 @@ def lake(tmp_path: object) -> Lake:
 
 def test_rows_without_rules_are_as_they_were_read(lake: Lake) -> None:
     plain = rules(lake, TableFilters())
-    assert plain.masked(ROWS) is ROWS
-    assert (plain.digests, plain.is_in_sql, plain.hides_key, plain.filters_all) == (None, False, False, None)
+    assert plain.judge().masked(ROWS) is ROWS
+    assert plain.judge().remaining(CHANGES) is CHANGES
+    assert (plain.digests, plain.hides_key, plain.filters_all) == (None, False, None)
     assert list(plain.staged) == ["id", "email", "phone", "_raw"]
 
 
 def test_rows_are_masked_before_they_wait(lake: Lake) -> None:
     masked = rules(lake, masking_rule({"email": Mask("truncate", length=1)}))
-    assert masked.masked(ROWS).to_pydict() == {"id": [1, 2], "email": ["a", None], "_raw": [None, None]}
+    assert masked.judge().masked(ROWS).to_pydict() == {"id": [1, 2], "email": ["a", None], "_raw": [None, None]}
     assert masked.staged == {"id": "INT", "email": "STRING", "_raw": "MAP<STRING, STRING>"}
-    assert not masked.is_in_sql
     assert masked.digests != rules(lake, masking_rule({"email": Mask("truncate", length=2)})).digests
 
 
@@ -73,11 +79,32 @@ def test_a_masked_key_is_hidden(lake: Lake, column: str, is_hidden: bool) -> Non
     assert rules(lake, masking_rule({column: Mask("hash", salt="s")})).hides_key is is_hidden
 
 
-@pytest.mark.parametrize("kind, is_in_sql", [("insert", True), ("update_new", False), ("delete", False)])
-def test_a_loaded_row_is_judged_as_an_insert(lake: Lake, kind: str, is_in_sql: bool) -> None:
-    judged = rules(lake, TableFilters(rows=(RowFilter("r", Scope(), **{kind: Condition.parse("phone > 5")}),)))
-    assert (judged.is_in_sql, judged.hides_key) == (is_in_sql, is_in_sql)
-    assert (judged.verdict is not None and "row_filters.r" in judged.verdict) is is_in_sql
+@pytest.mark.parametrize("kind, remaining", [("insert", [1]), ("update_new", [1, 2]), ("delete", [1, 2])])
+def test_a_loaded_row_is_judged_as_an_insert(lake: Lake, kind: str, remaining: list[int]) -> None:
+    filters = TableFilters(rows=(RowFilter("r", Scope(), **{kind: Condition.parse("phone > 5")}),))
+    assert rules(lake, filters).hides_key is (kind == "insert")
+    loaded = rules(lake, filters).judge()
+    assert loaded.remaining(CHANGES).after.column("id").to_pylist() == remaining
+    assert [rows.counts for rows in loaded.filtered] == ([{"row_filters.r": 1}] if kind == "insert" else [])
+
+
+def test_rows_for_spark_have_counts_behind_them(lake: Lake) -> None:
+    computed = (Computed.parse("double", "phone * 2", "BIGINT"),)
+    filters = TableFilters(
+        rows=(RowFilter("r", Scope(), insert=Condition.parse("double > 10")),),
+        columns=ColumnRule("c", Scope(), exclude=frozenset({"phone"}), computed=computed),
+    )
+    loaded = rules(lake, filters).judge()
+    changes = loaded.remaining(CHANGES)
+    rows = pa.RecordBatch.from_arrays(
+        [*changes.after.columns, pa.nulls(1, TEXTS)], [*changes.after.schema.names, "_raw"]
+    )
+    table = pa.Table.from_batches(loaded.with_counts([loaded.masked(rows)]))
+    assert table.column_names == ["id", "email", "double", "_raw", RULE, ROWS_]
+    assert [[*row.values()] for row in table.to_pylist()] == [
+        [1, "a@x", 10, None, None, None],
+        [None, None, None, None, "row_filters.r", 1],
+    ]
 
 
 @pytest.mark.parametrize("event, rule", [("insert", "filters.e"), ("update", None), ("truncate table", None)])

@@ -1,0 +1,35 @@
+"""A condition over one row, written in MySQL's SQL.
+
+Put here: the checked condition. Not here: what it may say (compiler.py), or which rows it is asked about
+(config/filters.py).
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+from spark_jobs.errors import ConfigError
+from spark_jobs.expressions.compiler import Compiler
+from spark_jobs.expressions.terms import Evaluate, Resolve, Sort, Term
+from spark_jobs.expressions.tree import names_in, tree_of
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A checked condition. ``columns``: the names in it, in small letters."""
+
+    text: str
+    columns: frozenset[str]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises ConfigError for what no row of any table could be asked."""
+        tree = tree_of(text)
+        names = names_in(tree)
+        Compiler(lambda _: Term(Sort.UNKNOWN)).truth(tree)
+        if not names:
+            raise ConfigError(f"{text!r} names no column, and so says nothing about a row")
+        return cls(text, names)
+
+    def compiled(self, resolve: Resolve) -> Evaluate:
+        """What gives its truth of rows. Raises ConfigError where a column is not there, or is not compared so."""
+        return Compiler(resolve).truth(tree_of(self.text)).evaluate
