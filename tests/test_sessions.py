@@ -38,7 +38,16 @@ class Session:
 
     def selects(self, name: str, marks: frozenset[str]) -> bool:
         starts = any(name == path or name.startswith((f"{path}/", f"{path}::", f"{path}[")) for path in self.paths)
-        return (starts or not self.paths) and Expression.compile(self.marks).evaluate(lambda mark, **_: mark in marks)
+        return (starts or not self.paths) and _selects(self.marks, marks)
+
+
+def _selects(expression: str, marks: frozenset[str]) -> bool:
+    """Whether an expression of pytest's -m selects a test with marks."""
+
+    def has(name: str, /, **_: str | int | bool | None) -> bool:
+        return name in marks
+
+    return Expression.compile(expression).evaluate(has)
 
 
 Sessions: TypeAlias = Sequence[Session]
@@ -83,11 +92,10 @@ def times_run(
 ) -> dict[str, int]:
     """How often each test with the given marks is run by sessions of targets that have the given variable."""
     running = [session for session in sessions if session.variable == variable and session.target in targets]
-    expected = Expression.compile(marks)
     return {
         name: sum(session.selects(name, its_marks) for session in running)
         for name, its_marks in tests.items()
-        if expected.evaluate(lambda mark, its_marks=its_marks, **_: mark in its_marks)
+        if _selects(marks, its_marks)
     }
 
 
