@@ -8,7 +8,6 @@ programs (disclosure.py).
 """
 
 import re
-from collections.abc import Iterator
 
 _SIGNALLED = "45000"
 """SQLSTATE of what a trigger or a routine says, under a number that it may choose."""
@@ -216,8 +215,9 @@ stored function/trigger
 
 '%s': a name; %w: a word of the server's, such as a type or a command; %d: digits; %t: any text; ?: what may be a value.
 """
-_FORMS = {"%s": r"[^'\"`\\]*", "%w": r"[A-Za-z_]+(?:,? [A-Za-z_]+)*", "%d": r"\d+", "%t": r".*", "?": r".*"}
-_FORM = re.compile(r"%[swdt]|(?<![a-z])\?")
+_NAMES = {"%s": r"[^'\"`\\]*", "%w": r"[A-Za-z_]+(?:,? [A-Za-z_]+)*", "%d": r"\d+", "%t": r".*"}
+_FORM = re.compile(r"(%[swdt]|(?<![a-z])\?)")
+"""Splits a shape into literal texts and forms, one after the other."""
 
 
 def printable_answer(number: int, state: str | None, text: str) -> str:
@@ -229,31 +229,27 @@ def printable_answer(number: int, state: str | None, text: str) -> str:
         text: What the server says.
     """
     if state != _SIGNALLED:
-        for shape, pattern in _SHAPES.get(number, ()):
+        for parts, pattern in _SHAPES.get(number, ()):
             match = pattern.fullmatch(text.rstrip("."))
             if match:
                 # Names in their order take the places of their forms; what may be a value stays a question mark.
                 names = iter(match.groups())
-                return _FORM.sub(lambda form, names=names: "?" if form[0] == "?" else next(names), shape)
+                return "".join(next(names) if part in _NAMES else part for part in parts)
     return f"error {number}{f' ({state})' if state else ''}"
 
 
-def _compiled() -> dict[int, list[tuple[str, re.Pattern[str]]]]:
-    shapes: dict[int, list[tuple[str, re.Pattern[str]]]] = {}
+def _compiled() -> dict[int, list[tuple[list[str], re.Pattern[str]]]]:
+    shapes: dict[int, list[tuple[list[str], re.Pattern[str]]]] = {}
     for line in _LISTED.strip().splitlines():
         number, _, shape = line.partition(" ")
-        shapes.setdefault(int(number), []).append((shape, re.compile("".join(_pieces(shape)), re.DOTALL)))
+        parts = _FORM.split(shape)
+        shapes.setdefault(int(number), []).append((parts, re.compile("".join(map(_pattern, parts)), re.DOTALL)))
     return shapes
 
 
-def _pieces(shape: str) -> Iterator[str]:
-    """Parts of a pattern; greedy, so that what comes after a value is what comes last in the text."""
-    at = 0
-    for form in _FORM.finditer(shape):
-        yield re.escape(shape[at : form.start()])
-        yield _FORMS["?"] if form[0] == "?" else f"({_FORMS[form[0]]})"
-        at = form.end()
-    yield re.escape(shape[at:])
+def _pattern(part: str) -> str:
+    """A part's pattern; greedy, so that what comes after a value is what comes last in the text."""
+    return f"({_NAMES[part]})" if part in _NAMES else ".*" if part == "?" else re.escape(part)
 
 
 _SHAPES = _compiled()

@@ -21,7 +21,7 @@ from tests.xa import XA, prepared
 START = Cursor(Position("b.000001", 4))
 MOVES = [((2, "b"), (12, "b")), ((3, "c"), (3, "changed")), ((4, "d"), (14, "d"))]
 """Rows of one UPDATE, of which the first and the last get another key."""
-EVENTS = [
+EVENTS: list[Change] = [
     Rows("shop.orders", Insert, [(1, "a"), (2, "b"), (3, "c"), (4, "d")]),
     Rows("shop.orders", Update, MOVES),
     Insert("shop.other", (1,)),
@@ -63,7 +63,7 @@ def effects(form: str, entry: LogEntry) -> list[Effect]:
     """What an entry says, in the same words for every format."""
     line = entry.value
     if entry.kind == "statement":
-        return [("ddl", "", line.get("statement") or line.get("sql"))]
+        return [("ddl", "", str(line.get("statement") or line.get("sql")))]
     if entry.kind != "change":
         return []
     match form:
