@@ -173,7 +173,7 @@ def _logged(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
 
     keys = cascades(pipeline, lake_of(pipeline), lineage.source)
     metadata: Metadata = {checkpoint.CASCADES: checkpoint.number(len(keys))}
-    return _result(lineage, LOGGED, _listed([str(cascade) for cascade in keys]), metadata, warns=True)
+    return _result(lineage, LOGGED, "\n".join(map(str, keys)), metadata, warns=True)
 
 
 def _second_reader(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:

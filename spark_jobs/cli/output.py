@@ -12,6 +12,7 @@ from rich.table import Table as Grid
 
 from spark_jobs.cli.app import ERRORS, Terminal, echo
 from spark_jobs.cli.streams import streaming
+from spark_jobs.ddl.foreign_keys import cascading_rules
 from spark_jobs.text.disclosure import cell
 
 if TYPE_CHECKING:
@@ -68,20 +69,18 @@ def say_outcome(source: str, outcome: "Outcome") -> None:
     say_new(outcome)
 
 
-_NAMED = 3
-"""So many of a source's foreign keys are named in a message; ``status --json`` lists them all."""
-
-
 def cascades_line(source: str, cascades: Sequence[Mapping[str, str]]) -> str:
-    """All foreign keys of a source that change rows without an event in the log, as one message.
+    """All foreign keys of a source that change rows without an event in the log, as one message, with their rules.
 
     cascades: items of ``cascades`` in ``status --json``, at least one.
     """
-    tables = [f"{key['table']} ({key['constraint']} -> {key['parent']})" for key in cascades[:_NAMED]]
-    rest = [f"{len(cascades) - _NAMED} more"] if len(cascades) > _NAMED else []
+    tables = [
+        f"{key['table']} ({key['constraint']} -> {key['parent']} {cascading_rules(key['on_delete'], key['on_update'])})"
+        for key in cascades
+    ]
     keys = "1 foreign key changes" if len(cascades) == 1 else f"{len(cascades)} foreign keys change"
     return (
-        f"{source}: {keys} child rows, which the server does not log: {', '.join(tables + rest)}; compare these tables "
+        f"{source}: {keys} child rows, which the server does not log: {', '.join(tables)}; compare these tables "
         "(stratalog verify), or replace the rules by statements or triggers, which are logged (on_cascade, "
         "docs/limits.md)"
     )

@@ -44,8 +44,13 @@ class ForeignKey:
     @property
     def rules(self) -> str:
         """The rules that change child rows, as SQL has them."""
-        actions = (("ON DELETE", self.on_delete), ("ON UPDATE", self.on_update))
-        return " ".join(f"{event} {rule}" for event, rule in actions if rule in _CASCADING)
+        return cascading_rules(self.on_delete, self.on_update)
+
+
+def cascading_rules(on_delete: str, on_update: str) -> str:
+    """Those of two rules of a foreign key that change child rows, as SQL has them."""
+    actions = (("ON DELETE", on_delete), ("ON UPDATE", on_update))
+    return " ".join(f"{event} {rule}" for event, rule in actions if rule in _CASCADING)
 
 
 @readable

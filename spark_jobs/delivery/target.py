@@ -26,8 +26,7 @@ from spark_jobs.config.servers import MySQL
 from spark_jobs.delivery import sessions
 from spark_jobs.delivery.sessions import TargetSession
 from spark_jobs.errors import DeliveryError
-from spark_jobs.source.connection import error_number, log_in, may_pass, refusal
-from spark_jobs.text.disclosure import foreign
+from spark_jobs.source.connection import answer_of, error_number, log_in, may_pass, refusal
 
 log = logging.getLogger(__name__)
 
@@ -79,20 +78,11 @@ _REMEDIES: Mapping[int, str] = {
     1205: "another session holds its locks; run again when it has ended",
     1213: "another session writes the same rows; stop it, or lower workers",
     1452: "drop the foreign key of the target, or set foreign_key_checks so that this session may set it off",
+    1526: "add a partition to the target's table that takes the row",
+    1644: "see which trigger of the target refuses the row, and drop it or let the row pass",
     3819: "drop the CHECK constraint of the target, which the source does not have",
     4025: "drop the CHECK constraint of the target, which the source does not have",
 }
-
-
-_QUOTING_VALUES = {1062, 1064, 1264, 1265, 1292, 1366, 1411, 1451, 1452, 1525, 1586, 1690, 3140}
-"""Numbers of errors whose texts may repeat values."""
-_NAMES = re.compile(r" for (?:column|key) ")
-"""Behind it, such a text has names."""
-
-
-def _without_values(text: str) -> str:
-    match = _NAMES.search(text)
-    return foreign(text[: match.start()]) + text[match.start() :] if match else foreign(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,11 +236,10 @@ class Connection:
         if isinstance(error, DeliveryError):
             return error
         number = error_number(error)
-        if may_pass(error) or number is None:
+        if may_pass(error) or number is None or not isinstance(error, pymysql.MySQLError):
             return DeliveryError(refusal(place, self._settings, error))
-        text = re.sub(r"\s+", " ", str(error.args[-1]))
-        text = _without_values(text) if number in _QUOTING_VALUES else text
         remedy = _REMEDIES.get(number)
         return DeliveryError(
-            f"{place}: {self._settings.host}:{self._settings.port} answered: {text}{'; ' + remedy if remedy else ''}"
+            f"{place}: {self._settings.host}:{self._settings.port} answered: {answer_of(error)}"
+            f"{'; ' + remedy if remedy else ''}"
         )

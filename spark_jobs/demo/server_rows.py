@@ -20,6 +20,7 @@ import pymysql
 from pymysql.cursors import SSCursor
 
 from spark_jobs.errors import SourceError, Unsupported
+from spark_jobs.source.connection import answer_of
 
 RAW = "_raw"
 """The column beside the table's own: JSON of column -> text, with sorted keys; null where every value has its type."""
@@ -128,7 +129,7 @@ def _ask(connection: Any, question: str, *parameters: str) -> list[tuple[Any, ..
             cursor.execute(question, parameters)
             return list(cursor.fetchall())
     except pymysql.MySQLError as error:
-        raise SourceError(f"the server was asked for its columns and answered: {error.args[-1]}") from error
+        raise SourceError(f"the server was asked for its columns and answered: {answer_of(error)}") from error
 
 
 def _chunks(cursor: SSCursor) -> Iterator[list[tuple[Any, ...]]]:

@@ -13,6 +13,8 @@ from spark_jobs.errors import LostRace
 
 log = logging.getLogger(__name__)
 
+CONFLICT_WAIT = 2.0
+"""Seconds that work on a source is waited with at most after it lost its first race."""
 _TRIES = 5
 Result = TypeVar("Result")
 

@@ -26,6 +26,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Destination, Name
 from spark_jobs.ddl.default_values import on_server_default
 from spark_jobs.downstream import commit_clock, publication
+from spark_jobs.downstream.merge_job import Merged
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.engine import downstream_job, routing, silver_job, silver_plan
 from spark_jobs.engine.change_job import ChangedLog
@@ -41,6 +42,7 @@ from spark_jobs.errors import (
     TableStopped,
 )
 from spark_jobs.lake.layout import Lake, lake_of
+from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.comments import SourceComments
@@ -76,10 +78,11 @@ def endpoints_of(pipeline: Pipeline, name: str) -> Endpoints:
 def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until: Position | None = None) -> Extracted:
     """Source -> bronze, from the first endpoint that can be read, to the log's end or a transaction's end before.
 
-    Raises SourceError, DecodeError, LakeError.
+    Planned again where another writer comes first. Raises SourceError, DecodeError, LakeError.
     """
     lake = lake_of(pipeline)
     brief = session_over(spark, 0)  # its rows are slices, however large the log is
+    landed: list[Extracted] = []
 
     def from_endpoint(source: Source) -> Extracted:
         shares = pipeline.routing.shares(name)
@@ -95,6 +98,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
         now = source.now() if shares and until is None else None
         settings = pipeline.sources[name]
         extracted = extract(brief, lake, source, settings.start, until=until, redact=Redaction.of(settings.redact))
+        landed.append(extracted)
         if unreadable:
             raise unreadable
         follow(brief, lake, name, reading, declared)
@@ -106,7 +110,9 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
         return extracted
 
     with span("extract", layer="bronze"):
-        extracted = endpoints_of(pipeline, name).first(from_endpoint)
+        newest = retry_on_conflict(lambda: endpoints_of(pipeline, name).first(from_endpoint), wait=CONFLICT_WAIT)
+        # Of several tries, the one that found most of the log is what this run has done.
+        extracted = max(landed, key=lambda part: part.bytes, default=newest)
         annotate(bytes=extracted.bytes, transactions=extracted.transactions, events=extracted.events)
     shortage = extracted.margin.shortage(pipeline.retention) if extracted.margin else None
     if shortage:
@@ -125,8 +131,26 @@ def compact_source(
 ) -> Outcome:
     """Bronze -> silver, up to bronze's end, for each table in scope (and in ``tables``) that has something new.
 
-    appeared: tables that nothing is published of, and that only log has which was put before bronze's oldest.
+    appeared: tables that nothing is published of, and that only log has which was put before bronze's oldest. Planned
+    again where another writer comes first.
     """
+    finished: dict[TableName, Compacted] = {}
+    return retry_on_conflict(
+        lambda: _compact_tables(spark, pipeline, name, tables=tables, appeared=appeared, finished=finished),
+        wait=CONFLICT_WAIT,
+    )
+
+
+def _compact_tables(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    name: str,
+    *,
+    tables: frozenset[TableName] | None,
+    appeared: Sequence[TableName],
+    finished: dict[TableName, Compacted],
+) -> Outcome:
+    """One try. finished: the tables that this one and those before it have compacted."""
     lake = lake_of(pipeline)
     snapshot = BronzeSnapshot.find(lake, name)
     entries = publication.read(lake, name) + [Entry(name, table.schema, table.table, "current") for table in appeared]
@@ -139,10 +163,17 @@ def compact_source(
         start_session(spark)  # by this thread, where it is a lazy one
     units = _silver_units(spark, planned, snapshot.table, pipeline.spark.task_bytes)
     with span("commits and Spark SQL", tables=len(planned.work), by_engine=len(units.results)):
-        jobs = each_table(planned.work, partial(_compact, spark, planned, units), planned.stopped, f"{name}: silver")
+        jobs = each_table(
+            planned.work,
+            partial(_compact, spark, planned, units),
+            planned.stopped,
+            f"{name}: silver",
+            lambda job: finished.update({job.name: job}),
+        )
     for job in jobs:
         if job.stopped:
             planned.stop(job.name, f"{name}: {job.name}", job.stopped)
+    jobs = [*finished.values()]
     new = known_tables.add(pipeline.tables_file, {(name, job.name.schema, job.name.table) for job in jobs})
     after = planner.after(planned, jobs)
     annotate(tables=len(jobs), changes=sum(job.changes for job in jobs), rows=sum(job.rows for job in jobs))
@@ -203,8 +234,29 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
     """Silver -> downstream for every table in scope (of ``tables``, where given), up to silver's checkpoint.
 
     into: the downstream tables to merge into; all without it. repeated: windows of tables whose keys are merged
-    although silver has not replaced them.
+    although silver has not replaced them. Planned again where another writer comes first.
     """
+    finished: dict[TableInto, Merged] = {}
+    return retry_on_conflict(
+        lambda: _merge_tables(
+            spark, pipeline, name, before, tables=tables, into=into, repeated=repeated, finished=finished
+        ),
+        wait=CONFLICT_WAIT,
+    )
+
+
+def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
+    spark: SparkSession,
+    pipeline: Pipeline,
+    name: str,
+    before: Outcome | None,
+    *,
+    tables: frozenset[TableName] | None,
+    into: frozenset[Name] | None,
+    repeated: Mapping[TableName, tuple[Range, ...]] | None,
+    finished: dict[TableInto, Merged],
+) -> Outcome:
+    """One try. finished: what this one and those before it have merged."""
     lake = lake_of(pipeline)
     entries = before.entries if before else publication.read(lake, name)
     stopped = dict(before.stopped) if before else {}
@@ -223,7 +275,9 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
     stopped_into: dict[TableInto, str] = {}
     units = _merge_units(spark, deliveries, by_sql, pipeline.spark.task_bytes)
     with span("commits and Spark SQL", tables=len(deliveries), by_engine=len(units)):
-        bring_results = each_table(deliveries, partial(_bring, units), stopped_into, f"{name}: downstream")
+        bring_results = each_table(
+            deliveries, partial(_bring, units), stopped_into, f"{name}: downstream", partial(_note, finished)
+        )
     results = at_one_version({result.name: result for result in bring_results})
     for result in results.values():
         if result.stopped:
@@ -233,8 +287,10 @@ def merge_source(  # noqa: PLR0913 - the ways in which less than all is merged
         stopped[origin] = f"{stopped[origin]}\n{reason}" if origin in stopped else reason
 
     arrivals = Arrivals(lake, legs, results, stopped_into, stopped, unchanged)
-    merges = [result.merged for result in results.values() if result.merged]
-    annotate(tables=len(merges), rows=sum(merged.inserted + merged.updated + merged.deleted for merged in merges))
+    for result in results.values():
+        _note(finished, result)
+    merges = [*finished.values()]
+    annotate(tables=len(merges), rows=sum(map(_rows, merges)))
     position = before.position if before else publication.surveyed(lake, name)
     compacted, new = (before.compacted, before.new) if before else ([], set())
     after = [arrivals.after(entry) for entry in entries]
@@ -339,6 +395,17 @@ def _has_every_change(delivery: "TableMerge") -> bool:
     return delivery.into.mode.has_every_change
 
 
+def _note(finished: dict[TableInto, Merged], result: DeliveryResult) -> None:
+    """Notes what was merged; a try that finds nothing more has not merged less."""
+    merged, earlier = result.merged, finished.get(result.name)
+    if merged and (_rows(merged) or not earlier or not _rows(earlier)):
+        finished[result.name] = merged
+
+
+def _rows(merged: Merged) -> int:
+    return merged.inserted + merged.updated + merged.deleted
+
+
 def _bring(units: Units, delivery: "TableMerge") -> "DeliveryResult":
     return delivery.bring(units.get(delivery.name))
 
@@ -361,9 +428,14 @@ def publish(spark: SparkSession, pipeline: Pipeline, name: str, outcome: Outcome
 def run_source(spark: SparkSession, pipeline: Pipeline, name: str) -> tuple[Extracted, Outcome]:
     """All three layers of one source, and the publication. Tables that stop are in the outcome."""
     extracted = extract_source(spark, pipeline, name)
-    outcome = merge_source(spark, pipeline, name, compact_source(spark, pipeline, name))
-    publish(spark, pipeline, name, outcome)
-    return extracted, outcome
+
+    def brought_forward() -> Outcome:
+        outcome = merge_source(spark, pipeline, name, compact_source(spark, pipeline, name))
+        publish(spark, pipeline, name, outcome)
+        return outcome
+
+    # A run that has published more of the log meanwhile is what this one continues from.
+    return extracted, retry_on_conflict(brought_forward, wait=CONFLICT_WAIT)
 
 
 def _is_same(first: list[Entry], second: list[Entry]) -> bool:

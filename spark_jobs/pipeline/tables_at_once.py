@@ -39,12 +39,17 @@ Item = TypeVar("Item", bound=Named)
 
 
 def each_table(
-    work: Sequence[Item], run: Callable[[Item], Result], stopped: dict[Any, str], layer: str = ""
+    work: Sequence[Item],
+    run: Callable[[Item], Result],
+    stopped: dict[Any, str],
+    layer: str = "",
+    on_result: Callable[[Result], object] = lambda _: None,
 ) -> list[Result]:
     """Runs the work of several tables side by side; what one table raises stops that table.
 
-    layer: what lines of progress begin with; none are logged without it. Raises LostRace, once the others are done,
-    where another run moved a table first: nothing is wrong with that one.
+    layer: what lines of progress begin with; none are logged without it. on_result: gets each result, also where a race
+    is raised. Raises LostRace, once the others are done, where another run moved a table first: nothing is wrong with
+    that one.
     """
     results: list[Result] = []
     # Threads wait for Spark and for the driver's writes; the GIL is not what limits them.
@@ -58,7 +63,9 @@ def each_table(
         # Results in the order of the tables. A JVM that ended ends all of them.
         for name, future in running:
             try:
-                results.append(future.result())
+                result = future.result()
+                results.append(result)
+                on_result(result)
             except LostRace as error:
                 race = error
             except JvmEnded:

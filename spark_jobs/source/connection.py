@@ -19,7 +19,7 @@ from pymysql.cursors import DictCursor
 
 from spark_jobs.config.servers import MySQL, Tls
 from spark_jobs.errors import SourceError, about
-from spark_jobs.text.disclosure import foreign
+from spark_jobs.text.server_errors import printable_answer
 
 _HINTS = {
     2012: "correct host and port",
@@ -46,8 +46,8 @@ _NO_SERVER = 2012
 _UNREACHED = {2002, 2003, 2005}
 _BROKEN = {2006, 2013, 2055}
 """Numbers that the client gives: nobody answered, or nobody does any more."""
-_QUOTING_VALUES = {1064, 1264, 1292, 1366, 1411, 1525, 1690}
-"""Numbers of errors whose texts repeat values, or the statement that has them."""
+_OF_THE_CLIENT = range(2000, 3000)
+"""Numbers of the client library's own errors, which quote nothing that a server sent of rows."""
 
 
 def connect(name: str, settings: MySQL) -> "pymysql.Connection[DictCursor]":
@@ -212,6 +212,15 @@ def error_number(error: BaseException | None) -> int | None:
     return error.args[0] if isinstance(error, pymysql.MySQLError) and error.args else None
 
 
+def answer_of(error: BaseException) -> str:
+    """What a server said, on one line, without values of rows: of a text whose shape is not known, its number."""
+    text = re.sub(r"\s+", " ", str(error.args[-1] if error.args else error))
+    number = error_number(error)
+    if not isinstance(number, int) or number in _OF_THE_CLIENT:
+        return text
+    return printable_answer(number, getattr(error, "sqlstate", None), text)
+
+
 def may_pass(error: BaseException) -> bool:
     """Whether trying again may help: a connection that was lost, not one that was refused."""
     if isinstance(error, pymysql.MySQLError):
@@ -221,7 +230,7 @@ def may_pass(error: BaseException) -> bool:
 
 def refusal(place: str, settings: MySQL, error: BaseException) -> str:
     """What a server said, where, and what to look at; never with a secret."""
-    text = re.sub(r"\s+", " ", str(error.args[-1] if error.args else error))
+    text = answer_of(error)
     if isinstance(error, LoginTimeout):
         return f"{place}: {settings.host}:{settings.port}: {text}"
     origin = _origin(error)
@@ -246,7 +255,7 @@ def _answer(error: BaseException, text: str) -> str:
         return f" cannot be reached: {reason}"
     if number in _BROKEN:
         return f": {text}"
-    return f" answered: {foreign(text) if number in _QUOTING_VALUES else text}"
+    return f" answered: {text}"
 
 
 def _origin(error: BaseException) -> BaseException | None:

@@ -6,6 +6,7 @@ Put here: the order of entries, and cursors as JSON. Not here: where cursors are
 from dataclasses import dataclass
 from typing import Any
 
+from spark_jobs.changes.formats.base import ChangeLine
 from spark_jobs.log.position import Position
 
 Key = tuple[int, int, int, int, int, int, int, int]
@@ -13,16 +14,21 @@ Key = tuple[int, int, int, int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class EntryPlace:
-    """The place of an entry in the order of delivery.
+    """The place of an entry's end in the order of delivery, which is the same in every format.
 
-    effect: where it takes effect: its event, or the commit of its XA transaction. logged: its event. row: in the event.
+    effect: where it takes effect: its event, or the commit of its XA transaction. logged: its event. row: the last one
+    of the event that is in it. part: of that row, FIRST_OF_TWO or COMPLETE.
     """
 
     effect: Position
     logged: Position
     row: int
-    part: int = 0
-    """Of a row that is two lines, which of them."""
+    part: int
+
+    @classmethod
+    def of(cls, line: ChangeLine, effect: Position, logged: Position) -> "EntryPlace":
+        """The place of a line's end."""
+        return cls(effect, logged, line.row + line.rows - 1, line.part)
 
     @property
     def key(self) -> Key:
@@ -41,7 +47,7 @@ class Cursor:
     last: EntryPlace | None = None
 
     def is_done(self, place: EntryPlace) -> bool:
-        """Whether an entry was delivered before."""
+        """Whether an entry was delivered before, to its end: of several rows the last one, of two lines both."""
         return self.last is not None and place.key <= self.last.key
 
     def to_json(self) -> dict[str, Any]:

@@ -30,12 +30,14 @@ class LogEntry:
         kind: change, statement (DDL), begin or end (of a transaction).
         position: The position of its event: with ``row`` what identifies a repeat.
         row: The first row of the event that is in it.
+        rows: How many of the event's rows are in it: of canal-json all of them, of other formats one.
         line: JSON text without a newline, as the format has it.
     """
 
     kind: Kind
     position: Position
     row: int
+    rows: int
     line: str
     after: Cursor = field(repr=False, compare=False)
     """Where the group stands once the entry is acknowledged."""
@@ -79,13 +81,14 @@ class EntryReader:
             place = _place(slice_, line)
             if not cursor.is_done(place):
                 row = line.row if 0 <= line.row < BEHIND else 0
-                yield LogEntry(line.kind, place.logged, row, line.text.rstrip("\n"), Cursor(slice_.begin, place))
+                text = line.text.rstrip("\n")
+                yield LogEntry(line.kind, place.logged, row, line.rows, text, Cursor(slice_.begin, place))
 
 
 def _place(slice_: PlacedSlice, line: ChangeLine) -> EntryPlace:
     file, stretch = (slice_.cells.column(name)[0].as_py() for name in ("file", "stretch"))
     logged = Position(file, line.offset, stretch)
-    return EntryPlace(slice_.place if slice_.committed else logged, logged, line.row, line.part)
+    return EntryPlace.of(line, slice_.place if slice_.committed else logged, logged)
 
 
 def _require_place(snapshot: BronzeSnapshot, position: Position, group: str) -> None:

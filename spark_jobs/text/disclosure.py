@@ -137,13 +137,20 @@ def cell(text: str) -> str:
 
 
 _ABOUT_VALUES = re.compile(r"\s*(?:==\s*SQL|==\s*DataFrame|\s*JVM stacktrace|\tat |Caused by:|Traceback )")
-_LITERALS = re.compile(r"'(?:[^'\\]|\\.|'')*(?:'|$)")
-_PATH = re.compile(r"'(?:[a-z0-9]+:)?/[^']*'")
+_LITERALS = re.compile(
+    r"(?P<file>\b(?:path|file|folder|directory|archive|jar):? )?(?<!\w)'(?:[^'\\]|\\.|'(?=['\w]))*(?:'|$)",
+    re.IGNORECASE,
+)
+"""A literal, and whether it is said to be a file. An apostrophe inside of a word neither begins nor ends one."""
+_PATH = re.compile(r"'(?:[a-z0-9]+:)?/[^'\s]*'")
 _ROWS_VALUES = re.compile(r"(?:violated by row with values|row with values).*", re.IGNORECASE | re.DOTALL)
 
 
 def foreign(text: str, limit: int = 3) -> str:
-    """The first lines of another program's message, on one line, without its literals and traces; paths stay."""
+    """The first lines of another program's message, on one line, without its literals and traces.
+
+    A path stays where the message says that it is one; a value may look like it.
+    """
     lines: list[str] = []
     for line in text.strip().splitlines():
         if _ABOUT_VALUES.match(line):
@@ -152,4 +159,10 @@ def foreign(text: str, limit: int = 3) -> str:
         if len(lines) == limit:
             break
     output = _ROWS_VALUES.sub("violated by a row", " ".join(lines))
-    return _LITERALS.sub(lambda match: match[0] if _PATH.fullmatch(match[0]) else LITERAL, output)
+    return _LITERALS.sub(_without_value, output)
+
+
+def _without_value(literal: re.Match[str]) -> str:
+    kind = literal["file"] or ""
+    text = literal[0].removeprefix(kind)
+    return literal[0] if kind and _PATH.fullmatch(text) else f"{kind}{LITERAL}"

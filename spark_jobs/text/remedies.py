@@ -228,5 +228,6 @@ def _is_of_event(text: str, cls: type[StratalogError]) -> bool:
 
 
 def _of_kind(text: str, cls: type[StratalogError]) -> str:
-    kind = kind_of(text)
+    # The kinds are about sources and the lake; a target's server may say the same words of something else.
+    kind = None if issubclass(cls, DeliveryError) else kind_of(text)
     return kind.remedy if kind else next(DEFAULTS[ancestor] for ancestor in cls.__mro__ if ancestor in DEFAULTS)

@@ -171,6 +171,7 @@ def without_spark() -> Iterator[None]:
         patch.object(pipeline_run, "session_over", lambda _spark, _size: SPARK),
         patch.object(pipeline_run, "slots", lambda _: _current().slots),
         patch.object(pipeline_run, "compact", _by_spark),
+        patch.object(pipeline_run, "CONFLICT_WAIT", 0.0),
         *(patch.object(merge, name, _by_spark) for name in ("_appended", "_renewed", "_merged", "_never_whole")),
         *(patch.object(way, "bring", _by_spark) for way in (AppendWay, HistoryWay)),
         patch.object(merge, "carry_out", lambda _spark, _table, head, steps, _claims: _by_spark() if steps else head),
@@ -202,7 +203,7 @@ def _current() -> Scheduler:
 def run(pipeline: Pipeline, seed: int) -> dict[str, str]:
     """A run of all tables through silver and downstream; why tables stopped, by name.
 
-    Raises LostRace, LakeError, and whatever a fault is.
+    Raises LakeError, and whatever a fault is; LostRace where others win every time.
     """
     silver_task._row_group.cache_clear()  # a process of its own has nothing in memory
     if not hasattr(_LOCAL, "schedulers"):

@@ -18,6 +18,8 @@ INSERT, UPDATE, DELETE = 1, 2, 3
 """Numbers of operations in ``Changes.op``."""
 BEHIND = 1 << 32
 """A row's number that is after those of every event."""
+FIRST_OF_TWO, COMPLETE = 0, 1
+"""Parts of a row: the first of the two lines that it is, and the line with which it is complete."""
 Kind = Literal["change", "statement", "begin", "end"]
 
 
@@ -34,8 +36,10 @@ class ChangeLine:
     kind: Kind = "change"
     mark: Mark | None = None
     """Of a begin and an end."""
-    part: int = 0
-    """Of a row that is two lines, which of them."""
+    rows: int = 1
+    """Rows of the event that are in it, the first of which is ``row``."""
+    part: int = COMPLETE
+    """Of the last of its rows."""
 
     @property
     def text(self) -> str:

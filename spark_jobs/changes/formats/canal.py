@@ -148,7 +148,8 @@ class CanalFormat(Format):
             "sqlType": "{" + ",".join(f"{quoted(name)}:{code}" for name, code in message.sql_types.items()) + "}",
             "table": quoted(definition.name.table),
         }
-        return ChangeLine(message.offset, message.first_row, self._rendered(fields, _TYPES[message.op]))
+        pieces = self._rendered(fields, _TYPES[message.op])
+        return ChangeLine(message.offset, message.first_row, pieces, rows=len(message.rows))
 
     def statement(self, context: SliceContext, entry: StatementEntry) -> str:
         """The message of a DDL statement."""

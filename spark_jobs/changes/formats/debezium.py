@@ -16,6 +16,7 @@ from spark_jobs.binlog import Changes, Column, TableDefinition
 from spark_jobs.changes.formats.base import (
     BINARY_KINDS,
     DELETE,
+    FIRST_OF_TWO,
     INSERT,
     UPDATE,
     ChangeLine,
@@ -61,8 +62,8 @@ class DebeziumFormat(Format):
             for at, (op, offset, row) in enumerate(places):
                 source = _source(context, definition, offset, row, commits[at])
                 if op == UPDATE and moved[at]:
-                    yield ChangeLine(offset, row, (_envelope(before[at], "null", source, "d"),))
-                    yield ChangeLine(offset, row, (_envelope("null", after[at], source, "c"),), part=1)
+                    yield ChangeLine(offset, row, (_envelope(before[at], "null", source, "d"),), part=FIRST_OF_TWO)
+                    yield ChangeLine(offset, row, (_envelope("null", after[at], source, "c"),))
                     continue
                 old = {INSERT: "null", UPDATE: before[at], DELETE: after[at]}[op]
                 new = "null" if op == DELETE else after[at]

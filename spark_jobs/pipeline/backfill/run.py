@@ -26,7 +26,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.errors import JvmEnded, LakeError, StratalogError, about
 from spark_jobs.lake.layout import Lake, lake_of
-from spark_jobs.lake.retry import retry_on_conflict
+from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.backfill.replay import replay
 from spark_jobs.pipeline.backfill.request import (
@@ -113,9 +113,14 @@ def backfill_source(
             publish(spark, pipeline, name, before)
         return Outcome(publication.read(lake, name), publication.surveyed(lake, name), replaced, stopped=stopped)
     windows = _merged_again(pipeline, name, replays, replaces=replaces)
-    outcome = retry_on_conflict(lambda: merge_source(spark, pipeline, name, before, tables=tables, repeated=windows))
-    publish(spark, pipeline, name, outcome)
+    merge = partial(merge_source, spark, pipeline, name, before, tables=tables, repeated=windows)
+    outcome = retry_on_conflict(lambda: _published(spark, pipeline, name, merge()), wait=CONFLICT_WAIT)
     return replace(outcome, compacted=replaced, stopped=outcome.stopped | stopped)
+
+
+def _published(spark: SparkSession, pipeline: Pipeline, source: str, outcome: Outcome) -> Outcome:
+    publish(spark, pipeline, source, outcome)
+    return outcome
 
 
 def _merged_again(
@@ -146,9 +151,7 @@ def _first_seen(
     appeared = sorted(table for table in new if pipeline.scope.holds(table.schema, table.table) and is_selected(table))
     if not appeared:
         return None
-    return retry_on_conflict(
-        lambda: compact_source(spark, pipeline, name, tables=frozenset(appeared), appeared=appeared)
-    )
+    return compact_source(spark, pipeline, name, tables=frozenset(appeared), appeared=appeared)
 
 
 def _bring(spark: SparkSession, pipeline: Pipeline, source: str, begin: Position, options: BackfillOptions) -> None:

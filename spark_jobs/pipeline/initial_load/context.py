@@ -16,8 +16,6 @@ from spark_jobs.pipeline.initial_load.commit import LoadCommit
 from spark_jobs.pipeline.initial_load.throttle import Throttle
 from spark_jobs.source.server import Server
 
-CONFLICT_WAIT = 2.0
-"""Seconds: a run of the source may be going on, and both may continue."""
 OnProgress = Callable[[TableName, LoadCommit], None]
 """Called with how far a table is, after each commit."""
 

@@ -24,7 +24,7 @@ import pymysql
 from pymysql.cursors import Cursor
 
 from spark_jobs.errors import SourceError
-from spark_jobs.text.disclosure import foreign
+from spark_jobs.source.connection import answer_of
 from spark_jobs.text.sql import identifier, is_table
 
 Boundary = tuple[str, ...]
@@ -221,4 +221,4 @@ def _ask(connection: Connection, statement: str, parameters: list[Any]) -> list[
             cursor.execute(statement, parameters)
             return list(cursor.fetchall())
     except pymysql.MySQLError as error:
-        raise SourceError(f"the server answered: {foreign(str(error.args[-1] if error.args else error))}") from error
+        raise SourceError(f"the server answered: {answer_of(error)}") from error

@@ -20,11 +20,11 @@ from spark_jobs.errors import TableStopped, about, under
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.ranges import union
-from spark_jobs.lake.retry import retry_on_conflict
+from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.initial_load.anchor import Outrun, settled_position
 from spark_jobs.pipeline.initial_load.commit import LOADED, LoadCommit
-from spark_jobs.pipeline.initial_load.context import CONFLICT_WAIT, LoadContext
+from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.range_files import FileTarget, LandingTask, land_files
 from spark_jobs.pipeline.initial_load.reading import ReadTable
 from spark_jobs.pipeline.initial_load.row_rules import job_of

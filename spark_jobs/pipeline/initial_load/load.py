@@ -23,10 +23,10 @@ from spark_jobs.config.table_patterns import Pattern
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.errors import ConfigError, about
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.lake.retry import retry_on_conflict
+from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
 from spark_jobs.pipeline.initial_load.anchor import Anchor
 from spark_jobs.pipeline.initial_load.commit import LoadCommit
-from spark_jobs.pipeline.initial_load.context import CONFLICT_WAIT, LoadContext, OnProgress
+from spark_jobs.pipeline.initial_load.context import LoadContext, OnProgress
 from spark_jobs.pipeline.initial_load.landing import LandedTable, land
 from spark_jobs.pipeline.initial_load.reading import read_table
 from spark_jobs.pipeline.initial_load.selection import (
@@ -83,7 +83,7 @@ def load_source(  # noqa: PLR0913 - what is loaded, and how gently
     require_server(pipeline, source)
     patterns = [Pattern.parse(table) for table in tables]
     # What the log has comes first: it decides which tables are complete without a load.
-    before = retry_on_conflict(lambda: _compacted(spark, pipeline, source), wait=CONFLICT_WAIT)
+    before = _compacted(spark, pipeline, source)
     stopped: dict[TableName, str] = {}
     with about(source):
         anchor = _anchor(pipeline, source)
@@ -95,13 +95,9 @@ def load_source(  # noqa: PLR0913 - what is loaded, and how gently
     publish(spark, pipeline, source, replace(before, entries=entries))
     # Rows are staged, then the log is read up to where they were read, and both are merged.
     read_tables = each_table(planned.reading, partial(read_table, load), stopped)
-    after = retry_on_conflict(lambda: _compacted(spark, pipeline, source), wait=CONFLICT_WAIT)
+    after = _compacted(spark, pipeline, source)
     landed = {table.name: table for table in each_table(read_tables, lambda table: land(load, table, after), stopped)}
-    entries = [_after(entry, landed.get(TableName(*entry.name))) for entry in after.entries]
-    outcome = retry_on_conflict(
-        lambda: merge_source(spark, pipeline, source, replace(after, entries=entries)), wait=CONFLICT_WAIT
-    )
-    publish(spark, pipeline, source, outcome)
+    outcome = _brought_forward(spark, pipeline, source, after, landed)
     selected = {name: reason for name, reason in outcome.stopped.items() if not patterns or is_named(name, patterns)}
     outcome = replace(outcome, stopped=selected | stopped)
     # New tables are known from now on, so that no run reports them again.
@@ -109,6 +105,23 @@ def load_source(  # noqa: PLR0913 - what is loaded, and how gently
     outcome = replace(outcome, new=outcome.new | new)
     progress = {name: table.progress for name, table in landed.items()}
     return Loaded(progress, outcome, time.monotonic() - began, planned.already)
+
+
+def _brought_forward(
+    spark: SparkSession, pipeline: Pipeline, source: str, after: Outcome, landed: Mapping[TableName, LandedTable]
+) -> Outcome:
+    """Merges and publishes the loaded tables with all others."""
+    compacted = iter([after])
+
+    def merged() -> Outcome:
+        # A run that has published more of the log meanwhile is what this load continues from.
+        outcome = next(compacted, None) or compact_source(spark, pipeline, source)
+        entries = [_after(entry, landed.get(TableName(*entry.name))) for entry in outcome.entries]
+        outcome = merge_source(spark, pipeline, source, replace(outcome, entries=entries))
+        publish(spark, pipeline, source, outcome)
+        return outcome
+
+    return retry_on_conflict(merged, wait=CONFLICT_WAIT)
 
 
 def _compacted(spark: SparkSession, pipeline: Pipeline, source: str) -> Outcome:

@@ -54,14 +54,16 @@ def test_a_grid_is_stacked_where_the_terminal_is_too_narrow(columns: int, lines:
 @pytest.mark.parametrize(
     "count, head, last",
     [
-        (1, "shop: 1 foreign key changes child rows", "shop.c0 (f0 -> shop.p)"),
-        (3, "shop: 3 foreign keys change child rows", "shop.c2 (f2 -> shop.p)"),
-        (49, "shop: 49 foreign keys change child rows", "shop.c2 (f2 -> shop.p), 46 more"),
+        (1, "shop: 1 foreign key changes child rows", "shop.c0 (f0 -> shop.p ON DELETE CASCADE)"),
+        (3, "shop: 3 foreign keys change child rows", "shop.c2 (f2 -> shop.p ON DELETE CASCADE)"),
+        (49, "shop: 49 foreign keys change child rows", "shop.c48 (f48 -> shop.p ON DELETE CASCADE)"),
     ],
 )
 def test_cascades_of_a_source_are_one_message(count: int, head: str, last: str) -> None:
-    keys = [{"table": f"shop.c{number}", "constraint": f"f{number}", "parent": "shop.p"} for number in range(count)]
+    rules = {"parent": "shop.p", "on_delete": "CASCADE", "on_update": "NO ACTION"}
+    keys = [{"table": f"shop.c{number}", "constraint": f"f{number}"} | rules for number in range(count)]
     line = cascades_line("shop", keys)
+    assert all(f"shop.c{number} (f{number} -> shop.p ON DELETE CASCADE)" in line for number in range(count))
     assert line.startswith(f"{head}, which the server does not log: shop.c0")
     assert f"{last}; compare these tables" in line
     assert line.count("docs/limits.md") == 1

@@ -55,7 +55,7 @@ def test_status_names_the_tables_that_foreign_keys_change_unlogged(capsys: pytes
     out, err = capsys.readouterr()
     assert out.splitlines()[-1].split() == ["shop.c", "f", "CASCADE", "NO", "ACTION", "shop.p"]
     assert err.startswith(
-        "shop: 1 foreign key changes child rows, which the server does not log: shop.c (f -> shop.p);"
+        "shop: 1 foreign key changes child rows, which the server does not log: shop.c (f -> shop.p ON DELETE CASCADE);"
     )
 
 

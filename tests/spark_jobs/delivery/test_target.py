@@ -36,8 +36,14 @@ SERVER = MySQL(host="db", user="writer", password="secret")
             "Data too long for column 'c' at row 1; widen the target's column",
         ),
         (1142, "INSERT command denied to user 'w'@'h' for table 't'", "for table 't'; grant it"),
-        (1290, "The server is running with the --read-only option", "name the server that takes writes"),
-        (9999, "Some text", "answered: Some text"),
+        (
+            1290,
+            "The MySQL server is running with the --read-only option so it cannot execute this statement",
+            "name the server that takes writes",
+        ),
+        (9999, "Ann", "answered: error 9999"),
+        (1526, "Table has no partition for value Ann", "for value ?; add a partition to the target's table"),
+        (1644, "Ann is not wanted here", "error 1644; see which trigger of the target refuses the row"),
         (2013, "Lost connection to MySQL server during query", "db:3306: Lost connection"),
     ],
 )

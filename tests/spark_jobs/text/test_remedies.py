@@ -11,6 +11,7 @@ from spark_jobs.errors import (
     AnotherLog,
     ConfigError,
     DecodeError,
+    DeliveryError,
     LakeError,
     LostRace,
     SourceError,
@@ -134,6 +135,10 @@ SOURCE_MESSAGES: list[tuple[StratalogError, str]] = [
     (SourceError("shop: /x holds no binlog files"), "correct files: of source shop ("),
     (AnotherLog("shop: another server"), "or set on_new_server: continue"),
     (LakeError("/lake: cannot be written"), "stratalog check --connect"),
+    (
+        DeliveryError("delivery d: shop.t: db:3306 answered: error 1367 (22007)"),
+        "; fix that at the target, and deliver",
+    ),
     (LostRace("/lake: another writer committed first"), "; run again: "),
 ]
 
