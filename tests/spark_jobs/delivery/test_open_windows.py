@@ -228,6 +228,7 @@ class StatementHolder(Listener):
         for end in (client, server):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
+            end.close()
 
 
 @pytest.mark.spark
