@@ -223,7 +223,7 @@ def _stopped(
 ) -> WindowResult:
     """What stops a window: the first transaction that fails by itself, with its own error. of: the unit and window."""
     unit, window = of
-    if isinstance(error, PartialImage):  # the unit is done again, whatever else is there
+    if isinstance(error, PartialImage):  # the unit is repeated, whatever else there is
         return WindowResult(unit.number, window, error=error)
     first = first_failing(runs, lambda run: rows_of(gathered([run], unit.skips)))
     failing, own_error = first or (None, error)

@@ -1,6 +1,5 @@
 """A silver table whose rows lack columns: the column that says so, and its names behind statements."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,10 +54,10 @@ def file_of(unit: PreparedCompaction, window: int, key: int, absent: Sequence[st
     return data_files.write(unit.unit.path, rows, schema, unit.unit.windows[window].configuration)
 
 
-def committed(unit: PreparedCompaction, *absent: Sequence[str] | None) -> Snapshot:
+def committed(unit: PreparedCompaction, *absent: list[str] | None) -> Snapshot:
     """The table after commits of a row a window, with what each row lacks."""
     results = [
-        WindowResult(0, window, file_of(unit, window, 10 * len(unit.snapshot.files) + window, names and [*names]))
+        WindowResult(0, window, file_of(unit, window, 10 * len(unit.snapshot.files) + window, names))
         for window, names in enumerate(absent)
     ]
     silver_job.commit(unit, results)

@@ -60,11 +60,11 @@ class Lake:
         self.windows[start] = silver_rows(enumerate(changes, start), SHAPE)
         self._commit(CommitKind.LIVE, self._rows(self.windows[start], start), start=at(start))
 
-    def load(self, rows: Iterable[Image]) -> None:
-        """Rows that count as older than all windows."""
-        loaded = self.windows.setdefault(0, {})
-        new = {(row["id"],): NetRow(False, True, row, 10, 1) for row in rows if (row["id"],) not in loaded}
-        self.windows[0] = loaded | new
+    def load(self, rows: Iterable[Image], place: int = 10) -> None:
+        """Rows that count as older than all windows, or as of a place."""
+        loaded = self.windows.setdefault(place - 10, {})
+        new = {(row["id"],): NetRow(False, True, row, place, 1) for row in rows if (row["id"],) not in loaded}
+        self.windows[place - 10] = loaded | new
         cells = [row | {"_op": silver.Op.LOAD} for row in self._rows(new, 0)]
         self._commit(CommitKind.LOAD, cells, start=at(self.stop))
 
@@ -232,4 +232,28 @@ def test_a_window_done_again_may_leave_a_key_without_a_whole_row(tmp_path: Path)
     lake.redo(1000, [RowChange(None, {"id": 2})])
     merged = lake.merge()
     assert (merged.deleted, merged.unseen, merged.redone) == (1, 1, 1)
+    lake.require_same()
+
+
+def test_a_row_that_was_loaded_is_newer_than_changes_before_it(tmp_path: Path) -> None:
+    """What they lack is not asked for, and they are not counted."""
+    lake = Lake(tmp_path)
+    lake.window([RowChange(None, {"id": 3})])
+    lake.merge()
+    lake.load([{"id": 1, "a": 1, "b": 1}], place=4010)
+    assert lake.merge().unseen == 0
+    lake.window([minimal(1, a=2)])
+    lake.windows[2000].clear()  # the load has them
+    assert lake.merge().unseen == 0
+    lake.require_same()
+
+
+def test_what_a_row_lacks_after_a_delete_is_not_that_of_the_deleted_row(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.window([RowChange(None, {"id": 1, "a": 1, "b": 1})])
+    lake.merge()
+    lake.window([RowChange({"id": 1}, None)])
+    lake.window([minimal(1, a=2)])
+    merged = lake.merge()
+    assert (merged.deleted, merged.unseen) == (1, 1)
     lake.require_same()
