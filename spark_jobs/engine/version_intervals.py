@@ -90,7 +90,7 @@ def _deletes_of_copies(contents: Numbers, ranks: Numbers, flags: tuple[Flags, Fl
     is_first[1:] = (contents[order[1:]] != contents[order[:-1]]) | (periods[order[1:]] != periods[order[:-1]])
     groups = np.cumsum(is_first)
     starts = np.flatnonzero(is_first)[groups - 1]
-    inserted, deleted = (np.cumsum(flag) - (np.cumsum(flag) - flag)[starts] for flag in (alive, ~alive))
+    inserted, deleted = _counted_from(starts, alive), _counted_from(starts, ~alive)
     # Deletes that found nothing so far: the greatest lead that deletes ever had over rows.
     unmatched = np.maximum.accumulate(np.maximum(deleted - inserted, 0) + groups * limit) - groups * limit
     before = np.where(is_first, 0, np.roll(unmatched, 1))
@@ -126,3 +126,9 @@ def _key_numbers(rows: pa.Table, key: Sequence[str]) -> Numbers:
 def _equal(values: pa.ChunkedArray, value: str) -> Flags:
     flags: Any = pc.equal(values, value).to_numpy()
     return np.asarray(flags, np.bool_)
+
+
+def _counted_from(starts: NDArray[np.int64], flags: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """How many flags are set up to each place. starts: of each place the one that its count begins at."""
+    counts = np.cumsum(flags)
+    return counts - (counts - flags)[starts]
