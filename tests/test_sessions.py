@@ -27,6 +27,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 Tests: TypeAlias = dict[str, frozenset[str]]
 
 
+def fits(expression: str, marks: frozenset[str]) -> bool:
+    """Whether ``pytest -m`` selects a test with these marks."""
+
+    def is_mark(name: str, /, **_: object) -> bool:
+        return name in marks
+
+    return Expression.compile(expression).evaluate(is_mark)
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """One run of pytest: the marks that it selects, in which files, folders and functions, and under which variable."""
@@ -38,16 +47,7 @@ class Session:
 
     def selects(self, name: str, marks: frozenset[str]) -> bool:
         starts = any(name == path or name.startswith((f"{path}/", f"{path}::", f"{path}[")) for path in self.paths)
-        return (starts or not self.paths) and _selects(self.marks, marks)
-
-
-def _selects(expression: str, marks: frozenset[str]) -> bool:
-    """Whether an expression of pytest's -m selects a test with marks."""
-
-    def has(name: str, /, **_: str | int | bool | None) -> bool:
-        return name in marks
-
-    return Expression.compile(expression).evaluate(has)
+        return (starts or not self.paths) and fits(self.marks, marks)
 
 
 Sessions: TypeAlias = Sequence[Session]
@@ -95,7 +95,7 @@ def times_run(
     return {
         name: sum(session.selects(name, its_marks) for session in running)
         for name, its_marks in tests.items()
-        if _selects(marks, its_marks)
+        if fits(marks, its_marks)
     }
 
 
@@ -126,7 +126,7 @@ def test_a_night_checks_the_bounds_of_all_that_continuous_integration_does(tests
             for name, count in times_run(tests, sessions, marks="not long", variable=CHECKED, targets=targets).items()
             if count
         }
-        for targets in ({NIGHT}, CI)
+        for targets in ({NIGHT}, set(CI))
     )
     assert 100 < len(by_ci) < len(by_night)
     assert by_ci < by_night
