@@ -55,6 +55,11 @@ class Judge:
     marks: Mapping[str, str]
     spark: "Callable[[], SparkSession]"
 
+    @property
+    def leaves_out(self) -> bool:
+        """Whether changes may be left out: a later one may be of a row that was never written, or that is there."""
+        return self.job.filters.judges_rows or bool(self.job.filters.skips)
+
     def shape(self, state: TableState) -> masking.Shape:
         """The columns that are seen. Raises TableStopped."""
         assert state.definition
