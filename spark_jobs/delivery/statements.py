@@ -67,6 +67,7 @@ class RowStatement:
         """
         if self.rows is None:
             return
+        # Of an upsert that has to find rows, those that it changes count twice in the number.
         count = affected
         if self.counts_found:
             match = _FOUND.search(info)
