@@ -267,7 +267,7 @@ def test_a_bit_that_flipped_in_a_page_is_seen(tmp_path: Path) -> None:
     schema = TableSchema((column_of("a", "BIGINT"),))
     file = write_file(tmp_path, pa.table({"a": pa.array(np.random.default_rng(1).integers(0, 1 << 60, 500))}), schema)
     path = file.location(str(tmp_path))
-    content = bytearray(path.read_bytes())  # type: ignore[union-attr]
+    content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(bytes(content))  # type: ignore[union-attr]
     with pytest.raises(LakeError, match=r"a data file cannot be read: .*; restore the table from a backup"):
