@@ -90,7 +90,8 @@ def _deletes_of_copies(contents: Numbers, ranks: Numbers, flags: tuple[Flags, Fl
     is_first[1:] = (contents[order[1:]] != contents[order[:-1]]) | (periods[order[1:]] != periods[order[:-1]])
     groups = np.cumsum(is_first)
     starts = np.flatnonzero(is_first)[groups - 1]
-    inserted, deleted = (np.cumsum(flag) - (np.cumsum(flag) - flag)[starts] for flag in (alive, ~alive))
+    counts: list[Numbers] = [np.cumsum(flag) - (np.cumsum(flag) - flag)[starts] for flag in (alive, ~alive)]
+    inserted, deleted = counts
     # Deletes that found nothing so far: the greatest lead that deletes ever had over rows.
     unmatched = np.maximum.accumulate(np.maximum(deleted - inserted, 0) + groups * limit) - groups * limit
     before = np.where(is_first, 0, np.roll(unmatched, 1))
