@@ -19,6 +19,7 @@ import pytest
 
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delivery.deliver import chosen_tables, deliver, reload_tables
+from spark_jobs.errors import StratalogError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline.run import run_source
 from tests.delivered import Copy
@@ -229,6 +230,43 @@ class StatementHolder(Listener):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("read_timeout", [2, 60])
+def test_a_reload_whose_truncate_arrives_late(
+    database: Database, login: dict[str, Any], tmp_path: Path, read_timeout: int
+) -> None:
+    """A run that delivers the table meanwhile has ended the session that the TRUNCATE came in."""
+    lake = WrittenLake(tmp_path, database.name, login, [Insert("shop.keyed", (1, 1)), Commit()])
+    lake.publish(2, ["keyed"])
+    assert deliver(lake.pipeline(), "copy").stopped == {}
+    with StatementHolder(login["host"], login["port"], b"TRUNCATE TABLE") as holder:
+        held_login = login | {"port": holder.port, "tls": {"enabled": False}, "read_timeout": read_timeout}
+        pipeline = lake.pipeline(mysql=held_login)
+        tables, raised = chosen_tables(pipeline, lake_of(pipeline), "copy"), []
+
+        def reload() -> None:
+            try:
+                reload_tables(pipeline, "copy", tables)
+            except StratalogError as error:
+                raised.append(str(error))
+
+        reloading = threading.Thread(target=reload)
+        reloading.start()
+        assert holder.is_held.wait(60)
+        # With a short time for answers the reload tries again; otherwise it is overtaken, before it emptied the table.
+        if read_timeout < 60:
+            reloading.join(60)
+            assert raised == []
+        else:
+            database.execute("TRUNCATE TABLE keyed")
+        assert deliver(lake.pipeline(), "copy").stopped == {}
+        holder.is_released.set()
+        assert holder.is_passed_on.wait(60)
+        reloading.join(60)
+        assert all("another run delivers the table since" in reason for reason in raised)
+    assert database.execute("SELECT * FROM keyed") == ((1, 1),)
 
 
 @pytest.mark.spark
