@@ -147,18 +147,20 @@ def _prepared(
         floor=floor,
         empties=bool(files and floor and head.position and (restatement or head.position <= floor)),
         restatement=restatement,
-        lookup=_lookup(work, head, origin) if work.columns.has_partial else None,
+        lookup=_lookup(work, head, delta, origin) if work.columns.has_partial else None,
         lacks_older=work.lacks_older,
     )
     return PreparedMerge(work, head, delta, range_, unit, snapshot, design)
 
 
-def _lookup(work: MergeJob, head: Head, origin: Snapshot) -> SilverLookup:
+def _lookup(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot) -> SilverLookup:
     """How keys are completed whose rows lack columns. origin: the silver table."""
+    source = SilverSource(origin.path, origin.schema, work.columns.key)
     last, after = DownstreamCommit.of_head(head), head.position
+    if delta.is_renewed:
+        return SilverLookup(source, tuple(origin.files), None, work.floor)
     is_emptied = work.floor is not None and after is not None and after <= work.floor
     never_whole = last.keys_never_whole if last and not is_emptied else 0
-    source = SilverSource(origin.path, origin.schema, work.columns.key)
     return SilverLookup(source, tuple(origin.files), after, work.floor, never_whole)
 
 

@@ -68,7 +68,7 @@ def why_downstream_by_sql(work: MergeJob, head: Head, delta: SilverDelta) -> str
         return reason
     is_part, last = isinstance(work.target, PartTable), DownstreamCommit.of_head(head)
     reasons = {
-        "all of silver was replaced": delta.is_renewed and _is_of_rows_together(work),
+        "all of silver was replaced": delta.is_renewed and (is_part or work.mode is not Mode.MIRROR),
         "windows were replayed or rows loaded, and statements changed its columns": is_restated(head, delta)
         and delta.steps
         and not delta.is_renewed,
@@ -76,12 +76,6 @@ def why_downstream_by_sql(work: MergeJob, head: Head, delta: SilverDelta) -> str
         "a run ended during a statement that changes it": last and last.steps_left and not delta.is_renewed,
     }
     return next((reason for reason, applies in reasons.items() if applies), None)
-
-
-def _is_of_rows_together(work: MergeJob) -> bool:
-    """Whether a table that is replaced needs more than the newest row of each key, or the copies of each row."""
-    is_incomplete = work.columns.has_partial and not work.columns.is_bag
-    return isinstance(work.target, PartTable) or work.mode is not Mode.MIRROR or is_incomplete
 
 
 def _why_kept_by_sql(work: MergeJob, head: Head, delta: SilverDelta) -> str | None:

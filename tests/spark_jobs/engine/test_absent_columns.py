@@ -45,7 +45,7 @@ def prepared(folder: Path, *statements: tuple[int, str], has_partial: bool = Tru
     return preparation.units[0]
 
 
-def file_of(unit: PreparedCompaction, window: int, key: int, absent: Sequence[str] | None) -> DataFile:
+def file_of(unit: PreparedCompaction, window: int, key: int, absent: list[str] | None) -> DataFile:
     """A row of a window as a task writes it."""
     schema = unit.unit.windows[window].schema
     cells = {"id": key, "_op": "update", "_position": {"stretch": 1, "number": 1, "offset": 10, "row": 0}}
