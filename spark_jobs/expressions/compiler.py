@@ -257,7 +257,7 @@ def require_exact(node: exp.Expr, digits: int, scale: int, *, has: str = "may ha
     if digits > MOST_DIGITS:
         raise refused(node, f"{has} more than {MOST_DIGITS} digits, which the lake does not hold")
     if scale > MOST_SCALE:
-        raise refused(node, f"{has} more than {MOST_SCALE} digits behind the point, where servers round")
+        raise refused(node, f"{has} more than {MOST_SCALE} digits after the point, where servers round")
 
 
 Node = tuple[tuple[type[exp.Expr], ...], Callable[..., Term]]
