@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_jobs.expressions.terms import Cells, Evaluate, chosen, combined, conjunction, constant, united
+from spark_jobs.expressions.terms import Cells, Evaluate, choice, combined, conjunction, constant, united
 
 FAULT = 7
 
@@ -36,7 +36,7 @@ def test_a_side_that_decides_does_so_whatever_the_other_is(
 
 
 def test_faults_of_what_is_not_chosen_go() -> None:
-    cells = chosen(truths(True, False, None, ...), truths(True, ..., ..., True), truths(..., True, False, True))({})
+    cells = choice(truths(True, False, None, ...), truths(True, ..., ..., True), truths(..., True, False, True))({})
     assert cells.over(4).to_pylist() == [True, True, False, True]
     assert cells.faults is not None
     assert cells.faults.tolist() == [0, 0, 0, FAULT]
