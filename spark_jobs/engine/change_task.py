@@ -83,6 +83,8 @@ class ChangeUnit:
     origin_schema: TableSchema | None = None
     markers: tuple[DataFile, ...] = ()
     """Silver's files that may say that a statement emptied the table."""
+    statement_gtids: Mapping[tuple[int, int, int], str] = field(default_factory=dict)
+    """GTIDs of such statements, and of others, by where they stand."""
     after: Position | None = None
     """The target's position."""
     ends_all: bool = False
@@ -226,7 +228,10 @@ def _statements(unit: ChangeUnit, fields: pa.Schema) -> pa.Table:
             )
         parts.append(rows.filter(is_marker))
     rows = pa.concat_tables(parts)
-    cells = [rows.column(item.name) if item.name in names else pa.nulls(len(rows), item.type) for item in fields]
+    # Silver's rows do not say under which GTID their statement is logged; bronze does.
+    places = (tuple(place[name] for name in ("stretch", "number", "offset")) for place in rows["_position"].to_pylist())
+    gtids = pa.array([unit.statement_gtids.get(place) for place in places], pa.string())
+    cells = [rows.column(item.name) if item.name in names else gtids for item in fields]
     return pa.table(cells, schema=fields)
 
 
