@@ -1,11 +1,16 @@
 """Deliveries. Put here: fixtures of targets and of a delivered copy. Not here: the copy itself (delivered.py)."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
+from spark_jobs.config.servers import MySQL
+from spark_jobs.delivery.target import Connection
 from tests.delivered import Copy
 from tests.fix_pipeline import Shop
+from tests.fix_servers import Servers
+from tests.servers import FETCHED
 from tests.tidb import TiDBServer, tidb_or_skip
 
 
@@ -33,3 +38,19 @@ def tidb_copy(copy: Copy, tidb: TiDBServer) -> Iterator[Copy]:
     """The same, at TiDB."""
     with copy.writable(tidb):
         yield copy
+
+
+@pytest.fixture
+def sessions(servers: Servers) -> Iterator[dict[str, Connection]]:
+    """A delivery's session at each server that tests fetch, which has a schema ``pairs``."""
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(_session(servers, name)) for name in FETCHED}
+
+
+def _session(servers: Servers, name: str) -> Connection:
+    server = servers.get(name)
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE IF NOT EXISTS pairs")
+        cursor.execute("CREATE USER IF NOT EXISTS writer@'%' IDENTIFIED BY 'writes'")
+        cursor.execute("GRANT ALL ON *.* TO writer@'%'")
+    return Connection(name, MySQL(host=server.host, port=server.port, user="writer", password="writes"))

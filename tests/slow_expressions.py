@@ -49,7 +49,7 @@ def _literal(node: exp.Expr, _: Value, __: Mapping[str, Any]) -> Any:
     return float(text) if "e" in text.lower() else Decimal(text)
 
 
-def _connected(node: exp.Expr, _: Value, row: Mapping[str, Any]) -> bool | None:
+def _connected(node: exp.Binary, _: Value, row: Mapping[str, Any]) -> bool | None:
     decisive, results, faults = isinstance(node, exp.Or), [], 0
     for side in (node.left, node.right):
         try:
@@ -89,7 +89,7 @@ _COMPARED: dict[type[exp.Expr], Callable[[Any, Any], bool]] = {
 }
 
 
-def _comparison(node: exp.Expr, value: Value, _: Mapping[str, Any]) -> bool | None:
+def _comparison(node: exp.Binary, value: Value, _: Mapping[str, Any]) -> bool | None:
     if _has_null(node.left, node.right) and not isinstance(node, exp.NullSafeEQ):
         return None
     left, right = _alike(value(node.left), value(node.right))
@@ -178,7 +178,7 @@ def _number(value: Any) -> Any:
 
 
 def _arithmetic(operation: Callable[[Decimal, Decimal], Decimal | None]) -> Any:
-    def of(node: exp.Expr, value: Value, _: Mapping[str, Any]) -> Decimal | None:
+    def of(node: exp.Binary, value: Value, _: Mapping[str, Any]) -> Decimal | None:
         left, right = _number(value(node.left)), _number(value(node.right))
         return None if left is None or right is None else operation(left, right)
 

@@ -27,6 +27,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 Tests: TypeAlias = dict[str, frozenset[str]]
 
 
+def fits(expression: str, marks: frozenset[str]) -> bool:
+    """Whether ``pytest -m`` selects a test with these marks."""
+
+    def is_mark(name: str, /, **_: object) -> bool:
+        return name in marks
+
+    return Expression.compile(expression).evaluate(is_mark)
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """One run of pytest: the marks that it selects, in which files, folders and functions, and under which variable."""
@@ -38,7 +47,7 @@ class Session:
 
     def selects(self, name: str, marks: frozenset[str]) -> bool:
         starts = any(name == path or name.startswith((f"{path}/", f"{path}::", f"{path}[")) for path in self.paths)
-        return (starts or not self.paths) and Expression.compile(self.marks).evaluate(lambda mark, **_: mark in marks)
+        return (starts or not self.paths) and fits(self.marks, marks)
 
 
 Sessions: TypeAlias = Sequence[Session]
@@ -83,11 +92,10 @@ def times_run(
 ) -> dict[str, int]:
     """How often each test with the given marks is run by sessions of targets that have the given variable."""
     running = [session for session in sessions if session.variable == variable and session.target in targets]
-    expected = Expression.compile(marks)
     return {
         name: sum(session.selects(name, its_marks) for session in running)
         for name, its_marks in tests.items()
-        if expected.evaluate(lambda mark, its_marks=its_marks, **_: mark in its_marks)
+        if fits(marks, its_marks)
     }
 
 
@@ -118,7 +126,7 @@ def test_a_night_checks_the_bounds_of_all_that_continuous_integration_does(tests
             for name, count in times_run(tests, sessions, marks="not long", variable=CHECKED, targets=targets).items()
             if count
         }
-        for targets in ({NIGHT}, CI)
+        for targets in ({NIGHT}, set(CI))
     )
     assert 100 < len(by_ci) < len(by_night)
     assert by_ci < by_night

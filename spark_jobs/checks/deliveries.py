@@ -16,7 +16,7 @@ from spark_jobs.delivery.lake_table import LakeTable, LakeTableShape, published,
 from spark_jobs.delivery.ordered.log_tables import require_ordered
 from spark_jobs.delivery.progress import SCHEMA
 from spark_jobs.delivery.target import Connection
-from spark_jobs.delivery.target_table import TargetTable, target_table
+from spark_jobs.delivery.target_table import Dialect, TargetTable, index_notes, key_notes, target_table
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.errors import DeliveryError
 from spark_jobs.lake.layout import Lake, lake_of, no_folder
@@ -26,6 +26,8 @@ _ROWS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 _DDL = ("CREATE", "ALTER")
 _OF_PROGRESS = ("SELECT", "INSERT", "UPDATE", "CREATE")
 _LEAST_PACKET = 4 << 20
+_OWN_KEY = "create the table yourself, if its key is to be another"
+_OWN_INDEX = "make it as at the source, or finer: rows that are one by it and differ at the source stop the table"
 _SHOWN = 5
 
 
@@ -173,6 +175,9 @@ def definitions(view: TargetView) -> Iterator[Check]:
         if target is None:
             if view.settings.ddl != "apply":
                 problems.append(problem(str(table), "the target has no such table", "create it, or set ddl: apply"))
+            elif snapshot is not None:
+                notes = key_notes(shape_of(view.lake, table, snapshot), Dialect.of(view.connection))
+                problems += [warning(str(table), note, _OWN_KEY) for note in notes]
         elif snapshot is not None:
             present += 1
             problems += _definition(view, table, target, shape_of(view.lake, table, snapshot))
@@ -210,6 +215,8 @@ def _definition(view: TargetView, table: LakeTable, target: TargetTable, shape: 
             "the target has no primary key, and no unique index without NULL, of delivered columns",
             "add one: rows are found by all of their columns without it, which is slow",
         )
+    for note in index_notes(shape, target, Dialect.of(view.connection)):
+        yield warning(str(table), note, _OWN_INDEX)
 
 
 def _engines(view: TargetView, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:

@@ -163,36 +163,60 @@ def shares(window: TableDelta) -> list[Share]:
 
 @dataclass(frozen=True, slots=True)
 class KeyedChanges:
-    """The changes of one share of a table whose rows have a key in the target."""
+    """The changes of one share of a table whose rows have a key in the target.
+
+    unique: the columns of all of the target's unique indexes, the key's with them. A row in which one of these changed
+    goes and comes, since values may change places among rows; any other change is an update.
+    """
 
     window: TableDelta
     columns: tuple[OutputColumn, ...]
     key: tuple[OutputColumn, ...]
+    unique: tuple[OutputColumn, ...]
     share: Share
 
     def deletes(self) -> Iterator[pa.Table]:
-        """Keys that went and did not come."""
-        if not self.window.removed:
+        """Keys of rows that went."""
+        yield from self._keys_without(self.window.removed, self.window.added)
+
+    def inserts(self) -> Iterator[pa.Table]:
+        """Keys of rows that came."""
+        yield from self._keys_without(self.window.added, self.window.removed)
+
+    def _keys_without(self, files: Sequence[FileSelection], opposite: Sequence[FileSelection]) -> Iterator[pa.Table]:
+        if not files:
             return
-        added = _texts(self._keys(self.window.added), self.key)
-        for rows in self._keys(self.window.removed):
-            is_update = pc.is_in(_text_of(rows, self.key), value_set=added)
-            yield rows.filter(pc.invert(is_update))
+        updated = self._texts(opposite)
+        for rows in self._keys(files):
+            yield rows.filter(pc.invert(pc.is_in(self._text_of(rows), value_set=updated)))
 
     def writes(self) -> Iterator[tuple[pa.Table, bool]]:
         """Rows that came, those that are updates by themselves (True), in the order of the files."""
-        removed = _texts(self._keys(self.window.removed), self.key) if self.window.removed else None
+        removed = self._texts(self.window.removed) if self.window.removed else None
         names = [*(column.name for column in self.columns), RAW]
         for rows in self._tables(self.window.added, names):
             if removed is None:
                 yield rows, False
                 continue
-            is_update = pc.is_in(_text_of(rows, self.key), value_set=removed)
+            is_update = pc.is_in(self._text_of(rows), value_set=removed)
             yield rows.filter(is_update), True
             yield rows.filter(pc.invert(is_update)), False
 
     def _keys(self, files: Sequence[FileSelection]) -> Iterator[pa.Table]:
-        return self._tables(files, [*(column.name for column in self.key), RAW])
+        return self._tables(files, [*(column.name for column in self.unique), RAW])
+
+    def _texts(self, files: Sequence[FileSelection]) -> pa.Array:
+        return pa.concat_arrays([pa.array([], pa.large_string()), *map(self._text_of, self._keys(files))])
+
+    def _text_of(self, rows: pa.Table) -> pa.Array:
+        """The keys as texts, equal where they are one and the unique values did not change."""
+        texts = key_literals(rows, self.key)
+        if len(self.unique) > len(self.key):
+            # A number for values of any length; where two had one, the target's index would still stop the row.
+            images = tuples(key_literals(rows, self.unique))
+            image_rows = pa.table({"image": images, RAW: pa.nulls(len(rows), rows.schema.field(RAW).type)})
+            texts.append(pa.array(hashes(image_rows, ["image"])).cast(pa.string()))
+        return tuples(texts).cast(pa.large_string())
 
     def _tables(self, files: Sequence[FileSelection], names: Sequence[str]) -> Iterator[pa.Table]:
         key = [column.name for column in self.key]
@@ -230,13 +254,3 @@ class KeylessChanges:
         copies = sums.column("sign_sum").to_numpy()
         changed = np.flatnonzero(copies)
         return rows.take(sums.column("at_min").take(pa.array(changed))), copies[changed]
-
-
-def _texts(tables: Iterator[pa.Table], key: Sequence[OutputColumn]) -> pa.Array:
-    texts = [_text_of(table, key) for table in tables]
-    return pa.concat_arrays([pa.array([], pa.large_string()), *texts])
-
-
-def _text_of(rows: pa.Table, key: Sequence[OutputColumn]) -> pa.Array:
-    """The keys as texts, equal where they are one."""
-    return tuples(key_literals(rows, key)).cast(pa.large_string())

@@ -195,17 +195,17 @@ def reload_tables(pipeline: Pipeline, name: str, tables: list[LakeTable]) -> Non
         progress.create(connection)
         for table in tables:
             row = TableId(name, table.schema, table.name)
-            connection.retried(partial(_emptied, connection, row), str(table))
+            # First the progress: nobody delivers into the table from here on.
+            progress.claim(connection, row)
+            connection.retried(partial(connection.execute, progress.forgotten(row)), str(table))
+            fence = progress.claim(connection, row).fence
+            connection.retried(partial(_empty, connection, row, fence), str(table))
 
 
-def _emptied(connection: Connection, row: TableId) -> None:
-    # First the progress: nobody delivers into the table from here on.
-    progress.claim(connection, row)
-    connection.execute(progress.forgotten(row))
-    forgotten = progress.claim(connection, row)
+def _empty(connection: Connection, row: TableId, fence: int) -> None:
     if connection.ask(_IS_THERE, (row.schema, row.table)):
         statement = f"TRUNCATE TABLE {identifier(row.schema)}.{identifier(row.table)}"
-        execute_alone(connection, row, forgotten.fence, statement)
+        execute_alone(connection, row, fence, statement)
 
 
 _IS_THERE = "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"

@@ -18,8 +18,15 @@ class ChangeKind(StrEnum):
     """What happens to a row, as names of spans have it."""
 
     DELETE = "d"
+    CLEAR = "c"
+    """Of a row that is inserted, where it may be there already."""
     UPDATE = "u"
     INSERT = "i"
+
+    @property
+    def is_delete(self) -> bool:
+        """Whether it goes before all writes."""
+        return self in (ChangeKind.DELETE, ChangeKind.CLEAR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +69,4 @@ class RemainingRows:
             yield RowSpan(span.kind, begin, span.end)
 
 
-_NAME = re.compile(r"([diu])(\d+)-(\d+)")
+_NAME = re.compile(r"([cdiu])(\d+)-(\d+)")

@@ -56,9 +56,11 @@ class TargetConnection(Protocol):
 
     place: str
 
-    def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]: ...
+    def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """What a query gives. Raises DeliveryError, MySQLError, OSError."""
 
-    def execute(self, statement: str | bytes) -> int: ...
+    def execute(self, statement: str | bytes) -> int:
+        """Runs a statement; how many rows it changed. Raises DeliveryError, MySQLError, OSError."""
 
 
 def own_session(connection: TargetConnection) -> TargetSession:

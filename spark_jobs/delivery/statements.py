@@ -1,10 +1,16 @@
-"""Statements that write rows: INSERT, upserts and DELETE of many rows each.
+"""Statements that write rows: INSERT, upserts and DELETE of many rows each, with how many rows each has to find.
 
-Put here: the text of statements. Not here: literals (encode.py), or which rows are written how (changes.py).
+Put here: the text of statements, and what the target has to answer. Not here: literals (encode.py), which rows are
+written how (changes.py), or executing statements (transactions.py).
+
+No statement writes over a row of another key. An INSERT stops at it. An upsert has a guard: it computes a number that
+the server refuses where the row in its way has other bytes in the key, as under a collation for which 'a' is 'A', a
+key's prefix, or a second unique index.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -12,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.delivery.encode import OutputColumn, cuts, joined, key_literals, literals, tuples
+from spark_jobs.errors import DeliveryError
 from spark_jobs.text.sql import identifier
 
 _OVERHEAD = 1 << 10
@@ -20,15 +27,72 @@ _MOST_BYTES = 4 << 20
 """Bytes of one statement at limit, but for one of a single row."""
 
 
+_GUARD = str((1 << 63) - 1)
+"""The largest BIGINT: a server refuses to add to it, and quotes it."""
+_OUT_OF_RANGE = 1690
+_FOUND = re.compile(rb"Duplicates: (\d+)")
+
+
 class Way(Enum):
     """How a row is written."""
 
     INSERT = "insert"
     """It must not be there."""
+    UPDATE = "update"
+    """It is there, and gets these values."""
     UPSERT = "upsert"
-    """It replaces the row of its key."""
-    REPLACE = "replace"
-    """It replaces all rows with which it has a unique key in common."""
+    """It is inserted, or gets these values."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowStatement:
+    """A statement, and what the target has to answer.
+
+    does: what it does with rows, for messages. rows: how many it has to find or make, at most where is_at_most, since a
+    run before may have done the same; None for any number. counts_found: whether the rows that were there are counted,
+    and not all.
+    """
+
+    text: bytes
+    table: str
+    does: str
+    rows: int | None
+    is_at_most: bool = False
+    counts_found: bool = False
+
+    def require(self, place: str, affected: int, info: bytes) -> None:
+        """Raises DeliveryError for an answer other than it has to be.
+
+        affected: rows. info: what the server says beside that number.
+        """
+        if self.rows is None:
+            return
+        # Of an upsert that has to find rows, those that it changes count twice in the number.
+        count = affected
+        if self.counts_found:
+            match = _FOUND.search(info)
+            if match is None:
+                raise DeliveryError(
+                    f"{place}: {self.table}: a proxy before the target hides how many rows were there; connect without"
+                )
+            count = int(match[1])
+        if count == self.rows or (self.is_at_most and count < self.rows):
+            return
+        raise DeliveryError(
+            f"{place}: {self.table}: the target {self.does} {count:,} rows where the window has {self.rows:,}, so its "
+            "rows are not those that this delivery wrote, and nothing of the transaction is there; see which by "
+            "`stratalog verify --delivery`, and deliver the table from the beginning: stratalog deliver --reload"
+        )
+
+    def collision(self, place: str, number: int | None, text: str) -> DeliveryError | None:
+        """What the guard says by an error of a number and a text; None for other errors."""
+        if number != _OUT_OF_RANGE or _GUARD not in text:
+            return None
+        return DeliveryError(
+            f"{place}: {self.table}: a row of another key is in the way: a unique index of the target takes values for "
+            "equal that differ, by its collation or prefix, or the source does not have it; compare by `stratalog "
+            "verify --delivery`, and give the target the source's indexes and collations, or finer ones"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +119,41 @@ class Writer:
         by_name = {column.name: column for column in self.columns}
         return tuple(by_name[name] for name in self.key)
 
-    def write(self, rows: pa.Table, way: Way) -> Iterator[bytes]:
+    def write(self, rows: pa.Table, way: Way) -> Iterator[RowStatement]:
         """The statements that write rows."""
-        yield from self.write_texts(self.row_texts(rows), way)
+        yield from self.write_texts(self.row_texts(rows), way, lambda place: rows.slice(place, 1))
 
     def row_texts(self, rows: pa.Table) -> pa.Array:
         """What ``write_texts`` takes of each row."""
         return tuples(literals(rows, self.columns))
 
-    def write_texts(self, texts: pa.Array, way: Way) -> Iterator[bytes]:
-        """The statements that write the rows of these texts."""
+    def write_texts(self, texts: pa.Array, way: Way, row: Callable[[int], pa.Table]) -> Iterator[RowStatement]:
+        """The statements that write the rows of these texts. row: gives one of them as a table, by its place."""
         listed = ", ".join(identifier(column.name) for column in self.columns)
-        head = f"{'REPLACE' if way is Way.REPLACE else 'INSERT'} INTO {self.name} ({listed}) VALUES ("
-        tail = f") ON DUPLICATE KEY UPDATE {self._assignments()}" if way is Way.UPSERT else ")"
-        yield from self._statements(texts, head, "),(", tail)
+        head = f"INSERT INTO {self.name} ({listed}) VALUES ("
+        tail = ")" if way is Way.INSERT else f") ON DUPLICATE KEY UPDATE {self._assignments()}"
+        for begin, text, rows in self._statements(texts, head, "),(", tail):
+            if way is Way.INSERT:
+                yield self._statement(text, "inserted", rows)
+            elif way is Way.UPSERT:
+                # A row that was there and is changed counts twice.
+                yield self._statement(text, "wrote", 2 * rows, is_at_most=True)
+            elif rows == 1:
+                # Servers count found rows beside the number, but for a statement of one row.
+                yield from self.update(row(begin), self.key_texts(row(begin)))
+            else:
+                yield self._statement(text, "found", rows, counts_found=True)
 
-    def delete(self, rows: pa.Table) -> Iterator[bytes]:
-        """The statements that delete the rows of these keys. rows: with the key's columns."""
+    def delete(self, rows: pa.Table, *, is_again: bool = False) -> Iterator[RowStatement]:
+        """The statements that delete the rows of these keys. rows: with the key's columns.
+
+        is_again: whether they may be gone already, and rows be there whose keys the target takes for equal.
+        """
+        if is_again and self.key:
+            head = f"DELETE FROM {self.name} WHERE ("
+            for _, text, count in self._statements(self._spelled_keys(rows), head, ") OR (", ")"):
+                yield self._statement(text, "deleted", count, is_at_most=True)
+            return
         yield from self.delete_texts(self.key_texts(rows))
 
     def key_texts(self, rows: pa.Table) -> pa.Array:
@@ -85,18 +167,24 @@ class Writer:
         parts = [part for name, array in zip(names, arrays, strict=True) for part in (" AND ", name, array)][1:]
         return pc.binary_join_element_wise(*parts, "")
 
-    def delete_texts(self, texts: pa.Array) -> Iterator[bytes]:
-        """The statements that delete the rows of these texts; of a table without a key one copy for each."""
+    def delete_texts(self, texts: pa.Array, *, is_at_most: bool = False) -> Iterator[RowStatement]:
+        """The statements that delete the rows of these texts; of a table without a key one copy for each.
+
+        is_at_most: whether some may not be there.
+        """
         if not self.key:
             for condition, copies in Counter(texts.to_pylist()).items():
-                yield f"DELETE FROM {self.name} WHERE {condition} LIMIT {copies}".encode()
-        elif len(self.key) == 1:
-            head = f"DELETE FROM {self.name} WHERE {identifier(self.key[0])} IN ("
-            yield from self._statements(texts, head, ",", ")")
-        else:
-            yield from self._statements(texts, f"DELETE FROM {self.name} WHERE (", ") OR (", ")")
+                yield self._delete_of_copies(condition, copies, is_at_most=is_at_most)
+            return
+        is_single = len(self.key) == 1
+        condition = f"{identifier(self.key[0])} IN (" if is_single else "("
+        statements = self._statements(
+            texts, f"DELETE FROM {self.name} WHERE {condition}", "," if is_single else ") OR (", ")"
+        )
+        for _, text, rows in statements:
+            yield self._statement(text, "deleted", rows, is_at_most=is_at_most)
 
-    def update(self, rows: pa.Table, keys: pa.Array) -> Iterator[bytes]:
+    def update(self, rows: pa.Table, keys: pa.Array) -> Iterator[RowStatement]:
         """The statements that give rows these values, one each. keys: ``key_texts`` of the rows before."""
         arrays = literals(rows, self.columns)
         names = [f"{identifier(column.name)} = " for column in self.columns]
@@ -104,45 +192,86 @@ class Writer:
         assignments = pc.binary_join_element_wise(*parts, "")
         operand = f"{identifier(self.key[0])} = " if len(self.key) == 1 else ""
         for values, key in zip(assignments.to_pylist(), keys.to_pylist(), strict=True):
-            yield f"UPDATE {self.name} SET {values} WHERE {operand}{key}".encode()
+            text = f"UPDATE {self.name} SET {values} WHERE {operand}{key}".encode()
+            yield self._statement(text, "found", 1)
 
-    def delete_copies(self, rows: pa.Table, copies: Sequence[int]) -> Iterator[bytes]:
+    def delete_copies(self, rows: pa.Table, copies: Sequence[int]) -> Iterator[RowStatement]:
         """The statements that delete so many copies of each of these rows, which are identified by all columns."""
         for condition, count in zip(self._conditions(rows).to_pylist(), copies, strict=True):
-            yield f"DELETE FROM {self.name} WHERE {condition} LIMIT {count}".encode()
+            yield self._delete_of_copies(condition, count)
+
+    def _delete_of_copies(self, condition: str, copies: int, *, is_at_most: bool = False) -> RowStatement:
+        text = f"DELETE FROM {self.name} WHERE {condition} LIMIT {copies}".encode()
+        return self._statement(text, "deleted", copies, is_at_most=is_at_most)
+
+    def _statement(
+        self, text: bytes, does: str, rows: int, *, is_at_most: bool = False, counts_found: bool = False
+    ) -> RowStatement:
+        return RowStatement(text, f"{self.schema}.{self.table}", does, rows, is_at_most, counts_found)
 
     def _conditions(self, rows: pa.Table) -> pa.Array:
         arrays = key_literals(rows, self.columns)
-        operands = [_operands(column) for column in self.columns]
-        parts = [
-            part
-            for (before, behind), array in zip(operands, arrays, strict=True)
-            for part in (" AND ", before, array, behind)
-        ][1:]
-        return pc.binary_join_element_wise(*parts, "")
+        return _conjunction([_is_stored(column, array) for column, array in zip(self.columns, arrays, strict=True)])
 
-    def _statements(self, texts: pa.Array, head: str, separator: str, tail: str) -> Iterator[bytes]:
+    def _spelled_keys(self, rows: pa.Table) -> pa.Array:
+        """Conditions of keys by which an index finds them, and by their bytes."""
+        columns, arrays = self.key_columns, key_literals(rows, self.key_columns)
+        by_index = [
+            pc.binary_join_element_wise(f"{identifier(column.name)} = ", array, "")
+            for column, array in zip(columns, arrays, strict=True)
+        ]
+        spelled = [
+            _is_stored(column, array) for column, array in zip(columns, arrays, strict=True) if column.kind in _TEXTS
+        ]
+        return _conjunction([*by_index, *spelled])
+
+    def _statements(self, texts: pa.Array, head: str, separator: str, tail: str) -> Iterator[tuple[int, bytes, int]]:
+        """Of each statement where its texts begin, the statement, and how many of them it has."""
         size = max(1, min(_MOST_BYTES, self.packet - len(head.encode()) - len(tail.encode()) - _OVERHEAD))
         for begin, end in cuts(texts, self.rows, size):
-            yield b"".join([head.encode(), joined(texts.slice(begin, end - begin), separator), tail.encode()])
+            rows = joined(texts.slice(begin, end - begin), separator)
+            yield begin, b"".join([head.encode(), rows, tail.encode()]), end - begin
 
     def _assignments(self) -> str:
+        """Those of an upsert, behind its guard: a server carries them out one after the other."""
+        condition = " AND ".join(_is_same(column) for column in self.key_columns)
+        first = identifier(self.key[0])
+        guard = f"{first} = IF({_GUARD} + (NOT ({condition})), VALUES({first}), NULL)"
         names = [identifier(column.name) for column in self.columns if column.name not in self.key]
-        names = names or [identifier(self.key[0])]
-        return ", ".join(f"{name} = VALUES({name})" for name in names)
+        return ", ".join([guard, *(f"{name} = VALUES({name})" for name in names)])
 
 
 _TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
 
 
-def _operands(column: OutputColumn) -> tuple[str, str]:
-    """What stands before and after the literal that a column is compared with.
+def _is_same(column: OutputColumn) -> str:
+    """SQL: whether the row that is there has the bytes of the one that is written."""
+    name = identifier(column.name)
+    if column.kind in _TEXTS:
+        return f"CAST({name} AS BINARY) <=> CAST(VALUES({name}) AS BINARY)"
+    return f"{name} <=> VALUES({name})"
 
-    JSON is compared as a document, and text by its bytes: under most collations 'a' equals 'A'.
+
+def _is_stored(column: OutputColumn, literals_: pa.Array) -> pa.Array:
+    """SQL: whether a column has what a literal became when it was stored.
+
+    JSON is compared as the target prints what it reads of the literal: a DECIMAL in it is not one there. Text is
+    compared by its bytes, since under most collations 'a' equals 'A': by those of UTF-8, or, where a literal in hex has
+    them, by the column's own.
     """
     name = identifier(column.name)
     if column.kind == "json":
-        return f"CAST({name} AS CHAR) <=> ", ""
+        before, behind = f"CAST(CAST({name} AS CHAR) AS BINARY) <=> CAST(CAST(CAST(", " AS JSON) AS CHAR) AS BINARY)"
+        return pc.binary_join_element_wise(before, literals_, behind, "")
     if column.kind in _TEXTS:
-        return f"CAST(CONVERT({name} USING utf8mb4) AS BINARY) <=> CAST(", " AS BINARY)"
-    return f"{name} <=> ", ""
+        before, behind = f"CAST(CONVERT({name} USING utf8mb4) AS BINARY) <=> CAST(", " AS BINARY)"
+        texts = pc.binary_join_element_wise(before, literals_, behind, "")
+        has_bytes = pc.starts_with(literals_, "x'")
+        if not pc.any(has_bytes).as_py():
+            return texts
+        return pc.if_else(has_bytes, pc.binary_join_element_wise(f"CAST({name} AS BINARY) <=> ", literals_, ""), texts)
+    return pc.binary_join_element_wise(f"{name} <=> ", literals_, "")
+
+
+def _conjunction(conditions: Sequence[pa.Array]) -> pa.Array:
+    return pc.binary_join_element_wise(*conditions, " AND ")

@@ -5,8 +5,8 @@ Put here: the order of DDL, deletes, writes and progress. Not here: the tables o
 
 A window of up to ten statements is one transaction, with the progress row. A larger one is opened in the progress row
 with its exit point, and split into parts: deletes, then, when all of these are complete, writes. Each part is a
-transaction that notes the span of its rows; the last statement moves the position. Its statements are idempotent (safe
-mode), as rows of a part may be in the way of another part's.
+transaction that notes the span of its rows, so none is written twice; the last statement moves the position. A row
+whose unique values change is deleted and written, so that no row of a part is in the way of another part's.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from spark_jobs.delivery.changes import KeyedChanges, KeylessChanges, TableDelta
 from spark_jobs.delivery.lake_table import LakeTable, LakeTableShape
 from spark_jobs.delivery.progress import Progress, Step, TableId, WindowPlan
 from spark_jobs.delivery.row_spans import ChangeKind, RemainingRows, RowSpan
-from spark_jobs.delivery.statements import Way, Writer
+from spark_jobs.delivery.statements import RowStatement, Way, Writer
 from spark_jobs.delivery.target import Connection
 from spark_jobs.delivery.target_table import Alterations, Dialect, TargetTable
 from spark_jobs.delivery.transactions import TargetTransaction, commit, execute_alone
@@ -75,7 +75,7 @@ class TransactionPart:
     span: RowSpan
     size: int
     """Bytes of them in Arrow."""
-    statements: Callable[[], Iterator[bytes]]
+    statements: Callable[[], Iterator[RowStatement]]
 
     @property
     def rows(self) -> int:
@@ -83,7 +83,7 @@ class TransactionPart:
 
     @property
     def is_delete(self) -> bool:
-        return self.span.kind is ChangeKind.DELETE
+        return self.span.kind.is_delete
 
 
 @dataclass
@@ -211,6 +211,8 @@ class TableDelivery:
         if self.settings.ddl == "ignore":
             return []
         if target is None:
+            for note in target_table.key_notes(shape, dialect):
+                log.warning("%s: %s", self.place, note)
             return target_table.creation(self.table.schema, self.table.name, shape, dialect)
         is_checked = self.settings.ddl == "stop"
         clauses = Alterations(progress.columns, shape, target, dialect).clauses(is_checked=is_checked)
@@ -241,16 +243,15 @@ class _Writing:
         settings = self.table.settings
         part_rows = settings.batch_rows * STATEMENTS
         is_split = self.progress.exit_version is not None or self.window.rows > part_rows
-        is_safe = settings.safe_mode == "on" or (settings.safe_mode == "auto" and is_split)
+        is_safe = settings.safe_mode == "on"
         # One transaction, unless its rows are large.
         if not is_split:
-            parts = list(self.parts(part_rows, is_safe=is_safe, is_ordered=True))
+            parts = list(self.parts(part_rows, is_safe=is_safe))
             if sum(part.size for part in parts) <= 2 * _PART_BYTES:
                 rows = sum(part.rows for part in parts)
                 statements = list(chain.from_iterable(part.statements() for part in parts))
                 self._commit(statements, rows)
                 return rows
-            is_safe = settings.safe_mode != "off"
         return self._opened().write_open(part_rows, is_safe=is_safe)
 
     def write_open(self, part_rows: int, *, is_safe: bool) -> int:
@@ -282,7 +283,9 @@ class _Writing:
     def _digest(self, writer: Writer) -> str:
         """Of what the spans of a window's rows depend on, beside its files, which never change."""
         columns = sorted(column.name for column in writer.columns)
-        text = json.dumps([_SPANS, self.progress.version, self.step.version, columns, writer.key, changes.KEYS_AT_ONCE])
+        unique = [column.name for column in self.target.unique_columns(writer.columns)]
+        versions = self.progress.version, self.step.version
+        text = json.dumps([_SPANS, versions, columns, writer.key, unique, changes.KEYS_AT_ONCE])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _require_repeatable(self, writer: Writer) -> None:
@@ -294,9 +297,9 @@ class _Writing:
             else "deliver the table, whose rows have no key, from the beginning: stratalog deliver --reload"
         )
         raise DeliveryError(
-            f"{self.table.place}: the window up to {self.progress.exit_position} was begun with other columns or "
-            "another key at the target, or by another release of Stratalog, so the rest of it is not known; put that "
-            f"back until the window is complete, or {way}"
+            f"{self.table.place}: the window up to {self.progress.exit_position} was begun with other columns, "
+            "another key or other unique indexes at the target, or by another release of Stratalog, so the rest of it "
+            f"is not known; put that back until the window is complete, or {way}"
         )
 
     def _writer(self) -> Writer:
@@ -312,13 +315,10 @@ class _Writing:
             self.table.connection.facts.max_packet,
         )
 
-    def parts(self, part_rows: int, *, is_safe: bool, is_ordered: bool = False) -> Iterator[TransactionPart]:
-        """The window's rows that remain, in parts: deletes of all keys first.
-
-        is_ordered: whether all updates go before all inserts, so that these may take what is free in unique indexes.
-        """
+    def parts(self, part_rows: int, *, is_safe: bool) -> Iterator[TransactionPart]:
+        """The window's rows that remain, in parts: deletes of all keys first."""
         writer = self._writer()
-        rows = self._keyed(writer, is_ordered=is_ordered) if writer.key else self._keyless(writer)
+        rows = self._keyed(writer, is_safe=is_safe) if writer.key else self._keyless(writer)
         statements = self._statements(writer, is_safe=is_safe)
         remaining, counts = RemainingRows(self.progress.parts), Counter[ChangeKind]()
         for table, kind in _gathered(rows, part_rows):
@@ -338,36 +338,38 @@ class _Writing:
             is_counted = bool(self.window.removed)
             insert = _inserts_of_copies(writer) if is_counted else _writes(writer, Way.INSERT)
             return {ChangeKind.DELETE: _deletes_of_copies(writer), ChangeKind.INSERT: insert}
-        # Under a second unique index rows may be in each other's way, and only REPLACE removes them.
-        overwrite = _writes(writer, Way.REPLACE if self.target.unique > 1 else Way.UPSERT)
-        insert = overwrite if is_safe else _writes(writer, Way.INSERT)
-        return {ChangeKind.DELETE: writer.delete, ChangeKind.UPDATE: overwrite, ChangeKind.INSERT: insert}
+        if not is_safe:
+            update, insert = (_writes(writer, way) for way in (Way.UPDATE, Way.INSERT))
+            return {ChangeKind.DELETE: writer.delete, ChangeKind.UPDATE: update, ChangeKind.INSERT: insert}
+        # Under a second unique index a row that is there may have what another row's values are by now.
+        delete, upsert = partial(writer.delete, is_again=True), _writes(writer, Way.UPSERT)
+        insert = _replacements(writer) if self.target.unique > 1 else upsert
+        kinds = (ChangeKind.DELETE, ChangeKind.CLEAR, ChangeKind.UPDATE, ChangeKind.INSERT)
+        return dict(zip(kinds, (delete, delete, upsert, insert), strict=True))
 
-    def _keyed(self, writer: Writer, *, is_ordered: bool) -> "Iterator[_Rows]":
+    def _keyed(self, writer: Writer, *, is_safe: bool) -> "Iterator[_Rows]":
+        unique = self.target.unique_columns(writer.columns)
         all_shares = [
-            KeyedChanges(self.window, writer.columns, writer.key_columns, share)
+            KeyedChanges(self.window, writer.columns, writer.key_columns, unique, share)
             for share in changes.shares(self.window)
         ]
         # All deletes go first: a write may bring a key in other letters back.
         for share in all_shares:
             for keys in share.deletes():
                 yield keys, ChangeKind.DELETE
+        # Of an open window it is stored whether it is written again, so spans mean the same for the next run.
+        is_again = self.progress.plan.is_repeated if self.progress.plan else is_safe
+        for share in all_shares if is_again and self.target.unique > 1 else ():
+            for keys in share.inserts():
+                yield keys, ChangeKind.CLEAR
         for share in all_shares:
-            inserts: list[pa.Table] = []
             for rows, is_update in share.writes():
-                if is_update:
-                    yield rows, ChangeKind.UPDATE
-                elif is_ordered:
-                    inserts.append(rows)
-                else:
-                    yield rows, ChangeKind.INSERT
-            for rows in inserts:
-                yield rows, ChangeKind.INSERT
+                yield rows, ChangeKind.UPDATE if is_update else ChangeKind.INSERT
 
     def _keyless(self, writer: Writer) -> "Iterator[_Rows]":
         if not self.window.removed:
             share = changes.shares(self.window)[0]
-            for rows, _ in KeyedChanges(self.window, writer.columns, (), share).writes():
+            for rows, _ in KeyedChanges(self.window, writer.columns, (), (), share).writes():
                 yield rows, ChangeKind.INSERT
             return
         for share in changes.shares(self.window):
@@ -376,7 +378,7 @@ class _Writing:
             yield counted.filter(pa.array(copies < 0)), ChangeKind.DELETE
             yield counted.filter(pa.array(copies > 0)), ChangeKind.INSERT
 
-    def _commit(self, statements: list[bytes], rows: int) -> None:
+    def _commit(self, statements: list[RowStatement], rows: int) -> None:
         statement = rows_of.complete(self.table.id, self.progress, self.step, rows)
         work = TargetTransaction(
             self.table.id,
@@ -420,7 +422,7 @@ class _Writing:
         return part.rows
 
 
-Statements = Callable[[pa.Table], Iterator[bytes]]
+Statements = Callable[[pa.Table], Iterator[RowStatement]]
 """Makes statements of rows."""
 _Rows = tuple[pa.Table, ChangeKind]
 
@@ -439,9 +441,9 @@ def _gathered(rows: "Iterator[_Rows]", limit: int) -> "Iterator[_Rows]":
     gathered: dict[ChangeKind, list[pa.Table]] = {}
     is_deleting = True
     for table, kind in rows:
-        if (kind is ChangeKind.DELETE) != is_deleting:
+        if kind.is_delete != is_deleting:
             yield from ((pa.concat_tables(tables), kind_before) for kind_before, tables in gathered.items())
-            gathered, is_deleting = {}, kind is ChangeKind.DELETE
+            gathered, is_deleting = {}, kind.is_delete
         gathered.setdefault(kind, []).append(table)
         if sum(map(len, gathered[kind])) >= limit:
             yield pa.concat_tables(gathered.pop(kind)), kind
@@ -452,6 +454,11 @@ def _writes(writer: Writer, way: Way) -> Statements:
     return partial(writer.write, way=way)
 
 
+def _replacements(writer: Writer) -> Statements:
+    """What rows of their keys may be there goes, in the transaction in which the rows come."""
+    return lambda rows: chain(writer.delete(rows, is_again=True), writer.write(rows, Way.INSERT))
+
+
 _COPIES = "\0copies"
 
 
@@ -460,7 +467,7 @@ def _deletes_of_copies(writer: Writer) -> Statements:
 
 
 def _inserts_of_copies(writer: Writer) -> Statements:
-    def statements(rows: pa.Table) -> Iterator[bytes]:
+    def statements(rows: pa.Table) -> Iterator[RowStatement]:
         copies = rows.column(_COPIES).to_numpy()
         places = [place for place, count in enumerate(copies) for _ in range(count)]
         yield from writer.write(rows.take(pa.array(places, pa.int64())), Way.INSERT)

@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import Any, Self, TypeVar
 
 import pymysql
+from pymysql.constants import CLIENT
 from pymysql.cursors import DictCursor
 
 from spark_jobs.config.servers import MySQL
@@ -64,8 +65,10 @@ _REMEDIES: Mapping[int, str] = {
     1049: "create the schema, or let ddl: apply create it",
     1146: "create the table, or let ddl: apply create it",
     1054: "let ddl: apply add the column, or ddl: ignore leave it out",
-    1062: "a row of the target is in the way that the lake does not have or has under another key: compare by "
-    "`stratalog verify --delivery`, remove it, or overwrite it by safe_mode: on",
+    1062: "a row of the target is in the way: the lake does not have it, or a unique index takes it for equal to "
+    "another of the lake's; compare by `stratalog verify --delivery`, and give the target the source's indexes and "
+    "collations, remove the row, or, where it has the same key, overwrite it by safe_mode: on",
+    1071: "create the table yourself, with a key that the server takes",
     1264: "widen the target's column",
     1265: "give the target's column a type that holds what the source's does",
     1366: "give the target's column a type and a character set that hold what the source's do",
@@ -144,7 +147,9 @@ class Connection:
         if self._connection is not None:
             return
         try:
-            connection = log_in(self._settings, cursorclass=DictCursor, autocommit=True)
+            # An UPDATE counts the rows that it finds, also those that have the values already.
+            options = {"cursorclass": DictCursor, "autocommit": True, "client_flag": CLIENT.FOUND_ROWS}
+            connection = log_in(self._settings, **options)
             self._connection = connection
             for statement in _SESSION:
                 connection.query(statement)
@@ -199,11 +204,18 @@ class Connection:
             log.warning("%s; its %s may run its last statement for a while", self.error(failure), session)
 
     def execute(self, statement: str | bytes) -> int:
-        """Runs a statement; how many rows it changed. Raises MySQLError, OSError, DeliveryError."""
+        """Runs a statement; how many rows it found or made. Raises MySQLError, OSError, DeliveryError."""
         self.open()
         assert self._connection is not None
         # PyMySQL encodes text by the connection's character set and sends bytes as they are.
         return int(self._connection.query(statement) or 0)
+
+    @property
+    def info(self) -> bytes:
+        """What the server says of the last statement beside the number: of an upsert, how many rows were there."""
+        assert self._connection is not None
+        # PyMySQL has no public name for it.
+        return getattr(self._connection, "_result").message or b""  # noqa: B009
 
     def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """Raises MySQLError, OSError, DeliveryError. parameters: in place of %s."""

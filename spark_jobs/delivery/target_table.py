@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_jobs.binlog import Column
 from spark_jobs.binlog.types.charsets import charset_of
 from spark_jobs.delivery.encode import OutputColumn
 from spark_jobs.delivery.lake_table import LakeColumn, LakeTableShape
 from spark_jobs.delivery.target import Connection, Facts
+from spark_jobs.delivery.target_key import KeyCollation, cut_note, is_as_fine, key_collation, key_parts
+from spark_jobs.downstream.multi_source import MARKS
 from spark_jobs.errors import DeliveryError, Unsupported
 from spark_jobs.text.sql import identifier
 
@@ -39,9 +40,8 @@ _BY_SPARK_TYPE = {
 }
 _ELSEWHERE = {"uuid": "char(36)", "inet4": "varchar(15)", "inet6": "varchar(45)"}
 """MariaDB's types at other servers."""
-_PREFIX = 191
-"""Characters of a TEXT column that a key has."""
 _BYTES = 63
+_TEXT = re.compile(r"(var)?char\b|(tiny|medium|long)?text\b|enum\b|set\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,15 @@ class TargetTable:
         """How many unique indexes there are."""
         return len(self.indexes)
 
+    def unique_columns(self, columns: tuple[OutputColumn, ...]) -> tuple[OutputColumn, ...]:
+        """The written columns that unique indexes have; all of them where an index has an expression of some."""
+        names = {part.column.casefold() if part.column else None for parts in self.indexes for part in parts}
+        names |= {name.casefold() for name in self.key(columns)}
+        computed = {column.name.casefold() for column in self.columns if column.is_generated}
+        if None in names or names & computed:
+            return columns
+        return tuple(column for column in columns if column.name.casefold() in names)
+
     def column(self, name: str) -> TargetColumn | None:
         """By name, in letters of any case, as servers compare them."""
         return next((column for column in self.columns if column.name.casefold() == name.casefold()), None)
@@ -111,6 +120,11 @@ FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s A
 ORDER BY INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX
 """
 _COLLATIONS = "SELECT ID id, COLLATION_NAME name FROM information_schema.COLLATIONS WHERE ID IS NOT NULL"
+_FULL_COLLATIONS = (
+    "SELECT ID id, FULL_COLLATION_NAME name FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY "
+    "WHERE ID IS NOT NULL"
+)
+"""MariaDB from 10.10 on: collations that several character sets have, each by its own name."""
 
 
 def target_table(connection: Connection, schema: str, table: str) -> TargetTable | None:
@@ -153,29 +167,45 @@ class Dialect:
     @classmethod
     def of(cls, connection: Connection) -> "Dialect":
         """Raises DeliveryError."""
-        rows = connection.ask(_COLLATIONS)
-        return cls(connection.facts, {int(row["id"]): row["name"] for row in rows})
+        facts = connection.facts
+        rows = connection.ask(_FULL_COLLATIONS if facts.is_mariadb and facts.numbers >= (10, 10) else _COLLATIONS)
+        return cls(facts, {int(row["id"]): row["name"] for row in rows})
 
     def definition(self, column: LakeColumn, *, is_key: bool = False) -> str:
         """A column without its name: type, character set, NULL or NOT NULL. Raises DeliveryError."""
         is_nullable = not is_key and (column.column is None or column.column.nullable)
-        return f"{self.type_of(column)} {'NULL' if is_nullable else 'NOT NULL'}"
+        collation = self.key_collation(column) if is_key else None
+        text = f"{self.type_of(column)}{self._charset(column)}"
+        if collation is not None:
+            name = f" COLLATE {collation.collation}" if collation.collation else ""
+            text = f"{self.type_of(column)} CHARACTER SET {collation.charset}{name}"
+        return f"{text} {'NULL' if is_nullable else 'NOT NULL'}"
 
     def type_of(self, column: LakeColumn) -> str:
-        """Its type with its character set. Raises DeliveryError."""
+        """Its type without a character set. Raises DeliveryError."""
         declared = column.column
         if declared is None:
-            return self._by_spark_type(column)
+            return self._by_spark_type(column).partition(" CHARACTER SET")[0]
         text = declared.sql_type.removesuffix(" of unknown sign")
-        if not self.facts.is_mariadb:
-            text = _ELSEWHERE.get(text, text).removesuffix(" compressed")
-        is_text = declared.type.has_labels or (declared.type.is_character and declared.charset not in (None, _BYTES))
-        if not is_text or text.startswith(("json", "geometry", "vector")):
-            return text
-        return text + self._charset(declared)
+        return text if self.facts.is_mariadb else _ELSEWHERE.get(text, text).removesuffix(" compressed")
 
-    def _charset(self, column: Column) -> str:
-        if column.charset is None:
+    def key_collation(self, column: LakeColumn) -> KeyCollation | None:
+        """What a key compares the column by; None where it is not text, or is one of our own. Raises DeliveryError."""
+        if column.name in MARKS:
+            return None
+        declared = column.column
+        if not _TEXT.match(self.type_of(column)):
+            return None
+        if declared is not None and (declared.charset == _BYTES or declared.sql_type in _ELSEWHERE):
+            return None
+        return key_collation(declared.charset if declared else None, self.collations)
+
+    def _charset(self, lake_column: LakeColumn) -> str:
+        column = lake_column.column
+        if column is None:
+            return "".join(self._by_spark_type(lake_column).partition(" CHARACTER SET")[1:])
+        is_text = column.type.has_labels or (column.type.is_character and column.charset != _BYTES)
+        if not is_text or column.charset is None or column.sql_type.startswith(("json", "geometry", "vector")):
             return ""
         try:
             charset = charset_of(column.charset)
@@ -185,7 +215,7 @@ class Dialect:
         return f" CHARACTER SET {charset}{f' COLLATE {collation}' if collation else ''}"
 
     def _by_spark_type(self, column: LakeColumn) -> str:
-        if column.name in ("_source", "_schema", "_table"):
+        if column.name in MARKS:
             return _MARK
         kind = _BY_SPARK_TYPE.get(column.spark_type)
         if kind or column.spark_type.startswith("DECIMAL"):
@@ -210,23 +240,74 @@ class Dialect:
 
 def creation(schema: str, table: str, shape: LakeTableShape, dialect: Dialect) -> list[str]:
     """The statements that make a table of a version's columns. Raises DeliveryError."""
-    by_name = {column.name: column for column in shape.columns}
     lines = [
         f"{identifier(column.name)} {dialect.definition(column, is_key=column.name in shape.key)}"
         for column in shape.columns
     ]
-    # A key of long text has a prefix.
     if shape.key:
-        parts = []
-        for name in shape.key:
-            is_long = re.match(r"(tiny|medium|long)?(text|blob)", dialect.type_of(by_name[name]))
-            parts.append(f"{identifier(name)}({_PREFIX})" if is_long else identifier(name))
+        parts = [
+            identifier(part.column) + (f"({part.prefix})" if part.prefix else "")
+            for part in key_parts(_key_types(shape, dialect))
+        ]
         lines.append(f"PRIMARY KEY ({', '.join(parts)})")
     name = f"{identifier(schema)}.{identifier(table)}"
     return [
         f"CREATE DATABASE IF NOT EXISTS {identifier(schema)}",
         f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(lines)})",
     ]
+
+
+def key_notes(shape: LakeTableShape, dialect: Dialect) -> list[str]:
+    """What is to be said of the key of a table that ``creation`` makes, where it is not the source's."""
+    by_name = {column.name: column for column in shape.columns}
+    collations = {name: dialect.key_collation(by_name[name]) for name in shape.key}
+    notes = [f"key column {name}: {text.note}" for name, text in collations.items() if text and text.note]
+    types = _key_types(shape, dialect)
+    cut = cut_note(key_parts(types), types)
+    return [*notes, cut] if cut else notes
+
+
+def index_notes(shape: LakeTableShape, target: TargetTable, dialect: Dialect) -> list[str]:
+    """What unique indexes of a target may take for one that is not at the source, as far as definitions tell."""
+    by_name, notes = {column.name.casefold(): column for column in shape.columns}, []
+    key = {name.casefold() for name in shape.key}
+    # Text by its collation, in each column that an index has.
+    names = dict.fromkeys(part.column.casefold() for parts in target.indexes for part in parts if part.column)
+    for name in names:
+        collation, column = getattr(target.column(name), "collation", None), by_name.get(name)
+        declared = column.column if column else None
+        if declared is None or declared.charset == _BYTES or collation in (None, "binary"):
+            continue
+        if not is_as_fine(collation, declared.charset, dialect.collations):
+            notes.append(f"unique column {name} has the collation {collation}, and the source's has another")
+    # The source's key by prefixes, and indexes that it does not make unique.
+    parts = {part.column.casefold(): part.prefix for part in key_parts(_key_types(shape, dialect))}
+    for index in target.indexes:
+        columns = {part.column.casefold() if part.column else "" for part in index}
+        listed = ", ".join(part.column or "an expression" for part in index)
+        if not key <= columns:
+            notes.append(f"a unique index on ({listed}), which the source's key does not have")
+        elif any(_is_short(part, parts) for part in index):
+            notes.append(f"a unique index on ({listed}) with a prefix, which may be shorter than the source's")
+    return notes
+
+
+def _is_short(part: IndexPart, prefixes: Mapping[str, int | None]) -> bool:
+    """Whether an index has less of a column than a key that a delivery creates. prefixes: of that key, by column."""
+    if part.column is None or part.length is None:
+        return False
+    longest = prefixes.get(part.column.casefold())
+    return longest is None or part.length < longest
+
+
+def _key_types(shape: LakeTableShape, dialect: Dialect) -> dict[str, tuple[str, str | None]]:
+    """By key column its type and character set."""
+    by_name = {column.name: column for column in shape.columns}
+    collations = {name: dialect.key_collation(by_name[name]) for name in shape.key}
+    return {
+        name: (dialect.type_of(by_name[name]), text.charset if (text := collations[name]) else None)
+        for name in shape.key
+    }
 
 
 def types_of(shape: LakeTableShape, dialect: Dialect) -> dict[str, dict[str, str]]:

@@ -16,9 +16,10 @@ import pymysql
 
 from spark_jobs.delivery import progress as rows_of
 from spark_jobs.delivery.progress import Progress, TableId
+from spark_jobs.delivery.statements import RowStatement
 from spark_jobs.delivery.target import Connection
 from spark_jobs.errors import DeliveryError, LostRace
-from spark_jobs.source.connection import may_pass
+from spark_jobs.source.connection import error_number, may_pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class TargetTransaction:
     """
 
     table: TableId
-    statements: Sequence[bytes]
+    statements: Sequence[RowStatement]
     progress: str
     is_committed: Callable[[Progress], bool]
 
@@ -71,7 +72,7 @@ def execute_alone(connection: Connection, table: TableId, fence: int, statement:
 def _attempt(connection: Connection, work: TargetTransaction, fence: int) -> bool:
     connection.execute("START TRANSACTION")
     for statement in work.statements:
-        connection.execute(statement)
+        execute(connection, statement)
     if connection.execute(work.progress) == 1:
         connection.execute("COMMIT")
         return True
@@ -82,6 +83,18 @@ def _attempt(connection: Connection, work: TargetTransaction, fence: int) -> boo
         f"{connection.place}: {work.table}: its row in {rows_of.TABLE} is not as this run left it; nothing of this "
         "transaction is at the target. Run again; do not change that table by hand"
     )
+
+
+def execute(connection: Connection, statement: RowStatement) -> None:
+    """Raises DeliveryError where the target answers otherwise than it has to: nothing is committed then."""
+    try:
+        affected = connection.execute(statement.text)
+    except pymysql.MySQLError as error:
+        collision = statement.collision(connection.place, error_number(error), str(error.args[-1]))
+        if collision is None:
+            raise
+        raise collision from error
+    statement.require(connection.place, affected, connection.info)
 
 
 def _is_committed(connection: Connection, work: TargetTransaction, fence: int) -> bool:

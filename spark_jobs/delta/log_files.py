@@ -6,9 +6,11 @@ created on a file system and on an object store (spark_jobs/storage).
 
 import errno
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
@@ -74,7 +76,9 @@ def log_directory(path: str) -> StoredPath:
 
 
 def opened_by_deltalake(path: str, version: int | None = None) -> deltalake.DeltaTable:
-    """A table as deltalake reads it, on any store. Raises what deltalake raises."""
+    """A table as deltalake reads it, on any store. Raises what deltalake raises, and LakeError for empty commits."""
+    if scheme_of(path) == "file":  # objects of a store appear as they are
+        _require_no_empty_commit(path)
     address = re.sub(r"^s3[an]://", "s3://", path)
     return deltalake.DeltaTable(address, version=version, storage_options=deltalake_options(path))
 
@@ -159,6 +163,22 @@ def _content(path: str, log: StoredPath, version: int) -> bytes:
     if not content.strip():
         raise LakeError(f"{path}: version {version} of its log is empty; restore the table's _delta_log")
     return content
+
+
+def _require_no_empty_commit(path: str) -> None:
+    """Raises LakeError where a commit after the newest checkpoint is an empty file, which deltalake takes for one."""
+    log = log_directory(path)
+    assert isinstance(log, Path)
+    try:
+        with os.scandir(log) as entries:
+            sizes = {entry.name: entry.stat().st_size for entry in entries if entry.name[:1].isdigit()}
+    except OSError:
+        return  # deltalake says why
+    newest = max((int(match[1]) for name in sizes if (match := _CHECKPOINT.fullmatch(name))), default=-1)
+    for name, size in sizes.items():
+        match = _COMMIT.fullmatch(name)
+        if match and size == 0 and int(match[1]) > newest:
+            raise LakeError(f"{path}: version {int(match[1])} of its log is empty; restore the table's _delta_log")
 
 
 def _hint(log: StoredPath) -> tuple[int, tuple[StoredPath, ...]] | None:

@@ -34,6 +34,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import ColumnMasks
 from spark_jobs.silver.decode_task import changes_task, noting
+from spark_jobs.silver.keyless_rows import distinct
 from spark_jobs.silver.net_changes import by_position
 from spark_jobs.silver.positions import at_or_after, last_of_each
 from spark_jobs.silver.row_filters import ChangeFilters, ChangeJudge
@@ -238,7 +239,7 @@ def _statements(unit: ChangeUnit, fields: pa.Schema) -> pa.Table:
 def _versions(unit: ChangeUnit, rows: pa.Table) -> tuple[list[pa.Table], dict[str, Numbers]]:
     """New rows and the versions that they end, ended ones and current ones; and which rows of the target these were."""
     current, located = _current(unit, rows)
-    versions = with_intervals(pa.concat_tables([current, rows]), unit.columns.key)
+    versions = with_intervals(pa.concat_tables([current, rows]), unit.columns)
     is_current = np.asarray(versions.column("_is_current").to_numpy(), np.bool_)
     is_ended = ~is_current[: len(current)]
     dead, begin = dict[str, Numbers](), 0
@@ -279,9 +280,16 @@ def _candidates(unit: ChangeUnit, rows: pa.Table) -> Iterator[Hit]:
             if len(numbers):
                 yield Hit(file, numbers, numbers)
         return
-    keys = last_of_each(rows.filter(pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)), unit.columns.key)
-    if files and len(keys):
-        yield from hits(unit.target, files, unit.schema, Keys(keys, unit.columns.key))
+    # Versions of the keys that changed; of a table without a key those that are equal to a row that came or went.
+    changes, columns = rows.filter(pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)), unit.columns
+    if not (files and len(changes)):
+        return
+    if columns.is_bag:
+        names = [*columns.types]
+        keys = Keys(distinct(changes, names), names, is_keyless=True, fills=unit.fills)
+    else:
+        keys = Keys(last_of_each(changes, columns.key), columns.key)
+    yield from hits(unit.target, files, unit.schema, keys)
 
 
 def may_have_current(file: DataFile, schema: TableSchema) -> bool:

@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from pyroaring import BitMap64
@@ -24,7 +24,7 @@ from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import Merged, MergeJob, SilverDelta
 from spark_jobs.downstream.modes import require_supported
 from spark_jobs.downstream.multi_source import PartTable
-from spark_jobs.engine import change_job, change_task, downstream_task, fills, routing, spark_job
+from spark_jobs.engine import change_job, change_task, downstream_task, fills, keyless_merge, routing, spark_job
 from spark_jobs.engine.change_job import ChangedLog
 from spark_jobs.engine.change_task import ChangeTask, ChangeUnit
 from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles
@@ -46,6 +46,8 @@ _RESTATED_BYTES = 64 << 20
 """Bytes of silver's data files up to which one task locates all keys that were replayed or loaded."""
 _UNIT_BYTES = 64 << 10
 """What a unit costs beside its rows, as bytes of data files."""
+_SEVERAL = 2
+"""Windows, where their number is not known: keys may be in more than one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +114,7 @@ def _prepared(
         return reason
     # The columns that the target has after silver's statements, and the files of silver that it lacks.
     try:
-        design, filled = _reshaped(snapshot, [] if head.design else delta.steps)
-        new, restatement = _new_files(work, head, delta, origin)
+        design, filled, new, restatement = _lacking(work, upon, delta, origin)
     except SparkOnly as error:
         return str(error)
     reason = routing.why_not_written(origin if restatement else origin.with_files(new))
@@ -125,6 +126,7 @@ def _prepared(
     # A table that was emptied keeps no row before the floor: only where the target has not passed it is that work to
     # do.
     floor = work.floor
+    files = () if delta.is_renewed else tuple(files_of_part(snapshot, marks))
     unit = DownstreamUnit(
         number=number,
         name=str(work),
@@ -132,31 +134,52 @@ def _prepared(
         origin=work.origin.path,
         origin_schema=origin.schema,
         pending=new,
-        after=head.position,
-        windows=delta.windows,
+        after=None if delta.is_renewed else head.position,
+        windows=_SEVERAL if delta.is_renewed else delta.windows,
         target=work.target.path,
         schema=design.schema,
         configuration=design.configuration,
-        files=tuple(files_of_part(snapshot, marks)),
+        files=files,
         marks=marks,
         keeps_deleted=work.mode is Mode.SOFT_DELETE,
-        rewrites=bool(filled) or not snapshot.has_deletion_vectors,
+        rewrites=bool(files) and (bool(filled) or not snapshot.has_deletion_vectors),
         fills=filled,
         floor=floor,
-        empties=bool(floor and head.position and (restatement or head.position <= floor)),
+        empties=bool(files and floor and head.position and (restatement or head.position <= floor)),
         restatement=restatement,
-        lookup=_lookup(work, head, origin) if work.columns.has_partial else None,
+        lookup=_lookup(work, head, delta, origin) if work.columns.has_partial else None,
+        lacks_older=work.lacks_older,
     )
     return PreparedMerge(work, head, delta, range_, unit, snapshot, design)
 
 
-def _lookup(work: MergeJob, head: Head, origin: Snapshot) -> SilverLookup:
+def _lookup(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot) -> SilverLookup:
     """How keys are completed whose rows lack columns. origin: the silver table."""
+    source = SilverSource(origin.path, origin.schema, work.columns.key)
     last, after = DownstreamCommit.of_head(head), head.position
+    if delta.is_renewed:
+        return SilverLookup(source, tuple(origin.files), None, work.floor)
     is_emptied = work.floor is not None and after is not None and after <= work.floor
     never_whole = last.keys_never_whole if last and not is_emptied else 0
-    source = SilverSource(origin.path, origin.schema, work.columns.key)
     return SilverLookup(source, tuple(origin.files), after, work.floor, never_whole)
+
+
+class LackingFiles(NamedTuple):
+    """What a target lacks: columns, values of some of them in its rows, and files of silver."""
+
+    design: Snapshot
+    fills: tuple[ColumnFill, ...]
+    files: tuple[DataFile, ...]
+    restatement: Restatement | None
+
+
+def _lacking(work: MergeJob, upon: tuple[Head, Snapshot], delta: SilverDelta, origin: Snapshot) -> LackingFiles:
+    """What the target lacks; all files of silver where all of it was replaced. Raises SparkOnly, LakeError."""
+    head, snapshot = upon
+    if delta.is_renewed:
+        return LackingFiles(_redesigned(snapshot, work.stored), (), origin.files, None)
+    design, filled = _reshaped(snapshot, [] if head.design else delta.steps)
+    return LackingFiles(design, filled, *_new_files(work, head, delta, origin))
 
 
 def _new_files(
@@ -171,7 +194,7 @@ def _new_files(
     if last is None or last.silver_version < 0:
         return origin.files, None
     new = added_since(work.origin.path, last.silver_version, work.pinned.version)
-    is_restated = routing.is_restated(head, delta)
+    is_restated = routing.is_restated(head, delta) or _needs_all_copies(work)
     before = snapshot_of(origin.path, last.silver_version) if is_restated else None
     if new is None or (is_restated and before is None):
         raise SparkOnly("the log of silver does not have all commits any more that the target has not got")
@@ -188,10 +211,22 @@ def _new_files(
     )
     replayed = overlapping(origin.files, origin.schema, work.replays)
     pending = tuple({file.key: file for file in (*new, *replayed)}.values())
-    # A restatement is one task, which holds these rows in memory.
-    if sum(file.size for file in (*restatement.removed, *pending)) > _RESTATED_BYTES:
+    # A restatement of keys is one task, which holds these rows in memory.
+    if not work.columns.is_bag and sum(file.size for file in (*restatement.removed, *pending)) > _RESTATED_BYTES:
         raise SparkOnly("more was replayed or loaded than a task takes")
     return pending, restatement
+
+
+def _redesigned(snapshot: Snapshot, spark_types: Mapping[str, str]) -> Snapshot:
+    """The target with the columns that silver has now; as it is where it has them."""
+    if snapshot.schema.spark_types == spark_types:
+        return snapshot
+    return schema_changes.redesigned(snapshot, spark_types)
+
+
+def _needs_all_copies(work: MergeJob) -> bool:
+    """Whether windows say nothing by themselves, since copies that went may have been there before the log."""
+    return work.columns.is_bag and work.lacks_older
 
 
 def _reshaped(snapshot: Snapshot, steps: Sequence[str]) -> tuple[Snapshot, tuple[ColumnFill, ...]]:
@@ -245,7 +280,11 @@ MergeTask = tuple[DownstreamUnit, ...] | ChangeTask
 
 def work(task: MergeTask) -> Iterator[MergedFiles]:
     """Does a task of either kind."""
-    return change_task.work(task) if isinstance(task, ChangeTask) else downstream_task.work(task)
+    return change_task.work(task) if isinstance(task, ChangeTask) else downstream_task.work(task, _merged)
+
+
+def _merged(unit: DownstreamUnit) -> MergedFiles:
+    return keyless_merge.merged(unit) if unit.columns.is_bag else downstream_task.merged(unit)
 
 
 def tasks_of(units: Sequence[PreparedMerge], capacity: Capacity) -> list[tuple[DownstreamUnit, ...]]:
@@ -258,7 +297,7 @@ def tasks_of(units: Sequence[PreparedMerge], capacity: Capacity) -> list[tuple[D
     for unit in of_silver:
         # What rewrites files cannot share the work by keys: two tasks would rewrite one file.
         parts = max(1, -(-sizes[unit.number] // min(2 * target, capacity.task_bytes)))
-        if unit.rewrites or unit.restatement:
+        if unit.rewrites or (unit.restatement and not unit.columns.is_bag):
             parts = 1
         if parts > 1:
             divided += [(replace(unit, part=part, parts=parts),) for part in range(parts)]
@@ -276,6 +315,7 @@ def commit(unit: PreparedMerge, results: Sequence[MergedFiles]) -> Merged:
     # Tasks name files by path; the commit wants those of the snapshot that it is made upon.
     by_path = {file.path: file for file in snapshot.files}
     removed = [by_path[path] for result in results for path in result.removed]
+    removed = [*snapshot.files] if unit.delta.is_renewed else removed
     marked = _marked(snapshot, by_path, results)
     # Keys that no row ever held whole: those of before, and what became of them.
     lookup = unit.unit.lookup if isinstance(unit.unit, DownstreamUnit) else None
@@ -291,7 +331,8 @@ def commit(unit: PreparedMerge, results: Sequence[MergedFiles]) -> Merged:
         adds=[file for result in results for file in result.added],
         removes=removed,
         dv_updates=marked,
-        operation="MERGE" if snapshot.files and work.mode is not Mode.APPEND else "WRITE",
+        operation=_operation(unit),
+        operation_parameters={"mode": "Overwrite", "partitionBy": "[]"} if unit.delta.is_renewed else {},
         metrics={
             "numTargetRowsInserted": sum(result.inserted for result in results),
             "numTargetRowsUpdated": sum(result.updated for result in results),
@@ -314,6 +355,12 @@ def commit(unit: PreparedMerge, results: Sequence[MergedFiles]) -> Merged:
         way=routing.ENGINE,
         mode=work.mode,
     )
+
+
+def _operation(unit: PreparedMerge) -> str:
+    """What Delta's history calls the commit."""
+    is_merge = unit.snapshot.files and unit.work.mode is not Mode.APPEND and not unit.delta.is_renewed
+    return "MERGE" if is_merge else "WRITE"
 
 
 def _write_metrics(mode: Mode, results: Sequence[MergedFiles]) -> dict[str, int]:

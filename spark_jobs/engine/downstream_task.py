@@ -10,7 +10,7 @@ target stays where it is that.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -29,7 +29,7 @@ from spark_jobs.engine.fills import ColumnFill, with_fills
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
 from spark_jobs.engine.partial_merge import LocatedRows, SilverLookup, TargetReader, completed, restated
 from spark_jobs.engine.restatement import Restatement, SilverSource, states, unchanged
-from spark_jobs.errors import StratalogError
+from spark_jobs.errors import StratalogError, TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.net_changes import sorted_by_key
@@ -76,6 +76,8 @@ class DownstreamUnit:
     """What of silver changed other than by windows appended; the keys concerned are merged by all of silver."""
     lookup: SilverLookup | None = None
     """How keys are completed whose rows lack columns; None where no row does."""
+    lacks_older: bool = False
+    """Whether copies of rows without a key may have been there before the log: less than none counts as none."""
     part: int = 0
     parts: int = 1
     """Which range of the keys, of how many."""
@@ -89,7 +91,8 @@ class DownstreamUnit:
     @property
     def identity(self) -> list[str]:
         """The columns by which a row is found in the target."""
-        return [*self.columns.key, *(name for name, _ in self.marks)]
+        key = self.columns.types if self.columns.is_bag else self.columns.key
+        return [*key, *(name for name, _ in self.marks)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +112,21 @@ class MergedFiles:
     """By how many more the keys are that have no row, since no row image of theirs was whole."""
     seconds: float = 0.0
     error: str | None = None
+    stopped: TableStopped | None = None
+    """What stops the table, by whichever way it is merged."""
 
 
-def work(task: Sequence[DownstreamUnit]) -> Iterator[MergedFiles]:
-    """Does the units of a task, one after the other."""
+def work(
+    task: Sequence[DownstreamUnit], merge: Callable[[DownstreamUnit], MergedFiles] | None = None
+) -> Iterator[MergedFiles]:
+    """Does the units of a task, one after the other. merge: instead of ``merged``."""
     for unit in task:
         began = time.monotonic()
         try:
-            result = merged(unit)
+            result = (merge or merged)(unit)
             yield replace(result, seconds=time.monotonic() - began)
+        except TableStopped as error:
+            yield MergedFiles(unit.number, {}, stopped=error)
         except StratalogError as error:
             yield MergedFiles(unit.number, {}, error=f"{type(error).__name__}: {error}")
 
@@ -127,8 +136,8 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     # Rows to write, one per key, and rows that a statement emptied (row numbers by file).
     silver_rows, never_whole = (pending(unit), 0) if unit.restatement is None else _restated(unit, unit.restatement)
     rows = _marked(silver_rows) if unit.keeps_deleted else silver_rows
-    rows = _of_part(unit, rows)
-    dead = _emptied(unit) if unit.floor and unit.empties else {}
+    rows = of_part(unit, rows)
+    dead = emptied_rows(unit) if unit.floor and unit.empties else {}
     emptied = 0 if unit.part else sum(map(len, dead.values()))
     # Old rows of these keys: each dies unless it is as new as the row that would replace it.
     is_present = np.zeros(len(rows), np.bool_)
@@ -136,7 +145,7 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     replaced: list[Hit] = []
     located_hits = hits(unit.target, unit.files, unit.schema, Keys(rows, unit.identity)) if len(rows) else ()
     for located in located_hits:
-        hit = _without(located, dead.get(located.file.path))
+        hit = without_dead(located, dead.get(located.file.path))
         stays = _later(unit, hit, rows) if unit.restatement is None else _unchanged(unit, hit, rows)
         is_older[hit.keys[stays]] = True
         is_present[hit.keys] = True
@@ -148,7 +157,7 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     # Of deletes and of older rows nothing is written.
     is_deleted = pc.equal(rows.column("_op"), silver.Op.DELETE).to_numpy()
     images = rows.filter(pa.array(_stays(unit, rows) & ~is_older)).select(unit.stored)
-    added = _write(unit, sorted_by_key(images, unit.columns.key))
+    added = write_rows(unit, sorted_by_key(images, unit.columns.key))
     # Without deletion vectors, or with filled columns, a file with dead rows is written again without them.
     removed, files = written_again(unit, dead)
     return MergedFiles(
@@ -165,10 +174,10 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
 
 def _completed(unit: DownstreamUnit, lookup: SilverLookup, located_rows: LocatedRows) -> tuple[pa.Table, int]:
     target = TargetReader(unit.target, unit.schema, unit.fills)
-    return completed(located_rows, lookup, target, unit.columns, partial(_of_part, unit))
+    return completed(located_rows, lookup, target, unit.columns, partial(of_part, unit))
 
 
-def _of_part(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
+def of_part(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
     """With the part's marks, and the types of the table, which hold the values of all parts."""
     for name in unit.columns.types if unit.marks else ():
         field = unit.schema.column(name).arrow(physical=False)
@@ -194,7 +203,7 @@ def _stays(unit: DownstreamUnit, rows: pa.Table) -> "np.ndarray[Any, np.dtype[np
     return np.asarray(pc.not_equal(rows.column("_op"), silver.Op.DELETE).to_numpy(), np.bool_)
 
 
-def _emptied(unit: DownstreamUnit) -> dict[str, Numbers]:
+def emptied_rows(unit: DownstreamUnit) -> dict[str, Numbers]:
     """By path, the target's rows from before the statement that emptied the table."""
     assert unit.floor
     emptied: dict[str, Numbers] = {}
@@ -213,7 +222,7 @@ def _emptied(unit: DownstreamUnit) -> dict[str, Numbers]:
     return emptied
 
 
-def _without(hit: Hit, dead: Numbers | None) -> Hit:
+def without_dead(hit: Hit, dead: Numbers | None) -> Hit:
     """The hit without rows that are gone already."""
     if dead is None:
         return hit
@@ -251,21 +260,27 @@ def pending(unit: DownstreamUnit) -> pa.Table:
     tables = []
     for file in unit.pending:
         rows = _file_rows(unit, file, names, bounds)
-        is_pending = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
-        if file.deletion_vector is not None:
-            living = deletion_vectors.living(unit.origin, file.deletion_vector, len(rows))
-            is_pending = pc.and_(is_pending, pa.array(living))
-        if unit.after:  # rows that were loaded are in no window, wherever they count from
-            is_pending = pc.and_(is_pending, pc.not_equal(rows.column("_op"), silver.Op.LOAD))
-            is_pending = pc.and_(is_pending, at_or_after(rows.column("_window_start"), unit.after))
-        if unit.floor:
-            is_pending = pc.and_(is_pending, at_or_after(rows.column("_position"), unit.floor))
+        is_pending = new_rows(unit, file, rows)
         if bounds is not None:
             is_pending = pc.and_(is_pending, _between(rows.column(unit.columns.key[0]), bounds, unit.part))
         tables.append(rows.filter(is_pending))
     no_rows = pa.schema([unit.origin_schema.column(name).arrow(physical=False) for name in names]).empty_table()
     rows = pa.concat_tables([no_rows, *tables])
     return newest(rows, unit.columns.key) if unit.columns.has_partial or unit.windows > 1 else rows
+
+
+def new_rows(unit: DownstreamUnit, file: DataFile, rows: pa.Table) -> pa.Array:
+    """Which rows of a file of silver the target has not got, and no later statement emptied."""
+    is_new = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
+    if file.deletion_vector is not None:
+        living = deletion_vectors.living(unit.origin, file.deletion_vector, len(rows))
+        is_new = pc.and_(is_new, pa.array(living))
+    if unit.after:  # rows that were loaded are in no window, wherever they count from
+        is_new = pc.and_(is_new, pc.not_equal(rows.column("_op"), silver.Op.LOAD))
+        is_new = pc.and_(is_new, at_or_after(rows.column("_window_start"), unit.after))
+    if unit.floor:
+        is_new = pc.and_(is_new, at_or_after(rows.column("_position"), unit.floor))
+    return is_new
 
 
 def _file_rows(unit: DownstreamUnit, file: DataFile, names: Sequence[str], bounds: pa.Array | None) -> pa.Table:
@@ -379,10 +394,10 @@ def _rewritten(unit: WritingUnit, file: DataFile, dead: Numbers) -> list[DataFil
     rows = data_files.read_columns(unit.target, file, names, unit.schema)
     is_alive = deletion_vectors.living(unit.target, file.deletion_vector, len(rows))
     is_alive[dead] = False
-    return _write(unit, with_fills(rows.filter(pa.array(is_alive)), unit.fills))
+    return write_rows(unit, with_fills(rows.filter(pa.array(is_alive)), unit.fills))
 
 
-def _write(unit: WritingUnit, rows: pa.Table) -> list[DataFile]:
+def write_rows(unit: WritingUnit, rows: pa.Table) -> list[DataFile]:
     """Rows of the target as a data file; none where there are none. Columns of other parts are null."""
     if not len(rows):
         return []

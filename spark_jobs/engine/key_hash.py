@@ -1,9 +1,10 @@
-"""A 64-bit hash of each row's key, by the bytes that tell keys apart.
+"""A 64-bit hash of each row's key, by the bytes that tell keys apart; of a row without a key, by all of its bytes.
 
 Put here: the hash. Not here: what it is used for: buckets of a shuffle (silver_task.py), and finding keys in data files
 (locate.py), which compares the keys themselves after it.
 
-Two rows have one hash wherever ``silver/net_changes.py`` takes their keys for one. Vectors are hashed eight bytes at a
+Two rows have one hash wherever ``silver/net_changes.py`` takes their keys for one, or ``silver/keyless_rows.py`` the
+rows. Vectors are hashed eight bytes at a
 time with a multiplication and a shift for each (the finalizer of splitmix64), in numpy.
 """
 
@@ -13,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.keyless_rows import content
 from spark_jobs.silver.net_changes import identity
 
 Hashes = NDArray[np.uint64]
@@ -26,8 +29,21 @@ _NULL = np.uint64(0xD6E8FEB86659FD93)
 
 def hashes(rows: pa.Table, key: Sequence[str], seed: np.uint64 = _SEED) -> Hashes:
     """One a row. rows: with the key's columns and ``_raw``."""
-    combined = np.full(len(rows), seed)
-    for column in identity(rows, key):
+    return hashes_of(identity(rows, key), len(rows), seed)
+
+
+def row_hashes(rows: pa.Table, columns: silver.Columns) -> Hashes:
+    """One a row, by what tells rows of a table apart. rows: with the columns that do, and ``_raw``."""
+    if not columns.is_bag:
+        return hashes(rows, columns.key)
+    names = [name for name in columns.types if name in rows.column_names]
+    return hashes_of(content(rows, names), len(rows))
+
+
+def hashes_of(columns: Sequence[pa.Array | pa.ChunkedArray], count: int, seed: np.uint64 = _SEED) -> Hashes:
+    """One a row of columns that are equal where rows are. count: of rows."""
+    combined = np.full(count, seed)
+    for column in columns:
         values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         column_hashes = _bytes_of(values) if _is_text(values.type) else _words_of(values)
         if values.null_count:
@@ -37,7 +53,7 @@ def hashes(rows: pa.Table, key: Sequence[str], seed: np.uint64 = _SEED) -> Hashe
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _mixed(words: Hashes) -> Hashes:
@@ -67,7 +83,9 @@ def _words_of(values: pa.Array) -> Hashes:
 def _bytes_of(values: pa.Array) -> Hashes:
     """Values of any length: their length, then eight bytes a step of those that are so long."""
     # Arrow's layout of a text: offsets into one buffer of bytes. A slice does not begin at offset 0.
-    offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
+    width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
+    begin = values.offset * np.dtype(width).itemsize
+    offsets = np.frombuffer(values.buffers()[1], width, len(values) + 1, begin).astype(np.int64)
     starts, lengths = offsets[:-1], np.diff(offsets)
     mixed = lengths.astype(np.uint64)
     if not lengths.any():

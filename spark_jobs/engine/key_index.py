@@ -24,12 +24,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_jobs.delta.log_files import directory
 from spark_jobs.delta.snapshot import DataFile
-from spark_jobs.engine.key_hash import SECOND_SEED, Hashes, hashes
+from spark_jobs.engine.key_hash import Hashes
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +61,10 @@ class KeyIndex:
     """The first hash of each block."""
 
     def lookup(self, key_hashes_: Hashes, checks: Checks) -> tuple[Rows, Rows]:
-        """Row numbers of hits, and which of the wanted keys each has. wanted, checks: as ``key_hashes`` gives them."""
+        """Row numbers of hits, and which of the wanted keys each has.
+
+        key_hashes_, checks: as ``locate.Keys.hashed`` gives them.
+        """
         # Equal hashes begin at the earliest in the block before the first one that begins with them.
         first_block = np.maximum(np.searchsorted(self.first, key_hashes_, "left") - 1, 0)
         end_block = np.searchsorted(self.first, key_hashes_, "right")
@@ -110,11 +112,6 @@ def _places(begin: Rows, end: Rows) -> Rows:
     """The numbers of many ranges, one range after the other."""
     counts = end - begin
     return np.repeat(begin - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-
-
-def key_hashes(rows: pa.Table, key: Sequence[str]) -> tuple[Hashes, Checks]:
-    """What keys are looked up by. rows: with the key's columns and ``_raw``."""
-    return hashes(rows, key), hashes(rows, key, SECOND_SEED).astype(np.uint32)
 
 
 def opened(table_path: Path, file: DataFile, key: Sequence[str]) -> KeyIndex | None:

@@ -24,7 +24,9 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.delta.statistics import Bounds
 from spark_jobs.engine import key_index
-from spark_jobs.engine.key_hash import SECOND_SEED, Hashes, hashes
+from spark_jobs.engine.fills import ColumnFill, with_fills
+from spark_jobs.engine.key_hash import SECOND_SEED, Hashes, hashes_of
+from spark_jobs.silver.keyless_rows import bounded_column, content
 from spark_jobs.silver.net_changes import identity
 
 Numbers = NDArray[np.int64]
@@ -48,19 +50,39 @@ class Hit:
 
 
 class Keys:
-    """The keys that are looked for: rows with the key's columns and ``_raw``, a key at most once."""
+    """The keys that are looked for: rows with the key's columns and ``_raw``, a key at most once.
 
-    def __init__(self, rows: pa.Table, key: Sequence[str]) -> None:
+    is_keyless: whether the columns are all that rows have, and rows are looked for that are equal to the last byte.
+    fills: columns of those that the table's files do not have yet.
+    """
+
+    def __init__(
+        self, rows: pa.Table, key: Sequence[str], *, is_keyless: bool = False, fills: Sequence[ColumnFill] = ()
+    ) -> None:
         self.key = tuple(key)
-        self.values = [column.combine_chunks() for column in identity(rows, key)]
-        hashes_ = hashes(rows, key)
-        self.hashes = hashes_
-        self.checks = hashes(rows, key, SECOND_SEED).astype(np.uint32)
-        self.order = np.argsort(hashes_)
-        self.sorted: Hashes = hashes_[self.order]
+        self.is_keyless, self.fills = is_keyless, tuple(fills)
+        self.values = self._identity(rows)
+        self.hashes, self.checks = self.hashed(rows)
+        self.order = np.argsort(self.hashes)
+        self.sorted: Hashes = self.hashes[self.order]
         self.bits = np.zeros(1 << _BITS, np.bool_)
         self.bits[self.sorted >> np.uint64(64 - _BITS)] = True
-        self.first = _KeyBounds(rows.column(key[0]).combine_chunks())
+        # Of rows without a key any column may have bounds.
+        self.bounding = bounded_column(rows, self.key) if is_keyless else self.key[0]
+        self.first = _KeyBounds(rows.column(self.bounding or self.key[0]).combine_chunks())
+
+    def _identity(self, rows: pa.Table) -> list[pa.Array]:
+        columns = content(rows, self.key) if self.is_keyless else identity(rows, self.key)
+        return [column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column for column in columns]
+
+    def hashed(self, rows: pa.Table) -> tuple[Hashes, key_index.Checks]:
+        """What an index finds rows by: two hashes of each."""
+        columns = self._identity(rows)
+        return hashes_of(columns, len(rows)), hashes_of(columns, len(rows), SECOND_SEED).astype(np.uint32)
+
+    def bounds_of(self, file: DataFile, schema: TableSchema) -> Bounds:
+        """Of a file's rows, in the column by which files are skipped."""
+        return file.bounds(schema, self.bounding) if self.bounding else Bounds(None, None, None)
 
     def between(self, bounds: Bounds) -> Numbers:
         """Which keys may lie in a file with such bounds of the key's first column."""
@@ -68,7 +90,8 @@ class Keys:
 
     def ordinals_of(self, rows: pa.Table) -> tuple[Numbers, Numbers]:
         """Which rows have a wanted key, and which one."""
-        row_hashes = hashes(rows, self.key)
+        rows = with_fills(rows, self.fills)
+        row_hashes = hashes_of(self._identity(rows), len(rows))
         maybe = np.flatnonzero(self.bits[row_hashes >> np.uint64(64 - _BITS)])
         at = np.searchsorted(self.sorted, row_hashes[maybe])
         at[at == len(self.sorted)] = 0
@@ -81,7 +104,7 @@ class Keys:
     def _verified(self, rows: pa.Table, maybe: Numbers, at: Numbers) -> tuple[Numbers, Numbers]:
         """Of rows with the hash of a wanted key, those that have the key. at: the first of the keys with that hash."""
         candidates_ = rows.take(pa.array(maybe))
-        key_columns = [column.combine_chunks() for column in identity(candidates_, self.key)]
+        key_columns = self._identity(candidates_)
         result = np.full(len(maybe), -1, np.int64)
         pending = np.arange(len(maybe))
         while len(pending):
@@ -143,7 +166,7 @@ def _equal(left_values: pa.Array, right_values: pa.Array) -> NDArray[np.bool_]:
 def hits(path: str, files: Sequence[DataFile], schema: TableSchema, keys: Keys) -> Iterator[Hit]:
     """The rows of a table's files that have wanted keys and are not marked as deleted. path: the table's."""
     for file in files:
-        bounds = file.bounds(schema, keys.key[0])
+        bounds = keys.bounds_of(file, schema)
         if not keys.first.meet(bounds.minimum, bounds.maximum):
             continue
         rows, key_ordinals = _by_index(path, file, schema, keys)
@@ -156,15 +179,17 @@ def hits(path: str, files: Sequence[DataFile], schema: TableSchema, keys: Keys) 
 
 def _by_index(path: str, file: DataFile, schema: TableSchema, keys: Keys) -> tuple[Numbers, Numbers]:
     """By the file's index where it is large and the keys are few, else by reading its key columns."""
-    near_keys, folder = keys.between(file.bounds(schema, keys.key[0])), directory(path)
+    near_keys, folder = keys.between(keys.bounds_of(file, schema)), directory(path)
     is_small = (file.num_records or 0) < max(_INDEXED_ROWS, _ROWS_A_KEY * len(near_keys))
-    if is_small or not isinstance(folder, Path):  # an index is mapped into memory, which no object can be
+    # An index is mapped into memory, which no object can be, and has the rows as they are in the file.
+    if is_small or keys.fills or not isinstance(folder, Path):
         return _in_file(path, file, schema, keys)
     # a key of another type has other hashes
     physical = [f"{column.physical_name} {column.ddl}" for column in map(schema.column, keys.key)]
+    physical += ["all bytes"] if keys.is_keyless else []
     index = key_index.opened(folder, file, physical)
     if index is None:
-        key_index.build(folder, file, physical, key_index.key_hashes(_key_rows(path, file, schema, keys), keys.key))
+        key_index.build(folder, file, physical, keys.hashed(_key_rows(path, file, schema, keys)))
         index = key_index.opened(folder, file, physical)
     if index is None:
         return _in_file(path, file, schema, keys)
@@ -190,7 +215,7 @@ def _in_file(path: str, file: DataFile, schema: TableSchema, keys: Keys) -> tupl
 
 def _in_row_groups(opened: pq.ParquetFile, schema: TableSchema, keys: Keys) -> tuple[Numbers, Numbers]:
     begin, rows, key_ordinals = 0, list[Numbers](), list[Numbers]()
-    first = data_files.leaf_of(opened, schema.column(keys.key[0]).physical_name)
+    first = data_files.leaf_of(opened, schema.column(keys.bounding).physical_name) if keys.bounding else None
     for number in range(opened.num_row_groups):
         group = opened.metadata.row_group(number)
         if first is None or keys.first.meet(*_bounds(group, first)):

@@ -83,8 +83,8 @@ def states(
     # Keys that lost or got rows, by the removed and the added files.
     keys_of = [*origin.key, "_raw"]
     parts = [
-        *_touched(origin, restatement.removed, keys_of, restatement, after=None),
-        *_touched(origin, added, keys_of, restatement, after=after),
+        *touched_rows(origin, restatement.removed, keys_of, restatement, after=None),
+        *touched_rows(origin, added, keys_of, restatement, after=after),
     ]
     no_rows = pa.schema([origin.schema.column(name).arrow(physical=False) for name in names]).empty_table()
     touched = last_of_each(pa.concat_tables([no_rows.select(keys_of), *parts]), origin.key)
@@ -110,7 +110,7 @@ def living_rows(
     return pa.concat_tables(alive)
 
 
-def _touched(
+def touched_rows(
     origin: SilverSource,
     files: Sequence[DataFile],
     names: Sequence[str],

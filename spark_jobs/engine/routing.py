@@ -33,14 +33,7 @@ def why_silver_by_sql(work: CompactionJob) -> str | None:
     reasons = {
         "rows came with its name": work.replay or work.inherited_bytes,
     }
-    return next((reason for reason, applies in reasons.items() if applies), None) or _why_its_columns(work)
-
-
-def _why_its_columns(work: CompactionJob) -> str | None:
-    for step in work.steps:
-        if step.standing.definition is not None and work.columns_of(step.standing).is_bag:
-            return "it has no key"
-    return None
+    return next((reason for reason, applies in reasons.items() if applies), None)
 
 
 def require_written(snapshot: Snapshot, *, appends: bool = False) -> None:
@@ -64,8 +57,6 @@ def why_not_merged(work: MergeJob) -> str | None:
         return reason
     if work.has_feed:
         return "its change data feed is on"
-    if work.columns.is_bag and work.mode is not Mode.APPEND:
-        return "it has no key"
     return None
 
 
@@ -77,11 +68,12 @@ def why_downstream_by_sql(work: MergeJob, head: Head, delta: SilverDelta) -> str
         return reason
     is_part, last = isinstance(work.target, PartTable), DownstreamCommit.of_head(head)
     reasons = {
-        "all of silver was replaced": delta.is_renewed,
+        "all of silver was replaced": delta.is_renewed and (is_part or work.mode is not Mode.MIRROR),
         "windows were replayed or rows loaded, and statements changed its columns": is_restated(head, delta)
-        and delta.steps,
+        and delta.steps
+        and not delta.is_renewed,
         "a statement emptied it, and several tables are merged into one": is_part and _empties(work, head, delta),
-        "a run ended during a statement that changes it": last and last.steps_left,
+        "a run ended during a statement that changes it": last and last.steps_left and not delta.is_renewed,
     }
     return next((reason for reason, applies in reasons.items() if applies), None)
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from spark_jobs.engine import key_hash
 from spark_jobs.engine.spark_job import ShuffleBlock
+from spark_jobs.silver import table as silver
 
 _PIECE_ROWS = 1 << 16
 _CODEC = "lz4_raw"
@@ -25,12 +26,15 @@ _SCHEMAS = 64
 
 
 def blocks(
-    unit: int, buckets: Sequence[int], window: int, rows: pa.Table, key: Sequence[str]
+    unit: int, buckets: Sequence[int], window: int, rows: pa.Table, columns: silver.Columns
 ) -> Iterator[ShuffleBlock]:
-    """The rows of a unit's window by the bucket of their key; rows of one bucket keep their order."""
+    """The rows of a unit's window by the bucket of their key; rows of one bucket keep their order.
+
+    columns: what tells rows apart, by which buckets are chosen.
+    """
     if len(rows) == 0:
         return
-    bucket_numbers = key_hash.hashes(rows, key) % np.uint64(len(buckets))
+    bucket_numbers = key_hash.row_hashes(rows, columns) % np.uint64(len(buckets))
     order = np.argsort(bucket_numbers, kind="stable")
     bounds = np.searchsorted(bucket_numbers[order], np.arange(len(buckets) + 1))
     ordered = rows.take(pa.array(order)).combine_chunks()

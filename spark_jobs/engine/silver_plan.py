@@ -167,14 +167,14 @@ def stopped_before_failures(
 ) -> PreparedCompaction:
     """The unit up to the first transaction that its tasks could not take; the unit itself where they took all.
 
-    A unit is prepared anew where its table's first row image without all columns is met. index: the log's slices; the
+    A unit is prepared again where its table's first row image without all columns is met. index: the log's slices; the
     one that holds the transaction is cut there. Raises what stops the table where no stage comes before it, and errors
     that are not about rows of the log.
     """
     failed_results = [result for result in results if result.error]
     if not failed_results:
         return unit
-    # The table's first row image without all columns: the unit is done again, with a column that says what rows lack.
+    # The table's first row image without all columns: the unit is repeated, with a column that says what rows lack.
     if not unit.work.has_partial and any(isinstance(result.error, PartialImage) for result in failed_results):
         partial_unit = _prepared(unit.unit.number, replace(unit.work, has_partial=True), index)
         assert isinstance(partial_unit, PreparedCompaction)

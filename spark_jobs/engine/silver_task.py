@@ -32,6 +32,7 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import ColumnMasks
 from spark_jobs.silver.decode_task import decoding_task, noting
 from spark_jobs.silver.failing_transaction import first_failing
+from spark_jobs.silver.keyless_rows import counted, ordered
 from spark_jobs.silver.net_changes import SliceOrigin, sorted_by_key
 from spark_jobs.silver.partial_reduction import settle
 from spark_jobs.silver.row_filters import ChangeFilters, ChangeJudge
@@ -177,10 +178,19 @@ def _unit(task: SilverTask, unit: SilverUnit, opened: "OpenSlices") -> Iterator[
         if rows is None:
             continue
         if unit.buckets:
-            yield from shuffle_blocks.blocks(unit.number, unit.buckets, at, rows, window.columns.key)
+            yield from shuffle_blocks.blocks(unit.number, unit.buckets, at, rows, window.columns)
         else:
-            is_rekeyed = window.masks and window.masks.masks.keys() & {*window.columns.key}
-            yield result_of(unit, at, sorted_by_key(rows, window.columns.key) if is_rekeyed else rows)
+            yield result_of(unit, at, _reordered(rows, window))
+
+
+def _reordered(rows: pa.Table, window: SilverWindow) -> pa.Table:
+    """Reduced rows in the order of a file. Masks may have made rows without a key equal, or reordered keys."""
+    columns = window.columns
+    if columns.is_bag:
+        names = [name for name in columns.types if name in rows.column_names]
+        return ordered(counted(rows, names) if window.masks else rows, names)
+    is_rekeyed = window.masks and window.masks.masks.keys() & {*columns.key}
+    return sorted_by_key(rows, columns.key) if is_rekeyed else rows
 
 
 def _reading(
@@ -213,7 +223,7 @@ def _stopped(
 ) -> WindowResult:
     """What stops a window: the first transaction that fails by itself, with its own error. of: the unit and window."""
     unit, window = of
-    if isinstance(error, PartialImage):  # the unit is done again, whatever else is there
+    if isinstance(error, PartialImage):  # the unit is repeated, whatever else there is
         return WindowResult(unit.number, window, error=error)
     first = first_failing(runs, lambda run: rows_of(gathered([run], unit.skips)))
     failing, own_error = first or (None, error)
@@ -293,7 +303,7 @@ def finish(
 
     def rows_written(number: int, window: int, batches: Sequence[pa.RecordBatch]) -> Iterator[WindowResult]:
         unit = units[number]
-        yield result_of(unit, window, settle(pa.Table.from_batches(batches), unit.windows[window].columns.key))
+        yield result_of(unit, window, _settled(pa.Table.from_batches(batches), unit.windows[window].columns))
 
     def finish_bucket(blocks: Iterable[ShuffleBlock]) -> Iterator[WindowResult | ShuffleBlock]:
         gathered: dict[tuple[int, int], list[pa.RecordBatch]] = {}
@@ -307,11 +317,19 @@ def finish(
     return finish_bucket
 
 
+def _settled(rows: pa.Table, columns: silver.Columns) -> pa.Table:
+    """One row a key and window, or a distinct row and window, of all rows that there are of a bucket."""
+    if not columns.is_bag:
+        return settle(rows, columns.key)
+    names = [name for name in columns.types if name in rows.column_names]
+    return ordered(counted(rows, names), names)
+
+
 def result_of(unit: SilverUnit, at: int, settled: pa.Table) -> WindowResult:
     """Writes one row a key and range as a data file of silver. settled: as ``net_changes.settle`` gives them."""
     # Cells that tell of the window, beside those of the rows.
     window = unit.windows[at]
-    op = _operations(settled)
+    op = _operations(settled, is_keyless=window.columns.is_bag)
     starts, stops = (_places([getattr(range_, end) for range_ in window.ranges]) for end in ("start", "stop"))
     ordinals = settled.column("_window").combine_chunks()
     added_cells: dict[str, Any] = {
@@ -350,8 +368,12 @@ def _stored(path: str, rows: pa.Table, window: SilverWindow) -> DataFile:
     return fills.write(path, rows, window.schema, window.configuration, window.fills)
 
 
-def _operations(settled: pa.Table) -> pa.Array:
-    """``_op`` of net rows: gone after the window, there before it, or new."""
+def _operations(settled: pa.Table, *, is_keyless: bool) -> pa.Array:
+    """``_op`` of net rows: gone after the window, there before it, or new; of copies: fewer, as many, or more."""
+    if is_keyless:
+        copies = settled.column(silver.COPIES)
+        not_fewer = pc.if_else(pc.equal(copies, 0), silver.Op.UPDATE, silver.Op.INSERT)
+        return pc.if_else(pc.less(copies, 0), silver.Op.DELETE, not_fewer).combine_chunks()
     alive, existed = settled.column("_exists"), settled.column("_existed")
     return pc.if_else(alive, pc.if_else(existed, silver.Op.UPDATE, silver.Op.INSERT), silver.Op.DELETE).combine_chunks()
 

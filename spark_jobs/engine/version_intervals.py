@@ -1,8 +1,9 @@
 """Changes of rows -> from when to when each version of a row was there: what a task makes of ``mode: history``.
 
-Put here: the intervals of rows that have a key, in Arrow. Not here: which rows they are computed from (change_task.py),
-or the same by Spark SQL, which has those of rows without a key too (downstream/history.py). Both give the same values;
-tests compare them.
+Put here: the intervals, in Arrow. Not here: which rows they are computed from (change_task.py), or the same by Spark
+SQL (downstream/history.py). Both give the same values; tests compare them.
+
+A row of a table without a key ends with a delete of an equal row: each delete ends the oldest copy that is there.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.keyless_rows import numbered
 from spark_jobs.silver.net_changes import identity
 
 Numbers = NDArray[np.int64]
@@ -23,8 +25,10 @@ _FIELDS = ("row", "offset", "number", "stretch")
 _NONE = -1
 
 
-def with_intervals(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+def with_intervals(rows: pa.Table, columns: silver.Columns) -> pa.Table:
     """Changes with ``_valid_from``, ``_valid_to`` and ``_is_current``, those that are all there are of their keys.
+
+    columns: the source's, which say what tells rows apart.
 
     A version ends with the next change of its key, or with the next statement that emptied the table. Such statements
     are among the rows; they and deletes end where they stand.
@@ -33,7 +37,7 @@ def with_intervals(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     is_marker = _equal(op, silver.Op.TRUNCATE)
     is_alive = ~(is_marker | _equal(op, silver.Op.DELETE))
     ranks = _ranks(rows.column("_position").combine_chunks())
-    ends = np.where(is_alive, _ends(rows, key, ranks, (is_alive, is_marker)), np.arange(len(rows)))
+    ends = np.where(is_alive, _ends(rows, columns, ranks, (is_alive, is_marker)), np.arange(len(rows)))
     is_current = ends == _NONE
     return (
         rows.append_column("_valid_from", committed)
@@ -42,21 +46,60 @@ def with_intervals(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     )
 
 
-def _ends(rows: pa.Table, key: Sequence[str], ranks: Numbers, flags: tuple[Flags, Flags]) -> Numbers:
-    """Of each row the one that ends it: the next of its key, or a statement before that. flags: alive, statements."""
-    is_alive, is_marker = flags
-    keys = _key_numbers(rows, key)
-    order = np.lexsort((is_alive, ranks, keys))
-    order = order[~is_marker[order]]
-    following = np.full(len(rows), _NONE, np.int64)
-    is_same_key = keys[order[1:]] == keys[order[:-1]]
-    following[order[:-1][is_same_key]] = order[1:][is_same_key]
+def _ends(rows: pa.Table, columns: silver.Columns, ranks: Numbers, flags: tuple[Flags, Flags]) -> Numbers:
+    """Of each row the one that ends it, or a statement before that. flags: alive, statements."""
+    is_marker = flags[1]
+    if columns.is_bag:
+        following = _deletes_of_copies(numbered(rows, [*columns.types]), ranks, flags)
+    else:
+        following = _next_of_keys(_key_numbers(rows, columns.key), ranks, flags)
     # The first statement after each row.
     markers = np.flatnonzero(is_marker)
     markers = markers[np.argsort(ranks[markers], kind="stable")]
     statements = np.append(markers, _NONE)[np.searchsorted(ranks[markers], ranks, side="right")]
     is_first = (statements != _NONE) & ((following == _NONE) | (ranks[statements] < ranks[following]))
     return np.where(is_first, statements, following)
+
+
+def _next_of_keys(keys: Numbers, ranks: Numbers, flags: tuple[Flags, Flags]) -> Numbers:
+    """Of each row the next one of its key."""
+    is_alive, is_marker = flags
+    order = np.lexsort((is_alive, ranks, keys))
+    order = order[~is_marker[order]]
+    following = np.full(len(keys), _NONE, np.int64)
+    is_same_key = keys[order[1:]] == keys[order[:-1]]
+    following[order[:-1][is_same_key]] = order[1:][is_same_key]
+    return following
+
+
+def _deletes_of_copies(contents: Numbers, ranks: Numbers, flags: tuple[Flags, Flags]) -> Numbers:
+    """Of each row the delete that takes it: of equal rows between two statements the nth that finds one takes the nth.
+
+    A delete finds none where the table is older than its log. contents: a number of each row, equal for equal ones.
+    """
+    is_alive, is_marker = flags
+    following = np.full(len(contents), _NONE, np.int64)
+    periods = np.searchsorted(np.sort(ranks[is_marker]), ranks, side="right")
+    order = np.lexsort((is_alive, ranks, periods, contents))
+    order = order[~is_marker[order]]
+    if not len(order):
+        return following
+    # Inserted rows and deletes, counted from the first of equal rows of a period on.
+    alive, limit = is_alive[order], len(order) + 1
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = (contents[order[1:]] != contents[order[:-1]]) | (periods[order[1:]] != periods[order[:-1]])
+    groups = np.cumsum(is_first)
+    starts = np.flatnonzero(is_first)[groups - 1]
+    inserted, deleted = _counted_from(starts, alive), _counted_from(starts, ~alive)
+    # Deletes that found nothing so far: the greatest lead that deletes ever had over rows.
+    unmatched = np.maximum.accumulate(np.maximum(deleted - inserted, 0) + groups * limit) - groups * limit
+    before = np.where(is_first, 0, np.roll(unmatched, 1))
+    is_match = ~alive & (unmatched == before)
+    # The nth delete that found one, and the nth row of its group.
+    row_numbers, delete_numbers = (groups * limit + number for number in (inserted, deleted - unmatched))
+    at = np.searchsorted(row_numbers[alive], delete_numbers[is_match])
+    following[order[alive][at]] = order[is_match]
+    return following
 
 
 def _ranks(positions: pa.StructArray) -> Numbers:
@@ -83,3 +126,9 @@ def _key_numbers(rows: pa.Table, key: Sequence[str]) -> Numbers:
 def _equal(values: pa.ChunkedArray, value: str) -> Flags:
     flags: Any = pc.equal(values, value).to_numpy()
     return np.asarray(flags, np.bool_)
+
+
+def _counted_from(starts: NDArray[np.int64], flags: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """How many flags are set up to each place. starts: of each place the one that its count begins at."""
+    counts = np.cumsum(flags)
+    return counts - (counts - flags)[starts]

@@ -29,6 +29,7 @@ from spark_jobs.engine import downstream_job, routing
 from spark_jobs.engine.change_job import ChangedLog
 from spark_jobs.engine.downstream_task import MergedFiles
 from spark_jobs.engine.part_merge import NewTables
+from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import (
     LostRace,
     StratalogError,
@@ -43,6 +44,7 @@ from spark_jobs.log.position import Range
 from spark_jobs.pipeline.comments import SourceComments, commented
 from spark_jobs.pipeline.destinations import TableInto, downstream_of
 from spark_jobs.pipeline.logged_changes import LoggedChanges
+from spark_jobs.runtime.spark_session import session_over, slots
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import is_complete
 
@@ -161,6 +163,9 @@ class TableMerge:
         return DeliveryResult(self.name, into, pinned, head, merged, unseen, stopped)
 
     def _committed(self, unit: downstream_job.PreparedMerge, results: Sequence[MergedFiles]) -> DeliveryResult:
+        stopped = next((result.stopped for result in results if result.stopped), None)
+        if stopped:
+            return self._before_stop(unit.work, stopped)
         with about(f"{self.source}: {self.origin}"):
             if isinstance(unit.work.target, PartTable):
                 try:
@@ -173,6 +178,18 @@ class TableMerge:
                 merged = downstream_job.commit(unit, results)
         merged = replace(merged, into=str(self.into)) if self.is_one_of_several else merged
         return DeliveryResult(self.name, unit.work.target, unit.work.pinned, merged.head, merged, merged.unseen or None)
+
+    def _before_stop(self, work: MergeJob, stopped: TableStopped) -> DeliveryResult:
+        """What silver had before the commit that stops the table. Raises TableStopped where none of it can be merged.
+
+        A table without a key has no way but the engine's: its error is the last word.
+        """
+        with self.turns[work.target.path]:
+            merged = self._merged_before(work.origin, work.pinned, work.target)
+        if merged is None:
+            raise stopped
+        merged = replace(merged, into=str(self.into)) if self.is_one_of_several else merged
+        return DeliveryResult(self.name, work.target, work.pinned, merged.head, merged, stopped=stopped)
 
     def _work(self, origin: Table, pinned: Head, into: Table) -> MergeJob:
         columns = silver.stored_columns(origin, pinned)
@@ -216,10 +233,26 @@ class TableMerge:
             if version >= pinned.version or checkpoint.kind in (CommitKind.ALTERING, CommitKind.MAINTENANCE):
                 continue
             try:
-                merged = self._merged(origin, Head(version, pinned.counter, checkpoint), into) or merged
+                merged = self._merged_at(origin, Head(version, pinned.counter, checkpoint), into) or merged
             except TableStopped:  # why, the merge of all has said
                 break
         return merged
+
+    def _merged_at(self, origin: Table, pinned: Head, into: Table) -> Merged | None:
+        """The merge of what silver has at a head, by a job of its own. Raises TableStopped, LakeError, LostRace."""
+        work = self._work(origin, pinned, into)
+        if work.mode.has_every_change:
+            return self._merged(origin, pinned, into)
+        unit = downstream_job.prepared(0, work)
+        if not isinstance(unit, downstream_job.PreparedMerge):
+            return self._merged(origin, pinned, into) if unit else None
+        results = downstream_job.run(session_over(self.spark, 0), [unit], Capacity(slots(self.spark)))[0]
+        stopped = next((result.stopped for result in results if result.stopped), None)
+        if stopped:
+            raise stopped
+        if any(result.error for result in results):
+            return self._merged(origin, pinned, into)
+        return downstream_job.commit(unit, results)
 
 
 def by_table(stopped: Mapping[TableInto, str]) -> dict[TableName, str]:

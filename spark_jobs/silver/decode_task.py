@@ -23,6 +23,7 @@ from spark_jobs.log.position import Position
 from spark_jobs.silver import partial_images
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import ColumnMasks
+from spark_jobs.silver.keyless_rows import counted
 from spark_jobs.silver.net_changes import SliceOrigin, every_change, image_rows, moved, net_rows
 from spark_jobs.silver.partial_reduction import reduce, settle
 from spark_jobs.silver.partial_rows import ABSENT_TYPE
@@ -81,7 +82,7 @@ def decoding_task(
     judge: ChangeJudge | None = None,
     unseen: frozenset[str] = frozenset(),
 ) -> Callable[[Runs], Batches]:
-    """From slices to two rows at most a key and gathered run of changes; of a bag to all images.
+    """From slices to two rows at most a key and gathered run of changes; of a bag to one row an image and run.
 
     ``alone``: it gets all slices of the window; then it gives one row a key and window. unseen: columns that nobody
     asks for, where rows may lack some. scans: shared with tasks of other tables. judge: leaves out changes that rules
@@ -174,28 +175,43 @@ Placed = Iterator[tuple[Changes, SliceOrigin, pa.Array | None]]
 def _net_task(
     read_changes: Callable[[Runs], Placed], columns: silver.Columns, *, alone: bool
 ) -> Callable[[Runs], Batches]:
-    names, finish = list(columns.types), settle if alone else reduce
-
-    def each_row(source: Runs) -> Batches:
-        for changes, place, absent in read_changes(source):
-            for rows in image_rows(changes, place, names, absent):
-                yield from rows.to_batches(_BATCH)
-
     def run(source: Runs) -> Batches:
-        gathered: list[pa.Table] = []
-        limit = _REDUCE_AT
-        nets = (net_rows(changes, place, names, columns.key, absent) for changes, place, absent in read_changes(source))
-        for rows in chain.from_iterable(nets):
-            gathered.append(rows)
-            if sum(map(len, gathered)) >= limit or len(gathered) >= _PIECES:
-                gathered = [reduce(pa.concat_tables(gathered), columns.key)]
-                limit = max(_REDUCE_AT, 2 * len(gathered[0]))
-                if len(gathered[0]) >= _REDUCE_AT // 2 and not alone:  # few keys repeat; holding them gains nothing
-                    yield from gathered.pop().combine_chunks().to_batches(_BATCH)
-        if gathered:
-            yield from finish(pa.concat_tables(gathered), columns.key).combine_chunks().to_batches(_BATCH)
+        nets = chain.from_iterable(
+            _rows_of(changes, place, absent, columns) for changes, place, absent in read_changes(source)
+        )
+        return _reduced(nets, columns, alone=alone)
 
-    return each_row if columns.is_bag else run
+    return run
+
+
+def _rows_of(
+    changes: Changes, place: SliceOrigin, absent: pa.Array | None, columns: silver.Columns
+) -> Iterator[pa.Table]:
+    """The rows of changes that a reduction takes. absent: what each lacks."""
+    names = list(columns.types)
+    if columns.is_bag:
+        return image_rows(changes, place, names, absent)
+    return net_rows(changes, place, names, columns.key, absent)
+
+
+def _reduced(nets: Iterator[pa.Table], columns: silver.Columns, *, alone: bool) -> Batches:
+    """Rows reduced in batches. alone: whether they are all of the window, and what is left is final."""
+    # Sums of copies are final in any grouping; of keys the first and last rows are kept until all are together.
+    names, key = list(columns.types), columns.key
+    gathered: list[pa.Table] = []
+    limit = _REDUCE_AT
+    for rows in nets:
+        gathered.append(rows)
+        if sum(map(len, gathered)) >= limit or len(gathered) >= _PIECES:
+            table = pa.concat_tables(gathered)
+            gathered = [counted(table, names) if columns.is_bag else reduce(table, key)]
+            limit = max(_REDUCE_AT, 2 * len(gathered[0]))
+            if len(gathered[0]) >= _REDUCE_AT // 2 and not alone:  # few rows repeat; holding them gains nothing
+                yield from gathered.pop().combine_chunks().to_batches(_BATCH)
+    if gathered:
+        table = pa.concat_tables(gathered)
+        reduced = counted(table, names) if columns.is_bag else settle(table, key) if alone else reduce(table, key)
+        yield from reduced.combine_chunks().to_batches(_BATCH)
 
 
 def _complete(

@@ -74,16 +74,16 @@ class KeyRuns:
 
     @property
     def lasts(self) -> Numbers:
-        """Where each key's last row stands in ``numbers``."""
+        """Where each key's last row is in ``numbers``."""
         return np.append(self.starts[1:], len(self.numbers))[: len(self.starts)] - 1
 
     @property
     def last_gone(self) -> Numbers:
-        """Where each key's last row that says that it is gone stands in ``numbers``; -1 where it has none."""
+        """Where each key's last row that says that it is gone is in ``numbers``; -1 where it has none."""
         return self.newest(self.is_gone)
 
     def newest(self, flags: Flags) -> Numbers:
-        """Where each key's last row with a flag stands in ``numbers``; -1 where it has none."""
+        """Where each key's last row with a flag is in ``numbers``; -1 where it has none."""
         if not len(self):
             return np.zeros(0, np.int64)
         return np.maximum.reduceat(np.where(flags, np.arange(len(flags)), -1), self.starts)

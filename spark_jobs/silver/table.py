@@ -345,12 +345,16 @@ def copies_sql(name: str, table: str, *, lacks_older: bool = False) -> str:
     """
     if lacks_older:
         return f"greatest(coalesce({name}, 0), 0)"
-    reason = (
-        f"spark_jobs.errors.TableStopped: {table}: the table has no key, and more copies of a row were deleted "
-        "than the lake has seen written; the log has to begin where the table was empty, or the table be loaded, and a "
-        "filter that leaves out copies where they are written must leave them out where they are deleted\n\n"
-    )
+    reason = f"spark_jobs.errors.TableStopped: {table}: {MORE_DELETED}\n\n"
     return f"IF({name} < 0, CAST(raise_error({literal(reason)}) AS BIGINT), coalesce({name}, 0))"
+
+
+MORE_DELETED = (
+    "the table has no key, and more copies of a row were deleted than the lake has seen written; the log has to begin "
+    "where the table was empty, or the table be loaded, and a filter that leaves out copies where they are written "
+    "must leave them out where they are deleted"
+)
+"""Why a table without a key stops that would have less than no copy of a row."""
 
 
 def cells_sql(types: Mapping[str, str], cells_: Mapping[str, str]) -> list[str]:

@@ -19,7 +19,7 @@ from tests.faults import runs
 from tests.faults.changes import SOURCE, Changes, bronze_tables
 from tests.faults.checking import Checks, Wrong
 from tests.faults.disk import CALLS, KINDS, Actor, Disk, Killed, calls_of
-from tests.faults.runs import MERGED, PARTIAL
+from tests.faults.runs import KEYLESS, MERGED, PARTIAL
 
 _STEPS = 5
 """How often bronze grows."""
@@ -37,8 +37,14 @@ class Log:
         folder.mkdir(parents=True)
         # Statements on a table that is merged with others are Spark SQL's.
         is_merged = layout == MERGED
-        statements, is_partial = seed % 4 != 0 and not is_merged, layout == PARTIAL
-        changes = Changes(seed, size, statements=statements, shards=is_merged, is_partial=is_partial)
+        changes = Changes(
+            seed,
+            size,
+            statements=seed % 4 != 0 and not is_merged,
+            shards=is_merged,
+            is_partial=layout == PARTIAL,
+            is_keyless=layout == KEYLESS,
+        )
         self.bronze = bronze_tables(changes, folder, _STEPS)
         self.checks = Checks(changes, layout)
 

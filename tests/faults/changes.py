@@ -4,8 +4,11 @@ Put here: the changes of a seed, their bytes, bronze of them, the twin. Not here
 """
 
 import random
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,8 @@ from tests.slicing import FILE, bronze_rows
 SOURCE, SCHEMA = "shop", "shop"
 Row = dict[str, Any]
 Key = tuple[Any, ...]
+LOOSE = "loose"
+"""A table without a key."""
 _NUMBER = replace(INT, nullable=False)
 _MOST_ROWS = 10
 """Of a table; keys are taken from twice as many."""
@@ -67,11 +72,19 @@ class Changes:
     """The changes of a seed: an event each, where each ends in the file, and the file."""
 
     def __init__(
-        self, seed: int, size: int, *, statements: bool, shards: bool = False, is_partial: bool = False
+        self,
+        seed: int,
+        size: int,
+        *,
+        statements: bool,
+        shards: bool = False,
+        is_partial: bool = False,
+        is_keyless: bool = False,
     ) -> None:
         """shards: whether the tables have the same columns, so that they can be merged into one.
 
         is_partial: whether row images leave columns out, as a server with ``binlog_row_image = MINIMAL`` logs them.
+        is_keyless: whether one of the tables has no key; its rows are few, in several copies.
         """
         self.seed, self._is_partial = seed, is_partial
         self._random = random.Random(seed)
@@ -81,8 +94,11 @@ class Changes:
             "orders": orders,
             "pairs": {"a": _NUMBER, "b": _NUMBER, "text": VARCHAR(20)},
             "notes": {"code": replace(VARCHAR(8), nullable=False), "text": VARCHAR(20)},
+            LOOSE: {"a": INT, "text": VARCHAR(20)},
         }
         self.keys = {name: keys[name] for name in self._random.sample(list(keys), 2)}
+        if is_keyless:
+            self.keys = {LOOSE: [], "orders": keys["orders"]}
         if shards:
             self.keys = {f"orders_{number}": ["id"] for number in range(3)}
             self._columns = {name: dict(orders) for name in self.keys}
@@ -93,6 +109,7 @@ class Changes:
         self._changes: list[spec.Change] = []
         self._events: list[tuple[int, Event]] = []
         self._fills = 0
+        self._serial = count()
         for number in range(size):
             if statements and number in (size // 3, size // 2, 2 * size // 3, 5 * size // 6):
                 self._statement()
@@ -104,6 +121,9 @@ class Changes:
     def _transaction(self) -> None:
         table = self._random.choice(list(self.keys))
         for _ in range(self._random.randint(1, 3)):
+            if not self.keys[table]:
+                self._keyless_change(table)
+                continue
             rows = self._rows[table]
             kind = self._random.choices(["insert", "update", "delete", "move", "swap"], [5, 4, 2, 2, 2])[0]
             match "delete" if len(rows) >= _MOST_ROWS else kind:
@@ -129,6 +149,27 @@ class Changes:
                     rows[self.key(table, row)] = row
                     self._add(Event(table, after=(row,)), spec.Insert(self._name(table), [*row.values()]))
         self._changes.append(spec.Commit())
+
+    def _keyless_change(self, table: str) -> None:
+        """A change of a row without a key: rows are taken from few, so that many are equal."""
+        rows = self._rows[table]
+        row = {name: self._value_of_few(name) for name in self._columns[table]}
+        number = self._random.choice(list(rows)) if rows else ()
+        kind = "insert" if not rows else self._random.choices(["insert", "update", "delete"], [5, 4, 3])[0]
+        match "delete" if len(rows) >= _MOST_ROWS else kind:
+            case "insert":
+                rows[next(self._serial),] = row
+                self._add(Event(table, after=(row,)), spec.Insert(self._name(table), [*row.values()]))
+            case "update":
+                before, rows[number] = rows[number], row
+                images = [*before.values()], [*row.values()]
+                self._add(Event(table, before=(before,), after=(row,)), spec.Update(self._name(table), *images))
+            case _:
+                before = rows.pop(number)
+                self._add(Event(table, before=(before,)), spec.Delete(self._name(table), [*before.values()]))
+
+    def _value_of_few(self, name: str) -> Any:
+        return self._random.choice([None, "x", "y"] if name == "text" else [7, 11])
 
     def _update(self, table: str, before: Row, after: Row) -> None:
         rows = self._rows[table]
@@ -214,6 +255,7 @@ class Twin:
 
     def __init__(self, changes: Changes) -> None:
         self.changes = changes
+        self._serial = count()
 
     def downstream(self, table: str, until: int) -> dict[Key, Row]:
         """The rows by key up to an offset."""
@@ -226,8 +268,19 @@ class Twin:
         """Whether anything of a table ends between two offsets."""
         return any(True for _ in self._of(table, start, stop))
 
-    def silver(self, table: str, start: int, stop: int, until: int) -> dict[Key, tuple[str, Row]]:
-        """By key what a window has, with the columns as of a later offset."""
+    def silver(self, table: str, start: int, stop: int, until: int) -> list[tuple[Key, str, Row]]:
+        """What a window has, with the columns as of a later offset: key, operation and row; copies instead of a key."""
+        reshaping = [event for _, event in self._of(table, stop, until) if event.statement.startswith(("add", "drop"))]
+        rows = self._net_copies(table, start, stop) if self._is_keyless(table) else self._net(table, start, stop)
+        result = []
+        for key, op, net_row in rows:
+            row = {(): dict(net_row)}
+            for event in reshaping if op != "delete" or self._is_keyless(table) else ():
+                self._apply(table, row, event)
+            result.append((key, op, row[()]))
+        return result
+
+    def _net(self, table: str, start: int, stop: int) -> Iterator[tuple[Key, str, Row]]:
         before = self.downstream(table, start)
         after, touched = dict(before), set[Key]()
         for _, event in self._of(table, start, stop):
@@ -235,17 +288,27 @@ class Twin:
             if event.statement == "truncate":
                 touched.clear()
             touched |= {self.changes.key(table, row) for row in (*event.before, *event.after)}
-        reshaping = [event for _, event in self._of(table, stop, until) if event.statement.startswith(("add", "drop"))]
-        changes: dict[Key, tuple[str, Row]] = {}
         for key in touched:
             if key in after:
-                row = {key: dict(after[key])}
-                for event in reshaping:
-                    self._apply(table, row, event)
-                changes[key] = ("update" if key in before else "insert"), row[key]
+                yield key, ("update" if key in before else "insert"), after[key]
             else:
-                changes[key] = "delete", dict(zip(self.changes.keys[table], key, strict=True))
-        return changes
+                yield key, "delete", dict(zip(self.changes.keys[table], key, strict=True))
+
+    def _net_copies(self, table: str, start: int, stop: int) -> Iterator[tuple[Key, str, Row]]:
+        """Copies of each row that a window touched: how many came, less those that went."""
+        copies: Counter[tuple[tuple[str, Any], ...]] = Counter()
+        for _, event in self._of(table, start, stop):
+            if event.statement == "truncate":
+                copies.clear()
+            for row in event.before:
+                copies[tuple(row.items())] -= 1
+            for row in event.after:
+                copies[tuple(row.items())] += 1
+        for cells, number in copies.items():
+            yield (number,), "insert" if number > 0 else "delete" if number < 0 else "update", dict(cells)
+
+    def _is_keyless(self, table: str) -> bool:
+        return not self.changes.keys[table]
 
     def changes_of(self, table: str, until: int) -> list[tuple[str, Row]]:
         """Operation and row of every change up to an offset, with the columns as of there; no row of a statement."""
@@ -265,10 +328,10 @@ class Twin:
     def versions_of(self, table: str, until: int) -> list[tuple[str, Row, bool]]:
         """Operation and row of every version up to an offset, and whether it is current."""
         versions: list[tuple[str, Row, bool]] = []
-        current: dict[Key, int] = {}
 
-        def end(key: Key) -> None:
-            at = current.pop(key, None)
+        def end(is_ended: Callable[[Row], bool]) -> None:
+            """Ends the oldest current version of such a row; of a key there is one."""
+            at = next((at for at, (_, row, is_current) in enumerate(versions) if is_current and is_ended(row)), None)
             if at is not None:
                 versions[at] = (*versions[at][:2], False)
 
@@ -278,18 +341,24 @@ class Twin:
                 versions = [(op, self._reshaped(table, event, row), is_current) for op, row, is_current in versions]
                 continue
             if verb:
-                for key in [*current]:
-                    end(key)
+                versions = [(op, row, False) for op, row, _ in versions]
                 versions.append((verb, {}, False))
+            is_split = self._is_keyless(table) or not event.after
             for row in event.before:
-                end(self.changes.key(table, row))
-                if not event.after or self.changes.key(table, row) != self.changes.key(table, event.after[0]):
+                end(partial(self._is_same, table, row))
+                if is_split or self.changes.key(table, row) != self.changes.key(table, event.after[0]):
                     versions.append(("delete", dict(row), False))
             for row in event.after:
-                end(self.changes.key(table, row))
-                current[self.changes.key(table, row)] = len(versions)
+                if not self._is_keyless(table):
+                    end(partial(self._is_same, table, row))
                 versions.append(("update" if event.before else "insert", dict(row), True))
         return versions
+
+    def _is_same(self, table: str, first: Row, second: Row) -> bool:
+        """Whether two rows have one key; without a key, whether they are equal."""
+        if self._is_keyless(table):
+            return first == second
+        return self.changes.key(table, first) == self.changes.key(table, second)
 
     def _reshaped(self, table: str, event: Event, row: Row) -> Row:
         """A row behind a statement that adds or drops a column; that of a statement has no values."""
@@ -314,9 +383,15 @@ class Twin:
                     rows[key] = {column: value for column, value in row.items() if column != name}
             case _:
                 for row in event.before:
-                    rows.pop(self.changes.key(table, row), None)
+                    rows.pop(self._number_of(table, rows, row), None)
                 for row in event.after:
-                    rows[self.changes.key(table, row)] = dict(row)
+                    rows[self._number_of(table, {}, row)] = dict(row)
+
+    def _number_of(self, table: str, rows: dict[Key, Row], row: Row) -> Key:
+        """The key of a row; without one the number of an equal row, or the next number where there is none."""
+        if not self._is_keyless(table):
+            return self.changes.key(table, row)
+        return next((number for number, copy in rows.items() if copy == row), (next(self._serial),))
 
 
 def bronze_tables(changes: Changes, folder: Path, steps: int) -> list[tuple[Path, int]]:
@@ -324,10 +399,10 @@ def bronze_tables(changes: Changes, folder: Path, steps: int) -> list[tuple[Path
     slices = bronze_rows(FILE, changes.content, target=400)
     ends = slices.column("stop").to_pylist()
     tables = []
-    for count in range(1, steps + 1):
-        path = folder / f"bronze{count}"
+    for commit_count in range(1, steps + 1):
+        path = folder / f"bronze{commit_count}"
         snapshot, begin = new_table(str(path), bronze.COLUMNS, bronze.PROPERTIES), 0
-        for number in range(1, count + 1):
+        for number in range(1, commit_count + 1):
             stop = len(ends) * number // steps
             rows = slices.slice(begin, stop - begin)
             file = data_files.write(

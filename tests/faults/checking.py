@@ -19,7 +19,7 @@ from spark_jobs.lake.commit import APPLICATION
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.silver.commit import SilverCommit
 from tests.faults.changes import SCHEMA, SOURCE, Changes, Key, Row, Twin
-from tests.faults.runs import EVERY_CHANGE, MERGED
+from tests.faults.runs import EVERY_CHANGE, KEYLESS, MERGED
 
 
 class Wrong(AssertionError):
@@ -75,7 +75,7 @@ class Checks:
                 last = max(ends, default=0)
                 if offset < last:
                     raise Wrong(f"downstream of {table} ({schema}): is at {offset}, and has changes to {last}")
-                actual, expected = self._contents(schema, table, _rows(snapshot), offset)
+                actual, expected = self._contents(schema, table, rows_of_snapshot(snapshot), offset)
                 _require_same(f"downstream of {table} ({schema})", actual, expected)
 
     def _check_silver(self, table: str, path: str) -> tuple[int, dict[int, int]]:
@@ -101,25 +101,29 @@ class Checks:
         until = windows[-1][1]
         expected = Counter[Any]()
         for start, stop in windows:
-            for key, (op, row) in self._silver(table, start, stop, until).items():
-                expected[start, stop, key, op, None if op == "delete" else _cells(row)] += 1
+            for key, op, row in self._silver(table, start, stop, until):
+                expected[start, stop, key, op, self._silver_cells(table, op, row)] += 1
         actual = Counter[Any]()
-        for row in _rows(snapshot):
+        for row in rows_of_snapshot(snapshot):
             if row["_op"] == "truncate":
                 continue
             place, key = (row["_window_start"]["offset"], row["_window_stop"]["offset"]), self._key(table, row)
             # What a row lacks is as it was before its window: the target tells whether it is right.
-            _, twin_row = self._silver(table, *place, until).get(key, ("", {}))
-            cells = _cells(row | {name: twin_row.get(name) for name in row.get("_absent") or ()})
-            actual[*place, key, row["_op"], None if row["_op"] == "delete" else cells] += 1
+            twin_rows = {twin_key: twin_row for twin_key, _, twin_row in self._silver(table, *place, until)}
+            lacking = {name: twin_rows.get(key, {}).get(name) for name in row.get("_absent") or ()}
+            actual[*place, key, row["_op"], self._silver_cells(table, row["_op"], row | lacking)] += 1
         _require_same(f"silver of {table}", actual, expected)
         return until, versions
+
+    def _silver_cells(self, table: str, op: str, row: Row) -> tuple[tuple[str, Any], ...] | None:
+        """What silver says of a row; of a key that was deleted the columns say nothing."""
+        return None if op == "delete" and self.changes.keys[table] else _cells(row)
 
     def _targets(self, table: str) -> list[tuple[str, str]]:
         """The downstream tables of a source table, by schema and name."""
         if self._layout == MERGED:
             return [(SCHEMA, MERGED)]
-        return [(schema, table) for schema in (SCHEMA, *(EVERY_CHANGE if self._layout == "modes" else ()))]
+        return [(schema, table) for schema in (SCHEMA, *(EVERY_CHANGE if self._layout in ("modes", KEYLESS) else ()))]
 
     def _check_downstream(self, target: tuple[str, str], path: str, versions: dict[int, int]) -> int:
         """target: its schema, which is its mode but for mirrors, and its source table."""
@@ -140,7 +144,7 @@ class Checks:
         state = _state(snapshot) | {f"{schema} {table}"}
         if state in self._right_downstream:
             return offset
-        actual, expected = self._contents(schema, table, _rows(snapshot), offset)
+        actual, expected = self._contents(schema, table, rows_of_snapshot(snapshot), offset)
         _require_same(label, actual, expected)
         self._right_downstream.add(state)
         return offset
@@ -166,7 +170,7 @@ class Checks:
             case _:
                 own_rows = [row for row in rows if row.get("_table", table) == table]
                 expected_rows = self._downstream(table, offset).values()
-                return Counter(map(_cells, own_rows)), Counter(dict.fromkeys(map(_cells, expected_rows), 1))
+                return Counter(map(_cells, own_rows)), Counter(map(_cells, expected_rows))
 
     def _require_counted(self, label: str, snapshot: Snapshot, batches: list[str]) -> None:
         if len(set(batches)) != len(batches):
@@ -175,7 +179,7 @@ class Checks:
             raise Wrong(f"{label}: its counter is {snapshot.transactions}, and it has {len(batches)} commits")
 
     def _key(self, table: str, row: Row) -> Key:
-        return self.changes.key(table, row)
+        return self.changes.key(table, row) if self.changes.keys[table] else (row["_copies"],)
 
 
 def _reached(commit: DownstreamCommit, table: str) -> tuple[int, int]:
@@ -202,7 +206,7 @@ def _content(path: str, version: int) -> str | None:
     return info.get("userMetadata") if info else None
 
 
-def _rows(snapshot: Snapshot) -> list[Row]:
+def rows_of_snapshot(snapshot: Snapshot) -> list[Row]:
     records = []
     for file in snapshot.files:
         rows = data_files.read_columns(snapshot.path, file, snapshot.schema.names, snapshot.schema)

@@ -38,14 +38,18 @@ MERGED = "merged"
 """A downstream table of all source tables."""
 PARTIAL = "partial"
 """Mirrors of tables whose row images leave columns out."""
+KEYLESS = "keyless"
+"""Tables of which one has no key, in all modes."""
 EVERY_CHANGE = ("append", "history")
+_MODES = {
+    "routes": [{"from": f"{SCHEMA}.*", "to": [f"{SCHEMA}.{{1}}", *(f"{mode}.{{1}}" for mode in EVERY_CHANGE)]}],
+    "downstream": [{"tables": f"{mode}.*", "mode": mode} for mode in EVERY_CHANGE],
+}
 LAYOUTS: dict[str, dict[str, Any]] = {
     "mirrors": {},
     PARTIAL: {},
-    "modes": {
-        "routes": [{"from": f"{SCHEMA}.*", "to": [f"{SCHEMA}.{{1}}", *(f"{mode}.{{1}}" for mode in EVERY_CHANGE)]}],
-        "downstream": [{"tables": f"{mode}.*", "mode": mode} for mode in EVERY_CHANGE],
-    },
+    "modes": _MODES,
+    KEYLESS: _MODES,
     MERGED: {"routes": [{"from": f"{SCHEMA}.*", "to": f"{SCHEMA}.{MERGED}"}]},
 }
 """What pipelines have besides, by what their downstream tables are."""

@@ -44,6 +44,11 @@ class Judge:
     job: CompactionJob
     marks: Mapping[str, str]
 
+    @property
+    def leaves_out(self) -> bool:
+        """Whether changes may be left out: a later one may be of a row that was never written, or that is there."""
+        return self.job.filters.judges_rows or bool(self.job.filters.skips)
+
     def columns(self, state: TableState) -> silver.Columns:
         """The columns that are seen. Raises TableStopped."""
         assert state.definition

@@ -10,7 +10,7 @@ notes its number, the last statement moves the position, and nothing behind it i
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,6 +24,7 @@ from spark_jobs.delivery.ordered.plan import LogWindow, Sizes, planned, windows
 from spark_jobs.delivery.ordered.target_state import Columns, TargetState
 from spark_jobs.delivery.progress import Names, Progress, TableId, WindowPlan
 from spark_jobs.delivery.progress import Step as RowStep
+from spark_jobs.delivery.statements import RowStatement
 from spark_jobs.delivery.table_delivery import Submit
 from spark_jobs.delivery.target import Connection
 from spark_jobs.delivery.transactions import TargetTransaction, commit
@@ -93,9 +94,11 @@ class LogDelivery:
                     pending = self._begin(window)
         pending()
 
-    def settle(self, statements: list[str], end: Position) -> None:
+    def settle(self, notes: list[str], end: Position, fills: Sequence[str] = ()) -> None:
         """Moves the row to the end of what was delivered, with what is noted of tables, in one transaction."""
-        self._commit([statement.encode() for statement in statements], self._next(end), 0)
+        rows = [RowStatement(fill.encode(), self.source, "filled", None) for fill in fills]
+        rows += [RowStatement(note.encode(), rows_of.TABLE, "found", 1) for note in notes]
+        self._commit(rows, self._next(end), 0)
 
     def _next(self, position: Position) -> RowStep:
         return RowStep("", (self.progress.version or 0) + 1, str(position), {}, self.tables)
@@ -128,7 +131,7 @@ class LogDelivery:
         plan = self._plan(window)
         is_same = self.progress.plan is not None and self.progress.plan.digest == plan.digest
         if is_same and self.progress.plan and not self.progress.plan.is_repeated:
-            return self.settings.safe_mode == "auto"
+            return False  # its parts were committed with their numbers, or not at all
         # Which rows its parts had is not known any more; where none remain, there is nothing to be repeated.
         if window.rows and not (window.is_keyed and self.settings.safe_mode != "off"):
             cause, way = self._cause_and_remedy(window)
@@ -195,11 +198,11 @@ class LogDelivery:
         self._commit_by(self.connection, [], step, 0)
         self._complete(window, step)
 
-    def _commit(self, statements: list[bytes], step: RowStep, rows: int) -> None:
+    def _commit(self, statements: list[RowStatement], step: RowStep, rows: int) -> None:
         self._commit_by(self.connection, statements, step, rows)
         self._moved(step)
 
-    def _commit_by(self, connection: Connection, statements: list[bytes], step: RowStep, rows: int) -> None:
+    def _commit_by(self, connection: Connection, statements: list[RowStatement], step: RowStep, rows: int) -> None:
         statement = rows_of.complete(self.id, self.progress, step, rows)
         work = TargetTransaction(
             self.id,
@@ -239,7 +242,7 @@ class LogDelivery:
             notes.append(noted_columns(TableId(self.delivery, into.schema, into.name), applied.columns))
         for fill in fills:
             log.info("delivery %s: %s", self.delivery, fill)
-        self.settle([*fills, *notes], step.end)
+        self.settle(notes, step.end, fills)
 
 
 def noted_columns(table: TableId, columns: Columns) -> str:

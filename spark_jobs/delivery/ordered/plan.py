@@ -11,7 +11,7 @@ groups have no unique key in common, and may arrive in another order within a wi
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import chain, pairwise
 
@@ -25,7 +25,7 @@ from spark_jobs.delivery.ordered.causality import KeyGroups, levels
 from spark_jobs.delivery.ordered.log_changes import Portion, TableChanges
 from spark_jobs.delivery.ordered.target_state import TargetState
 from spark_jobs.delivery.ordered.unique_keys import NONE, Keys
-from spark_jobs.delivery.statements import Way, Writer
+from spark_jobs.delivery.statements import RowStatement, Way, Writer
 from spark_jobs.delivery.table_delivery import STATEMENTS
 from spark_jobs.log.position import Position
 
@@ -59,9 +59,12 @@ class TableTexts:
     """The rows after the changes, as ``Writer.row_texts``."""
     old_keys: pa.Array
     """The rows before them, as ``Writer.key_texts``."""
+    before: pa.Table
     after: pa.Table
     has_own_columns: bool
-    overwrite: Way
+    has_second_index: bool
+    is_partial: bool
+    """Whether changes were left out: a row may not be there."""
     keys: list[list[int]]
 
     @classmethod
@@ -91,14 +94,23 @@ class TableTexts:
             is_moved,
             writer.row_texts(changes_seen.after),
             old_keys,
+            old,
             changes_seen.after,
             target.has_own_columns and bool(writer.key),
-            Way.REPLACE if target.target.unique > 1 else Way.UPSERT,
+            bool(writer.key) and target.target.unique > 1,
+            target.judge.leaves_out,
             _listed(before_keys, after_keys, is_insert=changes_seen.op == INSERT, is_delete=is_delete),
         )
         return texts, changes_seen.rows
 
-    def statements(self, rows: Rows, *, is_safe: bool) -> Iterator[tuple[Action, "Iterator[bytes]"]]:
+    def clearing(self, rows: Rows) -> Iterator[RowStatement]:
+        """Deletes what may be there of these changes, which are made again: their values may be other rows' by now."""
+        if self.has_second_index and len(rows):
+            places = pa.array(rows)
+            images = pa.concat_tables([self.before.take(places), self.after.take(places)])
+            yield from self.writer.delete(images, is_again=True)
+
+    def statements(self, rows: Rows, *, is_safe: bool) -> Iterator[tuple[Action, "Iterator[RowStatement]"]]:
         """The statements that make these changes, which have no key in common."""
         rows = self._by_key(rows)
         # A row that gets another key is deleted and written again, unless the target has columns of its own in it.
@@ -107,17 +119,28 @@ class TableTexts:
         deleted = (op == DELETE) | (is_moved & (not moves_by_update))
         inserted = (op == INSERT) | (is_moved & (not moves_by_update))
         updated = (op == UPDATE) & ~is_moved
-        insert = self.overwrite if is_safe and self.writer.key else Way.INSERT
-        update = self.overwrite if is_safe else Way.UPSERT
+        is_safe = is_safe and bool(self.writer.key)
         if deleted.any():
-            yield Action.DELETE, self.writer.delete_texts(self.old_keys.take(pa.array(rows[deleted])))
+            yield Action.DELETE, self._deletes(rows[deleted], is_safe=is_safe)
         if updated.any():
-            yield Action.UPSERT, self.writer.write_texts(self.values.take(pa.array(rows[updated])), update)
+            way = Way.UPSERT if is_safe or self.is_partial else Way.UPDATE
+            yield Action.UPSERT, self._writes(rows[updated], way)
         if moves_by_update and is_moved.any():
             moved = pa.array(rows[is_moved])
-            yield Action.MOVE, self.writer.update(self.after.take(moved), self.old_keys.take(moved))
+            updates = self.writer.update(self.after.take(moved), self.old_keys.take(moved))
+            yield Action.MOVE, (replace(update, is_at_most=self.is_partial) for update in updates)
         if inserted.any():
-            yield Action.INSERT, self.writer.write_texts(self.values.take(pa.array(rows[inserted])), insert)
+            yield Action.INSERT, self._writes(rows[inserted], Way.UPSERT if is_safe else Way.INSERT)
+
+    def _deletes(self, rows: Rows, *, is_safe: bool) -> Iterator[RowStatement]:
+        places = pa.array(rows)
+        if is_safe:
+            return self.writer.delete(self.before.take(places), is_again=True)
+        return self.writer.delete_texts(self.old_keys.take(places), is_at_most=self.is_partial)
+
+    def _writes(self, rows: Rows, way: Way) -> Iterator[RowStatement]:
+        texts = self.values.take(pa.array(rows))
+        return self.writer.write_texts(texts, way, lambda place: self.after.slice(int(rows[place]), 1))
 
     def _by_key(self, rows: Rows) -> Rows:
         """The changes in the order of their key, in which servers write them with a tenth to a third less work."""
@@ -227,9 +250,12 @@ class LogWindow:
         """Whether all rows are found by a key."""
         return all(table.writer.key for table in self.portion.tables)
 
-    def statements(self, part: int, *, is_safe: bool) -> Iterator[bytes]:
+    def statements(self, part: int, *, is_safe: bool) -> Iterator[RowStatement]:
         """The statements of a part: level by level, and of a level table by table."""
         rows = self.parts[part]
+        if is_safe:
+            for number, table in enumerate(self.portion.tables):
+                yield from table.clearing(self.portion.row[rows[self.portion.table[rows] == number]])
         level = np.array(levels([self.portion.keys[at] for at in rows.tolist()]), np.int64)
         tables = self.portion.table[rows]
         order = np.lexsort((rows, tables, level))

@@ -45,7 +45,7 @@ def net(window: TableDelta) -> tuple[list[int], dict[int, int], dict[int, int]]:
     deleted: list[int] = []
     writes: dict[bool, dict[int, int]] = {True: {}, False: {}}
     for share in shares(window):
-        keyed = KeyedChanges(window, COLUMNS, COLUMNS[:1], share)
+        keyed = KeyedChanges(window, COLUMNS, COLUMNS[:1], COLUMNS[:1], share)
         deleted += [key for rows in keyed.deletes() for key in rows.column("key").to_pylist()]
         for rows, is_update in keyed.writes():
             writes[is_update] |= dict(zip(*(rows.column(name).to_pylist() for name in ("key", "n")), strict=True))

@@ -19,6 +19,7 @@ import pytest
 
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delivery.deliver import chosen_tables, deliver, reload_tables
+from spark_jobs.errors import StratalogError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline.run import run_source
 from tests.delivered import Copy
@@ -228,6 +229,44 @@ class StatementHolder(Listener):
         for end in (client, server):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("read_timeout", [2, 60])
+def test_a_reload_whose_truncate_arrives_late(
+    database: Database, login: dict[str, Any], tmp_path: Path, read_timeout: int
+) -> None:
+    """A run that delivers the table meanwhile has ended the session that the TRUNCATE came in."""
+    lake = WrittenLake(tmp_path, database.name, login, [Insert("shop.keyed", (1, 1)), Commit()])
+    lake.publish(2, ["keyed"])
+    assert deliver(lake.pipeline(), "copy").stopped == {}
+    with StatementHolder(login["host"], login["port"], b"TRUNCATE TABLE") as holder:
+        held_login = login | {"port": holder.port, "tls": {"enabled": False}, "read_timeout": read_timeout}
+        pipeline = lake.pipeline(mysql=held_login)
+        tables, raised = chosen_tables(pipeline, lake_of(pipeline), "copy"), []
+
+        def reload() -> None:
+            try:
+                reload_tables(pipeline, "copy", tables)
+            except StratalogError as error:
+                raised.append(str(error))
+
+        reloading = threading.Thread(target=reload)
+        reloading.start()
+        assert holder.is_held.wait(60)
+        # With a short time for answers the reload tries again; otherwise it is overtaken, before it emptied the table.
+        if read_timeout < 60:
+            reloading.join(60)
+            assert raised == []
+        else:
+            database.execute("TRUNCATE TABLE keyed")
+        assert deliver(lake.pipeline(), "copy").stopped == {}
+        holder.is_released.set()
+        assert holder.is_passed_on.wait(60)
+        reloading.join(60)
+        assert all("another run delivers the table since" in reason for reason in raised)
+    assert database.execute("SELECT * FROM keyed") == ((1, 1),)
 
 
 @pytest.mark.spark
@@ -235,20 +274,20 @@ class StatementHolder(Listener):
 @pytest.mark.long
 @pytest.mark.parametrize("read_timeout", [2, 60])
 @pytest.mark.parametrize(
-    "statement, held, later",
+    "statement, sent, later",
     [
         ("ALTER TABLE t ADD c TEXT NOT NULL", b"SET `c` = ", "UPDATE t SET c = 'new'"),
         ("TRUNCATE TABLE t", b"TRUNCATE TABLE", "INSERT INTO t (id) VALUES (5), (6)"),
     ],
 )
-def test_a_statement_that_arrives_late(copy: Copy, statement: str, held: bytes, later: str, read_timeout: int) -> None:
+def test_a_statement_that_arrives_late(copy: Copy, statement: str, sent: bytes, later: str, read_timeout: int) -> None:
     """What one run sent, and the server gets when another one has delivered more: it changes nothing any more."""
     copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
     copy.run(copy.pipeline(apply="ordered"))
     copy.shop.execute(statement, later)
     run_source(copy.shop.spark, copy.pipeline(apply="ordered"), SOURCE)
     server = copy.server
-    with StatementHolder(server.host, server.port, held) as holder:
+    with StatementHolder(server.host, server.port, sent) as holder:
         login: dict[str, Any] = {"host": server.host, "port": holder.port, "user": "writer", "password": "writes"}
         login |= {"tls": {"enabled": False}, "read_timeout": read_timeout}
         through_holder: dict[str, Any] = {"apply": "ordered", "mysql": login}

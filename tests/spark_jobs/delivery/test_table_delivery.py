@@ -9,6 +9,7 @@ from spark_jobs.delivery.deliver import chosen_tables, deliver, reload_tables
 from spark_jobs.delivery.statements import Writer
 from spark_jobs.lake.layout import lake_of
 from tests.delivered import Copy
+from tests.fix_servers import Servers
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
@@ -185,3 +186,70 @@ def test_a_downstream_table_that_was_restored_is_not_gone_on_with(copy: Copy) ->
     reload_tables(pipeline, "copy", chosen_tables(pipeline, lake_of(pipeline), "copy"))
     assert deliver(pipeline, "copy").stopped == {}
     copy.require_same("t")
+
+
+def test_keys_that_differ_at_the_source_alone(copy: Copy, servers: Servers) -> None:
+    """A first copy of several transactions, at a server that lacks the source's collations: equal, or a stop."""
+    urls = [f"http://{'p' * 192}{number}" for number in range(3)]
+    texts = {
+        "pfx": ("u TEXT, v INT, PRIMARY KEY (u(255))", urls),
+        "cs": ("u VARCHAR(20) COLLATE utf8mb4_0900_as_cs PRIMARY KEY, v INT", ["abc", "ABC", "Abc"]),
+        "ai": ("u VARCHAR(20) COLLATE utf8mb4_0900_ai_ci PRIMARY KEY, v INT", ["abc", "abc ", "s", "ß"]),
+    }
+    for table, (columns, keys) in texts.items():
+        values = ", ".join(f"('{key}', {at})" for at, key in enumerate([*keys, *(f"row {at}" for at in range(30))]))
+        copy.shop.execute(f"CREATE TABLE {table} ({columns})", f"INSERT INTO {table} VALUES {values}")
+    with copy.writable(servers.get("mysql-5.7")):
+        stopped = copy.run(copy.pipeline(batch_rows=1)).stopped
+        copy.require_same("pfx", "cs")
+    [reason] = stopped.values()
+    assert "Duplicate entry" in reason
+    assert f"{copy.schema}.ai: " in reason
+
+
+@pytest.mark.parametrize("safe_mode", ["auto", "on"])
+@pytest.mark.parametrize("apply", ["net", "ordered"])
+def test_a_unique_index_that_only_the_target_has(copy: Copy, apply: str, safe_mode: str) -> None:
+    copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY, code INT)", "INSERT INTO t VALUES (1, 1)")
+    pipeline = copy.pipeline(apply=apply, safe_mode=safe_mode, batch_rows=1)
+    copy.run(pipeline)
+    copy.shop.execute(f"ALTER TABLE `{copy.schema}`.t ADD UNIQUE KEY (code)")
+    values = ", ".join(f"({number}, {number})" for number in range(2, 30))
+    copy.shop.execute(f"INSERT INTO t VALUES {values}", "INSERT INTO t VALUES (30, 1)")
+    [reason] = copy.run(pipeline).stopped.values()
+    assert "Duplicate entry" in reason or "a row of another key is in the way" in reason
+    assert (1, 1) in copy.rows("t")
+
+
+@pytest.mark.parametrize("apply", ["net", "ordered"])
+def test_json_with_decimals_in_a_table_without_a_key(copy: Copy, apply: str) -> None:
+    copy.shop.execute(
+        "CREATE TABLE t (a INT, j JSON)",
+        "INSERT INTO t VALUES (1, JSON_OBJECT('p', 1.10)), (2, JSON_OBJECT('p', 2.50)), (4, '{\"x\": 1}'), "
+        "(5, '{\"y\": 1e-7}'), (6, JSON_OBJECT('n', 123456789012345678901234567890.5)), (7, '{\"s\": \"a\"}')",
+    )
+    pipeline = copy.pipeline(apply=apply)
+    copy.run(pipeline)
+    copy.shop.execute(
+        "DELETE FROM t WHERE a IN (1, 4, 5, 6)",
+        "UPDATE t SET a = 20 WHERE a = 2",
+        'INSERT INTO t VALUES (7, \'{"s": "A"}\')',
+    )
+    assert copy.run(pipeline).stopped == {}
+    copy.shop.execute("DELETE FROM t WHERE j->>'$.s' = BINARY 'A'")
+    assert copy.run(pipeline).stopped == {}
+    assert copy.rows("t", "a, CAST(j AS CHAR)") == [(20, '{"p": 2.5}'), (7, '{"s": "a"}')]
+
+
+@pytest.mark.parametrize("key", ["PRIMARY KEY (id)", "KEY (id)"])
+@pytest.mark.parametrize("apply", ["net", "ordered"])
+def test_rows_that_somebody_else_removed(copy: Copy, apply: str, key: str) -> None:
+    copy.shop.execute(f"CREATE TABLE t (id INT, n INT, {key})", "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3), (4, 4)")
+    pipeline = copy.pipeline(apply=apply)
+    copy.run(pipeline)
+    copy.execute(f"DELETE FROM `{copy.schema}`.t WHERE id = 2")
+    copy.shop.execute("UPDATE t SET n = n + 10 WHERE id < 4")
+    [reason] = copy.run(pipeline).stopped.values()
+    assert copy.rows("t") == [(1, 1), (3, 3), (4, 4)], "nothing of the transaction is there"
+    count = "found 2 rows where the window has 3" if "PRIMARY" in key else "deleted 0 rows where the window has 1"
+    assert f"{copy.schema}.t: the target {count}" in reason

@@ -9,6 +9,7 @@ import pytest
 from spark_jobs.config.servers import MySQL
 from spark_jobs.delivery import progress, target
 from spark_jobs.delivery.progress import Step, TableId, WindowPlan
+from spark_jobs.delivery.statements import RowStatement
 from spark_jobs.delivery.target import Connection
 from spark_jobs.delivery.transactions import TargetTransaction, commit
 from spark_jobs.errors import DeliveryError
@@ -111,7 +112,7 @@ def test_a_locked_table_is_waited_for(database: Database, login: MySQL, kind: st
         progress.create(connection)
         row = progress.claim(connection, TABLE)
         statement = progress.complete(TABLE, row, STEP, 1)
-        insert = f"INSERT INTO `{database.name}`.t VALUES (1)".encode()
+        insert = RowStatement(f"INSERT INTO `{database.name}`.t VALUES (1)".encode(), "t", "inserted", 1)
         work = TargetTransaction(TABLE, [insert], statement, lambda stored: stored.version == STEP.version)
         with locked(database, f"LOCK TABLES t {kind}", seconds=5):
             if kind == "WRITE":

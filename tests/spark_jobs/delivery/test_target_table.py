@@ -3,12 +3,24 @@ from typing import Any
 import pytest
 
 from spark_jobs.binlog import Column
+from spark_jobs.delivery.encode import OutputColumn
 from spark_jobs.delivery.lake_table import LakeColumn, LakeTableShape
 from spark_jobs.delivery.target import Facts
-from spark_jobs.delivery.target_table import Alterations, Dialect, TargetColumn, TargetTable, creation, types_of
+from spark_jobs.delivery.target_table import (
+    Alterations,
+    Dialect,
+    IndexPart,
+    TargetColumn,
+    TargetTable,
+    creation,
+    index_notes,
+    key_notes,
+    types_of,
+)
 from spark_jobs.errors import DeliveryError
 
-MYSQL = Dialect(Facts("8.0.36", False, False, 1 << 20), {255: "utf8mb4_0900_ai_ci", 8: "latin1_swedish_ci"})
+COLLATIONS = {255: "utf8mb4_0900_ai_ci", 8: "latin1_swedish_ci", 47: "latin1_bin", 309: "utf8mb4_0900_bin"}
+MYSQL = Dialect(Facts("8.0.36", False, False, 1 << 20), COLLATIONS)
 OLD = Dialect(Facts("5.7.22", False, False, 1 << 20), {})
 INT, LONG = 3, 8
 KEY = LakeColumn("id", "p0", "INT", Column("id", INT, nullable=False))
@@ -93,8 +105,68 @@ def test_a_table_is_created() -> None:
         "CREATE TABLE IF NOT EXISTS `s`.`t` (`id` int NOT NULL, "
         "`t` text CHARACTER SET latin1 COLLATE latin1_swedish_ci NOT NULL, "
         "`e` enum('a','it''s') CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_ai_ci NULL, "
-        "`_source` varchar(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, PRIMARY KEY (`id`, `t`(191)))"
+        "`_source` varchar(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL, PRIMARY KEY (`id`, `t`(3068)))"
     )
+
+
+def test_a_key_whose_collation_the_server_lacks() -> None:
+    """It gets a binary one; another column gets the server's default."""
+    columns = [LakeColumn(name, name, "STRING", Column(name, 15, 40, charset=278)) for name in ("k", "t")]
+    latin = LakeColumn("l", "l", "STRING", Column("l", 252, 2, charset=94))
+    hashed = LakeColumn("h", "h", "STRING", None)
+    key = LakeTableShape((*columns, latin, hashed), ("k", "l", "h"), "")
+    assert creation("s", "t", key, MYSQL)[1] == (
+        "CREATE TABLE IF NOT EXISTS `s`.`t` ("
+        "`k` varchar(10) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin NOT NULL, "
+        "`t` varchar(10) CHARACTER SET utf8mb4 NULL, "
+        "`l` text CHARACTER SET latin1 COLLATE latin1_bin NOT NULL, "
+        "`h` longtext CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin NOT NULL, "
+        "PRIMARY KEY (`k`, `l`(1516), `h`(379)))"
+    )
+    notes = key_notes(key, MYSQL)
+    assert [note.partition(";")[0] for note in notes] == [
+        "key column k: the server has no collation 278",
+        "key column l: the server has no collation 94",
+        "key column h: the source's collation is not known",
+        "its key has l(1516), h(379)",
+    ]
+
+
+def test_indexes_that_may_take_rows_for_one() -> None:
+    columns = [LakeColumn(name, name, "STRING", Column(name, 15, 40, charset=278)) for name in ("k", "t")]
+    lake = LakeTableShape(tuple(columns), ("k",), "")
+
+    def notes(collation: str, *indexes: tuple[IndexPart, ...]) -> list[str]:
+        target_columns = tuple(
+            TargetColumn(name, "varchar", "varchar(10)", False, False, collation) for name in ("K", "t", "n")
+        )
+        return index_notes(lake, TargetTable(target_columns, (("K",),), indexes), MYSQL)
+
+    key = (IndexPart("K", None),)
+    assert notes("utf8mb4_0900_bin", key) == []
+    assert notes("utf8mb4_bin", key) == ["unique column k has the collation utf8mb4_bin, and the source's has another"]
+    assert notes("utf8mb4_0900_bin", key, (IndexPart("t", None), IndexPart(None, None))) == [
+        "a unique index on (t, an expression), which the source's key does not have"
+    ]
+    assert notes("utf8mb4_0900_bin", (IndexPart("K", 5),)) == [
+        "a unique index on (K) with a prefix, which may be shorter than the source's"
+    ]
+    assert notes("utf8mb4_0900_bin", key, (IndexPart("n", None), *key)) == []
+
+
+def test_the_columns_of_unique_indexes() -> None:
+    columns = (OutputColumn("id", "int"), OutputColumn("a", "int"), OutputColumn("b", "int"))
+    own_column = TargetColumn("own", "int", "int", True, False)
+    computed = TargetColumn("twice", "int", "int", True, True)
+
+    def unique(*parts: str | None) -> list[str]:
+        indexes = ((IndexPart("ID", None),), tuple(IndexPart(part, None) for part in parts))
+        table = TargetTable((*target("ID", "a", "b").columns, own_column, computed), (("ID",),), indexes)
+        return [column.name for column in table.unique_columns(columns)]
+
+    assert unique("a") == ["id", "a"]
+    assert unique("own", "B") == ["id", "b"]
+    assert unique(None) == unique("twice") == ["id", "a", "b"]
 
 
 def test_rows_are_found_by_a_key_of_columns_that_are_written() -> None:

@@ -7,9 +7,19 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import deltalake
+import pyarrow as pa
 import pytest
 
-from spark_jobs.delta.log_files import SparkOnly, create_commit, directory, read_commit, read_log, why_not_store
+from spark_jobs.delta.log_files import (
+    SparkOnly,
+    create_commit,
+    directory,
+    opened_by_deltalake,
+    read_commit,
+    read_log,
+    why_not_store,
+)
 from spark_jobs.errors import LakeError
 from spark_jobs.storage.files import StoredPath
 
@@ -245,3 +255,18 @@ def test_a_version_that_is_missing_before_later_ones_is_not_made_anew(tmp_path: 
     (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
     with pytest.raises(LakeError, match="version 1 is missing from its log, which has a later one; restore"):
         create_commit(str(tmp_path), 1, b"{}\n")
+
+
+def test_deltalake_does_not_get_a_log_with_an_empty_commit(tmp_path: Path) -> None:
+    """It would read the table without what that commit had."""
+    for at in range(3):
+        deltalake.write_deltalake(tmp_path, pa.table({"a": [at]}), mode="append")
+    commit = tmp_path / "_delta_log" / f"{1:020}.json"
+    content = commit.read_bytes()
+    commit.write_bytes(b"")
+    with pytest.raises(LakeError, match="version 1 of its log is empty; restore the table's _delta_log"):
+        opened_by_deltalake(str(tmp_path))
+    commit.write_bytes(content)
+    opened_by_deltalake(str(tmp_path)).create_checkpoint()
+    commit.write_bytes(b"")
+    assert opened_by_deltalake(str(tmp_path)).to_pyarrow_table().num_rows == 3, "a checkpoint has what it had"

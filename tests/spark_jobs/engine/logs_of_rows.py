@@ -1,7 +1,7 @@
 """Random changes of two tables as bronze holds them, and silver's work on them. Put here: both. Not here: what is
 expected of units, which the tests say."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -31,8 +31,8 @@ Net = dict[int, tuple[str, int | None]]
 """By key what became of it in a window, and its value where it is there."""
 
 
-def definition(name: TableName) -> TableDefinition:
-    return TableDefinition(name, (Column("id", 3, nullable=False), Column("v", 3)), (0,))
+def definition(name: TableName, *, is_keyless: bool = False) -> TableDefinition:
+    return TableDefinition(name, (Column("id", 3, nullable=False), Column("v", 3)), () if is_keyless else (0,))
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,16 @@ class Log:
             for key, value in values.items()
         }
 
+    def copies(self, name: TableName, first: int, stop: int) -> Counter[Any]:
+        """Of each row how many more or fewer copies there are after some transactions, which touched it."""
+        copies: Counter[Any] = Counter()
+        for change in self.changes(name, first, stop):
+            if not isinstance(change, Insert):
+                copies[change.before if isinstance(change, Update) else change.row] -= 1
+            if not isinstance(change, Delete):
+                copies[change.after if isinstance(change, Update) else change.row] += 1
+        return copies
+
 
 def log_of(chance: Random, count: int = 12, broken: str | None = None) -> Log:
     """Transactions with some changes of either table. broken: a table whose last change has a row that is cut."""
@@ -86,7 +96,33 @@ def log_of(chance: Random, count: int = 12, broken: str | None = None) -> Log:
     ]
     if broken:
         transactions[-1].append(Insert(broken, (Raw(b"\1"), None)))
-    tables = [Table(name, key=["id"], id=INT.NOT_NULL, v=INT) for name in rows]
+    return _logged(transactions, ["id"])
+
+
+def keyless_log_of(chance: Random, count: int = 12) -> Log:
+    """Transactions with some changes of either table, of which neither has a key: few rows, in many copies."""
+    rows: dict[str, list[tuple[int, int | None]]] = {str(name): [] for name in NAMES}
+    transactions: list[list[Change]] = [
+        [_keyless_change(chance, *chance.choice([*rows.items()])) for _ in range(chance.randrange(1, 6))]
+        for _ in range(count)
+    ]
+    return _logged(transactions, [])
+
+
+def _keyless_change(chance: Random, name: str, rows: list[tuple[int, int | None]]) -> Change:
+    row = chance.randrange(2), chance.choice([None, 0, 1])
+    if not rows or chance.random() < 0.4:
+        rows.append(row)
+        return Insert(name, row)
+    before = rows.pop(chance.randrange(len(rows)))
+    if chance.random() < 0.4:
+        return Delete(name, before)
+    rows.append(row)
+    return Update(name, before, row)
+
+
+def _logged(transactions: list[list[Change]], key: list[str]) -> Log:
+    tables = [Table(str(name), key=key, id=INT.NOT_NULL, v=INT) for name in NAMES]
     spec = SegmentSpec(
         tables=tables, changes=[change for transaction in transactions for change in (*transaction, Commit())]
     )
@@ -109,7 +145,9 @@ def _change(chance: Random, name: str, rows: dict[int, int | None]) -> Change:
     return Update(name, before, (into, value))
 
 
-def works_of(log: Log, folder: Path, cuts: Sequence[int], target: int = 300) -> tuple[list[CompactionJob], SliceIndex]:
+def works_of(
+    log: Log, folder: Path, cuts: Sequence[int], target: int = 300, *, is_keyless: bool = False
+) -> tuple[list[CompactionJob], SliceIndex]:
     """Silver's work on both tables, in windows between these transactions; bronze in slices of about so many bytes."""
     bronze, version = bronze_of(folder / "bronze", [bronze_rows(FILE, log.content, target=target)], group=3)
     bounds = [0, *cuts, len(log.ends)]
@@ -120,7 +158,7 @@ def works_of(log: Log, folder: Path, cuts: Sequence[int], target: int = 300) -> 
             source="shop",
             name=name,
             window=Window(bronze, version, (Range(ranges[0].start, ranges[-1].stop),)),
-            steps=tuple(DataRange(range_, TableState(definition(name))) for range_ in ranges),
+            steps=tuple(DataRange(range_, TableState(definition(name, is_keyless=is_keyless))) for range_ in ranges),
             table=LakeTable(str(folder / "silver" / name.table), plain=False),
             head=None,
             size=len(log.content),

@@ -45,7 +45,7 @@ def prepared(folder: Path, *statements: tuple[int, str], has_partial: bool = Tru
     return preparation.units[0]
 
 
-def file_of(unit: PreparedCompaction, window: int, key: int, absent: Sequence[str] | None) -> DataFile:
+def file_of(unit: PreparedCompaction, window: int, key: int, absent: list[str] | None) -> DataFile:
     """A row of a window as a task writes it."""
     schema = unit.unit.windows[window].schema
     cells = {"id": key, "_op": "update", "_position": {"stretch": 1, "number": 1, "offset": 10, "row": 0}}
@@ -55,10 +55,10 @@ def file_of(unit: PreparedCompaction, window: int, key: int, absent: Sequence[st
     return data_files.write(unit.unit.path, rows, schema, unit.unit.windows[window].configuration)
 
 
-def committed(unit: PreparedCompaction, *absent: Sequence[str] | None) -> Snapshot:
+def committed(unit: PreparedCompaction, *absent: list[str] | None) -> Snapshot:
     """The table after commits of a row a window, with what each row lacks."""
     results = [
-        WindowResult(0, window, file_of(unit, window, 10 * len(unit.snapshot.files) + window, names and [*names]))
+        WindowResult(0, window, file_of(unit, window, 10 * len(unit.snapshot.files) + window, names))
         for window, names in enumerate(absent)
     ]
     silver_job.commit(unit, results)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.delta import data_files
 from spark_jobs.delta.snapshot import DataFile, new_table
-from spark_jobs.engine import key_index, locate
+from spark_jobs.engine import key_hash, key_index, locate
 from spark_jobs.engine.key_index import FOLDER, Damaged
 from spark_jobs.engine.locate import Keys, hits
 from tests.fix_hypothesis import examples
@@ -26,14 +26,18 @@ def file_of(folder: Path, keys: list[int]) -> DataFile:
     return data_files.write(str(folder), table(keys), new_table(str(folder), TYPES, {}).schema, {})
 
 
+def hashed(keys: list[int]) -> tuple[key_hash.Hashes, key_index.Checks]:
+    return Keys(table(keys), ["id"]).hashed(table(keys))
+
+
 def build(folder: Path, file: DataFile, keys: list[int]) -> None:
-    key_index.build(folder, file, ["id"], key_index.key_hashes(table(keys), ["id"]))
+    key_index.build(folder, file, ["id"], hashed(keys))
 
 
 def looked_up(folder: Path, file: DataFile, keys: list[int]) -> list[tuple[int, int]]:
     index = key_index.opened(folder, file, ["id"])
     assert index
-    rows, ordinals = index.lookup(*key_index.key_hashes(table(keys), ["id"]))
+    rows, ordinals = index.lookup(*hashed(keys))
     return sorted(zip(rows.tolist(), (keys[at] for at in ordinals.tolist()), strict=True))
 
 
@@ -69,7 +73,7 @@ def test_every_damaged_byte_is_seen_before_a_row_is_named(tmp_path: Path) -> Non
         index = key_index.opened(tmp_path, file, ["id"])
         if index is not None:
             with pytest.raises(Damaged):
-                index.lookup(*key_index.key_hashes(table(keys), ["id"]))
+                index.lookup(*hashed(keys))
     path.write_bytes(content)
     assert looked_up(tmp_path, file, keys) == expected
 

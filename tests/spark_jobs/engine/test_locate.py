@@ -92,7 +92,7 @@ def test_rows_that_a_deletion_vector_marks_are_no_hits(tmp_path: Path) -> None:
 
 
 def test_two_keys_with_one_hash_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locate, "hashes", lambda rows, *_: np.full(len(rows), 7, np.uint64))
+    monkeypatch.setattr(locate, "hashes_of", lambda _, count, *__: np.full(count, 7, np.uint64))
     snapshot = new_table(str(tmp_path), TYPES, {})
     file = data_files.write(str(tmp_path), table([(at,) for at in range(6)], ("id",)), snapshot.schema, {})
     assert sorted(located(tmp_path, [file], [(4,), (9,), (1,)], ("id",))) == [(0, 1, (1,)), (0, 4, (4,))]

@@ -60,11 +60,11 @@ class Lake:
         self.windows[start] = silver_rows(enumerate(changes, start), SHAPE)
         self._commit(CommitKind.LIVE, self._rows(self.windows[start], start), start=at(start))
 
-    def load(self, rows: Iterable[Image]) -> None:
-        """Rows that count as older than all windows."""
-        loaded = self.windows.setdefault(0, {})
-        new = {(row["id"],): NetRow(False, True, row, 10, 1) for row in rows if (row["id"],) not in loaded}
-        self.windows[0] = loaded | new
+    def load(self, rows: Iterable[Image], place: int = 10) -> None:
+        """Rows that count as older than all windows, or as of a place."""
+        loaded = self.windows.setdefault(place - 10, {})
+        new = {(row["id"],): NetRow(False, True, row, place, 1) for row in rows if (row["id"],) not in loaded}
+        self.windows[place - 10] = loaded | new
         cells = [row | {"_op": silver.Op.LOAD} for row in self._rows(new, 0)]
         self._commit(CommitKind.LOAD, cells, start=at(self.stop))
 
@@ -79,6 +79,14 @@ class Lake:
         ]
         ranges = (Range(at(start), at(start + 1000)),)
         self._commit(CommitKind.REDO, self._rows(self.windows[start], start), ranges=ranges, removes=removed)
+
+    def rebuild(self, changes: Iterable[RowChange]) -> None:
+        """Puts the rows of one window in the place of all that silver has."""
+        start, self.stop = self.stop, self.stop + 1000
+        self.windows, self.floor = {start: silver_rows(enumerate(changes, start), SHAPE)}, None
+        removed = newest(self.silver.path).files
+        rows = self._rows(self.windows[start], start)
+        self._commit(CommitKind.LIVE, rows, start=at(start), is_overwrite=True, removes=removed)
 
     def truncate(self) -> None:
         start, self.stop = self.stop, self.stop + 10
@@ -156,15 +164,17 @@ def _place(place: int, window: int) -> dict[str, Any]:
 
 
 def random_step(lake: Lake, chance: Random, pieces: list[list[RowChange]]) -> None:
-    """A window, a window done again with other changes, a load, or a statement that empties the table."""
+    """A window, a replay of one, a load, all of silver replaced, or a statement that empties the table."""
     windows = [start for start in lake.windows if start]
-    kind = chance.choice(["window", "window", "window", "redo", "load", "truncate"])
+    kind = chance.choice(["window", "window", "window", "redo", "load", "truncate", "rebuild"])
     if kind == "redo" and windows:
         lake.redo(chance.choice(windows), pieces.pop())
     elif kind == "load" and lake.floor is None:
         lake.load({"id": key, "a": chance.randrange(9), "b": 2} for key in chance.sample(range(5), 2))
     elif kind == "truncate" and chance.random() < 0.3:
         lake.truncate()
+    elif kind == "rebuild" and chance.random() < 0.5:
+        lake.rebuild(pieces.pop())
     else:
         lake.window(pieces.pop())
 
@@ -232,4 +242,37 @@ def test_a_window_done_again_may_leave_a_key_without_a_whole_row(tmp_path: Path)
     lake.redo(1000, [RowChange(None, {"id": 2})])
     merged = lake.merge()
     assert (merged.deleted, merged.unseen, merged.redone) == (1, 1, 1)
+    lake.require_same()
+
+
+def test_a_row_that_was_loaded_is_newer_than_changes_before_it(tmp_path: Path) -> None:
+    """What they lack is not asked for, and they are not counted."""
+    lake = Lake(tmp_path)
+    lake.window([RowChange(None, {"id": 3})])
+    lake.merge()
+    lake.load([{"id": 1, "a": 1, "b": 1}], place=4010)
+    assert lake.merge().unseen == 0
+    lake.window([minimal(1, a=2)])
+    lake.windows[2000].clear()  # the load has them
+    assert lake.merge().unseen == 0
+    lake.require_same()
+
+
+def test_what_a_row_lacks_after_a_delete_is_not_that_of_the_deleted_row(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.window([RowChange(None, {"id": 1, "a": 1, "b": 1})])
+    lake.merge()
+    lake.window([RowChange({"id": 1}, None)])
+    lake.window([minimal(1, a=2)])
+    merged = lake.merge()
+    assert (merged.deleted, merged.unseen) == (1, 1)
+    lake.require_same()
+
+
+def test_a_table_whose_silver_was_replaced_counts_its_keys_anew(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.window([minimal(1, a=1), minimal(2, a=1), RowChange(None, {"id": 3})])
+    assert lake.merge().unseen == 2
+    lake.rebuild([minimal(1, a=1), RowChange(None, {"id": 4})])
+    assert lake.merge().unseen == 1
     lake.require_same()

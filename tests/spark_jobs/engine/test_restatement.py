@@ -67,6 +67,11 @@ class Silver:
             CommitKind.REDO, replayed, ranges=ranges, is_removed=lambda row: in_window(row, start), by_vector=by_vector
         )
 
+    def renew(self, rows: list[Row]) -> None:
+        """All rows are replaced, those of an earlier window."""
+        self.rows = [replace(row, window=100, place=100 + row.place) for row in rows]
+        self._commit(CommitKind.RESET, self.rows, is_removed=lambda _: True, is_overwrite=True)
+
     def compact(self) -> None:
         """All files become one, as maintenance writes them."""
         self._commit(CommitKind.MAINTENANCE, [], is_removed=lambda _: False, rewrites=True)
@@ -81,6 +86,7 @@ class Silver:
         is_removed: Callable[[dict[str, Any]], bool] | None = None,
         by_vector: bool = False,
         rewrites: bool = False,
+        is_overwrite: bool = False,
     ) -> None:
         snapshot = snapshot_of(self.table.path) or new_table(self.table.path, COLUMNS.stored, MAPPED)
         added = [self._write(snapshot, table_of(rows, KEY, snapshot.schema))] if rows else []
@@ -107,6 +113,7 @@ class Silver:
             kind,
             start=None if start is None else at(start),
             ranges=ranges,
+            is_overwrite=is_overwrite,
             definition=OLD,
         )
         commits.commit(
@@ -159,7 +166,7 @@ def windows(draw: st.DrawFn) -> list[Row]:
     return [Row((key,), draw(st.integers(0, 99)), place, draw(ops)) for place, key in enumerate(keys)]
 
 
-STEPS = st.sampled_from(["window", "window", "load", "redo", "vector", "compact", "merge", "again"])
+STEPS = st.sampled_from(["window", "window", "load", "redo", "vector", "compact", "renew", "merge", "again"])
 
 
 @pytest.mark.parametrize("first", ["window", "load"])
@@ -184,6 +191,8 @@ def test_a_target_is_what_all_of_silver_says(first: str, tmp_path: Path) -> None
                     lake.redo(start, data.draw(windows()), by_vector=step == "vector")
                 case "compact":
                     lake.compact()
+                case "renew":
+                    lake.renew(data.draw(windows()))
                 case "again":
                     replays = (Range(at(start), at(start + 100)),)
             if step in ("merge", "again"):

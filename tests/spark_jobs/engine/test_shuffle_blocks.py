@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.engine import key_hash, shuffle_blocks
+from spark_jobs.silver.table import Columns
 
 _RAW = pa.map_(pa.string(), pa.string())
 _PLACE = pa.struct({"number": pa.int64(), "offset": pa.int64()})
@@ -44,7 +45,7 @@ def test_each_row_comes_out_of_its_bucket_once_and_in_order(
     numbers = [bucket * 3 for bucket in range(buckets)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shuffle_blocks, "_PIECE_ROWS", piece)
-        blocks = list(shuffle_blocks.blocks(5, numbers, 2, table, ["id"]))
+        blocks = list(shuffle_blocks.blocks(5, numbers, 2, table, Columns({"id": "INT"}, ("id",))))
     assert {block.unit for block in blocks} <= {5}
     actual: dict[int, list[object]] = defaultdict(list)
     for block in blocks:

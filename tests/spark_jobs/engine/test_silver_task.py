@@ -28,7 +28,7 @@ from tests.plain_layers import NetRow, RowChange, silver_rows
 from tests.segment_spec import Delete, Insert, Update
 from tests.spark_jobs.engine import partial_logs
 from tests.spark_jobs.engine.lake_rows import alive
-from tests.spark_jobs.engine.logs_of_rows import NAMES, Net, carried_out, log_of, units_of, works_of
+from tests.spark_jobs.engine.logs_of_rows import NAMES, Net, carried_out, keyless_log_of, log_of, units_of, works_of
 
 numbers = count()
 
@@ -89,6 +89,37 @@ def test_files_are_the_net_changes(capacity: Capacity, tmp_path: Path) -> None:
                 ]
 
     check()
+
+
+def test_files_of_a_table_without_a_key_are_the_net_copies_of_rows(capacity: Capacity, tmp_path: Path) -> None:
+    @examples(20)
+    @given(st.integers(0, 1 << 30), st.sets(st.integers(1, 11), max_size=2), st.sampled_from([1, 200, 600, 1 << 20]))
+    def check(seed: int, cuts: set[int], target: int) -> None:
+        log = keyless_log_of(Random(seed))
+        works, index = works_of(log, tmp_path / str(next(numbers)), sorted(cuts), target, is_keyless=True)
+        units = units_of(works, index)
+        results, _ = carried_out(works[0].window.table.path, units, capacity)
+        bounds = [0, *sorted(cuts), len(log.ends)]
+        for unit in units:
+            for window, (first, stop) in enumerate(pairwise(bounds)):
+                here = [result for result in results[unit.unit.number] if result.window == window]
+                assert copies(unit, window, here) == dict(log.copies(unit.work.name, first, stop))
+                assert sum(result.changes for result in here) == len([*log.changes(unit.work.name, first, stop)])
+
+    check()
+
+
+def copies(unit: PreparedCompaction, window: int, results: Sequence[WindowResult]) -> dict[tuple[int, int | None], int]:
+    """What the files of a window say; every row stands in one of them alone."""
+    by_row: dict[tuple[int, int | None], int] = {}
+    files = [result.file for result in results if result.file]
+    for row in (row for file in files for row in alive(unit.unit.path, file, unit.unit.windows[window].schema)):
+        cells, count_ = (row["id"], row["v"]), row["_copies"]
+        assert cells not in by_row
+        assert row["_op"] == ("insert" if count_ > 0 else "delete" if count_ < 0 else "update")
+        assert row["_existed"] is None
+        by_row[cells] = count_
+    return by_row
 
 
 def test_several_tasks_send_pieces_and_slices_are_cut(capacity: Capacity, tmp_path: Path) -> None:

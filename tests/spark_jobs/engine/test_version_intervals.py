@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.engine.version_intervals import with_intervals
+from spark_jobs.silver.table import Columns
 
 PLACE = pa.struct([("stretch", pa.int32()), ("number", pa.int64()), ("offset", pa.int64()), ("row", pa.int32())])
 SCHEMA = pa.schema(
@@ -20,8 +21,10 @@ SCHEMA = pa.schema(
         ("_raw", pa.map_(pa.string(), pa.string())),
     ]
 )
+COLUMNS = Columns({"id": "DOUBLE", "name": "STRING"}, ("id", "name"))
+KEYLESS = Columns(COLUMNS.types, ())
 KEYS = [(0.0, "a"), (-0.0, "a"), (1.0, None), (1.0, "b"), (1.0, "!b"), (2.0, "")]
-"""0 and -0 are one; a name that begins with ! is one that only an exact text holds."""
+"""0 and -0 are one, but not without a key; a name that begins with ! is one that only an exact text holds."""
 
 
 def place(nth: int) -> dict[str, int]:
@@ -48,36 +51,40 @@ def rows_of(choose: random.Random, count: int) -> list[dict[str, Any]]:
     return rows
 
 
-def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
-    return row["id"], row["name"], dict(row["_raw"] or ()).get("name")
+def key_of(row: dict[str, Any], columns: Columns) -> tuple[Any, ...]:
+    """What tells rows apart, as a dictionary does: with a key 0 is -0, without one it is not."""
+    number = repr(row["id"]) if columns.is_bag else row["id"]
+    return number, row["name"], dict(row["_raw"] or ()).get("name")
 
 
-def expected(rows: list[dict[str, Any]]) -> list[tuple[Any, Any, bool]]:
+def expected(rows: list[dict[str, Any]], columns: Columns) -> list[tuple[Any, Any, bool]]:
     """Of rows in order: from when, until when, whether current; a NULL time is a time like others."""
     ends: list[int | None] = [None] * len(rows)
-    current: dict[tuple[Any, ...], int] = {}
+    current: dict[tuple[Any, ...], list[int]] = {}
     for nth, row in enumerate(rows):
         if row["_op"] == "truncate":
             ends[nth] = nth
-            for at in current.values():
+            for at in (at for copies in current.values() for at in copies):
                 ends[at] = nth
             current.clear()
             continue
-        before = current.pop(key_of(row), None)
-        if before is not None:
-            ends[before] = nth
+        # Every change ends the version of its key; of equal rows a delete ends the oldest.
+        copies = current.setdefault(key_of(row, columns), [])
+        if copies and (row["_op"] == "delete" or not columns.is_bag):
+            ends[copies.pop(0)] = nth
         if row["_op"] == "delete":
             ends[nth] = nth
         else:
-            current[key_of(row)] = nth
+            copies.append(nth)
     return [
         (row["_committed_at"], None if end is None else rows[end]["_committed_at"], end is None)
         for row, end in zip(rows, ends, strict=True)
     ]
 
 
+@pytest.mark.parametrize("columns", [COLUMNS, KEYLESS], ids=["a key", "no key"])
 @pytest.mark.parametrize("seed", range(30))
-def test_versions_end_where_a_loop_over_the_changes_ends_them(seed: int) -> None:
+def test_versions_end_where_a_loop_over_the_changes_ends_them(seed: int, columns: Columns) -> None:
     choose = random.Random(seed)
     rows = rows_of(choose, choose.randrange(60))
     # One position has one statement, and nothing else.
@@ -85,11 +92,11 @@ def test_versions_end_where_a_loop_over_the_changes_ends_them(seed: int) -> None
     order = list(range(len(rows)))
     choose.shuffle(order)
     shuffled = pa.Table.from_pylist([rows[at] for at in order], SCHEMA)
-    versions = with_intervals(shuffled, ["id", "name"]).to_pylist()
+    versions = with_intervals(shuffled, columns).to_pylist()
     actual = {
         at: (row["_valid_from"], row["_valid_to"], row["_is_current"]) for at, row in zip(order, versions, strict=True)
     }
-    assert [actual[at] for at in range(len(rows))] == expected(rows)
+    assert [actual[at] for at in range(len(rows))] == expected(rows, columns)
 
 
 def test_a_delete_of_a_row_ends_before_the_row_that_comes_at_the_same_position() -> None:
@@ -100,6 +107,6 @@ def test_a_delete_of_a_row_ends_before_the_row_that_comes_at_the_same_position()
         cells | {"id": 0.0, "_op": "delete"},
         cells | {"id": 0.0, "_op": "insert", "_position": place(1), "_committed_at": datetime.fromtimestamp(1, UTC)},
     ]
-    versions = with_intervals(pa.Table.from_pylist(rows, SCHEMA), ["id", "name"]).to_pylist()
+    versions = with_intervals(pa.Table.from_pylist(rows, SCHEMA), COLUMNS).to_pylist()
     assert [row["_is_current"] for row in versions] == [True, False, False]
     assert versions[2]["_valid_to"] == datetime.fromtimestamp(5, UTC)

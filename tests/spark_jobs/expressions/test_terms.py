@@ -7,7 +7,7 @@ from spark_jobs.expressions.terms import Cells, Evaluate, chosen, combined, conj
 FAULT = 7
 
 
-def truths(*values: bool | None) -> Evaluate:
+def truths(*values: object) -> Evaluate:
     """A condition of some rows; Ellipsis for a fault."""
     faults = np.array([FAULT if value is ... else 0 for value in values], np.int32)
     array = pa.array([None if value is ... else value for value in values], pa.bool_())
@@ -30,7 +30,7 @@ def truths(*values: bool | None) -> Evaluate:
 def test_a_side_that_decides_does_so_whatever_the_other_is(
     is_and: bool, left: object, right: object, value: object
 ) -> None:
-    cells = conjunction(truths(left), truths(right), is_and=is_and)({})  # type: ignore[arg-type]
+    cells = conjunction(truths(left), truths(right), is_and=is_and)({})
     assert cells.over(1).to_pylist() == [None if value is ... else value]
     assert bool(cells.faults is not None and cells.faults.any()) is (value is ...)
 

@@ -51,9 +51,8 @@ class Target:
         job = CompactionJob("shop", NAME, Window(lake, 0, (Range(at(10), at(1000)),)), (change,), lake, None, 0)
         settings = Delivery.model_validate({"mysql": {"user": "w"}, "apply": "ordered"} | keys)
         into = LakeTable(schema, "t", lake, 0, (("shop", NAME),), Destination(schema, "t"))
-        judge = Judge(job, {}, no_spark)
-        execute = self.connection.execute
-        return TargetState(PLACE, settings, 0, into, judge, self.connection, execute, self.before, TableState(OLD))
+        writing = self.connection, self.connection.execute
+        return TargetState(PLACE, settings, 0, into, Judge(job, {}), no_spark, *writing, self.before, TableState(OLD))
 
     def columns(self) -> list[str]:
         return [row[0] for row in self.database.execute("SHOW COLUMNS FROM t")]

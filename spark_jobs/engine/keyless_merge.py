@@ -1,0 +1,186 @@
+"""What a task does for downstream tables without a key: copies of rows are counted, located, added and marked.
+
+Put here: the copies that a target is to have, and which rows of it go. Not here: what tells rows apart
+(silver/keyless_rows.py), how they are located (locate.py), or tables with a key (downstream_task.py).
+
+Live windows change the number of copies by their sums: each window is taken once, since the commit that has its rows
+has its position too. So only rows of which copies went are located in the target. Where windows were replayed or rows
+loaded, the number is set to the sum over all of silver, of each row in what was replaced and in what is new.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from spark_jobs.delta import data_files
+from spark_jobs.delta.snapshot import DataFile
+from spark_jobs.downstream.merge_job import ADDED
+from spark_jobs.engine.downstream_task import (
+    DownstreamUnit,
+    MergedFiles,
+    as_bytes,
+    emptied_rows,
+    new_rows,
+    of_part,
+    without_dead,
+    write_rows,
+    written_again,
+)
+from spark_jobs.engine.key_hash import row_hashes
+from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
+from spark_jobs.engine.restatement import Restatement, SilverSource, touched_rows
+from spark_jobs.errors import TableStopped
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.keyless_rows import counted, distinct, ordered
+from spark_jobs.silver.net_changes import position_order
+from spark_jobs.silver.positions import at_or_after
+
+_NO_ROWS: Numbers = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyCounts:
+    """Distinct rows and their copies: in all, or more and fewer than the target has."""
+
+    rows: pa.Table
+    """With the target's columns."""
+    copies: NDArray[np.int64]
+    is_total: bool
+
+
+def merged(unit: DownstreamUnit) -> MergedFiles:
+    """Brings the copies of rows in the target to what silver says. Raises TableStopped, LakeError."""
+    counts = _changed(unit) if unit.restatement is None else _total(unit, unit.restatement)
+    dead = emptied_rows(unit) if unit.floor and unit.empties else {}
+    emptied = 0 if unit.part else sum(map(len, dead.values()))
+    # Copies that the target has, of rows that may lose some.
+    is_searched = np.ones(len(counts.rows), np.bool_) if counts.is_total else counts.copies < 0
+    searched_rows = counts.rows.filter(pa.array(is_searched))
+    located = _located(unit, searched_rows, dead)
+    present = np.zeros(len(counts.rows), np.int64)
+    present[is_searched] = _occurrences(located, len(searched_rows))
+    final_copies = counts.copies if counts.is_total else present + counts.copies
+    if unit.lacks_older:
+        final_copies = np.maximum(final_copies, 0)
+    if (final_copies < 0).any():
+        raise TableStopped(f"{unit.name}: {silver.MORE_DELETED}")
+    # Copies beyond that are marked, in the order of files; missing ones are written.
+    excess = np.maximum(present - final_copies, 0)[is_searched]
+    for hit in _first_of_each(located, excess):
+        dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows])
+    missing = np.repeat(np.arange(len(final_copies)), np.maximum(final_copies - present, 0))
+    added = write_rows(unit, ordered(counts.rows.take(pa.array(missing)).select(unit.stored), unit.identity))
+    deleted = int(excess.sum()) + emptied
+    removed, files = written_again(unit, dead)
+    return MergedFiles(
+        unit=unit.number,
+        dead=as_bytes(dead),
+        added=(*added, *files),
+        removed=tuple(removed),
+        inserted=len(missing),
+        deleted=deleted,
+    )
+
+
+def _changed(unit: DownstreamUnit) -> CopyCounts:
+    """The copies that new windows add and take away."""
+    names = [*unit.columns.types, *ADDED, silver.COPIES]
+    reading = [*names, "_op", *(["_window_start"] if unit.after else [])]
+    parts = [_no_rows(unit, names)]
+    for file in unit.pending:
+        rows = data_files.read_columns(unit.origin, file, reading, unit.origin_schema)
+        is_new = pc.and_(new_rows(unit, file, rows), pc.not_equal(rows.column(silver.COPIES), 0))
+        parts.append(_rows_of_part(unit, rows.filter(is_new).select(names)))
+    rows = counted(pa.concat_tables(parts), [*unit.columns.types])
+    copies = np.asarray(rows.column(silver.COPIES), np.int64)
+    return CopyCounts(_with_marks(unit, rows), copies, is_total=False)
+
+
+def _total(unit: DownstreamUnit, restatement: Restatement) -> CopyCounts:
+    """The copies by all of silver of each row in windows that were replaced or are new, and in loads."""
+    # Distinct rows that lost or got copies, by the removed and the added files.
+    origin = SilverSource(unit.origin, unit.origin_schema, tuple(unit.columns.types))
+    names = [*unit.columns.types, "_raw"]
+    parts = [
+        _no_rows(unit, names),
+        *touched_rows(origin, restatement.removed, names, restatement, after=None),
+        *touched_rows(origin, unit.pending, names, restatement, after=unit.after),
+    ]
+    touched = distinct(_rows_of_part(unit, pa.concat_tables(parts)), [*unit.columns.types])
+    copies, last = _sums(unit, restatement.files, touched)
+    for name in ADDED.keys() - {"_raw"}:
+        touched = touched.append_column(name, last.column(name))
+    return CopyCounts(_with_marks(unit, touched), copies, is_total=True)
+
+
+def _sums(unit: DownstreamUnit, files: Iterable[DataFile], touched: pa.Table) -> tuple[NDArray[np.int64], pa.Table]:
+    """Of each touched row the copies in sum, and position and time of the last row of silver that is about it."""
+    names = [silver.COPIES, "_op", *(ADDED.keys() - {"_raw"})]
+    parts, ordinals = [_no_rows(unit, names)], [_NO_ROWS]
+    keys = Keys(touched, [*unit.columns.types], is_keyless=True)
+    for hit in hits(unit.origin, [*files], unit.origin_schema, keys) if len(touched) else ():
+        rows = data_files.read_rows(unit.origin, hit.file, hit.rows, names, unit.origin_schema)
+        is_kept = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
+        if unit.floor:
+            is_kept = pc.and_(is_kept, at_or_after(rows.column("_position"), unit.floor))
+        parts.append(rows.filter(is_kept))
+        ordinals.append(hit.keys[np.asarray(is_kept, np.bool_)])
+    rows, row_ordinals = pa.concat_tables(parts), np.concatenate(ordinals)
+    copies = np.zeros(len(touched), np.int64)
+    np.add.at(copies, row_ordinals, np.asarray(rows.column(silver.COPIES), np.int64))
+    # The last assignment to a place stays: rows come in the order of their positions.
+    order = position_order(rows)
+    last = np.full(len(touched), -1, np.int64)
+    last[row_ordinals[order]] = order
+    return copies, rows.take(pa.array(last, mask=last < 0))
+
+
+def _rows_of_part(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
+    """Those of the unit's part, where several tasks share it."""
+    if unit.parts == 1:
+        return rows
+    is_own = row_hashes(rows, unit.columns) % np.uint64(unit.parts) == unit.part
+    return rows.filter(pa.array(is_own))
+
+
+def _with_marks(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
+    return of_part(unit, rows) if unit.marks else rows
+
+
+def _no_rows(unit: DownstreamUnit, names: Iterable[str]) -> pa.Table:
+    return pa.schema([unit.origin_schema.column(name).arrow(physical=False) for name in names]).empty_table()
+
+
+def _located(unit: DownstreamUnit, searched_rows: pa.Table, dead: dict[str, Numbers]) -> list[Hit]:
+    """Where the target has copies of rows, but those that a statement emptied."""
+    if not len(searched_rows):
+        return []
+    keys = Keys(searched_rows, unit.identity, is_keyless=True, fills=unit.fills)
+    return [without_dead(hit, dead.get(hit.file.path)) for hit in hits(unit.target, unit.files, unit.schema, keys)]
+
+
+def _occurrences(located: Iterable[Hit], count: int) -> NDArray[np.int64]:
+    """How often each of so many rows was located."""
+    present = np.zeros(count, np.int64)
+    for hit in located:
+        present += np.bincount(hit.keys, minlength=count)
+    return present
+
+
+def _first_of_each(located: Iterable[Hit], limits: NDArray[np.int64]) -> Iterator[Hit]:
+    """Of each row that was located as many of its copies as a limit says, the first ones."""
+    counted_before = np.zeros(len(limits), np.int64)
+    for hit in located:
+        # The number of each copy among those of its row in this file.
+        order = np.argsort(hit.keys, kind="stable")
+        keys = hit.keys[order]
+        ranks = np.empty(len(keys), np.int64)
+        ranks[order] = np.arange(len(keys)) - np.searchsorted(keys, keys)
+        is_within = counted_before[hit.keys] + ranks < limits[hit.keys]
+        counted_before += np.bincount(hit.keys, minlength=len(limits))
+        if is_within.any():
+            yield Hit(hit.file, hit.rows[is_within], hit.keys[is_within])
