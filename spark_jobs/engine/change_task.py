@@ -10,7 +10,7 @@ files of their own, so that statistics leave out the files that have ended ones 
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -232,7 +232,8 @@ def _statements(unit: ChangeUnit, fields: pa.Schema) -> pa.Table:
     # Silver's rows do not say under which GTID their statement is logged; bronze does.
     places = (tuple(place[name] for name in ("stretch", "number", "offset")) for place in rows["_position"].to_pylist())
     gtids = pa.array([unit.statement_gtids.get(place) for place in places], pa.string())
-    cells = [rows.column(item.name) if item.name in names else gtids for item in fields]
+    absent = {item.name: gtids if item.name == "_gtid" else pa.nulls(len(rows), item.type) for item in fields}
+    cells = [rows.column(item.name) if item.name in names else absent[item.name] for item in fields]
     return pa.table(cells, schema=fields)
 
 
