@@ -221,11 +221,11 @@ class Writer:
         test = self.random.choice(("TRUE", "FALSE", "NOT TRUE", "NOT FALSE", "NULL", "NOT NULL"))
         connected = (f"{left} {word} {right}" for word in ("AND", "OR", "&&", "||"))
         single = (f"NOT {left}", f"! {left}", f"{left} IS {test}", self.comparison(depth), self.comparison(depth))
-        others = (
+        tests = (
             f"{self.column('text')} COLLATE {BIN} {self.random.choice(('', 'NOT '))}LIKE {quoted(pattern)}",
             f"{self.random.choice([*COLUMNS])} IS {self.random.choice(('NULL', 'NOT NULL'))}",
         )
-        return self.random.choice((*connected, *single, *others))
+        return self.random.choice((*connected, *single, *tests))
 
     def text(self, depth: int) -> str:
         leaf = self.random.choice((self.column("text"), self.column("text"), self.column("label"), quoted("x'ä")))
@@ -251,12 +251,12 @@ class Writer:
         if depth <= 0 or self.random.random() < 0.4:
             return write(depth)
         branches = [write(depth - 1) if self.random.random() < 0.9 else "NULL" for _ in range(3)]
-        condition, another = self.truth(1), self.truth(1)
+        condition, later = self.truth(1), self.truth(1)
         return self.random.choice(
             (
                 f"IF({condition}, {branches[0]}, {branches[1]})",
                 f"CASE WHEN {condition} THEN {branches[0]} ELSE {branches[1]} END",
-                f"CASE WHEN {condition} THEN {branches[0]} WHEN {another} THEN {branches[1]} ELSE {branches[2]} END",
+                f"CASE WHEN {condition} THEN {branches[0]} WHEN {later} THEN {branches[1]} ELSE {branches[2]} END",
                 f"CASE WHEN {condition} THEN {branches[0]} END",
             )
         )

@@ -51,7 +51,7 @@ def _literal(node: exp.Expr, _: Value, __: Mapping[str, Any]) -> Any:
 
 def _connected(node: exp.Binary, _: Value, row: Mapping[str, Any]) -> bool | None:
     decisive, results, faults = isinstance(node, exp.Or), [], 0
-    for side in (node.left, node.right):
+    for side in (node.this, node.expression):
         try:
             results.append(truth_of(side, row))
         except FaultError:
@@ -89,10 +89,10 @@ _COMPARED: dict[type[exp.Expr], Callable[[Any, Any], bool]] = {
 }
 
 
-def _comparison(node: exp.Binary, value: Value, _: Mapping[str, Any]) -> bool | None:
-    if _has_null(node.left, node.right) and not isinstance(node, exp.NullSafeEQ):
+def _comparison(node: exp.Expr, value: Value, _: Mapping[str, Any]) -> bool | None:
+    if _has_null(node.this, node.expression) and not isinstance(node, exp.NullSafeEQ):
         return None
-    left, right = _alike(value(node.left), value(node.right))
+    left, right = _alike(value(node.this), value(node.expression))
     if isinstance(node, exp.NullSafeEQ):
         return bool(left == right)
     return None if left is None or right is None else _COMPARED[type(node)](left, right)
@@ -141,8 +141,8 @@ def _in(node: exp.Expr, value: Value, _: Mapping[str, Any]) -> bool | None:
             results.append(None)
             continue
         try:
-            middle, other = _alike(value(node.this), value(item))
-            results.append(None if middle is None or other is None else middle == other)
+            middle, candidate = _alike(value(node.this), value(item))
+            results.append(None if middle is None or candidate is None else middle == candidate)
         except FaultError:
             faults += 1
     if True in results:
@@ -178,15 +178,16 @@ def _number(value: Any) -> Any:
 
 
 def _arithmetic(operation: Callable[[Decimal, Decimal], Decimal | None]) -> Any:
-    def of(node: exp.Binary, value: Value, _: Mapping[str, Any]) -> Decimal | None:
-        left, right = _number(value(node.left)), _number(value(node.right))
+    def of(node: exp.Expr, value: Value, _: Mapping[str, Any]) -> Decimal | None:
+        left, right = _number(value(node.this)), _number(value(node.expression))
         return None if left is None or right is None else operation(left, right)
 
     return of
 
 
 def _coalesce(node: exp.Expr, value: Value, _: Mapping[str, Any]) -> Any:
-    return next((found for part in (node.this, *node.expressions) if (found := value(part)) is not None), None)
+    parts = (node.this, *node.expressions)
+    return next((cell for part in parts if (cell := value(part)) is not None), None)
 
 
 def _case(node: exp.Expr, value: Value, row: Mapping[str, Any]) -> Any:

@@ -77,7 +77,7 @@ def write(
 ) -> DataFile:
     """Writes rows of a table with the values of columns that later statements add. path: the table's.
 
-    Columns are told by their physical names: one that a statement adds may have the name of one that another drops.
+    Columns are known by their physical names: one that a statement adds may have the name of one that another drops.
     """
     by_name = {column.physical_name: column for column in schema.columns}
     by_name |= {fill.column.physical_name: fill.column for fill in fills}

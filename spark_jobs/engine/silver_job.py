@@ -47,7 +47,7 @@ def run_until_stopped(
 ) -> tuple[list[tuple[PreparedCompaction, list[WindowResult]]], list[tuple[PreparedCompaction, StratalogError]]]:
     """Units with what tasks wrote of them, and those that nothing can be committed of, with the reason.
 
-    A unit whose tasks meet a transaction that they cannot take is done again up to there. Each such round moves the
+    A unit whose tasks meet a transaction that they cannot take is repeated up to there. Each such round moves the
     stop of a unit towards its beginning. index: the log's slices, by which units are shortened.
     """
     completed: list[tuple[PreparedCompaction, list[WindowResult]]] = []
@@ -319,10 +319,12 @@ class _Contents:
         if stage.overwrites:
             removed = [*self._unit.snapshot.files]
         # Rows that were there before the unit are filled once, by the first stage that fills a column, for all stages.
+        # Files that an earlier statement has written again have the values already.
         if stage.fills and not self._is_refilled:
-            self._is_refilled, removed = True, [*self._unit.snapshot.files]
+            self._is_refilled, removed = True, [file for file in self._unit.snapshot.files if file.key in self._files]
+            paths = {file.path for file in removed}
             refilled = (result for result in self._results if result.window == silver_task.REFILLED)
-            added += [result.file for result in refilled if result.file]
+            added += [result.file for result in refilled if result.file and result.replaced in paths]
         # Exact texts change with each statement: a run that ends between two must not change them twice.
         if stage.exact:
             removed, added = self._with_exact_texts(stage, before, later_fills, removed, added)

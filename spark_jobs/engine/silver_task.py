@@ -119,6 +119,8 @@ class WindowResult:
     filtered: Mapping[str, int] = field(default_factory=dict)
     """Changes that rules have filtered, by rule."""
     error: StratalogError | None = None
+    replaced: str | None = None
+    """Of a file that was written again, the path of the one whose rows it has."""
     failing: Position | None = None
     """Where the first transaction of the task's slices begins whose rows cannot be taken; None where no single
     transaction is at fault."""
@@ -158,7 +160,7 @@ def _or_error(
 def _refilled(task: Refill) -> Iterator[WindowResult]:
     for file in task.files:
         for new_file in refilled(task.path, file, task.schema, task.configuration, task.fills, exact=task.exact):
-            yield WindowResult(task.unit, REFILLED, new_file)
+            yield WindowResult(task.unit, REFILLED, new_file, replaced=file.path)
 
 
 def _unit(task: SilverTask, unit: SilverUnit, opened: "OpenSlices") -> Iterator[WindowResult | ShuffleBlock]:

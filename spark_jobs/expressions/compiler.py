@@ -35,7 +35,7 @@ from spark_jobs.expressions.terms import (
     Sort,
     Term,
     Values,
-    chosen,
+    choice,
     combined,
     conjunction,
     constant,
@@ -137,6 +137,7 @@ class Compiler:
         return compared(node, type(node), self.term(node.left), self.term(node.right))
 
     def among(self, node: exp.In) -> Term:
+        """TRUE where one of the list is equal, NULL where none is and one is NULL."""
         listed = node.args.get("expressions")
         if not listed:
             raise refused(node, "is a subquery, and a filter looks at its row alone")
@@ -155,14 +156,15 @@ class Compiler:
         return Term(Sort.TRUTH, conjunction(lower.evaluate, upper.evaluate, is_and=True))
 
     def test(self, node: exp.Is) -> Term:
+        """IS NULL, IS TRUE, IS FALSE: never NULL."""
         if isinstance(node.expression, exp.Null):
             term = self.term(node.this)
             is_null = constant(True, pa.bool_()) if term.sort is Sort.NULL else mapped(term.evaluate, pc.is_null)
             return Term(Sort.TRUTH, is_null)
         if isinstance(node.expression, exp.Boolean):
-            wanted, truth = pa.scalar(bool(node.expression.this)), self.truth(node.this)
+            truth_value, truth = pa.scalar(bool(node.expression.this)), self.truth(node.this)
             return Term(
-                Sort.TRUTH, mapped(truth.evaluate, lambda values: pc.fill_null(pc.equal(values, wanted), False))
+                Sort.TRUTH, mapped(truth.evaluate, lambda values: pc.fill_null(pc.equal(values, truth_value), False))
             )
         raise refused(node, "is not among what a filter may say")
 
@@ -218,6 +220,7 @@ class Compiler:
         return number(mapped(inner.evaluate, pc.abs), inner.digits, inner.scale)
 
     def first(self, node: exp.Coalesce) -> Term:
+        """The first number that is not NULL."""
         terms = self._numbers(node, node.this, *node.expressions)
         scale, digits = max(term.scale for term in terms), max(term.integer_digits for term in terms)
         digits += scale
@@ -226,7 +229,7 @@ class Compiler:
         evaluate = widened(terms[-1], digits, scale)
         for term in reversed(terms[:-1]):
             value = widened(term, digits, scale)
-            evaluate = chosen(mapped(value, pc.is_valid), value, evaluate)
+            evaluate = choice(mapped(value, pc.is_valid), value, evaluate)
         return number(evaluate, digits, scale)
 
     def length(self, node: exp.Length) -> Term:
@@ -257,7 +260,7 @@ def require_exact(node: exp.Expr, digits: int, scale: int, *, has: str = "may ha
     if digits > MOST_DIGITS:
         raise refused(node, f"{has} more than {MOST_DIGITS} digits, which the lake does not hold")
     if scale > MOST_SCALE:
-        raise refused(node, f"{has} more than {MOST_SCALE} digits behind the point, where servers round")
+        raise refused(node, f"{has} more than {MOST_SCALE} digits after the point, where servers round")
 
 
 Node = tuple[tuple[type[exp.Expr], ...], Callable[..., Term]]

@@ -16,7 +16,7 @@ from spark_jobs.expressions.terms import Evaluate, Sort, Term, Values, constant,
 
 MOST_DIGITS = 38
 MOST_SCALE = 30
-"""Digits behind the point that MySQL keeps; it rounds beyond."""
+"""Digits after the point that MySQL keeps; it rounds beyond."""
 _IN_INT64 = 18
 """Digits every number of which an int64 holds."""
 _IN_DOUBLE = 15

@@ -161,21 +161,21 @@ def conjunction(left: Evaluate, right: Evaluate, *, is_and: bool) -> Evaluate:
         if union is None:
             return Cells(operation(*(cell.values for cell in cells)))
         # A fault's own value is null, which decides nothing.
-        decisions = [true_mask(cell, len(union), wanted=not is_and) for cell in cells]
+        decisions = [true_mask(cell, len(union), value=not is_and) for cell in cells]
         is_decided = decisions[0] | decisions[1]
         return Cells(operation(*(cell.values for cell in cells)), np.where(is_decided, 0, union).astype(np.int32))
 
     return evaluate
 
 
-def true_mask(cells: Cells, rows: int, *, wanted: bool = True) -> NDArray[np.bool_]:
-    """Which rows of truths are TRUE, or FALSE where that is wanted: neither NULL nor a fault."""
-    is_wanted = pc.fill_null(pc.equal(cells.over(rows), pa.scalar(wanted)), False)
-    mask: NDArray[np.bool_] = is_wanted.to_numpy(zero_copy_only=False)
+def true_mask(cells: Cells, rows: int, *, value: bool = True) -> NDArray[np.bool_]:
+    """Which rows of truths are TRUE, or FALSE where that is sought: neither NULL nor a fault."""
+    is_sought = pc.fill_null(pc.equal(cells.over(rows), pa.scalar(value)), False)
+    mask: NDArray[np.bool_] = is_sought.to_numpy(zero_copy_only=False)
     return mask if cells.faults is None else mask & (cells.faults == 0)
 
 
-def chosen(condition: Evaluate, then: Evaluate, rest: Evaluate) -> Evaluate:
+def choice(condition: Evaluate, then: Evaluate, rest: Evaluate) -> Evaluate:
     """One value where a condition is TRUE, else another one of the same type; faults of what is not chosen go."""
 
     def evaluate(row: Row) -> Cells:
@@ -187,9 +187,9 @@ def chosen(condition: Evaluate, then: Evaluate, rest: Evaluate) -> Evaluate:
             return Cells(values)
         # Faults of the condition count, and those of what it chooses.
         mask = true_mask(cells[0], len(union))
-        none = np.zeros(len(union), np.int32)
-        own, branch, default = (none if cell.faults is None else cell.faults for cell in cells)
-        faults = np.where(own != 0, own, np.where(mask, branch, default))
+        unharmed = np.zeros(len(union), np.int32)
+        conditions, branch, default = (unharmed if cell.faults is None else cell.faults for cell in cells)
+        faults = np.where(conditions != 0, conditions, np.where(mask, branch, default))
         return Cells(values, faults.astype(np.int32))
 
     return evaluate

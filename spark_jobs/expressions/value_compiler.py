@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from spark_jobs.expressions.compiler import NODES, Compiler, Node, require_exact
 from spark_jobs.expressions.exact_numbers import as_real, widened
-from spark_jobs.expressions.terms import Evaluate, Sort, Term, Values, chosen, combined, constant, mapped
+from spark_jobs.expressions.terms import Evaluate, Sort, Term, Values, choice, combined, constant, mapped
 from spark_jobs.expressions.tree import refused
 
 _TEXTS = (Sort.TEXT, Sort.POINTS, Sort.LABEL, Sort.LITERAL, Sort.NULL, Sort.UNKNOWN)
@@ -95,7 +95,7 @@ class ValueCompiler(Compiler):
         # From the last branch backwards: its value where the condition is TRUE, else what comes after it.
         evaluate = typed(default, sort, digits, scale)
         for condition, term in reversed(branches):
-            evaluate = chosen(condition.evaluate, typed(term, sort, digits, scale), evaluate)
+            evaluate = choice(condition.evaluate, typed(term, sort, digits, scale), evaluate)
         return Term(sort, evaluate, digits, scale)
 
 

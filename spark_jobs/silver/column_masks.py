@@ -77,7 +77,7 @@ class ColumnMasks:
 
 
 def _place(rows: pa.Table, row: int, places: Places | None) -> str:
-    """Where a row's change stands, as messages begin; nothing where it stands in no log."""
+    """Where a row's change stands, as messages begin; nothing for a row of no log."""
     if places is None:
         return ""
     position = rows.column("_position")[row].as_py()

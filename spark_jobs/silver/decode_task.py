@@ -111,7 +111,7 @@ def counting_task(
             deque(_partial(definition, unseen, runs, None, judge), 0)
         else:
             before: Literal["key", "all"] = "all" if judge.needs_before else "key"
-            deque(_remaining(_whole(Decoder(definition, before=before, prepared=True), runs), judge), 0)
+            deque(_remaining(_with_whole_rows(Decoder(definition, before=before, prepared=True), runs), judge), 0)
         names, counts = [*judge.counts.keys()], [*judge.counts.values()]
         yield pa.RecordBatch.from_pydict({"rule": pa.array(names, pa.string()), "count": pa.array(counts, pa.int64())})
 
@@ -156,7 +156,7 @@ def changes_task(
             Decoder(definition, before=columns_, prepared=True, gtids=True, scans=scans) for columns_ in (before, "all")
         )
         moved_rows = MovedRows(full_decoder, columns.key) if splits and before == "key" else None
-        for changes, place, _ in _remaining(_whole(decoder, slices, moved_rows), judge):
+        for changes, place, _ in _remaining(_with_whole_rows(decoder, slices, moved_rows), judge):
             yield from _each_change(changes, place, columns, splits=splits)
 
     return run
@@ -226,10 +226,10 @@ def _complete(
     moved_rows = (
         MovedRows(Decoder(definition, before="all", prepared=True, scans=scans), key) if before == "key" else None
     )
-    yield from _whole(decoder, runs, moved_rows)
+    yield from _with_whole_rows(decoder, runs, moved_rows)
 
 
-def _whole(decoder: Decoder, runs: Runs, moved_rows: "MovedRows | None" = None) -> Placed:
+def _with_whole_rows(decoder: Decoder, runs: Runs, moved_rows: "MovedRows | None" = None) -> Placed:
     yield from ((changes, place, None) for changes, place in decoded(decoder, runs, moved_rows))
 
 

@@ -74,5 +74,5 @@ def _require_begun(settled: pa.Table, is_ended: np.ndarray) -> None:
         place = settled.column("_position")[int(np.argmax(is_ended))].as_py()
         raise TableStopped(
             f"binlog file {place['number']}, offset {place['offset']}: a row image leaves columns out of a row that "
-            "was deleted before it, and whose INSERT is quarantined"
+            "was deleted before it, and its INSERT is quarantined; take that record back (stratalog skip --undo)"
         )

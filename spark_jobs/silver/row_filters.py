@@ -152,9 +152,9 @@ class ChangeJudge:
         if test.evaluate is None or not wanted_mask.any():
             return np.zeros(len(judged.rows), bool)
         computed = self._rules.computed
-        own = {str(column.name).casefold() for column in self._definition.columns}
+        columns = {str(column.name).casefold() for column in self._definition.columns}
         image = judged.image(test.image)
-        cells = test.evaluate(image.cells(self._definition, sources_of(test.condition.columns, computed, own)))
+        cells = test.evaluate(image.cells(self._definition, sources_of(test.condition.columns, computed, columns)))
         if cells.faults is not None and (cells.faults[wanted_mask] != 0).any():
             row = int(np.flatnonzero((cells.faults != 0) & wanted_mask)[0])
             reason = fault_text(self._definition, int(cells.faults[row]))

@@ -100,8 +100,8 @@ def window_rows(spark: SparkSession, work: CompactionJob, window: Window, standi
     left_out |= _counts(slices, work, counting_task(definition, all_columns, rules, unseen)) if rules else {}
     # One row a change, or a key of the slice, behind its masks; then the last change of each key over all slices.
     masks = masks_of(definition, work.filters.columns)
-    own = silver.Columns(_without_retired(columns, standing), all_columns.key, all_columns.has_partial)
-    types = decoded_types(own)
+    logged = silver.Columns(_without_retired(columns, standing), all_columns.key, all_columns.has_partial)
+    types = decoded_types(logged)
 
     def task(runs: Runs) -> Batches:
         judge = ChangeJudge(rules) if rules else None
@@ -110,7 +110,7 @@ def window_rows(spark: SparkSession, work: CompactionJob, window: Window, standi
 
     changes = slices.mapInArrow(checked(over_slices(task, work.filters.skips)), sql.columns(types))
     changes = changes.observe(decoded, F.sum("_changes").alias("changes"), F.max("_micros").alias("micros"))
-    changes = _with_retired(changes, columns, own)
+    changes = _with_retired(changes, columns, logged)
     settled = counted_images(changes, columns) if columns.is_bag else changes
     if not (columns.is_bag or alone):
         settled = (
@@ -147,8 +147,8 @@ def change_rows(
     assert definition
     all_columns, columns = silver.columns(definition), work.columns_of(standing)
     rules, masks = work.change_filters(definition), masks_of(definition, work.filters.columns)
-    own = silver.Columns(_without_retired(columns, standing), all_columns.key)
-    types = changes_types(own)
+    logged = silver.Columns(_without_retired(columns, standing), all_columns.key)
+    types = changes_types(logged)
 
     def task(runs: Runs) -> Batches:
         judge = ChangeJudge(rules) if rules else None
@@ -156,7 +156,7 @@ def change_rows(
 
     slices = slices_of_window(spark, window, work, "gtid")
     changes = slices.mapInArrow(checked(over_slices(task, work.filters.skips)), sql.columns(types))
-    return _with_retired(changes, columns, own)
+    return _with_retired(changes, columns, logged)
 
 
 def _without_retired(columns: silver.Columns, standing: TableState) -> dict[str, str]:
@@ -165,9 +165,9 @@ def _without_retired(columns: silver.Columns, standing: TableState) -> dict[str,
     return {name: kind for name, kind in columns.types.items() if name not in retired}
 
 
-def _with_retired(changes: DataFrame, columns: silver.Columns, own: silver.Columns) -> DataFrame:
+def _with_retired(changes: DataFrame, columns: silver.Columns, logged: silver.Columns) -> DataFrame:
     """The changes with the columns that are kept of earlier times, of which they have NULL."""
-    retired = {name: kind for name, kind in columns.types.items() if name not in own.types}
+    retired = {name: kind for name, kind in columns.types.items() if name not in logged.types}
     return changes.withColumns({name: F.lit(None).cast(kind) for name, kind in retired.items()}) if retired else changes
 
 

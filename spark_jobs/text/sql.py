@@ -35,11 +35,6 @@ def text_of_literal(sql: str) -> str:
     return _ESCAPED.sub(lambda match: "$" if match[1] == "u0024" else match[1], sql[1:-1])
 
 
-def encoded(text: str) -> str:
-    """A text for Spark of which no character is in the statement: for what people write as conditions."""
-    return f"CAST(X'{text.encode().hex()}' AS STRING)"
-
-
 def delta(path: str) -> str:
     """A Delta table by its path, as a table's name in Spark."""
     return f"delta.{identifier(path)}"

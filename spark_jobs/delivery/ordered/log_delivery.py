@@ -46,8 +46,8 @@ def log_id(delivery: str, source: str) -> TableId:
 class LogDelivery:
     """Delivers the log of one source.
 
-    logged: the range that the target lacks. connection: of the thread that calls. tables: the source tables that the
-    position is about behind the range; of an open window only those that it was begun with are in ``logged``.
+    logged: the range that the target lacks. connection: of the thread that calls. tables: the source tables whose
+    position is after the range; of an open window only those that it was begun with are in ``logged``.
     """
 
     delivery: str

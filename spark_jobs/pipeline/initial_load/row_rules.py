@@ -88,13 +88,13 @@ class RowRules:
         """Whether no commit may name a key: a column of it is masked, or the row may be one that a rule filters."""
         return bool(self.changes.judges_inserts or self.masks.masks.keys() & {*silver.columns(self.definition).key})
 
-    def judge(self) -> "LoadedRows":
+    def judge(self) -> "LoadingRules":
         """What applies the rules to the rows that a task reads."""
-        return LoadedRows(self, ChangeJudge(self.changes))
+        return LoadingRules(self, ChangeJudge(self.changes))
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedRows:
+class LoadingRules:
     """Applies the rules to rows that a task reads, and counts by rule what they have filtered."""
 
     rules: RowRules
@@ -151,7 +151,7 @@ class Counts:
 
     @classmethod
     def of(cls, rows: DataFrame, rules: RowRules) -> tuple[DataFrame, Self]:
-        """The rows of ``LoadedRows.with_counts`` that are the table's, and their counts."""
+        """The rows of ``LoadingRules.with_counts`` that are the table's, and their counts."""
         counts = cls(Observation(), tuple(f"row_filters.{rule.name}" for rule in rules.filters.rows))
         by_rule = (F.sum(F.when(F.col(RULE) == rule, F.col(ROWS))) for rule in counts.rules)
         columns = [column.alias(f"rule{at}") for at, column in enumerate(by_rule)]

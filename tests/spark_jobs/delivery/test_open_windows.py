@@ -274,20 +274,20 @@ def test_a_reload_whose_truncate_arrives_late(
 @pytest.mark.long
 @pytest.mark.parametrize("read_timeout", [2, 60])
 @pytest.mark.parametrize(
-    "statement, sent, later",
+    "statement, text, later",
     [
         ("ALTER TABLE t ADD c TEXT NOT NULL", b"SET `c` = ", "UPDATE t SET c = 'new'"),
         ("TRUNCATE TABLE t", b"TRUNCATE TABLE", "INSERT INTO t (id) VALUES (5), (6)"),
     ],
 )
-def test_a_statement_that_arrives_late(copy: Copy, statement: str, sent: bytes, later: str, read_timeout: int) -> None:
+def test_a_statement_that_arrives_late(copy: Copy, statement: str, text: bytes, later: str, read_timeout: int) -> None:
     """What one run sent, and the server gets when another one has delivered more: it changes nothing any more."""
     copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
     copy.run(copy.pipeline(apply="ordered"))
     copy.shop.execute(statement, later)
     run_source(copy.shop.spark, copy.pipeline(apply="ordered"), SOURCE)
     server = copy.server
-    with StatementHolder(server.host, server.port, sent) as holder:
+    with StatementHolder(server.host, server.port, text) as holder:
         login: dict[str, Any] = {"host": server.host, "port": holder.port, "user": "writer", "password": "writes"}
         login |= {"tls": {"enabled": False}, "read_timeout": read_timeout}
         through_holder: dict[str, Any] = {"apply": "ordered", "mysql": login}

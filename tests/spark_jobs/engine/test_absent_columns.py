@@ -1,6 +1,5 @@
 """A silver table whose rows lack columns: the column that says so, and its names behind statements."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.engine.key_hash import hashes
+from spark_jobs.engine.key_hash import hashes, row_hashes
+from spark_jobs.silver.table import Columns
 from tests.fix_hypothesis import examples
+from tests.spark_jobs.silver.test_keyless_rows import FIELDS, ROWS, Drawn, identity, table_of
 
 RAW = pa.map_(pa.string(), pa.string())
 VALUES: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
@@ -76,3 +78,12 @@ def test_columns_of_a_key_do_not_run_together() -> None:
 
 def test_no_rows_have_no_hashes() -> None:
     assert len(hashes(rows({"id": pa.array([], pa.string())}), ["id"])) == 0
+
+
+@given(ROWS)
+def test_rows_without_a_key_have_one_hash_where_they_are_equal(rows: Drawn) -> None:
+    table = table_of(rows)
+    all_hashes = row_hashes(table, Columns(dict.fromkeys(FIELDS, "INT"), ()))
+    by_row = dict(zip(map(identity, rows), all_hashes.tolist(), strict=True))
+    assert [by_row[identity(row)] for row in rows] == all_hashes.tolist()
+    assert len(set(by_row.values())) == len(by_row)

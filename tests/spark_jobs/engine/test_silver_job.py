@@ -1,6 +1,6 @@
 """Units packed into tasks, the stages of statements, and commits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.bronze.index import OF_TABLE, read_index
+from spark_jobs.delta import commits
 from spark_jobs.engine import fills, silver_job, silver_plan
+from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.engine.silver_plan import PreparedCompaction
 from spark_jobs.engine.silver_task import Refill, SilverUnit, WindowResult, work
 from spark_jobs.engine.spark_job import Capacity
@@ -185,6 +187,36 @@ def test_exact_texts_follow_the_names_of_their_columns(tmp_path: Path) -> None:
     rows = rows_of(newest(unit.snapshot.path))
     assert sorted(dict(row["_raw"]).popitem() for row in rows) == [("v", f"{EXACT}{nth}") for nth in (0, 0, 1)]
     assert [stage.exact[0].names for stage in unit.stages if stage.exact] == [{"id": "v", "v": "w"}]
+
+
+def test_a_column_is_filled_after_exact_texts_were_renamed(tmp_path: Path) -> None:
+    """Files that the rename has written again are not replaced by those that were filled before it."""
+    first = prepared(tmp_path)
+    silver_job.commit(first, with_exact(first))
+    plain = replace(results_of(first)[0], window=0)
+    assert plain.file is not None
+    stored = newest(first.snapshot.path)
+    commits.commit(stored, adds=[plain.file])
+    head = first.work.table.head()
+    assert head is not None
+    job, index = work_of(
+        tmp_path, steps((300, "ALTER TABLE t RENAME COLUMN v TO x, RENAME COLUMN id TO v"), (600, ADD))
+    )
+    (planned,) = silver_plan.prepared([replace(job, head=replace(head, version=1))], index).units
+    stages = tuple(replace(stage, fills=valued(stage.fills)) for stage in planned.stages)
+    unit = replace(planned, stages=stages)
+    all_fills = tuple(fill for stage in stages for fill in stage.fills)
+    snapshot = unit.snapshot
+    refill = Refill(0, snapshot.path, snapshot.files, snapshot.schema, snapshot.configuration, all_fills)
+    outcomes = [outcome for outcome in work(refill) if isinstance(outcome, WindowResult)]
+    silver_job.commit(unit, [*with_exact(unit), *outcomes])
+    rows = rows_of(newest(snapshot.path))
+    filled = [(row["w"], row["_raw"] and dict(row["_raw"])) for row in rows if row["w"] == 4]
+    assert sorted(filled, key=str) == [(4, None), *2 * [(4, {"v": f"{EXACT}0"})]]
+
+
+def valued(column_fills: Sequence[ColumnFill]) -> tuple[ColumnFill, ...]:
+    return tuple(replace(fill, value=pa.scalar(4)) for fill in column_fills)
 
 
 def test_a_run_that_ends_between_two_renames_does_not_repeat_the_first(tmp_path: Path) -> None:

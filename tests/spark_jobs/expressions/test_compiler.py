@@ -76,7 +76,7 @@ def test_values_are_those_of_the_slow_twin(seed: int) -> None:
         ("name COLLATE utf8mb4_general_ci = 'x'", "names a collation that the lake does not know"),
         ("n = 1e", "`1e` is no number"),
         ("f < 1e999", "is larger than any DOUBLE"),
-        ("fine * 0.1 = 0", "may have more than 30 digits behind the point, where servers round"),
+        ("fine * 0.1 = 0", "may have more than 30 digits after the point, where servers round"),
         ("wide * n > 0", "may have more than 38 digits, which the lake does not hold"),
         ("f + 1 > 0", "counts with what is a FLOAT or a DOUBLE, not a whole number or a DECIMAL"),
         ("LENGTH(name) > 1", "counts bytes of text"),

@@ -1,13 +1,15 @@
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_jobs.expressions.terms import Cells, Evaluate, chosen, combined, conjunction, constant, united
+from spark_jobs.expressions.terms import Cells, Evaluate, choice, combined, conjunction, constant, united
 
 FAULT = 7
 
 
-def truths(*values: object) -> Evaluate:
+def truths(*values: Any) -> Evaluate:
     """A condition of some rows; Ellipsis for a fault."""
     faults = np.array([FAULT if value is ... else 0 for value in values], np.int32)
     array = pa.array([None if value is ... else value for value in values], pa.bool_())
@@ -36,7 +38,7 @@ def test_a_side_that_decides_does_so_whatever_the_other_is(
 
 
 def test_faults_of_what_is_not_chosen_go() -> None:
-    cells = chosen(truths(True, False, None, ...), truths(True, ..., ..., True), truths(..., True, False, True))({})
+    cells = choice(truths(True, False, None, ...), truths(True, ..., ..., True), truths(..., True, False, True))({})
     assert cells.over(4).to_pylist() == [True, True, False, True]
     assert cells.faults is not None
     assert cells.faults.tolist() == [0, 0, 0, FAULT]

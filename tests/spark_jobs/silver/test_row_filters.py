@@ -26,8 +26,8 @@ def rule(name: str = "r", **conditions: str) -> RowFilter:
     return RowFilter(name, Scope(), **{key: Condition.parse(text) for key, text in conditions.items()})
 
 
-def judge_of(filters: TableFilters, known: frozenset[str] = frozenset()) -> ChangeJudge:
-    return ChangeJudge(ChangeFilters.of(filters, TABLE, known))
+def judge_of(filters: TableFilters, known_columns: frozenset[str] = frozenset()) -> ChangeJudge:
+    return ChangeJudge(ChangeFilters.of(filters, TABLE, known_columns))
 
 
 def random_changes(random: Random, count: int, *, faults: bool) -> tuple[Changes, list[dict[str, Any]]]:
@@ -108,8 +108,8 @@ def test_changes_are_judged_as_by_the_slow_twin(seed: int) -> None:
             judge.remaining(changes, "b.000001")
         return
     remaining = judge.remaining(changes, "b.000001")
-    kept = [number for number, name in enumerate(expected) if name is None]
-    assert (list(range(30)) if remaining is None else remaining.to_pylist()) == kept
+    remaining_numbers = [number for number, name in enumerate(expected) if name is None]
+    assert (list(range(30)) if remaining is None else remaining.to_pylist()) == remaining_numbers
     assert judge.counts == {name: expected.count(name) for name in {*expected} if name}
 
 

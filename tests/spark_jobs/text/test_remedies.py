@@ -61,7 +61,7 @@ COMPUTED = re.compile(
     r"+)"
 )
 """Messages, with x for what they are filled with, that are made of others, which are looked at where they are made."""
-OF_RULES = ("silver/masking.py: x", "silver/row_filters.py: x")
+OF_RULES = ("silver/masking.py: x", "silver/row_filters.py: x", "silver/column_masks.py: x")
 """x, the rule's key, begins with columns. or row_filters., which is a kind."""
 
 

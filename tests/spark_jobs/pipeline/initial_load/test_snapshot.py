@@ -8,11 +8,16 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import TableName
+from spark_jobs.config.filters import TableFilters
 from spark_jobs.errors import SourceError
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load import snapshot
 from spark_jobs.pipeline.initial_load.key_ranges import Key
+from spark_jobs.pipeline.initial_load.row_rules import COUNTED, RowRules
 from spark_jobs.pipeline.initial_load.selecting import Selecting
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.column_masks import masks_of
+from spark_jobs.silver.row_filters import ChangeFilters
 from spark_jobs.source.information_schema import on_server
 from tests.fix_mysql import Database, database_of
 from tests.fix_servers import Servers
@@ -71,23 +76,31 @@ def test_statements_that_change_the_table_wait_for_its_end(database: Database) -
     assert ended.is_set()
 
 
+def batches(database: Database) -> Iterator[pa.RecordBatch]:
+    reading = selecting(database)
+    definition, filters = reading.definition, TableFilters()
+    changes = ChangeFilters.of(filters, definition, frozenset())
+    rules = RowRules(definition, filters, silver.columns(definition), masks_of(definition, None), changes)
+    return snapshot.batches(reading, rules)
+
+
 def test_spark_gets_the_position_as_a_row_of_its_own(database: Database) -> None:
     place = end(database)
-    rows = pa.Table.from_batches(snapshot.batches(selecting(database)))
-    assert rows.column_names == ["v", "n'o", "_raw", snapshot.PLACE]
+    rows = pa.Table.from_batches(batches(database))
+    assert rows.column_names == ["v", "n'o", "_raw", *COUNTED, snapshot.PLACE]
     assert rows.column(snapshot.PLACE).to_pylist() == [str(place), None, None, None]
     database.execute("DELETE FROM bag")
-    assert len(pa.Table.from_batches(snapshot.batches(selecting(database)))) == 1
+    assert len(pa.Table.from_batches(batches(database))) == 1
 
 
 def test_a_user_who_may_not_lock_is_told_the_grant(database: Database) -> None:
     database.execute(f"REVOKE LOCK TABLES ON {database.name}.* FROM repl")
     if "MariaDB" in database.execute("SELECT VERSION()")[0][0]:
-        assert len(pa.Table.from_batches(snapshot.batches(selecting(database)))) == 4
+        assert len(pa.Table.from_batches(batches(database))) == 4
         return
     grant = f"GRANT LOCK TABLES ON `{database.name}`.* TO 'repl'@'%'"
     with pytest.raises(SourceError, match=re.escape(grant)):
-        next(snapshot.batches(selecting(database)))
+        next(batches(database))
 
 
 def test_writers_that_do_not_end_are_not_waited_for_long(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,5 +114,5 @@ def test_writers_that_do_not_end_are_not_waited_for_long(database: Database, mon
                 assert sum(map(len, changes)) == 3
         else:
             with pytest.raises(SourceError, match="a transaction that wrote to it has not ended within"):
-                next(snapshot.batches(selecting(database)))
+                next(batches(database))
         connection.rollback()
