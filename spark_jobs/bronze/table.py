@@ -242,16 +242,29 @@ def files(bronze: Table, version: int) -> list[HeldFile]:
 
 def last_gtid(snapshot: BronzeSnapshot, within: Range) -> str | None:
     """The GTID of the last transaction that begins in a range; None where none has one. Without a JVM."""
+    gtids = _gtids(snapshot, within)
+    return gtids[max(gtids)] if gtids else None
+
+
+def statement_gtids(snapshot: BronzeSnapshot, within: Range) -> dict[tuple[int, int, int], str]:
+    """The GTIDs of statements in a range by where they stand (``Position.order``). Without a JVM."""
+    return _gtids(snapshot, within, pc.field("kind") == "statement")
+
+
+def _gtids(
+    snapshot: BronzeSnapshot, within: Range, condition: pc.Expression | None = None
+) -> dict[tuple[int, int, int], str]:
     stretch, number, start = (pc.field(name) for name in ("stretch", "number", "start"))
 
     def since(at: Position) -> pc.Expression:
         in_file = (number > at.number) | ((number == at.number) & (start >= at.offset))
         return (stretch > at.stretch) | ((stretch == at.stretch) & in_file)
 
-    condition = since(within.start) & ~since(within.stop) & pc.field("gtid").is_valid()
-    batches = snapshot.table.scan(snapshot.version, ["stretch", "number", "start", "gtid"], condition, rows=1 << 16)
-    slices = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
-    return str(max(slices)[-1]) if slices else None
+    has_gtid = since(within.start) & ~since(within.stop) & pc.field("gtid").is_valid()
+    has_gtid = has_gtid if condition is None else has_gtid & condition
+    batches = snapshot.table.scan(snapshot.version, ["stretch", "number", "start", "gtid"], has_gtid, rows=1 << 16)
+    slices = (tuple(row.values()) for batch in batches for row in batch.to_pylist())
+    return {(stretch_, number_, start_): gtid for stretch_, number_, start_, gtid in slices}
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,9 @@ class ChangeReader(Protocol):
     def time_before(self, session: SparkSession, work: MergeJob, place: tuple[int, ...]) -> object:
         """When the last transaction before a position was committed; None where nothing tells."""
 
+    def statement_gtids(self, work: MergeJob, range_: Range | None) -> dict[tuple[int, int, int], str]:
+        """GTIDs of the statements in a range, or in all of bronze, by where they stand."""
+
 
 @dataclass(frozen=True, slots=True)
 class Extent:
@@ -89,8 +92,26 @@ def events(
     rows = work.origin.read(session, work.pinned.version).where(extent.of_statements)
     if work.columns.is_bag:
         rows = rows.withColumn(silver.COPIES, F.expr(f"explode(sequence(1L, coalesce({silver.COPIES}, 1L)))"))
-    rows = _dated(session, work, rows.withColumn("_gtid", F.lit(None).cast("string")), changes)
+    rows = rows.withColumn("_gtid", F.expr(_gtid_sql(work, rows, extent, changes)))
+    rows = _dated(session, work, rows, changes)
     return logged.select(*names).unionByName(in_session_of(rows.select(*names), logged))
+
+
+def _gtid_sql(work: MergeJob, rows: DataFrame, extent: Extent, changes: ChangeReader) -> str:
+    """SQL: the GTID under which the statement is logged that emptied the table; silver's rows do not say it."""
+    is_marker = f"_op = '{silver.Op.TRUNCATE}'"
+    places = {tuple(row["_window_start"]) for row in work.target.collect(rows.where(is_marker).select("_window_start"))}
+    gtids = changes.statement_gtids(work, None if extent.is_all else extent.range) if places else {}
+    cases = [
+        f"WHEN {is_marker} AND _window_start = {_place_sql(place)} THEN {literal(gtids[place])}"
+        for place in sorted(places & gtids.keys())
+    ]
+    return f"CAST(CASE {' '.join(cases)} ELSE NULL END AS STRING)" if cases else "CAST(NULL AS STRING)"
+
+
+def _place_sql(place: tuple[int, int, int]) -> str:
+    stretch, number, offset = place
+    return f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L)"
 
 
 def _dated(session: SparkSession, work: MergeJob, rows: DataFrame, changes: ChangeReader) -> DataFrame:
@@ -105,9 +126,7 @@ def _dated(session: SparkSession, work: MergeJob, rows: DataFrame, changes: Chan
         place = tuple(row["_window_start"])
         at = changes.time_before(session, work, place)
         text = f"TIMESTAMP {literal(str(at))}" if at else "NULL"
-        stretch, number, offset = place
-        here = f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L)"
-        cases.append(f"WHEN _op = '{silver.Op.LOAD}' AND _window_start = {here} THEN {text}")
+        cases.append(f"WHEN _op = '{silver.Op.LOAD}' AND _window_start = {_place_sql(place)} THEN {text}")
     times = f"CASE {' '.join(cases)} ELSE _committed_at END" if cases else "_committed_at"
     return dated.withColumn("_committed_at", F.expr(times))
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze.index import SliceIndex
-from spark_jobs.bronze.table import BronzeSnapshot
+from spark_jobs.bronze.table import BronzeSnapshot, statement_gtids
 from spark_jobs.bronze.xa import read_effective
 from spark_jobs.config.filters import TableFilters
 from spark_jobs.config.modes import Mode
@@ -116,6 +116,7 @@ def planned(
         origin=work.origin.path,
         origin_schema=markers.schema if markers else None,
         markers=markers.files if markers else (),
+        statement_gtids=_statement_gtids(work, head, log.snapshot) if markers else {},
         after=head.position,
         ends_all=ends_all,
     )
@@ -266,6 +267,13 @@ def _markers(work: MergeJob, head: Head) -> Snapshot | None:
     if last and new is None:
         raise SparkOnly("the log of silver does not have all commits any more that the target has not got")
     return origin if new is None else origin.with_files(new)
+
+
+def _statement_gtids(work: MergeJob, head: Head, bronze: BronzeSnapshot) -> dict[tuple[int, int, int], str]:
+    """GTIDs of the statements that the target has not got, by where they stand; of tables that show them."""
+    if work.mode is not Mode.APPEND or work.pinned.position is None:
+        return {}
+    return statement_gtids(bronze, Range(head.position or bronze.earliest, work.pinned.position))
 
 
 def tasks_of(units: Sequence[tuple[TableName, ChangeUnit]], log: ChangedLog, capacity: Capacity) -> list[ChangeTask]:

@@ -10,7 +10,7 @@ files of their own, so that statistics leave out the files that have ended ones 
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -84,6 +84,8 @@ class ChangeUnit:
     origin_schema: TableSchema | None = None
     markers: tuple[DataFile, ...] = ()
     """Silver's files that may say that a statement emptied the table."""
+    statement_gtids: Mapping[tuple[int, int, int], str] = field(default_factory=dict)
+    """GTIDs of such statements, and of others, by where they stand."""
     after: Position | None = None
     """The target's position."""
     ends_all: bool = False
@@ -227,7 +229,11 @@ def _statements(unit: ChangeUnit, fields: pa.Schema) -> pa.Table:
             )
         parts.append(rows.filter(is_marker))
     rows = pa.concat_tables(parts)
-    cells = [rows.column(item.name) if item.name in names else pa.nulls(len(rows), item.type) for item in fields]
+    # Silver's rows do not say under which GTID their statement is logged; bronze does.
+    places = (tuple(place[name] for name in ("stretch", "number", "offset")) for place in rows["_position"].to_pylist())
+    gtids = pa.array([unit.statement_gtids.get(place) for place in places], pa.string())
+    absent = {item.name: gtids if item.name == "_gtid" else pa.nulls(len(rows), item.type) for item in fields}
+    cells = [rows.column(item.name) if item.name in names else absent[item.name] for item in fields]
     return pa.table(cells, schema=fields)
 
 

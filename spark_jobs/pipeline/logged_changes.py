@@ -73,6 +73,12 @@ class LoggedChanges:
         times = slices.where(before).agg(F.max("committed_at").alias("at"))
         return work.target.collect(times)[0]["at"]
 
+    def statement_gtids(self, work: MergeJob, range_: Range | None) -> dict[tuple[int, int, int], str]:
+        """GTIDs of the statements in a range, or in all of bronze, by where they stand. Without a JVM."""
+        snapshot = BronzeSnapshot.of(lake_of(self.pipeline), self.source)
+        assert work.pinned.position
+        return bronze.statement_gtids(snapshot, range_ or Range(snapshot.earliest, work.pinned.position))
+
 
 def _missing(work: MergeJob, begin: Position, snapshot: BronzeSnapshot) -> str:
     removed = bronze.removal_message(work.source, Range(begin, snapshot.oldest))
