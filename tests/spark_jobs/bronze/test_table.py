@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,18 +74,36 @@ PLACES = ["b.999999:4", "b.999999:500", "b.1000000:0", "b.1000000:300", "2/b.000
     ],
 )
 def test_the_last_gtid_of_a_range(tmp_path: Path, start: str, stop: str, last: str | None) -> None:
+    snapshot = with_gtids(tmp_path)
+    assert bronze.last_gtid(snapshot, Range(Position.parse(start), Position.parse(stop))) == last
+
+
+def test_gtids_of_statements_by_where_they_stand(tmp_path: Path) -> None:
+    """Of a range: rows have GTIDs too, and one of the statements has none."""
+    snapshot = with_gtids(tmp_path, kinds=["statement", "statement", "rows", "statement", "statement"])
+    first, _, _, fourth, last = map(Position.parse, PLACES)
+    everything = Range(first, replace(last, offset=last.offset + 1))
+    assert bronze.statement_gtids(snapshot, everything) == {
+        first.order: "one:1",
+        fourth.order: "one:3",
+        last.order: "two:9",
+    }
+    assert bronze.statement_gtids(snapshot, Range(first, fourth)) == {first.order: "one:1"}
+
+
+def with_gtids(folder: Path, kinds: Sequence[str] = ("rows",) * 5) -> bronze.BronzeSnapshot:
+    """Bronze with slices at the places above, with GTIDs but for the second one."""
     gtids = ["one:1", None, "one:2", "one:3", "two:9"]
     rows = [
-        {"stretch": position.stretch, "number": position.number, "start": position.offset, "gtid": gtid}
-        for position, gtid in zip(map(Position.parse, PLACES), gtids, strict=True)
+        {"stretch": position.stretch, "number": position.number, "start": position.offset, "gtid": gtid, "kind": kind}
+        for position, gtid, kind in zip(map(Position.parse, PLACES), gtids, kinds, strict=True)
     ]
-    table = Lake(str(tmp_path)).bronze("shop")
+    table = Lake(str(folder)).bronze("shop")
     checkpoint = BronzeCommit(Position("b.000001", 4, 3), new_batch())
-    schema = pa.schema([bronze.ARROW.field(name) for name in ("stretch", "number", "start", "gtid")])
+    schema = pa.schema([bronze.ARROW.field(name) for name in ("stretch", "number", "start", "gtid", "kind")])
     for row in rows[::-1]:
         deltalake.write_deltalake(table.path, pa.Table.from_pylist([row], schema=schema), mode="append")
-    snapshot = bronze.BronzeSnapshot("shop", table, Head(len(rows) - 1, 1, checkpoint), checkpoint)
-    assert bronze.last_gtid(snapshot, Range(Position.parse(start), Position.parse(stop))) == last
+    return bronze.BronzeSnapshot("shop", table, Head(len(rows) - 1, 1, checkpoint), checkpoint)
 
 
 @pytest.mark.spark
