@@ -295,7 +295,7 @@ def test_a_deadlock_is_tried_again(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("apply, batch_rows, note", [("net", 2, "',7'"), ("ordered", 20, "',1'")])
+@pytest.mark.parametrize("apply, batch_rows, note", [("net", 2, "',i140-160'"), ("ordered", 20, "',1'")])
 def test_a_target_that_is_killed_and_started_again(
     copy: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apply: str, batch_rows: int, note: str
 ) -> None:
