@@ -257,7 +257,7 @@ class SliceIndex:
             yield cells | {"context": context.as_py(), "payload": content[begin : begin + size]}
 
     def cut(self, positions: Collection[Position]) -> "SliceIndex":
-        """A slice that holds one of the positions inside comes as its parts before and after it; nothing is cut twice.
+        """A slice that holds one of the positions inside comes as its parts before and after it.
 
         The positions inside slices have to be boundaries of transactions.
         """
@@ -291,12 +291,18 @@ class SliceIndex:
     def _cut(
         self, row: int, places: Sequence[int], parts: dict[tuple[int, int, int, int], Mapping[str, Any]]
     ) -> Iterator[dict[str, Any]]:
-        """Parts of a slice as rows of SCHEMA; ``parts`` gets what bronze would have of them."""
+        """Parts of a slice as rows of SCHEMA; ``parts`` gets what bronze would have of them.
+
+        The slice may be a part of a stored one itself: the stored one is cut at its bounds too.
+        """
         (cells,) = self.slices.slice(row, 1).to_pylist()
         at = (cells["data_file"], cells["row_group"])
         stored = self.files.group(*at, list(COLUMNS)).slice(cells["row"], 1).cast(ARROW)
-        for part in parts_of(stored.combine_chunks().to_batches()[0], places):
-            offset = part["start"] - cells["start"]
+        begin, end = cells["start"], cells["stop"]
+        for part in parts_of(stored.combine_chunks().to_batches()[0], sorted({begin, *places, end})):
+            if not begin <= part["start"] < end:
+                continue
+            offset = cells["offset"] + part["start"] - begin
             del part["payload"]
             parts[(*at, cells["row"], offset)] = part
             yield (

@@ -1,6 +1,7 @@
 """Random DDL and DML through the engine and through Spark SQL: silver and downstream are equal, row by row."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,11 @@ def engine_tables(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     counts = {"silver": 0, "downstream": 0}
     for layer, module in (("silver", silver_job), ("downstream", downstream_job)):
 
-        def counted(unit: Any, results: Any, layer: str = layer, commit: Any = module.commit) -> Any:
+        def counted(layer: str, commit: Any, *arguments: Any) -> Any:
             counts[layer] += 1
-            return commit(unit, results)
+            return commit(*arguments)
 
-        monkeypatch.setattr(module, "commit", counted)
+        monkeypatch.setattr(module, "commit", partial(counted, layer, module.commit))
     return counts
 
 

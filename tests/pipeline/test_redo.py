@@ -33,11 +33,9 @@ def replay(shop: Shop, pipeline: Pipeline, start: Position, stop: Position) -> O
     return backfill_source(shop.spark, pipeline, SOURCE, Range(start, stop), any_table)
 
 
-def wrong_task(
-    definition: TableDefinition, columns: silver.Columns, *, alone: bool, unseen: frozenset[str] = frozenset()
-) -> Callable[[Runs], Batches]:
+def wrong_task(definition: TableDefinition, columns: silver.Columns, **options: Any) -> Callable[[Runs], Batches]:
     """A decoder with a bug: every v is one too high, the change of key 2 is lost, and a row 99 is made up."""
-    right = _right(definition, columns, alone=alone, unseen=unseen)
+    right = _right(definition, columns, **options)
 
     def run(slices: Runs) -> Batches:
         for batch in right(slices):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.binlog import TableName
+from spark_jobs.binlog import Slicer, TableName
 from spark_jobs.bronze.boundaries import split
 from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.index import OF_TABLE, ordered, read_index
@@ -174,6 +174,30 @@ def test_the_first_slice_of_a_table_in_each_of_many_parts(tmp_path: Path, number
     expected = {nth: part.start.offset for nth, part in enumerate(parts) if part}
     assert {nth: index.place(row).offset for nth, row in index.first(NAMES[0], parts).items()} == expected
     assert len(index.of_table(NAMES[0], parts)) == 5 * len(expected)
+
+
+@pytest.mark.parametrize("target", [300, 1 << 20])
+def test_a_slice_may_be_cut_again(tmp_path: Path, target: int) -> None:
+    """Positions one after the other, in any order, give the slices of all positions together; no byte is lost."""
+    content = log(Random(7))
+    index = read_index(*bronze_of(tmp_path / "bronze", [bronze_rows("b.000001", content, target=target)]))
+    inside = [Position("b.000001", offset) for offset in boundaries(content)]
+    inside = [position for position in inside if index.is_inside(position)]
+    assert len(inside) > 3
+    whole = index.cut(inside)
+    for nth in range(5):
+        again = index
+        for position in Random(nth).sample(inside, len(inside)):
+            again = again.cut({position})
+        assert again.slices.equals(whole.slices)
+        pieces = sorted(again.cells(range(len(again))), key=lambda cells: cells["start"])
+        assert b"".join(bytes(cells["payload"]) for cells in pieces) == content
+
+
+def boundaries(content: bytes) -> list[int]:
+    """Where the transactions of a file end."""
+    slicer = Slicer("b.000001", 0, None, target=1)
+    return [stop for batch in [*slicer.feed(content), *slicer.finish()] for stop in batch.column("stop").to_pylist()]
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(file.read_bytes()[:-9])])
