@@ -6,31 +6,33 @@ which tables have such columns (config/filters.py).
 
 import re
 from dataclasses import dataclass
-from typing import Self
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Self
 
 from spark_jobs.errors import ConfigError
-from spark_jobs.expressions.terms import Evaluate, Resolve, Sort, Term, mapped
 from spark_jobs.expressions.tree import names_in, tree_of
-from spark_jobs.expressions.value_compiler import ValueCompiler, described, typed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_jobs.expressions.terms import Evaluate, Resolve, Term
 
 _DIGITS = {"SMALLINT": 4, "INT": 9, "BIGINT": 18}
 """How many digits every one of which a whole number may have in a type."""
 _BY_SORT = {
-    Sort.TRUTH: "BOOLEAN",
-    Sort.REAL: "DOUBLE",
-    Sort.TEXT: "STRING",
-    Sort.POINTS: "STRING",
-    Sort.LABEL: "STRING",
-    Sort.LITERAL: "STRING",
-    Sort.BYTES: "BINARY",
-    Sort.DATE: "DATE",
-    Sort.DATETIME: "TIMESTAMP_NTZ",
-    Sort.MOMENT: "TIMESTAMP",
+    "TRUTH": "BOOLEAN",
+    "REAL": "DOUBLE",
+    "TEXT": "STRING",
+    "POINTS": "STRING",
+    "LABEL": "STRING",
+    "LITERAL": "STRING",
+    "BYTES": "BINARY",
+    "DATE": "DATE",
+    "DATETIME": "TIMESTAMP_NTZ",
+    "MOMENT": "TIMESTAMP",
 }
-_WHOLE = {"SMALLINT": (pa.int16(), 5), "INT": (pa.int32(), 10), "BIGINT": (pa.int64(), 19)}
-"""Arrow's type, and digits of the largest whole number of it."""
+"""Types by the name of the sort of their values (terms.py)."""
+_WHOLE = {"SMALLINT": ("int16", 5), "INT": ("int32", 10), "BIGINT": ("int64", 19)}
+"""Arrow's type by name, and digits of the largest whole number of it."""
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _EXACT_IN_DOUBLE = 15
 
@@ -59,6 +61,9 @@ class Computed:
     @classmethod
     def parse(cls, name: str, text: str, type_: str) -> Self:
         """Raises ConfigError for what no row of any table could have."""
+        from spark_jobs.expressions.terms import Sort, Term
+        from spark_jobs.expressions.value_compiler import ValueCompiler
+
         tree = tree_of(text)
         names = names_in(tree)
         if not names:
@@ -68,39 +73,48 @@ class Computed:
         return computed
 
     @property
-    def arrow(self) -> pa.DataType:
+    def arrow(self) -> "pa.DataType":
         """Arrow's type of the column."""
-        return _WHOLE[self.type][0] if self.type in _WHOLE else self._form.arrow
+        import pyarrow as pa
+
+        return pa.type_for_alias(_WHOLE[self.type][0]) if self.type in _WHOLE else self._form.arrow
 
     @property
-    def _form(self) -> Term:
+    def _form(self) -> "Term":
         """What the column is to conditions, without values."""
+        from spark_jobs.expressions.terms import Sort, Term
+
         matched = _DECIMAL.fullmatch(self.type)
         if self.type in _WHOLE:
             return Term(Sort.NUMBER, digits=_WHOLE[self.type][1])
         if matched:
             return Term(Sort.NUMBER, digits=int(matched[1]), scale=int(matched[2]))
-        return Term(next(sort for sort, kind in _BY_SORT.items() if kind == self.type))
+        return Term(next(Sort[name] for name, kind in _BY_SORT.items() if kind == self.type))
 
-    def term(self, resolve: Resolve) -> Term:
+    def term(self, resolve: "Resolve") -> "Term":
         """The column as a part of conditions. Raises ConfigError where the type does not hold every value."""
+        from spark_jobs.expressions.terms import Term
+        from spark_jobs.expressions.value_compiler import ValueCompiler, described, typed
+
         term, form = ValueCompiler(resolve).value(tree_of(self.text)), self._form
         if not _holds(self.type, term):
             raise ConfigError(f"`{self.text}` is {described(term)}, which {self.type} does not hold")
         return Term(form.sort, typed(term, form.sort, form.digits, form.scale), form.digits, form.scale)
 
-    def compiled(self, resolve: Resolve) -> Evaluate:
+    def compiled(self, resolve: "Resolve") -> "Evaluate":
         """What gives its values of rows, of ``arrow``. Raises ConfigError as ``term`` does."""
+        from spark_jobs.expressions.terms import mapped
+
         kind = self.arrow
         return mapped(self.term(resolve).evaluate, lambda values: values.cast(kind))
 
 
-def _holds(kind: str, term: Term) -> bool:
+def _holds(kind: str, term: "Term") -> bool:
     """Whether a type holds every value of a term as it is."""
-    if term.sort in (Sort.NULL, Sort.UNKNOWN):
+    if term.sort.name in ("NULL", "UNKNOWN"):
         return True
-    if term.sort is not Sort.NUMBER:
-        return _BY_SORT.get(term.sort) == kind
+    if term.sort.name != "NUMBER":
+        return _BY_SORT.get(term.sort.name) == kind
     if kind in _DIGITS:
         return term.scale == 0 and term.digits <= _DIGITS[kind]
     if kind == "DOUBLE":

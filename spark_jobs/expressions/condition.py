@@ -5,12 +5,13 @@ Put here: the checked condition. Not here: what it may say (compiler.py), or whi
 """
 
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from spark_jobs.errors import ConfigError
-from spark_jobs.expressions.compiler import Compiler
-from spark_jobs.expressions.terms import Evaluate, Resolve, Sort, Term
 from spark_jobs.expressions.tree import names_in, tree_of
+
+if TYPE_CHECKING:
+    from spark_jobs.expressions.terms import Evaluate, Resolve
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,9 @@ class Condition:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Raises ConfigError for what no row of any table could be asked."""
+        from spark_jobs.expressions.compiler import Compiler
+        from spark_jobs.expressions.terms import Sort, Term
+
         tree = tree_of(text)
         names = names_in(tree)
         Compiler(lambda _: Term(Sort.UNKNOWN)).truth(tree)
@@ -30,6 +34,8 @@ class Condition:
             raise ConfigError(f"{text!r} names no column, and so says nothing about a row")
         return cls(text, names)
 
-    def compiled(self, resolve: Resolve) -> Evaluate:
+    def compiled(self, resolve: "Resolve") -> "Evaluate":
         """What gives its truth of rows. Raises ConfigError where a column is not there, or is not compared so."""
+        from spark_jobs.expressions.compiler import Compiler
+
         return Compiler(resolve).truth(tree_of(self.text)).evaluate
