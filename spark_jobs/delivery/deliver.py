@@ -136,10 +136,18 @@ def _rows(name: str, settings: Delivery) -> dict[Name, Progress]:
 
 def _pending(settings: Delivery, tables: list[LakeTable], rows: Mapping[Name, Progress]) -> list[LakeTable]:
     """Those that the target lacks something of; in order, those that it does not have yet."""
-    reached = {table: row.version for table, row in rows.items() if row.exit_version is None}
+    # A table that was restored from a backup may have the version's number again, and other rows under it.
+    reached = {table: row for table, row in rows.items() if row.exit_version is None and row.version is not None}
     if settings.apply == "ordered":
         return [table for table in tables if reached.get((table.schema, table.name)) is None]
-    return [table for table in tables if reached.get((table.schema, table.name)) != table.version]
+    return [table for table in tables if not _is_reached(table, reached.get((table.schema, table.name)))]
+
+
+def _is_reached(table: LakeTable, row: Progress | None) -> bool:
+    """Whether the target has the version that a table has now."""
+    if row is None or row.version != table.version:
+        return False
+    return not lake_table.is_restored(table, table.version, row.position)
 
 
 def _amid_logs(name: str, tables: Sequence[LakeTable], rows: Mapping[Name, Progress]) -> dict[Name, str]:
