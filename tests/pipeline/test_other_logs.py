@@ -20,6 +20,7 @@ from spark_jobs.lake.table import Table
 from spark_jobs.source.server import Server
 from tests.fix_servers import build_or_skip
 from tests.gtid_logs import land
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.mysql, pytest.mark.thorough, pytest.mark.slow]
 
@@ -44,6 +45,19 @@ class Shop:
 
     def grow(self, count: int = 3) -> None:
         self.execute(*["INSERT INTO d.t VALUES (NULL)"] * count)
+
+    def purge_to(self, file: str) -> None:
+        """Purges the log up to a file. Servers keep what a connection reads, and MariaDB all that no replica has read."""
+        with self.server.connect() as connection, connection.cursor() as cursor:
+            if cursor.execute("SHOW GLOBAL VARIABLES LIKE 'slave_connections_needed_for_purge'"):
+                cursor.execute("SET GLOBAL slave_connections_needed_for_purge = 0")
+
+            def is_purged() -> bool:
+                cursor.execute(f"PURGE BINARY LOGS TO '{file}'")
+                cursor.execute("SHOW BINARY LOGS")
+                return bool(cursor.fetchall()[0][0] == file)
+
+            wait_for(f"{file} to be the oldest", is_purged)
 
     def bronze(self, name: str) -> Table:
         """The log up to now, in a table of its own."""
@@ -77,7 +91,8 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
 
 def test_a_log_that_is_purged_reset_or_renamed(shop: Shop) -> None:
     at_first = shop.bronze("purged")
-    shop.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS", "PURGE BINARY LOGS TO 'log-bin.000003'")
+    shop.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+    shop.purge_to("log-bin.000003")
     purged = "log-bin.000001 is gone from the source, whose oldest file is log-bin.000003; either have archived copies"
     shop.require_refused(at_first, purged, SourceError)
     # Numbers begin again: first behind what bronze has, then beyond it.
