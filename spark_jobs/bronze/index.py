@@ -298,6 +298,7 @@ class SliceIndex:
         (cells,) = self.slices.slice(row, 1).to_pylist()
         at = (cells["data_file"], cells["row_group"])
         stored = self.files.group(*at, list(COLUMNS)).slice(cells["row"], 1).cast(ARROW)
+        # Of the parts of the stored slice those that are in this one; each is again a slice by itself.
         begin, end = cells["start"], cells["stop"]
         for part in parts_of(stored.combine_chunks().to_batches()[0], sorted({begin, *places, end})):
             if not begin <= part["start"] < end:

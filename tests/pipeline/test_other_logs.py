@@ -47,7 +47,7 @@ class Shop:
         self.execute(*["INSERT INTO d.t VALUES (NULL)"] * count)
 
     def purge_to(self, file: str) -> None:
-        """Purges the log up to a file. Servers keep what a connection reads, and MariaDB all that no replica has read."""
+        """Purges the log up to a file. Servers keep what a connection reads; MariaDB keeps all without a replica."""
         with self.server.connect() as connection, connection.cursor() as cursor:
             if cursor.execute("SHOW GLOBAL VARIABLES LIKE 'slave_connections_needed_for_purge'"):
                 cursor.execute("SET GLOBAL slave_connections_needed_for_purge = 0")

@@ -184,13 +184,13 @@ def test_a_slice_may_be_cut_again(tmp_path: Path, target: int) -> None:
     inside = [Position("b.000001", offset) for offset in boundaries(content)]
     inside = [position for position in inside if index.is_inside(position)]
     assert len(inside) > 3
-    whole = index.cut(inside)
+    cut_once = index.cut(inside)
     for nth in range(5):
-        again = index
+        cut_singly = index
         for position in Random(nth).sample(inside, len(inside)):
-            again = again.cut({position})
-        assert again.slices.equals(whole.slices)
-        pieces = sorted(again.cells(range(len(again))), key=lambda cells: cells["start"])
+            cut_singly = cut_singly.cut({position})
+        assert cut_singly.slices.equals(cut_once.slices)
+        pieces = sorted(cut_singly.cells(range(len(cut_singly))), key=lambda cells: cells["start"])
         assert b"".join(bytes(cells["payload"]) for cells in pieces) == content
 
 

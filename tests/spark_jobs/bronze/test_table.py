@@ -82,8 +82,8 @@ def test_gtids_of_statements_by_where_they_stand(tmp_path: Path) -> None:
     """Of a range: rows have GTIDs too, and one of the statements has none."""
     snapshot = with_gtids(tmp_path, kinds=["statement", "statement", "rows", "statement", "statement"])
     first, _, _, fourth, last = map(Position.parse, PLACES)
-    everything = Range(first, replace(last, offset=last.offset + 1))
-    assert bronze.statement_gtids(snapshot, everything) == {
+    all_places = Range(first, replace(last, offset=last.offset + 1))
+    assert bronze.statement_gtids(snapshot, all_places) == {
         first.order: "one:1",
         fourth.order: "one:3",
         last.order: "two:9",
