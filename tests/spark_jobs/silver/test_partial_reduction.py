@@ -72,7 +72,7 @@ def test_rows_are_the_net_changes_in_any_grouping(changes: list[RowChange], cut:
         rows.append(net_of(part, window, FIRST + first))
     reduced_rows = reduced(pa.concat_tables(rows), Random(seed))
     if is_stopped:
-        with pytest.raises(TableStopped, match="of a row that was deleted before it, and whose INSERT is quarantined"):
+        with pytest.raises(TableStopped, match="of a row that was deleted before it, and its INSERT is quarantined"):
             settle(reduced_rows, SHAPE.key)
         return
     settled = settle(reduced_rows, SHAPE.key).drop_columns(["_committed_at", "_micros"])
