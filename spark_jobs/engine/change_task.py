@@ -232,7 +232,11 @@ def _statements(unit: ChangeUnit, fields: pa.Schema) -> pa.Table:
     # Silver's rows do not say under which GTID their statement is logged; bronze does.
     places = (tuple(place[name] for name in ("stretch", "number", "offset")) for place in rows["_position"].to_pylist())
     gtids = pa.array([unit.statement_gtids.get(place) for place in places], pa.string())
-    absent = {item.name: gtids if item.name == "_gtid" else pa.nulls(len(rows), item.type) for item in fields}
+    absent = {
+        item.name: gtids if item.name == "_gtid" else pa.nulls(len(rows), item.type)
+        for item in fields
+        if item.name not in names
+    }
     cells = [rows.column(item.name) if item.name in names else absent[item.name] for item in fields]
     return pa.table(cells, schema=fields)
 

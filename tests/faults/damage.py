@@ -87,7 +87,7 @@ class DamagedLake:
         lake = self.undamaged / "lake"
         by_kind: dict[str, list[Path]] = defaultdict(list)
         for path in sorted(path for path in lake.rglob("*") if path.is_file()):
-            # Without its newest commit bronze is as it was before, and the next run extracts the rest anew.
+            # Without its newest commit bronze is as it was before, and the next run extracts the rest again.
             if not (path.name == f"{_STEPS - 1:020}.json" and path.is_relative_to(lake / "bronze")):
                 by_kind[Harm(path.relative_to(lake), "").kind].append(path)
         sample = [path for paths in by_kind.values() for path in self.random.sample(paths, min(files, len(paths)))]
@@ -172,7 +172,7 @@ class DamagedLake:
     def _repair(self, pipeline: Pipeline, path: Path, content: bytes, harm: Harm) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         is_superseded = path.exists() and path.suffix == ".json" and harm.name == "deleted"
-        if not is_superseded:  # a later run has made that version anew
+        if not is_superseded:  # a later run has made that version again
             path.write_bytes(content)
         try:
             runs.settle(pipeline, 9)

@@ -1,4 +1,4 @@
-"""Silver's rows that lack columns, merged, done again and loaded, against plain rows and the keys never seen whole."""
+"""Silver's rows that lack columns, merged, replayed and loaded, against plain rows and the keys never seen whole."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace

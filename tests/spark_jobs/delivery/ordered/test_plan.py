@@ -152,7 +152,7 @@ def test_a_window_that_was_begun_has_its_parts_again() -> None:
     assert window.digest == same_window.digest
     [other_window] = windows(planned(changes[:-1]), Sizes.of_open_window(window.part_rows))
     assert window.digest != other_window.digest
-    # What a window is told by is which changes its parts have, however their keys were numbered.
+    # A window is identified by which changes its parts have, however their keys were numbered.
     portion = planned(changes)
     other_numbers = replace(portion, keys=[[key * 7 for key in keys] for keys in portion.keys])
     [same_window] = windows(other_numbers, Sizes.of_open_window(window.part_rows))
