@@ -1,6 +1,7 @@
 """The command line, run in the test's process. Put here: the fixtures. Not here: what a verb does."""
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,7 +32,8 @@ Stratalog = Callable[..., Ran]
 
 @pytest.fixture
 def stratalog(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Stratalog]:
-    """Runs the command in this process. Its logging goes when the test does."""
+    """Runs the command in this process. Its logging, and what -v sets for Spark's JVM, go when the test does."""
+    debug = os.environ.get("STRATALOG_DEBUG")
     root = logging.getLogger()
     before = root.handlers[:], root.level, logging.getLogger("spark_jobs").level
 
@@ -48,6 +50,8 @@ def stratalog(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
 
     yield run
     root.handlers[:], root.level, logging.getLogger("spark_jobs").level = before
+    os.environ.pop("STRATALOG_DEBUG", None)
+    os.environ.update({} if debug is None else {"STRATALOG_DEBUG": debug})
 
 
 @pytest.fixture

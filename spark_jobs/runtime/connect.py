@@ -266,7 +266,7 @@ def _explained(remote: str) -> Iterator[None]:
         reason = foreign(details[1] if details else str(error), 1)
         if _status(error) in _LOST:
             raise JvmEnded(f"{address}: cannot be reached: {reason}; start the server, then run again") from error
-        raise ConfigError(f"{address}: {reason}") from error
+        raise ConfigError(f"{address}: {reason}; an address is sc://host:port (docs/clusters/connect.md)") from error
 
 
 def _errors_of_pyspark() -> type[Exception]:

@@ -61,7 +61,7 @@ def test_a_server_that_is_not_there_is_one_message_without_its_token(pipeline_fi
 @pytest.mark.parametrize(
     "remote, reason",
     [
-        ("spark://127.0.0.1:7077", "must start with 'sc://'"),
+        ("spark://127.0.0.1:7077", "an address is sc://host:port"),
         ("sc://127.0.0.1:1/path", "path component"),
         ("sc://127.0.0.1:1/;token", "key-value pair"),
     ],

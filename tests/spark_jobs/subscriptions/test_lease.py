@@ -71,7 +71,7 @@ except StratalogError as error:
 def test_a_consumer_that_slept_beyond_its_lease_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
     """Stopped by SIGSTOP at any moment, overdelivered, then woken. An acknowledgement that was written counts."""
     shop = Shop(tmp_path)
-    shop.log([*orders(60), *orders(60, 61)])
+    shop.log([*orders(1_000), *orders(1_000, 1_001)])
     delivered: list[int] = []
     acknowledged: list[int] = []
     refused: list[str] = []
@@ -95,13 +95,12 @@ def test_a_consumer_that_slept_beyond_its_lease_is_refused_and_nothing_is_lost(t
             lines += process.stdout.readlines()
         process.stdout.close()
         assert process.wait(60) == 0
-        verdicts = [line.removeprefix("refused ") for line in lines if line.startswith("refused ")]
-        refused += verdicts
+        # Where its lease was lost between two batches it says so as it ends, in place of raising.
+        refused += [line for line in lines if "was taken over" in line or "delivered over" in line][:1]
         delivered[first:first] = [int(word) for line in lines if line.startswith("took ") for word in line.split()[1:]]
         acknowledged += [int(word) for line in lines if line.startswith("acknowledged ") for word in line.split()[1:]]
     with shop.subscription(wait=30) as subscription:
-        rest = ids(subscription.get())
-    assert list(dict.fromkeys(delivered + rest)) == list(range(1, 121)), "every change came, and in order"
+        rest = ids(subscription.get(2_000))
+    assert list(dict.fromkeys(delivered + rest)) == list(range(1, 2_001)), "every change came, and in order"
     assert len(set(acknowledged + rest)) == len(acknowledged + rest), "none is acknowledged twice"
     assert len(refused) == 6, refused
-    assert all("another consumer" in text or "delivered over" in text for text in refused), refused

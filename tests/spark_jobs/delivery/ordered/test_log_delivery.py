@@ -1,6 +1,7 @@
 """Every change of every transaction of a real server's log, into a schema of it, in order."""
 
 import random
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from spark_jobs.delivery.status import status
 from spark_jobs.delivery.target import Connection
 from spark_jobs.lake.layout import lake_of
 from tests.delivered import Copy
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
@@ -283,11 +285,17 @@ def test_other_settings_in_a_window_that_is_open(copy: Copy, monkeypatch: pytest
 
 
 def _stopped_within(copy: Copy, monkeypatch: pytest.MonkeyPatch, texts: int, **keys: Any) -> Pipeline:
-    """A delivery that stops in a window, after so many texts of statements were made; its configuration."""
+    """A delivery that stops in a window, after so many texts of statements were made; its configuration.
+
+    One worker stops, and not before a part of another one is committed.
+    """
     write, count = Writer.write_texts, iter(range(texts))
+    stopped: list[int] = []
 
     def failing(*arguments: Any) -> Any:
-        if next(count, None) is None:
+        if next(count, None) is None and stopped in ([], [get_ident()]):
+            stopped[:] = [get_ident()]
+            wait_for("a part is committed", lambda: any(row["parts"] for row in copy.progress()))
             raise OSError("cut")
         return write(*arguments)
 
