@@ -9,19 +9,17 @@ from pathlib import Path
 import dagster as dg
 
 from dagster_project.build import build_defs
+from spark_jobs.config import yaml_file
 from spark_jobs.errors import ConfigError
-
-CONFIGURATION = "STRATALOG_CONFIG"
-"""Environment variable: path of the pipeline.yaml to load; ./pipeline.yaml where it is not set."""
 
 
 def configured() -> dg.Definitions:
     """What the environment names. Raises ConfigError with what is wrong, and what to do, in one message."""
     try:
-        path = Path(os.environ.get(CONFIGURATION, "pipeline.yaml"))
+        path = Path(os.environ.get(yaml_file.VARIABLE, yaml_file.FILE_NAME))
         return build_defs(path, executor=dg.in_process_executor)
     except ConfigError as error:
-        advice = f"Nothing was loaded. {CONFIGURATION} names the configuration; without it, it is ./pipeline.yaml."
+        advice = f"Nothing was loaded. {yaml_file.VARIABLE} names the configuration; without it, it is ./pipeline.yaml."
         raise ConfigError(f"{error}\n{advice}") from None
 
 

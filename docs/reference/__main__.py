@@ -157,7 +157,8 @@ def _options(context: click.Context) -> list[str]:
             metavar = "" if param.is_flag else f" {param.make_metavar(context)}"
             has_default = param.show_default and param.default is not None
             default = " Required." if param.required else f" Default: `{param.default}`." if has_default else ""
-            rows.append((f"`{', '.join(param.opts)}{metavar}`", _prose(param.help or "") + default))
+            variable = f" Environment variable: `{param.envvar}`." if param.envvar else ""
+            rows.append((f"`{', '.join(param.opts)}{metavar}`", _prose(param.help or "") + default + variable))
     return _table(("option", "meaning"), rows)
 
 

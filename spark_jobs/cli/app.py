@@ -22,7 +22,7 @@ import spark_jobs
 from spark_jobs.cli.streams import discard, has_left, writing
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
-from spark_jobs.config.yaml_file import read
+from spark_jobs.config.yaml_file import FILE_NAME, VARIABLE, read
 from spark_jobs.errors import ConfigError, JvmEnded, StratalogError, about
 from spark_jobs.operations.observation import observed, source_observed
 from spark_jobs.runtime.engine_errors import translated
@@ -88,16 +88,25 @@ def echo_json(value: Any, *, indent: int | None = None, ensure_ascii: bool = Fal
 
 
 config_option = click.option(
-    "-c", "--config", "path", required=True, type=click.Path(path_type=Path), metavar="FILE", help="pipeline.yaml"
+    "-c",
+    "--config",
+    "path",
+    default=FILE_NAME,
+    envvar=VARIABLE,
+    show_default=True,
+    show_envvar=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The pipeline's configuration.",
 )
 
 yes_option = click.option("--yes", is_flag=True, help="Do it. Without --yes, only print what would be done.")
 
 
 def complete_sources(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """For a shell: the sources of the configuration that the command line names, or of the one in this folder."""
+    """For a shell: the sources of the configuration that the command line names, or of the default one."""
     try:
-        names = read(Path(ctx.params.get("path") or "pipeline.yaml")).get("sources") or {}
+        names = read(Path(ctx.params.get("path") or FILE_NAME)).get("sources") or {}
     except ConfigError:  # a shell has no place for messages
         return []
     return [name for name in map(str, names) if name.startswith(incomplete)]

@@ -167,9 +167,7 @@ def _summaries(files: tuple[Path, ...], *, as_json: bool) -> None:
 
 @cli.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-@click.option(
-    "-c", "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help="pipeline.yaml, to read bronze"
-)
+@config_option
 @click.option("--source", metavar="NAME", shell_complete=complete_sources, help="The source whose bronze is read.")
 @click.option(
     "--from", "start", metavar="P", help="Start at this position, GTID set or time; extended to whole transactions."
@@ -181,7 +179,7 @@ def _summaries(files: tuple[Path, ...], *, as_json: bool) -> None:
 def changes(  # noqa: PLR0913 - options
     *,
     files: tuple[Path, ...],
-    path: Path | None,
+    path: Path,
     source: str | None,
     start: str | None,
     stop: str | None,
@@ -208,15 +206,15 @@ def changes(  # noqa: PLR0913 - options
     """  # noqa: D301 - click's mark for lines that stay as they are
     from spark_jobs.changes.lines import Output
 
-    if bool(files) == bool(path):
-        raise click.UsageError("give binlog files, or -c FILE with --source, and not both")
+    context = click.get_current_context()
+    if files and context.get_parameter_source("path") is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError("give binlog files, or -c FILE, and not both")
     output = Output.of(form, statements=statements, transactions=transactions)
     if files:
         if source or start or stop:
-            raise click.UsageError("--source, --from and --to go with -c FILE")
+            raise click.UsageError("--source, --from and --to are for bronze, and no binlog files go with them")
         _print_changes_of_files(files, tables, _dumped(dump), output)
     else:
-        assert path is not None
         if dump:
             raise click.UsageError("--schema goes with binlog files; of a lake, the schema history has the columns")
         print_pieces(_bronze_changes(path, source, (start, stop), tables, output=output))

@@ -18,6 +18,7 @@ from click.shell_completion import get_completion_class
 from spark_jobs.cli.app import cli, echo
 from spark_jobs.cli.starter_file import Schema, Starter
 from spark_jobs.config.loader import from_keys
+from spark_jobs.config.yaml_file import FILE_NAME
 from spark_jobs.errors import ConfigError
 from spark_jobs.source.information_schema import of_users
 
@@ -41,7 +42,7 @@ _GRANT = re.compile(r"GRANT .+? TO '.*?'@'.*?'(?=; GRANT|$)")
     "-c",
     "--config",
     "path",
-    default="pipeline.yaml",
+    default=FILE_NAME,
     show_default=True,
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
@@ -98,10 +99,8 @@ def init(
     echo(f"wrote {path}")
     for remark in starter.remarks:
         echo(remark)
-    if files is None and name not in os.environ:
-        echo(f"next: export {name}=…, then stratalog check -c {path} --connect")
-    else:
-        echo(f"next: stratalog check -c {path} --connect")
+    check = "stratalog check --connect" if path == Path(FILE_NAME) else f"stratalog check -c {path} --connect"
+    echo(f"next: export {name}=…, then {check}" if files is None and name not in os.environ else f"next: {check}")
 
 
 def _answered(starter: Starter, path: Path) -> Starter:
@@ -128,12 +127,13 @@ def _answered(starter: Starter, path: Path) -> Starter:
 
 
 def _remarks(checks: "Sequence[Check]") -> Iterator[str]:
-    """What is missing, and below it the GRANT statements to type."""
+    """What is missing, and below it, once, the GRANT statements to type."""
     for check in checks:
         if check.status == "ok" and check.name in _LISTED:
             yield f"{check.name}: {check.value}"
         elif check.status != "ok":
-            yield f"{check.status}: {check.name} is {check.value}: {check.remedy}"
+            advice = _GRANT.sub("", check.remedy).strip("; ")
+            yield f"{check.status}: {check.name} is {check.value}" + (f": {advice}" if advice else "")
     grants = [grant for check in checks if check.status != "ok" for grant in _GRANT.findall(check.remedy)]
     yield from (f"{grant};" for grant in dict.fromkeys(grants))
 

@@ -14,6 +14,9 @@ import yaml
 
 from spark_jobs.errors import ConfigError
 
+VARIABLE = "STRATALOG_CONFIG"
+"""Environment variable with the path of the file; without it, the file is FILE_NAME in the current directory."""
+FILE_NAME = "pipeline.yaml"
 MOST_BYTES = 1 << 20
 MOST_LEVELS = 50
 MOST_VALUES = 100_000
@@ -42,8 +45,12 @@ for _tag, _form, _first in (
 
 def read(path: Path) -> dict[str, Any]:
     """The file's keys. Raises ConfigError, naming the file and, where there is one, the line."""
+    # A file that is not there may be one that nobody named.
     try:
         content = path.read_bytes()
+    except FileNotFoundError as error:
+        advice = f"name the file by -c FILE or {VARIABLE}, or write one: stratalog init"
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}; {advice}") from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"{path}: cannot be read: {reason}") from error

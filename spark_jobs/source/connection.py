@@ -27,8 +27,10 @@ _HINTS = {
     1698: "check the user or password of {user!r}",
     1044: "check the privileges of {user!r}",
     1142: "check the privileges of {user!r}",
-    1227: "check the privileges of {user!r}",
+    1227: "GRANT {privilege} ON *.* TO {user!r}@'…'; stratalog check --connect names the account",
 }
+_PRIVILEGES = re.compile(r"the ([A-Z ,_]+) privilege")
+"""Of 1227: those of which any would do. Every server names the narrowest one last."""
 _CERTIFICATE = (
     "the server's certificate is not trusted: name the CA that signed it as tls.ca (it is {ca}), connect by the host "
     "name that stands in it, or set tls.verify to false and do without knowing who answers"
@@ -241,7 +243,9 @@ def refusal(place: str, settings: MySQL, error: BaseException) -> str:
         look = "; " + _NO_TLS
     else:
         hint = _HINTS.get(error_number(error) or 0)
-        look = f"; {hint.format(user=settings.user)}" if hint else ""
+        listed = _PRIVILEGES.search(text)
+        privilege = listed[1].split(",")[-1].strip() if listed else "the privilege"
+        look = f"; {hint.format(user=settings.user, privilege=privilege)}" if hint else ""
     return f"{place}: {settings.host}:{settings.port}{_answer(error, text)}{look}"
 
 

@@ -117,7 +117,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(r"bronze holds nothing", "stratalog run fills it"),
     Kind(
-        r"answered: .*(?:Connection refused|timed out|No route|not known|Can't connect)",
+        r"cannot be reached: .*(?:Connection refused|timed out|[Nn]o route|not known|name resolution)",
         "start the server, or correct host and port of source {source} (docs/configuration.md#connections)",
     ),
     Kind(

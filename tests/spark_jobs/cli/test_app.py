@@ -60,12 +60,17 @@ def test_each_verb_stands_in_the_readme(verb: str) -> None:
         ([], "Usage: stratalog"),
         (["nonsense"], "No such command 'nonsense'"),
         (["events"], "Missing argument 'FILES...'"),
-        (["gc"], "Missing option '-c' / '--config'"),
-        (["check"], "Missing option '-c' / '--config'"),
+        (
+            ["gc"],
+            "pipeline.yaml: cannot be read: No such file or directory; name the file by -c FILE or ",
+        ),
         (["run", "-c", "x.yaml", "--nonsense"], "No such option '--nonsense'"),
-        (["changes"], "give binlog files, or -c FILE with --source, and not both"),
-        (["changes", "a.000001", "-c", "x.yaml"], "give binlog files, or -c FILE with --source, and not both"),
-        (["changes", "a.000001", "--from", "a.000001:4"], "--source, --from and --to go with -c FILE"),
+        (
+            ["changes"],
+            "pipeline.yaml: cannot be read: No such file or directory; name the file by -c FILE or ",
+        ),
+        (["changes", "a.000001", "-c", "x.yaml"], "give binlog files, or -c FILE, and not both"),
+        (["changes", "a.000001", "--from", "a.000001:4"], "--source, --from and --to are for bronze"),
         (["changes", "a.000001", "--table", "orders"], "'orders' is not a table pattern"),
         (["check", "-c", "none.yaml"], "none.yaml: cannot be read: No such file or directory"),
         (
@@ -83,6 +88,19 @@ def test_wrong_use_is_2_and_said_on_standard_error(stratalog: Stratalog, argumen
     ran = stratalog(*arguments)
     assert (ran.status, ran.out) == (2, "")
     assert message in ran.err
+
+
+def test_the_configuration_is_that_of_the_environment_then_that_of_the_folder(
+    stratalog: Stratalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("pipeline", "named", "given"):
+        (tmp_path / f"{name}.yaml").write_text(f"lake: ./lake\nsources:\n  {name}: {{files: ./binlogs}}\n")
+    (tmp_path / "binlogs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert "pipeline.yaml: no problems" in stratalog("check").out
+    monkeypatch.setenv("STRATALOG_CONFIG", str(tmp_path / "named.yaml"))
+    assert "named.yaml: no problems" in stratalog("check").out
+    assert "given.yaml: no problems" in stratalog("check", "-c", "given.yaml").out
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in WITHOUT_PIPELINE])

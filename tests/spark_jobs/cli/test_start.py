@@ -28,7 +28,7 @@ def test_init_writes_a_file_that_check_takes(
     assert (ran.status, ran.err) == (0, "")
     assert ran.out.splitlines() == [
         "wrote pipeline.yaml",
-        "next: export SHOP_PASSWORD=…, then stratalog check -c pipeline.yaml --connect",
+        "next: export SHOP_PASSWORD=…, then stratalog check --connect",
     ]
     monkeypatch.setenv("SHOP_PASSWORD", "p")
     checked = stratalog("check", "-c", "pipeline.yaml")
@@ -69,7 +69,7 @@ def test_a_server_that_does_not_answer_leaves_no_file(
     monkeypatch.setenv("SHOP_PASSWORD", "p")
     ran = stratalog("init", "--host", "127.0.0.1", "--port", 1, "--connect")
     assert (ran.status, list(folder.iterdir())) == (1, [])
-    assert "cannot be reached: Connection refused" in ran.err
+    assert "cannot be reached: Connection refused; start the server, or correct host and port of source shop" in ran.err
 
 
 MONITOR = {"mysql-8.0": "REPLICATION CLIENT", "mysql-5.7": "REPLICATION CLIENT", "mariadb-11.4": "BINLOG MONITOR"}
@@ -105,6 +105,7 @@ def test_a_server_says_what_it_has_and_lacks(
         f"GRANT {MONITOR[name]} ON *.* TO 'starter'@'%';",
     ]
     assert set(lines) <= set(ran.out.splitlines())
+    assert ran.out.count("GRANT REPLICATION SLAVE") == 1
     assert [line for line in lines if line not in text] == []
     assert "hidden-1" not in text + ran.out
     assert '"`init shop`.*"  # 1 table' in text

@@ -201,7 +201,8 @@ def test_a_user_without_privileges_is_told_which(database: Database) -> None:
             source.log()
         message = (
             f"shop: 127.0.0.1:{database.server.port} answered: Access denied; you need (at least one of) the SUPER, "
-            "REPLICATION CLIENT privilege(s) for this operation; check the privileges of 'nobody'"
+            "REPLICATION CLIENT privilege(s) for this operation; GRANT REPLICATION CLIENT ON *.* TO 'nobody'@'…'; "
+            "stratalog check --connect names the account"
         )
         assert str(refused.value) == message
         assert source.problems() == [message]
@@ -211,7 +212,8 @@ def test_a_user_without_privileges_is_told_which(database: Database) -> None:
             (
                 f"shop: {end}: 127.0.0.1:{database.server.port} answered: Access denied; you need (at least one of) "
                 f"the "
-                "REPLICATION SLAVE privilege(s) for this operation; check the privileges of 'nobody'"
+                "REPLICATION SLAVE privilege(s) for this operation; GRANT REPLICATION SLAVE ON *.* TO 'nobody'@'…'; "
+                "stratalog check --connect names the account"
             )
         ]
     finally:

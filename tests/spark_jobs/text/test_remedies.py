@@ -131,7 +131,7 @@ SOURCE_MESSAGES: list[tuple[StratalogError, str]] = [
     ),
     (Truncated("b.000003:99: Gtid event of 75 bytes: cut"), "; compare the file with the server's own"),
     (TableStopped("shop: shop.orders: row 7 is strange"), '(tables: "!shop.orders")'),
-    (SourceError("shop: 127.0.0.1:1 answered: Can't connect (Connection refused)"), "host and port of source shop ("),
+    (SourceError("shop: 127.0.0.1:1 cannot be reached: Connection refused"), "host and port of source shop ("),
     (SourceError("shop: /x holds no binlog files"), "correct files: of source shop ("),
     (AnotherLog("shop: another server"), "or set on_new_server: continue"),
     (LakeError("/lake: cannot be written"), "stratalog check --connect"),
