@@ -5,11 +5,11 @@ Put here: its options, and what is said of a delivery. Not here: the work (spark
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from spark_jobs.cli.app import ERRORS, cli, config_option, echo, spark_of, tables_option, yes_option
+from spark_jobs.cli.app import ERRORS, cli, config_option, echo, echo_json, spark_of, tables_option, yes_option
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Scope
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     help="Empty the target's tables first, and deliver them from the beginning; needs --table and --yes.",
 )
 @yes_option
-def deliver(path: Path, to: str | None, tables: tuple[str, ...], *, reloads: bool, yes: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per delivery, one per line.")
+def deliver(path: Path, to: str | None, tables: tuple[str, ...], *, reloads: bool, yes: bool, as_json: bool) -> None:
     """Write downstream tables into another database.
 
     Each delivery of pipeline.yaml writes what its target lacks, up to what is published.
@@ -40,6 +41,7 @@ def deliver(path: Path, to: str | None, tables: tuple[str, ...], *, reloads: boo
     \b
     Example: stratalog deliver -c pipeline.yaml
     Example: stratalog deliver -c pipeline.yaml --to replica --table shop.orders
+    Example: stratalog deliver --json
     """  # noqa: D301 - click's mark for lines that stay as they are
     pipeline = load(path)
     names = chosen_deliveries(pipeline, to)
@@ -54,7 +56,10 @@ def deliver(path: Path, to: str | None, tables: tuple[str, ...], *, reloads: boo
         # In order, tables of a source go together: those that were emptied, and the others.
         is_ordered = {name: pipeline.deliveries[name].apply == "ordered" for name in names}
         with observed(pipeline, "deliver"):
-            successes = [_deliver(pipeline, name, None if reloads and is_ordered[name] else only) for name in names]
+            successes = [
+                _deliver(pipeline, name, None if reloads and is_ordered[name] else only, as_json=as_json)
+                for name in names
+            ]
         if not all(successes):
             sys.exit(1)
 
@@ -68,13 +73,13 @@ def chosen_deliveries(pipeline: Pipeline, name: str | None) -> list[str]:
     return [name] if name else list(pipeline.deliveries)
 
 
-def deliver_all(pipeline: Pipeline) -> bool:
+def deliver_all(pipeline: Pipeline, *, as_json: bool = False) -> bool:
     """Each delivery of a configuration, one after the other; False where one failed or a table of it stopped."""
-    successes = [_deliver(pipeline, name, None) for name in pipeline.deliveries]
+    successes = [_deliver(pipeline, name, None, as_json=as_json) for name in pipeline.deliveries]
     return all(successes)
 
 
-def _deliver(pipeline: Pipeline, name: str, only: Scope | None) -> bool:
+def _deliver(pipeline: Pipeline, name: str, only: Scope | None, *, as_json: bool) -> bool:
     from spark_jobs.delivery.deliver import deliver as deliver_tables
 
     try:
@@ -85,8 +90,27 @@ def _deliver(pipeline: Pipeline, name: str, only: Scope | None) -> bool:
     except StratalogError as error:
         ERRORS.print(advised(error), style="red", markup=False, highlight=False)
         return False
-    _say(outcome)
+    if as_json:
+        echo_json(_json(outcome))
+    else:
+        _say(outcome)
     return not outcome.stopped
+
+
+def _json(outcome: "DeliveryOutcome") -> dict[str, Any]:
+    """The object of ``--json``."""
+    tables = [
+        {
+            "table": str(table.table),
+            "rows": table.rows,
+            "position": table.position,
+            "statements": list(table.statements),
+            "seconds": round(table.seconds, 3),
+        }
+        for table in outcome.tables
+    ]
+    stopped = {str(table): reason for table, reason in outcome.stopped.items()}
+    return {"delivery": outcome.delivery, "tables": tables, "stopped": stopped}
 
 
 def _say(outcome: "DeliveryOutcome") -> None:

@@ -6,6 +6,7 @@ Put here: their options, and what they say of what was done. Not here: the work 
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from spark_jobs.cli.app import (
 from spark_jobs.cli.deliveries import deliver_all
 from spark_jobs.cli.load_progress import LoadProgress
 from spark_jobs.cli.output import cascades_line, print_grid, say_new, say_outcome
+from spark_jobs.cli.run_report import RunReport, say_extracted
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import StratalogError
@@ -36,7 +38,6 @@ from spark_jobs.text.counts import counted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.checks.schema_drift import SchemaAudit
     from spark_jobs.downstream.publication import Entry
     from spark_jobs.pipeline.backfill.request import Layer
     from spark_jobs.pipeline.outcome import Outcome
@@ -47,31 +48,36 @@ log = logging.getLogger(__name__)
 @cli.command()
 @config_option
 @source_option
-def run(path: Path, source: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per source, then per delivery; one per line.")
+def run(path: Path, source: str | None, *, as_json: bool) -> None:
     """Extract, compact, merge and deliver up to the source's end.
 
     The end is the source's position when the run starts.
 
+    \b
     Example: stratalog run -c pipeline.yaml
-    """
+    Example: stratalog run --json
+    """  # noqa: D301 - click's mark for lines that stay as they are
     from spark_jobs.checks.schema_drift import audit_after_run
+    from spark_jobs.operations.catalog import update
     from spark_jobs.pipeline.run import run_source
 
     def run_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> "Outcome":
         with noted(pipeline.path, name, is_last=True):
             extracted, outcome = run_source(spark, pipeline, name)
-        _say_extracted(extracted)
-        say_outcome(name, outcome)
-        _update_catalog(spark, pipeline)
+        # What follows the data: names in Spark's catalog, and the comparison with the server's columns.
+        catalog = update(spark, pipeline)
+        audit = audit_after_run(pipeline, name)
+        RunReport(name, extracted.range.stop, extracted, outcome, catalog, audit).print(as_json=as_json)
         _warn_of_scope(pipeline, name, outcome.entries)
-        say_schema(audit_after_run(pipeline, name))
         _warn_of_cascades(pipeline, name)
         return outcome
 
-    each_source(path, source, run_one, _has_nothing_new, is_lazy=True, then=deliver_all)
+    is_idle = partial(_has_nothing_new, as_json=as_json)
+    each_source(path, source, run_one, is_idle, is_lazy=True, then=partial(deliver_all, as_json=as_json))
 
 
-def _has_nothing_new(pipeline: Pipeline, name: str) -> bool:
+def _has_nothing_new(pipeline: Pipeline, name: str, *, as_json: bool) -> bool:
     """Whether a run would find nothing to do, said as the run would say it; takes no Spark."""
     from spark_jobs.checks.schema_drift import audit_after_run
     from spark_jobs.downstream import publication
@@ -86,23 +92,10 @@ def _has_nothing_new(pipeline: Pipeline, name: str) -> bool:
     if end is None or is_pending(pipeline):
         return False
     with noted(pipeline.path, name, is_last=True):
-        echo(f"{name}: bronze is at {end}; nothing new")
-        echo(f"{name}: silver and downstream have nothing new")
+        RunReport(name, end, audit=audit_after_run(pipeline, name)).print(as_json=as_json)
     _warn_of_scope(pipeline, name, publication.read(lake_of(pipeline), name))
-    say_schema(audit_after_run(pipeline, name))
     _warn_of_cascades(pipeline, name)
     return True
-
-
-def _update_catalog(spark: "SparkSession", pipeline: Pipeline) -> None:
-    """Names of tables in Spark's catalog, where pipeline.yaml wants them there."""
-    from spark_jobs.operations.catalog import update
-
-    changes = update(spark, pipeline)
-    if changes.registered:
-        echo(f"catalog: registered {', '.join(changes.registered)}")
-    if changes.removed:
-        echo(f"catalog: removed {', '.join(changes.removed)}")
 
 
 def _log_connecting(pipeline: Pipeline, name: str) -> None:
@@ -155,13 +148,14 @@ def extract(path: Path, source: str | None, archive: Path | None) -> None:
     def extract_one(spark: "SparkSession", pipeline: Pipeline, name: str) -> None:
         if archive is None:
             _log_connecting(pipeline, name)
-            _say_extracted(extract_source(spark, pipeline, name))
+            extracted = extract_source(spark, pipeline, name)
+            say_extracted(name, extracted.range.stop, extracted)
             return
         restored = read_archive(spark, pipeline, name, archive)
         if restored.range:
             echo(f"{name}: put back {restored.range}: {restored.bytes} bytes")
         if restored.extracted:
-            _say_extracted(restored.extracted)
+            say_extracted(name, restored.extracted.range.stop, restored.extracted)
 
     # One folder cannot be the archive of several logs.
     if archive and len(chosen_sources(load(path), source)) > 1:
@@ -369,25 +363,3 @@ def _one_layer(path: Path, source: str | None, layer: Callable[["SparkSession", 
         return outcome
 
     each_source(path, source, layer_one, is_lazy=True)
-
-
-def _say_extracted(extracted: Any) -> None:
-    if not extracted.bytes:
-        echo(f"{extracted.source}: bronze is at {extracted.range.stop}; nothing new")
-        return
-    echo(
-        f"{extracted.source}: bronze {extracted.range}: {extracted.bytes} bytes, "
-        f"{extracted.transactions} transactions, {extracted.events} events in {extracted.seconds:.1f} s"
-    )
-    if extracted.redacted_events:
-        text = f"{extracted.redacted_events} events redacted, in {extracted.redacted_bytes} bytes"
-        echo(f"{extracted.source}: {text}")
-
-
-def say_schema(audit: "SchemaAudit | None") -> None:
-    """What the comparison with the server's columns found; None for a source that is no server."""
-    if audit is None:
-        return
-    echo(f"{audit.source}: {audit}")
-    for line in audit.lines():
-        ERRORS.print(f"{audit.source}: {line}", style="yellow", markup=False, highlight=False)

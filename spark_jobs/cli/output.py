@@ -64,9 +64,14 @@ def say_outcome(source: str, outcome: "Outcome") -> None:
     print_grid(["downstream", "inserted", "updated", "deleted", "position", "seconds"], merged)
     if not rows and not merged and not outcome.stopped:
         echo(f"{source}: silver and downstream have nothing new")
+    say_stops(outcome)
+    say_new(outcome)
+
+
+def say_stops(outcome: "Outcome") -> None:
+    """Prints on standard error why which tables stopped."""
     for reason in outcome.stopped.values():
         ERRORS.print(f"stopped: {reason}", style="red", markup=False, highlight=False)
-    say_new(outcome)
 
 
 def cascades_line(source: str, cascades: Sequence[Mapping[str, str]]) -> str:

@@ -2,31 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.bronze.extract import Extracted
-from spark_jobs.cli.ingest import _say_extracted
-from spark_jobs.lake.commit import Checkpoint, Head
-from spark_jobs.log.position import Position, Range
 from tests.fix_cli import Ran, Stratalog
 from tests.fix_mysql import Database
-
-BEGIN, END = Position("b.000001", 4), Position("b.000001", 900)
-HEAD = Head(1, 1, Checkpoint(END, "b"))
-
-
-@pytest.mark.parametrize(
-    "extracted, message",
-    [
-        (Extracted("shop", Range(END, END), HEAD), "shop: bronze is at b.000001:900; nothing new\n"),
-        (
-            Extracted("shop", Range(BEGIN, END), HEAD, bytes=896, transactions=2, events=9, seconds=0.25),
-            "shop: bronze [b.000001:4, b.000001:900): 896 bytes, 2 transactions, 9 events in 0.2 s\n",
-        ),
-    ],
-    ids=["nothing", "something"],
-)
-def test_what_is_said_of_an_extraction(capsys: pytest.CaptureFixture[str], extracted: Extracted, message: str) -> None:
-    _say_extracted(extracted)
-    assert capsys.readouterr().out == message
 
 
 @pytest.mark.mysql

@@ -1,0 +1,126 @@
+"""What ``stratalog run`` prints of a source: lines for people, or one JSON object.
+
+Put here: both forms of one run's results. Not here: what other verbs print alike (output.py), or the work itself.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.cli.app import ERRORS, echo, echo_json
+from spark_jobs.cli.output import say_outcome, say_stops
+from spark_jobs.log.position import Position
+
+if TYPE_CHECKING:
+    from spark_jobs.bronze.extract import Extracted
+    from spark_jobs.checks.schema_drift import SchemaAudit
+    from spark_jobs.operations.catalog import CatalogChanges
+    from spark_jobs.pipeline.outcome import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """The results of one source's run. Without ``extracted`` and ``outcome``, it had nothing to do.
+
+    Attributes:
+        source: its name.
+        position: where bronze ends.
+        extracted: what bronze got.
+        outcome: what silver and downstream got, and which tables stopped.
+        catalog: which tables Spark's catalog got and lost.
+        audit: how the server's columns compare with the recorded ones; None for a source that is no server.
+    """
+
+    source: str
+    position: Position
+    extracted: "Extracted | None" = None
+    outcome: "Outcome | None" = None
+    catalog: "CatalogChanges | None" = None
+    audit: "SchemaAudit | None" = None
+
+    def print(self, *, as_json: bool) -> None:
+        """Prints it to standard output, and why tables stopped to standard error."""
+        if as_json:
+            echo_json(self.to_json())
+            if self.outcome:
+                say_stops(self.outcome)
+            return
+        say_extracted(self.source, self.position, self.extracted)
+        if self.outcome:
+            say_outcome(self.source, self.outcome)
+        else:
+            echo(f"{self.source}: silver and downstream have nothing new")
+        if self.catalog and self.catalog.registered:
+            echo(f"catalog: registered {', '.join(self.catalog.registered)}")
+        if self.catalog and self.catalog.removed:
+            echo(f"catalog: removed {', '.join(self.catalog.removed)}")
+        say_audit(self.audit)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of ``run --json``; positions are text, times seconds."""
+        # A run that had nothing to do has the same members, with nothing in them.
+        extracted, outcome = self.extracted, self.outcome
+        bronze: dict[str, Any] = {"position": str(self.position), "bytes": 0, "transactions": 0, "events": 0}
+        if extracted:
+            bronze |= {
+                "bytes": extracted.bytes,
+                "transactions": extracted.transactions,
+                "events": extracted.events,
+                "redacted_events": extracted.redacted_events,
+                "seconds": round(extracted.seconds, 3),
+            }
+        return {
+            "source": self.source,
+            "bronze": bronze,
+            "silver": [_compacted(table) for table in outcome.compacted] if outcome else [],
+            "downstream": [_merged(table) for table in outcome.merged] if outcome else [],
+            "stopped": {str(table): reason for table, reason in outcome.stopped.items()} if outcome else {},
+            "schema": {"summary": str(self.audit), "differences": list(self.audit.lines())} if self.audit else None,
+        }
+
+
+def _compacted(table: Any) -> Mapping[str, Any]:
+    return {
+        "table": str(table.name),
+        "changes": table.changes,
+        "inserted": table.inserts,
+        "updated": table.updates,
+        "deleted": table.deletes,
+        "left_out": table.left_out,
+        "position": str(table.range.stop),
+        "seconds": round(table.seconds, 3),
+    }
+
+
+def _merged(table: Any) -> Mapping[str, Any]:
+    return {
+        "table": str(table.name),
+        "into": table.into or str(table.name),
+        "inserted": table.inserted,
+        "updated": table.updated,
+        "deleted": table.deleted,
+        "position": str(table.range.stop),
+        "seconds": round(table.seconds, 3),
+    }
+
+
+def say_audit(audit: "SchemaAudit | None") -> None:
+    """Prints what the comparison with the server's columns found; nothing for a source that is no server."""
+    if audit is None:
+        return
+    echo(f"{audit.source}: {audit}")
+    for line in audit.lines():
+        ERRORS.print(f"{audit.source}: {line}", style="yellow", markup=False, highlight=False)
+
+
+def say_extracted(source: str, position: Position, extracted: "Extracted | None") -> None:
+    """Prints what bronze got, in a line or two."""
+    if not extracted or not extracted.bytes:
+        echo(f"{source}: bronze is at {position}; nothing new")
+        return
+    echo(
+        f"{source}: bronze {extracted.range}: {extracted.bytes} bytes, "
+        f"{extracted.transactions} transactions, {extracted.events} events in {extracted.seconds:.1f} s"
+    )
+    if extracted.redacted_events:
+        echo(f"{source}: {extracted.redacted_events} events redacted, in {extracted.redacted_bytes} bytes")
