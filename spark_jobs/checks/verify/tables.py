@@ -39,6 +39,7 @@ from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.destinations import destinations_of, downstream_of
+from spark_jobs.pipeline.log_gaps import gaps_of
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import compact_source, endpoints_of, extract_source, merge_source, publish
 from spark_jobs.silver import table as silver
@@ -72,8 +73,8 @@ class Verdict:
     read; ``dropped``: the source has it no more, and the lake has of it what ``on_drop`` says; ``not compared``:
     ``reason`` says why. position: up to where the lake held the log. older: rows that the log never held, of a table
     whose CREATE it does not have either; they make no difference. unread: rows that differ by their hashes and were too
-    many to be read again. unknown: columns that are not compared, since they were restarted (on_incompatible), and of
-    how many rows the lake has no value of them.
+    many to be read again. causes: why the log may not tell its rows, of a table that differs. unknown: columns that are
+    not compared, since they were restarted (on_incompatible), and of how many rows the lake has no value of them.
     """
 
     source: str
@@ -91,6 +92,7 @@ class Verdict:
     unknown: Mapping[str, int] = field(default_factory=dict)
     differences: tuple[KeyDifference, ...] = ()
     reason: str | None = None
+    causes: tuple[str, ...] = ()
     seconds: float = 0.0
     into: str | None = None
     """The downstream table that was compared, where the source table goes to several."""
@@ -121,12 +123,17 @@ class Verdict:
 
     def remarks(self) -> Iterator[str]:
         """Remarks about the table."""
+        # What could not be compared, and why rows may differ.
         if self.reason:
             yield self.reason
         if self.unread:
             yield f"{self.summary}: {self.unread} more rows differ by their hashes; they were not read again one by one"
         if self.older:
             yield f"{self.summary}: {self.older} rows are older than the log, which lacks the table's CREATE too"
+        for cause in self.causes:
+            yield (
+                f"{self.summary}: the table {cause}; mend the table (docs/limits.md#mend-a-table-whose-rows-are-wrong)"
+            )
         for column, rows in self.unknown.items():
             yield (
                 f"{self.summary}: column {column} is not compared: it restarted when its type changed, and {rows} "
@@ -186,10 +193,11 @@ def verify_source(
         position = checking.end()
         checking.catch_up(position)
         names = [name for name in checking.names() if wanted is None or wanted(name)]
+        gaps = gaps_of(pipeline, checking.lake, name)
         for verdict in (verdict for name in names for verdict in checking.verdicts(name, position, into)):
             rows = f"{verdict.source_rows:,}"
             log.info("%s: %s: %s, %s rows in %.1f s", name, verdict.summary, verdict.state, rows, verdict.seconds)
-            yield verdict
+            yield verdict if verdict.is_right else replace(verdict, causes=tuple(map(str, gaps.of(verdict.table))))
 
 
 class _ComparedSource:
