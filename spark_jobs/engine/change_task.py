@@ -24,10 +24,11 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.downstream.modes import MODE_COLUMNS
-from spark_jobs.engine.downstream_task import MergedFiles, as_bytes, written_again
+from spark_jobs.engine.downstream_task import MergedFiles
 from spark_jobs.engine.fills import ColumnFill, with_fills
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
 from spark_jobs.engine.silver_task import OpenSlices
+from spark_jobs.engine.target_files import WrittenAgain, as_bytes, written_again
 from spark_jobs.engine.version_intervals import with_intervals
 from spark_jobs.errors import StratalogError
 from spark_jobs.log.position import Position, Range
@@ -103,6 +104,11 @@ class ChangeUnit:
         """None: such a table is of one source table."""
         return ()
 
+    @property
+    def has_feed(self) -> bool:
+        """Not yet: with a change data feed such a table is Spark SQL's."""
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class UnitSlices:
@@ -151,12 +157,12 @@ def changed(unit: ChangeUnit, rows: pa.Table) -> MergedFiles:
         if len(part)
     ]
     # Without deletion vectors, or with filled columns, a file is written again without its dead rows.
-    removed, files = written_again(unit, dead) if not unit.is_part else ([], [])
+    rewritten = written_again(unit, dead) if not unit.is_part else WrittenAgain()
     return MergedFiles(
         unit=unit.number,
         dead=as_bytes(dead),
-        added=(*added, *files),
-        removed=tuple(removed),
+        added=(*added, *rewritten.added),
+        removed=rewritten.removed,
         inserted=len(rows),
         updated=ended,
     )

@@ -18,7 +18,7 @@ from spark_jobs.config.modes import Mode
 from spark_jobs.delta import deletion_vectors, schema_changes
 from spark_jobs.delta.history import added_since
 from spark_jobs.delta.log_files import SparkOnly
-from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
+from spark_jobs.delta.snapshot import CHANGE_DATA_FEED, DataFile, Snapshot, snapshot_of
 from spark_jobs.downstream import merge_job
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import Merged, MergeJob, SilverDelta
@@ -123,8 +123,7 @@ def _prepared(
     marks = tuple(work.target.marks.items())
     if not marks and design.schema.spark_types != work.stored:
         return "its columns are others than silver's"
-    # A table that was emptied keeps no row before the floor: only where the target has not passed it is that work to
-    # do.
+    design = _with_feed(design, work, is_replaced=delta.is_renewed and design is not snapshot)
     floor = work.floor
     files = () if delta.is_renewed else tuple(files_of_part(snapshot, marks))
     unit = DownstreamUnit(
@@ -142,9 +141,11 @@ def _prepared(
         files=files,
         marks=marks,
         keeps_deleted=work.mode is Mode.SOFT_DELETE,
+        has_feed=design.has_change_data and bool(files),
         rewrites=bool(files) and (bool(filled) or not snapshot.has_deletion_vectors),
         fills=filled,
         floor=floor,
+        # Only where the target has not passed the statement are rows to go.
         empties=bool(files and floor and head.position and (restatement or head.position <= floor)),
         restatement=restatement,
         lookup=_lookup(work, head, delta, origin) if work.columns.has_partial else None,
@@ -222,6 +223,17 @@ def _redesigned(snapshot: Snapshot, spark_types: Mapping[str, str]) -> Snapshot:
     if snapshot.schema.spark_types == spark_types:
         return snapshot
     return schema_changes.redesigned(snapshot, spark_types)
+
+
+def _with_feed(design: Snapshot, work: MergeJob, *, is_replaced: bool) -> Snapshot:
+    """The target with its change data feed on or off; off in a commit that gives all rows other columns.
+
+    is_replaced: whether it does. Rows that go are read by the columns of the commit, and would have no values.
+    """
+    is_on = work.has_feed and not is_replaced
+    if is_on == design.has_change_data:
+        return design
+    return schema_changes.apply(design, [f"SET TBLPROPERTIES ('{CHANGE_DATA_FEED}' = '{str(is_on).lower()}')"])
 
 
 def _needs_all_copies(work: MergeJob) -> bool:
@@ -331,6 +343,7 @@ def commit(unit: PreparedMerge, results: Sequence[MergedFiles]) -> Merged:
         adds=[file for result in results for file in result.added],
         removes=removed,
         dv_updates=marked,
+        changes=[file for result in results for file in result.changes],
         operation=_operation(unit),
         operation_parameters={"mode": "Overwrite", "partitionBy": "[]"} if unit.delta.is_renewed else {},
         metrics={

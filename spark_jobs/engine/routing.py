@@ -55,7 +55,7 @@ def why_not_merged(work: MergeJob) -> str | None:
     """Why a table is merged by Spark SQL, whatever is new of it; None where the engine may take it."""
     if isinstance(work.target, PartTable) and (reason := why_not_part(work)):
         return reason
-    if work.has_feed:
+    if work.has_feed and work.mode.has_every_change:
         return "its change data feed is on"
     return None
 
@@ -68,7 +68,7 @@ def why_downstream_by_sql(work: MergeJob, head: Head, delta: SilverDelta) -> str
         return reason
     is_part, last = isinstance(work.target, PartTable), DownstreamCommit.of_head(head)
     reasons = {
-        "all of silver was replaced": delta.is_renewed and (is_part or work.mode is not Mode.MIRROR),
+        "all of silver was replaced": delta.is_renewed and is_part,
         "windows were replayed or rows loaded, and statements changed its columns": is_restated(head, delta)
         and delta.steps
         and not delta.is_renewed,

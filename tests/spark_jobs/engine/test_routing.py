@@ -98,6 +98,7 @@ TARGET = Table("lake/downstream/shop/t", plain=False)
         ({"target": SharedPart(TARGET, ("eu", "shop", "t"))}, "source tables have keys in common"),
         ({"columns": replace(COLUMNS, key=())}, None),
         ({"columns": replace(COLUMNS, key=()), "mode": Mode.HISTORY}, None),
+        ({"has_feed": True}, None),
         ({"mode": Mode.APPEND, "has_feed": True}, "its change data feed is on"),
         ({"columns": replace(COLUMNS, has_partial=True)}, None),
     ],
