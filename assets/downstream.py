@@ -3,6 +3,7 @@
 Put here: the step that merges. Not here: how a table is merged (spark_jobs/downstream/merge.py).
 """
 
+from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -65,11 +66,30 @@ def merge_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
             session = lazy_session(sessions(context, catalog.spark).session)
             outcome = merging(session, pipeline, source, compacted) if is_wanted else None
             steps = merged_tables(catalog, source, outcome) if outcome else {}
+            warnings = _unlogged(lineage, pipeline) if outcome else {}
+        for line in sorted({line for lines in warnings.values() for line in lines}):
+            context.log.warning("%s: %s", source, line)
         yield from before.events(context, steps)
-        yield from check_results(context, lineage.downstream, _stopped(lineage, outcome, compacted), set(steps))
+        stopped_tables = _stopped(lineage, outcome, compacted)
+        yield from check_results(context, lineage.downstream, stopped_tables, set(steps), warnings)
         yield from hand_on(context, MERGED, outcome or compacted)
 
     return merge
+
+
+def _unlogged(lineage: Lineage, pipeline: Pipeline) -> dict[dg.AssetKey, list[str]]:
+    """The foreign keys that change rows of downstream tables unlogged, also of tables that have no news."""
+    from spark_jobs.lake.layout import lake_of
+    from spark_jobs.pipeline.log_gaps import cascades
+
+    by_table: dict[Name, list[str]] = defaultdict(list)
+    for cascade in cascades(pipeline, lake_of(pipeline), lineage.source):
+        by_table[cascade.table.schema, cascade.table.table].append(str(cascade))
+    return {
+        asset.key: lines
+        for asset in lineage.downstream
+        if (lines := [line for name in sorted(asset.origins) for line in by_table.get(name, [])])
+    }
 
 
 def _stopped(lineage: Lineage, outcome: "Outcome | None", compacted: "Outcome | None") -> dict[dg.AssetKey, list[str]]:

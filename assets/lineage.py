@@ -42,7 +42,10 @@ class TableAsset:
         return dg.AssetCheckSpec(REPLICATING, asset=self.key, description=_REPLICATING) if is_plain else None
 
 
-_REPLICATING = "Fails when replication of this table has stopped, here or in silver, with the reason and what to do."
+_REPLICATING = (
+    "Fails when replication of this table has stopped, here or in silver, with the reason and what to do. Warns when a "
+    "foreign key changes its rows unlogged."
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ Put here: what a run reports of a table that it worked on, or whose position Dag
 (checkpoint.py).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import dagster as dg
@@ -105,23 +106,27 @@ def check_results(
     tables: Sequence[TableAsset],
     stopped: dict[dg.AssetKey, list[str]],
     touched: set[dg.AssetKey],
+    warnings: Mapping[dg.AssetKey, list[str]] = MappingProxyType({}),
 ) -> Iterator[dg.AssetCheckResult]:
-    """Failed for tables that stopped, passed for those that were worked on.
+    """Failed for tables that stopped, passed for those that were worked on; a warning for those of ``warnings``.
 
     The jobs leave checks out, so that a table without news keeps the result it has; there the result is only logged. A
     selection in the UI takes them in, and wants a result of each.
     """
     for table in tables:
-        reasons = stopped.get(table.key, [])
+        reasons, remarks = stopped.get(table.key, []), warnings.get(table.key, [])
+        severity = dg.AssetCheckSeverity.ERROR if reasons else dg.AssetCheckSeverity.WARN
+        description, passed = "\n".join([*reasons, *remarks]) or None, not (reasons or remarks)
         if table.check and table.check.key in context.selected_asset_check_keys:
-            description = "\n".join(reasons) or None
             yield dg.AssetCheckResult(
-                asset_key=table.key, check_name=REPLICATING, passed=not reasons, description=description
+                asset_key=table.key,
+                check_name=REPLICATING,
+                passed=passed,
+                severity=severity,
+                description=description,
             )
-        elif table.check and (reasons or table.key in touched):
-            context.log_event(_evaluation(table, reasons))  # type: ignore[arg-type] # taken, though its annotation is older
-
-
-def _evaluation(table: TableAsset, reasons: list[str]) -> dg.AssetCheckEvaluation:
-    description = "\n".join(reasons) or None
-    return dg.AssetCheckEvaluation(table.key, REPLICATING, not reasons, description=description, metadata={})
+        elif table.check and (not passed or table.key in touched):
+            evaluation = dg.AssetCheckEvaluation(
+                table.key, REPLICATING, passed, severity=severity, description=description, metadata={}
+            )
+            context.log_event(evaluation)  # type: ignore[arg-type] # taken, though its annotation is older

@@ -16,7 +16,7 @@ from spark_jobs.config.model import Pipeline, SourceSettings
 from spark_jobs.operations import backlog as standing
 from spark_jobs.pipeline.outcome import Outcome
 from tests.code_location import CodeLocation, location
-from tests.segment_spec import Insert
+from tests.segment_spec import Insert, Statement
 
 ROUTES = [{"from": "shop.orders", "to": "sales.all_orders"}]
 
@@ -42,6 +42,22 @@ def test_a_routed_table_is_materialized_under_its_target(routed: CodeLocation) -
     assert (
         routed.latest("downstream/sales/all_orders")["binlog/end"] == second.materialized["bronze/shop"]["binlog/end"]
     )
+
+
+@pytest.mark.thorough
+@pytest.mark.dagster
+@pytest.mark.spark
+def test_a_table_that_a_foreign_key_changes_unlogged_has_a_warning(tmp_path: Path, spark: SparkSession) -> None:
+    rule = "ALTER TABLE orders ADD CONSTRAINT f FOREIGN KEY (id) REFERENCES customers (id) ON DELETE CASCADE"
+    with location(tmp_path, spark) as code_location:
+        code_location.write(1, Insert("shop.orders", (1, "a")))
+        assert code_location.run().success
+        code_location.write(2, Statement("shop", rule))
+        ran = code_location.run()
+        assert ran.success
+        is_passed, description = ran.checks["downstream/shop/orders"]
+        assert not is_passed
+        assert str(description).startswith("shop.orders: is changed by the foreign key f -> shop.customers ON DELETE")
 
 
 def test_what_stopped_a_table_in_silver_stops_its_downstream_tables_too() -> None:
