@@ -20,6 +20,7 @@ from spark_jobs.cli.output import _WIDE, cascades_line, print_grid
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError, under
+from spark_jobs.text.counts import counted
 
 if TYPE_CHECKING:
     from spark_jobs.delivery.status import DeliveryStatus
@@ -146,7 +147,7 @@ def say_status(status: "SourceStatus", *, everything: bool) -> None:
     tables = [t for t in status.tables if everything or len(status.tables) <= _AT_A_GLANCE or not _is_well(t, status)]
     print_grid(
         ["table", "state", "silver", "downstream", "older rows"],
-        [[t.table, t.state, t.silver or "", t.downstream or "", _older_rows(t)] for t in tables],
+        [[t.table, _state(t, status), t.silver or "", t.downstream or "", _older_rows(t)] for t in tables],
     )
     _say_targets(tables)
     print_grid(["keys shared", "settled up to"], [[t.table, t.watermark] for t in status.tables if t.watermark])
@@ -235,6 +236,12 @@ def _say_problems(status: "SourceStatus") -> None:
         echo(line, err=True)
 
 
+def _state(table: "TableStatus", status: "SourceStatus") -> str:
+    """A table's state, and whether the log does not tell all of its rows."""
+    is_unverified = table.state == "current" and any(key["table"] == table.table for key in status.cascades)
+    return "current, unverified" if is_unverified else table.state
+
+
 def _condition(status: "SourceStatus") -> tuple[str, str]:
     """A source in a word or two, and their colour."""
     stopped = sum(table.state == "stopped" for table in status.tables)
@@ -248,6 +255,9 @@ def _condition(status: "SourceStatus") -> tuple[str, str]:
         return "near to losing log", "red"
     going = [table for table in status.tables if table.state in ("current", "reset")]
     behind = status.backlog_bytes or any(not table.is_at(status.bronze) for table in going)
+    unverified = {key["table"] for key in status.cascades}
+    if unverified and not behind:
+        return f"up to date, but rows of {counted(len(unverified), 'table')} are changed unlogged", "yellow"
     return ("behind", "yellow") if behind else ("up to date", "green")
 
 
@@ -283,7 +293,7 @@ def _span(seconds: float) -> str:
 
 def _is_well(table: "TableStatus", status: "SourceStatus") -> bool:
     """Whether there is nothing to look at."""
-    is_current = table.state == "current" and table.is_at(status.bronze) and not table.keys_never_whole
+    is_current = _state(table, status) == "current" and table.is_at(status.bronze) and not table.keys_never_whole
     return table.state == "ignored" or (is_current and table.complete is not False and not table.numbered)
 
 

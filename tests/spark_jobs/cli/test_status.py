@@ -166,10 +166,12 @@ def table(name: str, place: str, state: str = "current", **keys: Any) -> TableSt
 
 
 END = "b.000002:900"
+CASCADE = {"table": "a.a", "constraint": "f", "parent": "a.p", "on_delete": "CASCADE", "on_update": "RESTRICT"}
 
 CONDITIONS: list[tuple[SourceStatus, str]] = [
     (at(END), "up to date"),
     (at(END, tables=[table("a.a", END), table("a.b", "b.000001:4", "ignored")]), "up to date"),
+    (at(END, tables=[table("a.a", END)], cascades=[CASCADE]), "up to date, but rows of 1 table are changed unlogged"),
     (at("b.000001:4", backlog_bytes=1_500, lag_seconds=200.0), "behind"),
     (at(END, tables=[table("a.a", "b.000001:4")]), "behind"),
     (at(END, tables=[table("a.a", END), table("a.b", "b.000001:4", "stopped")]), "1 of 2 tables stopped"),
@@ -183,6 +185,14 @@ CONDITIONS: list[tuple[SourceStatus, str]] = [
 def test_status_says_first_how_a_source_is(capsys: pytest.CaptureFixture[str], status: SourceStatus, word: str) -> None:
     say_status(status, everything=False)
     assert capsys.readouterr().out.splitlines()[0] == f"shop: {word}"
+
+
+def test_a_table_that_is_changed_unlogged_is_not_called_current_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    tables = [table("a.a", END), table("a.p", END), *(table(f"a.t{number}", END) for number in range(200))]
+    say_status(at(END, tables=tables, cascades=[CASCADE]), everything=False)
+    listed = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("a.")]
+    assert listed[0][:3] == ["a.a", "current,", "unverified"], "it is listed among many that are as they should be"
+    assert "a.p" not in [words[0] for words in listed]
 
 
 def test_status_says_where_the_layers_are_in_a_readers_units(capsys: pytest.CaptureFixture[str]) -> None:
