@@ -27,7 +27,7 @@ from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.downstream.modes import MODE_COLUMNS
 from spark_jobs.engine import feed
-from spark_jobs.engine.fills import ColumnFill
+from spark_jobs.engine.fills import ColumnFill, valued
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
 from spark_jobs.engine.partial_merge import LocatedRows, SilverLookup, TargetReader, completed, restated
 from spark_jobs.engine.restatement import Restatement, SilverSource, states, unchanged
@@ -92,6 +92,15 @@ class DownstreamUnit:
         """The target's columns."""
         mode = Mode.SOFT_DELETE if self.keeps_deleted else Mode.MIRROR
         return [*self.columns.types, *ADDED, *MODE_COLUMNS[mode], *(name for name, _ in self.marks)]
+
+    @property
+    def column_fills(self) -> Sequence[ColumnFill]:
+        """All columns that rows get values in."""
+        return self.fills
+
+    def valued(self, values: Mapping[str, pa.Scalar]) -> "DownstreamUnit":
+        """With the values of the SQL of its columns' fills, as ``fills.evaluated`` gives them."""
+        return replace(self, fills=valued(self.fills, values))
 
     @property
     def identity(self) -> list[str]:

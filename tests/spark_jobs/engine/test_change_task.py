@@ -8,9 +8,9 @@ import pytest
 from spark_jobs.config.filters import ColumnRule, EventFilter, Mask, TableFilters
 from spark_jobs.config.modes import Mode
 from spark_jobs.config.table_patterns import Scope
-from spark_jobs.engine.change_task import may_have_current
 from spark_jobs.engine.spark_job import Capacity
-from tests.spark_jobs.engine.changed_lakes import ChangedLake
+from spark_jobs.engine.version_merge import may_have_current
+from tests.spark_jobs.engine.changed_lakes import ChangedLake, in_small_parts
 from tests.spark_jobs.engine.lake_rows import newest, rows_of
 from tests.spark_jobs.engine.logs_of_rows import NAMES
 
@@ -101,3 +101,25 @@ def test_the_row_of_a_statement_has_the_defaults_of_later_columns_as_silvers_row
     lake.truncate(NAMES[1])
     lake.merge(5, Capacity(2))
     assert [lake.rows(name)[-1][:2] for name in NAMES] == [("truncate", (None, 7)), ("truncate", (None, None))]
+
+
+@pytest.mark.parametrize("in_buckets", [False, True])
+@pytest.mark.parametrize("plain", [False, True])
+def test_another_mode_makes_all_of_the_table_again(
+    plain: bool, in_buckets: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if in_buckets:
+        in_small_parts(monkeypatch)
+    lake = ChangedLake(tmp_path, Mode.APPEND, CUTS, seed=6, count=20, plain=plain)
+    for name in NAMES:
+        lake.load(name, 2, [(key, 100 + key) for key in range(9)])
+    lake.merge(3, Capacity(2))
+    old = {file.path for file in newest(lake.target(NAMES[0]).path).files}
+    for mode in (Mode.HISTORY, Mode.APPEND):
+        lake.mode = mode
+        lake.merge(5, Capacity(2))
+        for name in NAMES:
+            assert lake.rows(name) == lake.expected(name, 4)
+        table = newest(lake.target(NAMES[0]).path)
+        assert not old & {file.path for file in table.files}
+        assert "_is_current" in table.schema.names or mode is Mode.APPEND
