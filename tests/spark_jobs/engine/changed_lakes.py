@@ -52,6 +52,8 @@ class ChangedLake:
     rules: TableFilters = field(default_factory=TableFilters)
     plain: bool = False
     """Whether targets are without deletion vectors."""
+    has_feed: bool = False
+    """Whether targets have a change data feed."""
     loads: dict[TableName, tuple[int, Sequence[Cells]]] = field(default_factory=dict)
     """What was loaded last, and after how many transactions."""
 
@@ -77,7 +79,10 @@ class ChangedLake:
         origin = self.silver[name]
         ((version, checkpoint),) = [entry for entry in origin.since(-1) if entry[0] == commits - 1]
         pinned = Head(version, version + 1, checkpoint)
-        return MergeJob("shop", name, self.columns[name], origin, pinned, self.target(name), mode=self.mode)
+        target = self.target(name)
+        return MergeJob(
+            "shop", name, self.columns[name], origin, pinned, target, mode=self.mode, has_feed=self.has_feed
+        )
 
     def truncate(self, name: TableName, **filled: Any) -> None:
         """TRUNCATE after all windows: the commit has a row that says so. filled: what later statements filled in."""
@@ -110,7 +115,13 @@ class ChangedLake:
         assert head.checkpoint
         before = SilverCommit.of(head.checkpoint)
         behind = replace(before.position, offset=before.position.offset + 50)
-        says |= {"kind": CommitKind.CHANGE, "steps": tuple(steps), "start": before.position, "position": behind}
+        says |= {
+            "ranges": (),
+            "kind": CommitKind.CHANGE,
+            "steps": tuple(steps),
+            "start": before.position,
+            "position": behind,
+        }
         commit = replace(before, **says)
         commits.commit(
             table,
@@ -146,7 +157,7 @@ class ChangedLake:
         table, head = newest(self.silver[name].path), self.silver[name].head()
         assert head
         assert head.checkpoint
-        commit = replace(SilverCommit.of(head.checkpoint), batch=new_batch(), **says)
+        commit = replace(SilverCommit.of(head.checkpoint), **({"ranges": ()} | says), batch=new_batch())
         commits.commit(table, adds=files, transaction=(APPLICATION, table.version + 2), user_metadata=commit.to_json())
 
     def replayed(self, work: MergeJob, range_: Range | None) -> CompactionJob | None:
