@@ -251,6 +251,18 @@ def statement_gtids(snapshot: BronzeSnapshot, within: Range) -> dict[tuple[int, 
     return _gtids(snapshot, within, pc.field("kind") == "statement")
 
 
+def committed_before(bronze: Table, version: int, place: tuple[int, ...]) -> datetime | None:
+    """When the last transaction before a place was committed; None where bronze has none. Without a JVM.
+
+    place: stretch, number and offset.
+    """
+    stretch, number, start = (pc.field(name) for name in ("stretch", "number", "start"))
+    in_file = (number < place[1]) | ((number == place[1]) & (start < place[2]))
+    is_before = (stretch < place[0]) | ((stretch == place[0]) & in_file)
+    batches = bronze.scan(version, ["committed_at"], is_before, rows=1 << 16)
+    return max((time for batch in batches if (time := pc.max(batch.column(0)).as_py())), default=None)
+
+
 def _gtids(
     snapshot: BronzeSnapshot, within: Range, condition: pc.Expression | None = None
 ) -> dict[tuple[int, int, int], str]:

@@ -52,7 +52,7 @@ class ModeRule(BaseModel):
     others."""
     change_data_feed: bool | None = None
     """Whether Delta's change data feed is on in such a table, so that ``table_changes`` and streams read what each
-    merge changed. It is then merged by Spark SQL. A line without it leaves that to the others; off without any."""
+    merge changed. A line without it leaves that to the others; off without any."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:

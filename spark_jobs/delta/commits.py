@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.delta import statistics
+from spark_jobs.delta import change_data, statistics
 from spark_jobs.delta.deletion_vectors import Descriptor
 from spark_jobs.delta.log_files import create_commit, directory, log_directory, opened_by_deltalake
 from spark_jobs.delta.snapshot import CHECKPOINT_INTERVAL, DataFile, Metadata, Protocol, Snapshot
@@ -38,6 +38,7 @@ def commit(  # noqa: PLR0913 -- a commit has as many parts, each of which most c
     adds: Sequence[DataFile] = (),
     removes: Sequence[DataFile] = (),
     dv_updates: Sequence[tuple[DataFile, Descriptor]] = (),
+    changes: Sequence[DataFile] = (),
     metadata: Metadata | None = None,
     protocol: Protocol | None = None,
     transaction: tuple[str, int] | None = None,
@@ -57,6 +58,7 @@ def commit(  # noqa: PLR0913 -- a commit has as many parts, each of which most c
         removes: files of the snapshot whose rows go.
         dv_updates: files of the snapshot and their new deletion vectors, which include the rows of their old ones. A
             file with no row left is removed.
+        changes: files that ``change_data.write`` wrote, of all rows that the commit changes.
         metadata: the table's new metadata: other columns or properties.
         protocol: the table's new protocol.
         transaction: an application's id and the version of its transaction.
@@ -95,6 +97,7 @@ def commit(  # noqa: PLR0913 -- a commit has as many parts, each of which most c
     if transaction is not None:
         actions.append({"txn": {"appId": transaction[0], "version": transaction[1], "lastUpdated": now}})
     file_actions = _file_actions(snapshot, adds, removes, dv_updates, now)
+    actions += [{"cdc": change_data.action_of(file)} for file in changes]
     actions += file_actions if changes_rows else map(_as_rearranged, file_actions)
     # The file of a version is created only if it does not exist: of two writers on one snapshot, one loses here.
     if version == 0:

@@ -47,6 +47,8 @@ class FileLayout(TypedDict, total=False):
     """Rows in a row group at most; by default as many as fit in 128 MiB."""
     stats_columns: Collection[str]
     """Logical names of the columns whose bounds are kept, in place of those that the table says."""
+    name: str
+    """Of the file, relative to the table's folder, in place of one for data files."""
     page_statistics: Collection[str]
     """Logical names of the columns that Parquet keeps bounds of, in place of all."""
     compression: Literal["snappy", "zstd"]
@@ -88,7 +90,7 @@ def write_parts(
     """
     stats_columns, page_statistics = layout.get("stats_columns"), layout.get("page_statistics")
     compression = layout.get("compression", "snappy")
-    name = _file_name(configuration, compression)
+    name = layout.get("name") or _file_name(configuration, compression)
     file = directory(table_path) / name
     mapped = schema if stats_columns is None else _only(schema, stats_columns)
     indexed = statistics.indexed_columns(schema, configuration) if stats_columns is None else mapped

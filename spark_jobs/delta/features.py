@@ -9,7 +9,7 @@ only in the protocol, as Spark lists some that no column and no property uses, i
 from collections.abc import Callable, Iterator
 
 from spark_jobs.delta.schema import TableSchema
-from spark_jobs.delta.snapshot import COLUMN_MAPPING, Snapshot, legacy_features
+from spark_jobs.delta.snapshot import CHANGE_DATA_FEED, COLUMN_MAPPING, Snapshot, legacy_features
 from spark_jobs.errors import LakeError
 
 READERS = {1, 2, 3}
@@ -18,7 +18,7 @@ FEATURES = {
     "appendOnly": "asks something where delta.appendOnly is true",
     "invariants": "asks something where a column has an invariant or is NOT NULL",
     "checkConstraints": "asks something where there is a constraint",
-    "changeDataFeed": "asks something where delta.enableChangeDataFeed is true",
+    "changeDataFeed": "files of changes are written (change_data.py)",
     "generatedColumns": "asks something where a column is generated",
     "identityColumns": "asks something where a column is an identity",
     "allowColumnDefaults": "asks something where a column has a default",
@@ -62,7 +62,7 @@ _VALUES = {
     "delta.checkpoint.writeStatsAsJson": {"true"},
     "delta.checkpointPolicy": {"classic"},
     "delta.compatibility.symlinkFormatManifest.enabled": {"false"},
-    "delta.enableChangeDataFeed": {"false"},
+    CHANGE_DATA_FEED: {"false", "true"},
     "delta.enableInCommitTimestamps": {"false"},
     "delta.enableRowTracking": {"false"},
 }

@@ -23,6 +23,7 @@ from spark_jobs.delta.schema import (
     from_spark_types,
 )
 from spark_jobs.delta.snapshot import (
+    CHANGE_DATA_FEED,
     MAX_COLUMN_ID,
     READER_FEATURES,
     TYPE_WIDENING,
@@ -164,13 +165,13 @@ def widen_column(design: TargetSchema, name: str, ddl: str) -> TargetSchema:
 
 
 def set_properties(design: TargetSchema, properties: Mapping[str, str]) -> TargetSchema:
-    """Properties set: type widening, and features that are to be supported. Raises SparkOnly for others."""
+    """Properties set: type widening, the change data feed, features to be supported. Raises SparkOnly for others."""
     configuration = dict(design.metadata.configuration)
     features = set()
     for key, value in properties.items():
         if key.startswith(_FEATURE) and value == "supported" and key.removeprefix(_FEATURE) in READER_FEATURES:
             features.add(key.removeprefix(_FEATURE))
-        elif key == TYPE_WIDENING and value in ("true", "false"):
+        elif key in (TYPE_WIDENING, CHANGE_DATA_FEED) and value in ("true", "false"):
             configuration[key] = value
         else:
             raise SparkOnly(f"the property {key} = {value} is set by Spark alone")

@@ -33,6 +33,7 @@ COLUMN_MAPPING = "delta.columnMapping.mode"
 MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
 DELETION_VECTORS = "delta.enableDeletionVectors"
 TYPE_WIDENING = "delta.enableTypeWidening"
+CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 
 READER_FEATURES = {"columnMapping", "deletionVectors", "timestampNtz", "typeWidening"}
@@ -245,6 +246,11 @@ class Snapshot:
         """Whether rows may be deleted by vectors."""
         return self.configuration.get(DELETION_VECTORS, "false").lower() == "true"
 
+    @property
+    def has_change_data(self) -> bool:
+        """Whether commits that change rows say how (``_change_data``)."""
+        return self.configuration.get(CHANGE_DATA_FEED, "false").lower() == "true"
+
 
 def snapshot_of(path: str, version: int | None = None) -> Snapshot | None:
     """The newest or the given version; None where there is no table, or not that version.
@@ -346,6 +352,8 @@ def required_features(schema: TableSchema, configuration: Mapping[str, str]) -> 
         features.add("deletionVectors")
     if configuration.get(TYPE_WIDENING, "false").lower() == "true":
         features.add("typeWidening")
+    if configuration.get(CHANGE_DATA_FEED, "false").lower() == "true":
+        features.add("changeDataFeed")
     if any("timestamp_ntz" in _primitives(column.type) for column in schema.all_columns()):
         features.add("timestampNtz")
     return features

@@ -4,13 +4,15 @@ Put here: which these are, and removing them. Not here: how long versions are ke
 
 A file stays where the newest version names it, or one that somebody asks for; where a commit removed it since the time
 up to which versions are kept; and where it was written since then, since a commit may be about to name it. Folders and
-files that begin with an underscore or a dot are not the table's data. That is Delta's own rule for VACUUM.
+files that begin with an underscore or a dot are not the table's data, but files of changes, which no version names, are
+kept as long as files that were removed. That is Delta's own rule for VACUUM.
 """
 
 import re
 import time
 from collections.abc import Collection, Iterable, Iterator
 
+from spark_jobs.delta.change_data import FOLDER
 from spark_jobs.delta.log_files import directory, log_directory
 from spark_jobs.delta.snapshot import DataFile, Snapshot, removed_files
 from spark_jobs.errors import LakeError
@@ -98,4 +100,4 @@ def _places(path: str, file: DataFile) -> Iterator[StoredPath]:
 
 
 def _is_hidden(name: str) -> bool:
-    return any(part.startswith(("_", ".")) for part in name.split("/"))
+    return any(part.startswith(("_", ".")) for part in name.removeprefix(f"{FOLDER}/").split("/"))

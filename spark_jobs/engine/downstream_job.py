@@ -18,15 +18,15 @@ from spark_jobs.config.modes import Mode
 from spark_jobs.delta import deletion_vectors, schema_changes
 from spark_jobs.delta.history import added_since
 from spark_jobs.delta.log_files import SparkOnly
-from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
+from spark_jobs.delta.snapshot import CHANGE_DATA_FEED, DataFile, Snapshot, snapshot_of
 from spark_jobs.downstream import merge_job
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import Merged, MergeJob, SilverDelta
 from spark_jobs.downstream.modes import require_supported
 from spark_jobs.downstream.multi_source import PartTable
 from spark_jobs.engine import change_job, change_task, downstream_task, fills, keyless_merge, routing, spark_job
-from spark_jobs.engine.change_job import ChangedLog
-from spark_jobs.engine.change_task import ChangeTask, ChangeUnit
+from spark_jobs.engine.change_course import ChangedLog
+from spark_jobs.engine.change_units import ChangeTask, ChangeUnit, RewriteTask
 from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles
 from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.engine.part_merge import NewTables, files_of_part, head_of_part, new_snapshot, rebased, why_not_fitting
@@ -94,10 +94,13 @@ def prepared(
             assert stored is not None
             snapshot = stored
         if work.mode.has_every_change:
-            if log is None:
-                return "bronze cannot be read"
+            assert log is not None, "every change is decoded from bronze"
             plan = change_job.planned(number, work, (head, snapshot), delta, log)
-            return plan if isinstance(plan, str) else PreparedMerge(work, head, delta, range_, *plan)
+            is_replaced = plan.delta.is_renewed and plan.design is not plan.snapshot
+            design = _with_feed(plan.design, work, is_replaced=is_replaced)
+            has_feed = design.has_change_data and bool(plan.unit.files)
+            unit = replace(plan.unit, configuration=design.configuration, has_feed=has_feed)
+            return PreparedMerge(work, head, plan.delta, range_, unit, plan.snapshot, design)
         reason = why_not_fitting(work, delta, snapshot) if is_part else None
         return reason or _prepared(number, work, (head, snapshot), delta, range_)
 
@@ -123,8 +126,7 @@ def _prepared(
     marks = tuple(work.target.marks.items())
     if not marks and design.schema.spark_types != work.stored:
         return "its columns are others than silver's"
-    # A table that was emptied keeps no row before the floor: only where the target has not passed it is that work to
-    # do.
+    design = _with_feed(design, work, is_replaced=delta.is_renewed and design is not snapshot)
     floor = work.floor
     files = () if delta.is_renewed else tuple(files_of_part(snapshot, marks))
     unit = DownstreamUnit(
@@ -142,9 +144,11 @@ def _prepared(
         files=files,
         marks=marks,
         keeps_deleted=work.mode is Mode.SOFT_DELETE,
+        has_feed=design.has_change_data and bool(files),
         rewrites=bool(files) and (bool(filled) or not snapshot.has_deletion_vectors),
         fills=filled,
         floor=floor,
+        # Only where the target has not passed the statement are rows to go.
         empties=bool(files and floor and head.position and (restatement or head.position <= floor)),
         restatement=restatement,
         lookup=_lookup(work, head, delta, origin) if work.columns.has_partial else None,
@@ -224,6 +228,17 @@ def _redesigned(snapshot: Snapshot, spark_types: Mapping[str, str]) -> Snapshot:
     return schema_changes.redesigned(snapshot, spark_types)
 
 
+def _with_feed(design: Snapshot, work: MergeJob, *, is_replaced: bool) -> Snapshot:
+    """The target with its change data feed on or off; off in a commit that gives all rows other columns.
+
+    is_replaced: whether it does. Rows that go are read by the columns of the commit, and would have no values.
+    """
+    is_on = work.has_feed and not is_replaced
+    if is_on == design.has_change_data:
+        return design
+    return schema_changes.apply(design, [f"SET TBLPROPERTIES ('{CHANGE_DATA_FEED}' = '{str(is_on).lower()}')"])
+
+
 def _needs_all_copies(work: MergeJob) -> bool:
     """Whether windows say nothing by themselves, since copies that went may have been there before the log."""
     return work.columns.is_bag and work.lacks_older
@@ -257,30 +272,50 @@ def run(
     spark: SparkSession, units: Sequence[PreparedMerge], capacity: Capacity, log: ChangedLog | None = None
 ) -> dict[int, list[MergedFiles]]:
     """What tasks did, by unit. log: where units are made of every change, what these are decoded from."""
-    values = fills.evaluated(spark, (fill.sql for unit in units for fill in unit.unit.fills))
-    units = [replace(unit, unit=replace(unit.unit, fills=fills.valued(unit.unit.fills, values))) for unit in units]
+    values = fills.evaluated(spark, (fill.sql for unit in units for fill in unit.unit.column_fills))
+    units = [replace(unit, unit=unit.unit.valued(values)) for unit in units]
     by_unit: dict[int, list[MergedFiles]] = defaultdict(list)
     tasks: list[MergeTask] = [*tasks_of(units, capacity)]
     changes = [(unit.work.name, unit.unit) for unit in units if isinstance(unit.unit, ChangeUnit)]
+    bucketed: dict[int, ChangeUnit] = {}
+    buckets = 0
     if changes:
         assert log
         try:
-            change_tasks, reasons = change_job.tasks_of(changes, log, capacity), {}
-        except StratalogError as error:  # Spark SQL stops each table in its place
-            change_tasks, reasons = [], {unit.number: str(error) for _, unit in changes}
-        tasks += change_tasks
-        by_unit |= {number: [MergedFiles(number, {}, error=reason)] for number, reason in reasons.items()}
-    for merged_files in spark_job.run(spark, tasks, work):
+            change_tasks, buckets, bucketed = change_job.tasks_of(changes, log, capacity)
+            tasks += change_tasks
+        except StratalogError as error:
+            if not units[1:]:
+                raise
+            # One table's log may be at fault: each is tried by itself.
+            by_unit |= {unit.number: [MergedFiles(unit.number, {}, error=str(error))] for _, unit in changes}
+    finish = change_task.finish(bucketed) if bucketed else None
+    results = spark_job.run(spark, tasks, work, finish, buckets)
+    for merged_files in _with_rewrites(spark, results, bucketed, capacity):
         by_unit[merged_files.unit].append(merged_files)
     return by_unit
 
 
-MergeTask = tuple[DownstreamUnit, ...] | ChangeTask
+def _with_rewrites(
+    spark: SparkSession, results: Sequence[MergedFiles], bucketed: Mapping[int, ChangeUnit], capacity: Capacity
+) -> Iterator[MergedFiles]:
+    """Results, and files that are written again behind what tasks of several buckets did to their rows."""
+    rewrites = change_job.rewrites_of([*bucketed.values()], results, capacity)
+    paths = {(task.unit.number, file.path) for task in rewrites for file, _ in task.files}
+    for result in results:
+        dead = {path: rows for path, rows in result.dead.items() if (result.unit, path) not in paths}
+        yield replace(result, dead=dead)
+    yield from spark_job.run(spark, rewrites, work)
 
 
-def work(task: MergeTask) -> Iterator[MergedFiles]:
-    """Does a task of either kind."""
-    return change_task.work(task) if isinstance(task, ChangeTask) else downstream_task.work(task, _merged)
+MergeTask = tuple[DownstreamUnit, ...] | ChangeTask | RewriteTask
+
+
+def work(task: MergeTask) -> Iterator[Any]:
+    """Does a task of either kind: MergedFiles; of tables that are made of every change blocks of a shuffle too."""
+    if isinstance(task, ChangeTask | RewriteTask):
+        return change_task.work(task)
+    return downstream_task.work(task, _merged)
 
 
 def _merged(unit: DownstreamUnit) -> MergedFiles:
@@ -331,6 +366,7 @@ def commit(unit: PreparedMerge, results: Sequence[MergedFiles]) -> Merged:
         adds=[file for result in results for file in result.added],
         removes=removed,
         dv_updates=marked,
+        changes=[file for result in results for file in result.changes],
         operation=_operation(unit),
         operation_parameters={"mode": "Overwrite", "partitionBy": "[]"} if unit.delta.is_renewed else {},
         metrics={

@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +26,12 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.downstream.modes import MODE_COLUMNS
-from spark_jobs.engine.fills import ColumnFill, with_fills
+from spark_jobs.engine import feed
+from spark_jobs.engine.fills import ColumnFill, valued
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
 from spark_jobs.engine.partial_merge import LocatedRows, SilverLookup, TargetReader, completed, restated
 from spark_jobs.engine.restatement import Restatement, SilverSource, states, unchanged
+from spark_jobs.engine.target_files import as_bytes, write_rows, written_again
 from spark_jobs.errors import StratalogError, TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
@@ -74,6 +77,8 @@ class DownstreamUnit:
     """Whether deleted rows stay, marked as such."""
     restatement: Restatement | None = None
     """What of silver changed other than by windows appended; the keys concerned are merged by all of silver."""
+    has_feed: bool = False
+    """Whether the commit says which rows it changes."""
     lookup: SilverLookup | None = None
     """How keys are completed whose rows lack columns; None where no row does."""
     lacks_older: bool = False
@@ -87,6 +92,15 @@ class DownstreamUnit:
         """The target's columns."""
         mode = Mode.SOFT_DELETE if self.keeps_deleted else Mode.MIRROR
         return [*self.columns.types, *ADDED, *MODE_COLUMNS[mode], *(name for name, _ in self.marks)]
+
+    @property
+    def column_fills(self) -> Sequence[ColumnFill]:
+        """All columns that rows get values in."""
+        return self.fills
+
+    def valued(self, values: Mapping[str, pa.Scalar]) -> "DownstreamUnit":
+        """With the values of the SQL of its columns' fills, as ``fills.evaluated`` gives them."""
+        return replace(self, fills=valued(self.fills, values))
 
     @property
     def identity(self) -> list[str]:
@@ -105,6 +119,8 @@ class MergedFiles:
     added: tuple[DataFile, ...] = ()
     removed: tuple[str, ...] = ()
     """Files that were written again or have no row left."""
+    changes: tuple[DataFile, ...] = ()
+    """Files that say which rows changed, where the target has a change data feed."""
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
@@ -138,7 +154,7 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     rows = _marked(silver_rows) if unit.keeps_deleted else silver_rows
     rows = of_part(unit, rows)
     dead = emptied_rows(unit) if unit.floor and unit.empties else {}
-    emptied = 0 if unit.part else sum(map(len, dead.values()))
+    emptied = {} if unit.part else dict(dead)
     # Old rows of these keys: each dies unless it is as new as the row that would replace it.
     is_present = np.zeros(len(rows), np.bool_)
     is_older = np.zeros(len(rows), np.bool_)
@@ -156,18 +172,22 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
         rows, never_whole = _completed(unit, unit.lookup, located_rows)
     # Of deletes and of older rows nothing is written.
     is_deleted = pc.equal(rows.column("_op"), silver.Op.DELETE).to_numpy()
-    images = rows.filter(pa.array(_stays(unit, rows) & ~is_older)).select(unit.stored)
+    is_written = _stays(unit, rows) & ~is_older
+    images = rows.filter(pa.array(is_written)).select(unit.stored)
     added = write_rows(unit, sorted_by_key(images, unit.columns.key))
+    changed = chain(feed.by_key(unit, rows, is_written, replaced), feed.deletes(unit, emptied))
+    changes = feed.change_files(unit, changed)
     # Without deletion vectors, or with filled columns, a file with dead rows is written again without them.
-    removed, files = written_again(unit, dead)
+    rewritten = written_again(unit, dead)
     return MergedFiles(
         unit=unit.number,
         dead=as_bytes(dead),
-        added=(*added, *files),
-        removed=tuple(removed),
+        added=(*added, *rewritten.added),
+        removed=rewritten.removed,
+        changes=(*changes, *rewritten.changes),
         inserted=int((~is_present & ~is_deleted).sum()),
         updated=int((is_present & ~is_deleted & ~is_older).sum()),
-        deleted=int((is_present & is_deleted & ~is_older).sum()) + emptied,
+        deleted=int((is_present & is_deleted & ~is_older).sum()) + sum(map(len, emptied.values())),
         never_whole=never_whole,
     )
 
@@ -347,61 +367,3 @@ def _later(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[Any, n
         )
         later = np.where(here == target_values, later, target_values > here)
     return later
-
-
-class WritingUnit(Protocol):
-    """A unit whose target's files may be written again."""
-
-    @property
-    def target(self) -> str: ...
-    @property
-    def schema(self) -> TableSchema: ...
-    @property
-    def configuration(self) -> Mapping[str, str]: ...
-    @property
-    def files(self) -> tuple[DataFile, ...]: ...
-    @property
-    def rewrites(self) -> bool: ...
-    @property
-    def fills(self) -> tuple[ColumnFill, ...]: ...
-    @property
-    def marks(self) -> tuple[tuple[str, str], ...]: ...
-    @property
-    def stored(self) -> list[str]: ...
-
-
-def as_bytes(dead: Mapping[str, Numbers]) -> dict[str, bytes]:
-    """Row numbers by file as ``MergedFiles`` has them; without files that have none."""
-    return {path: numbers.astype(np.int64).tobytes() for path, numbers in dead.items() if len(numbers)}
-
-
-def written_again(unit: WritingUnit, dead: dict[str, Numbers]) -> tuple[list[str], list[DataFile]]:
-    """The files that go where a unit rewrites files, and those in their place, without dead rows.
-
-    dead: row numbers by file; loses those of files that are written again.
-    """
-    removed, added = list[str](), list[DataFile]()
-    for file in unit.files if unit.rewrites else ():
-        if unit.fills or len(dead.get(file.path, ())):
-            removed.append(file.path)
-            added += _rewritten(unit, file, dead.pop(file.path, _NO_ROWS))
-    return removed, added
-
-
-def _rewritten(unit: WritingUnit, file: DataFile, dead: Numbers) -> list[DataFile]:
-    """A file of the target without some of its rows; none where none is left."""
-    names = unit.stored
-    rows = data_files.read_columns(unit.target, file, names, unit.schema)
-    is_alive = deletion_vectors.living(unit.target, file.deletion_vector, len(rows))
-    is_alive[dead] = False
-    return write_rows(unit, with_fills(rows.filter(pa.array(is_alive)), unit.fills))
-
-
-def write_rows(unit: WritingUnit, rows: pa.Table) -> list[DataFile]:
-    """Rows of the target as a data file; none where there are none. Columns of other parts are null."""
-    if not len(rows):
-        return []
-    for field in unit.schema.arrow(physical=False) if unit.marks else ():
-        if field.name not in rows.column_names:
-            rows = rows.append_column(field, pa.nulls(len(rows), field.type))
-    return [data_files.write(unit.target, rows, unit.schema, unit.configuration)]

@@ -10,6 +10,7 @@ loaded, the number is set to the sum over all of silver, of each row in what was
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -17,22 +18,22 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_jobs.delta import data_files
+from spark_jobs.delta.change_data import DELETE, INSERT
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge_job import ADDED
+from spark_jobs.engine import feed
 from spark_jobs.engine.downstream_task import (
     DownstreamUnit,
     MergedFiles,
-    as_bytes,
     emptied_rows,
     new_rows,
     of_part,
     without_dead,
-    write_rows,
-    written_again,
 )
 from spark_jobs.engine.key_hash import row_hashes
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
 from spark_jobs.engine.restatement import Restatement, SilverSource, touched_rows
+from spark_jobs.engine.target_files import as_bytes, write_rows, written_again
 from spark_jobs.errors import TableStopped
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.keyless_rows import counted, distinct, ordered
@@ -56,7 +57,7 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     """Brings the copies of rows in the target to what silver says. Raises TableStopped, LakeError."""
     counts = _changed(unit) if unit.restatement is None else _total(unit, unit.restatement)
     dead = emptied_rows(unit) if unit.floor and unit.empties else {}
-    emptied = 0 if unit.part else sum(map(len, dead.values()))
+    emptied = {} if unit.part else dict(dead)
     # Copies that the target has, of rows that may lose some.
     is_searched = np.ones(len(counts.rows), np.bool_) if counts.is_total else counts.copies < 0
     searched_rows = counts.rows.filter(pa.array(is_searched))
@@ -70,19 +71,25 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
         raise TableStopped(f"{unit.name}: {silver.MORE_DELETED}")
     # Copies beyond that are marked, in the order of files; missing ones are written.
     excess = np.maximum(present - final_copies, 0)[is_searched]
-    for hit in _first_of_each(located, excess):
+    excess_hits = list(_first_of_each(located, excess))
+    for hit in excess_hits:
         dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows])
     missing = np.repeat(np.arange(len(final_copies)), np.maximum(final_copies - present, 0))
-    added = write_rows(unit, ordered(counts.rows.take(pa.array(missing)).select(unit.stored), unit.identity))
-    deleted = int(excess.sum()) + emptied
-    removed, files = written_again(unit, dead)
+    copies = ordered(counts.rows.take(pa.array(missing)).select(unit.stored), unit.identity)
+    added = write_rows(unit, copies)
+    deletes = chain(
+        feed.deletes(unit, emptied), ((DELETE, feed.old_rows(unit, hit.file, hit.rows)) for hit in excess_hits)
+    )
+    changes = feed.change_files(unit, chain(deletes, [(INSERT, copies)]))
+    rewritten = written_again(unit, dead)
     return MergedFiles(
         unit=unit.number,
         dead=as_bytes(dead),
-        added=(*added, *files),
-        removed=tuple(removed),
+        added=(*added, *rewritten.added),
+        removed=rewritten.removed,
+        changes=(*changes, *rewritten.changes),
         inserted=len(missing),
-        deleted=deleted,
+        deleted=int(excess.sum()) + sum(map(len, emptied.values())),
     )
 
 

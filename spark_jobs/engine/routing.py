@@ -14,9 +14,8 @@ from spark_jobs.downstream.merge_job import MergeJob, SilverDelta
 from spark_jobs.downstream.multi_source import PartTable
 from spark_jobs.engine.part_merge import why_not_part
 from spark_jobs.errors import LakeError
-from spark_jobs.lake.commit import CommitKind, Head
+from spark_jobs.lake.commit import Head
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compaction_job import BY_SPARK_SQL, CompactionJob
 
 ENGINE = "engine"
@@ -55,20 +54,18 @@ def why_not_merged(work: MergeJob) -> str | None:
     """Why a table is merged by Spark SQL, whatever is new of it; None where the engine may take it."""
     if isinstance(work.target, PartTable) and (reason := why_not_part(work)):
         return reason
-    if work.has_feed:
-        return "its change data feed is on"
     return None
 
 
 def why_downstream_by_sql(work: MergeJob, head: Head, delta: SilverDelta) -> str | None:
     """Why what is new of a table is merged by Spark SQL; None where the engine takes it."""
     if work.mode.has_every_change:
-        return _why_changes_by_sql(work, head, delta)
+        return None
     if work.mode is Mode.SOFT_DELETE and (reason := _why_kept_by_sql(work, head, delta)):
         return reason
     is_part, last = isinstance(work.target, PartTable), DownstreamCommit.of_head(head)
     reasons = {
-        "all of silver was replaced": delta.is_renewed and (is_part or work.mode is not Mode.MIRROR),
+        "all of silver was replaced": delta.is_renewed and is_part,
         "windows were replayed or rows loaded, and statements changed its columns": is_restated(head, delta)
         and delta.steps
         and not delta.is_renewed,
@@ -85,31 +82,6 @@ def _why_kept_by_sql(work: MergeJob, head: Head, delta: SilverDelta) -> str | No
         return "windows of silver are folded"
     if work.floor and (is_first or _empties(work, head, delta)):
         return "a statement emptied it, and deleted rows stay"
-    return None
-
-
-def _why_changes_by_sql(work: MergeJob, head: Head, delta: SilverDelta) -> str | None:
-    """Why a table that is made of every change is merged by Spark SQL: the engine takes new windows alone."""
-    last = DownstreamCommit.of_head(head)
-    reasons = {
-        "all of silver was replaced": delta.is_renewed,
-        "the table has no commit of a merge": last is None and not head.design,
-        "windows were replayed or rows loaded": is_restated(head, delta) or delta.is_loaded,
-        "windows of silver are folded": head.position is None and silver.folded(work.pinned),
-        "a run ended during a statement that changes it": last
-        and (last.steps_left or last.altered_version is not None),
-    }
-    return next((reason for reason, applies in reasons.items() if applies), None)
-
-
-def why_not_next(commit: SilverCommit) -> str | None:
-    """Why a commit of silver is not only the next part of the log, or a statement; None where it is."""
-    if commit.inherited_from is not None:
-        return "rows came with its name"
-    if commit.is_overwrite or commit.kind not in (CommitKind.LIVE, CommitKind.CHANGE):
-        return "windows of silver were replaced or rows loaded"
-    if commit.kind == CommitKind.LIVE and commit.definition is None:
-        return "nothing tells its columns"
     return None
 
 

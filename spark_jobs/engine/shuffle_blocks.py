@@ -44,6 +44,13 @@ def blocks(
             yield ShuffleBlock(unit, bucket, _packed(window, schema, batch))
 
 
+def undivided(unit: int, bucket: int, window: int, rows: pa.Table) -> ShuffleBlock:
+    """All rows of a unit's window for one bucket, whatever their keys; also where there are none."""
+    rows = rows.combine_chunks()
+    batches = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
+    return ShuffleBlock(unit, bucket, _packed(window, _serialized(rows.schema), batches[0]))
+
+
 def rows_of(block: ShuffleBlock) -> tuple[int, pa.RecordBatch]:
     """The window's number, and its rows that a block holds."""
     window, schema_size, size = _HEADER.unpack_from(block.rows)

@@ -1,7 +1,6 @@
 """Changes of rows -> from when to when each version of a row was there: what a task makes of ``mode: history``.
 
-Put here: the intervals, in Arrow. Not here: which rows they are computed from (change_task.py), or the same by Spark
-SQL (downstream/history.py). Both give the same values; tests compare them.
+Put here: the intervals, in Arrow. Not here: which rows they are computed from (version_merge.py).
 
 A row of a table without a key ends with a delete of an equal row: each delete ends the oldest copy that is there.
 """
@@ -52,7 +51,7 @@ def _ends(rows: pa.Table, columns: silver.Columns, ranks: Numbers, flags: tuple[
     if columns.is_bag:
         following = _deletes_of_copies(numbered(rows, [*columns.types]), ranks, flags)
     else:
-        following = _next_of_keys(_key_numbers(rows, columns.key), ranks, flags)
+        following = _next_of_keys(numbers_of_keys(rows, columns.key), ranks, flags)
     # The first statement after each row.
     markers = np.flatnonzero(is_marker)
     markers = markers[np.argsort(ranks[markers], kind="stable")]
@@ -114,7 +113,7 @@ def _ranks(positions: pa.StructArray) -> Numbers:
     return ranks
 
 
-def _key_numbers(rows: pa.Table, key: Sequence[str]) -> Numbers:
+def numbers_of_keys(rows: pa.Table, key: Sequence[str]) -> Numbers:
     """A number of each row's key, NULL being a value."""
     numbers = np.zeros(len(rows), np.int64)
     for column in identity(rows, key):

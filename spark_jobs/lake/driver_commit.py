@@ -46,7 +46,7 @@ def snapshot_upon(path: str, head: Head, *, appends: bool = False) -> Snapshot |
 def require_shared(upon: Snapshot, changes: CommitArguments) -> None:
     """Raises LakeError where a file that a task wrote is not there: it lies on another machine's disk."""
     vectors = (vector for _, vector in changes.get("dv_updates", ()) if vector.storage_type == "u")
-    places = [file.location(upon.path) for file in changes.get("adds", ())]
+    places = [file.location(upon.path) for kind in ("adds", "changes") for file in changes.get(kind, ())]
     places += [vector.location(upon.path) for vector in vectors]
     try:
         missing = [path for path in places if isinstance(path, Path) and not path.exists()]  # a store is one for all

@@ -15,22 +15,20 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableName
 from spark_jobs.config.modes import Mode
 from spark_jobs.config.routes import Destination
-from spark_jobs.downstream.change_log import AppendWay
 from spark_jobs.downstream.commit import DownstreamCommit
-from spark_jobs.downstream.history import HistoryWay
 from spark_jobs.downstream.merge import merge
 from spark_jobs.downstream.merge_job import Merged, MergeJob
-from spark_jobs.downstream.modes import require_supported
 from spark_jobs.downstream.multi_source import PartTable, SharedPart
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.downstream.shared_keys import merge_shared
 from spark_jobs.downstream.soft_delete import merge_soft_delete
 from spark_jobs.engine import downstream_job, routing
-from spark_jobs.engine.change_job import ChangedLog
+from spark_jobs.engine.change_course import ChangedLog
 from spark_jobs.engine.downstream_task import MergedFiles
 from spark_jobs.engine.part_merge import NewTables
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import (
+    LakeError,
     LostRace,
     StratalogError,
     TableStopped,
@@ -94,8 +92,10 @@ class TableMerge:
     ) -> "downstream_job.PreparedMerge | str | None":
         """As ``downstream_job.prepared``. Raises TableStopped."""
         into = downstream_of(self.lake, self.source, self.origin, self.into)
-        if self.repeated:
+        if self.repeated and not self.into.mode.has_every_change:
             return "windows are merged again"
+        if self.into.mode.has_every_change and log is None:
+            return "bronze cannot be read"
         origin = self.lake.silver(self.source, self.origin.schema, self.origin.table)
         pinned = origin.head()
         if pinned is None or pinned.checkpoint is None:
@@ -157,7 +157,8 @@ class TableMerge:
         head = merged.head if merged else into.head()
         commit = DownstreamCommit.of_head(head)
         unseen = commit.keys_never_whole or None if commit else None
-        way = routing.by_spark_sql(self.by_sql.get(self.name, ""))
+        is_by_engine = self.into.mode.has_every_change
+        way = routing.ENGINE if is_by_engine else routing.by_spark_sql(self.by_sql.get(self.name, ""))
         into_name = str(self.into) if self.is_one_of_several else None
         merged = replace(merged, into=into_name, way=way) if merged else None
         return DeliveryResult(self.name, into, pinned, head, merged, unseen, stopped)
@@ -212,11 +213,27 @@ class TableMerge:
         if work.mode is Mode.SOFT_DELETE:
             return merge_soft_delete(self.spark, work)
         if work.mode.has_every_change:
-            with about(str(work)):
-                require_supported(work.columns, work.mode)
-            way = HistoryWay(self.changes) if work.mode is Mode.HISTORY else AppendWay(self.changes)
-            return merge(self.spark, work, way.bring)
+            return self._by_engine(work)
         return merge(self.spark, work)
+
+    def _by_engine(self, work: MergeJob) -> Merged | None:
+        """The merge of a table that is made of every change, by a job of its own.
+
+        Raises TableStopped, LakeError, LostRace.
+        """
+        log = self.changes.log(self.spark)
+        unit = downstream_job.prepared(0, work, None, log)
+        if not isinstance(unit, downstream_job.PreparedMerge):
+            if unit:
+                raise LakeError(f"{work}: {unit}")
+            return None
+        with about(str(work)):
+            results = downstream_job.run(session_over(self.spark, 0), [unit], Capacity(slots(self.spark)), log)[0]
+            stopped = next((result.stopped for result in results if result.stopped), None)
+            error = next((result.error for result in results if result.error), None)
+            if stopped or error:
+                raise stopped or LakeError(error)
+            return downstream_job.commit(unit, results)
 
     def _merged_before(self, origin: Table, pinned: Head, into: Table) -> Merged | None:
         """The last merge of what silver had before a merge of all stopped; None where none of it can be merged.
@@ -242,7 +259,7 @@ class TableMerge:
         """The merge of what silver has at a head, by a job of its own. Raises TableStopped, LakeError, LostRace."""
         work = self._work(origin, pinned, into)
         if work.mode.has_every_change:
-            return self._merged(origin, pinned, into)
+            return self._by_engine(work)
         unit = downstream_job.prepared(0, work)
         if not isinstance(unit, downstream_job.PreparedMerge):
             return self._merged(origin, pinned, into) if unit else None

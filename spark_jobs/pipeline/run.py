@@ -29,7 +29,7 @@ from spark_jobs.downstream import commit_clock, publication
 from spark_jobs.downstream.merge_job import Merged
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.engine import downstream_job, routing, silver_job, silver_plan
-from spark_jobs.engine.change_job import ChangedLog
+from spark_jobs.engine.change_course import ChangedLog
 from spark_jobs.engine.downstream_job import PreparedMerge
 from spark_jobs.engine.downstream_task import MergedFiles
 from spark_jobs.engine.part_merge import NewTables
@@ -366,7 +366,7 @@ def _merge_units(
     new_tables: NewTables = {}
     log: ChangedLog | None = None
     with suppress(StratalogError):  # raised again, and reported, where a table is brought
-        log = deliveries[0].changes.log() if any(map(_has_every_change, deliveries)) else None
+        log = deliveries[0].changes.log(spark) if any(map(_has_every_change, deliveries)) else None
     for delivery in deliveries:
         with suppress(StratalogError):
             prepared = delivery.prepared(len(units), new_tables, log)

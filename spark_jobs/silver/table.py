@@ -266,9 +266,13 @@ def raw_with(raw: str, texts: Mapping[str, str]) -> str:
     return f"map_concat(coalesce({raw}, CAST(map() AS MAP<STRING, STRING>)), map({added}))"
 
 
+PROPERTIES = {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}
+"""Delta features: any column name, and rows marked as deleted instead of files written again."""
+
+
 def properties(table: Table) -> dict[str, str]:
-    """Delta features: any column name, and rows marked as deleted instead of files written again."""
-    return {} if table.plain else {"delta.columnMapping.mode": "name", "delta.enableDeletionVectors": "true"}
+    """As PROPERTIES, unless the table is to be plain."""
+    return {} if table.plain else dict(PROPERTIES)
 
 
 def require_same_columns(table: Table, columns_: dict[str, str], name: str) -> None:

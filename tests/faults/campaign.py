@@ -19,7 +19,7 @@ from tests.faults import runs
 from tests.faults.changes import SOURCE, Changes, bronze_tables
 from tests.faults.checking import Checks, Wrong
 from tests.faults.disk import CALLS, KINDS, Actor, Disk, Killed, calls_of
-from tests.faults.runs import KEYLESS, MERGED, PARTIAL
+from tests.faults.runs import KEYLESS, MERGED, PARTIAL, REPLAYS
 
 _STEPS = 5
 """How often bronze grows."""
@@ -43,7 +43,7 @@ class Log:
             statements=seed % 4 != 0 and not is_merged,
             shards=is_merged,
             is_partial=layout == PARTIAL,
-            is_keyless=layout == KEYLESS,
+            is_keyless=layout == KEYLESS or (layout == REPLAYS and seed % 2 == 1),
         )
         self.bronze = bronze_tables(changes, folder, _STEPS)
         self.checks = Checks(changes, layout)
@@ -63,6 +63,7 @@ class Scenario:
         self.by_call: Counter[str] = Counter()
         self.trace: list[str] = []
         self.pipeline: Pipeline = runs.pipeline_in(folder, layout)
+        self.has_replays = layout == REPLAYS
         self.folder = folder
         self.disk = Disk(folder / "lake", seed)
         self.step = 0
@@ -140,7 +141,7 @@ class Scenario:
         """A run as an actor; how it failed."""
         try:
             with self.disk.acting(actor):
-                stopped = runs.run(self.pipeline, self.random.randrange(1 << 30))
+                stopped = runs.run(self.pipeline, self.random.randrange(1 << 30), replays=self.has_replays)
         except (Killed, StratalogError) as error:
             return f"{type(error).__name__} {error}"
         return str(stopped or "")

@@ -19,7 +19,7 @@ from spark_jobs.lake.commit import APPLICATION
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.silver.commit import SilverCommit
 from tests.faults.changes import SCHEMA, SOURCE, Changes, Key, Row, Twin
-from tests.faults.runs import EVERY_CHANGE, KEYLESS, MERGED
+from tests.faults.runs import EVERY_CHANGE, KEYLESS, MERGED, REPLAYS
 
 
 class Wrong(AssertionError):
@@ -123,7 +123,10 @@ class Checks:
         """The downstream tables of a source table, by schema and name."""
         if self._layout == MERGED:
             return [(SCHEMA, MERGED)]
-        return [(schema, table) for schema in (SCHEMA, *(EVERY_CHANGE if self._layout in ("modes", KEYLESS) else ()))]
+        return [
+            (schema, table)
+            for schema in (SCHEMA, *(EVERY_CHANGE if self._layout in ("modes", KEYLESS, REPLAYS) else ()))
+        ]
 
     def _check_downstream(self, target: tuple[str, str], path: str, versions: dict[int, int]) -> int:
         """target: its schema, which is its mode but for mirrors, and its source table."""

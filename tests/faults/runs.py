@@ -17,18 +17,22 @@ from unittest.mock import patch
 import pyarrow as pa
 import yaml
 
+from spark_jobs.binlog import TableName
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delta import commits
+from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream import merge
-from spark_jobs.downstream.change_log import AppendWay
-from spark_jobs.downstream.history import HistoryWay
 from spark_jobs.engine import change_job, downstream_job, fills, silver_job, silver_task, spark_job
 from spark_jobs.engine.spark_job import Capacity, ShuffleBlock
 from spark_jobs.errors import LakeError, StratalogError
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.log.position import Position, Range
+from spark_jobs.pipeline import delivery, tables_at_once
 from spark_jobs.pipeline import run as pipeline_run
-from spark_jobs.pipeline import tables_at_once
+from spark_jobs.silver.windows import windows_of
 from tests.faults.changes import SCHEMA, SOURCE
+from tests.slicing import FILE
 
 SPARK: Any = None
 """No session: whatever asks one for something fails."""
@@ -40,6 +44,8 @@ PARTIAL = "partial"
 """Mirrors of tables whose row images leave columns out."""
 KEYLESS = "keyless"
 """Tables of which one has no key, in all modes."""
+REPLAYS = "replays"
+"""Tables in all modes, of which runs replay windows into those that have every change; versions in buckets."""
 EVERY_CHANGE = ("append", "history")
 _MODES = {
     "routes": [{"from": f"{SCHEMA}.*", "to": [f"{SCHEMA}.{{1}}", *(f"{mode}.{{1}}" for mode in EVERY_CHANGE)]}],
@@ -49,6 +55,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "mirrors": {},
     PARTIAL: {},
     "modes": _MODES,
+    REPLAYS: _MODES,
     KEYLESS: _MODES,
     MERGED: {"routes": [{"from": f"{SCHEMA}.*", "to": f"{SCHEMA}.{MERGED}"}]},
 }
@@ -172,12 +179,11 @@ def without_spark() -> Iterator[None]:
     """The pipeline's functions run in this process while the context lasts."""
     replaced: tuple[Any, ...] = (
         patch.object(pipeline_run, "start_session", lambda _: None),
-        patch.object(pipeline_run, "session_over", lambda _spark, _size: SPARK),
-        patch.object(pipeline_run, "slots", lambda _: _current().slots),
+        *(patch.object(module, "session_over", lambda _spark, _size: SPARK) for module in (pipeline_run, delivery)),
+        *(patch.object(module, "slots", lambda _: _current().slots) for module in (pipeline_run, delivery)),
         patch.object(pipeline_run, "compact", _by_spark),
         patch.object(pipeline_run, "CONFLICT_WAIT", 0.0),
         *(patch.object(merge, name, _by_spark) for name in ("_appended", "_renewed", "_merged", "_never_whole")),
-        *(patch.object(way, "bring", _by_spark) for way in (AppendWay, HistoryWay)),
         patch.object(merge, "carry_out", lambda _spark, _table, head, steps, _claims: _by_spark() if steps else head),
         patch.object(tables_at_once, "ThreadPoolExecutor", lambda _: _InOrder(_current().random)),
         patch.object(spark_job, "run", lambda *arguments: _current().run(*arguments)),
@@ -188,6 +194,7 @@ def without_spark() -> Iterator[None]:
         patch.object(downstream_job, "_UNIT_BYTES", 0),
         patch.object(change_job, "_LEAST_TASK_BYTES", _BYTES),
         patch.object(change_job, "_UNIT_BYTES", 0),
+        patch.object(change_job, "_VERSIONS_BYTES", 4 * _BYTES),
         patch.object(commits, "_CHECKPOINT_INTERVAL", 4),
     )
     with ExitStack() as stack:
@@ -204,10 +211,29 @@ def _current() -> Scheduler:
     return _LOCAL.schedulers[-1]  # type: ignore[no-any-return]
 
 
-def run(pipeline: Pipeline, seed: int) -> dict[str, str]:
+def _windows(pipeline: Pipeline, random_: random.Random) -> dict[TableName, tuple[Range, ...]]:
+    """Some windows of each table in silver, as ranges of the log."""
+    ranges: dict[TableName, tuple[Range, ...]] = {}
+    for name in published(pipeline):
+        snapshot = snapshot_of(lake_of(pipeline).silver(SOURCE, name.schema, name.table).path)
+        windows = sorted(windows_of(snapshot)) if snapshot else []
+        sample = random_.sample(windows, min(len(windows), 2))
+        if sample:
+            ranges[name] = tuple(Range(*(Position(FILE, place[2], place[0]) for place in window)) for window in sample)
+    return ranges
+
+
+def published(pipeline: Pipeline) -> list[TableName]:
+    """The tables that silver has."""
+    folder = Path(lake_of(pipeline).silver(SOURCE, SCHEMA, "t").path).parent
+    return [TableName(SCHEMA, path.name) for path in sorted(folder.glob("*"))] if folder.exists() else []
+
+
+def run(pipeline: Pipeline, seed: int, *, replays: bool = False) -> dict[str, str]:
     """A run of all tables through silver and downstream; why tables stopped, by name.
 
-    Raises LakeError, and whatever a fault is; LostRace where others win every time.
+    replays: whether windows are merged again into tables that have every change. Raises LakeError, and whatever a fault
+    is; LostRace where others win every time.
     """
     silver_task._row_group.cache_clear()  # a process of its own has nothing in memory
     if not hasattr(_LOCAL, "schedulers"):
@@ -216,6 +242,10 @@ def run(pipeline: Pipeline, seed: int) -> dict[str, str]:
     try:
         outcome = pipeline_run.compact_source(SPARK, pipeline, SOURCE)
         outcome = pipeline_run.merge_source(SPARK, pipeline, SOURCE, outcome)
+        if replays and not outcome.stopped:
+            repeated = _windows(pipeline, _current().random)
+            into = frozenset((mode, name.table) for mode in EVERY_CHANGE for name in repeated)
+            outcome = pipeline_run.merge_source(SPARK, pipeline, SOURCE, outcome, into=into, repeated=repeated)
     finally:
         _LOCAL.schedulers.pop()
     return {str(name): reason for name, reason in outcome.stopped.items()}

@@ -1,12 +1,14 @@
 """Delta's change data feed of downstream tables: what Spark's readers of it see is what the server changed."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
-from tests.fix_pipeline import Shop, require_same
+from spark_jobs.operations.maintenance import maintain_source
+from tests.fix_pipeline import SOURCE, Shop, require_same
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 FEED = "delta.enableChangeDataFeed"
@@ -40,8 +42,8 @@ def ways(shop: Shop, pipeline: Pipeline) -> list[str]:
 def test_a_feed_has_what_each_merge_changed(shop: Shop) -> None:
     pipeline = pipeline_of(shop, change_data_feed=True)
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9))", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
-    assert ways(shop, pipeline) == ["Spark SQL: its change data feed is on"]
-    # Delta makes no table with column mapping, rows and a feed in one commit: the next merge turns it on first.
+    assert ways(shop, pipeline) == ["engine"]
+    assert feed(shop, pipeline, 0) == [("insert", 1, "a"), ("insert", 2, "b")]
     since = version(shop, pipeline) + 1
     shop.execute("UPDATE t SET v = 'c' WHERE id = 1", "DELETE FROM t WHERE id = 2", "INSERT INTO t VALUES (3, 'd')")
     ways(shop, pipeline)
@@ -63,33 +65,52 @@ def test_a_feed_begins_and_ends_with_the_configuration(shop: Shop) -> None:
     pipeline = pipeline_of(shop, change_data_feed=True)
     since = version(shop, pipeline)
     shop.execute("ALTER TABLE t ADD COLUMN w INT", "UPDATE t SET v = 'b' WHERE id = 1")
-    assert ways(shop, pipeline) == ["Spark SQL: its change data feed is on"]
+    assert ways(shop, pipeline) == ["engine"]
     assert table.property_of(FEED) == "true"
-    assert ("update_postimage", 1, "b") in feed(shop, pipeline, version(shop, pipeline))
-    assert version(shop, pipeline) > since
-    # Turned off: this merge by Spark SQL, the next one by the engine again.
-    shop.execute("INSERT INTO t VALUES (2, 'c', 1)")
-    (way,) = ways(shop, pipeline_of(shop, mode="mirror"))
-    assert way.startswith("Spark SQL: ")
+    assert version(shop, pipeline) == since + 1
+    assert feed(shop, pipeline, since + 1) == [("update_postimage", 1, "b"), ("update_preimage", 1, "a")]
+    # A default of a new column changes each row.
+    shop.execute("ALTER TABLE t ADD COLUMN x INT NOT NULL DEFAULT 7", "INSERT INTO t VALUES (2, 'c', 1, 8)")
+    assert ways(shop, pipeline) == ["engine"]
+    changes = [("insert", 2, "c"), ("update_postimage", 1, "b"), ("update_preimage", 1, "b")]
+    assert feed(shop, pipeline, since + 2) == changes
+    # Turned off by the next merge.
+    shop.execute("INSERT INTO t VALUES (3, 'd', 1, 9)")
+    assert ways(shop, pipeline_of(shop, mode="mirror")) == ["engine"]
     assert table.property_of(FEED) == "false"
-    shop.execute("INSERT INTO t VALUES (3, 'd', 1)")
-    assert ways(shop, pipeline_of(shop)) == ["engine"]
 
 
 @pytest.mark.thorough
-def test_a_feed_outlives_a_commit_of_all_rows(shop: Shop) -> None:
-    pipeline = pipeline_of(shop, change_data_feed=True, mode="soft_delete")
+def test_a_stream_reads_a_feed(shop: Shop, tmp_path: Path) -> None:
+    """Deletion vectors, a rename and rows in one commit, TRUNCATE, and a file that maintenance wrote again."""
+    pipeline = pipeline_of(shop, change_data_feed=True)
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9))", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
-    shop.run(pipeline)
-    table = lake_of(pipeline).downstream(shop.database.name, "t")
-    for statement, is_on in (
-        ("INSERT INTO t VALUES (3, 'c')", "true"),
-        ("TRUNCATE t", "false"),
-        ("INSERT INTO t VALUES (4, 'd')", "true"),
-    ):
-        shop.execute(statement)
-        _, outcome = shop.run(pipeline)
-        assert (outcome.stopped, table.property_of(FEED)) == ({}, is_on), statement
-    assert feed(shop, pipeline, version(shop, pipeline)) == [("insert", 4, "d")]
-    rows = table.read(shop.spark).select("id", "_deleted").collect()
-    assert sorted((row["id"], row["_deleted"]) for row in rows) == [(1, True), (2, True), (3, True), (4, False)]
+    assert ways(shop, pipeline) == ["engine"]
+    shop.execute("UPDATE t SET v = 'c' WHERE id = 1", "DELETE FROM t WHERE id = 2", "INSERT INTO t VALUES (3, 'd')")
+    assert ways(shop, pipeline) == ["engine"]
+    maintain_source(shop.spark, pipeline, SOURCE)
+    shop.execute("INSERT INTO t VALUES (4, 'e')", "TRUNCATE TABLE t", "INSERT INTO t VALUES (1, 'f')")
+    assert ways(shop, pipeline) == ["engine"]
+    path = lake_of(pipeline).downstream(shop.database.name, "t").path
+    reader = shop.spark.readStream.format("delta").option("readChangeFeed", "true").option("startingVersion", 0)
+    writer = reader.load(path).writeStream.format("memory").queryName("fed").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(tmp_path / "stream")).start()
+    assert query.awaitTermination(120)
+    rows = shop.spark.table("fed").collect()
+    changes = sorted((row["_commit_version"], row["_change_type"], row["id"], row["v"]) for row in rows)
+    last = version(shop, pipeline)
+    assert changes == [
+        (0, "insert", 1, "a"),
+        (0, "insert", 2, "b"),
+        (1, "delete", 2, "b"),
+        (1, "insert", 3, "d"),
+        (1, "update_postimage", 1, "c"),
+        (1, "update_preimage", 1, "a"),
+        (last, "delete", 1, "c"),
+        (last, "delete", 3, "d"),
+        (last, "insert", 1, "f"),
+    ]
+    shop.spark.catalog.dropTempView("fed")
+    changed = shop.spark.sql(f"SELECT * FROM table_changes_by_path('{path}', 1, 1)").collect()
+    expected = [(kind, key) for _, kind, key, _ in changes[2:6]]
+    assert sorted((row["_change_type"], row["id"]) for row in changed) == expected

@@ -106,9 +106,7 @@ CASES: dict[str, tuple[str, Callable[[], AbstractContextManager[None]], Callable
     "soft_delete, by the engine": ("soft_delete", nullcontext, require_states),
     "soft_delete, by Spark SQL": ("soft_delete", by_spark_sql, require_states),
     "append, by the engine": ("append", nullcontext, require_changes),
-    "append, by Spark SQL": ("append", by_spark_sql, require_changes),
     "history, by the engine": ("history", nullcontext, require_versions),
-    "history, by Spark SQL": ("history", by_spark_sql, require_versions),
 }
 
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import deltalake
+import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
 
-from spark_jobs.delta import commits, data_files, deletion_vectors, vacuum
+from spark_jobs.delta import change_data, commits, data_files, deletion_vectors, vacuum
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
 from tests.spark_jobs.delta.tables import MAPPED, all_rows, append, begin, newest, rows
 
@@ -57,6 +58,16 @@ def test_files_that_a_commit_may_be_about_to_name_stay(first: Snapshot) -> None:
     assert names(first, 1) == set()
     aged(first.path, 2)
     assert names(first, 1) == {name_of(first, file)}
+
+
+def test_files_of_changes_go_when_their_time_is_over(first: Snapshot) -> None:
+    changes = rows(first.schema, [7]).append_column("_change_type", pa.array(["insert"]))
+    file = change_data.write(first.path, changes, first.schema, first.configuration)
+    second = newest(first.path, commits.commit(first, changes=[file]))
+    assert names(second, 1) == set()
+    aged(first.path, 2)
+    assert names(second, 3) == set()
+    assert names(second, 1) == {Path(file.path).name}
 
 
 def test_vectors_stay_with_their_files(first: Snapshot) -> None:

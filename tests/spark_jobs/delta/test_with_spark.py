@@ -275,7 +275,6 @@ def literal(value: Any) -> str:
 
 WITH = "CREATE TABLE T (a INT) USING delta TBLPROPERTIES("
 REFUSED = [
-    (f"{WITH}'delta.enableChangeDataFeed' = 'true')", "enableChangeDataFeed is true"),
     (f"{WITH}'delta.enableRowTracking' = 'true')", "table feature rowTracking"),
     (f"{WITH}'delta.appendOnly' = 'true')", "appendOnly is true"),
     (f"{WITH}'delta.enableInCommitTimestamps' = 'true')", "enableInCommitTimestamps is true"),

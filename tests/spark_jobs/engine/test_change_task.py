@@ -1,18 +1,21 @@
 """Every change of random logs, in tasks of this process, beside a loop over the changes."""
 
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from spark_jobs.binlog import TableName
 from spark_jobs.config.filters import ColumnRule, EventFilter, Mask, TableFilters
 from spark_jobs.config.modes import Mode
 from spark_jobs.config.table_patterns import Scope
-from spark_jobs.engine.change_task import may_have_current
 from spark_jobs.engine.spark_job import Capacity
-from tests.spark_jobs.engine.changed_lakes import ChangedLake
+from spark_jobs.engine.version_merge import may_have_current
+from tests.spark_jobs.engine.changed_lakes import ChangedLake, in_small_parts
 from tests.spark_jobs.engine.lake_rows import newest, rows_of
 from tests.spark_jobs.engine.logs_of_rows import NAMES
+from tests.spark_jobs.engine.test_feed import rows_of_feed
 
 ANY = Scope.parse(("shop.*",))
 CUTS = (3, 4, 8)
@@ -101,3 +104,70 @@ def test_the_row_of_a_statement_has_the_defaults_of_later_columns_as_silvers_row
     lake.truncate(NAMES[1])
     lake.merge(5, Capacity(2))
     assert [lake.rows(name)[-1][:2] for name in NAMES] == [("truncate", (None, 7)), ("truncate", (None, None))]
+
+
+@pytest.mark.parametrize("in_buckets", [False, True])
+@pytest.mark.parametrize("plain", [False, True])
+def test_another_mode_makes_all_of_the_table_again(
+    plain: bool, in_buckets: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if in_buckets:
+        in_small_parts(monkeypatch)
+    lake = ChangedLake(tmp_path, Mode.APPEND, CUTS, seed=6, count=20, plain=plain)
+    for name in NAMES:
+        lake.load(name, 2, [(key, 100 + key) for key in range(9)])
+    lake.merge(3, Capacity(2))
+    old = {file.path for file in newest(lake.target(NAMES[0]).path).files}
+    for mode in (Mode.HISTORY, Mode.APPEND):
+        lake.mode = mode
+        lake.merge(5, Capacity(2))
+        for name in NAMES:
+            assert lake.rows(name) == lake.expected(name, 4)
+        table = newest(lake.target(NAMES[0]).path)
+        assert not old & {file.path for file in table.files}
+        assert "_is_current" in table.schema.names or mode is Mode.APPEND
+
+
+@pytest.mark.parametrize("in_buckets", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
+def test_a_feed_is_the_difference_between_two_versions(
+    mode: Mode, seed: int, *, in_buckets: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of live merges, a replay, a load, and a statement that empties the tables; with rewritten files and without."""
+    if in_buckets:
+        in_small_parts(monkeypatch)
+    rules = TableFilters(events=(EventFilter("r", ANY, ("delete",), (), "ignore"),))
+    lake = ChangedLake(tmp_path, mode, (6, 12, 18), seed, 24, rules, plain=seed % 2 == 1, has_feed=True)
+    lake.merge(1, Capacity(2))
+
+    def contents(name: TableName) -> Counter[str]:
+        return Counter(map(repr, rows_of(newest(lake.target(name).path))))
+
+    def merge(windows: int) -> set[str]:
+        before, kinds = {name: contents(name) for name in NAMES}, set[str]()
+        lake.merge(windows, Capacity(2))
+        for name in NAMES:
+            feed = rows_of_feed(newest(lake.target(name).path))
+            after = before[name].copy()
+            for row in feed:
+                kind = row.pop("_change_type")
+                kinds.add(kind)
+                after[repr(row)] += 1 if kind in ("insert", "update_postimage") else -1
+            assert +after == contents(name)
+            assert min(after.values()) >= 0
+        return kinds
+
+    assert merge(2) >= {"insert"}
+    merge(3)
+    merge(4)
+    lake.rules = TableFilters()
+    for name in NAMES:
+        lake.redo(name, 1, 3)
+    assert merge(5) >= {"insert"}
+    for name in NAMES:
+        lake.load(name, 9, [(key, 100 + key) for key in range(9)])
+    merge(6)
+    for name in NAMES:
+        lake.truncate(name)
+    assert merge(7) == ({"insert"} if mode is Mode.APPEND else {"insert", "update_preimage", "update_postimage"})

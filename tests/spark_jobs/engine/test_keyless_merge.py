@@ -66,6 +66,7 @@ class Silver:
     floor: int | None = None
     is_complete: bool = True
     plain: bool = False
+    has_feed: bool = False
 
     def __post_init__(self) -> None:
         self.table = Table(str(self.folder / "silver"), plain=False)
@@ -175,7 +176,7 @@ class Silver:
     def prepared(self) -> PreparedMerge | None:
         head = self.table.head()
         assert head is not None
-        work = MergeJob("shop", NAME, COLUMNS, self.table, head, self.target)
+        work = MergeJob("shop", NAME, COLUMNS, self.table, head, self.target, has_feed=self.has_feed)
         unit = downstream_job.prepared(0, work)
         assert not isinstance(unit, str), unit
         return unit

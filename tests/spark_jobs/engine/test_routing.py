@@ -98,7 +98,7 @@ TARGET = Table("lake/downstream/shop/t", plain=False)
         ({"target": SharedPart(TARGET, ("eu", "shop", "t"))}, "source tables have keys in common"),
         ({"columns": replace(COLUMNS, key=())}, None),
         ({"columns": replace(COLUMNS, key=()), "mode": Mode.HISTORY}, None),
-        ({"mode": Mode.APPEND, "has_feed": True}, "its change data feed is on"),
+        ({"has_feed": True}, None),
         ({"columns": replace(COLUMNS, has_partial=True)}, None),
     ],
 )
@@ -139,48 +139,3 @@ NEW = Table("none", plain=False).new({"id": "INT"}, {})
 def test_why_what_is_new_is_merged_by_spark_sql(upon: Head, delta: SilverDelta, reason: str | None) -> None:
     job = MergeJob("shop", NAME, COLUMNS, TARGET, head(CommitKind.LIVE), TARGET)
     assert routing.why_downstream_by_sql(job, upon, delta) == reason
-
-
-EMPTIED = Head(5, 6, SilverCommit(at(10), "b", emptied_at=at(10)))
-FOLDED = Head(5, 6, SilverCommit(at(10), "b", folded_to=at(5)))
-ALTERED = replace(MERGED, checkpoint=DownstreamCommit(at(10), "b", silver_version=2, altered_version=3))
-
-
-@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
-@pytest.mark.parametrize(
-    "upon, pinned, delta, reason",
-    [
-        (MERGED, None, NEWS, None),
-        (NEW, None, NEWS, None),
-        (NEW, EMPTIED, NEWS, None),
-        (MERGED, None, replace(NEWS, steps=["DROP COLUMN `v`"]), None),
-        (MERGED, None, replace(NEWS, is_renewed=True), "all of silver was replaced"),
-        (replace(MERGED, checkpoint=None), None, NEWS, "the table has no commit of a merge"),
-        (MERGED, None, replace(NEWS, redone=[WHOLE]), "windows were replayed or rows loaded"),
-        (NEW, None, replace(NEWS, is_loaded=True), "windows were replayed or rows loaded"),
-        (NEW, FOLDED, NEWS, "windows of silver are folded"),
-        (ALTERED, None, NEWS, "a run ended during a statement that changes it"),
-        (MERGED, EMPTIED, NEWS, None),
-    ],
-)
-def test_why_a_table_of_every_change_is_merged_by_spark_sql(
-    upon: Head, pinned: Head | None, delta: SilverDelta, reason: str | None, mode: Mode
-) -> None:
-    job = MergeJob("shop", NAME, COLUMNS, TARGET, pinned or head(CommitKind.LIVE), TARGET, mode=mode)
-    assert routing.why_downstream_by_sql(job, upon, delta) == reason
-
-
-@pytest.mark.parametrize(
-    "change, reason",
-    [
-        ({}, None),
-        ({"kind": CommitKind.CHANGE}, None),
-        ({"kind": CommitKind.CHANGE, "inherited_from": "shop.u"}, "rows came with its name"),
-        ({"kind": CommitKind.REDO}, "windows of silver were replaced or rows loaded"),
-        ({"is_overwrite": True}, "windows of silver were replaced or rows loaded"),
-        ({"definition": None}, "nothing tells its columns"),
-    ],
-)
-def test_which_commits_of_silver_the_engine_does_not_follow(change: dict[str, Any], reason: str | None) -> None:
-    commit = SilverCommit(at(10), "b", CommitKind.LIVE, definition=OLD)
-    assert routing.why_not_next(replace(commit, **change)) == reason

@@ -127,7 +127,7 @@ def test_a_column_that_the_rows_lack_is_null(table: LazyTable) -> None:
     ],
 )
 def test_spark_makes_the_commits_that_the_driver_does_not(tmp_path: Path, path: str, head: Head) -> None:
-    feature = {"delta.enableChangeDataFeed": "true"}
+    feature = {"delta.checkpoint.writeStatsAsJson": "false"}
     deltalake.write_deltalake(tmp_path, rows_of(row("a", "x")), configuration=feature)
     assert snapshot_upon(path or str(tmp_path), head) is None
 

@@ -232,7 +232,7 @@ def test_a_table_that_cannot_be_maintained_does_not_stop_the_others(
 
 def test_a_table_that_spark_alone_writes_is_maintained_by_its_statements(logs: Logs) -> None:
     table = tables(logs)["downstream"]
-    logs.spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+    logs.spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ('delta.checkpoint.writeStatsAsJson' = 'false')")
     before = all_contents(logs)
     assert maintain_source(logs.spark, logs.pipeline(), SOURCE).stopped == {}
     assert (len(table.files()), all_contents(logs)) == (1, before)

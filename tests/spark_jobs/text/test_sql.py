@@ -185,7 +185,6 @@ def test_a_column_is_asked_for_by_its_quoted_name() -> None:
     allowed = {
         "spark_jobs/downstream/commit_clock.py",
         "spark_jobs/bronze/xa.py",
-        "spark_jobs/downstream/history.py",
     }  # of bronze and tables beside it
     assert set(wrong) == allowed
 

@@ -1,0 +1,109 @@
+"""Which part of the log a merge of every change takes, and which rows of the target and of silver are of it.
+
+Put here: that part, and the rows that lie in it. Not here: the windows of the log (change_course.py), or what becomes
+of the rows (change_task.py).
+
+A row is where its position is. So a range that was replayed replaces the rows whose positions lie in it. What no change
+in the log says comes from silver: rows that were loaded, rows that came with a table's name, and statements that
+emptied the table.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.delta.schema import TableSchema
+from spark_jobs.delta.snapshot import DataFile
+from spark_jobs.downstream.merge_job import MergeJob, SilverDelta
+from spark_jobs.lake.commit import Head
+from spark_jobs.lake.ranges import joined
+from spark_jobs.log.position import Range
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.positions import at_or_after, bounds_of
+
+STATEMENTS = (silver.Op.TRUNCATE, silver.Op.RENAME)
+"""Operations of rows that a statement left, where it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Which part of the log a merge takes: all of it, or some ranges, which are in order and do not touch."""
+
+    ranges: tuple[Range, ...] = ()
+    is_all: bool = False
+    is_restated: bool = False
+    """Whether the target may have rows of it."""
+    has_loads: bool = False
+    """Whether rows that were loaded are taken, in the place of those that the target has."""
+
+    @classmethod
+    def of(cls, work: MergeJob, head: Head, delta: SilverDelta) -> "Extent":
+        """What a target at its head lacks of silver at its pinned one."""
+        if head.checkpoint is None or delta.is_renewed:
+            return cls(is_all=True, has_loads=True)
+        assert head.position
+        assert work.pinned.position
+        pending = [Range(head.position, work.pinned.position)] if head.position < work.pinned.position else []
+        is_restated = bool(delta.redone) or delta.is_loaded
+        return cls(tuple(joined([*delta.redone, *pending])), is_restated=is_restated, has_loads=delta.is_loaded)
+
+    @property
+    def hull(self) -> Range | None:
+        """From the beginning of the first range to the end of the last; None where there is no range."""
+        return Range(self.ranges[0].start, self.ranges[-1].stop) if self.ranges else None
+
+    def with_ranges(self, ranges: Iterable[Range]) -> "Extent":
+        """With more ranges, which may overlap those that it has."""
+        return self if self.is_all else replace(self, ranges=tuple(joined([*self.ranges, *ranges])))
+
+    def overlaps(self, range_: Range) -> bool:
+        return self.is_all or any(range_.overlaps(part) for part in self.ranges)
+
+    def of_target(self, rows: pa.Table) -> pa.Array:
+        """Which rows of the target the merge replaces. rows: with ``_op`` and ``_position``."""
+        op, position = rows.column("_op"), rows.column("_position")
+        is_loaded = pc.equal(op, silver.Op.LOAD)
+        of_log = pc.and_(pc.invert(is_loaded), self._within(position, self.ranges))
+        is_statement = pc.is_in(op, pa.array([str(kind) for kind in STATEMENTS]))
+        of_log = pc.or_(of_log, pc.and_(is_statement, self._within(position, [self.hull] if self.hull else [])))
+        return pc.or_(of_log, is_loaded) if self.has_loads else of_log
+
+    def of_silver(self, rows: pa.Table) -> pa.Array:
+        """Which rows of silver the merge takes that no change in the log says. rows: ``_op``, ``_window_start``."""
+        op = rows.column("_op")
+        is_taken = pc.is_in(op, pa.array([str(kind) for kind in STATEMENTS]))
+        if not self.is_all:
+            within = self._within(rows.column("_window_start"), [self.hull] if self.hull else [])
+            is_taken = pc.and_(is_taken, within)
+        return pc.or_(is_taken, pc.equal(op, silver.Op.LOAD)) if self.has_loads else is_taken
+
+    def may_be_of(self, file: DataFile, schema: TableSchema) -> bool:
+        """Whether a data file of the target may have rows that the merge replaces."""
+        if not self.is_restated:
+            return False
+        if self.has_loads and has_operation(file, schema, silver.Op.LOAD):
+            return True
+        lowest, highest = bounds_of(file, schema, "_position")
+        ranges = [*self.ranges, self.hull] if self.hull else []
+        return any(
+            (highest is None or highest >= range_.start.order) and (lowest is None or lowest < range_.stop.order)
+            for range_ in ranges
+        )
+
+    def _within(self, places: pa.ChunkedArray, ranges: Iterable[Range]) -> pa.Array:
+        is_within = pa.array(np.zeros(len(places), np.bool_))
+        for range_ in ranges:
+            is_here = pc.and_not(at_or_after(places, range_.start), at_or_after(places, range_.stop))
+            is_within = pc.or_(is_within, pc.fill_null(is_here, False))
+        return is_within
+
+
+def has_operation(file: DataFile, schema: TableSchema, *operations: silver.Op) -> bool:
+    """Whether a data file may have rows of some operations, by its statistics."""
+    bounds = file.bounds(schema, "_op")
+    if bounds.minimum is None or bounds.maximum is None:
+        return True
+    return any(bounds.minimum <= operation <= bounds.maximum for operation in operations)

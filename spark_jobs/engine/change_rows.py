@@ -1,0 +1,158 @@
+"""Every change of a part of a unit, as rows with the target's columns.
+
+Put here: decoding windows and projecting their rows, and the rows of silver that no change in the log says. Not here:
+decoding itself (silver/decode_task.py), or what becomes of the rows (change_task.py).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.bronze.table import committed_before
+from spark_jobs.config.modes import Mode
+from spark_jobs.delta import data_files, deletion_vectors
+from spark_jobs.delta.schema import TableSchema
+from spark_jobs.delta.snapshot import DataFile
+from spark_jobs.engine.change_extent import has_operation
+from spark_jobs.engine.change_units import ChangeUnit, ChangeWindow
+from spark_jobs.engine.exact_texts import changed
+from spark_jobs.engine.fills import with_fills
+from spark_jobs.engine.silver_task import OpenSlices
+from spark_jobs.lake.table import Table
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.decode_task import changes_task, noting
+from spark_jobs.silver.positions import FIELDS
+from spark_jobs.silver.row_filters import ChangeJudge
+from spark_jobs.silver.slice_runs import gathered
+
+_OF_CHANGES = ("_op", "_gtid", "_position", "_committed_at", "_raw")
+"""What decoded changes have beside the source's columns."""
+_OPERATIONS = pa.array([str(silver.Op.TRUNCATE), str(silver.Op.RENAME), str(silver.Op.LOAD)])
+Place = tuple[int, ...]
+"""Stretch, number and offset of a position."""
+
+
+def fields_of(unit: ChangeUnit) -> pa.Schema:
+    """The target's columns that changes have."""
+    names = {*unit.columns.types, *_OF_CHANGES}
+    return pa.schema([unit.schema.column(name).arrow(physical=False) for name in unit.stored if name in names])
+
+
+def logged(unit: ChangeUnit, slices: Mapping[int, pa.Table], opened: OpenSlices) -> pa.Table:
+    """Every change of a unit's slices, by window. Raises TableStopped, DecodeError, LakeError."""
+    fields = fields_of(unit)
+    parts = [fields.empty_table()]
+    for number, window in enumerate(unit.windows):
+        of_window = slices.get(number)
+        if of_window is not None:
+            parts += (rows.select(fields.names) for rows in _of_window(unit, window, of_window, opened))
+    return pa.concat_tables(parts)
+
+
+def _of_window(unit: ChangeUnit, window: ChangeWindow, slices: pa.Table, opened: OpenSlices) -> Iterator[pa.Table]:
+    """The changes of a window, with the columns that the target has now."""
+    columns = silver.columns(window.definition)
+    judge = ChangeJudge(window.filters) if window.filters else None
+    splits = unit.mode is Mode.HISTORY
+    task = changes_task(window.definition, columns, splits=splits, scans=opened.scans, judge=judge)
+    files: dict[tuple[int, int], str] = {}
+    batches = list(task(noting(gathered(opened.runs(slices), unit.skips), files)))
+    if not batches:
+        return
+    rows = pa.Table.from_batches(batches)
+    rows = window.masks.apply(rows, files) if window.masks else rows
+    yield changed(with_fills(_projected(rows, window.schema, unit.schema), window.fills), window.exact)
+
+
+def _projected(rows: pa.Table, schema: TableSchema, target: TableSchema) -> pa.Table:
+    """Rows with a table's columns, of rows with those that it had: by physical names, as a reader of its files does."""
+    names = {column.physical_name: column.name for column in schema.columns}
+    fields, arrays = [], []
+    for column in target.columns:
+        to = column.arrow(physical=False)
+        name = names.get(column.physical_name)
+        cells = rows.column(name) if name in rows.column_names else pa.chunked_array([pa.nulls(len(rows), to.type)])
+        fields.append(to)
+        arrays.append(cells if cells.type == to.type else cells.cast(to.type))
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def of_silver(unit: ChangeUnit, files: Iterable[DataFile], bronze: Table, version: int) -> pa.Table:
+    """The rows of silver that no change in the log says: of statements, and those that were loaded.
+
+    Of tables with versions statements besides that emptied the table at any time, as ``new_statements`` tells. Raises
+    LakeError.
+    """
+    fields = fields_of(unit)
+    names = [name for name in fields.names if name != "_gtid"]
+    copies = [silver.COPIES] if unit.columns.is_bag else []
+    parts = [fields.empty_table()]
+    times: dict[Place, datetime] | None = None
+    for file in files:
+        assert unit.origin_schema is not None
+        rows = _living(unit, file, [*names, "_window_start", *copies])
+        is_taken = unit.extent.of_silver(rows)
+        if unit.mode is Mode.HISTORY:
+            is_taken = pc.or_(is_taken, pc.equal(rows.column("_op"), silver.Op.TRUNCATE))
+        rows = rows.filter(is_taken)
+        if not len(rows):
+            continue
+        if copies:
+            counts = pc.fill_null(rows.column(silver.COPIES), 1).combine_chunks().to_pylist()
+            rows = rows.take(pa.array([at for at, count in enumerate(counts) for _ in range(count)], pa.int64()))
+        # Rows that came with a name are of the time of its statement, loaded ones of the last transaction before.
+        times = _statement_times(unit) if times is None else times
+        parts.append(_dated(unit, rows, times, (bronze, version)).select(fields.names))
+    return pa.concat_tables(parts)
+
+
+def _living(unit: ChangeUnit, file: DataFile, names: Sequence[str]) -> pa.Table:
+    """The rows of a file of silver that are there."""
+    assert unit.origin_schema is not None
+    rows = data_files.read_columns(unit.origin, file, names, unit.origin_schema)
+    if file.deletion_vector is None:
+        return rows
+    return rows.filter(pa.array(deletion_vectors.living(unit.origin, file.deletion_vector, len(rows))))
+
+
+def _dated(unit: ChangeUnit, rows: pa.Table, times: Mapping[Place, datetime], log: tuple[Table, int]) -> pa.Table:
+    """With ``_gtid``, and the times at which rows came. log: bronze and its version."""
+    op, start = rows.column("_op"), rows.column("_window_start")
+    cells = [pc.struct_field(start, name).to_numpy() for name in FIELDS[:3]]
+    places, numbers = np.unique(
+        np.stack([*cells, pc.index_in(op, _OPERATIONS).to_numpy()]), axis=1, return_inverse=True
+    )
+    # Few places have many rows: each is looked up once.
+    times_of_places, gtids, is_dated = list[datetime | None](), list[str | None](), list[bool]()
+    for *cells_of_place, kind in places.T.tolist():
+        place, operation = tuple(cells_of_place), _OPERATIONS[kind].as_py()
+        is_loaded = operation == silver.Op.LOAD
+        times_of_places.append(committed_before(*log, place) if is_loaded else times.get(place))
+        is_dated.append(is_loaded or (operation == silver.Op.RENAME and place in times))
+        gtids.append(unit.statement_gtids.get(place) if operation == silver.Op.TRUNCATE else None)
+    at, committed = pa.array(numbers.reshape(-1)), rows.column("_committed_at")
+    places_times = pa.array(times_of_places, committed.type).take(at)
+    dated = pc.if_else(pa.array(is_dated).take(at), places_times, committed.combine_chunks())
+    rows = rows.set_column(rows.schema.get_field_index("_committed_at"), "_committed_at", dated)
+    return rows.append_column("_gtid", pa.array(gtids, pa.string()).take(at))
+
+
+def _statement_times(unit: ChangeUnit) -> dict[Place, datetime]:
+    """When statements emptied the table, by where they stand."""
+    times: dict[Place, datetime] = {}
+    for file in unit.statements:
+        assert unit.origin_schema is not None
+        if has_operation(file, unit.origin_schema, silver.Op.TRUNCATE):
+            rows = _living(unit, file, ["_op", "_window_start", "_committed_at"])
+            for row in rows.filter(pc.equal(rows.column("_op"), silver.Op.TRUNCATE)).to_pylist():
+                if row["_committed_at"]:
+                    times[tuple(row["_window_start"].values())[:3]] = row["_committed_at"]
+    return times
+
+
+def new_statements(unit: ChangeUnit, rows: pa.Table) -> pa.Array:
+    """Which rows of statements that emptied the table the merge takes; others end versions alone."""
+    return unit.extent.of_silver(rows.append_column("_window_start", rows.column("_position")))

@@ -1,0 +1,138 @@
+"""What tasks need to know of tables that are made of every change (``mode: append``, ``history``).
+
+Put here: units, their windows, and the parts of units that tasks take. Not here: which windows these are
+(change_course.py), how units are divided (change_job.py), or the work (change_task.py).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from spark_jobs.binlog import TableDefinition
+from spark_jobs.config.modes import Mode
+from spark_jobs.delta.schema import TableSchema
+from spark_jobs.delta.snapshot import DataFile
+from spark_jobs.downstream.merge_job import ADDED
+from spark_jobs.downstream.modes import MODE_COLUMNS
+from spark_jobs.engine import fills
+from spark_jobs.engine.change_extent import Extent
+from spark_jobs.engine.exact_texts import ExactTextChange
+from spark_jobs.engine.fills import ColumnFill
+from spark_jobs.log.position import Position, Range
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.column_masks import ColumnMasks
+from spark_jobs.silver.row_filters import ChangeFilters
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeWindow:
+    """Ranges of the log between two statements about a table, and the target's columns there."""
+
+    definition: TableDefinition
+    ranges: tuple[Range, ...]
+    schema: TableSchema
+    fills: tuple[ColumnFill, ...] = ()
+    """Columns that later statements added with a default: its rows get them."""
+    exact: tuple[ExactTextChange, ...] = ()
+    """What later statements do to exact texts (``_raw``)."""
+    masks: ColumnMasks | None = None
+    """What a rule makes of the definition's columns."""
+    filters: ChangeFilters | None = None
+    """The rules that filter changes of rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeUnit:
+    """A downstream table that is made of every change, in a job: what a task needs to know of it."""
+
+    number: int
+    name: str
+    mode: Mode
+    columns: silver.Columns
+    windows: tuple[ChangeWindow, ...]
+    target: str
+    schema: TableSchema
+    configuration: Mapping[str, str]
+    files: tuple[DataFile, ...]
+    """The target's, as far as its rows stay."""
+    rewrites: bool
+    """Whether files are written again without rows that go (``compat: plain``); deletion vectors mark them else."""
+    extent: Extent
+    fills: tuple[ColumnFill, ...] = ()
+    """Columns that statements added with a default, in their order: the target's files are written again with them."""
+    exact: tuple[ExactTextChange, ...] = ()
+    """What statements did to exact texts of the target's rows."""
+    skips: frozenset[Position] = frozenset()
+    origin: str = ""
+    """The silver table's path."""
+    origin_schema: TableSchema | None = None
+    statements: tuple[DataFile, ...] = ()
+    """Silver's files that may have rows of statements, or rows that were loaded."""
+    statement_gtids: Mapping[tuple[int, int, int], str] = field(default_factory=dict)
+    """GTIDs of statements, by where they stand."""
+    ends_all: bool = False
+    """Whether a new statement emptied the table, so that all current versions end."""
+    has_feed: bool = False
+    """Whether the commit says which rows it changes (Delta's change data feed)."""
+    buckets: tuple[int, ...] = ()
+    """The buckets of its keys, where the versions of its rows are more than one task takes."""
+
+    @property
+    def stored(self) -> list[str]:
+        """The target's columns."""
+        return [*self.columns.types, *ADDED, *MODE_COLUMNS[self.mode]]
+
+    @property
+    def rewritten(self) -> tuple[DataFile, ...]:
+        """The target's files that are written again whatever becomes of their rows."""
+        return tuple(file for file in self.files if self.fills or self._has_exact(file))
+
+    def _has_exact(self, file: DataFile) -> bool:
+        """Whether statements change exact texts of a file's rows."""
+        nulls = file.stats.get("nullCount", {}).get(self.schema.column("_raw").physical_name)
+        has_texts = nulls is None or nulls != file.num_records
+        return any(change.is_of_all_rows or has_texts for change in self.exact)
+
+    @property
+    def column_fills(self) -> Iterator[ColumnFill]:
+        """All columns that rows get values in."""
+        yield from self.fills
+        for window in self.windows:
+            yield from window.fills
+
+    def valued(self, values: Mapping[str, pa.Scalar]) -> "ChangeUnit":
+        """With the values of the SQL of its columns' fills, as ``fills.evaluated`` gives them."""
+        windows = tuple(replace(window, fills=fills.valued(window.fills, values)) for window in self.windows)
+        return replace(self, windows=windows, fills=fills.valued(self.fills, values))
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPart:
+    """What a task takes of a unit.
+
+    slices: by window rows of ``bronze.index.OF_TABLE``, in the order in which they take effect. statements: silver's
+    files that it reads. files: the target's files that it looks through for rows that go or end.
+    """
+
+    unit: ChangeUnit
+    slices: Mapping[int, pa.Table] = field(default_factory=dict)
+    statements: tuple[DataFile, ...] = ()
+    files: tuple[DataFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTask:
+    """Parts of units, and bronze's path and version, which their slices lie in."""
+
+    bronze: str
+    version: int
+    parts: tuple[UnitPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteTask:
+    """Files of a unit that are written again, with the numbers of the rows of each that go (int64)."""
+
+    unit: ChangeUnit
+    files: tuple[tuple[DataFile, bytes], ...]

@@ -1,0 +1,38 @@
+"""Rows that no change in the log says, and when they came."""
+
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.config.modes import Mode
+from spark_jobs.engine.spark_job import Capacity
+from tests.spark_jobs.engine.changed_lakes import ChangedLake, in_small_parts
+from tests.spark_jobs.engine.lake_rows import newest, rows_of
+from tests.spark_jobs.engine.logs_of_rows import NAMES
+
+CUTS = (3, 4, 8)
+
+
+@pytest.mark.parametrize("in_buckets", [False, True])
+@pytest.mark.parametrize("first", [0, 2, 4])
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
+def test_rows_that_were_loaded_stand_where_the_load_began(
+    mode: Mode, first: int, *, in_buckets: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is merged, after some of it and after all; and loaded again."""
+    if in_buckets:
+        in_small_parts(monkeypatch)
+    lake = ChangedLake(tmp_path, mode, CUTS, seed=first, count=20)
+    if first:
+        lake.merge(first, Capacity(2))
+    for name in NAMES:
+        lake.load(name, 3, [(key, 100 + key) for key in range(0, 40, 2)])
+    lake.merge(5, Capacity(2))
+    for name in NAMES:
+        assert lake.rows(name) == lake.expected(name, 4)
+    # They are of the time of the last transaction before, of whichever table.
+    rows = [row for name in NAMES for row in rows_of(newest(lake.target(name).path))]
+    loaded = [row for row in rows if row["_op"] == "load"]
+    before = [row for row in rows if row["_op"] != "load" and row["_position"]["offset"] < lake.log.starts[3]]
+    assert len(loaded) == 40
+    assert {row["_committed_at"] for row in loaded} == {max(row["_committed_at"] for row in before)}
