@@ -96,6 +96,6 @@ def _rows(session: SparkSession, work: MergeJob, job: CompactionJob | None) -> D
     frames = []
     for part in parts_of(job, columns):
         rows = change_rows(session, job, part.window, part.standing, splits=work.mode is Mode.HISTORY)
-        expressions = {name: identifier(name) for name in rows.columns} | part.projection(job)
+        expressions = {name: identifier(name) for name in rows.columns} | part.projection(job).sql()
         frames.append(rows.selectExpr(*silver.cells_sql(types, expressions)))
     return union(frames)

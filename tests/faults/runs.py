@@ -40,6 +40,8 @@ PARTIAL = "partial"
 """Mirrors of tables whose row images leave columns out."""
 KEYLESS = "keyless"
 """Tables of which one has no key, in all modes."""
+RENAMES = "renames"
+"""Mirrors of tables that change names and keys; a log has row images that leave columns out, or whole ones."""
 EVERY_CHANGE = ("append", "history")
 _MODES = {
     "routes": [{"from": f"{SCHEMA}.*", "to": [f"{SCHEMA}.{{1}}", *(f"{mode}.{{1}}" for mode in EVERY_CHANGE)]}],
@@ -48,6 +50,7 @@ _MODES = {
 LAYOUTS: dict[str, dict[str, Any]] = {
     "mirrors": {},
     PARTIAL: {},
+    RENAMES: {},
     "modes": _MODES,
     KEYLESS: _MODES,
     MERGED: {"routes": [{"from": f"{SCHEMA}.*", "to": f"{SCHEMA}.{MERGED}"}]},
@@ -174,7 +177,6 @@ def without_spark() -> Iterator[None]:
         patch.object(pipeline_run, "start_session", lambda _: None),
         patch.object(pipeline_run, "session_over", lambda _spark, _size: SPARK),
         patch.object(pipeline_run, "slots", lambda _: _current().slots),
-        patch.object(pipeline_run, "compact", _by_spark),
         patch.object(pipeline_run, "CONFLICT_WAIT", 0.0),
         *(patch.object(merge, name, _by_spark) for name in ("_appended", "_renewed", "_merged", "_never_whole")),
         *(patch.object(way, "bring", _by_spark) for way in (AppendWay, HistoryWay)),
