@@ -272,6 +272,15 @@ class RenameChecks:
             if ends and has_rows and min(silver_at, merged_at) < ends[-1]:
                 raise Wrong(f"{name}: lost: silver is at {silver_at}, downstream at {merged_at}, changes to {ends[-1]}")
 
+    def require_rows(self, pipeline: Pipeline, until: int = 0) -> None:
+        """As ``Checks.require_rows``."""
+        lake = lake_of(pipeline)
+        for name in NAMES:
+            offset = self._downstream(name, lake.downstream(SCHEMA, name).path)
+            last = max((state.end for state in self.changes.states[name] if state.end <= until), default=0)
+            if offset < last:
+                raise Wrong(f"downstream of {name}: is at {offset}, and has changes to {last}")
+
     def _silver(self, name: str, path: str) -> int:
         snapshot = snapshot_of(path)
         if snapshot is None:

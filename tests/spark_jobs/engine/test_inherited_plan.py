@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.engine import silver_job
 from spark_jobs.engine.silver_plan import PreparedCompaction
 from tests.faults import runs
 from tests.faults.changes import SOURCE, bronze_tables
@@ -24,7 +23,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         depths.append(depth)
         return at_depth(unit, depth, results)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(silver_job.PreparedCompaction, "at_depth", noted)
+    monkeypatch.setattr(PreparedCompaction, "at_depth", noted)
     return depths
 
 
