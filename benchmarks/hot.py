@@ -17,11 +17,9 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline.run import compact_source, extract_source
-from spark_jobs.silver import window_rows
 
 ROUNDS = 3
 _SHAPES = {"uniform": "{spread}", "one key of half of all changes": "IF(n % 2, 0, {spread})"}
-_WAYS = {"one task": 1 << 60, "shuffled": -1}
 _CREATE = "CREATE TABLE t (id INT PRIMARY KEY, v INT NOT NULL DEFAULT 0, note VARCHAR(60))"
 _WRITE = """
 INSERT INTO t (id, note)
@@ -34,18 +32,17 @@ ON DUPLICATE KEY UPDATE v = v + 1
 def measure(spark: SparkSession, folder: Path, count: int) -> None:
     """Prints seconds to compact ``count`` changes of one table, best of some rounds, and the net rows that are left."""
     pipelines = {shape: _extracted(spark, folder / str(at), _SHAPES[shape], count) for at, shape in enumerate(_SHAPES)}
-    best: dict[tuple[str, str], float] = {}
+    best: dict[str, float] = {}
     rows: dict[str, int] = {}
     for _ in range(ROUNDS):
-        for way, limit in _WAYS.items():
-            for shape, pipeline in pipelines.items():
-                seconds, rows[shape] = _compacted(spark, pipeline, limit, count)
-                say(f"{shape}, {way}: {seconds:.2f} s")
-                best[way, shape] = min(seconds, best.get((way, shape), seconds))
-    print(f"| compacting {count:,} changes | net rows | {' | '.join(f'{way}, s' for way in _WAYS)} |")
-    print("| --- | --- | --- | --- |")
+        for shape, pipeline in pipelines.items():
+            seconds, rows[shape] = _compacted(spark, pipeline, count)
+            say(f"{shape}: {seconds:.2f} s")
+            best[shape] = min(seconds, best.get(shape, seconds))
+    print(f"| compacting {count:,} changes | net rows | s |")
+    print("| --- | --- | --- |")
     for shape in _SHAPES:
-        print(f"| {shape} | {rows[shape]:,} | {' | '.join(f'{best[way, shape]:.2f}' for way in _WAYS)} |")
+        print(f"| {shape} | {rows[shape]:,} | {best[shape]:.2f} |")
 
 
 def _extracted(spark: SparkSession, folder: Path, key: str, count: int) -> Pipeline:
@@ -65,12 +62,11 @@ def _extracted(spark: SparkSession, folder: Path, key: str, count: int) -> Pipel
     return pipeline
 
 
-def _compacted(spark: SparkSession, pipeline: Pipeline, limit: int, count: int) -> tuple[float, int]:
+def _compacted(spark: SparkSession, pipeline: Pipeline, count: int) -> tuple[float, int]:
     """Seconds and net rows; silver is put aside first, so that it is made anew."""
     silver = Path(lake_of(pipeline).root) / "silver"
     if silver.exists():
         silver.rename(silver.with_name(f"silver-{time.monotonic_ns()}"))
-    window_rows._ONE_TASK = limit  # noqa: SLF001 - what the measurement is about
     began = time.perf_counter()
     outcome = compact_source(spark, pipeline, "log")
     seconds = time.perf_counter() - began

@@ -1,6 +1,6 @@
 """What a stretch of bronze holds, learnt without reading its payloads: tables, their definitions, statements.
 
-Put here: the questions that planning asks of bronze. Not here: what follows from the answers (silver/compact.py).
+Put here: the questions that planning asks of bronze. Not here: what follows from the answers (silver/timeline/).
 One pass over the index of its metadata columns answers for all tables of a source at once.
 """
 

@@ -1,7 +1,7 @@
 """Silver -> downstream: one MERGE a table, exactly once.
 
 Put here: the order of a merge, and the way that it takes. Not here: what silver has for it (merge_job.py), the rows
-(silver_reader.py), the statement (merge_sql.py), or how silver came about (silver/compact.py).
+(silver_reader.py), the statement (merge_sql.py), or how silver came about (engine/silver_job.py).
 
 Live, the windows after the downstream table's checkpoint are folded per key and merged; a row is taken where its
 position is newer than the target's. A table that holds nothing yet is not merged into but appended to.

@@ -1,6 +1,6 @@
-"""Which tables the engine takes, and which go by Spark SQL: the one place that decides.
+"""Which downstream tables the engine takes, and which go by Spark SQL: the one place that decides.
 
-Put here: the reasons. Not here: either way (silver_job.py, downstream_job.py; silver/compact.py, downstream/merge.py).
+Put here: the reasons. Not here: either way (downstream_job.py; downstream/merge.py).
 
 Spark SQL takes what is rare, and what is about all of a table. A reason is text for the run's
 metadata.
@@ -16,7 +16,7 @@ from spark_jobs.engine.part_merge import why_not_part
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import Head
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.compaction_job import BY_SPARK_SQL, CompactionJob
+from spark_jobs.silver.compaction_job import BY_SPARK_SQL
 
 ENGINE = "engine"
 """What a run's metadata calls this way."""
@@ -25,14 +25,6 @@ ENGINE = "engine"
 def by_spark_sql(reason: str) -> str:
     """What a run's metadata calls the other one."""
     return f"{BY_SPARK_SQL}: {reason}" if reason else BY_SPARK_SQL
-
-
-def why_silver_by_sql(work: CompactionJob) -> str | None:
-    """Why a table's windows are compacted by Spark SQL; None where the engine takes them."""
-    reasons = {
-        "rows came with its name": work.replay or work.inherited_bytes,
-    }
-    return next((reason for reason, applies in reasons.items() if applies), None)
 
 
 def require_written(snapshot: Snapshot, *, appends: bool = False) -> None:

@@ -21,8 +21,9 @@ from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.engine import fills, routing, silver_task, spark_job
 from spark_jobs.engine.exact_texts import ExactTextChange
 from spark_jobs.engine.fills import ColumnFill, write
+from spark_jobs.engine.inherited_rows import InheritedFiles
 from spark_jobs.engine.silver_plan import PreparedCompaction, Stage, stopped_before_failures
-from spark_jobs.engine.silver_task import Refill, SilverTask, SilverUnit, WindowResult
+from spark_jobs.engine.silver_task import Refill, SilverTask, SilverUnit, StoredRows, WindowResult
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import StratalogError
 from spark_jobs.lake.commit import CommitKind, Head
@@ -38,6 +39,8 @@ _REFILLED_BYTES = 32 << 20
 """Bytes of silver's files that one task writes again at most."""
 _LEAST_TASK_BYTES = 2 << 20
 """Bytes of log below which a task of its own gains nothing."""
+_UNPACKED = 4
+"""Bytes of rows that a byte of a data file holds, about."""
 _UNIT_BYTES = 128 << 10
 """What a unit costs beside its rows, as bytes of log: two files of Parquet take some milliseconds."""
 
@@ -74,26 +77,30 @@ def run_until_stopped(
 def run(
     spark: SparkSession, bronze: str, units: Sequence[PreparedCompaction], capacity: Capacity
 ) -> dict[int, list[WindowResult]]:
-    """What tasks wrote, by unit, of units with the values that statements fill in. bronze: the table's path."""
-    tasks, buckets, placed = tasks_of(bronze, units, capacity)
-    finish = silver_task.finish({unit.number: unit for unit in placed}) if buckets else None
+    """What tasks wrote, by unit, of units with the values that statements fill in. bronze: the table's path.
+
+    A second job, and further ones, have the units in which a statement brings rows that an earlier job has written.
+    """
     by_unit: dict[int, list[WindowResult]] = defaultdict(list)
     refills = [refill for unit in units for refill in _refills(unit)]
-    all_tasks: list[SilverTask | Refill] = [*tasks, *refills]
-    for result_file in spark_job.run(spark, all_tasks, silver_task.work, finish, buckets):
-        by_unit[result_file.unit].append(result_file)
+    for depth in range(1 + max((max(unit.depths, default=0) for unit in units), default=0)):
+        parts = [
+            unit.at_depth(depth, by_unit[unit.unit.number])
+            for unit in units
+            if not depth or (depth in unit.depths and not any(result.error for result in by_unit[unit.unit.number]))
+        ]
+        tasks, buckets, placed = tasks_of(bronze, parts, capacity)
+        finish = silver_task.finish({unit.number: unit for unit in placed}) if buckets else None
+        for result in spark_job.run(spark, [*tasks, *refills], silver_task.work, finish, buckets):
+            by_unit[result.unit].append(result)
+        refills = []
     return by_unit
 
 
 def with_values(spark: SparkSession, units: Sequence[PreparedCompaction]) -> list[PreparedCompaction]:
     """The units with the values that statements fill in, which one query gives for all of them."""
-    values = fills.evaluated(spark, (fill.sql for unit in units for stage in unit.stages for fill in stage.fills))
-    valued_units = []
-    for unit in units:
-        stages = tuple(replace(stage, fills=fills.valued(stage.fills, values)) for stage in unit.stages)
-        windows = tuple(replace(window, fills=fills.valued(window.fills, values)) for window in unit.unit.windows)
-        valued_units.append(replace(unit, stages=stages, unit=replace(unit.unit, windows=windows)))
-    return valued_units
+    values = fills.evaluated(spark, (sql for unit in units for sql in unit.expressions()))
+    return [unit.valued(values) for unit in units]
 
 
 def _refills(unit: PreparedCompaction) -> Iterator[Refill]:
@@ -112,7 +119,7 @@ def _refills(unit: PreparedCompaction) -> Iterator[Refill]:
 
 def tasks_of(
     bronze: str, units: Sequence[PreparedCompaction], capacity: Capacity
-) -> tuple[list[SilverTask], int, list[SilverUnit]]:
+) -> tuple[list[SilverTask | StoredRows], int, list[SilverUnit]]:
     """The tasks of a job, how many buckets its second step has, and the units that have a part in that.
 
     The log is divided where row groups of bronze end, so that a task reads each row group once for all of its units.
@@ -134,12 +141,26 @@ def tasks_of(
         for part in chunk:
             homes[part.unit].add(at)
     placed, buckets = _placed(
-        [(unit.unit, size * shared) for unit, size in zip(units, unit_bytes, strict=True)],
-        {number for number, task_buckets in homes.items() if len(task_buckets) > 1},
+        [(unit.unit, size * shared + _file_bytes(unit)) for unit, size in zip(units, unit_bytes, strict=True)],
+        {number for number, task_buckets in homes.items() if len(task_buckets) > 1}
+        | {unit.unit.number for unit in units if unit.has_inherited},
         capacity,
     )
-    tasks = [task for chunk in chunks for task in _tasks(bronze, chunk, placed, target)]
+    tasks: list[SilverTask | StoredRows] = [task for chunk in chunks for task in _tasks(bronze, chunk, placed, target)]
+    tasks += [task for unit in units for task in _stored_rows(placed[unit.unit.number], unit.files, capacity)]
     return tasks, buckets, [unit for unit in placed.values() if unit.buckets]
+
+
+def _file_bytes(unit: PreparedCompaction) -> int:
+    """What rows of silver's files are, about, when they are not compressed any more."""
+    return _UNPACKED * sum(files.bytes for files in unit.files)
+
+
+def _stored_rows(unit: SilverUnit, all_files: Iterable[InheritedFiles], capacity: Capacity) -> Iterator[StoredRows]:
+    """Tasks that read the files whose rows statements bring."""
+    for files in all_files:
+        groups = spark_job.packed(files.files, lambda file: file.size, capacity.task_bytes / _UNPACKED)
+        yield from (StoredRows(unit, replace(files, files=group)) for group in groups)
 
 
 def _placed(
@@ -305,17 +326,15 @@ class _Contents:
         """The arguments of a stage's commit: files that come and go. Raises LakeError."""
         stage, before = self._unit.stages[at], self.snapshot
         later_fills = [fill for later in self._unit.stages[at:] for fill in later.fills]
-        added = (
-            [result.file for result in self._results if result.window == stage.window and result.file]
-            if stage.window is not None
-            else _markers(stage, self._unit.work, later_fills)
-        )
+        added = _markers(stage, self._unit.work, later_fills)
+        if stage.window is not None:
+            added += [result.file for result in self._results if result.window == stage.window and result.file]
         # Counted before files are written again for a statement: rows of the window, not those that were there.
         metrics = {"numFiles": len(added), "numOutputRows": sum(file.num_records or 0 for file in added)}
         # Columns after the stage's statement. The first commit of a table has its own metadata.
         if self.snapshot.version >= 0:
             self.snapshot = replace(before, metadata=stage.design.metadata, protocol=stage.design.protocol)
-        removed: list[DataFile] = []
+        removed, refilled_files = list[DataFile](), list[DataFile]()
         if stage.overwrites:
             removed = [*self._unit.snapshot.files]
         # Rows that were there before the unit are filled once, by the first stage that fills a column, for all stages.
@@ -324,10 +343,12 @@ class _Contents:
             self._is_refilled, removed = True, [file for file in self._unit.snapshot.files if file.key in self._files]
             paths = {file.path for file in removed}
             refilled = (result for result in self._results if result.window == silver_task.REFILLED)
-            added += [result.file for result in refilled if result.file and result.replaced in paths]
+            refilled_files = [result.file for result in refilled if result.file and result.replaced in paths]
+            added += refilled_files
         # Exact texts change with each statement: a run that ends between two must not change them twice.
         if stage.exact:
-            removed, added = self._with_exact_texts(stage, before, later_fills, removed, added)
+            present = [*self._present_without(removed), *refilled_files]
+            removed, added = self._with_exact_texts(stage, before, present, later_fills, (removed, added))
         return {"adds": added, "removes": removed, "metrics": metrics}
 
     def landed(self, version: int, changes: Mapping[str, Any]) -> None:
@@ -338,20 +359,23 @@ class _Contents:
         self._files |= {file.key: file for file in changes["adds"]}
         self.snapshot = self.snapshot.with_files(self._files.values())
 
+    def _present_without(self, removed: Sequence[DataFile]) -> list[DataFile]:
+        keys = {file.key for file in removed}
+        return [file for file in self._files.values() if file.key not in keys]
+
     def _with_exact_texts(
         self,
         stage: Stage,
         before: Snapshot,
+        present: Sequence[DataFile],
         later_fills: Sequence[ColumnFill],
-        removed: list[DataFile],
-        added: list[DataFile],
+        changes: tuple[list[DataFile], list[DataFile]],
     ) -> tuple[list[DataFile], list[DataFile]]:
-        """Files that go and come, with rows written again whose exact texts a statement changes."""
-        # The files of the table as the statement finds them, refilled ones among them.
-        removed_keys = {file.key for file in removed}
-        refilled_files = [file for file in added if removed]
-        present = [*(file for file in self._files.values() if file.key not in removed_keys), *refilled_files]
-        # Those with rows that it changes.
+        """Files that go and come (changes), with rows written again whose exact texts a statement changes.
+
+        present: the files of the table as the statement finds them, refilled ones among them.
+        """
+        removed, added = changes
         concerned = [file for file in present if any(may_change(before, file, change) for change in stage.exact)]
         if not concerned:
             return removed, added

@@ -7,7 +7,8 @@ A stage is one commit: a window's rows, or a statement. Where a stage cannot be 
 transaction, the table stops there and keeps the stages before it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -16,10 +17,12 @@ import pyarrow.compute as pc
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.delta import schema_changes
-from spark_jobs.delta.snapshot import Snapshot, new_table, snapshot_of
+from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.engine import fills, routing
 from spark_jobs.engine.exact_texts import ExactTextChange, change_of
 from spark_jobs.engine.fills import ColumnFill
+from spark_jobs.engine.inherited_plan import InheritancePlan
+from spark_jobs.engine.inherited_rows import InheritedFiles
 from spark_jobs.engine.silver_task import SilverUnit, SilverWindow, WindowResult
 from spark_jobs.errors import DecodeError, PartialImage, StratalogError, TableStopped, about
 from spark_jobs.lake.commit import CommitKind
@@ -36,7 +39,7 @@ from spark_jobs.silver.table_timeline import DataRange, Ended, SchemaChange, Tim
 class Stage:
     """One commit of a unit: a window's files, or a statement, with what the table is after it.
 
-    window: its number in the unit; None for a statement.
+    window: its number in the unit; None for a statement that brings no rows.
     """
 
     step: TimelineStep
@@ -68,10 +71,64 @@ class PreparedCompaction:
     """By window: where its slices lie (bronze/index.py)."""
     ended: Ended | None = None
     """Where the table stops after the stages, as far as the planner of the run has not seen it."""
+    files: tuple[InheritedFiles, ...] = ()
+    """Files of silver whose rows statements bring."""
 
     @property
     def bytes(self) -> int:
         return sum(pc.sum(table.column("bytes")).as_py() or 0 for table in self.slices)
+
+    @property
+    def has_inherited(self) -> bool:
+        """Whether rows come with statements: they go to buckets, since parts of one key may be anywhere."""
+        return any(window.inherited for window in self.unit.windows)
+
+    @property
+    def depths(self) -> list[int]:
+        """Of each window, how many jobs come before the one that writes it."""
+        depths = [0] * len(self.unit.windows)
+        # Files that are read by the one that others read come before those.
+        for files in self.files:
+            if files.result_of is not None:
+                depths[files.window] = max(depths[files.window], depths[files.result_of] + 1)
+        return [
+            depths[at] if window.projection is None or window.into is None else depths[window.into]
+            for at, window in enumerate(self.unit.windows)
+        ]
+
+    def expressions(self) -> Iterator[str]:
+        """SQL of the values that rows get in columns that statements add."""
+        yield from (fill.sql for stage in self.stages for fill in stage.fills)
+        yield from (sql for window in self.unit.windows for sql in window.expressions())
+        yield from (sql for part in self.files for sql in part.projection.expressions())
+
+    def valued(self, values: Mapping[str, pa.Scalar]) -> "PreparedCompaction":
+        """With these values, as ``fills.evaluated`` gives them."""
+        stages = tuple(replace(stage, fills=fills.valued(stage.fills, values)) for stage in self.stages)
+        windows = tuple(window.valued(values) for window in self.unit.windows)
+        files = tuple(replace(part, projection=part.projection.valued(values)) for part in self.files)
+        return replace(self, stages=stages, unit=replace(self.unit, windows=windows), files=files)
+
+    def stage_of(self, window: int) -> Stage:
+        """The stage that a window, or a part of one, is of."""
+        into = self.unit.windows[window].into if 0 <= window < len(self.unit.windows) else None
+        if into is not None:
+            return self.stage_of(into)
+        return next((stage for stage in self.stages if stage.window == window), self.stages[0])
+
+    def at_depth(self, depth: int, results: Iterable[WindowResult]) -> "PreparedCompaction":
+        """The work of one job. results: those of the jobs before it."""
+        depths, files_by_window = self.depths, defaultdict[int, list[DataFile]](list)
+        for result in results:
+            if result.file:
+                files_by_window[result.window].append(result.file)
+        files = tuple(
+            files if files.result_of is None else replace(files, files=tuple(files_by_window[files.result_of]))
+            for files in self.files
+            if depths[files.window] == depth
+        )
+        slices = tuple(table if depths[at] == depth else table.slice(0, 0) for at, table in enumerate(self.slices))
+        return replace(self, files=files, slices=slices)
 
     @property
     def is_ordered(self) -> bool:
@@ -84,8 +141,6 @@ class Preparation:
     """What a job can do of the work of several tables."""
 
     units: list[PreparedCompaction] = field(default_factory=list)
-    by_sql: dict[TableName, str] = field(default_factory=dict)
-    """Why Spark SQL takes tables, and not the engine."""
     errors: dict[TableName, StratalogError] = field(default_factory=dict)
     """What stops tables before their first stage."""
 
@@ -96,19 +151,14 @@ def prepared(works: Iterable[CompactionJob], index: SliceIndex) -> Preparation:
     for work in works:
         try:
             with about(str(work)):
-                unit_or_reason = _prepared(len(preparation.units), work, index)
+                preparation.units.append(_prepared(len(preparation.units), work, index))
         except StratalogError as error:
             preparation.errors[work.name] = error
-            continue
-        if isinstance(unit_or_reason, PreparedCompaction):
-            preparation.units.append(unit_or_reason)
-        else:
-            preparation.by_sql[work.name] = unit_or_reason
     return preparation
 
 
-def _prepared(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCompaction | str:
-    """The unit, or why Spark SQL takes the table. Raises TableStopped, LakeError."""
+def _prepared(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCompaction:
+    """Raises TableStopped, LakeError."""
     start = work.steps[0].range.start if work.steps else work.window.extent.start
     try:
         work.require_same_shape()
@@ -117,11 +167,8 @@ def _prepared(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCo
         raise TableStopped(str(error), error.at or start) from error
 
 
-def _unit(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCompaction | str:
+def _unit(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCompaction:
     stored = snapshot_of(work.table.path, work.head.version) if work.head else None
-    reason = routing.why_silver_by_sql(work)
-    if reason:
-        return reason
     work = replace(work, has_partial=work.has_partial or (stored is not None and silver.ABSENT in stored.schema.names))
     snapshot = _rebuilt(work, stored) if work.reset and stored else stored or _new(work)
     routing.require_written(snapshot, appends=True)
@@ -139,14 +186,20 @@ def _unit(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCompac
     # Files that are there already concern those statements alone that change or test their rows.
     if any(stage.fills or stage.exact for stage in stages):
         routing.require_written(snapshot)
-    unit = SilverUnit(number, str(work), work.table.path, _windows(work, stages), work.filters.skips)
-    slices = tuple(index.of_table(work.name, window.ranges, work.filters.skips) for window in unit.windows)
-    return PreparedCompaction(work, unit, snapshot, tuple(stages), slices, ended)
+    windows = _windows(work, stages)
+    slices = [index.of_table(work.name, window.ranges, window.skips) for window in windows]
+    # Rows that statements bring are parts of their own, behind the windows of the stages.
+    plan = InheritancePlan(work, windows, slices)
+    for stage in stages:
+        if isinstance(stage.step, SchemaChange) and stage.window is not None:
+            plan.add(stage.step, stage.window)
+    unit = SilverUnit(number, str(work), work.table.path, tuple(plan.windows))
+    return PreparedCompaction(work, unit, snapshot, tuple(stages), tuple(plan.slices), ended, tuple(plan.files))
 
 
-def _windows(work: CompactionJob, stages: Sequence[Stage]) -> tuple[SilverWindow, ...]:
+def _windows(work: CompactionJob, stages: Sequence[Stage]) -> list[SilverWindow]:
     """What tasks write. Rows get the fills of all later statements: silver's files are not written a second time."""
-    return tuple(
+    return [
         SilverWindow(
             definition=_definition(stage),
             columns=stage.columns,
@@ -156,10 +209,11 @@ def _windows(work: CompactionJob, stages: Sequence[Stage]) -> tuple[SilverWindow
             fills=tuple(fill for later in stages[at:] for fill in later.fills),
             masks=masks_of(_definition(stage), work.filters.columns) or None,
             filters=work.change_filters(_definition(stage)) or None,
+            skips=work.filters.skips,
         )
         for at, stage in enumerate(stages)
         if stage.window is not None
-    )
+    ]
 
 
 def stopped_before_failures(
@@ -177,30 +231,38 @@ def stopped_before_failures(
     # The table's first row image without all columns: the unit is repeated, with a column that says what rows lack.
     if not unit.work.has_partial and any(isinstance(result.error, PartialImage) for result in failed_results):
         partial_unit = _prepared(unit.unit.number, replace(unit.work, has_partial=True), index)
-        assert isinstance(partial_unit, PreparedCompaction)
         return replace(partial_unit, ended=partial_unit.ended or unit.ended)
     for result in failed_results:
         if result.error and not isinstance(result.error, TableStopped | DecodeError):
             raise result.error
-    at, error = min((_failure(unit, result) for result in failed_results), key=lambda failure: failure[0].order)
+    first = min(failed_results, key=lambda result: _failure_order(unit, result))
+    assert isinstance(first.error, TableStopped | DecodeError)
+    at, error = _failure(unit, first), first.error
     steps = tuple(_steps_before([stage.step for stage in unit.stages], at))
     if not steps:
         with about(str(unit.work)):
             raise TableStopped(str(error), at) from error
-    # The steps that are left are planned again, with the last window cut at the stop.
-    cut = replace(unit.work.window, cuts=unit.work.window.cuts | {at})
-    shortened = _prepared(unit.unit.number, replace(unit.work, steps=steps, window=cut), index.cut({at}))
-    assert isinstance(shortened, PreparedCompaction)
+    # The steps that are left are planned again, with the last window cut at the stop; statements cut no slice.
+    is_cut = not any(isinstance(stage.step, SchemaChange) and stage.step.range.start == at for stage in unit.stages)
+    cut = replace(unit.work.window, cuts=unit.work.window.cuts | ({at} if is_cut else set()))
+    shortened = _prepared(
+        unit.unit.number, replace(unit.work, steps=steps, window=cut), index.cut({at}) if is_cut else index
+    )
     return replace(shortened, ended=Ended(at, error))
 
 
-def _failure(unit: PreparedCompaction, result: WindowResult) -> tuple[Position, TableStopped | DecodeError]:
-    """Where a failed task stops its table: at a transaction, or where no single one is at fault at its window."""
-    assert isinstance(result.error, TableStopped | DecodeError)
-    if result.failing is not None:
-        return result.failing, result.error
-    stage = next((stage for stage in unit.stages if stage.window == result.window), unit.stages[0])
-    return stage.step.range.start, result.error
+def _failure(unit: PreparedCompaction, result: WindowResult) -> Position:
+    """Where a failed task stops its table: at a transaction, or where no single one is at fault at its window.
+
+    Rows that a statement brings stop it at the statement, wherever in the log they are.
+    """
+    stage = unit.stage_of(result.window)
+    is_of_window = result.failing is not None and isinstance(stage.step, DataRange)
+    return result.failing if is_of_window and result.failing else stage.step.range.start
+
+
+def _failure_order(unit: PreparedCompaction, result: WindowResult) -> tuple[tuple[int, ...], ...]:
+    return _failure(unit, result).order, result.failing.order if result.failing else ()
 
 
 def _steps_before(steps: Sequence[TimelineStep], at: Position) -> Iterator[TimelineStep]:
@@ -251,7 +313,10 @@ def _stages(work: CompactionJob, snapshot: Snapshot) -> Iterator[Stage]:
             windows += 1
         else:
             stage = _statement(work, step, design, key)
-            yield replace(stage, overwrites=overwrites, changes_design=stage.changes_design or is_new)
+            window = windows if step.inherited else None
+            windows += step.inherited is not None
+            changes_design = stage.changes_design or is_new
+            yield replace(stage, overwrites=overwrites, changes_design=changes_design, window=window)
             design, columns = stage.design, stage.columns
         key = columns.key
 

@@ -25,6 +25,8 @@ from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine import fills, shuffle_blocks
 from spark_jobs.engine.exact_texts import ExactTextChange
 from spark_jobs.engine.fills import ColumnFill, refilled
+from spark_jobs.engine.inherited_rows import InheritedFiles, InheritedRows, inherited, of_files, of_log, stored_cells
+from spark_jobs.engine.row_projection import RowProjection
 from spark_jobs.engine.spark_job import ShuffleBlock
 from spark_jobs.errors import DecodeError, LakeError, PartialImage, StratalogError, TableStopped
 from spark_jobs.log.position import Position, Range
@@ -62,6 +64,28 @@ class SilverWindow:
     """What a rule makes of the definition's columns."""
     filters: ChangeFilters | None = None
     """The rules that filter changes of its rows."""
+    inherited: InheritedRows | None = None
+    """Of a statement that brings rows: what they are. The range is the statement's then."""
+    into: int | None = None
+    """Of a part of what a statement brings: the window of that."""
+    projection: RowProjection | None = None
+    """Of such a part: its columns to those of all parts."""
+    skips: frozenset[Position] = frozenset()
+    """Events of its log that are quarantined."""
+
+    def expressions(self) -> Iterator[str]:
+        """SQL of the values that rows have in new columns, but for those of statements after them."""
+        for projection in (self.projection, self.inherited and self.inherited.rekeyed):
+            yield from projection.expressions() if projection else ()
+
+    def valued(self, values: Mapping[str, pa.Scalar]) -> "SilverWindow":
+        """With these values, as ``fills.evaluated`` gives them."""
+        return replace(
+            self,
+            fills=fills.valued(self.fills, values),
+            inherited=self.inherited and self.inherited.valued(values),
+            projection=self.projection and self.projection.valued(values),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +96,6 @@ class SilverUnit:
     name: str
     path: str
     windows: tuple[SilverWindow, ...]
-    skips: frozenset[Position] = frozenset()
     buckets: tuple[int, ...] = ()
     """The buckets of its keys; none where one task has all its slices."""
 
@@ -89,6 +112,14 @@ class Refill:
     fills: tuple[ColumnFill, ...]
     exact: tuple[ExactTextChange, ...] = ()
     """What a statement does to exact texts of the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """Rows of data files on their way to the buckets of a unit."""
+
+    unit: SilverUnit
+    files: InheritedFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +163,13 @@ _NO_WINDOW = -1
 """In the place of a window's number: an error that is of no window."""
 
 
-def work(task: SilverTask | Refill) -> Iterator[WindowResult | ShuffleBlock]:
+def work(task: SilverTask | Refill | StoredRows) -> Iterator[WindowResult | ShuffleBlock]:
     """Decodes and reduces the slices of a task; writes the units that are whole in it, and sends blocks of others."""
     if isinstance(task, Refill):
         yield from _or_error((task.unit, _NO_WINDOW), lambda: _refilled(task))
+        return
+    if isinstance(task, StoredRows):
+        yield from _or_error((task.unit.number, task.files.window), lambda: _stored_rows(task))
         return
     opened = OpenSlices(task.bronze)
     for unit in task.units:
@@ -163,6 +197,22 @@ def _refilled(task: Refill) -> Iterator[WindowResult]:
             yield WindowResult(task.unit, REFILLED, new_file, replaced=file.path)
 
 
+def _stored_rows(task: StoredRows) -> Iterator[ShuffleBlock]:
+    for rows in of_files(task.files, _inherited(task.unit, task.files.window)):
+        yield from _part_blocks(task.unit, task.files.window, rows)
+
+
+def _inherited(unit: SilverUnit, window: int) -> InheritedRows:
+    into = unit.windows[window].inherited
+    assert into is not None, "parts go to windows of statements that bring rows"
+    return into
+
+
+def _part_blocks(unit: SilverUnit, window: int, rows: pa.Table) -> Iterator[ShuffleBlock]:
+    """Rows of a part, to the buckets of what tells them apart in what the statement brings."""
+    return shuffle_blocks.blocks(unit.number, unit.buckets, window, rows, _inherited(unit, window).columns)
+
+
 def _unit(task: SilverTask, unit: SilverUnit, opened: "OpenSlices") -> Iterator[WindowResult | ShuffleBlock]:
     for at, window in enumerate(unit.windows):
         slices = task.slices.get((unit.number, at))
@@ -171,7 +221,7 @@ def _unit(task: SilverTask, unit: SilverUnit, opened: "OpenSlices") -> Iterator[
         judge = ChangeJudge(window.filters) if window.filters else None
         rows_of = _reading(window, judge, opened.scans, alone=not unit.buckets)
         try:
-            rows = rows_of(gathered(opened.runs(slices), unit.skips))
+            rows = rows_of(gathered(opened.runs(slices), window.skips))
         except (TableStopped, DecodeError) as error:
             yield _stopped((unit, at), error, opened.runs(slices), rows_of)
             return
@@ -179,7 +229,9 @@ def _unit(task: SilverTask, unit: SilverUnit, opened: "OpenSlices") -> Iterator[
             yield WindowResult(unit.number, at, filtered=dict(judge.counts))
         if rows is None:
             continue
-        if unit.buckets:
+        if window.into is not None and window.projection is not None:
+            yield from _part_blocks(unit, window.into, of_log(rows, window.projection, _inherited(unit, window.into)))
+        elif unit.buckets:
             yield from shuffle_blocks.blocks(unit.number, unit.buckets, at, rows, window.columns)
         else:
             yield result_of(unit, at, _reordered(rows, window))
@@ -227,7 +279,7 @@ def _stopped(
     unit, window = of
     if isinstance(error, PartialImage):  # the unit is repeated, whatever else there is
         return WindowResult(unit.number, window, error=error)
-    first = first_failing(runs, lambda run: rows_of(gathered([run], unit.skips)))
+    first = first_failing(runs, lambda run: rows_of(gathered([run], unit.windows[window].skips)))
     failing, own_error = first or (None, error)
     return WindowResult(unit.number, window, error=own_error, failing=failing)
 
@@ -303,10 +355,6 @@ def finish(
 ) -> Callable[[Iterable[ShuffleBlock]], Iterator[WindowResult | ShuffleBlock]]:
     """The step that writes a bucket's units from the blocks of all tasks."""
 
-    def rows_written(number: int, window: int, batches: Sequence[pa.RecordBatch]) -> Iterator[WindowResult]:
-        unit = units[number]
-        yield result_of(unit, window, _settled(pa.Table.from_batches(batches), unit.windows[window].columns))
-
     def finish_bucket(blocks: Iterable[ShuffleBlock]) -> Iterator[WindowResult | ShuffleBlock]:
         gathered: dict[tuple[int, int], list[pa.RecordBatch]] = {}
         for block in blocks:
@@ -314,9 +362,18 @@ def finish(
             gathered.setdefault((block.unit, window), []).append(rows)
         while gathered:
             (number, window), batches = gathered.popitem()
-            yield from _or_error((number, window), partial(rows_written, number, window, batches))
+            yield from _or_error((number, window), partial(_rows_written, units[number], window, batches))
 
     return finish_bucket
+
+
+def _rows_written(unit: SilverUnit, number: int, batches: Sequence[pa.RecordBatch]) -> Iterator[WindowResult]:
+    """A bucket's rows of a window as a file."""
+    window, rows = unit.windows[number], pa.Table.from_batches(batches)
+    if window.inherited is not None:
+        yield _inherited_result(unit, number, inherited(rows, window.inherited, window.columns))
+    else:
+        yield result_of(unit, number, _settled(rows, window.columns))
 
 
 def _settled(rows: pa.Table, columns: silver.Columns) -> pa.Table:
@@ -339,25 +396,12 @@ def result_of(unit: SilverUnit, at: int, settled: pa.Table) -> WindowResult:
         "_window_start": starts.take(ordinals),
         "_window_stop": stops.take(ordinals),
     }
-    # In the order of silver's columns; a column that the rows do not have is null.
-    fields = window.schema.arrow(physical=False)
-    columns = [
-        added_cells[name] if name in added_cells else settled.column(name) if name in settled.column_names else None
-        for name in window.columns.stored
-    ]
-    arrays = [
-        pa.nulls(len(settled), fields.field(name).type) if column is None else column
-        for name, column in zip(window.columns.stored, columns, strict=True)
-    ]
-    rows = pa.table(arrays, names=list(window.columns.stored)).cast(
-        pa.schema([fields.field(name) for name in window.columns.stored])
-    )
     # Counts for the commit's metadata.
     counts = {value["values"]: value["counts"] for value in pc.value_counts(op).to_pylist()}
     return WindowResult(
         unit=unit.number,
         window=at,
-        file=_stored(unit.path, rows, window) if len(rows) else None,
+        file=_file_of(unit, window, settled, added_cells),
         changes=pc.sum(settled.column("_changes")).as_py() or 0,
         inserts=counts.get(silver.Op.INSERT, 0),
         updates=counts.get(silver.Op.UPDATE, 0),
@@ -366,8 +410,35 @@ def result_of(unit: SilverUnit, at: int, settled: pa.Table) -> WindowResult:
     )
 
 
-def _stored(path: str, rows: pa.Table, window: SilverWindow) -> DataFile:
-    return fills.write(path, rows, window.schema, window.configuration, window.fills)
+def _inherited_result(unit: SilverUnit, at: int, rows: pa.Table) -> WindowResult:
+    """Writes rows that a statement brings. rows: as ``inherited_rows.inherited`` gives them."""
+    window = unit.windows[at]
+    (range_,) = window.ranges
+    start, stop = (_places([place])[0] for place in (range_.start, range_.stop))
+    kind = window.schema.column("_position").arrow(physical=False).type
+    position = pa.scalar(start.as_py() | {"row": 0}, kind)
+    times = pc.max(rows.column("_committed_at").cast(pa.int64())).as_py()
+    cells = stored_cells(rows, window.columns, (position, start, stop))
+    return WindowResult(unit.number, at, _file_of(unit, window, rows, cells), inserts=len(rows), newest_us=times)
+
+
+def _file_of(unit: SilverUnit, window: SilverWindow, rows: pa.Table, added: Mapping[str, Any]) -> DataFile | None:
+    """Rows as a data file, none of no rows. added: cells that silver has beside those of the rows."""
+    if not len(rows):
+        return None
+    # In the order of silver's columns; a column that the rows do not have is null.
+    fields = window.schema.arrow(physical=False)
+    columns = [
+        added[name]
+        if name in added
+        else rows.column(name)
+        if name in rows.column_names
+        else pa.nulls(len(rows), fields.field(name).type)
+        for name in window.columns.stored
+    ]
+    stored = pa.table(columns, names=list(window.columns.stored))
+    stored = stored.cast(pa.schema([fields.field(name) for name in window.columns.stored]))
+    return fills.write(unit.path, stored, window.schema, window.configuration, window.fills)
 
 
 def _operations(settled: pa.Table, *, is_keyless: bool) -> pa.Array:

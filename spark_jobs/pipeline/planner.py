@@ -47,8 +47,6 @@ class Plan:
     """MariaDB's sequences among the tables, which are left out."""
     index: SliceIndex | None = None
     """Where the slices lie that the plan is made from."""
-    by_sql: dict[TableName, str] = field(default_factory=dict)
-    """Why Spark SQL compacts tables, and not the engine."""
     places: dict[TableName, Position] = field(default_factory=dict)
     """Where tables have stopped, as far as that has a position: everything before it is done."""
 

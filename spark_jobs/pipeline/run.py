@@ -28,7 +28,7 @@ from spark_jobs.ddl.default_values import on_server_default
 from spark_jobs.downstream import commit_clock, publication
 from spark_jobs.downstream.merge_job import Merged
 from spark_jobs.downstream.publication import Entry, Target
-from spark_jobs.engine import downstream_job, routing, silver_job, silver_plan
+from spark_jobs.engine import downstream_job, silver_job, silver_plan
 from spark_jobs.engine.change_course import ChangedLog
 from spark_jobs.engine.downstream_job import PreparedMerge
 from spark_jobs.engine.downstream_task import MergedFiles
@@ -56,7 +56,6 @@ from spark_jobs.pipeline.tables_at_once import each_table
 from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.runtime.spark_session import session_over, slots
 from spark_jobs.schema.history import follow, new_facts, reading_of
-from spark_jobs.silver.compact import compact
 from spark_jobs.silver.compaction_job import Compacted, CompactionJob
 from spark_jobs.source.endpoints import Endpoints, open_endpoints
 from spark_jobs.source.protocol import Source
@@ -161,8 +160,8 @@ def _compact_tables(
     if planned.work:
         log.info("%s: compacting %s up to %s", name, counted(len(planned.work), "table"), snapshot.end)
         start_session(spark)  # by this thread, where it is a lazy one
-    units = _silver_units(spark, planned, snapshot.table, pipeline.spark.task_bytes)
-    with span("commits and Spark SQL", tables=len(planned.work), by_engine=len(units.results)):
+    units = silver_units(spark, planned, snapshot.table, pipeline.spark.task_bytes)
+    with span("commits", tables=len(planned.work)):
         jobs = each_table(
             planned.work,
             partial(_compact, spark, planned, units),
@@ -188,14 +187,13 @@ class SilverUnits:
     errors: Mapping[TableName, StratalogError] = field(default_factory=dict)
 
 
-def _silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table, task_bytes: int) -> SilverUnits:
-    """What one Spark job wrote for the tables that the engine takes; ``_compact`` commits it."""
+def silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table, task_bytes: int) -> SilverUnits:
+    """What one Spark job wrote for tables; ``_compact`` commits it."""
     if planned.index is None:
         return SilverUnits()
     # Slices are cut where a window of some table ends, so that a task reads whole slices.
     index = planned.index.cut({place for work in planned.work for place in work.window.cuts})
     preparation = silver_plan.prepared(planned.work, index)
-    planned.by_sql.update(preparation.by_sql)
     if not preparation.units:
         return SilverUnits({}, preparation.errors)
     # One Spark job for all tables; each one's results are committed by itself.
@@ -211,10 +209,7 @@ def _compact(spark: SparkSession, planned: "Plan", units: SilverUnits, work: Com
     try:
         if work.name in units.errors:
             raise units.errors[work.name]
-        if work.name in units.results:
-            return silver_job.commit(*units.results[work.name], partial(silver_job.rewritten, session_over(spark, 0)))
-        job = compact(session_over(spark, work.bytes), work)
-        return replace(job, way=routing.by_spark_sql(planned.by_sql.get(work.name, "")))
+        return silver_job.commit(*units.results[work.name], partial(silver_job.rewritten, session_over(spark, 0)))
     except TableStopped as error:
         planned.note_place(work.name, error)
         raise

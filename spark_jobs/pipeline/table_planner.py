@@ -32,7 +32,7 @@ from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.planning_context import filters_of
 from spark_jobs.silver.rename_lineage import own_base
-from spark_jobs.silver.table_timeline import Ended, SchemaChange, TableContents, TableState
+from spark_jobs.silver.table_timeline import Ended, TableContents, TableState
 from spark_jobs.silver.timeline.build import build_until_stopped
 from spark_jobs.silver.timeline.inputs import TimelineInputs
 
@@ -100,7 +100,6 @@ class TablePlanner:
         if not contents.steps and not is_rebuilt:
             return None
 
-        inherited = (step.inherited for step in contents.steps if isinstance(step, SchemaChange))
         return CompactionJob(
             self.source,
             name,
@@ -110,7 +109,6 @@ class TablePlanner:
             head,
             contents.size,
             filters,
-            inherited_bytes=sum(rows.size for rows in inherited if rows),
             reset=resets if is_rebuilt else 0,
             standing=contents.standing,
             ended=ended,

@@ -1,7 +1,7 @@
 """What a table has to compact, and what came of it.
 
 Put here: the job of one table (its window, steps, filters and the silver head that it is planned upon), and what its
-commits say. Not here: who plans it (pipeline/planner.py), or who does it (compact.py, engine/silver_job.py).
+commits say. Not here: who plans it (pipeline/planner.py), or who does it (engine/silver_job.py).
 """
 
 from collections import Counter
@@ -92,8 +92,6 @@ class CompactionJob:
     filters: TableFilters = field(default_factory=TableFilters)
     is_whole: bool = False
     """Whether it is all that the table has of the log, replayed."""
-    inherited_bytes: int = 0
-    """Bytes that rows are made of which come with other tables' names."""
     replay: Range | None = None
     """The statement by which the table has its name, where the rows that came with it are replayed."""
     has_partial: bool = False
@@ -105,9 +103,9 @@ class CompactionJob:
     ended: Ended | None = None
     """Where the steps end before the log does, with the table stopped there."""
 
-    @property
-    def bytes(self) -> int:
-        return self.size + self.inherited_bytes
+    def with_partial_flag(self) -> "CompactionJob":
+        """With ``has_partial`` as the silver table is: whether partial row images have a column there."""
+        return replace(self, has_partial=silver.ABSENT in self.table.columns())
 
     def __str__(self) -> str:
         return f"{self.source}: {self.name}"

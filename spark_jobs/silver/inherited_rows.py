@@ -15,7 +15,7 @@ from spark_jobs.silver import partial_rows
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.compaction_job import CompactionJob
 from spark_jobs.silver.partial_rows import ABSENT_TYPE
-from spark_jobs.silver.projection import project_to_latest
+from spark_jobs.silver.projection import projection_of
 from spark_jobs.silver.statement_commits import definition_after
 from spark_jobs.silver.table_timeline import (
     DataRange,
@@ -57,7 +57,7 @@ def _rekeyed(inherited: DataFrame, name: str, turn: SchemaChange) -> DataFrame:
         )
         alone = f"IF({silver.COPIES} = 1, true, CAST(raise_error({literal(reason)}) AS BOOLEAN))"
         inherited = inherited.where(alone).drop(silver.COPIES)
-    now = project_to_latest(before.types, [turn])
+    now = projection_of(before.types, [turn]).sql()
     names = [*after.types, "_raw", "_committed_at"]
     cells = [f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names]
     return inherited.selectExpr(*cells, *([f"1L AS {silver.COPIES}"] if after.is_bag else []))
@@ -90,7 +90,7 @@ def _inherited(spark: SparkSession, work: CompactionJob, content: TableContents)
     projections = []
     for part, before, at in parts:
         rows = part if silver.ABSENT in part.columns else part.withColumn(silver.ABSENT, F.lit(None).cast(ABSENT_TYPE))
-        now = project_to_latest(before.types, [step for step in content.steps[at:] if isinstance(step, SchemaChange)])
+        now = projection_of(before.types, [step for step in content.steps[at:] if isinstance(step, SchemaChange)]).sql()
         projections.append(
             rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names))
         )

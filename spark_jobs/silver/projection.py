@@ -1,50 +1,92 @@
 """Rows of an older definition of a table, as its present columns have them.
 
-Put here: which SQL over older columns gives the present ones. Not here: what changed them (timeline/), running the SQL
-(compact.py).
+Put here: which older column each present one was, and what rows have in the others. Not here: what changed them
+(timeline/), rows that are projected (engine/row_projection.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from spark_jobs.ddl.default_values import Fill
 from spark_jobs.silver import partial_rows
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
 from spark_jobs.text.sql import identifier
 
 
-def project_to_latest(
-    columns: Mapping[str, str],
+@dataclass(frozen=True, slots=True)
+class ProjectedColumn:
+    """A present column: its Spark type, and the older column that it was, or what rows have in it that is new."""
+
+    type: str
+    origin: str | None = None
+    fill: str | None = None
+    """SQL of a constant; None for NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """What statements made of the columns that rows have.
+
+    types: of the older columns. columns: the present ones by name. names: by an older name the present one, None where
+    the column went. texts: exact texts that all rows have in new columns.
+    """
+
+    types: Mapping[str, str]
+    columns: Mapping[str, ProjectedColumn]
+    names: Mapping[str, str | None]
+    texts: Mapping[str, str]
+
+    def sql(self) -> dict[str, str]:
+        """By present column, SQL over the older ones; beside them ``_raw`` and, of partial rows, ``_absent``."""
+        raw = silver.raw_with(silver.raw_sql("_raw", self.names), self.texts)
+        cells = {name: self._cell(column) for name, column in self.columns.items()}
+        return cells | {"_raw": raw, silver.ABSENT: partial_rows.renamed(self.names)}
+
+    def _cell(self, column: ProjectedColumn) -> str:
+        if column.origin is None:
+            return column.fill or f"CAST(NULL AS {column.type})"
+        cell = identifier(column.origin)
+        return cell if self.types[column.origin] == column.type else f"CAST({cell} AS {column.type})"
+
+
+def projection_of(
+    types: Mapping[str, str],
     turns: Sequence[SchemaChange],
     columns_of: Callable[[TableState], silver.Columns] = lambda state: state.columns,
-) -> dict[str, str]:
-    """Rows of an older definition as the present one has them: by present column, SQL over the older ones.
+) -> Projection:
+    """Composes statements one after the other. types: names and Spark types at the rows' time.
 
-    Beside them ``_raw`` and, of rows that may lack columns, ``_absent``.
-
-    columns: names and types at the rows' time. columns_of: the columns that a table has in silver.
-
-    Names of all steps are composed first, and applied once: each application is longer than what it is applied to.
+    columns_of: the columns that a table has in silver.
     """
-    now = {name: identifier(name) for name in columns}
-    names: dict[str, str | None] = {name: name for name in columns}
+    columns = {name: ProjectedColumn(kind, name) for name, kind in types.items()}
+    names: dict[str, str | None] = {name: name for name in types}
     texts: dict[str, str] = {}
-    types = dict(columns)
     # A statement at a time: where each column came from, and which names the old columns have by now.
     for turn in turns:
         if turn.standing.definition is None:
             continue
+        before = {name: column.type for name, column in columns.items()}
         after = columns_of(turn.standing).types
-        origins_ = column_origins(turn, types, after)
-        origins = {name: origin if (origin := origins_[name]) in types else None for name in after}
+        all_origins = column_origins(turn, before, after)
+        origins = {name: origin if (origin := all_origins[name]) in columns else None for name in after}
         new_names = {origin: name for name, origin in origins.items() if origin is not None}
         names = {old: new_names.get(new) if new else None for old, new in names.items()}
         texts = {new_names[old]: text for old, text in texts.items() if old in new_names}
         texts |= {name: fill.exact for name, fill in turn.fills.items() if fill.exact and name in after}
-        now = {name: _projected(now, types, origins, turn.fills, (name, kind)) for name, kind in after.items()}
-        types = after
-    raw = silver.raw_with(silver.raw_sql("_raw", names), texts)
-    return now | {"_raw": raw, silver.ABSENT: partial_rows.renamed(names)}
+        fills = {name: f"CAST({fill.sql} AS {after[name]})" for name, fill in turn.fills.items() if name in after}
+        columns = {
+            name: ProjectedColumn(kind, fill=fills.get(name))
+            if (origin := origins[name]) is None
+            else _carried(columns[origin], kind)
+            for name, kind in after.items()
+        }
+    return Projection(types, columns, names, texts)
+
+
+def _carried(column: ProjectedColumn, kind: str) -> ProjectedColumn:
+    """A column after a statement that may have widened it."""
+    is_widened = column.fill is not None and column.type != kind
+    return ProjectedColumn(kind, column.origin, f"CAST({column.fill} AS {kind})" if is_widened else column.fill)
 
 
 def column_origins(turn: SchemaChange, before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
@@ -53,17 +95,3 @@ def column_origins(turn: SchemaChange, before: Mapping[str, str], after: Mapping
     if turn.origins is not None:  # computed columns are of no statement
         return unchanged | turn.origins
     return unchanged
-
-
-def _projected(
-    now: Mapping[str, str],
-    types: Mapping[str, str],
-    origins: Mapping[str, str | None],
-    fills: Mapping[str, Fill],
-    column: tuple[str, str],
-) -> str:
-    name, kind = column
-    origin = origins[name]
-    if origin is None:
-        return f"CAST({fills[name].sql if name in fills else 'NULL'} AS {kind})"
-    return now[origin] if types[origin] == kind else f"CAST({now[origin]} AS {kind})"

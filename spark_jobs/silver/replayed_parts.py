@@ -15,7 +15,7 @@ from spark_jobs.silver import masking
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compaction_job import CompactionJob, Window
-from spark_jobs.silver.projection import project_to_latest
+from spark_jobs.silver.projection import Projection, projection_of
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
 
 
@@ -28,10 +28,10 @@ class ReplayedPart:
     later: tuple[SchemaChange, ...]
     """The statements after them."""
 
-    def projection(self, work: CompactionJob) -> dict[str, str]:
-        """By present column, SQL over those that the rows have. Raises TableStopped."""
+    def projection(self, work: CompactionJob) -> Projection:
+        """From the columns that the rows have to the present ones. Raises TableStopped."""
         columns = work.columns_of(self.standing)
-        projection = project_to_latest(columns.types, self.later, work.columns_of)
+        projection = projection_of(columns.types, self.later, work.columns_of)
         for turn in self.later:
             if turn.standing.definition and turn.origins is not None:
                 after = work.columns_of(turn.standing)

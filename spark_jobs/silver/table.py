@@ -1,6 +1,6 @@
 """Silver tables: the net change of every key and window of one source table.
 
-Put here: their columns and what a row says. Not here: how rows come about (compact.py) or are used
+Put here: their columns and what a row says. Not here: how rows come about (engine/silver_task.py) or are used
 (downstream/merge.py).
 
 Besides the source's columns a row has ``_op`` (insert, update or delete: existed before the window × exists after it),

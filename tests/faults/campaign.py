@@ -19,7 +19,8 @@ from tests.faults import runs
 from tests.faults.changes import SOURCE, Changes, bronze_tables
 from tests.faults.checking import Checks, Wrong
 from tests.faults.disk import CALLS, KINDS, Actor, Disk, Killed, calls_of
-from tests.faults.runs import KEYLESS, MERGED, PARTIAL, REPLAYS
+from tests.faults.renames import RenameChecks, RenamedChanges
+from tests.faults.runs import KEYLESS, MERGED, PARTIAL, RENAMES, REPLAYS
 
 _STEPS = 5
 """How often bronze grows."""
@@ -35,6 +36,12 @@ class Log:
 
     def __init__(self, seed: int, folder: Path, layout: str = "mirrors", size: int = 15) -> None:
         folder.mkdir(parents=True)
+        self.checks: Checks | RenameChecks
+        if layout == RENAMES:
+            renamed = RenamedChanges(seed, size, is_partial=seed % 3 == 0)
+            self.bronze = bronze_tables(renamed.content, folder, _STEPS)
+            self.checks = RenameChecks(renamed)
+            return
         # Statements on a table that is merged with others are Spark SQL's.
         is_merged = layout == MERGED
         changes = Changes(
@@ -45,7 +52,7 @@ class Log:
             is_partial=layout == PARTIAL,
             is_keyless=layout == KEYLESS or (layout == REPLAYS and seed % 2 == 1),
         )
-        self.bronze = bronze_tables(changes, folder, _STEPS)
+        self.bronze = bronze_tables(changes.content, folder, _STEPS)
         self.checks = Checks(changes, layout)
 
 

@@ -394,9 +394,9 @@ class Twin:
         return next((number for number, copy in rows.items() if copy == row), (next(self._serial),))
 
 
-def bronze_tables(changes: Changes, folder: Path, steps: int) -> list[tuple[Path, int]]:
-    """Bronze as it grows: a table of a commit, of two and so on; with the offset that each reaches."""
-    slices = bronze_rows(FILE, changes.content, target=400)
+def bronze_tables(content: bytes, folder: Path, steps: int) -> list[tuple[Path, int]]:
+    """Bronze of a file as it grows: a table of a commit, of two and so on; with the offset that each reaches."""
+    slices = bronze_rows(FILE, content, target=400)
     ends = slices.column("stop").to_pylist()
     tables = []
     for commit_count in range(1, steps + 1):

@@ -76,7 +76,7 @@ class Checks:
                 if offset < last:
                     raise Wrong(f"downstream of {table} ({schema}): is at {offset}, and has changes to {last}")
                 actual, expected = self._contents(schema, table, rows_of_snapshot(snapshot), offset)
-                _require_same(f"downstream of {table} ({schema})", actual, expected)
+                require_same(f"downstream of {table} ({schema})", actual, expected)
 
     def _check_silver(self, table: str, path: str) -> tuple[int, dict[int, int]]:
         """Offset that silver has reached, and by version the offset of each commit."""
@@ -97,7 +97,7 @@ class Checks:
                 raise Wrong(f"silver of {table}: doubled: a window ends at {stop}, and the next begins at {start}")
             if self._twin.has_changes(table, stop, start):
                 raise Wrong(f"silver of {table}: lost: a window ends at {stop}, and the next begins at {start}")
-        self._require_counted(f"silver of {table}", snapshot, [commit.batch for commit in commits if commit])
+        require_counted(f"silver of {table}", snapshot, [commit.batch for commit in commits if commit])
         until = windows[-1][1]
         expected = Counter[Any]()
         for start, stop in windows:
@@ -112,7 +112,7 @@ class Checks:
             twin_rows = {twin_key: twin_row for twin_key, _, twin_row in self._silver(table, *place, until)}
             lacking = {name: twin_rows.get(key, {}).get(name) for name in row.get("_absent") or ()}
             actual[*place, key, row["_op"], self._silver_cells(table, row["_op"], row | lacking)] += 1
-        _require_same(f"silver of {table}", actual, expected)
+        require_same(f"silver of {table}", actual, expected)
         return until, versions
 
     def _silver_cells(self, table: str, op: str, row: Row) -> tuple[tuple[str, Any], ...] | None:
@@ -137,7 +137,7 @@ class Checks:
             return 0
         commits = [DownstreamCommit.from_json(_content(path, version)) for version in range(snapshot.version + 1)]
         own_commits = [commit for commit in commits if commit]
-        self._require_counted(label, snapshot, [commit.batch for commit in own_commits])
+        require_counted(label, snapshot, [commit.batch for commit in own_commits])
         for file in snapshot.files:
             if not file.location(path).exists():
                 raise Wrong(f"{label}: lost: {file.path} is not there")
@@ -148,7 +148,7 @@ class Checks:
         if state in self._right_downstream:
             return offset
         actual, expected = self._contents(schema, table, rows_of_snapshot(snapshot), offset)
-        _require_same(label, actual, expected)
+        require_same(label, actual, expected)
         self._right_downstream.add(state)
         return offset
 
@@ -175,14 +175,16 @@ class Checks:
                 expected_rows = self._downstream(table, offset).values()
                 return Counter(map(_cells, own_rows)), Counter(map(_cells, expected_rows))
 
-    def _require_counted(self, label: str, snapshot: Snapshot, batches: list[str]) -> None:
-        if len(set(batches)) != len(batches):
-            raise Wrong(f"{label}: doubled: a batch is in two commits")
-        if snapshot.transactions.get(APPLICATION) != len(batches):
-            raise Wrong(f"{label}: its counter is {snapshot.transactions}, and it has {len(batches)} commits")
-
     def _key(self, table: str, row: Row) -> Key:
         return self.changes.key(table, row) if self.changes.keys[table] else (row["_copies"],)
+
+
+def require_counted(label: str, snapshot: Snapshot, batches: list[str]) -> None:
+    """Raises Wrong where a batch is in two commits, or the counter of commits is another one."""
+    if len(set(batches)) != len(batches):
+        raise Wrong(f"{label}: doubled: a batch is in two commits")
+    if snapshot.transactions.get(APPLICATION) != len(batches):
+        raise Wrong(f"{label}: its counter is {snapshot.transactions}, and it has {len(batches)} commits")
 
 
 def _reached(commit: DownstreamCommit, table: str) -> tuple[int, int]:
@@ -225,7 +227,8 @@ def _cells(row: Row) -> tuple[tuple[str, Any], ...]:
     return tuple(sorted((name, value) for name, value in row.items() if not name.startswith("_")))
 
 
-def _require_same(label: str, actual: Counter[Any], expected: Counter[Any]) -> None:
+def require_same(label: str, actual: Counter[Any], expected: Counter[Any]) -> None:
+    """Raises Wrong where rows are missing, or there too often."""
     missing, doubled = expected - actual, actual - expected
     if missing or doubled:
         raise Wrong(

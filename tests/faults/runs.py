@@ -46,6 +46,8 @@ KEYLESS = "keyless"
 """Tables of which one has no key, in all modes."""
 REPLAYS = "replays"
 """Tables in all modes, of which runs replay windows into those that have every change; versions in buckets."""
+RENAMES = "renames"
+"""Mirrors of tables that change names and keys; a log has row images that leave columns out, or whole ones."""
 EVERY_CHANGE = ("append", "history")
 _MODES = {
     "routes": [{"from": f"{SCHEMA}.*", "to": [f"{SCHEMA}.{{1}}", *(f"{mode}.{{1}}" for mode in EVERY_CHANGE)]}],
@@ -54,6 +56,7 @@ _MODES = {
 LAYOUTS: dict[str, dict[str, Any]] = {
     "mirrors": {},
     PARTIAL: {},
+    RENAMES: {},
     "modes": _MODES,
     REPLAYS: _MODES,
     KEYLESS: _MODES,
@@ -181,7 +184,6 @@ def without_spark() -> Iterator[None]:
         patch.object(pipeline_run, "start_session", lambda _: None),
         *(patch.object(module, "session_over", lambda _spark, _size: SPARK) for module in (pipeline_run, delivery)),
         *(patch.object(module, "slots", lambda _: _current().slots) for module in (pipeline_run, delivery)),
-        patch.object(pipeline_run, "compact", _by_spark),
         patch.object(pipeline_run, "CONFLICT_WAIT", 0.0),
         *(patch.object(merge, name, _by_spark) for name in ("_appended", "_renewed", "_merged", "_never_whole")),
         patch.object(merge, "carry_out", lambda _spark, _table, head, steps, _claims: _by_spark() if steps else head),

@@ -12,12 +12,12 @@ from spark_jobs.bronze.extract import land, plan
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
+from spark_jobs.engine import silver_job
 from spark_jobs.errors import ChecksumMismatch, DecodeError, LakeError, LostRace, SourceError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.pipeline.planner import Planner
-from spark_jobs.pipeline.run import extract_source, publish, run_source
-from spark_jobs.silver.compact import compact
+from spark_jobs.pipeline.run import extract_source, publish, run_source, silver_units
 from spark_jobs.source.open import open_source
 from tests.fix_pipeline import SOURCE, Shop, killed_at
 from tests.fix_spark import LIGHT
@@ -96,11 +96,13 @@ def test_a_late_compaction_and_a_late_merge_lose_too(shop: Shop) -> None:
     lake = lake_of(pipeline)
     snapshot = BronzeSnapshot.of(lake, SOURCE)
     planner = Planner(pipeline, lake, snapshot)
-    (late,) = planner.plan(publication.read(lake, SOURCE)).work
+    (late,) = silver_units(
+        shop.spark, planner.plan(publication.read(lake, SOURCE)), snapshot.table, 1 << 20
+    ).results.values()
     run_source(shop.spark, pipeline, SOURCE)
     before = contents(shop, pipeline)
     with pytest.raises(LostRace):
-        compact(shop.spark, late)
+        silver_job.commit(*late)
     target = lake.downstream(shop.database.name, "orders")
     old = target.head()
     assert old is not None

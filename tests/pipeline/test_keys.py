@@ -14,7 +14,6 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.backfill.run import backfill_source
-from spark_jobs.silver import window_rows
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, require_same
 from tests.fix_servers import Servers
@@ -127,14 +126,13 @@ def _cell(value: Any, kind: str, exact: str | None) -> Any:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_statements_about_tables_with_keys_of_every_kind_and_without_any(
-    shop: Shop, seed: int, summary: list[str], monkeypatch: pytest.MonkeyPatch
+    shop: Shop, seed: int, summary: list[str]
 ) -> None:
     random_ = random.Random(seed)
     pipeline = shop.pipeline()
     shop.execute("SET SESSION sql_mode = ''", *TABLES.values())
     runs, places = 3, [shop.start]
     for nth in range(runs):
-        monkeypatch.setattr(window_rows, "_ONE_TASK", random_.choice([1 << 20, -1]))
         shop.execute(*statements(random_, 150))
         _, outcome = shop.run(pipeline)
         assert outcome.stopped == {}, f"seed {seed}, run {nth}"

@@ -6,20 +6,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyspark import cloudpickle
 
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.config.model import Pipeline
+from spark_jobs.engine import silver_task, spark_job
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.pipeline.run import run_source
-from spark_jobs.silver import decode_task, window_rows
+from spark_jobs.silver import decode_task
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.slice_runs import Batches, Runs
-from tests.by_spark_sql import by_spark_sql
+from tests.faults.runs import Scheduler
 from tests.fix_pipeline import SOURCE, Shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
@@ -53,14 +53,11 @@ _right = decode_task.decoding_task
 
 
 def run_with_a_bug(shop: Shop, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks run in processes of their own: what is to be wrong there has to travel with them."""
-    import sys
-
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # no hints there
-    with monkeypatch.context() as patched, by_spark_sql():
-        patched.setattr(window_rows, "decoding_task", wrong_task)
+    """Tasks run in this process, where they can be wrong."""
+    with monkeypatch.context() as patched:
+        patched.setattr(spark_job, "run", Scheduler(1).run)
+        patched.setattr(silver_task, "decoding_task", wrong_task)
         run_source(shop.spark, pipeline, SOURCE)
-    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
 
 def versions(shop: Shop, pipeline: Pipeline) -> list[Any]:
@@ -83,15 +80,11 @@ def test_a_range_done_again_unchanged_changes_nothing(shop: Shop) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("at_once", [window_rows._ONE_TASK, 0], ids=["in one task", "shuffled"])
-def test_a_mended_decoder_takes_effect_on_the_whole_range(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, at_once: int
-) -> None:
+def test_a_mended_decoder_takes_effect_on_the_whole_range(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = shop.pipeline()
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2),(3,3)")
     run_with_a_bug(shop, pipeline, monkeypatch)
     assert shop.merged(pipeline, "t") == [(1, 2), (3, 4), (99, 2)]
-    monkeypatch.setattr(window_rows, "_ONE_TASK", at_once)
     outcome = replay(shop, pipeline, shop.start, shop.end())
     assert shop.merged(pipeline, "t") == shop.truth("t") == [(1, 1), (2, 2), (3, 3)]
     assert [(job.changes, job.inserts) for job in outcome.compacted] == [(3, 3)]

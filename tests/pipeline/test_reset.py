@@ -12,6 +12,7 @@ from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry, consistent
+from spark_jobs.engine import silver_job
 from spark_jobs.errors import ConfigError, LostRace, TableStopped
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import Lake, lake_of
@@ -21,9 +22,8 @@ from spark_jobs.operations.mend import Reset, plan_reset, plan_unreset, reset, u
 from spark_jobs.operations.status import status
 from spark_jobs.pipeline.initial_load.load import load_source
 from spark_jobs.pipeline.planner import Planner
-from spark_jobs.pipeline.run import compact_source, extract_source, merge_source, publish
+from spark_jobs.pipeline.run import compact_source, extract_source, merge_source, publish, silver_units
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.compact import compact
 from tests.fix_pipeline import SOURCE, Shop, require_same, rows
 from tests.logs import Logs, day
 from tests.segment_spec import Commit, Insert, Statement, Update
@@ -269,10 +269,10 @@ def test_a_run_that_began_before_the_reset_sets_nothing_back(
     extract_source(spark, pipeline, SOURCE)
     snapshot = BronzeSnapshot.of(lake, SOURCE)
     planner = Planner(pipeline, lake, snapshot)
-    (late,) = [job for job in planner.plan(entries).work if job.name == orders]
+    late = silver_units(spark, planner.plan(entries), snapshot.table, 1 << 20).results[orders]
     killed_at(monkeypatch, "silver/shop/shop/orders", 2, "before", logs.run)
     with pytest.raises(LostRace):
-        compact(spark, late)
+        silver_job.commit(*late)
     with pytest.raises(LostRace, match=r"shop\.orders was reset since this run began"):
         planner.plan(entries)
     logs.run()

@@ -34,7 +34,7 @@ def test_a_run_is_seen_by_all(stratalog: Stratalog, pipeline_file: Path, monkeyp
         (None, "stratalog run"),
         ("stratalog run", "source"),
         *(("source", name) for name in ("extract", "compact", "merge", "publish")),
-        ("compact", "commits and Spark SQL"),
+        ("compact", "commits"),
         ("merge", "commits and Spark SQL"),
     }
     assert len({span.trace_id for span in received.spans}) == 2

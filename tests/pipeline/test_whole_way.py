@@ -6,7 +6,6 @@ from spark_jobs.binlog import TableName
 from spark_jobs.bronze.export import export
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.runtime import spark_session
-from spark_jobs.silver import window_rows
 from tests.fix_pipeline import SOURCE, Shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
@@ -15,13 +14,12 @@ CREATE = "CREATE TABLE item (id INT PRIMARY KEY, name VARCHAR(20), price DECIMAL
 
 
 @pytest.mark.parametrize(
-    "live, one_task, compiled_from",
-    [pytest.param(True, 1 << 20, 1 << 20, id="live"), pytest.param(False, -1, 0, id="files, as in a large window")],
+    "live, compiled_from",
+    [pytest.param(True, 1 << 20, id="live"), pytest.param(False, 0, id="files, as in a large window")],
 )
 def test_inserts_updates_deletes_and_key_changes_arrive(
-    shop: Shop, live: bool, one_task: int, compiled_from: int, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, live: bool, compiled_from: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(window_rows, "_ONE_TASK", one_task)
     monkeypatch.setattr(spark_session, "_COMPILED_FROM", compiled_from)
     pipeline = shop.pipeline(live=live)
     shop.execute(

@@ -21,7 +21,6 @@ from spark_jobs.operations.log_store import Store
 from spark_jobs.operations.mend import add, plan_skip
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import extract_source, run_source
-from spark_jobs.silver import window_rows
 from tests.fix_pipeline import Shop, rows
 from tests.fix_servers import build_or_skip
 from tests.logs import SOURCE, Logs, day, file
@@ -53,9 +52,7 @@ def silver(logs: Logs, table: str = "orders") -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.long
-def test_rows_take_effect_where_they_are_committed(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_take_effect_where_they_are_committed(spark: SparkSession, tmp_path: Path) -> None:
     logs = Logs(spark, tmp_path / "in runs")
     logs.folder.mkdir()
     large = [Rows("shop.orders", Update, [((2, "b"), (2, "x" * 40))] * 4000) for _ in range(6)]
@@ -94,7 +91,6 @@ def test_rows_take_effect_where_they_are_committed(
         assert (outcome.stopped, outcome.compacted) == ({}, []), "what it decodes to now is what is there"
     assert [logs.lake.silver(SOURCE, "shop", name).head() for name in ("orders", "later")] == before
 
-    monkeypatch.setattr(window_rows, "_ONE_TASK", 0)
     at_once = Logs(spark, tmp_path / "at once")
     at_once.folder.mkdir()
     logs.binlogs.rename(at_once.binlogs)

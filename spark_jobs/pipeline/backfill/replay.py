@@ -18,16 +18,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.errors import LakeError, PartialImage, about
-from spark_jobs.lake.commit import CommitKind, Design, Head
+from spark_jobs.lake.commit import CommitKind, Design, Head, new_batch
 from spark_jobs.lake.ranges import union
 from spark_jobs.log.position import Range
 from spark_jobs.pipeline.backfill.request import ReplayedTable, RowDifference
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.compact import add_partial_column, with_partial_flag
 from spark_jobs.silver.compaction_job import Compacted, CompactionJob
 from spark_jobs.silver.inherited_rows import inherited_rows
-from spark_jobs.silver.projection import project_to_latest
+from spark_jobs.silver.partial_rows import ABSENT_TYPE
+from spark_jobs.silver.projection import projection_of
 from spark_jobs.silver.replayed_parts import parts_of
 from spark_jobs.silver.statement_commits import markers
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
@@ -38,11 +38,25 @@ from spark_jobs.text.sql import identifier
 
 def replay(spark: SparkSession, work: CompactionJob) -> ReplayedTable:
     """Decodes the window's ranges again and replaces them where a row differs. Raises LostRace."""
-    work = with_partial_flag(work)
+    work = work.with_partial_flag()
     try:
         return _replay(spark, work)
     except PartialImage:
         return _replay(spark, add_partial_column(spark, work)[0])
+
+
+def add_partial_column(spark: SparkSession, work: CompactionJob) -> tuple[CompactionJob, Head | None]:
+    """Adds the column of partial row images to silver. Returns the job and the new head. Raises LostRace, PartialImage.
+
+    Rows and position stay. A table gets the column with its first partial image, so that most never have it.
+    """
+    if work.has_partial:
+        raise PartialImage(f"{work.table.path}: takes rows that lack columns, and one was refused")
+    head = work.table.head()
+    if head is not None and head.checkpoint is not None:
+        checkpoint = replace(head.checkpoint, batch=new_batch(), kind=CommitKind.MAINTENANCE)
+        head = work.table.alter(spark, head, checkpoint, f"ADD COLUMN ({silver.ABSENT} {ABSENT_TYPE})")
+    return replace(work, head=head if work.head else None, has_partial=True), head
 
 
 def _replay(spark: SparkSession, work: CompactionJob) -> ReplayedTable:
@@ -196,7 +210,7 @@ def _parts(spark: SparkSession, work: CompactionJob, columns: silver.Columns) ->
     stored = _shape(work, columns).stored
     for part in parts_of(work, columns):
         net = window_rows(spark, work, part.window, part.standing)
-        expressions = {name: identifier(name) for name in net.rows.columns} | part.projection(work)
+        expressions = {name: identifier(name) for name in net.rows.columns} | part.projection(work).sql()
         yield net, net.rows.selectExpr(*silver.cells_sql(stored, expressions))
 
 
@@ -211,7 +225,7 @@ def _inherited_rows(spark: SparkSession, work: CompactionJob, columns: silver.Co
     """The rows that came with the name, projected to the table's present columns."""
     assert turn.standing.definition
     later = [step for step in work.steps[work.steps.index(turn) + 1 :] if isinstance(step, SchemaChange)]
-    now = project_to_latest(turn.standing.columns.types, later)
+    now = projection_of(turn.standing.columns.types, later).sql()
     names = columns.stored
     rows = inherited_rows(spark, work, turn)
     return rows.selectExpr(*(f"{now.get(name, identifier(name))} AS {identifier(name)}" for name in names))

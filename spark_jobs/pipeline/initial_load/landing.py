@@ -33,7 +33,6 @@ from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import LoadedRows, SilverCommit
-from spark_jobs.silver.compact import with_partial_flag
 from spark_jobs.silver.compaction_job import CompactionJob
 from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.rename_lineage import RenameLineage
@@ -163,7 +162,7 @@ def _landed_snapshot(
     # The same job with the log that the rows since then are in.
     extent = work.window.extent
     window = replace(work.window, xa=content.xa, cuts=frozenset({extent.start, extent.stop}))
-    work = replace(with_partial_flag(work), window=window, size=content.size)
+    work = replace(work.with_partial_flag(), window=window, size=content.size)
     standing = replace(
         standing, definition=standing.definition or progress.definition, emptied=None, is_complete=True, retired=()
     )
@@ -235,7 +234,7 @@ def _rows_for_silver(
     later: the statements that came after all that the rows may show.
     """
     since, standing = stage.progress.since, TableState(stage.progress.definition)
-    expressions = ReplayedPart(work.window, standing, tuple(later)).projection(work) | {
+    expressions = ReplayedPart(work.window, standing, tuple(later)).projection(work).sql() | {
         "_op": literal(silver.Op.LOAD),
         "_position": silver.before_sql(since),
         "_window_start": silver.place_sql(since),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.config.filters import ColumnRule, EventFilter, Mask, RowFilter, TableFilters
+from spark_jobs.config.filters import Mask
 from spark_jobs.config.modes import Mode
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.delta.snapshot import Protocol, new_table
@@ -15,16 +15,14 @@ from spark_jobs.downstream.merge_job import MergeJob, SilverDelta
 from spark_jobs.downstream.multi_source import PartTable, SharedPart
 from spark_jobs.engine import routing
 from spark_jobs.errors import LakeError
-from spark_jobs.expressions.computed import Computed
 from spark_jobs.lake.commit import CommitKind, Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.compaction_job import CompactionJob, Window
-from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableState
+from spark_jobs.silver.table_timeline import DataRange, TableState
 from tests.spark_jobs.engine.lake_rows import MAPPED
-from tests.timelines import BAG, NAME, OLD, at
+from tests.timelines import NAME, OLD, at
 
 WHOLE = Range(at(10), at(1000))
 ANY = Scope.parse(("shop.*",))
@@ -35,45 +33,6 @@ COLUMNS = silver.Columns({"id": "INT", "v": "INT"}, ("id",))
 
 def head(kind: CommitKind) -> Head:
     return Head(3, 4, SilverCommit(at(10), "b", kind, definition=OLD))
-
-
-def work(folder: Path) -> CompactionJob:
-    table = Table(str(folder / "silver"), plain=False)
-    return CompactionJob("shop", NAME, Window(table, 0, (WHOLE,)), (ROWS,), table, None, 990)
-
-
-def ignored(event: str) -> EventFilter:
-    return EventFilter("r", ANY, (event,), (), "ignore")
-
-
-def masked(rule: ColumnRule) -> TableFilters:
-    return TableFilters(columns=rule)
-
-
-@pytest.mark.parametrize(
-    "change, reason",
-    [
-        ({}, None),
-        ({"head": head(CommitKind.LIVE)}, None),
-        ({"reset": 1}, None),
-        ({"replay": WHOLE}, "rows came with its name"),
-        ({"inherited_bytes": 9}, "rows came with its name"),
-        ({"steps": ()}, None),
-        ({"steps": (SchemaChange(WHOLE, TableState(OLD)),), "head": head(CommitKind.LIVE)}, None),
-        ({"head": head(CommitKind.ALTERING)}, None),
-        ({"has_partial": True}, None),
-        ({"filters": TableFilters(rows=(RowFilter("r", ANY),))}, None),
-        ({"filters": TableFilters(events=(ignored("delete"),))}, None),
-        ({"filters": TableFilters(events=(ignored("truncate table"),))}, None),
-        ({"filters": TableFilters(skips=frozenset({at(20)}))}, None),
-        ({"steps": (DataRange(WHOLE, TableState(BAG)),)}, None),
-        ({"filters": masked(ColumnRule("c", ANY, exclude=frozenset({"v"})))}, None),
-        ({"filters": masked(ColumnRule("c", ANY, masks={"v": CONSTANT}))}, None),
-        ({"filters": masked(ColumnRule("c", ANY, computed=(Computed.parse("w", "v + 1", "BIGINT"),)))}, None),
-    ],
-)  # fmt: skip
-def test_why_silver_goes_by_spark_sql(change: dict[str, Any], reason: str | None, tmp_path: Path) -> None:
-    assert routing.why_silver_by_sql(replace(work(tmp_path), **change)) == reason
 
 
 def test_a_table_with_a_feature_that_is_not_known_is_not_written(tmp_path: Path) -> None:

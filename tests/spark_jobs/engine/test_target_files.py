@@ -47,7 +47,7 @@ class Unit:
     def stored(self) -> list[str]:
         return self.schema.names
 
-    def rows(self, file: DataFile) -> list[tuple[int, ...]]:
+    def rows(self, file: DataFile) -> list[tuple[int | None, ...]]:
         return sorted(tuple(row.values()) for row in alive(self.target, file, self.schema))
 
 

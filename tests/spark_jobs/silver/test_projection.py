@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import Column, TableDefinition
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.log.position import Range
-from spark_jobs.silver.projection import column_origins, project_to_latest
+from spark_jobs.silver.projection import column_origins, projection_of
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
 from tests.timelines import BEGINNING, ID, NAME, NOTE, at, definition, steps
 
@@ -20,7 +20,7 @@ def test_old_rows_are_led_on_to_the_present_columns() -> None:
         last=400,
     )
     turns = [step for step in timeline if isinstance(step, SchemaChange)]
-    assert project_to_latest({"id": "INT", "v": "INT"}, turns) == {
+    assert projection_of({"id": "INT", "v": "INT"}, turns).sql() == {
         "w": "CAST(`v` AS BIGINT)",
         "id": "`id`",
         "note": "CAST('abc' AS STRING)",
@@ -28,18 +28,19 @@ def test_old_rows_are_led_on_to_the_present_columns() -> None:
         "_absent": "transform(_absent, name -> CASE name WHEN 'v' THEN 'w' ELSE name END)",
     }
     dated = steps((500, "ALTER TABLE t ADD day DATE NOT NULL"), last=400)
-    assert project_to_latest({"id": "INT", "v": "INT"}, [step for step in dated if isinstance(step, SchemaChange)]) == {
+    turns = [step for step in dated if isinstance(step, SchemaChange)]
+    assert projection_of({"id": "INT", "v": "INT"}, turns).sql() == {
         "id": "`id`",
         "v": "`v`",
         "day": "CAST(NULL AS DATE)",
         "_raw": "map_concat(coalesce(_raw, CAST(map() AS MAP<STRING, STRING>)), map('day', '0000-00-00'))",
         "_absent": "_absent",
     }
-    assert project_to_latest({"id": "INT"}, []) == {"id": "`id`", "_raw": "_raw", "_absent": "_absent"}
+    assert projection_of({"id": "INT"}, []).sql() == {"id": "`id`", "_raw": "_raw", "_absent": "_absent"}
 
 
 def carried_step_by_step(row: dict[str, Any], turns: list[SchemaChange]) -> dict[str, Any]:
-    """The plain twin of ``project_to_latest``: values, exact texts and absent columns after each statement in turn."""
+    """The plain twin of ``projection_of``: values, exact texts and absent columns after each statement in turn."""
     values, raw, absent = row["values"], row["raw"], row["absent"]
     for turn in turns:
         origins = turn.origins or {}
@@ -73,7 +74,7 @@ def test_rows_are_led_on_over_many_statements_at_once(spark: SparkSession, numbe
         {"values": {"id": 2, "a": None, "b": 6, "c": 7}, "raw": None, "absent": None},
         {"values": {"id": 3, "a": 1, "b": None, "c": None}, "raw": {"b": "z"}, "absent": ["a", "b", "c"]},
     ]
-    projection = project_to_latest(dict.fromkeys(["id", "a", "b", "c"], "INT"), turns)
+    projection = projection_of(dict.fromkeys(["id", "a", "b", "c"], "INT"), turns).sql()
     assert sum(map(len, projection.values())) < 5_000
     cells = [(*row["values"].values(), row["raw"], row["absent"]) for row in rows]
     frame = spark.createDataFrame(cells, "id INT, a INT, b INT, c INT, _raw MAP<STRING, STRING>, _absent ARRAY<STRING>")
@@ -97,11 +98,11 @@ def test_rows_are_led_through_a_beginning() -> None:
         (500, "ALTER TABLE t MODIFY v SMALLINT"), (600, "ALTER TABLE t MODIFY v TINYINT"), last=400, rules=BEGINNING
     )
     turns = [step for step in (first, second) if isinstance(step, SchemaChange)]
-    projection = project_to_latest({"id": "INT", "v": "INT"}, turns)
+    projection = projection_of({"id": "INT", "v": "INT"}, turns).sql()
     assert (projection["v"], projection["_v_until_1_500"], projection["_v_until_1_600"]) == (
         "CAST(NULL AS TINYINT)",
         "`v`",
         "CAST(NULL AS SMALLINT)",
     )
-    between = project_to_latest(first.standing.columns.types, turns[1:])
+    between = projection_of(first.standing.columns.types, turns[1:]).sql()
     assert (between["_v_until_1_500"], between["_v_until_1_600"]) == ("`_v_until_1_500`", "`v`")

@@ -1,0 +1,339 @@
+"""A generated log of tables that change names and keys, and what the lake has to have of each name: a list of rows.
+
+Put here: the changes of a seed, their bytes, the model, and the comparison. Not here: what runs over it, or faults.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spark_jobs.config.model import Pipeline
+from spark_jobs.delta.snapshot import Snapshot, commit_info_of, snapshot_of
+from spark_jobs.downstream.commit import DownstreamCommit
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.silver.commit import SilverCommit
+from tests import segment_spec as spec
+from tests.faults.changes import SCHEMA, SOURCE, Row, Traced, Version
+from tests.faults.checking import Wrong, require_counted, require_same, rows_of_snapshot
+from tests.segment_types import BIGINT, INT, VARCHAR, ColumnType
+from tests.xa import XA, prepared
+
+NAMES = ("a", "b", "c", "d")
+_NUMBER = replace(INT, nullable=False)
+_COLUMNS: dict[str, ColumnType] = {"id": _NUMBER, "k": _NUMBER, "v": INT, "text": VARCHAR(20)}
+_SQL = "id INT NOT NULL, k INT NOT NULL, v INT, text VARCHAR(20)"
+_MOST_ROWS = 9
+
+
+@dataclass(slots=True)
+class ModelTable:
+    """A table of the server: its columns, key and rows."""
+
+    columns: dict[str, ColumnType]
+    key: list[str]
+    rows: list[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the lake has of a name from an offset on, as the model has it."""
+
+    end: int
+    rows: tuple[Row, ...]
+
+
+class RenamedChanges:
+    """The changes of a seed: where each ends in the file, the states of each name, and the file.
+
+    is_partial: whether row images leave columns out, as a server with ``binlog_row_image = MINIMAL`` logs them.
+    """
+
+    def __init__(self, seed: int, size: int, *, is_partial: bool = False) -> None:
+        self.seed, self._is_partial = seed, is_partial
+        self._random = random.Random(seed)
+        self._tables: dict[str, ModelTable] = {}
+        self._versions: list[Version] = []
+        self._changes: list[spec.Change] = []
+        self._noted: list[tuple[int, str, tuple[Row, ...]]] = []
+        self._number = 0
+        for name in NAMES[:3]:
+            self._create(name)
+        for number in range(size):
+            if number % 3 == 2:
+                self._statement()
+            for _ in range(self._random.randint(1, 2)):
+                self._transaction()
+        log = Traced(self._versions, self._changes, rotate_to="")
+        self.content = log.to_bytes()
+        self.states: dict[str, list[State]] = {name: [] for name in NAMES}
+        for at, name, rows in self._noted:
+            self.states[name].append(State(log.ends[at], rows))
+
+    def rows_at(self, name: str, offset: int) -> tuple[Row, ...]:
+        """What the lake has of a name where the log is taken up to an offset."""
+        return next((state.rows for state in reversed(self.states[name]) if state.end <= offset), ())
+
+    def _note(self, *names: str) -> None:
+        """Of names the rows that they have since the last change."""
+        for name in names:
+            rows = self._tables[name].rows if name in self._tables else ()
+            self._noted.append((len(self._changes) - 1, name, tuple(deepcopy(row) for row in rows)))
+
+    # Statements.
+
+    def _sql(self, text: str) -> None:
+        self._changes.append(spec.Statement(SCHEMA, text))
+
+    def _create(self, name: str) -> None:
+        key = self._random.choice([["id"], ["k"], ["id", "k"], []])
+        primary = f", PRIMARY KEY ({', '.join(key)})" if key else ""
+        self._sql(f"CREATE TABLE {name} ({_SQL}{primary})")
+        self._tables[name] = ModelTable(dict(_COLUMNS), key, [])
+        self._note(name)
+        self._transaction(name)
+
+    def _statement(self) -> None:
+        table = self._random.choice(list(self._tables))
+        free = [name for name in NAMES if name not in self._tables]
+        partners = [name for name in self._tables if name != table]
+        kinds = ["rename", "rename and alter", "swap", "chain", "key", "key", "column", "truncate", "create"]
+        match self._random.choice(kinds):
+            case "create" if free:
+                self._create(free[0])
+            case "rename" if free:
+                self._move(f"RENAME TABLE {table} TO {free[0]}", {table: free[0]})
+            case "rename and alter" if free:
+                self._tables[table].rows = [row | {self._added(table): 7} for row in self._tables[table].rows]
+                name = self._added(table)
+                self._tables[table].columns[name] = _NUMBER
+                self._move(
+                    f"ALTER TABLE {table} RENAME TO {free[0]}, ADD COLUMN {name} INT NOT NULL DEFAULT 7",
+                    {table: free[0]},
+                )
+            case "swap" if partners:
+                partner = self._random.choice(partners)
+                text = f"RENAME TABLE {table} TO tmp, {partner} TO {table}, tmp TO {partner}"
+                self._move(text, {table: partner, partner: table})
+            case "chain" if partners and free:
+                partner = self._random.choice(partners)
+                text = f"RENAME TABLE {table} TO {free[0]}, {partner} TO {table}"
+                self._move(text, {table: free[0], partner: table})
+            case "truncate":
+                self._tables[table].rows = []
+                self._sql(f"TRUNCATE TABLE {table}")
+                self._note(table)
+            case "column":
+                self._alter_columns(table)
+            case _:
+                self._change_key(table)
+
+    def _added(self, table: str) -> str:
+        """The next column that a table gets."""
+        return next(name for name in (f"n{at}" for at in range(100)) if name not in self._tables[table].columns)
+
+    def _move(self, text: str, names: dict[str, str]) -> None:
+        """A statement that gives tables other names. A name that no table has any more keeps its rows in the lake."""
+        self._sql(text)
+        moved = {new: self._tables.pop(old) for old, new in names.items()}
+        self._tables |= moved
+        self._note(*moved)
+
+    def _change_key(self, table: str) -> None:
+        model = self._tables[table]
+        keys = [[], ["id"], ["k"], ["k", "id"]]
+        possible = [key for key in keys if {*key} != {*model.key} and _is_unique(model.rows, key)]
+        if not possible:
+            return
+        key = self._random.choice(possible)
+        actions = ["DROP PRIMARY KEY"] if model.key else []
+        actions += [f"ADD PRIMARY KEY ({', '.join(key)})"] if key else []
+        if self._random.random() < 0.3:
+            name = self._added(table)
+            actions.append(f"ADD COLUMN {name} INT NOT NULL DEFAULT 11")
+            model.columns[name] = _NUMBER
+            model.rows = [row | {name: 11} for row in model.rows]
+        model.key = key
+        self._sql(f"ALTER TABLE {table} {', '.join(actions)}")
+        self._note(table)
+
+    def _alter_columns(self, table: str) -> None:
+        model = self._tables[table]
+        added = [name for name in model.columns if name.startswith("n")]
+        match self._random.choice(["drop", "widen", "rename", "add"]):
+            case "drop" if added and model.key:
+                name = added[0]
+                del model.columns[name]
+                model.rows = [{key: value for key, value in row.items() if key != name} for row in model.rows]
+                self._sql(f"ALTER TABLE {table} DROP COLUMN {name}")
+            case "widen" if model.columns.get("v") == INT:
+                model.columns["v"] = BIGINT
+                self._sql(f"ALTER TABLE {table} MODIFY v BIGINT")
+            case "rename":
+                old, new = ("text", "words") if "text" in model.columns else ("words", "text")
+                model.columns = {new if name == old else name: kind for name, kind in model.columns.items()}
+                model.rows = [
+                    {new if name == old else name: value for name, value in row.items()} for row in model.rows
+                ]
+                self._sql(f"ALTER TABLE {table} RENAME COLUMN {old} TO {new}")
+            case _:
+                name = self._added(table)
+                model.columns[name] = INT
+                model.rows = [row | {name: None} for row in model.rows]
+                self._sql(f"ALTER TABLE {table} ADD COLUMN {name} INT")
+        self._note(table)
+
+    # Rows.
+
+    def _transaction(self, name: str | None = None) -> None:
+        table = name or self._random.choice(list(self._tables))
+        self._number += 1
+        model = self._tables[table]
+        version = Version(table, self._number, model.key, dict(model.columns))
+        self._versions.append(version)
+        count = self._random.randint(1, 4)
+        if self._random.random() < 0.15:
+            self._changes += prepared(*(self._change(model, version.name) for _ in range(count)))
+            self._changes.append(spec.Statement("", f"XA COMMIT {XA}"))
+            self._note(table)
+            return
+        # Bronze, which is cut at events here, may end between the changes.
+        for _ in range(count):
+            self._changes.append(self._change(model, version.name))
+            self._note(table)
+        self._changes.append(spec.Commit())
+
+    def _change(self, model: ModelTable, name: str) -> spec.Change:
+        rows = model.rows
+        at = self._random.randrange(len(rows)) if rows else 0
+        kinds = ["insert", "update", "update", "move", "delete"]
+        kind = "delete" if len(rows) >= _MOST_ROWS else self._random.choice(kinds) if rows else "insert"
+        match kind:
+            case "delete":
+                before = rows.pop(at)
+                return spec.Delete(name, self._image(model, before, ()))
+            case "insert":
+                row = self._row(model)
+                rows.append(row)
+                return spec.Insert(name, [*row.values()])
+        before, row = rows[at], self._row(model)
+        if kind == "update":
+            row |= {column: before[column] for column in ("id", "k")}
+        rows[at] = row
+        is_moved = any(row[column] != before[column] for column in model.key)
+        changed = [column for column in row if row[column] != before[column]]
+        if is_moved or not changed:
+            return spec.Update(name, [*before.values()], [*row.values()])
+        after = self._image(model, row, changed, has_key=False)
+        return spec.Update(name, self._image(model, before, ()), after)
+
+    def _image(self, model: ModelTable, row: Row, names: Sequence[str], *, has_key: bool = True) -> list[Any]:
+        """The cells of a row; of a partial image those of the key and of some columns."""
+        is_partial = self._is_partial and bool(model.key)
+        logged = {*names, *(model.key if has_key else ())}
+        return [value if column in logged or not is_partial else ... for column, value in row.items()]
+
+    def _row(self, model: ModelTable) -> Row:
+        """A row with numbers that no other has; without a key often one that is there."""
+        if not model.key and model.rows and self._random.random() < 0.3:
+            return dict(self._random.choice(model.rows))
+        row: Row = {}
+        for name, kind in model.columns.items():
+            used_values = {present_row[name] for present_row in model.rows}
+            if name in ("id", "k"):
+                row[name] = self._random.choice([number for number in range(40) if number not in used_values])
+            elif kind.numeric:
+                row[name] = self._random.choice([3, 7, 11] if not kind.nullable else [None, 3, 7])
+            else:
+                row[name] = self._random.choice([None, "x", "y"])
+        return row
+
+
+def _is_unique(rows: Sequence[Row], key: Sequence[str]) -> bool:
+    return not key or len({tuple(row[name] for name in key) for row in rows}) == len(rows)
+
+
+class RenameChecks:
+    """Compares silver and downstream of each name with the model, at the positions that their commits say."""
+
+    def __init__(self, changes: RenamedChanges) -> None:
+        self.changes = changes
+
+    def check(self, pipeline: Pipeline, until: int | None = None) -> None:
+        """Raises Wrong. until: the offset up to which nothing may be missing; without it tables may be behind."""
+        lake = lake_of(pipeline)
+        for name in NAMES:
+            silver_at = self._silver(name, lake.silver(SOURCE, SCHEMA, name).path)
+            merged_at = self._downstream(name, lake.downstream(SCHEMA, name).path)
+            ends = [state.end for state in self.changes.states[name] if until is not None and state.end <= until]
+            has_rows = any(state.rows for state in self.changes.states[name] if state.end in ends)
+            if ends and has_rows and min(silver_at, merged_at) < ends[-1]:
+                raise Wrong(f"{name}: lost: silver is at {silver_at}, downstream at {merged_at}, changes to {ends[-1]}")
+
+    def require_rows(self, pipeline: Pipeline, until: int = 0) -> None:
+        """As ``Checks.require_rows``."""
+        lake = lake_of(pipeline)
+        for name in NAMES:
+            offset = self._downstream(name, lake.downstream(SCHEMA, name).path)
+            last = max((state.end for state in self.changes.states[name] if state.end <= until), default=0)
+            if offset < last:
+                raise Wrong(f"downstream of {name}: is at {offset}, and has changes to {last}")
+
+    def _silver(self, name: str, path: str) -> int:
+        snapshot = snapshot_of(path)
+        if snapshot is None:
+            return 0
+        commits = _commits(path, snapshot)
+        require_counted(f"silver of {name}", snapshot, [commit.batch for commit in commits])
+        offset = commits[-1].position.offset
+        rows = present_rows(rows_of_snapshot(snapshot), commits[-1])
+        require_same(f"silver of {name}", Counter(map(_cells, rows)), self._expected(name, offset))
+        return offset
+
+    def _downstream(self, name: str, path: str) -> int:
+        snapshot = snapshot_of(path)
+        if snapshot is None:
+            return 0
+        commit = DownstreamCommit.from_json(snapshot.user_metadata)
+        offset = commit.position.offset if commit else 0
+        actual = Counter(map(_cells, rows_of_snapshot(snapshot)))
+        require_same(f"downstream of {name}", actual, self._expected(name, offset))
+        return offset
+
+    def _expected(self, name: str, offset: int) -> Counter[Any]:
+        return Counter(map(_cells, self.changes.rows_at(name, offset)))
+
+
+def _commits(path: str, snapshot: Snapshot) -> list[SilverCommit]:
+    infos = (commit_info_of(path, version) for version in range(snapshot.version + 1))
+    commits = (SilverCommit.from_json(info.get("userMetadata") if info else None) for info in infos)
+    return [commit for commit in commits if commit]
+
+
+def present_rows(rows: Sequence[Row], commit: SilverCommit) -> list[Row]:
+    """The rows that a silver table says are there in the end, one after the other."""
+    emptied = commit.emptied_at.order if commit.emptied_at else ()
+    living = [row for row in rows if row["_op"] != "truncate" and tuple(row["_position"].values())[:3] >= emptied]
+    ordered = sorted(living, key=lambda row: tuple(row["_position"].values()))
+    if not commit.key:
+        copies = Counter[Any]()
+        for row in ordered:
+            copies[_cells(row)] += row["_copies"]
+        if min(copies.values(), default=0) < 0:
+            raise Wrong("more copies went than came")
+        return [dict(cells) for cells in copies.elements()]
+    present: dict[tuple[Any, ...], Row] = {}
+    for row in ordered:
+        key = tuple(row[name] for name in commit.key)
+        if row["_op"] == "delete":
+            present.pop(key, None)
+            continue
+        before = present.get(key, {})
+        present[key] = row | {name: before[name] for name in row.get("_absent") or ()}
+    return [*present.values()]
+
+
+def _cells(row: Row) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted((name, value) for name, value in row.items() if not name.startswith("_")))
