@@ -20,7 +20,8 @@ if TYPE_CHECKING:  # these import pyspark
 
 SOURCE_TAG = "stratalog/source"
 DELIVERY_TAG = "stratalog/delivery"
-"""Tag of a run: its delivery."""
+PUBLISHED_TAG = "stratalog/published"
+"""Tags of a run that a sensor asked for: its delivery, and the version of what was published then."""
 FROM_TAG = "stratalog/from"
 TO_TAG = "stratalog/to"
 """Tags of a run: its source, and the part of the log that it is about."""

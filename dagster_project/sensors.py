@@ -12,7 +12,7 @@ import dagster as dg
 from assets.catalog import AssetCatalog
 from assets.lineage import Lineage
 from assets.partitions import register_files
-from assets.steps import DELIVERY_TAG, FROM_TAG, SOURCE_TAG, TO_TAG
+from assets.steps import DELIVERY_TAG, FROM_TAG, PUBLISHED_TAG, SOURCE_TAG, TO_TAG
 from dagster_project.jobs import Jobs
 from dagster_project.run_history import under_way, wait_after_failures
 from spark_jobs.operations.backlog import Backlog, backlog
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _INTERVAL = 30
 _AFTER_FAILURE = 300
-"""Seconds after a delivery that failed until the next one."""
+"""Seconds after a delivery that failed or was terminated until the next one."""
 
 
 def binlog_sensor(
@@ -54,7 +54,11 @@ def binlog_sensor(
 
 
 def delivery_sensor(catalog: AssetCatalog, name: str, job: "UnresolvedAssetJobDefinition") -> dg.SensorDefinition:
-    """Off until it is switched on: starts a delivery when something new is published. Its cursor is that version."""
+    """Off until it is switched on: starts a delivery until one of what is published has ended well.
+
+    No cursor: what the last run was asked for, and how it ended, is in the run. Where no run is known any more, as
+    after a loss of Dagster's storage, one more is started, which finds what the target lacks.
+    """
 
     @dg.sensor(
         name=catalog.name(f"delivery_sensor_{name}"),
@@ -66,22 +70,30 @@ def delivery_sensor(catalog: AssetCatalog, name: str, job: "UnresolvedAssetJobDe
         from spark_jobs.lake.layout import lake_of
 
         head = lake_of(catalog.pipeline).published().head()
-        version = str(head.version) if head else ""
+        if head is None:
+            return dg.SkipReason("nothing is published yet")
+        version = str(head.version)
         records = context.instance.get_run_records(dg.RunsFilter(job_name=job.name), limit=1)
-        last = records[0] if records else None
-        if last and not last.dagster_run.is_finished:
-            return dg.SkipReason(f"run {last.dagster_run.run_id} is {last.dagster_run.status.value.lower()}")
-        # The cursor moves when a run is asked for: one that fails is asked for again after a while.
-        is_new = bool(version) and version != context.cursor
-        has_failed = last is not None and last.dagster_run.status is dg.DagsterRunStatus.FAILURE
-        if has_failed and last and (last.end_time or 0.0) > datetime.now(UTC).timestamp() - _AFTER_FAILURE:
-            return dg.SkipReason(f"the last run failed; the next is asked for {_AFTER_FAILURE} s after it")
-        if not is_new and not has_failed:
-            return dg.SkipReason("nothing was published since the last run")
-        context.update_cursor(version)
-        return dg.RunRequest(tags={DELIVERY_TAG: name})
+        reason = _no_delivery_now(records[0], version) if records else None
+        return reason or dg.RunRequest(tags={DELIVERY_TAG: name, PUBLISHED_TAG: version})
 
     return sensor
+
+
+def _no_delivery_now(record: dg.RunRecord, version: str) -> dg.SkipReason | None:
+    """Why a delivery is not started. record: of its last run. version: of what is published."""
+    last, status = record.dagster_run, record.dagster_run.status
+    if not last.is_finished:
+        return dg.SkipReason(f"run {last.run_id} is {status.value.lower()}")
+    if status is dg.DagsterRunStatus.SUCCESS:
+        is_new = last.tags.get(PUBLISHED_TAG) != version
+        return None if is_new else dg.SkipReason("nothing was published since the last run")
+    # One that failed or was terminated may have left something behind, whatever it was asked for.
+    if (record.end_time or 0.0) > datetime.now(UTC).timestamp() - _AFTER_FAILURE:
+        return dg.SkipReason(
+            f"the last run is {status.value.lower()}; the next is asked for {_AFTER_FAILURE} s after its end"
+        )
+    return None
 
 
 def not_now(instance: dg.DagsterInstance, jobs: Jobs, source: str) -> dg.SkipReason | None:

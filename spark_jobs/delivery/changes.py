@@ -22,7 +22,7 @@ from spark_jobs.delta.history import data_runs
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
 from spark_jobs.engine.key_hash import hashes
-from spark_jobs.errors import LakeError
+from spark_jobs.errors import DeliveryError, LakeError
 
 _ROWS_AT_ONCE = 1 << 18
 """Rows that are read of a file at once at most."""
@@ -161,12 +161,40 @@ def shares(window: TableDelta) -> list[Share]:
     return [Share(number, max(1, count)) for number in range(max(1, count))]
 
 
+def require_different_keys(
+    place: str, window: TableDelta, key: Sequence[OutputColumn], source_key: Sequence[str]
+) -> None:
+    """Raises DeliveryError where two of the rows that came have one key of the target.
+
+    source_key: names of columns that tell rows apart at the source; empty where it has no key.
+    """
+    names = [column.name for column in key]
+    # As many rows at once as fit into memory; equal keys are in one share.
+    count = max(1, -(-window.added_rows // KEYS_AT_ONCE))
+    for share in (Share(number, count) for number in range(count)):
+        tables = (
+            share.rows(table, names)
+            for rows in window.added
+            for table in rows.tables(window.path, [*names, RAW], window.after.schema)
+        )
+        texts = (tuples(key_literals(table, key)).cast(pa.large_string()) for table in tables)
+        keys = pa.concat_arrays([pa.array([], pa.large_string()), *texts])
+        if len(keys.unique()) < len(keys):
+            columns = ", ".join(source_key)
+            way = f"that of the source ({columns})" if source_key else "one that tells them apart, or remove it"
+            raise DeliveryError(
+                f"{place}: rows of the source have one key at the target, which finds rows by ({', '.join(names)}); "
+                f"make its key {way}, and deliver again"
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class KeyedChanges:
     """The changes of one share of a table whose rows have a key in the target.
 
     unique: the columns of all of the target's unique indexes, the key's with them. A row in which one of these changed
-    goes and comes, since values may change places among rows; any other change is an update.
+    goes and comes, since values may change places among rows; any other change is an update. identity: further columns
+    that rows to be deleted are to have.
     """
 
     window: TableDelta
@@ -174,6 +202,7 @@ class KeyedChanges:
     key: tuple[OutputColumn, ...]
     unique: tuple[OutputColumn, ...]
     share: Share
+    identity: tuple[OutputColumn, ...] = ()
 
     def deletes(self) -> Iterator[pa.Table]:
         """Keys of rows that went."""
@@ -203,7 +232,8 @@ class KeyedChanges:
             yield rows.filter(pc.invert(is_update)), False
 
     def _keys(self, files: Sequence[FileSelection]) -> Iterator[pa.Table]:
-        return self._tables(files, [*(column.name for column in self.unique), RAW])
+        names = dict.fromkeys(column.name for column in (*self.unique, *self.identity))
+        return self._tables(files, [*names, RAW])
 
     def _texts(self, files: Sequence[FileSelection]) -> pa.Array:
         return pa.concat_arrays([pa.array([], pa.large_string()), *map(self._text_of, self._keys(files))])

@@ -5,12 +5,13 @@ Put here: which downstream tables there are, by what is published, and what thei
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Destination
+from spark_jobs.delivery.encode import OutputColumn
 from spark_jobs.delta.snapshot import Snapshot, commit_info_of
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.commit import DownstreamCommit
@@ -66,6 +67,11 @@ class LakeTableShape:
     columns: tuple[LakeColumn, ...]
     key: tuple[str, ...]
     position: str
+
+    def source_key(self, columns: Sequence[OutputColumn]) -> tuple[str, ...]:
+        """The written columns by which the source tells rows apart: all of them where the key is not written whole."""
+        names = tuple(column.name for column in columns)
+        return self.key if self.key and set(self.key) <= set(names) else names
 
 
 def published(pipeline: Pipeline, lake: Lake) -> list[LakeTable]:

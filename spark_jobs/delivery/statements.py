@@ -42,6 +42,8 @@ class Way(Enum):
     """It is there, and gets these values."""
     UPSERT = "upsert"
     """It is inserted, or gets these values."""
+    REPEATED_INSERT = "repeated insert"
+    """It is inserted, or gets these values where it is there already; a row that the source tells from it stops it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,8 @@ class Writer:
     """Writes rows to one table of the target.
 
     columns: those written. key: of these, the ones by which rows are found; none where rows are identified by all.
-    limits: rows of a statement at limit, and bytes of a packet.
+    limits: rows of a statement at limit, and bytes of a packet. source_key: the columns by which the source tells rows
+    apart, where they are written; all without a key. The target's key may lack some of them.
     """
 
     schema: str
@@ -109,6 +112,7 @@ class Writer:
     key: tuple[str, ...]
     rows: int
     packet: int
+    source_key: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -118,6 +122,17 @@ class Writer:
     def key_columns(self) -> tuple[OutputColumn, ...]:
         by_name = {column.name: column for column in self.columns}
         return tuple(by_name[name] for name in self.key)
+
+    @property
+    def has_source_key(self) -> bool:
+        """Whether rows that differ at the source have different keys."""
+        return set(self.source_key) <= set(self.key)
+
+    @property
+    def identity_columns(self) -> tuple[OutputColumn, ...]:
+        """The key's, and what else tells rows apart at the source."""
+        names = set(self.source_key) - set(self.key)
+        return (*self.key_columns, *(column for column in self.columns if column.name in names))
 
     def write(self, rows: pa.Table, way: Way) -> Iterator[RowStatement]:
         """The statements that write rows."""
@@ -131,11 +146,11 @@ class Writer:
         """The statements that write the rows of these texts. row: gives one of them as a table, by its place."""
         listed = ", ".join(identifier(column.name) for column in self.columns)
         head = f"INSERT INTO {self.name} ({listed}) VALUES ("
-        tail = ")" if way is Way.INSERT else f") ON DUPLICATE KEY UPDATE {self._assignments()}"
+        tail = ")" if way is Way.INSERT else f") ON DUPLICATE KEY UPDATE {self._assignments(way)}"
         for begin, text, rows in self._statements(texts, head, "),(", tail):
             if way is Way.INSERT:
                 yield self._statement(text, "inserted", rows)
-            elif way is Way.UPSERT:
+            elif way in (Way.UPSERT, Way.REPEATED_INSERT):
                 # A row that was there and is changed counts twice.
                 yield self._statement(text, "wrote", 2 * rows, is_at_most=True)
             elif rows == 1:
@@ -145,7 +160,7 @@ class Writer:
                 yield self._statement(text, "found", rows, counts_found=True)
 
     def delete(self, rows: pa.Table, *, is_again: bool = False) -> Iterator[RowStatement]:
-        """The statements that delete the rows of these keys. rows: with the key's columns.
+        """The statements that delete the rows of these keys. rows: with the identity's columns.
 
         is_again: whether they may be gone already, and rows be there whose keys the target takes for equal.
         """
@@ -214,14 +229,16 @@ class Writer:
         return _conjunction([_is_stored(column, array) for column, array in zip(self.columns, arrays, strict=True)])
 
     def _spelled_keys(self, rows: pa.Table) -> pa.Array:
-        """Conditions of keys by which an index finds them, and by their bytes."""
-        columns, arrays = self.key_columns, key_literals(rows, self.key_columns)
+        """Conditions of keys by which an index finds them, and by the bytes of all that tells rows apart."""
+        columns, arrays = self.identity_columns, key_literals(rows, self.identity_columns)
         by_index = [
             pc.binary_join_element_wise(f"{identifier(column.name)} = ", array, "")
-            for column, array in zip(columns, arrays, strict=True)
+            for column, array in zip(self.key_columns, arrays, strict=False)
         ]
         spelled = [
-            _is_stored(column, array) for column, array in zip(columns, arrays, strict=True) if column.kind in _TEXTS
+            _is_stored(column, array)
+            for column, array in zip(columns, arrays, strict=True)
+            if column.kind in _TEXTS or column.name not in self.key
         ]
         return _conjunction([*by_index, *spelled])
 
@@ -232,9 +249,10 @@ class Writer:
             rows = joined(texts.slice(begin, end - begin), separator)
             yield begin, b"".join([head.encode(), rows, tail.encode()]), end - begin
 
-    def _assignments(self) -> str:
+    def _assignments(self, way: Way) -> str:
         """Those of an upsert, behind its guard: a server carries them out one after the other."""
-        condition = " AND ".join(_is_same(column) for column in self.key_columns)
+        compared = self.identity_columns if way is Way.REPEATED_INSERT else self.key_columns
+        condition = " AND ".join(_is_same(column) for column in compared)
         first = identifier(self.key[0])
         guard = f"{first} = IF({_GUARD} + (NOT ({condition})), VALUES({first}), NULL)"
         names = [identifier(column.name) for column in self.columns if column.name not in self.key]

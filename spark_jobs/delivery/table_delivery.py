@@ -313,6 +313,7 @@ class _Writing:
             self.target.key(columns),
             self.table.settings.batch_rows,
             self.table.connection.facts.max_packet,
+            self.shape.source_key(columns),
         )
 
     def parts(self, part_rows: int, *, is_safe: bool) -> Iterator[TransactionPart]:
@@ -343,14 +344,16 @@ class _Writing:
             return {ChangeKind.DELETE: writer.delete, ChangeKind.UPDATE: update, ChangeKind.INSERT: insert}
         # Under a second unique index a row that is there may have what another row's values are by now.
         delete, upsert = partial(writer.delete, is_again=True), _writes(writer, Way.UPSERT)
-        insert = _replacements(writer) if self.target.unique > 1 else upsert
+        insert = _replacements(writer) if self.target.unique > 1 else _writes(writer, Way.REPEATED_INSERT)
         kinds = (ChangeKind.DELETE, ChangeKind.CLEAR, ChangeKind.UPDATE, ChangeKind.INSERT)
         return dict(zip(kinds, (delete, delete, upsert, insert), strict=True))
 
     def _keyed(self, writer: Writer, *, is_safe: bool) -> "Iterator[_Rows]":
         unique = self.target.unique_columns(writer.columns)
+        if not writer.has_source_key:
+            changes.require_different_keys(self.table.place, self.window, writer.key_columns, self.shape.key)
         all_shares = [
-            KeyedChanges(self.window, writer.columns, writer.key_columns, unique, share)
+            KeyedChanges(self.window, writer.columns, writer.key_columns, unique, share, writer.identity_columns)
             for share in changes.shares(self.window)
         ]
         # All deletes go first: a write may bring a key in other letters back.

@@ -341,6 +341,7 @@ class Alterations:
         is_checked: whether a column counts as altered whose type is the target's, since somebody else alters it.
         """
         present = {column.name.casefold() for column in self.target.columns}
+        self._require_old_key()
         moves = self._moves(present)
         droppable = present - self._reused_names(moves, is_checked=is_checked)
         drops = [
@@ -365,6 +366,20 @@ class Alterations:
                 clauses.append(f"MODIFY COLUMN {name} {definition}")
             previous = name
         return clauses
+
+    def _require_old_key(self) -> None:
+        """Raises DeliveryError where a key column is another one of the same name, by which old rows are not found."""
+        replaced = {
+            column["name"].casefold() for physical, column in self.before.items() if physical not in self._physical
+        }
+        columns = [column for column in self.shape.columns if column.name in self.shape.key]
+        new = [column.name for column in columns if column.physical not in self.before]
+        names = [name for name in new if name.casefold() in replaced]
+        if names:
+            raise DeliveryError(
+                f"the source's table was made again with another key column {', '.join(names)}; give the target's "
+                "table its columns, or drop it, and deliver it from the beginning: stratalog deliver --reload"
+            )
 
     @property
     def _physical(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""When a source's sensor asks for a run, and why it does not. No run is executed here, and there is no JVM."""
+"""When sensors ask for a run, and why they do not. No run is executed here, and there is no JVM."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -6,11 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import deltalake
+import pyarrow as pa
 import pytest
 
 from dagster_project import sensors
 from dagster_project.sensors import request_tags
+from spark_jobs.config import known_tables
+from spark_jobs.downstream import publication
 from spark_jobs.errors import SourceError
+from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
 from spark_jobs.operations.backlog import Backlog
 from tests.code_location import CodeLocation, location
@@ -20,6 +25,11 @@ pytestmark = pytest.mark.dagster
 
 END = Position("mysql-bin.000001", 500)
 NEXT = Position("mysql-bin.000002", 4)
+ENDS = {
+    dg.DagsterRunStatus.FAILURE: dg.DagsterEventType.RUN_FAILURE,
+    dg.DagsterRunStatus.CANCELED: dg.DagsterEventType.RUN_CANCELED,
+    dg.DagsterRunStatus.SUCCESS: dg.DagsterEventType.RUN_SUCCESS,
+}
 
 
 @pytest.fixture
@@ -30,10 +40,10 @@ def shop(tmp_path: Path) -> Iterator[CodeLocation]:
         yield code_location
 
 
-def tick(shop: CodeLocation) -> dg.RunRequest | str:
-    """What a tick asks for, or why it asks for nothing."""
-    with dg.build_sensor_context(instance=shop.instance) as context:
-        ticked = shop.defs().resolve_sensor_def("binlog_sensor_shop").evaluate_tick(context)
+def tick(shop: CodeLocation, name: str = "binlog_sensor_shop", cursor: str | None = None) -> dg.RunRequest | str:
+    """What a tick asks for, or why it asks for nothing. cursor: what an earlier one left."""
+    with dg.build_sensor_context(instance=shop.instance, cursor=cursor) as context:
+        ticked = shop.defs().resolve_sensor_def(name).evaluate_tick(context)
     if not ticked.run_requests:
         return ticked.skip_message or "nothing was said"
     (request,) = ticked.run_requests
@@ -43,16 +53,17 @@ def tick(shop: CodeLocation) -> dg.RunRequest | str:
 def started(shop: CodeLocation, job: str, status: dg.DagsterRunStatus, **tags: str) -> dg.DagsterRun:
     """A run as the instance remembers it."""
     run = shop.instance.create_run_for_job(shop.defs().resolve_job_def(job), tags=tags)
-    events = {
-        dg.DagsterRunStatus.STARTED: [dg.DagsterEventType.RUN_START],
-        dg.DagsterRunStatus.FAILURE: [dg.DagsterEventType.RUN_START, dg.DagsterEventType.RUN_FAILURE],
-        dg.DagsterRunStatus.NOT_STARTED: [],
-        dg.DagsterRunStatus.CANCELED: [dg.DagsterEventType.RUN_START, dg.DagsterEventType.RUN_CANCELED],
-        dg.DagsterRunStatus.SUCCESS: [dg.DagsterEventType.RUN_START, dg.DagsterEventType.RUN_SUCCESS],
-    }
-    for kind in events[status]:
-        shop.instance.report_dagster_event(dg.DagsterEvent(kind.value, job), run_id=run.run_id)
+    if status is not dg.DagsterRunStatus.NOT_STARTED:
+        report(shop, run, dg.DagsterRunStatus.STARTED)
+    if status in ENDS:
+        report(shop, run, status)
     return run
+
+
+def report(shop: CodeLocation, run: dg.DagsterRun, status: dg.DagsterRunStatus) -> None:
+    """Notes that a run has come to a status."""
+    kind = dg.DagsterEventType.RUN_START if status is dg.DagsterRunStatus.STARTED else ENDS[status]
+    shop.instance.report_dagster_event(dg.DagsterEvent(kind.value, run.job_name), run_id=run.run_id)
 
 
 def standing(monkeypatch: pytest.MonkeyPatch, **positions: Any) -> None:
@@ -129,3 +140,57 @@ def test_sensors_are_off_until_switched_on(shop: CodeLocation) -> None:
     sensor = shop.defs().resolve_sensor_def("binlog_sensor_shop")
     assert sensor.default_status == dg.DefaultSensorStatus.STOPPED
     assert sensor.job_name == "sync_shop"
+
+
+@pytest.fixture
+def delivering(shop: CodeLocation) -> CodeLocation:
+    """The same with a delivery, of which something is published. Its target is not asked by a sensor."""
+    mysql = {"host": "127.0.0.1", "user": "writer", "password": "writes"}
+    shop.keys["deliveries"] = {"copy": {"mysql": mysql}}
+    known_tables.add(shop.pipeline.tables_file, {("shop", "shop", "orders")})
+    publish(shop)
+    return shop
+
+
+def publish(shop: CodeLocation) -> None:
+    path = lake_of(shop.pipeline).published().path
+    deltalake.write_deltalake(path, pa.Table.from_pylist([], schema=publication._SCHEMA), mode="append")
+
+
+def delivery_tick(shop: CodeLocation) -> dg.RunRequest | str:
+    """As behind a tick that asked for a run of the first version, which an earlier release noted."""
+    return tick(shop, "delivery_sensor_copy", "0")
+
+
+def test_a_delivery_is_asked_for_when_something_is_published(delivering: CodeLocation) -> None:
+    request = delivery_tick(delivering)
+    assert isinstance(request, dg.RunRequest)
+    run = started(delivering, "deliver_copy", dg.DagsterRunStatus.STARTED, **request.tags)
+    assert delivery_tick(delivering) == f"run {run.run_id} is started"
+    report(delivering, run, dg.DagsterRunStatus.SUCCESS)
+    assert delivery_tick(delivering) == "nothing was published since the last run"
+    publish(delivering)
+    assert isinstance(delivery_tick(delivering), dg.RunRequest)
+
+
+@pytest.mark.parametrize("status", [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED])
+def test_a_delivery_that_did_not_end_well_is_asked_for_again_after_a_while(
+    delivering: CodeLocation, monkeypatch: pytest.MonkeyPatch, status: dg.DagsterRunStatus
+) -> None:
+    request = delivery_tick(delivering)
+    assert isinstance(request, dg.RunRequest)
+    started(delivering, "deliver_copy", status, **request.tags)
+    assert delivery_tick(delivering) == (
+        f"the last run is {status.value.lower()}; the next is asked for 300 s after its end"
+    )
+    monkeypatch.setattr(sensors, "_AFTER_FAILURE", 0)
+    assert isinstance(delivery_tick(delivering), dg.RunRequest)
+
+
+def test_a_delivery_whose_runs_nobody_remembers_is_asked_for(delivering: CodeLocation) -> None:
+    """The history of runs was deleted, and what the sensor remembers was not."""
+    request = delivery_tick(delivering)
+    assert isinstance(request, dg.RunRequest)
+    run = started(delivering, "deliver_copy", dg.DagsterRunStatus.STARTED, **request.tags)
+    delivering.instance.delete_run(run.run_id)
+    assert isinstance(delivery_tick(delivering), dg.RunRequest)

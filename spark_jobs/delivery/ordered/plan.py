@@ -130,7 +130,7 @@ class TableTexts:
             updates = self.writer.update(self.after.take(moved), self.old_keys.take(moved))
             yield Action.MOVE, (replace(update, is_at_most=self.is_partial) for update in updates)
         if inserted.any():
-            yield Action.INSERT, self._writes(rows[inserted], Way.UPSERT if is_safe else Way.INSERT)
+            yield Action.INSERT, self._writes(rows[inserted], Way.REPEATED_INSERT if is_safe else Way.INSERT)
 
     def _deletes(self, rows: Rows, *, is_safe: bool) -> Iterator[RowStatement]:
         places = pa.array(rows)

@@ -24,7 +24,7 @@ from spark_jobs.delivery.target import Connection
 from spark_jobs.delivery.target_table import Alterations, Dialect, TargetTable
 from spark_jobs.downstream.multi_source import MARKS
 from spark_jobs.engine.fills import evaluated
-from spark_jobs.errors import DeliveryError
+from spark_jobs.errors import DeliveryError, about
 from spark_jobs.silver.projection import column_origins
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
 from spark_jobs.text.sql import identifier
@@ -109,6 +109,7 @@ class TargetState:
             self.target.key(columns),
             self.settings.batch_rows,
             self.connection.facts.max_packet,
+            shape.source_key(columns),
         )
         self.keys = UniqueKeys(self.seed, self.target, columns, weights_of(self.connection))
 
@@ -188,7 +189,10 @@ class TargetState:
             raise DeliveryError(f"{self.place}: the target has no such table; create it, or set ddl: apply")
         # Of a merged table no column is dropped: other sources may have it still.
         before: Columns = {} if self.judge.marks else self.before
-        clauses = Alterations(before, shape, target, dialect, defaults).clauses(is_checked=self.settings.ddl == "stop")
+        with about(self.place):
+            clauses = Alterations(before, shape, target, dialect, defaults).clauses(
+                is_checked=self.settings.ddl == "stop"
+            )
         statements = dialect.altering(self.name, clauses)
         if statements and self.settings.ddl == "stop":
             raise DeliveryError(

@@ -6,11 +6,18 @@ import pytest
 from pyroaring import BitMap64
 
 from spark_jobs.delivery import changes
-from spark_jobs.delivery.changes import KeyedChanges, KeylessChanges, TableDelta, shares, windows
+from spark_jobs.delivery.changes import (
+    KeyedChanges,
+    KeylessChanges,
+    TableDelta,
+    require_different_keys,
+    shares,
+    windows,
+)
 from spark_jobs.delivery.encode import OutputColumn
 from spark_jobs.delta import commits, data_files, deletion_vectors
 from spark_jobs.delta.snapshot import Snapshot
-from spark_jobs.errors import LakeError
+from spark_jobs.errors import DeliveryError, LakeError
 from tests.spark_jobs.delta.tables import begin, newest
 
 COLUMNS = (OutputColumn("key", "int"), OutputColumn("n", "int"))
@@ -90,6 +97,21 @@ def test_rows_without_a_key_are_counted(table: Snapshot) -> None:
     [window] = windows(table.path, 0, after.version)
     rows, copies = KeylessChanges(window, COLUMNS, shares(window)[0]).net()
     assert dict(zip(rows.column("key").to_pylist(), copies.tolist(), strict=True)) == {1: -1, 2: 1, 7: 1}
+
+
+@pytest.mark.parametrize("keys_at_once", [1 << 20, 1])
+def test_rows_that_came_and_have_one_key(table: Snapshot, keys_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "KEYS_AT_ONCE", keys_at_once)
+    after = commit(commit(table, {5: 5, 6: 6}), {7: 5})
+    [window] = windows(table.path, 0, after.version)
+    require_different_keys("delivery x: s.t", window, COLUMNS[:1], ("key",))
+    with pytest.raises(DeliveryError, match=r"^delivery x: s\.t: rows of the source have one key .* source \(key\), "):
+        require_different_keys("delivery x: s.t", window, COLUMNS[1:], ("key",))
+    with pytest.raises(DeliveryError, match="or remove it, and deliver again"):
+        require_different_keys("delivery x: s.t", window, COLUMNS[1:], ())
+    # Those that went count for nothing.
+    [window] = windows(table.path, after.version, commit(after, {1: 8}, (0, 1)).version)
+    require_different_keys("delivery x: s.t", window, COLUMNS[1:], ("key",))
 
 
 def test_a_version_that_the_lake_does_not_have(table: Snapshot) -> None:

@@ -72,6 +72,26 @@ def test_rows_that_may_be_gone_are_deleted_by_their_bytes() -> None:
     assert (statement.rows, statement.is_at_most) == (1, True)
 
 
+@pytest.mark.parametrize("source_key, further", [(("id", "n"), ("n",)), (("id", "n", "d"), ("n", "d")), (("id",), ())])
+def test_a_row_that_the_source_tells_from_another_is_not_written_over(
+    source_key: tuple[str, ...], further: tuple[str, ...]
+) -> None:
+    """Where an INSERT is repeated, and where a row is deleted for that. An update is one of the row of the key."""
+    columns = tuple(OutputColumn(name, kind) for name, kind in (("id", "int"), ("n", "int"), ("d", "double")))
+    own_writer = Writer("s", "t", columns, ("id",), 9, 1 << 20, source_key)
+    assert own_writer.has_source_key == (not further)
+    rows = pa.table({"id": [1], "n": [2], "d": [0.5]})
+    [insert], [update] = (list(own_writer.write(rows, way)) for way in (Way.REPEATED_INSERT, Way.UPSERT))
+    compared = ["`id` <=> VALUES(`id`)", *(f"`{name}` <=> VALUES(`{name}`)" for name in further)]
+    assert f"(NOT ({' AND '.join(compared)}))" in insert.text.decode()
+    assert "(NOT (`id` <=> VALUES(`id`)))" in update.text.decode()
+    assert (insert.rows, insert.is_at_most) == (2, True)
+    [delete] = own_writer.delete(rows, is_again=True)
+    values = {"n": "2", "d": "'0.5'"}
+    conditions = ["`id` = 1", *(f"`{name}` <=> {values[name]}" for name in further)]
+    assert delete.text.decode() == f"DELETE FROM `s`.`t` WHERE ({' AND '.join(conditions)})"
+
+
 def test_copies_are_deleted() -> None:
     statements = list(writer().delete_copies(ROWS, [1, 5, 2]))
     assert [statement.rows for statement in statements] == [1, 5, 2]

@@ -1,3 +1,4 @@
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from tests.delivered import Copy
 from tests.fix_servers import Servers
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
+
+ONE_KEY = "Duplicate entry|a row of another key is in the way|have one key at the target"
+"""What stops rows that the source tells apart, and the target does not."""
 
 
 def test_values_that_change_places_under_a_unique_index(copy: Copy) -> None:
@@ -219,6 +223,46 @@ def test_a_unique_index_that_only_the_target_has(copy: Copy, apply: str, safe_mo
     [reason] = copy.run(pipeline).stopped.values()
     assert "Duplicate entry" in reason or "a row of another key is in the way" in reason
     assert (1, 1) in copy.rows("t")
+
+
+@pytest.mark.parametrize("safe_mode", ["auto", "on"])
+@pytest.mark.parametrize("unique", ["", ", ADD UNIQUE KEY (v)"])
+def test_a_key_of_the_source_that_the_target_does_not_have(copy: Copy, safe_mode: str, unique: str) -> None:
+    """Rows of one key at the target are told apart at the source: a stop, and none is written over."""
+    copy.shop.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT NOT NULL, v INT)", "INSERT INTO t VALUES (1, 1, 1)")
+    pipeline = copy.pipeline(safe_mode=safe_mode)
+    copy.run(pipeline)
+    if unique:
+        copy.execute(f"ALTER TABLE `{copy.schema}`.t {unique[1:]}")
+    copy.shop.execute("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (id, n)", "UPDATE t SET v = 2")
+    assert copy.run(pipeline).stopped == {}
+    # Another row of the key alone, then together with the one that is there.
+    for statement in ("INSERT INTO t VALUES (1, 2, 3)", "UPDATE t SET v = v + 4"):
+        copy.shop.execute(statement)
+        [reason] = copy.run(pipeline).stopped.values()
+        assert re.search(ONE_KEY, reason), reason
+        assert copy.rows("t") == [(1, 1, 2)]
+    copy.execute(f"ALTER TABLE `{copy.schema}`.t DROP PRIMARY KEY, ADD PRIMARY KEY (id, n)")
+    assert copy.run(pipeline).stopped == {}
+    copy.require_same("t")
+
+
+@pytest.mark.parametrize("safe_mode", ["auto", "on"])
+def test_equal_rows_that_have_one_key_at_the_target(copy: Copy, safe_mode: str) -> None:
+    copy.shop.execute("CREATE TABLE t (id INT NOT NULL, n INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
+    pipeline = copy.pipeline(safe_mode=safe_mode)
+    copy.execute(
+        f"CREATE DATABASE IF NOT EXISTS `{copy.schema}`", f"CREATE TABLE `{copy.schema}`.t (id INT PRIMARY KEY, n INT)"
+    )
+    assert copy.run(pipeline).stopped == {}
+    copy.shop.execute("UPDATE t SET n = 3 WHERE id = 2")
+    assert copy.run(pipeline).stopped == {}
+    copy.require_same("t")
+    for statement in ("INSERT INTO t VALUES (3, 3), (3, 3)", "UPDATE t SET n = 4 WHERE id = 3"):
+        copy.shop.execute(statement)
+        [reason] = copy.run(pipeline).stopped.values()
+        assert re.search(ONE_KEY, reason), reason
+        assert copy.rows("t") == [(1, 1), (2, 3)]
 
 
 @pytest.mark.parametrize("apply", ["net", "ordered"])

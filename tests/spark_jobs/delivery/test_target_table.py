@@ -84,6 +84,16 @@ def test_columns_that_exchange_their_names() -> None:
         clauses(shape(A, B), shape(column("b", "p1"), column("a", "p2")), target("id", "a", "b"))
 
 
+@pytest.mark.parametrize("is_checked", [False, True])
+def test_a_key_column_that_was_made_again(*, is_checked: bool) -> None:
+    """Old rows have no value in it, and a server does not exchange a column of a key."""
+    new = LakeColumn("ID", "p9", "BIGINT", Column("ID", LONG, nullable=False))
+    after = LakeTableShape((new, A), ("ID",), "")
+    with pytest.raises(DeliveryError, match=r"another key column ID; .* --reload"):
+        clauses(shape(A, B), after, target("id", "a", "b"), is_checked=is_checked)
+    assert clauses(LakeTableShape((), (), ""), after, target("id", "a", "b"), is_checked=is_checked) == []
+
+
 def test_an_old_server_renames_by_change() -> None:
     after = shape(column("z", "p1"), B)
     assert clauses(shape(A, B), after, target("id", "a", "b"), OLD) == ["CHANGE COLUMN `a` `z` int NULL"]
