@@ -98,7 +98,7 @@ def _place(head: Head) -> Position:
 
 
 def _from_the_beginning(head: Head, delta: SilverDelta) -> SilverDelta:
-    """A delta that replaces all of a target that no merge has left as it is."""
+    """The delta; one that replaces all of a target of which the newest commit is not that of a whole merge."""
     last = DownstreamCommit.of_head(head)
     is_unfinished = last is not None and (last.steps_left or last.altered_version is not None)
     is_other = last is None and not head.design

@@ -13,7 +13,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import merge_job, publication
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.multi_source import MARKS, Owner, PartTable, parts_of
-from spark_jobs.engine.change_job import ChangedLog
+from spark_jobs.engine.change_course import ChangedLog
 from spark_jobs.engine.downstream_job import PreparedMerge
 from spark_jobs.engine.part_merge import NewTables
 from spark_jobs.errors import LostRace
