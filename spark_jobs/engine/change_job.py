@@ -189,14 +189,14 @@ def _parts(undivided: UnitPart, target: int) -> Iterator[UnitPart]:
         yield undivided
         return
     # Rows of an XA transaction are numbered one after the other.
-    if any(map(_has_xa, undivided.slices.values())):
-        yield UnitPart(unit, undivided.slices)
-    else:
-        yield from (UnitPart(unit, slices) for slices in _slices_in_parts(undivided, target))
-    for files in packed(undivided.statements, lambda file: file.size, target):
-        yield UnitPart(unit, statements=files)
-    for files in packed(undivided.files, lambda file: file.size, target):
-        yield UnitPart(unit, files=files)
+    is_ordered = any(map(_has_xa, undivided.slices.values()))
+    slices = [undivided.slices] if is_ordered else [*_slices_in_parts(undivided, target)]
+    parts = [
+        *(UnitPart(unit, slices=of_part) for of_part in slices),
+        *(UnitPart(unit, statements=files) for files in packed(undivided.statements, lambda file: file.size, target)),
+        *(UnitPart(unit, files=files) for files in packed(undivided.files, lambda file: file.size, target)),
+    ]
+    yield from (replace(part, is_first=number == 0) for number, part in enumerate(parts))
 
 
 def _slices_in_parts(undivided: UnitPart, target: int) -> Iterator[dict[int, pa.Table]]:
