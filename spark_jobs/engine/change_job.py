@@ -98,7 +98,7 @@ def _place(head: Head) -> Position:
 
 
 def _from_the_beginning(head: Head, delta: SilverDelta) -> SilverDelta:
-    """A delta that replaces all of a target that no merge has left as it is."""
+    """The delta; one that replaces all of a target of which the newest commit is not that of a whole merge."""
     last = DownstreamCommit.of_head(head)
     is_unfinished = last is not None and (last.steps_left or last.altered_version is not None)
     is_other = last is None and not head.design
@@ -189,14 +189,14 @@ def _parts(undivided: UnitPart, target: int) -> Iterator[UnitPart]:
         yield undivided
         return
     # Rows of an XA transaction are numbered one after the other.
-    if any(map(_has_xa, undivided.slices.values())):
-        yield UnitPart(unit, undivided.slices)
-    else:
-        yield from (UnitPart(unit, slices) for slices in _slices_in_parts(undivided, target))
-    for files in packed(undivided.statements, lambda file: file.size, target):
-        yield UnitPart(unit, statements=files)
-    for files in packed(undivided.files, lambda file: file.size, target):
-        yield UnitPart(unit, files=files)
+    is_ordered = any(map(_has_xa, undivided.slices.values()))
+    slices = [undivided.slices] if is_ordered else [*_slices_in_parts(undivided, target)]
+    parts = [
+        *(UnitPart(unit, slices=of_part) for of_part in slices),
+        *(UnitPart(unit, statements=files) for files in packed(undivided.statements, lambda file: file.size, target)),
+        *(UnitPart(unit, files=files) for files in packed(undivided.files, lambda file: file.size, target)),
+    ]
+    yield from (replace(part, is_first=number == 0) for number, part in enumerate(parts))
 
 
 def _slices_in_parts(undivided: UnitPart, target: int) -> Iterator[dict[int, pa.Table]]:

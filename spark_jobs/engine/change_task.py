@@ -85,7 +85,7 @@ def _part(part: UnitPart, opened: OpenSlices, task: ChangeTask) -> Iterator[Outc
     )
     located = version_merge.looked_through(unit, part.files)
     if unit.buckets:
-        yield from _blocks(unit, changes, statements, located)
+        yield from _blocks(part, changes, statements, located)
     else:
         yield _merged(unit, changes, statements, located, takes_statements=True)
 
@@ -184,14 +184,15 @@ def _rewritten(task: RewriteTask) -> MergedFiles:
     return MergedFiles(task.unit.number, {}, added=result.added, removed=result.removed, changes=result.changes)
 
 
-def _blocks(unit: ChangeUnit, changes: pa.Table, statements: pa.Table, located: pa.Table) -> Iterator[ShuffleBlock]:
-    """Rows by the bucket of their key; statements for every bucket, whether there are any or not."""
+def _blocks(part: UnitPart, changes: pa.Table, statements: pa.Table, located: pa.Table) -> Iterator[ShuffleBlock]:
+    """Rows by the bucket of their key; statements for every bucket, of the unit's first part also where it has none."""
+    unit = part.unit
     yield from shuffle_blocks.blocks(unit.number, unit.buckets, _CHANGES, changes, unit.columns)
     is_statement = pc.equal(located.column("_op"), silver.Op.TRUNCATE)
     of_keys, of_statements = located.filter(pc.invert(is_statement)), located.filter(is_statement)
     yield from shuffle_blocks.blocks(unit.number, unit.buckets, _LOCATED, of_keys, unit.columns)
     yield from shuffle_blocks.blocks(unit.number, unit.buckets[:1], _LOCATED, of_statements, unit.columns)
-    for bucket in unit.buckets:
+    for bucket in unit.buckets if part.is_first or len(statements) else ():
         yield shuffle_blocks.undivided(unit.number, bucket, _STATEMENTS, statements)
 
 

@@ -119,6 +119,8 @@ class UnitPart:
     slices: Mapping[int, pa.Table] = field(default_factory=dict)
     statements: tuple[DataFile, ...] = ()
     files: tuple[DataFile, ...] = ()
+    is_first: bool = True
+    """Of parts of one unit one alone: it tells every bucket that the unit is there."""
 
 
 @dataclass(frozen=True, slots=True)

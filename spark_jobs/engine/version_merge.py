@@ -52,8 +52,10 @@ class MergedVersions:
     def dead(self) -> dict[str, Numbers]:
         """All rows of the target that go."""
         paths = [*dict.fromkeys([*self.changed, *self.replaced])]
-        none = np.zeros(0, np.int64)
-        return {path: np.concatenate([self.changed.get(path, none), self.replaced.get(path, none)]) for path in paths}
+        no_rows = np.zeros(0, np.int64)
+        return {
+            path: np.concatenate([self.changed.get(path, no_rows), self.replaced.get(path, no_rows)]) for path in paths
+        }
 
 
 def looked_through(unit: ChangeUnit, files: Sequence[DataFile]) -> pa.Table:

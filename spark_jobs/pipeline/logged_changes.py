@@ -42,7 +42,7 @@ class LoggedChanges:
     ) -> CompactionJob | None:
         """As ``change_course.Replayed``."""
         assert work.pinned.position
-        range_ = range_ or Range(snapshot.earliest, work.pinned.position)
+        range_ = Range(snapshot.earliest, work.pinned.position) if range_ is None else range_
         try:
             return plan_table(
                 spark, self.pipeline, snapshot, work.name, work.pinned, range_=range_, has_inherited=False

@@ -62,11 +62,6 @@ OF_CHANGES = {"_op": "STRING", "_gtid": "STRING"}
 COUNTED = {"rule": "STRING", "count": "BIGINT"}
 
 
-def changes_types(columns: silver.Columns) -> dict[str, str]:
-    """Names and Spark types of rows that are every change."""
-    return columns.types | {"_window": "INT"} | OF_CHANGES | DECODED
-
-
 def decoded_types(columns: silver.Columns) -> dict[str, str]:
     """Names and Spark types of the rows that ``decoding_task`` gives."""
     types = columns.types | {"_window": "INT"} | (OF_BAGS if columns.is_bag else OF_KEYS)

@@ -28,8 +28,6 @@ from spark_jobs.silver.column_masks import masks_of
 from spark_jobs.silver.compaction_job import Compacted, CompactionJob, Window
 from spark_jobs.silver.decode_task import (
     COUNTED,
-    changes_task,
-    changes_types,
     counting_task,
     decoded_types,
     decoding_task,
@@ -136,29 +134,6 @@ def _counts(slices: DataFrame, work: CompactionJob, task: Callable[[Runs], Batch
     return {row["rule"]: row["count"] for row in rows}
 
 
-def change_rows(
-    spark: SparkSession, work: CompactionJob, window: Window, standing: TableState, *, splits: bool
-) -> DataFrame:
-    """Every change in the window's ranges, with the columns that are seen, OF_CHANGES and DECODED; nothing is reduced.
-
-    Row images are whole. splits: as for ``net_changes.every_change``.
-    """
-    definition = standing.definition
-    assert definition
-    all_columns, columns = silver.columns(definition), work.columns_of(standing)
-    rules, masks = work.change_filters(definition), masks_of(definition, work.filters.columns)
-    logged = silver.Columns(_without_retired(columns, standing), all_columns.key)
-    types = changes_types(logged)
-
-    def task(runs: Runs) -> Batches:
-        judge = ChangeJudge(rules) if rules else None
-        return masked_task(changes_task(definition, all_columns, splits=splits, judge=judge), masks, [*types])(runs)
-
-    slices = slices_of_window(spark, window, work, "gtid")
-    changes = slices.mapInArrow(checked(over_slices(task, work.filters.skips)), sql.columns(types))
-    return _with_retired(changes, columns, logged)
-
-
 def _without_retired(columns: silver.Columns, standing: TableState) -> dict[str, str]:
     """The columns that decoded rows have."""
     retired = types_of(standing.retired)
@@ -190,7 +165,7 @@ def overlaid(rows: DataFrame, columns: silver.Columns, *more_columns: Column) ->
     return merged.drop(*identity)
 
 
-def slices_of_window(spark: SparkSession, window: Window, work: CompactionJob, *more_columns: str) -> DataFrame:
+def slices_of_window(spark: SparkSession, window: Window, work: CompactionJob) -> DataFrame:
     """Those with rows of the table, by where their bytes stand; of XA transactions with EFFECT besides."""
     name = work.name
     xa = window.xa.of(name, work.filters.skips)
@@ -201,7 +176,7 @@ def slices_of_window(spark: SparkSession, window: Window, work: CompactionJob, *
     names = ("stretch", "number", "start", "file", "transaction_start", "committed_at", "context", "payload", "window")
     effects = (EFFECT,) if len(xa.rows) else ()
     slices = by_bytes(slices) if effects else slices
-    return slices.select(*names, *more_columns, *effects)
+    return slices.select(*names, *effects)
 
 
 def _last_per_key(changes: DataFrame, columns: silver.Columns) -> DataFrame:

@@ -114,3 +114,31 @@ def test_a_stream_reads_a_feed(shop: Shop, tmp_path: Path) -> None:
     changed = shop.spark.sql(f"SELECT * FROM table_changes_by_path('{path}', 1, 1)").collect()
     expected = [(kind, key) for _, kind, key, _ in changes[2:6]]
     assert sorted((row["_change_type"], row["id"]) for row in changed) == expected
+
+
+@pytest.mark.thorough
+def test_a_feed_of_versions_has_those_that_end_as_updates(shop: Shop) -> None:
+    """Changes, a replay that changes nothing, and a statement that ends all versions."""
+    pipeline = pipeline_of(shop, mode="history", change_data_feed=True)
+    shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9))", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    places = []
+    for statement in ("UPDATE t SET v = 'c' WHERE id = 1", "DELETE FROM t WHERE id = 2", "TRUNCATE TABLE t"):
+        shop.run(pipeline)
+        places.append(version(shop, pipeline) + 1)
+        shop.execute(statement)
+    _, outcome = shop.run(pipeline)
+    assert [merged.way for merged in outcome.merged] == ["engine"]
+    ended_a = [("insert", 1, "c"), ("update_postimage", 1, "a"), ("update_preimage", 1, "a")]
+    ended_b = [("insert", 2, "b"), ("update_postimage", 2, "b"), ("update_preimage", 2, "b")]
+    ended_c = [("update_postimage", 1, "c"), ("update_preimage", 1, "c")]
+    path = lake_of(pipeline).downstream(shop.database.name, "t").path
+    rows = shop.spark.sql(f"SELECT * FROM table_changes_by_path('{path}', {places[0]})").collect()
+    changes = [
+        [(row["_change_type"], row["id"], row["v"]) for row in rows if row["_commit_version"] == place]
+        for place in places
+    ]
+    assert [sorted(kind_rows, key=repr) for kind_rows in changes] == [
+        ended_a,
+        ended_b,
+        sorted([("insert", None, None), *ended_c], key=repr),
+    ]

@@ -1,4 +1,4 @@
-"""Every change of a range, decoded again; tables of all kinds are in tests/pipeline/test_mode_tables.py."""
+"""The windows of a table's log, planned again; what tables have of them is in tests/pipeline/test_mode_tables.py."""
 
 import pytest
 
@@ -9,12 +9,13 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
 from spark_jobs.pipeline.logged_changes import LoggedChanges
 from spark_jobs.silver import table as silver
+from spark_jobs.silver.replayed_parts import parts_of
 from tests.fix_pipeline import SOURCE, Shop
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
 
-def test_changes_of_a_range_have_the_columns_that_silver_has_now(shop: Shop) -> None:
+def test_windows_of_a_range_have_the_definition_of_their_time(shop: Shop) -> None:
     pipeline = shop.pipeline()
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)", "UPDATE t SET v = 2")
     shop.run(pipeline)
@@ -26,15 +27,16 @@ def test_changes_of_a_range_have_the_columns_that_silver_has_now(shop: Shop) -> 
     pinned = origin.head()
     assert pinned is not None
     columns = silver.stored_columns(origin, pinned)
+    work = MergeJob(SOURCE, name, columns, origin, pinned, lake.downstream("x", "t"), mode=Mode.APPEND)
+    log = LoggedChanges(pipeline, SOURCE).log(shop.spark)
 
-    def changes(mode: Mode, range_: Range | None) -> list[tuple[object, ...]]:
-        work = MergeJob(SOURCE, name, columns, origin, pinned, lake.downstream("x", "t"), mode=mode)
-        rows = LoggedChanges(pipeline, SOURCE).of(shop.spark, work, range_)(shop.spark)
-        rows = rows.orderBy("_position", "_op").select("_op", "id", "v", "w")
-        return [tuple(row) for row in rows.collect()]
+    def definitions(range_: Range | None) -> list[list[str]]:
+        job = log.replayed(work, range_)
+        assert job
+        parts = parts_of(job, columns)
+        return [[str(column.name) for column in part.standing.definition.columns] for part in parts]  # type: ignore[union-attr]
 
-    first = [("insert", 1, 1, 7), ("update", 1, 2, 7)]
-    assert changes(Mode.APPEND, None) == [*first, ("update", 5, 2, 8)]
-    assert changes(Mode.HISTORY, None) == [*first, ("delete", 1, 2, 7), ("update", 5, 2, 8)]
-    assert changes(Mode.APPEND, Range(shop.start, middle)) == first
-    assert changes(Mode.APPEND, Range(middle, shop.end())) == [("update", 5, 2, 8)]
+    assert definitions(None) == [["id", "v"], ["id", "v", "w"]]
+    assert definitions(Range(shop.start, middle)) == [["id", "v"]]
+    assert definitions(Range(middle, shop.end())) == [["id", "v", "w"]]
+    assert log.replayed(work, Range(shop.end(), shop.end())) is None
