@@ -82,6 +82,21 @@ def test_a_cut_over_where_the_log_names_no_columns(shop: Shop) -> None:
         shop.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
 
 
+def test_a_name_that_is_passed_on_in_the_run_that_gave_it(shop: Shop) -> None:
+    """The name between has no row of its own, in silver or in the log."""
+    shop.execute(f"CREATE TABLE first {T}", f"CREATE TABLE x {T}", "INSERT INTO first VALUES (1, 1, 'a'), (2, 2, NULL)")
+    pipeline = shop.pipeline()
+    shop.run(pipeline)
+    shop.execute("RENAME TABLE first TO second", "RENAME TABLE second TO third, x TO second, third TO x")
+    _, outcome = shop.run(pipeline)
+    assert outcome.stopped == {}
+    assert [require_same(shop, pipeline, table) for table in ("x", "second")] == [2, 0]
+    shop.execute("RENAME TABLE x TO fourth", "RENAME TABLE fourth TO fifth", "DELETE FROM fifth WHERE id = 1")
+    _, outcome = shop.run(pipeline)
+    assert outcome.stopped == {}
+    assert require_same(shop, pipeline, "fifth") == 1
+
+
 @pytest.mark.long
 def test_plain_renames(shop: Shop) -> None:
     name, other_schema = shop.database.name, f"{shop.database.name}_other"

@@ -25,6 +25,7 @@ from spark_jobs.pipeline.run import run_source
 from tests.delivered import Copy
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE
+from tests.fix_pipeline import rows as lake_rows
 from tests.proxy import Listener
 from tests.segment_spec import Change, Commit, Delete, Insert, Update
 from tests.spark_jobs.delivery.written_lake import WrittenLake
@@ -53,28 +54,42 @@ def login(database: Database) -> Iterator[dict[str, Any]]:
 class SavedTarget:
     """What the target has of a delivery, under names by which it is put back."""
 
-    def __init__(self, database: Database) -> None:
-        self.database = database
-        self._tables = ("keyed", "bag", "stratalog.checkpoint")
+    def __init__(self, database: Database, schema: str) -> None:
+        self._database, self._schema = database, schema
 
     def save(self, name: str) -> None:
-        for table in self._tables:
-            saved = f"saved_{name}_{table.rpartition('.')[2]}"
-            self.database.execute(f"CREATE TABLE {saved} LIKE {table}")
-            self.database.execute(f"INSERT INTO {saved} SELECT * FROM {table}")
+        for table in self._tables():
+            self._copy(f"`{self._schema}`.{table}", f"`{self._schema}`.saved_{name}_{table}")
+        self._copy("stratalog.checkpoint", f"`{self._schema}`.saved_{name}_checkpoint")
 
     def restore(self, name: str) -> None:
-        self.database.execute("DROP TABLE IF EXISTS aaa")
-        for table in self._tables:
-            self.database.execute(f"DELETE FROM {table}")
-            saved = f"saved_{name}_{table.rpartition('.')[2]}"
-            self.database.execute(f"INSERT INTO {table} SELECT * FROM {saved}")
+        """Tables are made again, with the columns that they had."""
+        for table in self._tables():
+            self._database.execute(f"DROP TABLE `{self._schema}`.{table}")
+        prefix = f"saved_{name}_"
+        for saved in self._listed(prefix):
+            table = saved.removeprefix(prefix)
+            into = "stratalog.checkpoint" if table == "checkpoint" else f"`{self._schema}`.{table}"
+            self._database.execute(f"DROP TABLE IF EXISTS {into}")
+            self._copy(f"`{self._schema}`.{saved}", into)
 
     def is_open(self) -> bool:
-        return bool(self.database.execute("SELECT 1 FROM stratalog.checkpoint WHERE exit_version IS NOT NULL"))
+        return bool(self._database.execute("SELECT 1 FROM stratalog.checkpoint WHERE exit_version IS NOT NULL"))
+
+    def _copy(self, table: str, into: str) -> None:
+        self._database.execute(f"CREATE TABLE {into} LIKE {table}")
+        self._database.execute(f"INSERT INTO {into} SELECT * FROM {table}")
+
+    def _tables(self) -> list[str]:
+        return [table for table in self._listed("") if not table.startswith("saved_")]
+
+    def _listed(self, prefix: str) -> list[str]:
+        listed = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s"
+        names = [row[0] for row in self._database.execute(listed, (self._schema,))]
+        return sorted(name for name in names if name.startswith(prefix))
 
 
-def _dead_deliveries(pipeline: Pipeline, saved: SavedTarget, generator: random.Random) -> list[str]:
+def _dead_deliveries(pipeline: Pipeline, saved: SavedTarget, generator: random.Random, deaths: int) -> list[str]:
     """Deliveries that died at statements with a window open; the names of what the target has then."""
     script = Path(__file__).parent / "killed.py"
     names: list[str] = []
@@ -87,7 +102,7 @@ def _dead_deliveries(pipeline: Pipeline, saved: SavedTarget, generator: random.R
     ) as process:
         assert process.stdin
         assert process.stdout
-        while len(names) < DEATHS:
+        while len(names) < deaths:
             saved.restore("first")
             process.stdin.write(f"{generator.randint(10, 90)} {generator.choice(['before', 'after'])}\n")
             process.stdin.flush()
@@ -156,10 +171,10 @@ def test_killed_anywhere_and_continued_otherwise(
     assert deliver(lake.pipeline(**settings), "copy").stopped == {}
     if apply == "ordered":  # a row of the log, which then has what the window begins with
         assert deliver(lake.pipeline(**settings), "copy").stopped == {}
-    saved = SavedTarget(database)
+    saved = SavedTarget(database, database.name)
     saved.save("first")
     lake.publish(window, ["keyed", "bag"])
-    names = _dead_deliveries(lake.pipeline(**settings), saved, generator)
+    names = _dead_deliveries(lake.pipeline(**settings), saved, generator, DEATHS)
     lake.publish(len(changes), ["aaa", "keyed", "bag"])
     stops, reloads, changed_count, rows = Counter[str](), 0, 0, 0
     for name in names:
@@ -192,6 +207,149 @@ def test_killed_anywhere_and_continued_otherwise(
         f"delivery, {apply}: killed × {len(names)} in open windows, {changed_count} settings changed, "
         f"{sum(stops.values())} stops, {reloads} reloads: {rows:,} rows compared, 0 lost, 0 doubled"
     )
+
+
+CREATE = "CREATE TABLE {} (id INT PRIMARY KEY, n INT)"
+STATEMENTS = {
+    "dropped": ["DROP TABLE keyed"],
+    "dropped, no key": ["DROP TABLE bag"],
+    "created": [CREATE.format("aaa"), "INSERT INTO aaa VALUES (1, 1)"],
+    "dropped and created": ["DROP TABLE keyed", CREATE.format("keyed"), "INSERT INTO keyed VALUES (1, 2), (7000, 1)"],
+    "dropped and created, no key": [
+        "DROP TABLE bag",
+        "CREATE TABLE bag (id INT, n INT)",
+        "INSERT INTO bag VALUES (1, 2)",
+    ],
+    "created otherwise": [
+        "DROP TABLE keyed",
+        "CREATE TABLE keyed (id BIGINT PRIMARY KEY, name VARCHAR(9), n INT)",
+        "INSERT INTO keyed VALUES (1, 'a', 1), (7000, 'b', 2)",
+    ],
+    "created with another key": [
+        "DROP TABLE keyed",
+        "CREATE TABLE keyed (id INT, n INT, PRIMARY KEY (id, n))",
+        "INSERT INTO keyed VALUES (1, 1), (1, 2)",
+    ],
+    "created without a key": [
+        "DROP TABLE keyed",
+        "CREATE TABLE keyed (id INT, n INT)",
+        "INSERT INTO keyed VALUES (1, 1), (1, 1)",
+    ],
+    "renamed": ["RENAME TABLE keyed TO aaa", "INSERT INTO aaa VALUES (7000, 1)", "DELETE FROM aaa WHERE id = 2000"],
+    "renamed, no key": ["RENAME TABLE bag TO aaa", "INSERT INTO aaa VALUES (7000, 1)"],
+    "renamed and created": [
+        "RENAME TABLE keyed TO aaa",
+        CREATE.format("keyed"),
+        "INSERT INTO keyed VALUES (1, 2), (7000, 1)",
+        "INSERT INTO aaa VALUES (7000, 3)",
+    ],
+    "renamed and back": [
+        "RENAME TABLE keyed TO aaa",
+        "INSERT INTO aaa VALUES (7000, 1)",
+        "RENAME TABLE aaa TO keyed",
+        "INSERT INTO keyed VALUES (7001, 1)",
+    ],
+    "exchanged": [
+        "RENAME TABLE keyed TO aaa, second TO keyed, aaa TO second",
+        "INSERT INTO keyed VALUES (7000, 1)",
+        "INSERT INTO second VALUES (7000, 2)",
+    ],
+    "all dropped": ["DROP TABLE keyed, bag, second"],
+    "truncated": ["TRUNCATE TABLE keyed", "TRUNCATE TABLE bag", "INSERT INTO bag VALUES (1, 1)"],
+}
+
+
+KEYS = {
+    "created otherwise": "MODIFY id BIGINT",
+    "created with another key": "DROP PRIMARY KEY, ADD PRIMARY KEY (id, n)",
+    "created without a key": "DROP PRIMARY KEY",
+}
+"""By what is done at the source, what gives a table of the target the source's key."""
+REMEDIES = {
+    "primary key changed at": True,
+    "have one key at the target": True,
+    "Duplicate entry": True,
+    "All parts of a PRIMARY KEY must be NOT NULL": True,
+    "with another key column id": True,
+    "which the log does not say": False,
+}
+"""By what a stop says, whether the table gets the source's key before it is delivered again."""
+
+
+@pytest.mark.spark
+@pytest.mark.mysql
+@pytest.mark.long
+@pytest.mark.parametrize("apply", ["net", "ordered"])
+@pytest.mark.parametrize("change", STATEMENTS)
+def test_tables_that_come_and_go_while_a_window_is_open(
+    copy: Copy, change: str, apply: str, summary: list[str]
+) -> None:
+    """Rows as the lake has them, or a stop whose remedy leads to them."""
+    generator = random.Random(37)
+    settings: dict[str, Any] = {"apply": apply, "batch_rows": 1, "workers": 2, "on_drop": "drop"}
+    _create(copy)
+    copy.run(copy.pipeline(**settings))
+    copy.shop.execute("INSERT INTO keyed VALUES (900, 1)")
+    assert copy.run(copy.pipeline(**settings)).stopped == {}
+    saved = SavedTarget(copy.shop.database, copy.schema)
+    saved.save("first")
+    _grow(copy, generator)
+    pipeline = copy.pipeline(**settings)
+    run_source(copy.shop.spark, pipeline, SOURCE)
+    names = _dead_deliveries(pipeline, saved, generator, 4)
+    copy.shop.execute(*STATEMENTS[change])
+    assert run_source(copy.shop.spark, pipeline, SOURCE)[1].stopped == {}
+    stops, rows = 0, 0
+    tables = chosen_tables(pipeline, lake_of(pipeline), "copy")
+    for name in names:
+        saved.restore(name)
+        for _ in range(3):
+            for reason in deliver(pipeline, "copy").stopped.values():
+                _follow(copy, pipeline, reason, KEYS.get(change))
+                stops += 1
+        assert deliver(pipeline, "copy").stopped == {}
+        for table in tables:
+            expected = lake_rows(table.table)
+            assert copy.rows(table.name) == sorted(expected, key=repr), (str(table), name)
+            rows += len(expected)
+        assert not saved.is_open()
+    summary.append(
+        f"delivery, {apply}: killed × {len(names)} in open windows, tables {change}: {stops} stops, "
+        f"{rows:,} rows compared, 0 lost, 0 doubled"
+    )
+
+
+def _follow(copy: Copy, pipeline: Pipeline, reason: str, key_clause: str | None) -> None:
+    """Does what a message says, to the table that it names."""
+    kinds = {needs_key for text, needs_key in REMEDIES.items() if text in reason}
+    assert len(kinds) == 1, reason
+    [table] = [table for table in chosen_tables(pipeline, lake_of(pipeline), "copy") if f"{table}: " in reason]
+    if True in kinds:
+        assert key_clause, reason
+        copy.execute(f"ALTER TABLE `{copy.schema}`.`{table.name}` {key_clause}")
+    if "--reload" in reason:
+        reload_tables(pipeline, "copy", [table])
+
+
+def _create(copy: Copy) -> None:
+    """Three tables, with their first rows."""
+    tables = ("keyed (id INT PRIMARY KEY, n INT)", "bag (id INT, n INT)", "second (id INT PRIMARY KEY, n INT)")
+    values = ", ".join(f"({number}, {number % 7})" for number in range(ROWS))
+    for table in tables:
+        copy.shop.execute(f"CREATE TABLE {table}", f"INSERT INTO {table.partition(' ')[0]} VALUES {values}")
+
+
+def _grow(copy: Copy, generator: random.Random) -> None:
+    """A window of several parts."""
+    for number in range(60):
+        copy.shop.execute(
+            "START TRANSACTION",
+            f"UPDATE keyed SET n = -{number} WHERE id = {generator.randrange(ROWS)}",
+            f"DELETE FROM bag WHERE id = {generator.randrange(ROWS)} LIMIT 1",
+            f"INSERT INTO {generator.choice(['keyed', 'second'])} VALUES ({2000 + number}, {number})",
+            f"INSERT INTO bag VALUES ({number % 7}, {number % 3})",
+            "COMMIT",
+        )
 
 
 class StatementHolder(Listener):
