@@ -11,19 +11,31 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+
 from spark_jobs.config.model import Pipeline
+from spark_jobs.delta import commits, data_files
+from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.errors import StratalogError
+from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
+from spark_jobs.lake.layout import lake_of
+from spark_jobs.log.position import Position
+from spark_jobs.silver.commit import SilverCommit
 from tests.faults import runs
 from tests.faults.changes import SOURCE, Changes, bronze_tables
 from tests.faults.checking import Checks, Wrong
 from tests.faults.disk import CALLS, KINDS, Actor, Disk, Killed, calls_of
 from tests.faults.renames import RenameChecks, RenamedChanges
-from tests.faults.runs import KEYLESS, MERGED, PARTIAL, RENAMES, REPLAYS
+from tests.faults.runs import KEYLESS, LOADS, MERGED, PARTIAL, RENAMES, REPLAYS
+from tests.slicing import FILE
 
 _STEPS = 5
 """How often bronze grows."""
+_LOADED = 2
+"""The step before which rows are loaded, where they are."""
 _FAULTS_A_STEP = 6
 _FAULTS_A_RUN = 3
 _RACES = 0.06
@@ -70,7 +82,8 @@ class Scenario:
         self.by_call: Counter[str] = Counter()
         self.trace: list[str] = []
         self.pipeline: Pipeline = runs.pipeline_in(folder, layout)
-        self.has_replays = layout == REPLAYS
+        self.has_replays, self.has_loads = layout == REPLAYS, layout == LOADS
+        log.checks.loads = {}
         self.folder = folder
         self.disk = Disk(folder / "lake", seed)
         self.step = 0
@@ -82,6 +95,8 @@ class Scenario:
         try:
             with self.disk.wrapped():
                 for step in range(_STEPS):
+                    if self.has_loads and step == _LOADED:
+                        self._load()
                     self._grow(step)
                     for _ in range(_FAULTS_A_STEP):
                         is_done = self._fault()
@@ -101,6 +116,30 @@ class Scenario:
         link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(self.log.bronze[self.step][0])
+
+    def _load(self) -> None:
+        """Commits all rows that tables have as rows that a load read, as it does."""
+        for name in runs.published(self.pipeline):
+            path = lake_of(self.pipeline).silver(SOURCE, name.schema, name.table).path
+            table, loaded_at = snapshot_of(path), self._until()
+            rows = [*self.log.checks.rows_at(name.table, loaded_at)]
+            if table is None or not rows:
+                continue
+            place = {"stretch": 1, "number": Position(FILE, 0).number, "offset": loaded_at}
+            cells = {"_op": "load", "_position": place | {"row": -1}, "_window_start": place, "_window_stop": place}
+            schema = table.schema.arrow(physical=False)
+            all_cells = [{column: (row | cells).get(column) for column in schema.names} for row in rows]
+            file = data_files.write(path, pa.Table.from_pylist(all_cells, schema), table.schema, table.configuration)
+            commit = SilverCommit.from_json(table.user_metadata)
+            assert commit
+            commit = replace(
+                commit, kind=CommitKind.LOAD, batch=new_batch(), start=None, steps=None, log_bytes=None, ranges=()
+            )
+            counter = table.transactions[APPLICATION] + 1
+            version = commits.commit(
+                table, adds=[file], transaction=(APPLICATION, counter), user_metadata=commit.to_json()
+            )
+            self.log.checks.loads[name.table] = loaded_at, version
 
     def _until(self) -> int:
         """The offset that bronze reaches."""

@@ -310,13 +310,18 @@ class Twin:
     def _is_keyless(self, table: str) -> bool:
         return not self.changes.keys[table]
 
-    def changes_of(self, table: str, until: int) -> list[tuple[str, Row]]:
-        """Operation and row of every change up to an offset, with the columns as of there; no row of a statement."""
+    def changes_of(self, table: str, until: int, loaded_at: int | None = None) -> list[tuple[str, Row]]:
+        """Operation and row of every change up to an offset, with the columns as of there; no row of a statement.
+
+        loaded_at: the offset at which all rows that were there then were loaded.
+        """
         changes: list[tuple[str, Row]] = []
-        for _, event in self._of(table, 0, until):
+        for event in self._with_load(table, until, loaded_at):
             verb, _, _ = event.statement.partition(" ")
             if verb in ("add", "drop"):
                 changes = [(op, self._reshaped(table, event, row)) for op, row in changes]
+            elif verb == "load":
+                changes += (("load", dict(row)) for row in event.after)
             elif verb:
                 changes.append((verb, {}))
             else:
@@ -325,8 +330,20 @@ class Twin:
                 changes.append((op, dict(row)))
         return changes
 
-    def versions_of(self, table: str, until: int) -> list[tuple[str, Row, bool]]:
-        """Operation and row of every version up to an offset, and whether it is current."""
+    def _with_load(self, table: str, until: int, loaded_at: int | None) -> Iterator[Event]:
+        """The events of a table up to an offset, and the load."""
+        is_loaded = loaded_at is None
+        rows = () if loaded_at is None else tuple(self.downstream(table, loaded_at).values())
+        for end, event in self._of(table, 0, until):
+            if not is_loaded and loaded_at is not None and end > loaded_at:
+                is_loaded = True
+                yield Event(table, after=rows, statement="load")
+            yield event
+        if not is_loaded:
+            yield Event(table, after=rows, statement="load")
+
+    def versions_of(self, table: str, until: int, loaded_at: int | None = None) -> list[tuple[str, Row, bool]]:
+        """Operation and row of every version up to an offset, and whether it is current; as ``changes_of``."""
         versions: list[tuple[str, Row, bool]] = []
 
         def end(is_ended: Callable[[Row], bool]) -> None:
@@ -335,12 +352,12 @@ class Twin:
             if at is not None:
                 versions[at] = (*versions[at][:2], False)
 
-        for _, event in self._of(table, 0, until):
+        for event in self._with_load(table, until, loaded_at):
             verb, _, _ = event.statement.partition(" ")
             if verb in ("add", "drop"):
                 versions = [(op, self._reshaped(table, event, row), is_current) for op, row, is_current in versions]
                 continue
-            if verb:
+            if verb and verb != "load":
                 versions = [(op, row, False) for op, row, _ in versions]
                 versions.append((verb, {}, False))
             is_split = self._is_keyless(table) or not event.after
@@ -351,7 +368,7 @@ class Twin:
             for row in event.after:
                 if not self._is_keyless(table):
                     end(partial(self._is_same, table, row))
-                versions.append(("update" if event.before else "insert", dict(row), True))
+                versions.append((verb or ("update" if event.before else "insert"), dict(row), True))
         return versions
 
     def _is_same(self, table: str, first: Row, second: Row) -> bool:

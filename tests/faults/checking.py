@@ -19,7 +19,7 @@ from spark_jobs.lake.commit import APPLICATION
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.silver.commit import SilverCommit
 from tests.faults.changes import SCHEMA, SOURCE, Changes, Key, Row, Twin
-from tests.faults.runs import EVERY_CHANGE, KEYLESS, MERGED, REPLAYS
+from tests.faults.runs import EVERY_CHANGE, KEYLESS, LOADS, MERGED, REPLAYS
 
 
 class Wrong(AssertionError):
@@ -33,6 +33,10 @@ class Checks:
         self.changes = changes
         self._layout = layout
         self._twin = Twin(changes)
+        self.loads: dict[str, tuple[int, int]] = {}
+        """By table the offset at which its rows were loaded, and silver's version that has them."""
+        self._merged: dict[tuple[str, str], int] = {}
+        """Of each target the version of silver that it has."""
         self._right_silver: dict[frozenset[str], tuple[int, dict[int, int]]] = {}
         self._right_downstream = set[frozenset[str]]()
         """States of tables that were right, and what silver has reached there."""
@@ -57,6 +61,9 @@ class Checks:
                 raise Wrong(
                     f"{table}: lost: silver is at {reached}, downstream at {merged}, and it has changes to {end}"
                 )
+            for target in self._targets(table) if table in self.loads else ():
+                if self._merged.get(target, -1) < self.loads[table][1]:
+                    raise Wrong(f"{table} ({target[0]}): lost: rows that were loaded")
 
     def require_rows(self, pipeline: Pipeline, until: int = 0) -> None:
         """Raises Wrong where a downstream table has not the rows of the position that it says, or of one before until.
@@ -75,8 +82,12 @@ class Checks:
                 last = max(ends, default=0)
                 if offset < last:
                     raise Wrong(f"downstream of {table} ({schema}): is at {offset}, and has changes to {last}")
-                actual, expected = self._contents(schema, table, rows_of_snapshot(snapshot), offset)
+                actual, expected = self._contents((schema, table), rows_of_snapshot(snapshot), offset)
                 require_same(f"downstream of {table} ({schema})", actual, expected)
+
+    def rows_at(self, table: str, offset: int) -> list[Row]:
+        """The rows that a table has at an offset."""
+        return [*self._downstream(table, offset).values()]
 
     def _check_silver(self, table: str, path: str) -> tuple[int, dict[int, int]]:
         """Offset that silver has reached, and by version the offset of each commit."""
@@ -105,7 +116,7 @@ class Checks:
                 expected[start, stop, key, op, self._silver_cells(table, op, row)] += 1
         actual = Counter[Any]()
         for row in rows_of_snapshot(snapshot):
-            if row["_op"] == "truncate":
+            if row["_op"] in ("truncate", "load"):
                 continue
             place, key = (row["_window_start"]["offset"], row["_window_stop"]["offset"]), self._key(table, row)
             # What a row lacks is as it was before its window: the target tells whether it is right.
@@ -123,10 +134,10 @@ class Checks:
         """The downstream tables of a source table, by schema and name."""
         if self._layout == MERGED:
             return [(SCHEMA, MERGED)]
-        return [
-            (schema, table)
-            for schema in (SCHEMA, *(EVERY_CHANGE if self._layout in ("modes", KEYLESS, REPLAYS) else ()))
-        ]
+        if self._layout == LOADS:
+            return [(schema, table) for schema in EVERY_CHANGE]
+        modes = EVERY_CHANGE if self._layout in ("modes", KEYLESS, REPLAYS) else ()
+        return [(schema, table) for schema in (SCHEMA, *modes)]
 
     def _check_downstream(self, target: tuple[str, str], path: str, versions: dict[int, int]) -> int:
         """target: its schema, which is its mode but for mirrors, and its source table."""
@@ -144,25 +155,33 @@ class Checks:
         offset, silver_version = _reached(own_commits[-1], table)
         if offset and versions.get(silver_version) != offset:
             raise Wrong(f"{label}: its position is {offset}, and silver's then was {versions}")
+        self._merged[target] = silver_version
         state = _state(snapshot) | {f"{schema} {table}"}
         if state in self._right_downstream:
             return offset
-        actual, expected = self._contents(schema, table, rows_of_snapshot(snapshot), offset)
+        actual, expected = self._contents(target, rows_of_snapshot(snapshot), offset, silver_version)
         require_same(label, actual, expected)
         self._right_downstream.add(state)
         return offset
 
-    def _contents(self, schema: str, table: str, rows: list[Row], offset: int) -> tuple[Counter[Any], Counter[Any]]:
-        """What a target has, and what it has to have at an offset."""
+    def _contents(
+        self, target: tuple[str, str], rows: list[Row], offset: int, silver_version: int = 0
+    ) -> tuple[Counter[Any], Counter[Any]]:
+        """What a target has, and what it has to have at an offset and a version of silver."""
+        schema, table = target
+        loaded_at, version = self.loads.get(table, (None, 0))
+        loaded_at = loaded_at if silver_version >= version else None
         match schema:
             case "append":
-                changes = self._twin.changes_of(table, offset)
+                changes = self._twin.changes_of(table, offset, loaded_at)
                 actual = [(row["_op"], () if row["_op"] == "truncate" else _cells(row)) for row in _ordered(rows)]
                 expected = [(op, _cells(row)) for op, row in changes]
+                # Rows that were loaded together are in no order.
+                actual, expected = _with_sorted_loads(actual), _with_sorted_loads(expected)
                 # Each with its number, so that their order is compared.
                 return Counter(enumerate(actual)), Counter(enumerate(expected))
             case "history":
-                versions = self._twin.versions_of(table, offset)
+                versions = self._twin.versions_of(table, offset, loaded_at)
                 return (
                     Counter(
                         (row["_op"], () if row["_op"] == "truncate" else _cells(row), row["_is_current"])
@@ -193,6 +212,12 @@ def _reached(commit: DownstreamCommit, table: str) -> tuple[int, int]:
         return commit.position.offset, commit.silver_version
     part = next((part for part in commit.parts if part.table == table), None)
     return (part.position.offset, part.silver_version) if part else (0, -1)
+
+
+def _with_sorted_loads(changes: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    loads = [at for at, (op, _) in enumerate(changes) if op == "load"]
+    sorted_rows = sorted((changes[at] for at in loads), key=repr)
+    return [*changes[: loads[0]], *sorted_rows, *changes[loads[-1] + 1 :]] if loads else changes
 
 
 def _ordered(rows: list[Row]) -> list[Row]:

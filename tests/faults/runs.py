@@ -48,10 +48,16 @@ REPLAYS = "replays"
 """Tables in all modes, of which runs replay windows into those that have every change; versions in buckets."""
 RENAMES = "renames"
 """Mirrors of tables that change names and keys; a log has row images that leave columns out, or whole ones."""
+LOADS = "loads"
+"""Tables that have every change, and get rows that a load read."""
 EVERY_CHANGE = ("append", "history")
 _MODES = {
     "routes": [{"from": f"{SCHEMA}.*", "to": [f"{SCHEMA}.{{1}}", *(f"{mode}.{{1}}" for mode in EVERY_CHANGE)]}],
     "downstream": [{"tables": f"{mode}.*", "mode": mode} for mode in EVERY_CHANGE],
+}
+_EVERY_CHANGE = {
+    "routes": [{"from": f"{SCHEMA}.*", "to": [f"{mode}.{{1}}" for mode in EVERY_CHANGE]}],
+    "downstream": _MODES["downstream"],
 }
 LAYOUTS: dict[str, dict[str, Any]] = {
     "mirrors": {},
@@ -59,6 +65,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     RENAMES: {},
     "modes": _MODES,
     REPLAYS: _MODES,
+    LOADS: _EVERY_CHANGE,
     KEYLESS: _MODES,
     MERGED: {"routes": [{"from": f"{SCHEMA}.*", "to": f"{SCHEMA}.{MERGED}"}]},
 }
