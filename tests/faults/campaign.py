@@ -83,7 +83,8 @@ class Scenario:
         self.trace: list[str] = []
         self.pipeline: Pipeline = runs.pipeline_in(folder, layout)
         self.has_replays, self.has_loads = layout == REPLAYS, layout == LOADS
-        log.checks.loads = {}
+        if isinstance(log.checks, Checks):
+            log.checks.loads = {}
         self.folder = folder
         self.disk = Disk(folder / "lake", seed)
         self.step = 0
@@ -119,10 +120,12 @@ class Scenario:
 
     def _load(self) -> None:
         """Commits all rows that tables have as rows that a load read, as it does."""
+        checks = self.log.checks
+        assert isinstance(checks, Checks)
         for name in runs.published(self.pipeline):
             path = lake_of(self.pipeline).silver(SOURCE, name.schema, name.table).path
             table, loaded_at = snapshot_of(path), self._until()
-            rows = [*self.log.checks.rows_at(name.table, loaded_at)]
+            rows = [*checks.rows_at(name.table, loaded_at)]
             if table is None or not rows:
                 continue
             place = {"stretch": 1, "number": Position(FILE, 0).number, "offset": loaded_at}
@@ -139,7 +142,7 @@ class Scenario:
             version = commits.commit(
                 table, adds=[file], transaction=(APPLICATION, counter), user_metadata=commit.to_json()
             )
-            self.log.checks.loads[name.table] = loaded_at, version
+            checks.loads[name.table] = loaded_at, version
 
     def _until(self) -> int:
         """The offset that bronze reaches."""
