@@ -12,8 +12,11 @@ from spark_jobs.checks.verify.tables import verify_source
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
 from spark_jobs.lake.layout import lake_of
+from spark_jobs.log.position import Range
 from spark_jobs.operations.gc import gc_source
 from spark_jobs.operations.status import status
+from spark_jobs.pipeline.backfill.request import DOWNSTREAM, BackfillOptions
+from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.initial_load.load import load_source
 from spark_jobs.pipeline.run import compact_source, extract_source, publish
 from tests.fix_pipeline import SOURCE, Shop
@@ -208,3 +211,36 @@ def test_gc_waits_for_a_table_that_is_made_of_every_change(shop: Shop) -> None:
         ("delete", 2, False),
         ("update", 3, True),
     ]
+
+
+@pytest.mark.thorough
+def test_exact_texts_have_the_names_and_defaults_that_statements_give_them(shop: Shop) -> None:
+    """Of rows that are there, of rows in the same merge, and of rows that a replay brings again."""
+    name = shop.database.name
+    routes = [{"from": f"{name}.t", "to": ["append.t", "history.t"]}]
+    modes = [{"tables": f"{mode}.*", "mode": mode} for mode in ("append", "history")]
+    pipeline = shop.pipeline(routes=routes, downstream=modes)
+    shop.execute(
+        "SET SESSION sql_mode = ''",
+        "CREATE TABLE t (id INT PRIMARY KEY, a DATE, b DATE)",
+        "INSERT INTO t VALUES (1, '0000-00-00', '2024-02-00')",
+    )
+    start = shop.start
+    assert run(shop, pipeline) == {}
+    shop.execute(
+        "INSERT INTO t VALUES (2, NULL, '2023-00-00')",
+        "ALTER TABLE t DROP a, CHANGE b c DATE",
+        "ALTER TABLE t ADD e DATE DEFAULT '0000-00-00'",
+        "INSERT INTO t VALUES (3, '2023-01-01', NULL)",
+    )
+    assert run(shop, pipeline) == {}
+    zero = {"e": "0000-00-00"}
+    expected = [(1, {"c": "2024-02-00"} | zero), (2, {"c": "2023-00-00"} | zero), (3, None)]
+    for repeats in (False, True):
+        if repeats:
+            options = BackfillOptions(layers=(DOWNSTREAM,))
+            backfill_source(shop.spark, pipeline, SOURCE, Range(start, shop.end()), lambda _: True, options=options)
+        for mode in ("append", "history"):
+            rows = frame(shop, pipeline, mode, "t").collect()
+            assert [(row["id"], row["_raw"]) for row in rows] == expected
+            assert "e" in rows[0].asDict()
