@@ -11,7 +11,9 @@ from spark_jobs.downstream.merge_job import MergeJob
 from spark_jobs.engine import change_course, downstream_job
 from spark_jobs.engine.change_units import ChangeUnit
 from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.errors import LakeError
 from spark_jobs.log.position import Position, Range
+from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compaction_job import CompactionJob
 from spark_jobs.silver.table import Columns
 from tests.spark_jobs.engine.changed_lakes import ChangedLake
@@ -83,3 +85,18 @@ def test_windows_are_the_logs_where_silvers_commits_are_gone(
     lake.merge(4, Capacity(2))
     for name in NAMES:
         assert lake.rows(name) == lake.expected(name, 4)
+
+
+def test_folded_windows_are_left_to_the_plan_of_the_log_which_refuses_them(tmp_path: Path) -> None:
+    lake, floor = ChangedLake(tmp_path, Mode.HISTORY, CUTS), Position(FILE, 200)
+
+    def replayed(_work: MergeJob, range_: Range | None) -> CompactionJob | None:
+        raise LakeError(f"folded before {floor}: {range_}")
+
+    log = replace(lake.changed_log, replayed=replayed)
+    work = lake.work(T, 4)
+    assert work.pinned.checkpoint
+    folded = replace(SilverCommit.of(work.pinned.checkpoint), folded_to=floor)
+    work = replace(work, pinned=replace(work.pinned, checkpoint=folded))
+    with pytest.raises(LakeError, match=r"folded before b\.000001:200: None"):
+        downstream_job.prepared(0, work, None, log)
