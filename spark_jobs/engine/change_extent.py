@@ -23,9 +23,12 @@ from spark_jobs.lake.ranges import joined
 from spark_jobs.log.position import Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.positions import at_or_after, bounds_of
+from spark_jobs.silver.windows import OF_CHANGES
 
 STATEMENTS = (silver.Op.TRUNCATE, silver.Op.RENAME)
 """Operations of rows that a statement left, where it stands."""
+
+_WINDOW = ("_window_start", "_window_stop")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +110,16 @@ def has_operation(file: DataFile, schema: TableSchema, *operations: silver.Op) -
     if bounds.minimum is None or bounds.maximum is None:
         return True
     return any(bounds.minimum <= operation <= bounds.maximum for operation in operations)
+
+
+def may_have_statements(file: DataFile, schema: TableSchema, *operations: silver.Op) -> bool:
+    """Whether a data file of silver may have rows of operations that no change in the log has, by its statistics.
+
+    Rows of several operations that have one window are changes: no statement or load has a window in common with them.
+    """
+    if not has_operation(file, schema, *operations):
+        return False
+    bounds = file.bounds(schema, "_op")
+    kinds, places = {bounds.minimum, bounds.maximum}, [bounds_of(file, schema, name) for name in _WINDOW]
+    is_one_window = all(lowest is not None and lowest == highest for lowest, highest in places)
+    return not (is_one_window and len(kinds) > 1 and kinds <= {*OF_CHANGES})

@@ -23,7 +23,7 @@ from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import MergeJob, SilverDelta
 from spark_jobs.engine import routing
 from spark_jobs.engine.change_course import ChangedLog, course_of
-from spark_jobs.engine.change_extent import STATEMENTS, Extent, has_operation
+from spark_jobs.engine.change_extent import STATEMENTS, Extent, may_have_statements
 from spark_jobs.engine.change_units import ChangeTask, ChangeUnit, RewriteTask, UnitPart
 from spark_jobs.engine.downstream_task import MergedFiles
 from spark_jobs.engine.spark_job import Capacity, packed
@@ -114,7 +114,7 @@ def _statement_files(
         new = added_since(work.origin.path, last.silver_version, work.pinned.version)
         files = files if new is None else new
     operations = (*(STATEMENTS if has_statements else ()), *((silver.Op.LOAD,) if extent.has_loads else ()))
-    return tuple(file for file in files if has_operation(file, origin.schema, *operations))
+    return tuple(file for file in files if may_have_statements(file, origin.schema, *operations))
 
 
 def _statement_gtids(work: MergeJob, extent: Extent, bronze: BronzeSnapshot) -> dict[tuple[int, int, int], str]:

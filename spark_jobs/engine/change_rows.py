@@ -92,14 +92,11 @@ def of_silver(unit: ChangeUnit, files: Iterable[DataFile], bronze: Table, versio
     parts = [fields.empty_table()]
     times: dict[Place, datetime] | None = None
     for file in files:
-        assert unit.origin_schema is not None
-        rows = _living(unit, file, [*names, "_window_start", *copies])
-        is_taken = unit.extent.of_silver(rows)
-        if unit.mode is Mode.HISTORY:
-            is_taken = pc.or_(is_taken, pc.equal(rows.column("_op"), silver.Op.TRUNCATE))
-        rows = rows.filter(is_taken)
-        if not len(rows):
+        # Few files have such a row: the other columns are read of those.
+        if not _is_taken(unit, _living(unit, file, ["_op", "_window_start"])).true_count:
             continue
+        rows = _living(unit, file, [*names, "_window_start", *copies])
+        rows = rows.filter(_is_taken(unit, rows))
         if copies:
             counts = pc.fill_null(rows.column(silver.COPIES), 1).combine_chunks().to_pylist()
             rows = rows.take(pa.array([at for at, count in enumerate(counts) for _ in range(count)], pa.int64()))
@@ -107,6 +104,14 @@ def of_silver(unit: ChangeUnit, files: Iterable[DataFile], bronze: Table, versio
         times = _statement_times(unit) if times is None else times
         parts.append(_dated(unit, rows, times, (bronze, version)).select(fields.names))
     return pa.concat_tables(parts)
+
+
+def _is_taken(unit: ChangeUnit, rows: pa.Table) -> pa.BooleanArray:
+    """Which rows of silver a merge takes, or ends versions by. rows: ``_op`` and ``_window_start``."""
+    is_taken = unit.extent.of_silver(rows)
+    if unit.mode is Mode.HISTORY:
+        is_taken = pc.or_(is_taken, pc.equal(rows.column("_op"), silver.Op.TRUNCATE))
+    return is_taken.combine_chunks() if isinstance(is_taken, pa.ChunkedArray) else is_taken
 
 
 def _living(unit: ChangeUnit, file: DataFile, names: Sequence[str]) -> pa.Table:

@@ -88,3 +88,18 @@ def test_a_target_that_no_merge_has_left_as_it_is_is_made_again(tmp_path: Path) 
     lake.merge(4, Capacity(1))
     assert lake.rows(T) == lake.expected(T, 4)
     assert not {file.path for file in table.files} & {file.path for file in newest(lake.target(T).path).files}
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_of_silver_those_files_are_read_that_may_have_rows_of_statements_or_loads(first: int, tmp_path: Path) -> None:
+    """Not those of windows, of which operations alone would not tell: insert, load, truncate, update."""
+    lake = ChangedLake(tmp_path, Mode.HISTORY, (6, 12, 18), count=24)
+    if first:
+        lake.merge(first, Capacity(1))
+    windows = {file.path for file in newest(lake.silver[T].path).files}
+    lake.load(T, 3, [(1, 1)])
+    lake.truncate(T)
+    (unit,) = (prepared.unit for prepared in lake.prepared(6, [T]))
+    assert isinstance(unit, ChangeUnit)
+    assert len(unit.statements) == 2
+    assert not windows & {file.path for file in unit.statements}
