@@ -86,16 +86,31 @@ class ChangedLake:
 
     def truncate(self, name: TableName, **filled: Any) -> None:
         """TRUNCATE after all windows: the commit has a row that says so. filled: what later statements filled in."""
+        self._emptied(name, [filled])
+
+    def rename(self, name: TableName, rows: Sequence[Cells]) -> None:
+        """After all windows another table takes the name, with its rows."""
+        types = self.columns[name].types
+        inherited = [dict(zip(types, row, strict=True)) | {"_op": "rename", "_committed_at": None} for row in rows]
+        self._emptied(name, [{}], inherited, inherited_from="shop.other")
+
+    def _emptied(self, name: TableName, *files: Sequence[dict[str, Any]], **says: Any) -> None:
+        """A statement after all windows that empties the table. files: what rows of its commit have besides."""
         table = newest(self.silver[name].path)
         end = Position(FILE, self.log.ends[-1])
         place = {"stretch": 1, "number": 1, "offset": end.offset}
         cells: dict[str, Any] = {"_op": "truncate", "_committed_at": datetime.fromtimestamp(9, UTC)}
-        cells |= {"_position": place | {"row": -1}, "_window_start": place, "_window_stop": place} | filled
-        rows = pa.Table.from_pylist(
-            [{column: cells.get(column) for column in table.schema.names}], table.schema.arrow(physical=False)
-        )
-        file = data_files.write(table.path, rows, table.schema, table.configuration)
-        self.statement(name, (), self.columns[name], files=(file,), emptied_at=end)
+        cells |= {"_window_start": place, "_window_stop": place}
+        schema, added = table.schema.arrow(physical=False), list[DataFile]()
+        for rows in files:
+            of_rows = [cells | row for row in rows]
+            places = [place | {"row": -1 if row["_op"] == "truncate" else 0} for row in of_rows]
+            all_cells = [row | {"_position": at} for row, at in zip(of_rows, places, strict=True)]
+            records = [{column: row.get(column) for column in schema.names} for row in all_cells]
+            added.append(
+                data_files.write(table.path, pa.Table.from_pylist(records, schema), table.schema, table.configuration)
+            )
+        self.statement(name, (), self.columns[name], files=added, emptied_at=end, **says)
 
     def statement(
         self,
