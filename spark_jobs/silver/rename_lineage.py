@@ -25,7 +25,7 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import PlanningContext
-from spark_jobs.silver.table_timeline import SchemaChange, SilverSnapshot, TableContents, TableState
+from spark_jobs.silver.table_timeline import SilverSnapshot, TableContents, TableState
 from spark_jobs.silver.timeline.build import build
 from spark_jobs.silver.timeline.inputs import Beginning, Complete, TimelineInputs, first_rows, place_of_rows
 
@@ -86,10 +86,7 @@ class RenameLineage:
             )
             inputs = replace(inputs, first=first_rows(slices, filters.skipped), place=place_of_rows(slices))
         content = build(scan, name, Range(since, until), standing, inputs)
-        # With what came with a name in turn: the table between may have no row of its own.
-        inherited = (step.inherited for step in content.steps if isinstance(step, SchemaChange))
-        sizes = [content.size, *(rows.size for rows in inherited if rows), *(base.table.files() if base else ())]
-        return replace(content, base=base, size=sum(sizes))
+        return replace(content, base=base, size=content.size + (sum(base.table.files()) if base else 0))
 
     @cached_property
     def _statements(self) -> RangeScan:

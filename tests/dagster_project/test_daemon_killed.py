@@ -1,4 +1,4 @@
-"""The daemon and all that it started die by SIGKILL amid a sensor's run and amid a backfill; then it is started again.
+"""The daemon and all that it started die by SIGKILL, runs are terminated or go side by side, Dagster's storage is lost.
 
 The rows are those that the recorded server had, so none was missed; no part of the log lies in a layer twice.
 """
@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,12 @@ from dagster._core.execution.backfill import PartitionBackfill
 from pyspark.sql import SparkSession
 
 from dagster_project.build import build_defs
+from spark_jobs.binlog import TableName
 from spark_jobs.checks.integrity import breaks
 from spark_jobs.config import known_tables
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
+from spark_jobs.demo.compare import DemoComparison
 from spark_jobs.demo.folder import SOURCE, DemoFolder
 from spark_jobs.demo.recorded import EXPECTED, compare_with_recording, recorded_files
 from spark_jobs.demo.shop import SCHEMA
@@ -115,18 +118,77 @@ def test_no_range_is_missed_and_none_is_done_twice(tmp_path: Path, spark: SparkS
         wait_for("the third file is published", lambda: settled(instance, pipeline, end), PATIENCE)
         daemon.kill()
 
-        compared = compare_with_recording(spark, pipeline)
-        assert {str(name): comparison.samples for name, comparison in compared.items() if not comparison.is_equal} == {}
-        assert spoiled in compared
-        lake = lake_of(pipeline)
-        head = lake.bronze(SOURCE).head()
-        assert head
-        assert breaks(lake.bronze(SOURCE), head) == []
-        for table in TABLES:
-            require_windows_apart(spark, lake.silver(SOURCE, SCHEMA, table).path)
+        assert spoiled in require_recorded_rows(spark, pipeline)
         assert landed_again(instance) == []
         ended = [run for id_ in killed if (run := instance.get_run_by_id(id_))]
         assert {run.status for run in ended} == {dg.DagsterRunStatus.FAILURE}, "they died, and nobody ended them"
+
+
+def test_terminated_runs_a_lost_history_and_two_runs_at_once(
+    tmp_path: Path, spark: SparkSession, summary: list[str]
+) -> None:
+    with ExitStack() as stack:
+        folder, pipeline, instance = stack.enter_context(source(tmp_path))
+        daemon = Daemon(folder)
+        stack.callback(daemon.kill)
+        switch_on(daemon)
+        arrive(folder, 0)
+        daemon.start()
+        # Two runs that somebody terminates in the UI: the sensor has nothing new, and asks for what they left.
+        for layer in ("compact", "merge"):
+            terminated = run_in_step(instance, f"sync_{SOURCE}", layer)
+            assert instance.run_launcher.terminate(terminated)
+            wait_for("the run has ended", partial(is_finished, instance, terminated), PATIENCE)
+            assert [run.status for run in instance.get_runs(dg.RunsFilter([terminated]))] == [
+                dg.DagsterRunStatus.CANCELED
+            ]
+        end = arrive(folder, 1)
+        wait_for("the first two files are published", lambda: settled(instance, pipeline, end), PATIENCE)
+
+        # All that Dagster remembers goes, while the lake stays.
+        daemon.kill()
+    for name in ("history", "schedules", "storage"):
+        shutil.rmtree(folder.dagster / name)
+    with ExitStack() as stack:
+        instance = stack.enter_context(dg.DagsterInstance.from_config(str(folder.dagster)))
+        switch_on(daemon)
+        stack.callback(daemon.kill)
+        end = arrive(folder, 2)
+        # Beside what the sensor starts, two runs that somebody starts by hand.
+        daemon.start()
+        by_hand = [execute(daemon, f"sync_{SOURCE}") for _ in range(2)]
+        for process in by_hand:
+            output, _ = process.communicate(timeout=PATIENCE)
+            assert process.returncode == 0, output
+        wait_for("the third file is published", lambda: settled(instance, pipeline, end), PATIENCE)
+        rows = sum(comparison.rows for comparison in require_recorded_rows(spark, pipeline).values())
+        summary.append(f"Dagster: 2 runs terminated, its storage lost, 3 runs at once: {rows:,} rows compared")
+
+
+def execute(daemon: Daemon, job: str) -> "subprocess.Popen[str]":
+    """A run in a process of its own, beside those of the daemon."""
+    command = ["dagster", "job", "execute", "-m", "stratalog.definitions", "-j", job]
+    return subprocess.Popen(
+        command, cwd=ROOT, env=daemon.variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def is_finished(instance: dg.DagsterInstance, run_id: str) -> bool:
+    run = instance.get_run_by_id(run_id)
+    return run is not None and run.is_finished
+
+
+def require_recorded_rows(spark: SparkSession, pipeline: Pipeline) -> dict[TableName, DemoComparison]:
+    """Rows are the recorded server's, and no part of the log is in a layer twice."""
+    compared = compare_with_recording(spark, pipeline)
+    assert {str(name): comparison.samples for name, comparison in compared.items() if not comparison.is_equal} == {}
+    lake = lake_of(pipeline)
+    head = lake.bronze(SOURCE).head()
+    assert head
+    assert breaks(lake.bronze(SOURCE), head) == []
+    for table in TABLES:
+        require_windows_apart(spark, lake.silver(SOURCE, SCHEMA, table).path)
+    return compared
 
 
 def switch_on(daemon: Daemon) -> None:
@@ -137,6 +199,14 @@ def switch_on(daemon: Daemon) -> None:
 
 def kill_amid(daemon: Daemon, instance: dg.DagsterInstance, job: str, step: str) -> str:
     """Kills everything while a run of the job is in a step, begun and not ended; the run's id."""
+    run_id = run_in_step(instance, job, step)
+    daemon.kill()
+    pass_hours(Path(instance.root_directory), run_id)
+    return run_id
+
+
+def run_in_step(instance: dg.DagsterInstance, job: str, step: str) -> str:
+    """Waits until a run of the job is in a step, begun and not ended; the run's id."""
 
     def step_under_way() -> str | None:
         for run in instance.get_runs(dg.RunsFilter(job_name=job, statuses=UNDER_WAY)):
@@ -147,8 +217,6 @@ def kill_amid(daemon: Daemon, instance: dg.DagsterInstance, job: str, step: str)
 
     run_id = wait_for(f"a run of {job} is in {step}", step_under_way, PATIENCE)
     assert run_id
-    daemon.kill()
-    pass_hours(Path(instance.root_directory), run_id)
     return run_id
 
 

@@ -272,6 +272,7 @@ REMEDIES = {
     "All parts of a PRIMARY KEY must be NOT NULL": True,
     "with another key column id": True,
     "which the log does not say": False,
+    "rows that it had under another name": False,
 }
 """By what a stop says, whether the table gets the source's key before it is delivered again."""
 
