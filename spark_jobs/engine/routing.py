@@ -57,7 +57,7 @@ def why_downstream_by_sql(work: MergeJob, head: Head, delta: SilverDelta) -> str
         return reason
     is_part, last = isinstance(work.target, PartTable), DownstreamCommit.of_head(head)
     reasons = {
-        "all of silver was replaced": delta.is_renewed and is_part,
+        "all of silver was replaced": delta.is_renewed and (is_part or work.mode is Mode.SOFT_DELETE),
         "windows were replayed or rows loaded, and statements changed its columns": is_restated(head, delta)
         and delta.steps
         and not delta.is_renewed,
