@@ -65,12 +65,12 @@ def difference(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> Cou
 def test_a_feed_is_the_difference_between_two_versions(mode: Mode, tmp_path: Path) -> None:
     number = 0
 
-    @examples(15)
-    @given(st.lists(STEPS, min_size=4, max_size=9), st.integers(1, 3), st.data())
-    def check(steps: list[str], parts: int, data: st.DataObject) -> None:
+    @examples(4)
+    @given(st.lists(STEPS, min_size=4, max_size=9), st.sampled_from([6000, 32 << 20]), st.data())
+    def check(steps: list[str], task_bytes: int, data: st.DataObject) -> None:
         nonlocal number
         number += 1
-        lake = Silver(tmp_path / f"{mode}-{number}", mode=mode, has_feed=True, parts=parts)
+        lake = Silver(tmp_path / f"{mode}-{number}", mode=mode, has_feed=True, task_bytes=task_bytes)
         for step in ["window", "merge", *steps, "merge"]:
             replays = lake.take(step, data.draw)
             if step not in ("merge", "again"):
