@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 from spark_jobs.config.modes import Mode
 from spark_jobs.delta import deletion_vectors, schema_changes
 from spark_jobs.delta.history import added_since
-from spark_jobs.delta.log_files import SparkOnly
 from spark_jobs.delta.snapshot import CHANGE_DATA_FEED, DataFile, Snapshot, snapshot_of
 from spark_jobs.downstream import merge_job
 from spark_jobs.downstream.commit import DownstreamCommit
@@ -27,23 +26,22 @@ from spark_jobs.downstream.multi_source import PartTable
 from spark_jobs.engine import change_job, change_task, downstream_task, fills, keyless_merge, routing, spark_job
 from spark_jobs.engine.change_course import ChangedLog
 from spark_jobs.engine.change_units import ChangeTask, ChangeUnit, RewriteTask
-from spark_jobs.engine.downstream_task import DownstreamUnit, MergedFiles
+from spark_jobs.engine.deleted_rows import require_unfolded
+from spark_jobs.engine.downstream_task import DownstreamUnit, FileRewrite, MergedFiles
+from spark_jobs.engine.exact_texts import ExactTextChange, change_of
 from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.engine.part_merge import NewTables, files_of_part, head_of_part, new_snapshot, rebased, why_not_fitting
 from spark_jobs.engine.partial_merge import SilverLookup
 from spark_jobs.engine.restatement import Restatement, SilverSource, overlapping
-from spark_jobs.engine.silver_job import has_exact_texts
 from spark_jobs.engine.spark_job import Capacity, packed
+from spark_jobs.engine.target_files import RowChanges
 from spark_jobs.errors import StratalogError, about
 from spark_jobs.lake.commit import Head
 from spark_jobs.log.position import Range
 from spark_jobs.silver import schema_evolution
+from spark_jobs.silver import table as silver
 
 _LEAST_TASK_BYTES = 1 << 20
-_FILLED_BYTES = 64 << 20
-"""Bytes of a target's data files up to which one task writes them again with a column that is filled."""
-_RESTATED_BYTES = 64 << 20
-"""Bytes of silver's data files up to which one task locates all keys that were replayed or loaded."""
 _UNIT_BYTES = 64 << 10
 """What a unit costs beside its rows, as bytes of data files."""
 _SEVERAL = 2
@@ -115,46 +113,63 @@ def _prepared(
     reason = routing.why_not_written(snapshot)
     if reason:
         return reason
+    marks = tuple(work.target.marks.items())
     # The columns that the target has after silver's statements, and the files of silver that it lacks.
-    try:
-        design, filled, new, restatement = _lacking(work, upon, delta, origin)
-    except SparkOnly as error:
-        return str(error)
-    reason = routing.why_not_written(origin if restatement else origin.with_files(new))
+    lacking = _lacking(work, upon, delta, origin)
+    if lacking is None:
+        if marks:
+            return "the log of silver does not have all commits any more that the target has not got"
+        # What happened to silver cannot be told: all of it replaces the target.
+        delta = replace(delta, is_renewed=True)
+        lacking = _renewed(work, snapshot, origin)
+    reason = routing.why_not_written(origin if lacking.restatement else origin.with_files(lacking.files))
     if reason:
         return reason
+    if not marks:
+        silver.require_equal_columns(work.target.path, lacking.design.schema.spark_types, work.stored, str(work.name))
+    design = _with_feed(lacking.design, work, is_replaced=delta.is_renewed and lacking.design is not snapshot)
+    unit = _unit(number, work, upon, delta, lacking._replace(design=design))
+    return PreparedMerge(work, head, delta, range_, unit, snapshot, design)
+
+
+def _unit(
+    number: int, work: MergeJob, upon: tuple[Head, Snapshot], delta: SilverDelta, lacking: "LackingFiles"
+) -> DownstreamUnit:
+    """What tasks need to know. upon: the target as the plan saw it."""
+    (head, snapshot), design, origin = upon, lacking.design, lacking.origin
     marks = tuple(work.target.marks.items())
-    if not marks and design.schema.spark_types != work.stored:
-        return "its columns are others than silver's"
-    design = _with_feed(design, work, is_replaced=delta.is_renewed and design is not snapshot)
-    floor = work.floor
     files = () if delta.is_renewed else tuple(files_of_part(snapshot, marks))
-    unit = DownstreamUnit(
+    after = None if delta.is_renewed else head.position
+    # Only where the target has not passed a statement that emptied the table are rows to go; or to be marked.
+    is_emptied = bool(work.floor and (after is None or lacking.restatement or after <= work.floor))
+    keeps_deleted = work.mode is Mode.SOFT_DELETE
+    silver_files = lacking.restatement.files if lacking.restatement else lacking.files
+    return DownstreamUnit(
         number=number,
         name=str(work),
         columns=work.columns,
         origin=work.origin.path,
         origin_schema=origin.schema,
-        pending=new,
-        after=None if delta.is_renewed else head.position,
+        pending=lacking.files,
+        after=after,
         windows=_SEVERAL if delta.is_renewed else delta.windows,
         target=work.target.path,
         schema=design.schema,
         configuration=design.configuration,
         files=files,
         marks=marks,
-        keeps_deleted=work.mode is Mode.SOFT_DELETE,
+        keeps_deleted=keeps_deleted,
         has_feed=design.has_change_data and bool(files),
-        rewrites=bool(files) and (bool(filled) or not snapshot.has_deletion_vectors),
-        fills=filled,
-        floor=floor,
-        # Only where the target has not passed the statement are rows to go.
-        empties=bool(files and floor and head.position and (restatement or head.position <= floor)),
-        restatement=restatement,
+        rewrites=bool(files) and not snapshot.has_deletion_vectors,
+        fills=lacking.fills,
+        exact=lacking.exact,
+        statements=silver_files if keeps_deleted and is_emptied else (),
+        floor=None if keeps_deleted else work.floor,
+        empties=bool(files and is_emptied and after and not keeps_deleted),
+        restatement=lacking.restatement,
         lookup=_lookup(work, head, delta, origin) if work.columns.has_partial else None,
         lacks_older=work.lacks_older,
     )
-    return PreparedMerge(work, head, delta, range_, unit, snapshot, design)
 
 
 def _lookup(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot) -> SilverLookup:
@@ -169,29 +184,50 @@ def _lookup(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot) ->
 
 
 class LackingFiles(NamedTuple):
-    """What a target lacks: columns, values of some of them in its rows, and files of silver."""
+    """What a target lacks of silver (origin): columns, what statements did to rows that it has, and files."""
 
+    origin: Snapshot
     design: Snapshot
     fills: tuple[ColumnFill, ...]
+    exact: tuple[ExactTextChange, ...]
     files: tuple[DataFile, ...]
     restatement: Restatement | None
 
 
-def _lacking(work: MergeJob, upon: tuple[Head, Snapshot], delta: SilverDelta, origin: Snapshot) -> LackingFiles:
-    """What the target lacks; all files of silver where all of it was replaced. Raises SparkOnly, LakeError."""
+def _renewed(work: MergeJob, snapshot: Snapshot, origin: Snapshot) -> LackingFiles:
+    """All of silver in the place of all that the target has. Raises TableStopped, LakeError."""
+    if work.mode is Mode.SOFT_DELETE:
+        require_unfolded(work)
+    return LackingFiles(origin, _redesigned(snapshot, work.stored), (), (), origin.files, None)
+
+
+def _lacking(work: MergeJob, upon: tuple[Head, Snapshot], delta: SilverDelta, origin: Snapshot) -> LackingFiles | None:
+    """What the target lacks; None where silver's log does not tell any more. Raises TableStopped, LakeError."""
     head, snapshot = upon
     if delta.is_renewed:
-        return LackingFiles(_redesigned(snapshot, work.stored), (), origin.files, None)
-    design, filled = _reshaped(snapshot, [] if head.design else delta.steps)
-    return LackingFiles(design, filled, *_new_files(work, head, delta, origin))
+        return _renewed(work, snapshot, origin)
+    # A run of an earlier version may have ended between the commits of one statement: the rest of it comes first.
+    last = DownstreamCommit.of_head(head)
+    steps = [] if head.design else [*((last.steps_left if last else None) or ()), *delta.steps]
+    if head.position is None and work.mode is Mode.SOFT_DELETE:
+        require_unfolded(work)
+    design, filled, exact = _reshaped(work, snapshot, steps)
+    new_files = _new_files(work, head, delta, origin)
+    if new_files is None:
+        return None
+    files, restatement = new_files
+    if restatement:
+        restatement = replace(restatement, exact=exact)
+    of_target = tuple(change for change in exact if not change.absent)
+    return LackingFiles(origin, design, filled, of_target, files, restatement)
 
 
 def _new_files(
     work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot
-) -> tuple[tuple[DataFile, ...], Restatement | None]:
+) -> tuple[tuple[DataFile, ...], Restatement | None] | None:
     """Silver's data files that the target has not got, and what changed other than by windows appended.
 
-    Raises SparkOnly where that cannot be told without Spark, or is too much for a task.
+    None where silver's log does not have all commits any more that tell it.
     """
     # Without a commit of ours in the target, everything in silver is new.
     last = DownstreamCommit.of_head(head)
@@ -201,7 +237,7 @@ def _new_files(
     is_restated = routing.is_restated(head, delta) or _needs_all_copies(work)
     before = snapshot_of(origin.path, last.silver_version) if is_restated else None
     if new is None or (is_restated and before is None):
-        raise SparkOnly("the log of silver does not have all commits any more that the target has not got")
+        return None
     if before is None:
         return new, None
     # Windows were replayed or rows loaded: the old files show which keys are touched.
@@ -214,11 +250,7 @@ def _new_files(
         before=tuple(before.files) if work.columns.has_partial else (),
     )
     replayed = overlapping(origin.files, origin.schema, work.replays)
-    pending = tuple({file.key: file for file in (*new, *replayed)}.values())
-    # A restatement of keys is one task, which holds these rows in memory.
-    if not work.columns.is_bag and sum(file.size for file in (*restatement.removed, *pending)) > _RESTATED_BYTES:
-        raise SparkOnly("more was replayed or loaded than a task takes")
-    return pending, restatement
+    return tuple({file.key: file for file in (*new, *replayed)}.values()), restatement
 
 
 def _redesigned(snapshot: Snapshot, spark_types: Mapping[str, str]) -> Snapshot:
@@ -244,28 +276,28 @@ def _needs_all_copies(work: MergeJob) -> bool:
     return work.columns.is_bag and work.lacks_older
 
 
-def _reshaped(snapshot: Snapshot, steps: Sequence[str]) -> tuple[Snapshot, tuple[ColumnFill, ...]]:
-    """The target with the columns that statements left, and what its rows get in some. Raises SparkOnly."""
-    # Steps on exact texts change nothing where no file has such a text.
-    rest = [step for step in steps if not step.endswith(schema_evolution.OF_EXACT)]
-    if len(rest) < len(steps) and any(has_exact_texts(snapshot, file) for file in snapshot.files):
-        raise SparkOnly("a statement changes columns that rows have exact texts of")
-    if not rest:
-        return snapshot, ()
+def _reshaped(
+    work: MergeJob, snapshot: Snapshot, steps: Sequence[str]
+) -> tuple[Snapshot, tuple[ColumnFill, ...], tuple[ExactTextChange, ...]]:
+    """The target with the columns that statements left, and what its rows get. Raises TableStopped, LakeError."""
+    if work.target.plain:
+        schema_evolution.require_plain(work.target.path, steps)
     # Statements in their order, each applied to the columns that the one before it left.
-    design, column_fills = snapshot, list[ColumnFill]()
-    for step in rest:
+    design, column_fills, exact = snapshot, list[ColumnFill](), list[ExactTextChange]()
+    for step in steps:
+        change = change_of(step)
+        if change:
+            exact.append(change)
+            continue
         plain, filled = fills.split([step])
         design = schema_changes.apply(design, plain) if plain else design
         column_fills += fills.fills_of(design, filled)
-    if column_fills and sum(file.size for file in snapshot.files) > _FILLED_BYTES:
-        raise SparkOnly("a statement fills a column of a large table")
     # A later step may have dropped or renamed a filled column: its physical name tells.
     behind = {column.physical_name: column for column in design.schema.columns}
     remaining_fills = [
         replace(fill, column=behind[name]) for fill in column_fills if (name := fill.column.physical_name) in behind
     ]
-    return design, tuple(remaining_fills)
+    return design, tuple(remaining_fills), tuple(exact)
 
 
 def run(
@@ -273,7 +305,7 @@ def run(
 ) -> dict[int, list[MergedFiles]]:
     """What tasks did, by unit. log: where units are made of every change, what these are decoded from."""
     values = fills.evaluated(spark, (fill.sql for unit in units for fill in unit.unit.column_fills))
-    units = [replace(unit, unit=unit.unit.valued(values)) for unit in units]
+    units = [_divided(replace(unit, unit=unit.unit.valued(values)), capacity) for unit in units]
     by_unit: dict[int, list[MergedFiles]] = defaultdict(list)
     tasks: list[MergeTask] = [*tasks_of(units, capacity)]
     changes = [(unit.work.name, unit.unit) for unit in units if isinstance(unit.unit, ChangeUnit)]
@@ -293,6 +325,13 @@ def run(
     results = spark_job.run(spark, tasks, work, finish, buckets)
     for merged_files in _with_rewrites(spark, results, bucketed, capacity):
         by_unit[merged_files.unit].append(merged_files)
+    # Files that are written again, where one task would have too many of them.
+    rewrites = [rewrite for unit in units for rewrite in _rewrites(unit.unit, by_unit[unit.unit.number])]
+    target = capacity.share(sum(rewrite.file.size for rewrite in rewrites), _LEAST_TASK_BYTES)
+    rewrite_tasks = [*packed(rewrites, lambda rewrite: rewrite.file.size, target)]
+    for merged_files in spark_job.run(spark, rewrite_tasks, downstream_task.rewritten_alone):
+        earlier_results = [_without_dead(result, merged_files.removed) for result in by_unit[merged_files.unit]]
+        by_unit[merged_files.unit] = [*earlier_results, merged_files]
     return by_unit
 
 
@@ -306,6 +345,32 @@ def _with_rewrites(
         dead = {path: rows for path, rows in result.dead.items() if (result.unit, path) not in paths}
         yield replace(result, dead=dead)
     yield from spark_job.run(spark, rewrites, work)
+
+
+def _divided(unit: PreparedMerge, capacity: Capacity) -> PreparedMerge:
+    """The unit, whose files are written again by tasks of their own where these are too much for one task."""
+    part = unit.unit
+    if not isinstance(part, DownstreamUnit) or not part.changes_files:
+        return unit
+    size = _bytes_of(part) + sum(file.size for file in part.files)
+    return replace(unit, unit=replace(part, defers=size > capacity.task_bytes))
+
+
+def _rewrites(unit: DownstreamUnit | ChangeUnit, results: Sequence[MergedFiles]) -> Iterator[FileRewrite]:
+    """The files of a unit's target that tasks of their own write again."""
+    if not isinstance(unit, DownstreamUnit) or not unit.defers or any(r.error or r.stopped for r in results):
+        return
+    row_changes = RowChanges(unit.fills, unit.exact)
+    alone = replace(unit, pending=(), restatement=None, lookup=None, files=())
+    for file in unit.files:
+        dead = b"".join(result.dead.get(file.path, b"") for result in results)
+        if unit.statements or row_changes.may_change(file, unit.schema) or (unit.rewrites and dead):
+            yield FileRewrite(alone, file, dead)
+
+
+def _without_dead(result: MergedFiles, removed: Sequence[str]) -> MergedFiles:
+    """A result without rows of files that are removed."""
+    return replace(result, dead={path: rows for path, rows in result.dead.items() if path not in removed})
 
 
 MergeTask = tuple[DownstreamUnit, ...] | ChangeTask | RewriteTask
@@ -325,20 +390,26 @@ def _merged(unit: DownstreamUnit) -> MergedFiles:
 def tasks_of(units: Sequence[PreparedMerge], capacity: Capacity) -> list[tuple[DownstreamUnit, ...]]:
     """Units that are merged from silver packed by the bytes of their new files; a large one a task a range of keys."""
     of_silver = [unit.unit for unit in units if isinstance(unit.unit, DownstreamUnit)]
-    sizes = {unit.number: sum(file.size for file in unit.pending) for unit in of_silver}
+    sizes = {unit.number: _bytes_of(unit) for unit in of_silver}
     target = capacity.share(sum(sizes.values()) + len(of_silver) * _UNIT_BYTES, _LEAST_TASK_BYTES)
     divided: list[tuple[DownstreamUnit, ...]] = []
     undivided: list[DownstreamUnit] = []
     for unit in of_silver:
-        # What rewrites files cannot share the work by keys: two tasks would rewrite one file.
+        # Two tasks must not write one file again.
         parts = max(1, -(-sizes[unit.number] // min(2 * target, capacity.task_bytes)))
-        if unit.rewrites or (unit.restatement and not unit.columns.is_bag):
+        if unit.changes_files and not unit.defers:
             parts = 1
         if parts > 1:
             divided += [(replace(unit, part=part, parts=parts),) for part in range(parts)]
         else:
             undivided.append(unit)
     return [*divided, *packed(undivided, lambda unit: sizes[unit.number] + _UNIT_BYTES, target)]
+
+
+def _bytes_of(unit: DownstreamUnit) -> int:
+    """Bytes of the files of silver whose rows or keys a unit is about."""
+    removed = unit.restatement.removed if unit.restatement else ()
+    return sum(file.size for file in (*removed, *unit.pending))
 
 
 def commit(unit: PreparedMerge, results: Sequence[MergedFiles]) -> Merged:

@@ -27,11 +27,13 @@ from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.downstream.modes import MODE_COLUMNS
 from spark_jobs.engine import feed
+from spark_jobs.engine.deleted_rows import Truncations, marked
+from spark_jobs.engine.exact_texts import ExactTextChange
 from spark_jobs.engine.fills import ColumnFill, valued
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
 from spark_jobs.engine.partial_merge import LocatedRows, SilverLookup, TargetReader, completed, restated
-from spark_jobs.engine.restatement import Restatement, SilverSource, states, unchanged
-from spark_jobs.engine.target_files import as_bytes, write_rows, written_again
+from spark_jobs.engine.restatement import Restatement, SilverSource, states, touched_keys, unchanged
+from spark_jobs.engine.target_files import RowChanges, WrittenAgain, as_bytes, write_rows, written_again
 from spark_jobs.errors import StratalogError, TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
@@ -67,6 +69,12 @@ class DownstreamUnit:
     """Whether files are written again without the old images (``compat: plain``); deletion vectors mark them else."""
     fills: tuple[ColumnFill, ...] = ()
     """Columns that statements added with a default: the target's files are written again with it."""
+    exact: tuple[ExactTextChange, ...] = ()
+    """What statements do to exact texts of rows: files that have some are written again."""
+    statements: tuple[DataFile, ...] = ()
+    """Where deleted rows stay: silver's files that may say that a statement deleted all rows."""
+    defers: bool = False
+    """Whether files are written again by tasks of their own, after all those of the unit."""
     floor: Position | None = None
     """Where the last statement stands that emptied the table: silver rows before it count no more."""
     empties: bool = False
@@ -101,6 +109,11 @@ class DownstreamUnit:
     def valued(self, values: Mapping[str, pa.Scalar]) -> "DownstreamUnit":
         """With the values of the SQL of its columns' fills, as ``fills.evaluated`` gives them."""
         return replace(self, fills=valued(self.fills, values))
+
+    @property
+    def changes_files(self) -> bool:
+        """Whether files of the target may be written again."""
+        return bool(self.files) and bool(self.rewrites or self.fills or self.exact or self.statements)
 
     @property
     def identity(self) -> list[str]:
@@ -151,18 +164,18 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     """Locates the keys of a unit's new rows in the target, and writes their new images."""
     # Rows to write, one per key, and rows that a statement emptied (row numbers by file).
     silver_rows, never_whole = (pending(unit), 0) if unit.restatement is None else _restated(unit, unit.restatement)
-    rows = _marked(silver_rows) if unit.keeps_deleted else silver_rows
-    rows = of_part(unit, rows)
+    row_changes = row_changes_of(unit)
+    rows = of_part(unit, _as_kept(unit, silver_rows, row_changes.truncations))
     dead = emptied_rows(unit) if unit.floor and unit.empties else {}
     emptied = {} if unit.part else dict(dead)
     # Old rows of these keys: each dies unless it is as new as the row that would replace it.
     is_present = np.zeros(len(rows), np.bool_)
     is_older = np.zeros(len(rows), np.bool_)
     replaced: list[Hit] = []
-    located_hits = hits(unit.target, unit.files, unit.schema, Keys(rows, unit.identity)) if len(rows) else ()
-    for located in located_hits:
+    keys = Keys(rows, unit.identity, exact=unit.exact) if len(rows) else None
+    for located in hits(unit.target, unit.files, unit.schema, keys) if keys else ():
         hit = without_dead(located, dead.get(located.file.path))
-        stays = _later(unit, hit, rows) if unit.restatement is None else _unchanged(unit, hit, rows)
+        stays = _later(unit, hit, silver_rows) if unit.restatement is None else _unchanged(unit, hit, rows)
         is_older[hit.keys[stays]] = True
         is_present[hit.keys] = True
         dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows[~stays]])
@@ -178,7 +191,7 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     changed = chain(feed.by_key(unit, rows, is_written, replaced), feed.deletes(unit, emptied))
     changes = feed.change_files(unit, changed)
     # Without deletion vectors, or with filled columns, a file with dead rows is written again without them.
-    rewritten = written_again(unit, dead)
+    rewritten = WrittenAgain() if unit.defers else written_again(unit, dead, row_changes)
     return MergedFiles(
         unit=unit.number,
         dead=as_bytes(dead),
@@ -187,13 +200,13 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
         changes=(*changes, *rewritten.changes),
         inserted=int((~is_present & ~is_deleted).sum()),
         updated=int((is_present & ~is_deleted & ~is_older).sum()),
-        deleted=int((is_present & is_deleted & ~is_older).sum()) + sum(map(len, emptied.values())),
+        deleted=int((is_present & is_deleted & ~is_older).sum()) + sum(map(len, emptied.values())) + rewritten.deleted,
         never_whole=never_whole,
     )
 
 
 def _completed(unit: DownstreamUnit, lookup: SilverLookup, located_rows: LocatedRows) -> tuple[pa.Table, int]:
-    target = TargetReader(unit.target, unit.schema, unit.fills)
+    target = TargetReader(unit.target, unit.schema, RowChanges(unit.fills, unit.exact))
     return completed(located_rows, lookup, target, unit.columns, partial(of_part, unit))
 
 
@@ -208,12 +221,44 @@ def of_part(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _marked(rows: pa.Table) -> pa.Table:
+def _as_kept(unit: DownstreamUnit, rows: pa.Table, truncations: Truncations) -> pa.Table:
     """With what a table in which deleted rows stay says of them."""
-    is_deleted = pc.equal(rows.column("_op"), silver.Op.DELETE)
-    committed = rows.column("_committed_at")
-    deleted_at = pc.if_else(is_deleted, committed, pa.scalar(None, committed.type))
-    return rows.append_column("_deleted", is_deleted).append_column("_deleted_at", deleted_at)
+    return marked(truncations.deleted(rows)) if unit.keeps_deleted else rows
+
+
+def row_changes_of(unit: DownstreamUnit) -> RowChanges:
+    """What statements do to rows of the target. Raises LakeError."""
+    truncations = Truncations.read(unit.origin, unit.statements, unit.origin_schema)
+    return RowChanges(unit.fills, unit.exact, truncations)
+
+
+@dataclass(frozen=True, slots=True)
+class FileRewrite:
+    """A file of a unit's target that a task of its own writes again. dead: numbers of rows that go, as bytes."""
+
+    unit: DownstreamUnit
+    file: DataFile
+    dead: bytes
+
+
+def rewritten_alone(rewrites: Sequence[FileRewrite]) -> Iterator[MergedFiles]:
+    """Writes files again whose dead rows other tasks have found, one after the other."""
+    for rewrite in rewrites:
+        unit, began = rewrite.unit, time.monotonic()
+        try:
+            dead = {rewrite.file.path: np.frombuffer(rewrite.dead, np.int64)}
+            files = written_again(unit, dead, row_changes_of(unit), [rewrite.file])
+            yield MergedFiles(
+                unit=unit.number,
+                dead={},
+                added=files.added,
+                removed=files.removed,
+                changes=files.changes,
+                deleted=files.deleted,
+                seconds=time.monotonic() - began,
+            )
+        except StratalogError as error:
+            yield MergedFiles(unit.number, {}, error=f"{type(error).__name__}: {error}")
 
 
 def _stays(unit: DownstreamUnit, rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":
@@ -253,10 +298,18 @@ def without_dead(hit: Hit, dead: Numbers | None) -> Hit:
 def _restated(unit: DownstreamUnit, restatement: Restatement) -> tuple[pa.Table, int]:
     """The state of each key, and by how many more the keys are that were never whole."""
     origin = SilverSource(unit.origin, unit.origin_schema, unit.columns.key)
-    key_states = states(origin, restatement, unit.pending, _silver_names(unit), after=unit.after, floor=unit.floor)
+    bounds = _part_bounds(unit, (*restatement.removed, *unit.pending)) if unit.parts > 1 else None
+
+    def of_range(keys: pa.Table) -> pa.Table:
+        if bounds is None:
+            return keys
+        return keys.filter(_between(keys.column(unit.columns.key[0]), bounds, unit.part))
+
+    touched = touched_keys(origin, restatement, unit.pending, after=unit.after, within=of_range)
+    key_states = states(origin, restatement, touched, _silver_names(unit), floor=unit.floor)
     if unit.lookup is None:
         return key_states, 0
-    return restated(key_states, restatement.before, unit.lookup, [*unit.columns.types])
+    return restated(key_states, restatement, unit.lookup, [*unit.columns.types])
 
 
 def _silver_names(unit: DownstreamUnit) -> list[str]:
@@ -270,13 +323,14 @@ def _unchanged(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[An
     names = unit.stored
     silver_rows = rows.take(pa.array(hit.keys))
     target_rows = data_files.read_rows(unit.target, hit.file, hit.rows, names, unit.schema)
+    target_rows = RowChanges(unit.fills, unit.exact).columns_changed(target_rows).select(names)
     return np.asarray(unchanged(silver_rows.select(names), target_rows) & _stays(unit, silver_rows), np.bool_)
 
 
 def pending(unit: DownstreamUnit) -> pa.Table:
     """The newest row of every key in silver's new files, deletes among them; one range of the keys where parted."""
     names = [*_silver_names(unit), *(["_window_start"] if unit.after else [])]
-    bounds = _part_bounds(unit) if unit.parts > 1 else None
+    bounds = _part_bounds(unit, unit.pending) if unit.parts > 1 else None
     tables = []
     for file in unit.pending:
         rows = _file_rows(unit, file, names, bounds)
@@ -317,16 +371,16 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
 
 
-def _part_bounds(unit: DownstreamUnit) -> pa.Array:
-    """Values of the key's first column that part the new rows into equal ranges; every task finds the same ones.
+def _part_bounds(unit: DownstreamUnit, files: Sequence[DataFile]) -> pa.Array:
+    """Values of the key's first column that part the rows of files into equal ranges; every task finds the same ones.
 
     A sample of rows tells, as many of each file as it has of all rows.
     """
     name = unit.columns.key[0]
     kind = unit.origin_schema.column(name).arrow(physical=False).type
-    step = 1 + sum(file.num_records or 0 for file in unit.pending) // _SAMPLED
+    step = 1 + sum(file.num_records or 0 for file in files) // _SAMPLED
     samples = []
-    for file in unit.pending:
+    for file in files:
         keys = data_files.read_columns(unit.origin, file, [name], unit.origin_schema).column(name).drop_null()
         samples += keys.take(pa.array(np.arange(0, len(keys), step))).chunks
     values = pa.chunked_array(samples, kind).combine_chunks()

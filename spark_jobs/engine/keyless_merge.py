@@ -30,10 +30,11 @@ from spark_jobs.engine.downstream_task import (
     of_part,
     without_dead,
 )
+from spark_jobs.engine.exact_texts import changed
 from spark_jobs.engine.key_hash import row_hashes
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
 from spark_jobs.engine.restatement import Restatement, SilverSource, touched_rows
-from spark_jobs.engine.target_files import as_bytes, write_rows, written_again
+from spark_jobs.engine.target_files import RowChanges, WrittenAgain, as_bytes, write_rows, written_again
 from spark_jobs.errors import TableStopped
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.keyless_rows import counted, distinct, ordered
@@ -81,7 +82,7 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
         feed.deletes(unit, emptied), ((DELETE, feed.old_rows(unit, hit.file, hit.rows)) for hit in excess_hits)
     )
     changes = feed.change_files(unit, chain(deletes, [(INSERT, copies)]))
-    rewritten = written_again(unit, dead)
+    rewritten = WrittenAgain() if unit.defers else written_again(unit, dead, RowChanges(unit.fills, unit.exact))
     return MergedFiles(
         unit=unit.number,
         dead=as_bytes(dead),
@@ -112,9 +113,10 @@ def _total(unit: DownstreamUnit, restatement: Restatement) -> CopyCounts:
     # Distinct rows that lost or got copies, by the removed and the added files.
     origin = SilverSource(unit.origin, unit.origin_schema, tuple(unit.columns.types))
     names = [*unit.columns.types, "_raw"]
+    removed = touched_rows(origin, restatement.removed, names, restatement, after=None)
     parts = [
         _no_rows(unit, names),
-        *touched_rows(origin, restatement.removed, names, restatement, after=None),
+        *(changed(rows, restatement.exact_texts) for rows in removed),
         *touched_rows(origin, unit.pending, names, restatement, after=unit.after),
     ]
     touched = distinct(_rows_of_part(unit, pa.concat_tables(parts)), [*unit.columns.types])
@@ -166,7 +168,7 @@ def _located(unit: DownstreamUnit, searched_rows: pa.Table, dead: dict[str, Numb
     """Where the target has copies of rows, but those that a statement emptied."""
     if not len(searched_rows):
         return []
-    keys = Keys(searched_rows, unit.identity, is_keyless=True, fills=unit.fills)
+    keys = Keys(searched_rows, unit.identity, is_keyless=True, fills=unit.fills, exact=unit.exact)
     return [without_dead(hit, dead.get(hit.file.path)) for hit in hits(unit.target, unit.files, unit.schema, keys)]
 
 

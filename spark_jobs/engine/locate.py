@@ -8,7 +8,7 @@ compared by the hash and then by the values.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.delta.statistics import Bounds
 from spark_jobs.engine import key_index
+from spark_jobs.engine.exact_texts import ExactTextChange, changed
 from spark_jobs.engine.fills import ColumnFill, with_fills
 from spark_jobs.engine.key_hash import SECOND_SEED, Hashes, hashes_of
 from spark_jobs.silver.keyless_rows import bounded_column, content
@@ -53,14 +54,21 @@ class Keys:
     """The keys that are looked for: rows with the key's columns and ``_raw``, a key at most once.
 
     is_keyless: whether the columns are all that rows have, and rows are looked for that are equal to the last byte.
-    fills: columns of those that the table's files do not have yet.
+    fills: columns of those that the table's files do not have yet. exact: what becomes of exact texts that they have.
     """
 
     def __init__(
-        self, rows: pa.Table, key: Sequence[str], *, is_keyless: bool = False, fills: Sequence[ColumnFill] = ()
+        self,
+        rows: pa.Table,
+        key: Sequence[str],
+        *,
+        is_keyless: bool = False,
+        fills: Sequence[ColumnFill] = (),
+        exact: Sequence[ExactTextChange] = (),
     ) -> None:
         self.key = tuple(key)
         self.is_keyless, self.fills = is_keyless, tuple(fills)
+        self.exact = [replace(change, absent={}) for change in exact if change.names or change.texts]
         self.values = self._identity(rows)
         self.hashes, self.checks = self.hashed(rows)
         self.order = np.argsort(self.hashes)
@@ -90,7 +98,7 @@ class Keys:
 
     def ordinals_of(self, rows: pa.Table) -> tuple[Numbers, Numbers]:
         """Which rows have a wanted key, and which one."""
-        rows = with_fills(rows, self.fills)
+        rows = changed(with_fills(rows, self.fills), self.exact)
         row_hashes = hashes_of(self._identity(rows), len(rows))
         maybe = np.flatnonzero(self.bits[row_hashes >> np.uint64(64 - _BITS)])
         at = np.searchsorted(self.sorted, row_hashes[maybe])
@@ -182,7 +190,7 @@ def _by_index(path: str, file: DataFile, schema: TableSchema, keys: Keys) -> tup
     near_keys, folder = keys.between(keys.bounds_of(file, schema)), directory(path)
     is_small = (file.num_records or 0) < max(_INDEXED_ROWS, _ROWS_A_KEY * len(near_keys))
     # An index is mapped into memory, which no object can be, and has the rows as they are in the file.
-    if is_small or keys.fills or not isinstance(folder, Path):
+    if is_small or keys.fills or keys.exact or not isinstance(folder, Path):
         return _in_file(path, file, schema, keys)
     # a key of another type has other hashes
     physical = [f"{column.physical_name} {column.ddl}" for column in map(schema.column, keys.key)]
@@ -221,7 +229,7 @@ def _in_row_groups(opened: pq.ParquetFile, schema: TableSchema, keys: Keys) -> t
         if first is None or keys.first.meet(*_bounds(group, first)):
             table = data_files.read_row_group(opened, number, keys.key, schema)
             raw = pa.nulls(len(table), _RAW)
-            if any(table.column(name).null_count for name in keys.key):
+            if keys.exact or any(table.column(name).null_count for name in keys.key):
                 # Only rows of which the key's column is NULL have an exact text in its place.
                 raw = data_files.read_row_group(opened, number, ["_raw"], schema).column(0)
             row_numbers, ordinals = keys.ordinals_of(table.append_column("_raw", raw))

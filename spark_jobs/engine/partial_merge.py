@@ -21,9 +21,10 @@ from spark_jobs.delta import data_files
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge_job import ADDED
-from spark_jobs.engine.fills import ColumnFill, with_fills
+from spark_jobs.engine.exact_texts import ExactTextChange, changed
 from spark_jobs.engine.locate import Hit, Keys
-from spark_jobs.engine.restatement import SilverSource, living_rows
+from spark_jobs.engine.restatement import Restatement, SilverSource, living_rows
+from spark_jobs.engine.target_files import RowChanges
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.positions import at_or_after, newest
@@ -48,10 +49,17 @@ class SilverLookup:
     floor: Position | None
     never_whole: int = 0
 
-    def rows(self, keys: pa.Table, types: Sequence[str], files: Sequence[DataFile]) -> pa.Table:
-        """Silver's rows of some keys, with these columns of the source's."""
+    def rows(
+        self,
+        keys: pa.Table,
+        types: Sequence[str],
+        files: Sequence[DataFile],
+        exact: Sequence[ExactTextChange] = (),
+    ) -> pa.Table:
+        """Silver's rows of some keys, with these columns of the source's. exact: changes since the files were there."""
         names = [*types, *ADDED, "_op", ABSENT, "_window_start"]
-        return living_rows(self.origin, files, Keys(keys, self.origin.key), names, self.floor)
+        rows = living_rows(self.origin, files, Keys(keys, self.origin.key, exact=exact), names, self.floor)
+        return changed(rows, exact)
 
     def count_before(self, rows: pa.Table) -> int:
         """How many keys of rows of silver were never whole by those that the target has."""
@@ -66,15 +74,15 @@ class SilverLookup:
 
 @dataclass(frozen=True, slots=True)
 class TargetReader:
-    """How a merge reads the rows of its target. fills: columns that statements of the merge added with a default."""
+    """How a merge reads the rows of its target. row_changes: what statements of the merge do to them."""
 
     path: str
     schema: TableSchema
-    fills: tuple[ColumnFill, ...]
+    row_changes: RowChanges
 
     def rows(self, hit: Hit, names: Sequence[str]) -> pa.Table:
         rows = data_files.read_rows(self.path, hit.file, hit.rows, names, self.schema)
-        return with_fills(rows, self.fills).select(names)
+        return self.row_changes.columns_changed(rows).select(names)
 
 
 def is_never_whole(rows: pa.Table) -> Flags:
@@ -152,16 +160,17 @@ def completed(
 
 
 def restated(
-    states: pa.Table, before: Sequence[DataFile], lookup: SilverLookup, types: Sequence[str]
+    states: pa.Table, restatement: Restatement, lookup: SilverLookup, types: Sequence[str]
 ) -> tuple[pa.Table, int]:
     """States of keys by all of silver, whole or as deletes, and by how many more the keys are that were never whole.
 
-    before: silver's files at the version that the target has. Raises LakeError.
+    Raises LakeError.
     """
     flags = is_never_whole(states)
     count_before = 0
     if lookup.never_whole and len(states):
-        count_before = int(is_never_whole(newest(lookup.rows(states, types, before), lookup.origin.key)).sum())
+        rows_before = lookup.rows(states, types, restatement.before, restatement.exact)
+        count_before = int(is_never_whole(newest(rows_before, lookup.origin.key)).sum())
     return without_never_whole(states, flags), int(flags.sum()) - count_before
 
 

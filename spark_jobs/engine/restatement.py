@@ -8,8 +8,9 @@ older than what the target has of a key, and a row that it had may be gone. So t
 that went are located in all of silver's files, which costs what it costs in the target: it follows the keys.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
+from spark_jobs.engine.exact_texts import ExactTextChange, changed
 from spark_jobs.engine.locate import Keys, hits
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
@@ -31,6 +33,7 @@ class Restatement:
 
     removed: data files, or earlier deletion vectors of them, that silver has not got any more. windows: what was done
     again. is_loaded: whether rows were loaded. files: all of silver's data files. before: those that it had then.
+    exact: what statements have done since to exact texts, and to names of columns that rows lack.
     """
 
     removed: tuple[DataFile, ...]
@@ -38,6 +41,12 @@ class Restatement:
     is_loaded: bool
     files: tuple[DataFile, ...]
     before: tuple[DataFile, ...] = ()
+    exact: tuple[ExactTextChange, ...] = ()
+
+    @property
+    def exact_texts(self) -> list[ExactTextChange]:
+        """Of ``exact`` what is about exact texts alone."""
+        return [replace(change, absent={}) for change in self.exact]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,36 +68,55 @@ def _may_overlap(file: DataFile, schema: TableSchema, window: Range) -> bool:
     return (highest is None or highest >= window.start.order) and (lowest is None or lowest < window.stop.order)
 
 
-def states(
+def touched_keys(
     origin: SilverSource,
     restatement: Restatement,
     added: Sequence[DataFile],
-    names: Sequence[str],
     *,
     after: Position | None,
-    floor: Position | None,
+    within: Callable[[pa.Table], pa.Table],
 ) -> pa.Table:
-    """One row of each key that a row came of or went of: the newest that silver has, or a delete where it has none.
+    """Each key once that a row came of or went of.
 
     Args:
         origin: the silver table.
         restatement: what of it changed.
         added: its files that the target has not got.
-        names: the columns of the result; ``_op`` and ``_position`` are among them.
         after: the target's position; windows after it are new.
+        within: the keys of the task's own range, of some.
+
+    Raises LakeError.
+    """
+    names = [*origin.key, "_raw"]
+    no_rows = pa.schema([origin.schema.column(name).arrow(physical=False) for name in names]).empty_table()
+    removed = touched_rows(origin, restatement.removed, names, restatement, after=None)
+    added_keys = touched_rows(origin, added, names, restatement, after=after)
+    # Removed files have exact texts under the names that columns had then.
+    parts = chain((changed(rows, restatement.exact_texts) for rows in removed), added_keys)
+    return last_of_each(pa.concat_tables([no_rows, *map(within, parts)]), origin.key)
+
+
+def states(
+    origin: SilverSource,
+    restatement: Restatement,
+    touched: pa.Table,
+    names: Sequence[str],
+    *,
+    floor: Position | None,
+) -> pa.Table:
+    """One row of each touched key: the newest that silver has, or a delete where it has none.
+
+    Args:
+        origin: the silver table.
+        restatement: what of it changed.
+        touched: as ``touched_keys`` gives them.
+        names: the columns of the result; ``_op`` and ``_position`` are among them.
         floor: where the last statement stands that emptied the table; rows before it do not count.
 
     Raises LakeError.
     """
-    # Keys that lost or got rows, by the removed and the added files.
-    keys_of = [*origin.key, "_raw"]
-    parts = [
-        *touched_rows(origin, restatement.removed, keys_of, restatement, after=None),
-        *touched_rows(origin, added, keys_of, restatement, after=after),
-    ]
-    no_rows = pa.schema([origin.schema.column(name).arrow(physical=False) for name in names]).empty_table()
-    touched = last_of_each(pa.concat_tables([no_rows.select(keys_of), *parts]), origin.key)
     if not len(touched):
+        no_rows = pa.schema([origin.schema.column(name).arrow(physical=False) for name in names]).empty_table()
         return newest(no_rows, origin.key)
     # A key without a row is deleted downstream.
     keys = Keys(touched, origin.key)

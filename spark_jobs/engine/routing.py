@@ -6,7 +6,6 @@ Spark SQL takes what is rare, and what is about all of a table. A reason is text
 metadata.
 """
 
-from spark_jobs.config.modes import Mode
 from spark_jobs.delta import features
 from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.downstream.commit import DownstreamCommit
@@ -15,7 +14,6 @@ from spark_jobs.downstream.multi_source import PartTable
 from spark_jobs.engine.part_merge import why_not_part
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import Head
-from spark_jobs.silver import table as silver
 from spark_jobs.silver.compaction_job import BY_SPARK_SQL
 
 ENGINE = "engine"
@@ -53,28 +51,13 @@ def why_downstream_by_sql(work: MergeJob, head: Head, delta: SilverDelta) -> str
     """Why what is new of a table is merged by Spark SQL; None where the engine takes it."""
     if work.mode.has_every_change:
         return None
-    if work.mode is Mode.SOFT_DELETE and (reason := _why_kept_by_sql(work, head, delta)):
-        return reason
     is_part, last = isinstance(work.target, PartTable), DownstreamCommit.of_head(head)
     reasons = {
-        "all of silver was replaced": delta.is_renewed and (is_part or work.mode is Mode.SOFT_DELETE),
-        "windows were replayed or rows loaded, and statements changed its columns": is_restated(head, delta)
-        and delta.steps
-        and not delta.is_renewed,
+        "all of silver was replaced": delta.is_renewed and is_part,
         "a statement emptied it, and several tables are merged into one": is_part and _empties(work, head, delta),
-        "a run ended during a statement that changes it": last and last.steps_left and not delta.is_renewed,
+        "a run ended during a statement that changes it": is_part and last and last.steps_left,
     }
     return next((reason for reason, applies in reasons.items() if applies), None)
-
-
-def _why_kept_by_sql(work: MergeJob, head: Head, delta: SilverDelta) -> str | None:
-    """Why a table in which deleted rows stay is merged by Spark SQL: a statement that empties it is about all rows."""
-    is_first = head.position is None
-    if is_first and silver.folded(work.pinned):
-        return "windows of silver are folded"
-    if work.floor and (is_first or _empties(work, head, delta)):
-        return "a statement emptied it, and deleted rows stay"
-    return None
 
 
 def _empties(work: MergeJob, head: Head, delta: SilverDelta) -> bool:

@@ -4,32 +4,60 @@ Put here: which files go and come for rows that die or get values. Not here: whi
 keyless_merge.py, change_task.py).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_jobs.delta import data_files, deletion_vectors
+from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine import feed
+from spark_jobs.engine.deleted_rows import Truncations
+from spark_jobs.engine.exact_texts import ExactTextChange, changed
 from spark_jobs.engine.feed import FeedUnit
 from spark_jobs.engine.fills import ColumnFill, with_fills
 from spark_jobs.engine.locate import Numbers
+from spark_jobs.engine.restatement import unchanged
 
 _NO_ROWS: Numbers = np.zeros(0, np.int64)
 
 
 class WritingUnit(FeedUnit, Protocol):
-    """A unit whose target's files may be written again."""
+    """A unit whose target's files may be written again. rewrites: whether those with dead rows are."""
 
     @property
     def rewrites(self) -> bool: ...
     @property
-    def fills(self) -> tuple[ColumnFill, ...]: ...
-    @property
     def marks(self) -> tuple[tuple[str, str], ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RowChanges:
+    """What statements do to rows of the target that stay: values of columns, exact texts, deletes that leave rows."""
+
+    fills: tuple[ColumnFill, ...] = ()
+    exact: tuple[ExactTextChange, ...] = ()
+    truncations: Truncations = field(default=Truncations())
+
+    def may_change(self, file: DataFile, schema: TableSchema) -> bool:
+        """Whether they are about rows of a file, by its statistics."""
+        nulls = file.stats.get("nullCount", {}).get(schema.column("_raw").physical_name) if self.exact else None
+        has_exact = bool(self.exact) and (nulls is None or nulls != file.num_records)
+        is_filled = bool(self.fills) or any(change.is_of_all_rows for change in self.exact)
+        return is_filled or has_exact or self.truncations.may_delete(file, schema)
+
+    def columns_changed(self, rows: pa.Table) -> pa.Table:
+        """Rows with filled columns and changed exact texts."""
+        return changed(with_fills(rows, self.fills), self.exact)
+
+    def applied(self, rows: pa.Table) -> pa.Table:
+        """Rows of the target as they are after the statements."""
+        rows = self.columns_changed(rows)
+        return self.truncations.marked(rows) if self.truncations.rows else rows
 
 
 def as_bytes(dead: Mapping[str, Numbers]) -> dict[str, bytes]:
@@ -39,27 +67,41 @@ def as_bytes(dead: Mapping[str, Numbers]) -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class WrittenAgain:
-    """Files of a target that go, those in their place, and files of changes for its feed."""
+    """Files of a target that go, those in their place, and files of changes for its feed.
+
+    deleted: how many rows statements marked as deleted.
+    """
 
     removed: tuple[str, ...] = ()
     added: tuple[DataFile, ...] = ()
     changes: tuple[DataFile, ...] = ()
+    deleted: int = 0
 
 
-def written_again(unit: WritingUnit, dead: dict[str, Numbers]) -> WrittenAgain:
+def written_again(
+    unit: WritingUnit, dead: dict[str, Numbers], row_changes: RowChanges, files: Sequence[DataFile] | None = None
+) -> WrittenAgain:
     """The files that go where a unit rewrites files, and those in their place, without dead rows.
 
-    dead: row numbers by file; loses those of files that are written again.
+    dead: row numbers by file; loses those of files that are written again. files: of the target's, all without it.
     """
-    removed, added, changes = list[str](), list[DataFile](), list[DataFile]()
-    for file in unit.files if unit.rewrites else ():
-        if unit.fills or len(dead.get(file.path, ())):
-            before = _living(unit, file, dead.pop(file.path, _NO_ROWS))
-            after = with_fills(before, unit.fills)
-            removed.append(file.path)
-            added += write_rows(unit, after)
-            changes += feed.change_files(unit, feed.updates(before, after)) if unit.fills else ()
-    return WrittenAgain(tuple(removed), tuple(added), tuple(changes))
+    removed, added, feed_files, deleted = list[str](), list[DataFile](), list[DataFile](), 0
+    for file in unit.files if files is None else files:
+        may_change = row_changes.may_change(file, unit.schema)
+        if not may_change and not (unit.rewrites and len(dead.get(file.path, ()))):
+            continue
+        # The rows that stay, as they were and as they are.
+        before = _living(unit, file, dead.pop(file.path, _NO_ROWS))
+        after = row_changes.applied(before)
+        removed.append(file.path)
+        added += write_rows(unit, after)
+        if row_changes.truncations.rows:
+            was_deleted, is_deleted = (pc.sum(rows.column("_deleted")).as_py() or 0 for rows in (before, after))
+            deleted += is_deleted - was_deleted
+        if may_change and unit.has_feed:
+            is_changed = pa.array(~unchanged(after, before))
+            feed_files += feed.change_files(unit, feed.updates(before.filter(is_changed), after.filter(is_changed)))
+    return WrittenAgain(tuple(removed), tuple(added), tuple(feed_files), deleted)
 
 
 def _living(unit: WritingUnit, file: DataFile, dead: Numbers) -> pa.Table:
@@ -74,7 +116,7 @@ def write_rows(unit: WritingUnit, rows: pa.Table) -> list[DataFile]:
     """Rows of the target as a data file; none where there are none. Columns of other parts are null."""
     if not len(rows):
         return []
-    for field in unit.schema.arrow(physical=False) if unit.marks else ():
-        if field.name not in rows.column_names:
-            rows = rows.append_column(field, pa.nulls(len(rows), field.type))
+    for item in unit.schema.arrow(physical=False) if unit.marks else ():
+        if item.name not in rows.column_names:
+            rows = rows.append_column(item, pa.nulls(len(rows), item.type))
     return [data_files.write(unit.target, rows, unit.schema, unit.configuration)]

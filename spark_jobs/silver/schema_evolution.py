@@ -129,6 +129,15 @@ def _staying(order: Sequence[str], new_order: Sequence[str]) -> set[str]:
     return set(best)
 
 
+def require_plain(path: str, statements: Sequence[str]) -> None:
+    """Raises TableStopped where a step needs what tables with compat: plain lack: they have no column mapping."""
+    demanding = [statement for statement in statements if statement.startswith(_NEEDS_MAPPING)]
+    if demanding:
+        raise TableStopped(
+            f"{path}: {demanding[0]} needs a feature of Delta that tables with compat: plain do not have"
+        )
+
+
 def carry_out(
     spark: SparkSession, table: Table, head: Head, statements: Sequence[str], commit: TableCommit | None
 ) -> Head:
@@ -139,12 +148,8 @@ def carry_out(
     """
     if commit is None or not statements:
         return head
-    # Tables of compat: plain have no column mapping.
-    demanding = [statement_ for statement_ in statements if statement_.startswith(_NEEDS_MAPPING)]
-    if table.plain and demanding:
-        raise TableStopped(
-            f"{table.path}: {demanding[0]} needs a feature of Delta that tables with compat: plain do not have"
-        )
+    if table.plain:
+        require_plain(table.path, statements)
     # The commit names the steps that are left, so that a run after a failure continues with them.
     for at, step in enumerate(statements):
         remaining = tuple(statements[at + 1 :])

@@ -36,10 +36,12 @@ class Row:
     place: int
     op: str = "insert"
     window: int = 0
+    further: tuple[tuple[str, int], ...] = ()
+    """Values of other columns, by name."""
 
 
-def table_of(rows: Iterable[Row], key: Sequence[str], schema: TableSchema) -> pa.Table:
-    """Rows by logical names; columns that no row has are NULL."""
+def table_of(rows: Iterable[Row], key: Sequence[str], schema: TableSchema, value: str = "v") -> pa.Table:
+    """Rows by logical names; columns that no row has are NULL. value: what the value's column is called."""
     cells = []
     for row in rows:
         parts = dict(zip(key, row.key, strict=True))
@@ -48,7 +50,7 @@ def table_of(rows: Iterable[Row], key: Sequence[str], schema: TableSchema) -> pa
         cells.append(
             {name: None if name in exact else part for name, part in parts.items()}
             | {
-                "v": row.value,
+                value: row.value,
                 "_op": row.op,
                 "_existed": row.op != "insert",
                 "_position": place | {"offset": row.place, "row": 0},
@@ -57,6 +59,7 @@ def table_of(rows: Iterable[Row], key: Sequence[str], schema: TableSchema) -> pa
                 "_window_stop": place | {"offset": row.window + 100},
                 "_raw": list(exact.items()) or None,
             }
+            | dict(row.further)
         )
     fields = schema.arrow(physical=False)
     return pa.Table.from_pylist([{name: cell.get(name) for name in fields.names} for cell in cells], fields)

@@ -3,22 +3,25 @@
 Put here: those, and what the target is to be of the rows. Not here: what tests do with them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from spark_jobs.config.modes import Mode
-from spark_jobs.delta import commits, data_files, deletion_vectors
+from spark_jobs.delta import commits, data_files, deletion_vectors, schema_changes
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.downstream.merge_job import Merged, MergeJob
-from spark_jobs.engine import downstream_job
+from spark_jobs.engine import downstream_job, fills, spark_job
 from spark_jobs.engine.downstream_job import PreparedMerge
-from spark_jobs.engine.downstream_task import DownstreamUnit, work
+from spark_jobs.engine.downstream_task import MergedFiles
+from spark_jobs.engine.fills import ColumnFill, refilled
+from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
@@ -27,10 +30,9 @@ from spark_jobs.silver.table import Columns, Op
 from tests.spark_jobs.engine.lake_rows import MAPPED, Row, at, newest, rows_of, table_of
 from tests.timelines import NAME, OLD
 
-COLUMNS = Columns({"id": "INT", "v": "INT"}, ("id",))
 KEY = ("id",)
-State = dict[int, tuple[int | None, int, bool]]
-"""By key its value and position, and whether it is marked as deleted."""
+State = dict[int, tuple[int | None, int, bool, tuple[tuple[str, int], ...]]]
+"""By key its value and position, whether it is marked as deleted, and values of added columns."""
 
 
 @dataclass
@@ -42,17 +44,68 @@ class Silver:
     stop: int = 100
     mode: Mode = Mode.MIRROR
     has_feed: bool = False
-    parts: int = 1
-    """Into how many tasks a merge is divided."""
+    task_bytes: int = 32 << 20
+    """Bytes of files from which on a merge is several tasks."""
+    floor: int | None = None
+    truncations: list[int] = field(default_factory=list)
+    starts: list[int] = field(default_factory=lambda: [100])
+    """Of the windows that can be done again: those of rows."""
+    value: str = "v"
+    """What the value's column is called."""
+    added_columns: int = 0
+    plain: bool = False
 
     def __post_init__(self) -> None:
-        self.table, self.target = (Table(str(self.folder / name), plain=False) for name in ("silver", "target"))
+        self.table = Table(str(self.folder / "silver"), plain=False)
+        self.target = Table(str(self.folder / "target"), plain=self.plain)
 
     def window(self, rows: list[Row]) -> None:
         start, self.stop = self.stop, self.stop + 100
+        self.starts = sorted({*self.starts, start})
         window_rows = [replace(row, window=start, place=start + row.place) for row in rows]
         self.rows += window_rows
         self._commit(CommitKind.LIVE, window_rows, start=start)
+
+    def truncate(self) -> None:
+        """A statement that empties the table: a row and a window of its own."""
+        start, self.stop = self.stop, self.stop + 100
+        self.floor = start
+        self.truncations.append(start)
+        marker = Row((None,), None, start, Op.TRUNCATE, start)
+        self._commit(CommitKind.CHANGE, [marker], start=start)
+
+    def statement(self, steps: list[str], fill: tuple[str, int] | None = None) -> None:
+        """A statement that changes columns; rows that are there get a value where it fills one."""
+        start, self.stop = self.stop, self.stop + 100
+        snapshot = newest(self.table.path)
+        design = schema_changes.apply(snapshot, steps)
+        added, removed = list[DataFile](), list[DataFile]()
+        if fill:
+            name, number = fill
+            self.rows = [replace(row, further=(*row.further, fill)) for row in self.rows]
+            filled = ColumnFill(design.schema.column(name), f"{number}", pa.scalar(number, pa.int32()))
+            removed = [*snapshot.files]
+            for file in removed:
+                added += refilled(snapshot.path, file, snapshot.schema, snapshot.configuration, [filled])
+            steps = [*steps, f"UPDATE SET `{name}` = CAST({number} AS INT)"]
+        commits.commit(
+            snapshot,
+            adds=added,
+            removes=removed,
+            metadata=design.metadata,
+            protocol=design.protocol,
+            transaction=(APPLICATION, snapshot.version + 2),
+            user_metadata=replace(self._commit_of(CommitKind.CHANGE, start), steps=tuple(steps)).to_json(),
+        )
+
+    def rename(self) -> None:
+        old, self.value = self.value, "x" if self.value == "v" else "v"
+        self.statement([f"RENAME COLUMN `{old}` TO `{self.value}`"])
+
+    def add_column(self) -> None:
+        self.added_columns += 1
+        name = f"f{self.added_columns}"
+        self.statement([f"ADD COLUMN (`{name}` INT AFTER `{self.value}`)"], (name, self.added_columns))
 
     def load(self, rows: list[Row]) -> None:
         """Rows that count as older than all windows; a second load of a key is of the same state or a later one."""
@@ -73,6 +126,7 @@ class Silver:
 
     def renew(self, rows: list[Row]) -> None:
         """All rows are replaced, those of an earlier window."""
+        self.floor, self.truncations, self.starts = None, [], [100]
         self.rows = [replace(row, window=100, place=100 + row.place) for row in rows]
         self._commit(CommitKind.RESET, self.rows, is_removed=lambda _: True, is_overwrite=True)
 
@@ -92,8 +146,8 @@ class Silver:
         rewrites: bool = False,
         is_overwrite: bool = False,
     ) -> None:
-        snapshot = snapshot_of(self.table.path) or new_table(self.table.path, COLUMNS.stored, MAPPED)
-        added = [self._write(snapshot, table_of(rows, KEY, snapshot.schema))] if rows else []
+        snapshot = snapshot_of(self.table.path) or new_table(self.table.path, self.columns.stored, MAPPED)
+        added = [self._write(snapshot, table_of(rows, KEY, snapshot.schema, self.value))] if rows else []
         removed, marked, kept_rows = list[DataFile](), [], list[pa.Table]()
         for file in snapshot.files if is_removed else ():
             columns_ = data_files.read_columns(snapshot.path, file, snapshot.schema.names, snapshot.schema)
@@ -111,15 +165,7 @@ class Silver:
         remaining = pa.concat_tables(kept_rows) if kept_rows else None
         if remaining is not None and len(remaining):
             added.append(self._write(snapshot, remaining))
-        commit = SilverCommit(
-            at(self.stop),
-            new_batch(),
-            kind,
-            start=None if start is None else at(start),
-            ranges=ranges,
-            is_overwrite=is_overwrite,
-            definition=OLD,
-        )
+        commit = replace(self._commit_of(kind, start), ranges=ranges, is_overwrite=is_overwrite)
         commits.commit(
             snapshot,
             adds=added,
@@ -129,6 +175,21 @@ class Silver:
             user_metadata=commit.to_json(),
         )
 
+    def _commit_of(self, kind: CommitKind, start: int | None) -> SilverCommit:
+        return SilverCommit(
+            at(self.stop),
+            new_batch(),
+            kind,
+            start=None if start is None else at(start),
+            definition=OLD,
+            emptied_at=None if self.floor is None else at(self.floor),
+        )
+
+    @property
+    def columns(self) -> Columns:
+        further = {f"f{number}": "INT" for number in range(self.added_columns, 0, -1)}
+        return Columns({"id": "INT", self.value: "INT"} | further, KEY)
+
     def _write(self, snapshot: Snapshot, rows: pa.Table) -> DataFile:
         return data_files.write(snapshot.path, rows, snapshot.schema, snapshot.configuration)
 
@@ -136,7 +197,7 @@ class Silver:
         head = self.table.head()
         assert head is not None
         return MergeJob(
-            "shop", NAME, COLUMNS, self.table, head, self.target, replays, mode=self.mode, has_feed=self.has_feed
+            "shop", NAME, self.columns, self.table, head, self.target, replays, mode=self.mode, has_feed=self.has_feed
         )
 
     def merge(self, replays: tuple[Range, ...] = ()) -> Merged | None:
@@ -144,15 +205,13 @@ class Silver:
         if prepared is None:
             return None
         assert isinstance(prepared, PreparedMerge), prepared
-        unit = prepared.unit
-        assert isinstance(unit, DownstreamUnit)
-        parts = 1 if unit.rewrites or unit.restatement else self.parts
-        tasks = [replace(unit, part=part, parts=parts) for part in range(parts)]
-        return downstream_job.commit(prepared, [*work(tasks)])
+        results = in_this_process([prepared], Capacity(1, self.task_bytes))[0]
+        assert not [result for result in results if result.error or result.stopped]
+        return downstream_job.commit(prepared, results)
 
     def take(self, step: str, draw: Callable[[st.SearchStrategy[Any]], Any]) -> tuple[Range, ...]:
         """Something that happens to silver; windows that are to be merged again."""
-        start = draw(st.sampled_from([*range(100, max(200, self.stop), 100)]))
+        start = draw(st.sampled_from(self.starts))
         match step:
             case "window":
                 self.window(draw(windows()))
@@ -164,28 +223,58 @@ class Silver:
                 self.compact()
             case "renew":
                 self.renew(draw(windows()))
+            case "truncate":
+                self.truncate()
+            case "rename":
+                self.rename()
+            case "add":
+                self.add_column()
             case "again":
                 return (Range(at(start), at(start + 100)),)
         return ()
 
     @property
     def expected(self) -> State:
-        by_key: dict[Any, Row] = {}
-        for row in sorted(self.rows, key=lambda row: row.place):
-            by_key[row.key] = row
+        """The newest row of each key since the last TRUNCATE; where deleted rows stay, what deleted them last."""
         keeps = self.mode is Mode.SOFT_DELETE
-        return {
-            key[0]: (row.value, row.place, row.op == Op.DELETE)
-            for key, row in by_key.items()
-            if keeps or row.op != Op.DELETE
-        }
+        state: State = {}
+        for row in sorted(self.rows, key=lambda row: row.place):
+            ends = [place for place in self.truncations if place > row.place]
+            is_deleted = row.op == Op.DELETE or bool(ends)
+            place = ends[0] if ends and row.op != Op.DELETE else row.place
+            state[row.key[0]] = (row.value, place, is_deleted, row.further)
+        return {key: cells for key, cells in state.items() if keeps or not cells[2]}
 
     @property
     def target_state(self) -> State:
         rows = rows_of(newest(self.target.path))
-        state = {row["id"]: (row["v"], row["_position"]["offset"], row.get("_deleted", False)) for row in rows}
+        names = [f"f{number + 1}" for number in range(self.added_columns)]
+        state: State = {}
+        for row in rows:
+            further = tuple((name, row[name]) for name in names if row[name] is not None)
+            state[row["id"]] = (row[self.value], row["_position"]["offset"], row.get("_deleted", False), further)
         assert len(state) == len(rows), "a key is there twice"
         return state
+
+
+def in_this_process(units: list[PreparedMerge], capacity: Capacity) -> dict[int, list[MergedFiles]]:
+    """What the job's tasks do, one after the other."""
+
+    def run(_: Any, tasks: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
+        return [result for task in tasks for result in work(task)]
+
+    with (
+        patch.object(spark_job, "run", run),
+        patch.object(fills, "evaluated", evaluated),
+        patch.object(downstream_job, "_LEAST_TASK_BYTES", 1),
+    ):
+        return downstream_job.run(None, units, capacity)  # type: ignore[arg-type]
+
+
+def evaluated(_: Any, expressions: Iterable[str]) -> dict[str, pa.Scalar]:
+    """Values of the literals that statements fill columns with."""
+    numbers = {sql: int("".join(letter for letter in sql if letter.isdigit())) for sql in expressions}
+    return {sql: pa.scalar(number, pa.int32()) for sql, number in numbers.items()}
 
 
 def in_window(row: dict[str, Any], start: int) -> bool:
@@ -199,4 +288,6 @@ def windows(draw: st.DrawFn) -> list[Row]:
     return [Row((key,), draw(st.integers(0, 99)), place, draw(ops)) for place, key in enumerate(keys)]
 
 
-STEPS = st.sampled_from(["window", "window", "load", "redo", "vector", "compact", "renew", "merge", "again"])
+STEPS = st.sampled_from(
+    ["window", "window", "load", "redo", "vector", "compact", "renew", "truncate", "rename", "add", "merge", "again"]
+)

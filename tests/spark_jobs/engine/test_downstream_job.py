@@ -14,7 +14,7 @@ from spark_jobs.engine import downstream_job, downstream_task
 from spark_jobs.engine.downstream_job import PreparedMerge
 from spark_jobs.engine.downstream_task import DownstreamUnit
 from spark_jobs.engine.spark_job import Capacity
-from spark_jobs.errors import LostRace
+from spark_jobs.errors import LostRace, TableStopped
 from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
@@ -155,9 +155,10 @@ def test_columns_that_a_statement_changed_are_changed_in_the_commit(two: Lake) -
     assert newest(two.target.path).version == 1
 
 
-def test_why_spark_sql_takes_a_table(two: Lake) -> None:
+def test_other_columns_than_silver_s_stop_the_table(two: Lake) -> None:
     work = replace(two.work, columns=Columns({"id": "BIGINT"}, ("id",)))
-    assert downstream_job.prepared(0, work) == "its columns are others than silver's"
+    with pytest.raises(TableStopped, match=r"shop\.t"):
+        downstream_job.prepared(0, work)
 
 
 def sized(unit: PreparedMerge, number: int, size: int, *, rewrites: bool = False) -> PreparedMerge:

@@ -12,7 +12,7 @@ from spark_jobs.delta.schema import DeltaColumn, TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table
 from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.engine.locate import Numbers
-from spark_jobs.engine.target_files import as_bytes, write_rows, written_again
+from spark_jobs.engine.target_files import RowChanges, as_bytes, write_rows, written_again
 from tests.spark_jobs.engine.lake_rows import MAPPED, alive, stored
 
 
@@ -21,7 +21,6 @@ class Unit:
     """What a merge says of its target."""
 
     snapshot: Snapshot
-    fills: tuple[ColumnFill, ...] = ()
     has_feed: bool = False
     rewrites: bool = True
     marks: tuple[tuple[str, str], ...] = ()
@@ -62,21 +61,21 @@ def unit(tmp_path: Path) -> Unit:
 def test_only_files_with_dead_rows_are_written_again(unit: Unit) -> None:
     first = next(file for file in unit.files if file.deletion_vector)
     dead = {first.path: np.array([0], np.int64)}
-    rewritten = written_again(unit, dead)
+    rewritten = written_again(unit, dead, RowChanges())
     assert (rewritten.removed, dead, rewritten.changes) == ((first.path,), {}, ())
     assert [unit.rows(file) for file in rewritten.added] == [[(3,)]]
     unit.rewrites = False
     dead = {first.path: np.array([0], np.int64)}
-    assert written_again(unit, dead).removed == ()
+    assert written_again(unit, dead, RowChanges()).removed == ()
     assert as_bytes(dead | {"none": np.zeros(0, np.int64)}) == {first.path: np.array([0], np.int64).tobytes()}
 
 
 def test_a_filled_column_is_in_the_feed_as_an_update_of_each_row(unit: Unit) -> None:
     design = schema_changes.apply(unit.snapshot, ["ADD COLUMN (`w` INT AFTER `id`)"])
     fill = ColumnFill(design.schema.column("w"), "CAST(4 AS INT)", pa.scalar(4, pa.int32()))
-    filled = Unit(design, (fill,), has_feed=True)
+    filled = Unit(design, has_feed=True)
     first = next(file for file in unit.files if file.deletion_vector)
-    rewritten = written_again(filled, {first.path: np.array([0], np.int64)})
+    rewritten = written_again(filled, {first.path: np.array([0], np.int64)}, RowChanges((fill,)))
     assert sorted(row for file in rewritten.added for row in filled.rows(file)) == [(3, 4), (4, 4), (5, 4)]
     extended = TableSchema((*design.schema.columns, DeltaColumn("_change_type", "string")))
     changes = [
