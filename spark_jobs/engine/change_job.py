@@ -24,8 +24,7 @@ from spark_jobs.downstream.merge_job import MergeJob, SilverDelta
 from spark_jobs.engine import routing
 from spark_jobs.engine.change_course import ChangedLog, course_of
 from spark_jobs.engine.change_extent import STATEMENTS, Extent, may_have_statements
-from spark_jobs.engine.change_units import ChangeTask, ChangeUnit, RewriteTask, UnitPart
-from spark_jobs.engine.downstream_task import MergedFiles
+from spark_jobs.engine.change_units import ChangeTask, ChangeUnit, UnitPart
 from spark_jobs.engine.spark_job import Capacity, packed
 from spark_jobs.engine.version_merge import may_have_current
 from spark_jobs.lake.commit import Head
@@ -208,20 +207,6 @@ def _slices_in_parts(undivided: UnitPart, target: int) -> Iterator[dict[int, pa.
             if filled >= target or row == len(sizes) - 1:
                 yield {at: table.slice(begin, row + 1 - begin)}
                 begin, filled = row + 1, 0
-
-
-def rewrites_of(units: Sequence[ChangeUnit], results: Sequence[MergedFiles], capacity: Capacity) -> list[RewriteTask]:
-    """The files of units in buckets that are written again behind what several tasks did to their rows."""
-    tasks: list[RewriteTask] = []
-    for unit in units:
-        dead: dict[str, list[bytes]] = {}
-        for result in (result for result in results if result.unit == unit.number):
-            for path, rows in result.dead.items():
-                dead.setdefault(path, []).append(rows)
-        rewritten = {file.path for file in unit.rewritten} | (dead.keys() if unit.rewrites else set())
-        files = [(file, b"".join(dead.get(file.path, ()))) for file in unit.files if file.path in rewritten]
-        tasks += (RewriteTask(unit, group) for group in packed(files, lambda file: file[0].size, capacity.task_bytes))
-    return tasks
 
 
 def _has_xa(slices: pa.Table) -> bool:

@@ -27,14 +27,12 @@ from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.change_data import AFTER, BEFORE, DELETE, INSERT
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine import change_rows, feed, shuffle_blocks, version_merge
-from spark_jobs.engine.change_units import ChangeTask, ChangeUnit, RewriteTask, UnitPart
+from spark_jobs.engine.change_units import ChangeTask, ChangeUnit, UnitPart
 from spark_jobs.engine.downstream_task import MergedFiles
-from spark_jobs.engine.exact_texts import changed
-from spark_jobs.engine.fills import with_fills
 from spark_jobs.engine.locate import Numbers
 from spark_jobs.engine.silver_task import OpenSlices
 from spark_jobs.engine.spark_job import ShuffleBlock
-from spark_jobs.engine.target_files import WrittenAgain, as_bytes
+from spark_jobs.engine.target_files import WrittenAgain, as_bytes, written_again
 from spark_jobs.errors import DecodeError, StratalogError, TableStopped
 from spark_jobs.lake.table import Table
 from spark_jobs.silver import table as silver
@@ -45,11 +43,8 @@ _CHANGES, _STATEMENTS, _LOCATED = range(3)
 Outcome = MergedFiles | ShuffleBlock
 
 
-def work(task: ChangeTask | RewriteTask) -> Iterator[Outcome]:
+def work(task: ChangeTask) -> Iterator[Outcome]:
     """Does the parts of units of a task, one after the other."""
-    if isinstance(task, RewriteTask):
-        yield from _or_error(task.unit, lambda: iter([_rewritten(task)]))
-        return
     opened = OpenSlices(task.bronze, gtids=True)
     for part in task.parts:
         yield from _or_error(part.unit, partial(_part, part, opened, task))
@@ -101,7 +96,7 @@ def _appended(unit: ChangeUnit, rows: pa.Table, files: Sequence[DataFile]) -> Me
         dead[file.path] = np.flatnonzero(np.asarray(unit.extent.of_target(tests), np.bool_) & living)
     deleted = sum(map(len, dead.values()))
     changes = feed.change_files(unit, [(INSERT, rows), *feed.deletes(unit, dead)])
-    rewritten = _written_again(unit, files, dead)
+    rewritten = written_again(unit, dead, unit.row_changes, files)
     return MergedFiles(
         unit=unit.number,
         dead=as_bytes(dead),
@@ -124,7 +119,7 @@ def _merged(
     changes = feed.change_files(unit, _feed_of(unit, versions))
     # Of a unit in buckets several tasks may have rows of one file, which is written again behind them.
     dead = versions.dead
-    rewritten = WrittenAgain() if unit.buckets else _written_again(unit, unit.files, dead)
+    rewritten = WrittenAgain() if unit.defers else written_again(unit, dead, unit.row_changes)
     return MergedFiles(
         unit=unit.number,
         dead=as_bytes(dead),
@@ -155,33 +150,6 @@ def _data_files(unit: ChangeUnit, parts: Iterable[pa.Table]) -> list[DataFile]:
         for part in parts
         if len(part)
     ]
-
-
-def _written_again(unit: ChangeUnit, files: Iterable[DataFile], dead: dict[str, Numbers]) -> WrittenAgain:
-    """The files that go since they are written again, and those in their place, without dead rows.
-
-    dead: row numbers by file; loses those of files that are written again.
-    """
-    changed_files, removed = {file.path for file in unit.rewritten}, list[str]()
-    added, changes = list[DataFile](), list[DataFile]()
-    for file in files:
-        if file.path not in changed_files and not (unit.rewrites and len(dead.get(file.path, ()))):
-            continue
-        removed.append(file.path)
-        rows = data_files.read_columns(unit.target, file, unit.stored, unit.schema)
-        is_alive = deletion_vectors.living(unit.target, file.deletion_vector, len(rows))
-        is_alive[dead.pop(file.path, np.zeros(0, np.int64))] = False
-        before = rows.filter(pa.array(is_alive))
-        after = changed(with_fills(before, unit.fills), unit.exact)
-        added += _data_files(unit, [after])
-        changes += feed.change_files(unit, feed.updates(before, after)) if file.path in changed_files else ()
-    return WrittenAgain(tuple(removed), tuple(added), tuple(changes))
-
-
-def _rewritten(task: RewriteTask) -> MergedFiles:
-    dead = {file.path: np.frombuffer(rows, np.int64) for file, rows in task.files}
-    result = _written_again(task.unit, [file for file, _ in task.files], dead)
-    return MergedFiles(task.unit.number, {}, added=result.added, removed=result.removed, changes=result.changes)
 
 
 def _blocks(part: UnitPart, changes: pa.Table, statements: pa.Table, located: pa.Table) -> Iterator[ShuffleBlock]:

@@ -19,6 +19,7 @@ from spark_jobs.engine import fills
 from spark_jobs.engine.change_extent import Extent
 from spark_jobs.engine.exact_texts import ExactTextChange
 from spark_jobs.engine.fills import ColumnFill
+from spark_jobs.engine.target_files import RowChanges
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import ColumnMasks
@@ -84,15 +85,24 @@ class ChangeUnit:
         return [*self.columns.types, *ADDED, *MODE_COLUMNS[self.mode]]
 
     @property
+    def marks(self) -> tuple[tuple[str, str], ...]:
+        """None: such a table is of one source table."""
+        return ()
+
+    @property
+    def row_changes(self) -> RowChanges:
+        """What statements do to rows of the target that stay."""
+        return RowChanges(self.fills, self.exact)
+
+    @property
     def rewritten(self) -> tuple[DataFile, ...]:
         """The target's files that are written again whatever becomes of their rows."""
-        return tuple(file for file in self.files if self.fills or self._has_exact(file))
+        return tuple(file for file in self.files if self.row_changes.may_change(file, self.schema))
 
-    def _has_exact(self, file: DataFile) -> bool:
-        """Whether statements change exact texts of a file's rows."""
-        nulls = file.stats.get("nullCount", {}).get(self.schema.column("_raw").physical_name)
-        has_texts = nulls is None or nulls != file.num_records
-        return any(change.is_of_all_rows or has_texts for change in self.exact)
+    @property
+    def defers(self) -> bool:
+        """Whether files are written again behind other tasks: several may have rows of one file."""
+        return bool(self.buckets)
 
     @property
     def column_fills(self) -> Iterator[ColumnFill]:
@@ -130,11 +140,3 @@ class ChangeTask:
     bronze: str
     version: int
     parts: tuple[UnitPart, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RewriteTask:
-    """Files of a unit that are written again, with the numbers of the rows of each that go (int64)."""
-
-    unit: ChangeUnit
-    files: tuple[tuple[DataFile, bytes], ...]

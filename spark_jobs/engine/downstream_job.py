@@ -25,7 +25,7 @@ from spark_jobs.downstream.modes import require_supported
 from spark_jobs.downstream.multi_source import PartTable
 from spark_jobs.engine import change_job, change_task, downstream_task, fills, keyless_merge, routing, spark_job
 from spark_jobs.engine.change_course import ChangedLog
-from spark_jobs.engine.change_units import ChangeTask, ChangeUnit, RewriteTask
+from spark_jobs.engine.change_units import ChangeTask, ChangeUnit
 from spark_jobs.engine.deleted_rows import require_unfolded
 from spark_jobs.engine.downstream_task import DownstreamUnit, FileRewrite, MergedFiles
 from spark_jobs.engine.exact_texts import ExactTextChange, change_of
@@ -322,29 +322,17 @@ def run(
             # One table's log may be at fault: each is tried by itself.
             by_unit |= {unit.number: [MergedFiles(unit.number, {}, error=str(error))] for _, unit in changes}
     finish = change_task.finish(bucketed) if bucketed else None
-    results = spark_job.run(spark, tasks, work, finish, buckets)
-    for merged_files in _with_rewrites(spark, results, bucketed, capacity):
+    for merged_files in spark_job.run(spark, tasks, work, finish, buckets):
         by_unit[merged_files.unit].append(merged_files)
     # Files that are written again, where one task would have too many of them.
-    rewrites = [rewrite for unit in units for rewrite in _rewrites(unit.unit, by_unit[unit.unit.number])]
+    final_units = [bucketed.get(unit.unit.number, unit.unit) for unit in units]
+    rewrites = [rewrite for unit in final_units for rewrite in _rewrites(unit, by_unit[unit.number])]
     target = capacity.share(sum(rewrite.file.size for rewrite in rewrites), _LEAST_TASK_BYTES)
     rewrite_tasks = [*packed(rewrites, lambda rewrite: rewrite.file.size, target)]
     for merged_files in spark_job.run(spark, rewrite_tasks, downstream_task.rewritten_alone):
         earlier_results = [_without_dead(result, merged_files.removed) for result in by_unit[merged_files.unit]]
         by_unit[merged_files.unit] = [*earlier_results, merged_files]
     return by_unit
-
-
-def _with_rewrites(
-    spark: SparkSession, results: Sequence[MergedFiles], bucketed: Mapping[int, ChangeUnit], capacity: Capacity
-) -> Iterator[MergedFiles]:
-    """Results, and files that are written again behind what tasks of several buckets did to their rows."""
-    rewrites = change_job.rewrites_of([*bucketed.values()], results, capacity)
-    paths = {(task.unit.number, file.path) for task in rewrites for file, _ in task.files}
-    for result in results:
-        dead = {path: rows for path, rows in result.dead.items() if (result.unit, path) not in paths}
-        yield replace(result, dead=dead)
-    yield from spark_job.run(spark, rewrites, work)
 
 
 def _divided(unit: PreparedMerge, capacity: Capacity) -> PreparedMerge:
@@ -358,13 +346,19 @@ def _divided(unit: PreparedMerge, capacity: Capacity) -> PreparedMerge:
 
 def _rewrites(unit: DownstreamUnit | ChangeUnit, results: Sequence[MergedFiles]) -> Iterator[FileRewrite]:
     """The files of a unit's target that tasks of their own write again."""
-    if not isinstance(unit, DownstreamUnit) or not unit.defers or any(r.error or r.stopped for r in results):
+    if not unit.defers or any(r.error or r.stopped for r in results):
         return
     row_changes = RowChanges(unit.fills, unit.exact)
-    alone = replace(unit, pending=(), restatement=None, lookup=None, files=())
+    # What a task that writes one file again needs of the unit; where deleted rows stay, any file may have some.
+    may_delete = isinstance(unit, DownstreamUnit) and bool(unit.statements)
+    alone: DownstreamUnit | ChangeUnit
+    if isinstance(unit, DownstreamUnit):
+        alone = replace(unit, pending=(), restatement=None, lookup=None, files=())
+    else:
+        alone = replace(unit, windows=(), files=(), statements=())
     for file in unit.files:
         dead = b"".join(result.dead.get(file.path, b"") for result in results)
-        if unit.statements or row_changes.may_change(file, unit.schema) or (unit.rewrites and dead):
+        if may_delete or row_changes.may_change(file, unit.schema) or (unit.rewrites and dead):
             yield FileRewrite(alone, file, dead)
 
 
@@ -373,12 +367,12 @@ def _without_dead(result: MergedFiles, removed: Sequence[str]) -> MergedFiles:
     return replace(result, dead={path: rows for path, rows in result.dead.items() if path not in removed})
 
 
-MergeTask = tuple[DownstreamUnit, ...] | ChangeTask | RewriteTask
+MergeTask = tuple[DownstreamUnit, ...] | ChangeTask
 
 
 def work(task: MergeTask) -> Iterator[Any]:
     """Does a task of either kind: MergedFiles; of tables that are made of every change blocks of a shuffle too."""
-    if isinstance(task, ChangeTask | RewriteTask):
+    if isinstance(task, ChangeTask):
         return change_task.work(task)
     return downstream_task.work(task, _merged)
 

@@ -27,6 +27,7 @@ from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.downstream.modes import MODE_COLUMNS
 from spark_jobs.engine import feed
+from spark_jobs.engine.change_units import ChangeUnit
 from spark_jobs.engine.deleted_rows import Truncations, marked
 from spark_jobs.engine.exact_texts import ExactTextChange
 from spark_jobs.engine.fills import ColumnFill, valued
@@ -236,7 +237,7 @@ def row_changes_of(unit: DownstreamUnit) -> RowChanges:
 class FileRewrite:
     """A file of a unit's target that a task of its own writes again. dead: numbers of rows that go, as bytes."""
 
-    unit: DownstreamUnit
+    unit: DownstreamUnit | ChangeUnit
     file: DataFile
     dead: bytes
 
@@ -247,7 +248,8 @@ def rewritten_alone(rewrites: Sequence[FileRewrite]) -> Iterator[MergedFiles]:
         unit, began = rewrite.unit, time.monotonic()
         try:
             dead = {rewrite.file.path: np.frombuffer(rewrite.dead, np.int64)}
-            files = written_again(unit, dead, row_changes_of(unit), [rewrite.file])
+            row_changes = row_changes_of(unit) if isinstance(unit, DownstreamUnit) else unit.row_changes
+            files = written_again(unit, dead, row_changes, [rewrite.file])
             yield MergedFiles(
                 unit=unit.number,
                 dead={},
