@@ -19,6 +19,8 @@ RAW = "_raw"
 NULL = "NULL"
 _HEX = np.frombuffer(bytes(range(256)).hex().encode(), "<u2")
 """Two hex digits of each byte."""
+_LARGEST = float(np.finfo(np.float32).max)
+"""Of a FLOAT."""
 _SEPARATOR = 6
 """Bytes between two texts of a statement at most."""
 
@@ -135,8 +137,15 @@ def _vectors(values: pa.Array) -> pa.Array:
 
 
 def _printed(values: pa.Array) -> pa.Array:
-    """As Arrow prints them, FLOAT and DOUBLE by the fewest digits that are read back as the same number."""
-    return _enclosed(values.cast(pa.string()))
+    """As Arrow prints them, FLOAT and DOUBLE by the fewest digits that are read back as the same number.
+
+    Those of the largest FLOAT are a larger DOUBLE, which a strict session refuses: it is printed as a DOUBLE.
+    """
+    texts = values.cast(pa.string())
+    if pa.types.is_float32(values.type):
+        is_largest = pc.equal(pc.abs(values), pa.scalar(_LARGEST, pa.float32()))
+        texts = pc.if_else(is_largest, values.cast(pa.float64()).cast(pa.string()), texts)
+    return _enclosed(texts)
 
 
 def _times(values: pa.Array) -> pa.Array:

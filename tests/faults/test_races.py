@@ -1,13 +1,21 @@
-"""A run that another one overtakes at any of its commits plans again. Put here: races at a commit. Not here: faults."""
+"""A run that another one overtakes at any of its commits plans again, also one of another configuration.
+
+Put here: races at a commit. Not here: faults.
+"""
 
 from pathlib import Path
 
 import pytest
+import yaml
 
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
 from spark_jobs.delta import commits
 from spark_jobs.delta.log_files import create_commit
 from tests.faults import runs
 from tests.faults.campaign import Log, Scenario
+from tests.faults.changes import SCHEMA
+from tests.faults.checking import Checks
 from tests.faults.runs import LAYOUTS, MERGED
 
 
@@ -27,7 +35,7 @@ def test_a_run_that_is_overtaken_at_a_commit_plans_again(
                 scenario._grow(step)
                 runs.settle(scenario.pipeline, number)
             scenario._grow(steps[-1])
-            count = _commits_of_overtaken(scenario, number, monkeypatch)
+            count = _commits_of_overtaken(scenario.pipeline, scenario.pipeline, number, monkeypatch)
             log.checks.check(scenario.pipeline, scenario._until())
             if count < number:
                 break
@@ -35,7 +43,44 @@ def test_a_run_that_is_overtaken_at_a_commit_plans_again(
     assert overtaken > 3
 
 
-def _commits_of_overtaken(scenario: Scenario, number: int, monkeypatch: pytest.MonkeyPatch) -> int:
+@pytest.mark.parametrize("steps", [(2,), (0, 3)], ids=["first commits", "later commits"])
+def test_a_run_that_one_of_another_configuration_overtakes_plans_again(
+    steps: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two configurations of one lake, one of which lacks a table."""
+    overtaken = 0
+    with runs.without_spark():
+        log = Log(4, tmp_path / "log")
+        assert isinstance(log.checks, Checks)
+        names = sorted(log.checks.changes.keys)
+        for number in range(1, 100):
+            home = tmp_path / f"lake{number}"
+            home.mkdir()
+            scenario = Scenario(number, log, home)
+            first, second = (_of_tables(home, tables) for tables in (names, names[1:]))
+            for step in steps[:-1]:
+                scenario._grow(step)
+                for pipeline in (second, first):
+                    runs.settle(pipeline, number)
+            scenario._grow(steps[-1])
+            count = _commits_of_overtaken(first, second, number, monkeypatch)
+            assert runs.run(second, number) == {}
+            log.checks.check(scenario.pipeline, scenario._until())
+            if count < number:
+                break
+            overtaken += 1
+    assert overtaken > 3
+
+
+def _of_tables(folder: Path, tables: list[str]) -> Pipeline:
+    """A configuration of a file of its own."""
+    path = folder / f"{tables[0]}.yaml"
+    document = yaml.safe_load((folder / "pipeline.yaml").read_text(encoding="utf-8"))
+    path.write_text(yaml.safe_dump(document | {"tables": [f"{SCHEMA}.{table}" for table in tables]}), encoding="utf-8")
+    return load(path, {})
+
+
+def _commits_of_overtaken(pipeline: Pipeline, rival: Pipeline, number: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """Commits of a run that another one overtakes just before the numbered one. Neither fails or stops a table."""
     count = 0
 
@@ -43,12 +88,12 @@ def _commits_of_overtaken(scenario: Scenario, number: int, monkeypatch: pytest.M
         nonlocal count
         count += 1
         if count == number:
-            with monkeypatch.context() as rival:
-                rival.setattr(commits, "create_commit", create_commit)
-                assert runs.run(scenario.pipeline, 1000 + number) == {}
+            with monkeypatch.context() as patched:
+                patched.setattr(commits, "create_commit", create_commit)
+                assert runs.run(rival, 1000 + number) == {}
         return create_commit(path, version, content)
 
     with monkeypatch.context() as patched:
         patched.setattr(commits, "create_commit", overtake)
-        assert runs.run(scenario.pipeline, number) == {}
+        assert runs.run(pipeline, number) == {}
     return count
