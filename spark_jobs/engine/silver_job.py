@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.delta.snapshot import DataFile, Snapshot
-from spark_jobs.engine import fills, routing, silver_task, spark_job
+from spark_jobs.engine import fills, silver_task, spark_job
 from spark_jobs.engine.exact_texts import ExactTextChange
 from spark_jobs.engine.fills import ColumnFill, write
 from spark_jobs.engine.inherited_rows import InheritedFiles
@@ -294,7 +294,7 @@ def commit(unit: PreparedCompaction, results: Sequence[WindowResult], rewriting:
         compacted.append(_summary(work, stage.step, head, stage_results if stage.window is not None else (), left_out))
     assert head is not None
     seconds = time.monotonic() - began + sum(result.seconds for result in results)
-    result = replace(total(work, head, compacted, seconds), way=routing.ENGINE)
+    result = total(work, head, compacted, seconds)
     if unit.ended is None:
         return result
     start = work.window.extent.start
