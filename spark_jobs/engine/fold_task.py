@@ -1,4 +1,4 @@
-"""Old rows of a silver table folded into one window, in a task: a row a key, or an image with its copies.
+"""Old rows of a silver table folded into one window, in a task: a row per key, or an image with its copies.
 
 Put here: what old rows there are, their way to buckets, and what is left of a bucket. Not here: which tables are folded
 and when (operations/fold_windows.py), or the job and the commit (fold_job.py).
@@ -119,7 +119,9 @@ def _ends_by(rows: pa.Table, position: Position) -> NDArray[np.bool_]:
     stops = rows.column("_window_stop")
     places = _fields(rows, "_window_stop")
     is_at = (places == np.array(position.order, np.int64)).all(axis=1)
-    return np.asarray(pc.invert(at_or_after(stops, position)), np.bool_) | is_at
+    is_before = np.asarray(pc.invert(at_or_after(stops, position)), np.bool_)
+    ends: NDArray[np.bool_] = is_before | is_at
+    return ends
 
 
 def work(task: FoldedFiles) -> Iterator[ShuffleBlock | ReplacedRows | FailedReplay]:

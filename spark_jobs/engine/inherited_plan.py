@@ -29,7 +29,7 @@ from spark_jobs.silver.table_timeline import DataRange, SchemaChange, SilverSnap
 
 @dataclass(slots=True)
 class InheritancePlan:
-    """The windows of a unit with those of parts behind them, their slices, and the files that are read.
+    """The windows of a unit with those of parts after them, their slices, and the files that are read.
 
     windows: at first those of the unit's stages.
     """
@@ -102,7 +102,7 @@ class InheritancePlan:
         return RowProjection.of(projection)
 
     def add_window(self, window: SilverWindow, slices: pa.Table | None = None) -> int:
-        """Adds a window behind the others; its number. slices: what it is decoded from, where it is."""
+        """Adds a window after the others; its number. slices: what it is decoded from, where it is."""
         self.windows.append(window)
         self.slices.append(OF_TABLE.empty_table() if slices is None else slices)
         return len(self.windows) - 1

@@ -189,8 +189,12 @@ def compared(spark: SparkSession, replayed: ReplayedWindows, capacity: Capacity)
     require_done(results)
     counts = [result for result in results if isinstance(result, ComparedRows)]
     replaced = tuple(result for result in results if isinstance(result, ReplacedRows))
-    names = ("rows", "new", "removed")
-    return ComparedWindows(*(sum(getattr(count, name) for count in counts) for name in names), replaced)
+    return ComparedWindows(
+        sum(count.rows for count in counts),
+        sum(count.new for count in counts),
+        sum(count.removed for count in counts),
+        replaced,
+    )
 
 
 def require_done(results: Iterable[Any]) -> None:

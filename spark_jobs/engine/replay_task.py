@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from spark_jobs.delta import data_files, deletion_vectors
@@ -116,7 +117,7 @@ def _file(task: ReplayedFiles, file: DataFile) -> Iterator[ShuffleBlock | Replac
         yield ReplacedRows(file, numbers.serialize(), len(numbers) == int(living.sum()))
 
 
-def in_windows(rows: pa.Table, windows: Sequence[ReplayedRange]) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+def in_windows(rows: pa.Table, windows: Sequence[ReplayedRange]) -> NDArray[np.bool_]:
     """Which rows of silver lie in windows; loaded ones lie in none."""
     op, starts = rows.column("_op"), rows.column("_window_start")
     is_inherited = np.asarray(pc.equal(op, silver.Op.RENAME))
@@ -125,7 +126,9 @@ def in_windows(rows: pa.Table, windows: Sequence[ReplayedRange]) -> "np.ndarray[
         after = at_or_after(starts, window.range.start), at_or_after(starts, window.range.stop)
         is_here = np.asarray(pc.and_not(*after))
         is_inside |= is_here & is_inherited if window.is_inherited else is_here
-    return is_inside & np.asarray(pc.not_equal(op, silver.Op.LOAD))
+    is_logged = np.asarray(pc.not_equal(op, silver.Op.LOAD), np.bool_)
+    inside: NDArray[np.bool_] = is_inside & is_logged
+    return inside
 
 
 def _blocks(task: ReplayedFiles, rows: pa.Table) -> Iterator[ShuffleBlock]:

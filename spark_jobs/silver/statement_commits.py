@@ -1,7 +1,7 @@
 """What a statement changes of a silver table: its columns, the steps that lead there, and the commit.
 
-Put here: those as values, and the rows that say that the table was emptied. Not here: what a statement does to the
-source's table (timeline/), or Delta's statements (schema_evolution.py).
+Put here: those as values. Not here: the rows that say that the table was emptied (engine/silver_job.py), what a
+statement does to the source's table (timeline/), or Delta's statements (schema_evolution.py).
 """
 
 from collections.abc import Mapping, Sequence

@@ -35,8 +35,8 @@ from spark_jobs.silver.windows import windows_of
 def replay(spark: SparkSession, work: CompactionJob, capacity: Capacity) -> ReplayedTable:
     """Decodes the window's ranges again and replaces them where a row differs. Raises LostRace."""
     began = time.monotonic()
-    assert work.head is not None
     work = work.with_partial_flag()
+    assert work.head is not None
     with about(str(work)):
         columns = silver.stored_columns(work.table, work.head)
         is_renewed = work.is_ruled and (work.is_reshaped or _is_emptied_elsewhere(work))

@@ -128,7 +128,8 @@ def folded(snapshot: Snapshot, columns: silver.Columns, stop: int, emptied: int 
 def test_a_fold_and_what_follows_it_make_of_every_key_what_all_windows_do(
     columns: silver.Columns, seed: int, tmp_path: Path
 ) -> None:
-    rows = [{name: row.get(name) for name in (*columns.stored, silver.ABSENT)} for row in random_rows(columns, seed)]
+    names = (*columns.stored, silver.ABSENT)
+    rows: list[Row] = [{name: row.get(name) for name in names} for row in random_rows(columns, seed)]
     snapshot = stored_rows(columns, rows, tmp_path)
     own_rows = folded(snapshot, columns, 100 * _OLD, 100 if seed % 2 else None)
     old = [row for row in rows if row["_window_stop"] <= (1, 1, 100 * _OLD)]
