@@ -267,7 +267,6 @@ def of_compacted(compacted: "Compacted", table: "Table") -> Metadata:
         **lag(compacted.committed_at),
         **_log_bytes(compacted.head),
         **_pace(CHANGES_PER_SECOND, compacted.changes, compacted.seconds),
-        WAY: compacted.way,
         **of_table(compacted.head, table),
         **of_columns(table),
     }

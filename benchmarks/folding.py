@@ -28,12 +28,14 @@ from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
+from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.lake.commit import APPLICATION, new_batch
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import FIRST_EVENT, Position
 from spark_jobs.operations.fold_windows import fold
 from spark_jobs.pipeline.run import merge_source, publish, run_source
+from spark_jobs.runtime.spark_session import slots
 from spark_jobs.silver.commit import SilverCommit
 from tests.segment_spec import Commit, Insert, SegmentSpec
 from tests.segment_spec import Table as SpecTable
@@ -59,7 +61,7 @@ def measure(spark: SparkSession, folder: Path, rows: int) -> None:
     lines = [_line("as runs left it", spark, pipeline, silver)]
     (entry,) = publication.read(lake_of(pipeline), SOURCE)
     say("folding")
-    fold_, seconds = _timed(lambda: fold(spark, lake_of(pipeline), entry))
+    fold_, seconds = _timed(lambda: fold(spark, lake_of(pipeline), entry, Capacity(slots(spark))))
     assert fold_
     lines.append(_line("folded", spark, pipeline, silver))
     print(

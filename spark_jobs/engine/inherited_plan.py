@@ -29,7 +29,7 @@ from spark_jobs.silver.table_timeline import DataRange, SchemaChange, SilverSnap
 
 @dataclass(slots=True)
 class InheritancePlan:
-    """The windows of a unit with those of parts behind them, their slices, and the files that are read.
+    """The windows of a unit with those of parts after them, their slices, and the files that are read.
 
     windows: at first those of the unit's stages.
     """
@@ -68,7 +68,7 @@ class InheritancePlan:
                 index = index or self._index(alive)
                 projection = self._projection(step.standing.columns, remaining, window)
                 slices = index.of_table(content.name, (step.range,), content.skips)
-                self._add_window(self._part(step, window, projection, content.skips), slices)
+                self.add_window(self._part(step, window, projection, content.skips), slices)
             elif step.inherited and step.origins is None:
                 self._add_parts(step.inherited, window, remaining)
             elif step.inherited:
@@ -101,9 +101,10 @@ class InheritancePlan:
         silver.require_equal_columns(self.work.table.path, types, into.columns.types, str(self.work.name))
         return RowProjection.of(projection)
 
-    def _add_window(self, window: SilverWindow, slices: pa.Table) -> int:
+    def add_window(self, window: SilverWindow, slices: pa.Table | None = None) -> int:
+        """Adds a window after the others; its number. slices: what it is decoded from, where it is."""
         self.windows.append(window)
-        self.slices.append(slices)
+        self.slices.append(OF_TABLE.empty_table() if slices is None else slices)
         return len(self.windows) - 1
 
     def _add_rekeyed(self, turn: SchemaChange, window: int, later: Sequence[SchemaChange]) -> None:
@@ -111,9 +112,8 @@ class InheritancePlan:
         definition = definition_after(turn)
         columns = silver.columns(definition)
         design = new_table(self.work.table.path, columns.stored, silver.properties(self.work.table))
-        settled = self._add_window(
-            SilverWindow(definition, columns, (turn.range,), design.schema, design.configuration, into=window),
-            OF_TABLE.empty_table(),
+        settled = self.add_window(
+            SilverWindow(definition, columns, (turn.range,), design.schema, design.configuration, into=window)
         )
         self.add(turn, settled)
         projection = self._projection(columns, later, window)

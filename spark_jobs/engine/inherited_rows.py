@@ -98,13 +98,13 @@ def of_files(source: InheritedFiles, into: InheritedRows) -> Iterator[pa.Table]:
             living = pa.array(deletion_vectors.living(source.path, file.deletion_vector, opened.metadata.num_rows))
             for number in range(opened.num_row_groups):
                 rows = data_files.read_row_group(opened, number, names, source.schema)
-                is_counted = pc.and_(_counts(rows, source.emptied), living.slice(begin, len(rows)))
+                is_counted = pc.and_(counts(rows, source.emptied), living.slice(begin, len(rows)))
                 begin += len(rows)
                 is_gone = pc.equal(rows.column("_op"), silver.Op.DELETE)
                 yield _part(rows.append_column(_GONE, is_gone).filter(is_counted), source.projection, into)
 
 
-def _counts(rows: pa.Table, emptied: Position | None) -> pa.Array:
+def counts(rows: pa.Table, emptied: Position | None) -> pa.Array:
     """Which rows of silver count: not those of statements, and not those from before one that emptied the table."""
     is_row = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
     if emptied is None:

@@ -32,9 +32,17 @@ def blocks(
 
     columns: what tells rows apart, by which buckets are chosen.
     """
+    if len(rows):
+        yield from blocks_by(unit, buckets, window, rows, key_hash.row_hashes(rows, columns))
+
+
+def blocks_by(
+    unit: int, buckets: Sequence[int], window: int, rows: pa.Table, hashes: key_hash.Hashes
+) -> Iterator[ShuffleBlock]:
+    """The same by hashes of the rows, one each."""
     if len(rows) == 0:
         return
-    bucket_numbers = key_hash.row_hashes(rows, columns) % np.uint64(len(buckets))
+    bucket_numbers = hashes % np.uint64(len(buckets))
     order = np.argsort(bucket_numbers, kind="stable")
     bounds = np.searchsorted(bucket_numbers[order], np.arange(len(buckets) + 1))
     ordered = rows.take(pa.array(order)).combine_chunks()

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.bronze.index import SliceIndex
 from spark_jobs.delta.snapshot import DataFile, Snapshot
-from spark_jobs.engine import fills, routing, silver_task, spark_job
+from spark_jobs.engine import fills, silver_task, spark_job
 from spark_jobs.engine.exact_texts import ExactTextChange
 from spark_jobs.engine.fills import ColumnFill, write
 from spark_jobs.engine.inherited_rows import InheritedFiles
@@ -39,7 +39,7 @@ _REFILLED_BYTES = 32 << 20
 """Bytes of silver's files that one task writes again at most."""
 _LEAST_TASK_BYTES = 2 << 20
 """Bytes of log below which a task of its own gains nothing."""
-_UNPACKED = 4
+UNPACKED = 4
 """Bytes of rows that a byte of a data file holds, about."""
 _UNIT_BYTES = 128 << 10
 """What a unit costs beside its rows, as bytes of log: two files of Parquet take some milliseconds."""
@@ -153,13 +153,13 @@ def tasks_of(
 
 def _file_bytes(unit: PreparedCompaction) -> int:
     """What rows of silver's files are, about, when they are not compressed any more."""
-    return _UNPACKED * sum(files.bytes for files in unit.files)
+    return UNPACKED * sum(files.bytes for files in unit.files)
 
 
 def _stored_rows(unit: SilverUnit, all_files: Iterable[InheritedFiles], capacity: Capacity) -> Iterator[StoredRows]:
     """Tasks that read the files whose rows statements bring."""
     for files in all_files:
-        groups = spark_job.packed(files.files, lambda file: file.size, capacity.task_bytes / _UNPACKED)
+        groups = spark_job.packed(files.files, lambda file: file.size, capacity.task_bytes / UNPACKED)
         yield from (StoredRows(unit, replace(files, files=group)) for group in groups)
 
 
@@ -294,7 +294,7 @@ def commit(unit: PreparedCompaction, results: Sequence[WindowResult], rewriting:
         compacted.append(_summary(work, stage.step, head, stage_results if stage.window is not None else (), left_out))
     assert head is not None
     seconds = time.monotonic() - began + sum(result.seconds for result in results)
-    result = replace(total(work, head, compacted, seconds), way=routing.ENGINE)
+    result = total(work, head, compacted, seconds)
     if unit.ended is None:
         return result
     start = work.window.extent.start
@@ -326,7 +326,7 @@ class _Contents:
         """The arguments of a stage's commit: files that come and go. Raises LakeError."""
         stage, before = self._unit.stages[at], self.snapshot
         later_fills = [fill for later in self._unit.stages[at:] for fill in later.fills]
-        added = _markers(stage, self._unit.work, later_fills)
+        added = _markers(stage, later_fills)
         if stage.window is not None:
             added += [result.file for result in self._results if result.window == stage.window and result.file]
         # Counted before files are written again for a statement: rows of the window, not those that were there.
@@ -421,25 +421,38 @@ def _commit_of(
     return replace(commit_, is_overwrite=stage.overwrites), left_out
 
 
-def _markers(stage: Stage, work: CompactionJob, fills: Sequence[ColumnFill]) -> list[DataFile]:
-    """The row of a statement that empties the table, as a data file; none for others.
+def _markers(stage: Stage, fills: Sequence[ColumnFill]) -> list[DataFile]:
+    """As ``markers``, of a stage. fills: those of its statement and of later ones, which rows before these get."""
+    turn = stage.step
+    return markers(stage.design, [turn] if isinstance(turn, SchemaChange) and turn.empties else [], fills)
 
-    fills: those of this and later statements, which the row gets as those before it do.
+
+def markers(design: Snapshot, turns: Sequence[SchemaChange], fills: Sequence[ColumnFill] = ()) -> list[DataFile]:
+    """The rows of statements that empty a table, as a data file; none where there are none.
+
+    design: the table with the columns that the rows have.
     """
-    turn, schema = stage.step, stage.design.schema
-    if not (isinstance(turn, SchemaChange) and turn.empties):
+    if not turns:
         return []
+    schema = design.schema
+    cells = [_marker(turn) for turn in turns]
+    rows = pa.Table.from_pylist(
+        [{name: cell.get(name) for name in schema.names} for cell in cells], schema.arrow(physical=False)
+    )
+    return [write(design.path, rows, schema, design.configuration, fills)]
+
+
+def _marker(turn: SchemaChange) -> dict[str, Any]:
+    """The row of a statement: its row number of -1 is before the rows of that event."""
     start, stop = turn.range.start.order, turn.range.stop.order
     place = ("stretch", "number", "offset")
-    cells: dict[str, Any] = {
+    return {
         "_op": silver.Op.TRUNCATE,
         "_position": dict(zip(place, start, strict=True)) | {"row": -1},
         "_committed_at": turn.statement.committed_at if turn.statement else None,
         "_window_start": dict(zip(place, start, strict=True)),
         "_window_stop": dict(zip(place, stop, strict=True)),
     }
-    rows = pa.Table.from_pylist([{name: cells.get(name) for name in schema.names}], schema.arrow(physical=False))
-    return [write(work.table.path, rows, schema, stage.design.configuration, fills)]
 
 
 def _committed(

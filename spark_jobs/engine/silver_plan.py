@@ -188,7 +188,7 @@ def _unit(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCompac
         routing.require_written(snapshot)
     windows = _windows(work, stages)
     slices = [index.of_table(work.name, window.ranges, window.skips) for window in windows]
-    # Rows that statements bring are parts of their own, behind the windows of the stages.
+    # Rows that statements bring are parts of their own, after the windows of the stages.
     plan = InheritancePlan(work, windows, slices)
     for stage in stages:
         if isinstance(stage.step, SchemaChange) and stage.window is not None:

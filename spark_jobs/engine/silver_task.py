@@ -69,7 +69,9 @@ class SilverWindow:
     into: int | None = None
     """Of a part of what a statement brings: the window of that."""
     projection: RowProjection | None = None
-    """Of such a part: its columns to those of all parts."""
+    """Of such a part: its columns to those of all parts. Of others, those that rows are written with."""
+    present: silver.Columns | None = None
+    """Where a projection leads to that comes before rows are written."""
     skips: frozenset[Position] = frozenset()
     """Events of its log that are quarantined."""
 
@@ -426,18 +428,14 @@ def _file_of(unit: SilverUnit, window: SilverWindow, rows: pa.Table, added: Mapp
     """Rows as a data file, none of no rows. added: cells that silver has beside those of the rows."""
     if not len(rows):
         return None
+    cells = {name: rows.column(name) for name in rows.column_names} | dict(added)
+    if window.present is not None and window.projection is not None:
+        projected = window.projection.apply(pa.table(cells))
+        cells = {name: projected.column(name) for name in projected.column_names}
     # In the order of silver's columns; a column that the rows do not have is null.
-    fields = window.schema.arrow(physical=False)
-    columns = [
-        added[name]
-        if name in added
-        else rows.column(name)
-        if name in rows.column_names
-        else pa.nulls(len(rows), fields.field(name).type)
-        for name in window.columns.stored
-    ]
-    stored = pa.table(columns, names=list(window.columns.stored))
-    stored = stored.cast(pa.schema([fields.field(name) for name in window.columns.stored]))
+    fields, names = window.schema.arrow(physical=False), list((window.present or window.columns).stored)
+    columns = [cells[name] if name in cells else pa.nulls(len(rows), fields.field(name).type) for name in names]
+    stored = pa.table(columns, names=names).cast(pa.schema([fields.field(name) for name in names]))
     return fills.write(unit.path, stored, window.schema, window.configuration, window.fills)
 
 

@@ -128,7 +128,9 @@ def maintain_source(spark: SparkSession, pipeline: Pipeline, source: str, *, pur
     for at, work in enumerate(works):
         with _noted(upkeep, source, work.table):
             if work.entry:
-                work.folded = retry_on_conflict(partial(_folded, start_session(spark), lake, work.entry, upkeep))
+                session = session_over(start_session(spark), 0)
+                capacity = Capacity(slots(spark), pipeline.spark.task_bytes)
+                work.folded = retry_on_conflict(partial(_folded, session, lake, work.entry, upkeep, capacity))
             work.groups = _groups(at, work, purge=purge)
 
     # Files of all tables are written in one job.
@@ -208,7 +210,7 @@ def _merged(lake: Lake, entry: Entry) -> list[int]:
     return [commit.silver_version for commit in commits if commit]
 
 
-def _folded(spark: SparkSession, lake: Lake, entry: Entry, upkeep: Upkeep) -> Folded | None:
+def _folded(spark: SparkSession, lake: Lake, entry: Entry, upkeep: Upkeep, capacity: Capacity) -> Folded | None:
     """Folds a table's old windows, or notes why not. Raises LostRace, LakeError."""
     head = lake.silver(entry.source, *entry.name).head()
     reason = why_not(lake, entry, head) if head else None
@@ -217,7 +219,7 @@ def _folded(spark: SparkSession, lake: Lake, entry: Entry, upkeep: Upkeep) -> Fo
         log.info("%s: %s: its old windows are not folded now: %s", entry.source, name, reason)
         upkeep.unfolded[name] = reason
         return None
-    return fold(spark, lake, entry)
+    return fold(spark, lake, entry, capacity)
 
 
 def _groups(unit: int, work: _MaintenanceJob, *, purge: bool) -> list[FileGroup]:

@@ -97,7 +97,7 @@ def plan_table(  # noqa: PLR0913 - a table, and what of it
         log.info("%s: %s: has no row in %s", snapshot.source, name, range_)
         return None
     bounds = frozenset(place for range_ in ranges for place in (range_.start, range_.stop))
-    window = Window(snapshot.table, snapshot.version, tuple(ranges), xa=xa, cuts=bounds)
+    window = Window(snapshot.table, snapshot.version, tuple(ranges), snapshot.oldest, xa, bounds)
     work = CompactionJob(
         snapshot.source, name, window, steps, table, head, contents.size, replay=repeated, filters=filters
     )

@@ -29,7 +29,7 @@ from spark_jobs.silver.table_timeline import (
 )
 
 BY_SPARK_SQL = "Spark SQL"
-"""How a table was compacted or merged that the engine (engine/) did not take."""
+"""How a table was merged that the engine (engine/) did not take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,6 @@ class Compacted:
     """Changes and statements that rules left out, by rule; ``changes`` does not count them."""
     stopped: Ended | None = None
     """Where the table stops, with everything before in silver; None where it continues."""
-    way: str = BY_SPARK_SQL
-    """By the engine or by Spark SQL, and why by the latter."""
 
     @property
     def rows(self) -> int:

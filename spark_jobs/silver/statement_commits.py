@@ -1,19 +1,15 @@
 """What a statement changes of a silver table: its columns, the steps that lead there, and the commit.
 
-Put here: those as values, and the rows that say that the table was emptied. Not here: what a statement does to the
-source's table (timeline/), or Delta's statements (schema_evolution.py).
+Put here: those as values. Not here: the rows that say that the table was emptied (engine/silver_job.py), what a
+statement does to the source's table (timeline/), or Delta's statements (schema_evolution.py).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame, SparkSession
-
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.commit import CommitKind
-from spark_jobs.lake.ranges import cell
-from spark_jobs.lake.ranges import rows as rows_sql
 from spark_jobs.silver import masking, partial_rows, schema_evolution
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
@@ -22,7 +18,7 @@ from spark_jobs.silver.projection import column_origins
 from spark_jobs.silver.table_timeline import (
     SchemaChange,
 )
-from spark_jobs.text.sql import identifier, literal
+from spark_jobs.text.sql import identifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,24 +83,3 @@ def _of_silver_alone(before: silver.Columns, after: silver.Columns, origins: Map
         absent = partial_rows.renamed(names)
         actions.append(f"{schema_evolution.OF_ABSENT}{absent} WHERE {silver.ABSENT} IS NOT NULL")
     return actions
-
-
-def markers(spark: SparkSession, types: Mapping[str, str], turns: Sequence[SchemaChange]) -> DataFrame:
-    """The rows of the statements that empty the table; none for others. types: of silver's columns."""
-    # One row a statement that empties the table, at its position: a row number of -1 is before the rows of that event.
-    emptying = [turn for turn in turns if turn.empties]
-    times = [change.statement.committed_at if change.statement else None for change in emptying]
-    cells = [
-        {"start": cell(change.range.start), "stop": cell(change.range.stop), "at": at and int(at.timestamp() * 1e6)}
-        for change, at in zip(emptying, times, strict=True)
-    ]
-    inlined = f"inline({rows_sql(cells, f'STRUCT<start: {silver.PLACE}, stop: {silver.PLACE}, at: BIGINT>')})"
-    before = ", ".join(f"{literal(name)}, start.{identifier(name)}" for name in ("stretch", "number", "offset"))
-    cells_ = {
-        "_op": literal(silver.Op.TRUNCATE),
-        "_position": f"named_struct({before}, 'row', -1)",
-        "_committed_at": "timestamp_micros(at)",
-        "_window_start": "start",
-        "_window_stop": "stop",
-    }
-    return spark.range(1).selectExpr(inlined).selectExpr(*silver.cells_sql(types, cells_))

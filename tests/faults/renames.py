@@ -281,6 +281,11 @@ class RenameChecks:
             if offset < last:
                 raise Wrong(f"downstream of {name}: is at {offset}, and has changes to {last}")
 
+    def require_silver(self, pipeline: Pipeline) -> None:
+        """Raises Wrong where silver has other rows than the model at its position."""
+        for name in NAMES:
+            self._silver(name, lake_of(pipeline).silver(SOURCE, SCHEMA, name).path)
+
     def _silver(self, name: str, path: str) -> int:
         snapshot = snapshot_of(path)
         if snapshot is None:

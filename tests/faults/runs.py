@@ -238,6 +238,18 @@ def published(pipeline: Pipeline) -> list[TableName]:
     return [TableName(SCHEMA, path.name) for path in sorted(folder.glob("*"))] if folder.exists() else []
 
 
+@contextmanager
+def scheduled(seed: int) -> Iterator[None]:
+    """Jobs of this thread run in an order of the seed's while the context lasts."""
+    if not hasattr(_LOCAL, "schedulers"):
+        _LOCAL.schedulers = []
+    _LOCAL.schedulers.append(Scheduler(seed))
+    try:
+        yield
+    finally:
+        _LOCAL.schedulers.pop()
+
+
 def run(pipeline: Pipeline, seed: int, *, replays: bool = False) -> dict[str, str]:
     """A run of all tables through silver and downstream; why tables stopped, by name.
 
@@ -245,18 +257,13 @@ def run(pipeline: Pipeline, seed: int, *, replays: bool = False) -> dict[str, st
     is; LostRace where others win every time.
     """
     silver_task._row_group.cache_clear()  # a process of its own has nothing in memory
-    if not hasattr(_LOCAL, "schedulers"):
-        _LOCAL.schedulers = []
-    _LOCAL.schedulers.append(Scheduler(seed))
-    try:
+    with scheduled(seed):
         outcome = pipeline_run.compact_source(SPARK, pipeline, SOURCE)
         outcome = pipeline_run.merge_source(SPARK, pipeline, SOURCE, outcome)
         if replays and not outcome.stopped:
             repeated = _windows(pipeline, _current().random)
             into = frozenset((mode, name.table) for mode in EVERY_CHANGE for name in repeated)
             outcome = pipeline_run.merge_source(SPARK, pipeline, SOURCE, outcome, into=into, repeated=repeated)
-    finally:
-        _LOCAL.schedulers.pop()
     return {str(name): reason for name, reason in outcome.stopped.items()}
 
 

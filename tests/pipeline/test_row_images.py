@@ -120,9 +120,7 @@ def test_the_engine_takes_each_row_image(
                 shop.execute("TRUNCATE p", "INSERT INTO p (k, l) VALUES (1, 'b')")
             _, outcome = shop.run(pipeline)
             assert outcome.stopped == {}
-            assert (
-                {job.way for job in outcome.compacted} == {merged.way for merged in outcome.merged} == {routing.ENGINE}
-            )
+            assert {merged.way for merged in outcome.merged} == {routing.ENGINE}
             changes += sum(job.changes for job in outcome.compacted)
             for table in ("t", "p"):
                 require_same(shop, pipeline, table)

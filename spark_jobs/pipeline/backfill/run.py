@@ -24,6 +24,7 @@ from spark_jobs.bronze.scan import scan_effective
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import publication
+from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import JvmEnded, LakeError, StratalogError, about
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
@@ -47,6 +48,7 @@ from spark_jobs.pipeline.replay_plan import NeedsEarlierLog, floor_above, plan_t
 from spark_jobs.pipeline.replay_windows import windows
 from spark_jobs.pipeline.restore import fetch
 from spark_jobs.pipeline.run import compact_source, merge_source, publish
+from spark_jobs.runtime.spark_session import session_over, slots
 from spark_jobs.text.remedies import advised
 
 log = logging.getLogger(__name__)
@@ -183,7 +185,9 @@ def _replay_table(
         with about(f"{source}: {name}"):
             _bring(spark, pipeline, source, error.begin, options)
         return _replay_table(spark, pipeline, source, name, range_, options=options)
-    return replay(spark, work) if work else ReplayedTable(name)
+    if work is None:
+        return ReplayedTable(name)
+    return replay(session_over(spark, 0), work, Capacity(slots(spark), pipeline.spark.task_bytes))
 
 
 def _require_end(snapshot: BronzeSnapshot, range_: Range) -> None:

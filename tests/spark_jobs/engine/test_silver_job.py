@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.bronze.index import OF_TABLE, read_index
-from spark_jobs.delta import commits
+from spark_jobs.delta import commits, data_files
+from spark_jobs.delta.snapshot import new_table
 from spark_jobs.engine import fills, silver_job, silver_plan
 from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.engine.silver_plan import PreparedCompaction
@@ -24,12 +25,13 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compaction_job import CompactionJob, Window
-from spark_jobs.silver.table_timeline import DataRange, TimelineStep
+from spark_jobs.silver.table import Columns
+from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableState, TimelineStep
 from tests.fix_hypothesis import examples
 from tests.slicing import bronze_of, rows_at
-from tests.spark_jobs.engine.lake_rows import Row, newest, rows_of, table_of
+from tests.spark_jobs.engine.lake_rows import MAPPED, Row, newest, rows_of, table_of
 from tests.spark_jobs.engine.logs_of_rows import carried_out, log_of, units_of, works_of
-from tests.timelines import NAME, at, steps
+from tests.timelines import NAME, OLD, at, steps
 
 Slice = tuple[int, int]
 """The row group that a slice is in, and its bytes."""
@@ -260,3 +262,16 @@ def test_files_that_are_there_are_replaced_by_filled_ones(tmp_path: Path) -> Non
         unit, [*results_of(unit), *(outcome for outcome in work(refill) if isinstance(outcome, WindowResult))]
     )
     assert sorted((row["id"], row["w"]) for row in rows_of(newest(snapshot.path))) == [(0, 4), (0, 4), (1, None)]
+
+
+def test_a_statement_that_empties_the_table_is_a_row_of_silver(tmp_path: Path) -> None:
+    timeline = steps((300, "TRUNCATE t"), (500, "ALTER TABLE t ADD note TEXT"), standing=TableState(OLD))
+    changes = [step for step in timeline if isinstance(step, SchemaChange)]
+    assert [change.empties for change in changes] == [True, False]
+    columns = Columns({"id": "INT", "v": "INT"}, ("id",))
+    design = new_table(str(tmp_path), columns.stored, MAPPED)
+    (marker,) = silver_job.markers(design, changes[:1])
+    (row,) = data_files.read_columns(design.path, marker, design.schema.names, design.schema).to_pylist()
+    position = row["_position"]
+    assert (row["_op"], position["offset"], position["row"], row["id"]) == ("truncate", 300, -1, None)
+    assert silver_job.markers(design, []) == []

@@ -5,12 +5,10 @@ Put here: random rows beside a plain twin, and described logs. Not here: a real 
 """
 
 import shutil
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -20,13 +18,14 @@ from spark_jobs.binlog import Column, TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.export import export
 from spark_jobs.config.model import Pipeline
+from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.multi_source import SharedPart
 from spark_jobs.downstream.publication import consistent
 from spark_jobs.lake.commit import Head, new_batch
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from spark_jobs.operations.fold_windows import folded, why_not
+from spark_jobs.operations.fold_windows import why_not
 from spark_jobs.operations.gc import gc_source
 from spark_jobs.operations.maintenance import Upkeep, maintain_source
 from spark_jobs.operations.mend import plan_reset, reset
@@ -35,124 +34,10 @@ from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit
 from spark_jobs.pipeline.run import compact_source, extract_source
 from spark_jobs.silver import table as silver
-from spark_jobs.text import sql
 from tests.logs import SOURCE, Logs, day, file
 from tests.segment_spec import Change, Commit, Delete, Insert, Update
 
 pytestmark = pytest.mark.spark
-
-KEYED = silver.Columns({"k": "INT", "a": "STRING", "b": "INT"}, ("k",))
-PARTIAL = replace(KEYED, has_partial=True)
-BAG = silver.Columns({"a": "STRING", "b": "INT"}, ())
-Row = dict[str, Any]
-_OLD = 4
-"""Windows that are folded, of six."""
-
-
-def random_rows(columns: silver.Columns, seed: int) -> list[Row]:
-    """Rows of silver as compaction gives them: a window has a key once."""
-    chance = Random(seed)
-    rows_: list[Row] = []
-    for window in range(6):
-        start, stop = (1, 1, 100 * window), (1, 1, 100 * window + 100)
-        for key in range(120):
-            if chance.random() < 0.5:
-                continue
-            op = chance.choice(["insert", "update", "delete", "load" if window == 0 else "rename"])
-            row: Row = {"k": key, "a": chance.choice("xyz"), "b": chance.randrange(3), "_op": op}
-            row |= {"_existed": {"insert": False, "update": True, "delete": True}.get(op), "_committed_at": None}
-            row |= {"_position": (1, 1, 100 * window + key % 90, key), "_window_start": start, "_window_stop": stop}
-            row |= {"_raw": {"a": "0x00"} if chance.random() < 0.1 else None, silver.ABSENT: None}
-            if columns.is_bag:
-                row |= {"a": str(key % 20), silver.COPIES: chance.randrange(-2, 4), "_existed": None, "_raw": None}
-            if columns.has_partial and op == "update":
-                row[silver.ABSENT] = chance.sample(["a", "b"], chance.randrange(3)) or None
-                row |= dict.fromkeys(row[silver.ABSENT] or (), None)
-            rows_.append(row)
-        marker = dict.fromkeys(rows_[0], None) | {"_op": "truncate", "_position": (1, 1, 100 * window, -1)}
-        if window == 1 and seed % 2:
-            rows_.append(marker | {"_window_start": start, "_window_stop": start})
-    return rows_
-
-
-def state(columns: silver.Columns, rows: list[Row]) -> dict[Any, Any]:
-    """The plain twin: what rows make of each key, oldest first."""
-    emptied: Any = max((row["_position"] for row in rows if row["_op"] == "truncate"), default=(0,))
-    alive = [row for row in rows if row["_op"] != "truncate" and row["_position"] > emptied]
-    by_image: dict[Any, Any] = defaultdict(dict)
-    for row in sorted(alive, key=lambda row_: row_["_position"]):
-        if columns.is_bag:
-            image = tuple(row[name] for name in columns.types)
-            by_image[image] = (by_image[image] or 0) + row[silver.COPIES]
-        elif row["_op"] == "delete":
-            by_image[row["k"]] = {}
-        else:
-            values = {name: row[name] for name in columns.types if name not in (row[silver.ABSENT] or ())}
-            raw = (row["_raw"] or {}).get("a")
-            texts = {"raw": raw if "a" in values else by_image[row["k"]].get("raw")}
-            by_image[row["k"]] = by_image[row["k"]] | values | texts | {"at": row["_position"]}
-    return {key: image_ for key, image_ in by_image.items() if image_}
-
-
-@pytest.mark.parametrize("columns", [KEYED, PARTIAL, BAG], ids=["keyed", "partial", "bag"])
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_fold_and_what_follows_it_make_of_every_key_what_all_windows_do(
-    spark: SparkSession, columns: silver.Columns, seed: int
-) -> None:
-    rows: list[Row] = [{name: row.get(name) for name in columns.stored} for row in random_rows(columns, seed)]
-    full: list[Row] = [row | {silver.ABSENT: row.get(silver.ABSENT)} for row in rows]
-    old = [row for row in rows if row["_window_stop"] <= (1, 1, 100 * _OLD)]
-    ddl = ", ".join(f"{name} {kind}" for name, kind in columns.stored.items())
-    frame = spark.createDataFrame([tuple(row.values()) for row in old], ddl)
-    emptied = "named_struct('stretch', 1, 'number', 1L, 'offset', 100L, 'row', -1)" if seed % 2 else None
-    folded_rows = [row.asDict() for row in folded(frame, columns, emptied).collect()]
-    own_rows = [
-        row | {name: tuple(row[name]) for name in ("_position", "_window_start", "_window_stop")} for row in folded_rows
-    ]
-    rest = [row for row in full if row["_window_stop"] > (1, 1, 100 * _OLD)]
-    assert state(columns, [row | {silver.ABSENT: row.get(silver.ABSENT)} for row in own_rows] + rest) == state(
-        columns, full
-    )
-    assert {(row["_window_start"], row["_window_stop"]) for row in own_rows} == {((1, 1, 0), (1, 1, 100 * _OLD))}
-    assert len({tuple(row[name] for name in columns.key or columns.types) for row in own_rows}) == len(own_rows)
-    if not columns.is_bag:
-        assert {(row["_op"], row["_existed"]) for row in own_rows} <= {("insert", False), ("update", True)}
-    assert 0 < len(own_rows) < len(old)
-
-
-NAMES = ["start", "STOP", "Left", "_first", "_CELL0", "_last", "_End", "last", "ends", "name", "pair"]
-"""As the fold calls, or called, columns and variables of its own."""
-
-
-@pytest.mark.parametrize("kind", ["keyed", "partial", "bag"])
-def test_columns_may_have_any_name_that_a_silver_table_may_have(spark: SparkSession, kind: str) -> None:
-    types = {"k": "INT"} | dict.fromkeys(NAMES, "STRING")
-    columns = silver.Columns(types, () if kind == "bag" else ("k",), has_partial=kind == "partial")
-    definition = TableDefinition(SHOP, tuple(Column(name, 3) for name in types), key=(0,))
-    assert silver.refused_names(definition) == []
-    rows = []
-    for window, key, op, copies in (
-        (0, 1, "insert", 1),
-        (0, 2, "insert", 1),
-        (1, 1, "update", 1),
-        (1, 2, "delete", -1),
-    ):
-        values = "new" if kind == "bag" or not window else "newer"
-        row: Row = {"k": key} | dict.fromkeys(NAMES, values) | {"_op": op, "_existed": window > 0}
-        row |= {"_position": (1, 1, 100 * window + key, 0), silver.COPIES: copies}
-        row |= {"_window_start": (1, 1, 100 * window), "_window_stop": (1, 1, 100 * window + 100)}
-        row |= {silver.ABSENT: ["Left"], "Left": None} if kind == "partial" and op == "update" else {}
-        rows.append([row.get(name) for name in columns.stored])
-    (row_,) = folded(spark.createDataFrame(rows, sql.columns(columns.stored)), columns).collect()
-    last = dict.fromkeys(NAMES, "new" if kind == "bag" else "newer") | ({"Left": "new"} if kind == "partial" else {})
-    assert {name: row_[name] for name in types} == {"k": 1} | last
-    assert (row_["_op"], tuple(row_["_window_start"]), tuple(row_["_window_stop"])) == (
-        "insert",
-        (1, 1, 0),
-        (1, 1, 200),
-    )
-    assert kind != "bag" or row_[silver.COPIES] == 2
-
 
 SHOP = TableName("shop", "orders")
 NAME = ("shop", "orders")
@@ -298,17 +183,17 @@ def test_a_table_waits_where_something_is_still_to_come_by(
         patched.setattr("spark_jobs.operations.fold_windows.progress", lambda *_: loading)
         assert why_not(lake, entry, head(table)) == "it is being loaded"
 
-    right = Table.replace
+    right = Table.land
     raced: list[str] = []
 
-    def overtaken(self: Table, rows: Any, condition: str, upon: Head, commit: Any) -> Head:
+    def overtaken(self: Table, snapshot: Snapshot, upon: Head, commit: Any, **changes: Any) -> Head:
         if self.path == table.path and not raced:
             raced.append(self.path)
             assert upon.checkpoint is not None
             self.append(self.read(spark).where("false"), upon, replace(upon.checkpoint, batch=new_batch()))
-        return right(self, rows, condition, upon, commit)
+        return right(self, snapshot, upon, commit, **changes)
 
-    monkeypatch.setattr(Table, "replace", overtaken)
+    monkeypatch.setattr(Table, "land", overtaken)
     upkeep = maintained(logs)
     assert (folds(upkeep), upkeep.unfolded) == ({}, {SHOP: "downstream has not got all of it yet"}), (
         "a window came first"
@@ -342,7 +227,7 @@ def between(patched: pytest.MonkeyPatch, table: Table, do: Callable[[], object])
 
         patched.setattr(Table, name, overtaken)
 
-    patch("replace", Table.replace)
+    patch("land", Table.land)
     patch("replace_rows", Table.replace_rows)
     return paths
 

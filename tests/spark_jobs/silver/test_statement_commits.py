@@ -1,14 +1,13 @@
 from dataclasses import replace
 
 import pytest
-from pyspark.sql import SparkSession
 
 from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Range
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.statement_commits import _of_silver_alone, markers, require_key_kept
+from spark_jobs.silver.statement_commits import _of_silver_alone, require_key_kept
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
-from tests.timelines import OLD, at, steps
+from tests.timelines import OLD, at
 
 KEYED = silver.Columns({"id": "INT", "v": "INT"}, ("id",))
 KEYLESS = replace(KEYED, key=())
@@ -41,15 +40,3 @@ def test_rows_that_a_rule_keeps_need_their_key() -> None:
     require_key_kept(KEYED, KEYED, keeping)
     with pytest.raises(TableStopped, match=r"created again at b\.000001:500 with another key"):
         require_key_kept(KEYED, KEYLESS, keeping)
-
-
-@pytest.mark.spark
-def test_a_statement_that_empties_the_table_is_a_row_of_silver(spark: SparkSession) -> None:
-    timeline = steps((300, "TRUNCATE t"), (500, "ALTER TABLE t ADD note TEXT"), standing=TableState(OLD))
-    changes = [step for step in timeline if isinstance(step, SchemaChange)]
-    assert [change.empties for change in changes] == [True, False]
-    rows = markers(spark, KEYED.stored, changes).collect()
-    assert [(row["_op"], row["_position"]["offset"], row["_position"]["row"], row["id"]) for row in rows] == [
-        (silver.Op.TRUNCATE, 300, -1, None)
-    ]
-    assert markers(spark, KEYED.stored, changes[1:]).collect() == []

@@ -1,0 +1,274 @@
+"""Windows of a silver table decoded again by the engine, compared with what silver holds, and put in its place.
+
+Put here: the unit of a table's windows, the two jobs, and what a commit replaces. Not here: which windows these are
+(pipeline/replay_plan.py), what tasks compare (replay_task.py), or what the commit says (pipeline/backfill/replay.py).
+
+The first job decodes windows by the definitions of their time and writes them with the present columns; no commit
+names its files yet. The second one compares the rows of these files with those that silver has of the windows.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyroaring import BitMap64
+from pyspark.sql import SparkSession
+
+from spark_jobs.bronze.xa import read_effective
+from spark_jobs.delta import deletion_vectors, schema_changes, vacuum
+from spark_jobs.delta.schema import TableSchema
+from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
+from spark_jobs.engine import replay_task, routing, silver_job, spark_job
+from spark_jobs.engine.inherited_plan import InheritancePlan
+from spark_jobs.engine.replay_task import (
+    ComparedRows,
+    FailedReplay,
+    KeptRows,
+    ReplacedRows,
+    ReplayedFiles,
+    ReplayedRange,
+)
+from spark_jobs.engine.restatement import overlapping
+from spark_jobs.engine.row_projection import RowProjection
+from spark_jobs.engine.silver_plan import PreparedCompaction
+from spark_jobs.engine.silver_task import SilverUnit, SilverWindow, WindowResult
+from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.silver import table as silver
+from spark_jobs.silver.column_masks import masks_of
+from spark_jobs.silver.compaction_job import CompactionJob
+from spark_jobs.silver.partial_rows import ABSENT_TYPE
+from spark_jobs.silver.projection import projection_of
+from spark_jobs.silver.replayed_parts import parts_of
+from spark_jobs.silver.statement_commits import definition_after
+from spark_jobs.silver.table_timeline import SchemaChange
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedWindows:
+    """What the log says now of some windows, as data files that no commit names yet.
+
+    snapshot: silver at the head that the replay is planned on. design: with the columns that the files have.
+    """
+
+    work: CompactionJob
+    snapshot: Snapshot
+    design: Snapshot
+    results: Sequence[WindowResult]
+    windows: tuple[ReplayedRange, ...]
+
+    @property
+    def files(self) -> list[DataFile]:
+        return [result.file for result in self.results if result.file]
+
+    @property
+    def rows(self) -> int:
+        return sum(file.num_records or 0 for file in self.files)
+
+    @property
+    def changes_design(self) -> bool:
+        return self.design is not self.snapshot
+
+    def discard(self) -> None:
+        """Removes the files, which no commit will name."""
+        vacuum.remove(self.snapshot.path, (file.location(self.snapshot.path) for file in self.files))
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedWindows:
+    """Rows of both sides that differ, and the rows of silver that are in the windows."""
+
+    rows: int = 0
+    new: int = 0
+    removed: int = 0
+    replaced: tuple[ReplacedRows, ...] = field(default=())
+
+
+def decoded(
+    spark: SparkSession, work: CompactionJob, columns: silver.Columns, capacity: Capacity, *, is_renewed: bool = False
+) -> ReplayedWindows:
+    """Decodes the windows of a job.
+
+    columns: those that silver is to have. is_renewed: whether all rows and columns are replaced by what is decoded.
+    Raises what stops the table; PartialImage where silver does not have the column that rows without some need.
+    """
+    assert work.head is not None
+    snapshot = snapshot_of(work.table.path, work.head.version)
+    assert snapshot is not None
+    routing.require_written(snapshot)
+    design = _design(snapshot, columns, is_renewed=is_renewed)
+    unit = _unit(work, columns, design)
+    (valued,) = silver_job.with_values(spark, [unit])
+    all_results = silver_job.run(spark, work.window.table.path, [valued], capacity)[0]
+    errors = [(_error_order(result), result.error) for result in all_results if result.error]
+    if errors:
+        raise min(errors, key=lambda error: error[0])[1]
+    # Parts of what a statement brought are in the results of that.
+    results = [result for result in all_results if valued.unit.windows[result.window].into is None]
+    inherited = [turn.range for turn in _renames(work)]
+    windows = [ReplayedRange(range_) for range_ in work.window.ranges]
+    windows += [ReplayedRange(range_, is_inherited=True) for range_ in inherited]
+    return ReplayedWindows(work, snapshot, design, results, tuple(windows))
+
+
+def _error_order(result: WindowResult) -> tuple[int, ...]:
+    return result.failing.order if result.failing else ()
+
+
+def _design(snapshot: Snapshot, columns: silver.Columns, *, is_renewed: bool) -> Snapshot:
+    if is_renewed:
+        return schema_changes.redesigned(snapshot, columns.stored)
+    if columns.has_partial and silver.ABSENT not in snapshot.schema.names:
+        return schema_changes.apply(snapshot, [f"ADD COLUMN ({silver.ABSENT} {ABSENT_TYPE})"])
+    return snapshot
+
+
+def _renames(work: CompactionJob) -> list[SchemaChange]:
+    """The statement by which the table has its name, where the rows that came with it are to be replayed."""
+    return [
+        step for step in work.steps if isinstance(step, SchemaChange) and step.inherited and step.range == work.replay
+    ]
+
+
+def _unit(work: CompactionJob, columns: silver.Columns, design: Snapshot) -> PreparedCompaction:
+    """The windows of a job, by the definitions of their time. Raises TableStopped, LakeError, DecodeError."""
+    windows, slices = list[SilverWindow](), []
+    ranges, oldest = work.window.ranges, work.window.oldest
+    index = None
+    if ranges:
+        within = work.window.extent
+        cuts = work.window.cuts
+        index = read_effective(work.window.table, work.window.version, within, oldest or within.start, cuts)
+    # Each part with the definition of its rows, and the way from there to the present columns.
+    for part in parts_of(work, columns):
+        assert part.standing.definition is not None
+        assert index is not None
+        definition = part.standing.definition
+        windows.append(
+            SilverWindow(
+                definition,
+                work.columns_of(part.standing),
+                part.window.ranges,
+                design.schema,
+                design.configuration,
+                masks=masks_of(definition, work.filters.columns) or None,
+                filters=work.change_filters(definition) or None,
+                projection=RowProjection.of(part.projection(work)),
+                skips=work.filters.skips,
+                present=columns,
+            )
+        )
+        slices.append(index.of_table(work.name, part.window.ranges, work.filters.skips))
+    # Rows that came with the name are one more window, whose parts lie behind it.
+    plan = InheritancePlan(work, windows, slices)
+    for turn in _renames(work):
+        plan.add(turn, plan.add_window(_inherited_window(work, turn, columns, design)))
+    unit = SilverUnit(0, str(work), work.table.path, tuple(plan.windows))
+    return PreparedCompaction(work, unit, design, (), tuple(plan.slices), None, tuple(plan.files))
+
+
+def _inherited_window(
+    work: CompactionJob, turn: SchemaChange, columns: silver.Columns, design: Snapshot
+) -> SilverWindow:
+    definition = definition_after(turn)
+    later = [step for step in work.steps[work.steps.index(turn) + 1 :] if isinstance(step, SchemaChange)]
+    return SilverWindow(
+        definition,
+        silver.columns(definition, has_partial=work.has_partial),
+        (turn.range,),
+        design.schema,
+        design.configuration,
+        projection=RowProjection.of(projection_of(turn.standing.columns.types, later)),
+        present=columns,
+    )
+
+
+def compared(spark: SparkSession, replayed: ReplayedWindows, capacity: Capacity) -> ComparedWindows:
+    """The rows of the windows beside those that silver holds. Raises LakeError."""
+    tasks = list(_tasks(replayed, capacity))
+    results = spark_job.run(spark, tasks, replay_task.work, replay_task.finish, max(1, _buckets(replayed, capacity)))
+    require_done(results)
+    counts = [result for result in results if isinstance(result, ComparedRows)]
+    replaced = tuple(result for result in results if isinstance(result, ReplacedRows))
+    return ComparedWindows(
+        sum(count.rows for count in counts),
+        sum(count.new for count in counts),
+        sum(count.removed for count in counts),
+        replaced,
+    )
+
+
+def require_done(results: Iterable[Any]) -> None:
+    """Raises the error of a task that could not read or write its rows."""
+    for result in results:
+        if isinstance(result, FailedReplay):
+            raise result.error
+
+
+def _present_files(replayed: ReplayedWindows) -> list[DataFile]:
+    """Silver's files that may have rows of the windows."""
+    snapshot = replayed.snapshot
+    return overlapping(snapshot.files, snapshot.schema, [window.range for window in replayed.windows])
+
+
+def _buckets(replayed: ReplayedWindows, capacity: Capacity) -> int:
+    size = silver_job.UNPACKED * sum(file.size for file in (*replayed.files, *_present_files(replayed)))
+    return min(-(-size // capacity.task_bytes), 1 << 12)
+
+
+def _tasks(replayed: ReplayedWindows, capacity: Capacity) -> Iterator[ReplayedFiles]:
+    path, buckets = replayed.snapshot.path, max(1, _buckets(replayed, capacity))
+    target = capacity.task_bytes / silver_job.UNPACKED
+    sides = ((replayed.files, True), (_present_files(replayed), False))
+    # Both sides are read by the columns that the new files have: what silver lacks is NULL there.
+    for files, is_new in sides:
+        for group in spark_job.packed(files, lambda file: file.size, target):
+            yield ReplayedFiles(path, group, replayed.design.schema, buckets, replayed.windows, is_new)
+
+
+def replacing(spark: SparkSession, replayed: ReplayedWindows, comparison: ComparedWindows) -> dict[str, Any]:
+    """The arguments of the commit that puts the new rows in the place of silver's. Raises LakeError."""
+    changes = replaced(spark, replayed.snapshot, replayed.design.schema, comparison.replaced)
+    added = [*replayed.files, *changes["adds"]]
+    return _arguments(replayed, added, changes["removes"]) | {"dv_updates": changes["dv_updates"]}
+
+
+def replaced(
+    spark: SparkSession, snapshot: Snapshot, schema: TableSchema, all_rows: Sequence[ReplacedRows]
+) -> dict[str, Any]:
+    """The arguments of a commit by which rows go: files, and deletion vectors of others or these written again.
+
+    schema: the table's after the commit. Raises LakeError.
+    """
+    removed = [rows.file for rows in all_rows if rows.is_whole]
+    partial = [rows for rows in all_rows if not rows.is_whole]
+    if not partial or snapshot.has_deletion_vectors:
+        return {"adds": [], "removes": removed, "dv_updates": _marked(snapshot, partial)}
+    configuration = dict(snapshot.configuration)
+    tasks = [KeptRows(snapshot.path, rows, schema, configuration) for rows in partial]
+    results = spark_job.run(spark, tasks, replay_task.remaining)
+    require_done(results)
+    return {"adds": results, "removes": [*removed, *(rows.file for rows in partial)], "dv_updates": []}
+
+
+def _marked(snapshot: Snapshot, partial: Sequence[ReplacedRows]) -> list[tuple[DataFile, deletion_vectors.Descriptor]]:
+    """Files with deletion vectors of the rows that go, and of those that went before."""
+    vectors = []
+    for rows in partial:
+        vector = BitMap64.deserialize(rows.rows)
+        if rows.file.deletion_vector is not None:
+            vector |= deletion_vectors.read(snapshot.path, rows.file.deletion_vector)
+        vectors.append(vector)
+    descriptors = deletion_vectors.write(snapshot.path, vectors, snapshot.configuration)
+    return [(rows.file, descriptor) for rows, descriptor in zip(partial, descriptors, strict=True)]
+
+
+def renewing(replayed: ReplayedWindows) -> dict[str, Any]:
+    """The arguments of the commit that puts the new rows in the place of all that silver has."""
+    return _arguments(replayed, replayed.files, replayed.snapshot.files)
+
+
+def _arguments(replayed: ReplayedWindows, added: Sequence[DataFile], removed: Sequence[DataFile]) -> dict[str, Any]:
+    metadata = {"metadata": replayed.design.metadata, "protocol": replayed.design.protocol}
+    metrics = {"numFiles": len(added), "numOutputRows": replayed.rows, "numRemovedFiles": len(removed)}
+    changes = metadata if replayed.changes_design else {}
+    return {"adds": list(added), "removes": list(removed), "metrics": metrics} | changes
