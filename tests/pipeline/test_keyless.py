@@ -94,13 +94,6 @@ class Statements:
         return self.chance.choice([f"{name} IS NULL", f"{name} IS NOT NULL", "TRUE"])
 
 
-@dataclass(frozen=True)
-class Content:
-    """The bytes of a log, as ``bronze_tables`` takes them."""
-
-    content: bytes
-
-
 def server_rows(database: Database, names: Sequence[str]) -> Counter[Any]:
     special = {"d": "CAST(d AS CHAR)", "g": "ST_AsText(g)", "t": "CAST(t AS CHAR)"}
     query = ", ".join(special.get(name, name) for name in names)
@@ -155,14 +148,14 @@ def test_each_layer_is_what_the_server_selects(
         for statement in statements.random(150):
             database.execute(statement)
         name = database.execute("SHOW MASTER STATUS")[0][0]
-        content = Content((Path(running.data) / name).read_bytes())
+        content = (Path(running.data) / name).read_bytes()
         names = [*NAMES, *statements.added]
         expected = server_rows(database, names)
         schema = database.name
     pipeline = pipeline_of(tmp_path, schema)
     # Bronze grows in parts, with a run after each.
     with runs.without_spark():
-        for number, (path, _) in enumerate(bronze_tables(content, tmp_path / "steps", 4)):  # type: ignore[arg-type]
+        for number, (path, _) in enumerate(bronze_tables(content, tmp_path / "steps", 4)):
             link = tmp_path / "lake" / "bronze" / SOURCE
             link.parent.mkdir(parents=True, exist_ok=True)
             link.unlink(missing_ok=True)
