@@ -2,15 +2,15 @@
 
 import os
 import random
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import pytest
 from pyspark.sql import functions as F
 
 from spark_jobs.config.model import Pipeline
-from spark_jobs.engine import routing
+from spark_jobs.engine import change_job, routing
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Range
 from spark_jobs.operations.mend import plan_reset, reset
@@ -102,11 +102,20 @@ def require_changes(shop: Shop, pipeline: Pipeline, stream: Stream) -> None:
     assert changes_of(shop, pipeline) == appended(stream)
 
 
+@contextmanager
+def in_buckets() -> Iterator[None]:
+    """Versions are several tasks', however few there are."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(change_job, "_VERSIONS_BYTES", 300)
+        yield
+
+
 CASES: dict[str, tuple[str, Callable[[], AbstractContextManager[None]], Callable[[Shop, Pipeline, Stream], None]]] = {
     "soft_delete, by the engine": ("soft_delete", nullcontext, require_states),
     "soft_delete, by Spark SQL": ("soft_delete", by_spark_sql, require_states),
     "append, by the engine": ("append", nullcontext, require_changes),
     "history, by the engine": ("history", nullcontext, require_versions),
+    "history, in buckets, by the engine": ("history", in_buckets, require_versions),
 }
 
 
