@@ -38,16 +38,12 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import (
     ADDED,
     Merged,
     MergeJob,
     SilverDelta,
     commit_of,
-    feed_steps,
-    head_of,
-    overwrite,
     range_of,
     require_settled,
     silver_delta,
@@ -60,7 +56,6 @@ from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.schema_evolution import carry_out
 from spark_jobs.text.sql import literal
 
 MergeStrategy = Callable[[SparkSession, MergeJob, Head, "SilverDelta", Checkpoint], tuple[Head, dict[str, int]]]
@@ -75,7 +70,8 @@ def merge(spark: SparkSession, work: MergeJob, way: MergeStrategy | None = None)
     began = time.monotonic()
     with about(str(work)):
         # The pinned head of silver against the target's checkpoint. Nothing is read of either yet.
-        head, delta = _prepared(spark, work)
+        assert isinstance(work.target, PartTable)
+        head, delta = _prepared(spark, work, work.target)
         range_ = range_of(work, head, delta)
         if range_ is None:
             return None
@@ -129,7 +125,7 @@ def _renewed(
     counted = Observation()
     rows = _stored(SilverReader(spark, work).all_rows(), work)
     rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
-    landed = overwrite(spark, work, rows, head, checkpoint)
+    landed = work.target.overwrite(rows, head, checkpoint)
     return landed, {"num_inserted_rows": counted.get["rows"], "num_updated_rows": 0, "num_deleted_rows": 0}
 
 
@@ -158,22 +154,10 @@ def _stored(rows: DataFrame, work: MergeJob) -> DataFrame:
     return rows.where(f"NOT _gone{is_whole}").selectExpr(*quoted([*work.columns.types, *ADDED]), *marks)
 
 
-def _prepared(spark: SparkSession, work: MergeJob) -> tuple[Head, "SilverDelta"]:
+def _prepared(spark: SparkSession, work: MergeJob, target: PartTable) -> tuple[Head, "SilverDelta"]:
     """The target with silver's columns, and what silver has that it has not."""
-    if isinstance(work.target, PartTable):
-        require_settled(work)
-        return _prepared_part(spark, work, work.target, work.target.head())
-    head = head_of(work)
-    delta = silver_delta(work, head)
-    merged = DownstreamCommit.of_head(head)
-    remaining = (merged.steps_left if merged else None) or ()
-    if delta.is_renewed:
-        return head, delta
-    feed = feed_steps(work, head) if range_of(work, head, delta) else []
-    altering = replace(merged, altered_version=work.pinned.version) if merged else None
-    head = carry_out(spark, work.target, head, [*remaining, *delta.steps, *feed], altering)
-    silver.require_same_columns(work.target, work.stored, str(work.name))
-    return head, delta
+    require_settled(work)
+    return _prepared_part(spark, work, target, target.head())
 
 
 def _prepared_part(

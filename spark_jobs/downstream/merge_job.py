@@ -5,9 +5,7 @@ Not here: the rows (silver_reader.py), the statement (merge_sql.py), or the orde
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-
-from pyspark.sql import DataFrame, SparkSession
+from dataclasses import dataclass
 
 from spark_jobs.binlog import TableName
 from spark_jobs.config.modes import Mode
@@ -16,14 +14,12 @@ from spark_jobs.downstream.modes import MODE_COLUMNS
 from spark_jobs.downstream.multi_source import is_own
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
-from spark_jobs.lake.own_commits import upkept
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compaction_job import BY_SPARK_SQL
 
-FEED = "delta.enableChangeDataFeed"
 ADDED = {"_position": silver.CHANGE_PLACE, "_committed_at": "TIMESTAMP", "_raw": "MAP<STRING, STRING>"}
 
 
@@ -115,30 +111,6 @@ def commit_of(work: MergeJob, range_: Range, keys_never_whole: int = 0) -> Downs
         keys_never_whole=keys_never_whole,
         mode=work.mode.value,
     )
-
-
-def feed_steps(work: MergeJob, head: Head) -> list[str]:
-    """What turns the target's change data feed on or off; none where it is as the configuration wants it."""
-    if head.design or head.checkpoint is None:
-        return []
-    is_on = work.target.property_of(FEED).lower() == "true"
-    return [] if is_on == work.has_feed else [_feed_step(is_on=work.has_feed)]
-
-
-def overwrite(spark: SparkSession, work: MergeJob, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
-    """Replaces all rows and columns of the target. Raises LostRace.
-
-    A change data feed is turned off before, and on again by the next merge: Delta refuses a commit with rows that
-    gives a table with a feed other columns, and takes those of the same names for others.
-    """
-    if head.checkpoint and not head.design and work.target.property_of(FEED).lower() == "true":
-        upkeep = replace(head.checkpoint, batch=new_batch(), kind=upkept(head.checkpoint.kind))
-        head = work.target.alter(spark, head, upkeep, _feed_step(is_on=False))
-    return work.target.overwrite(rows, head, checkpoint)
-
-
-def _feed_step(*, is_on: bool) -> str:
-    return f"SET TBLPROPERTIES ('{FEED}' = '{str(is_on).lower()}')"
 
 
 def require_settled(work: MergeJob) -> None:

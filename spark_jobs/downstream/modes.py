@@ -1,7 +1,7 @@
 """What tables of each mode have, and of which source tables they can be made.
 
 Put here: the columns of a mode, its current rows, and what it cannot be. Not here: which table has which mode
-(config/modes.py), or how its rows come about (merge.py, soft_delete.py, engine/change_task.py).
+(config/modes.py), or how its rows come about (engine/).
 """
 
 from collections.abc import Iterator, Mapping

@@ -110,9 +110,7 @@ def _prepared(
     head, snapshot = upon
     origin = snapshot_of(work.origin.path, work.pinned.version)
     assert origin is not None
-    reason = routing.why_not_written(snapshot)
-    if reason:
-        return reason
+    routing.require_written(snapshot)
     marks = tuple(work.target.marks.items())
     # The columns that the target has after silver's statements, and the files of silver that it lacks.
     lacking = _lacking(work, upon, delta, origin)
@@ -122,9 +120,7 @@ def _prepared(
         # What happened to silver cannot be told: all of it replaces the target.
         delta = replace(delta, is_renewed=True)
         lacking = _renewed(work, snapshot, origin)
-    reason = routing.why_not_written(origin if lacking.restatement else origin.with_files(lacking.files))
-    if reason:
-        return reason
+    routing.require_written(origin if lacking.restatement else origin.with_files(lacking.files))
     if not marks:
         silver.require_equal_columns(work.target.path, lacking.design.schema.spark_types, work.stored, str(work.name))
     design = _with_feed(lacking.design, work, is_replaced=delta.is_renewed and lacking.design is not snapshot)

@@ -35,11 +35,6 @@ def require_written(snapshot: Snapshot, *, appends: bool = False) -> None:
         )
 
 
-def why_not_written(snapshot: Snapshot, *, appends: bool = False) -> str | None:
-    """Why the engine does not write a Delta table; None where it does. appends: whether it only adds files."""
-    return features.why_not(snapshot, appends=appends)
-
-
 def why_not_merged(work: MergeJob) -> str | None:
     """Why a table is merged by Spark SQL, whatever is new of it; None where the engine may take it."""
     if isinstance(work.target, PartTable) and (reason := why_not_part(work)):

@@ -21,7 +21,6 @@ from spark_jobs.downstream.merge_job import Merged, MergeJob
 from spark_jobs.downstream.multi_source import PartTable, SharedPart
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.downstream.shared_keys import merge_shared
-from spark_jobs.downstream.soft_delete import merge_soft_delete
 from spark_jobs.engine import downstream_job, routing
 from spark_jobs.engine.change_course import ChangedLog
 from spark_jobs.engine.downstream_task import MergedFiles
@@ -92,7 +91,7 @@ class TableMerge:
     ) -> "downstream_job.PreparedMerge | str | None":
         """As ``downstream_job.prepared``. Raises TableStopped."""
         into = downstream_of(self.lake, self.source, self.origin, self.into)
-        if self.repeated and not self.into.mode.has_every_change:
+        if self.repeated and isinstance(into, PartTable):
             return "windows are merged again"
         if self.into.mode.has_every_change and log is None:
             return "bronze cannot be read"
@@ -157,7 +156,7 @@ class TableMerge:
         head = merged.head if merged else into.head()
         commit = DownstreamCommit.of_head(head)
         unseen = commit.keys_never_whole or None if commit else None
-        is_by_engine = self.into.mode.has_every_change
+        is_by_engine = not isinstance(into, PartTable)
         way = routing.ENGINE if is_by_engine else routing.by_spark_sql(self.by_sql.get(self.name, ""))
         into_name = str(self.into) if self.is_one_of_several else None
         merged = replace(merged, into=into_name, way=way) if merged else None
@@ -181,10 +180,7 @@ class TableMerge:
         return DeliveryResult(self.name, unit.work.target, unit.work.pinned, merged.head, merged, merged.unseen or None)
 
     def _before_stop(self, work: MergeJob, stopped: TableStopped) -> DeliveryResult:
-        """What silver had before the commit that stops the table. Raises TableStopped where none of it can be merged.
-
-        A table without a key has no way but the engine's: its error is the last word.
-        """
+        """What silver had before a stop; raises TableStopped where none of it can be merged."""
         with self.turns[work.target.path]:
             merged = self._merged_before(work.origin, work.pinned, work.target)
         if merged is None:
@@ -210,18 +206,11 @@ class TableMerge:
         work = self._work(origin, pinned, into)
         if isinstance(into, SharedPart):
             return merge_shared(self.spark, self.lake, work)
-        if work.mode is Mode.SOFT_DELETE:
-            return merge_soft_delete(self.spark, work)
-        if work.mode.has_every_change:
-            return self._by_engine(work)
-        return merge(self.spark, work)
+        return merge(self.spark, work) if isinstance(into, PartTable) else self._by_engine(work)
 
     def _by_engine(self, work: MergeJob) -> Merged | None:
-        """The merge of a table that is made of every change, by a job of its own.
-
-        Raises TableStopped, LakeError, LostRace.
-        """
-        log = self.changes.log(self.spark)
+        """The merge of a table by a job of its own. Raises TableStopped, LakeError, LostRace."""
+        log = self.changes.log(self.spark) if work.mode.has_every_change else None
         unit = downstream_job.prepared(0, work, None, log)
         if not isinstance(unit, downstream_job.PreparedMerge):
             if unit:
@@ -258,7 +247,7 @@ class TableMerge:
     def _merged_at(self, origin: Table, pinned: Head, into: Table) -> Merged | None:
         """The merge of what silver has at a head, by a job of its own. Raises TableStopped, LakeError, LostRace."""
         work = self._work(origin, pinned, into)
-        if work.mode.has_every_change:
+        if not isinstance(into, PartTable):
             return self._by_engine(work)
         unit = downstream_job.prepared(0, work)
         if not isinstance(unit, downstream_job.PreparedMerge):

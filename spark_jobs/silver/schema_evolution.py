@@ -9,15 +9,9 @@ are left, so that a run that finds such a head resumes there. The table's positi
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-
-from pyspark.sql import SparkSession
 
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
-from spark_jobs.lake.table import Table
-from spark_jobs.silver.commit import TableCommit
 from spark_jobs.silver.table import raw_sql, raw_with
 from spark_jobs.text.sql import identifier
 
@@ -136,37 +130,3 @@ def require_plain(path: str, statements: Sequence[str]) -> None:
         raise TableStopped(
             f"{path}: {demanding[0]} needs a feature of Delta that tables with compat: plain do not have"
         )
-
-
-def carry_out(
-    spark: SparkSession, table: Table, head: Head, statements: Sequence[str], commit: TableCommit | None
-) -> Head:
-    """Runs the steps, a commit each, at the position where the table stands.
-
-    commit: what each of them says besides the steps that are left; None where the table has no commit yet, and no
-    columns to change. Raises TableStopped, LakeError, LostRace.
-    """
-    if commit is None or not statements:
-        return head
-    if table.plain:
-        require_plain(table.path, statements)
-    # The commit names the steps that are left, so that a run after a failure continues with them.
-    for at, step in enumerate(statements):
-        remaining = tuple(statements[at + 1 :])
-        head = _run(
-            spark,
-            table,
-            head,
-            replace(commit, batch=new_batch(), kind=CommitKind.ALTERING, steps_left=remaining),
-            step,
-        )
-    return head
-
-
-def _run(spark: SparkSession, table: Table, head: Head, checkpoint: Checkpoint, step: str) -> Head:
-    if not step.startswith(_UPDATE):
-        return table.alter(spark, head, checkpoint, step)
-    if table.empty():
-        return head
-    statement = f"UPDATE {table.sql} {step.removeprefix(_UPDATE)}"
-    return table.statement(spark, head, checkpoint, lambda session: session.sql(statement).collect())

@@ -24,11 +24,11 @@ from spark_jobs.expressions.terms import Sort, Term
 from spark_jobs.expressions.tree import names_in, tree_of
 from spark_jobs.expressions.value_compiler import ValueCompiler
 from spark_jobs.silver.row_values import Image, resolving
-from tests.by_spark_sql import FIRST_SEED
 from tests.fix_mysql import Database, database_of
 from tests.fix_servers import Servers
 from tests.random_expressions import BIN, Writer, create, rows
 from tests.servers import SERVERS
+from tests.twin_cases import FIRST_SEED
 
 pytestmark = [pytest.mark.mysql]
 

@@ -29,7 +29,7 @@ from tests.faults.changes import SOURCE, Changes, bronze_tables
 from tests.faults.checking import Checks, Wrong
 from tests.faults.disk import CALLS, KINDS, Actor, Disk, Killed, calls_of
 from tests.faults.renames import RenameChecks, RenamedChanges
-from tests.faults.runs import KEYLESS, LOADS, MERGED, PARTIAL, RENAMES, REPLAYS
+from tests.faults.runs import FEED, KEYLESS, LOADS, MERGED, PARTIAL, RENAMES, REPLAYS, SOFT_DELETE
 from tests.slicing import FILE
 
 _STEPS = 5
@@ -82,7 +82,7 @@ class Scenario:
         self.by_call: Counter[str] = Counter()
         self.trace: list[str] = []
         self.pipeline: Pipeline = runs.pipeline_in(folder, layout)
-        self.has_replays, self.has_loads = layout == REPLAYS, layout == LOADS
+        self.has_replays, self.has_loads = layout in (REPLAYS, SOFT_DELETE, FEED), layout == LOADS
         if isinstance(log.checks, Checks):
             log.checks.loads = {}
         self.folder = folder

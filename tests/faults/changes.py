@@ -264,6 +264,19 @@ class Twin:
             self._apply(table, rows, event)
         return rows
 
+    def kept_rows(self, table: str, until: int) -> list[tuple[Row, bool]]:
+        """The last row of every key up to an offset, and whether it was deleted; with the columns as of there."""
+        rows: dict[Key, Row] = {}
+        alive: dict[Key, Row] = {}
+        for _, event in self._of(table, 0, until):
+            self._apply(table, alive, event)
+            if event.statement.startswith(("add", "drop")):
+                self._apply(table, rows, event)
+            for row in event.before:
+                rows[self.changes.key(table, row)] = dict(row)
+            rows |= {key: dict(row) for key, row in alive.items()}
+        return [(row, key not in alive) for key, row in rows.items()]
+
     def has_changes(self, table: str, start: int, stop: int) -> bool:
         """Whether anything of a table ends between two offsets."""
         return any(True for _ in self._of(table, start, stop))

@@ -3,7 +3,9 @@
 Put here: reading a lake's tables and comparing them. Not here: how the lake came about.
 """
 
+import json
 from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -13,13 +15,16 @@ import pyarrow as pa
 
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delta import data_files, deletion_vectors
-from spark_jobs.delta.snapshot import Snapshot, commit_info_of, snapshot_of
+from spark_jobs.delta.change_data import BEFORE, CHANGE_TYPE, DELETE
+from spark_jobs.delta.log_files import read_commit
+from spark_jobs.delta.schema import DeltaColumn, TableSchema
+from spark_jobs.delta.snapshot import DataFile, Snapshot, commit_info_of, snapshot_of
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.lake.commit import APPLICATION
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.silver.commit import SilverCommit
 from tests.faults.changes import SCHEMA, SOURCE, Changes, Key, Row, Twin
-from tests.faults.runs import EVERY_CHANGE, KEYLESS, LOADS, MERGED, REPLAYS
+from tests.faults.runs import EVERY_CHANGE, KEYLESS, LOADS, MERGED, REPLAYS, SOFT_DELETE
 
 
 class Wrong(AssertionError):
@@ -159,7 +164,10 @@ class Checks:
         state = _state(snapshot) | {f"{schema} {table}"}
         if state in self._right_downstream:
             return offset
-        actual, expected = self._contents(target, rows_of_snapshot(snapshot), offset, silver_version)
+        rows = rows_of_snapshot(snapshot)
+        actual, expected = self._contents(target, rows, offset, silver_version)
+        if snapshot.has_change_data:
+            require_same(f"feed of {label}", rows_by_feed(snapshot), Counter(_cells(row) for row in rows))
         require_same(label, actual, expected)
         self._right_downstream.add(state)
         return offset
@@ -189,6 +197,12 @@ class Checks:
                     ),
                     Counter((op, _cells(row), is_current) for op, row, is_current in versions),
                 )
+            case _ if self._layout == SOFT_DELETE:
+                states = self._twin.kept_rows(table, offset)
+                return (
+                    Counter(_kept_cells(self.changes.keys[table], row, row["_deleted"]) for row in rows),
+                    Counter(_kept_cells(self.changes.keys[table], row, is_deleted) for row, is_deleted in states),
+                )
             case _:
                 own_rows = [row for row in rows if row.get("_table", table) == table]
                 expected_rows = self._downstream(table, offset).values()
@@ -196,6 +210,34 @@ class Checks:
 
     def _key(self, table: str, row: Row) -> Key:
         return self.changes.key(table, row) if self.changes.keys[table] else (row["_copies"],)
+
+
+def _kept_cells(key: Sequence[str], row: Row, is_deleted: bool) -> tuple[Any, ...]:
+    """A row that may be deleted: what the log says of one that was is its key."""
+    cells = _cells({name: row[name] for name in key} if is_deleted else row)
+    return cells, is_deleted
+
+
+def rows_by_feed(snapshot: Snapshot) -> Counter[Any]:
+    """The rows that a table has by its change data feed alone, with the columns that it has now."""
+    rows: Counter[Any] = Counter()
+    schema = TableSchema((*snapshot.schema.columns, DeltaColumn(CHANGE_TYPE, "string")))
+    for version in range(snapshot.version + 1):
+        content = read_commit(snapshot.path, version) or b""
+        actions = [json.loads(line) for line in content.splitlines()]
+        # Where a commit has no files of changes, files that come and go say what changed.
+        for action in (action["cdc"] for action in actions if "cdc" in action):
+            for row in data_files.read_columns(snapshot.path, DataFile(action), schema.names, schema).to_pylist():
+                kind = row.pop(CHANGE_TYPE)
+                rows[_cells(row)] += -1 if kind in (BEFORE, DELETE) else 1
+        if not any("cdc" in action for action in actions):
+            for action in actions:
+                (kind, value), *_ = action.items()
+                if kind in ("add", "remove") and value["dataChange"]:
+                    file = snapshot.with_files([DataFile(value)])
+                    for row in rows_of_snapshot(file):
+                        rows[_cells(row)] += 1 if kind == "add" else -1
+    return rows
 
 
 def require_counted(label: str, snapshot: Snapshot, batches: list[str]) -> None:

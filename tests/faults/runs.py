@@ -45,11 +45,15 @@ PARTIAL = "partial"
 KEYLESS = "keyless"
 """Tables of which one has no key, in all modes."""
 REPLAYS = "replays"
-"""Tables in all modes, of which runs replay windows into those that have every change; versions in buckets."""
+"""Tables in all modes, of which runs replay windows; versions in buckets."""
 RENAMES = "renames"
 """Mirrors of tables that change names and keys; a log has row images that leave columns out, or whole ones."""
 LOADS = "loads"
 """Tables that have every change, and get rows that a load read."""
+SOFT_DELETE = "soft_delete"
+"""Tables in which deleted rows stay, through TRUNCATE."""
+FEED = "feed"
+"""Mirrors with a change data feed."""
 EVERY_CHANGE = ("append", "history")
 _MODES = {
     "routes": [{"from": f"{SCHEMA}.*", "to": [f"{SCHEMA}.{{1}}", *(f"{mode}.{{1}}" for mode in EVERY_CHANGE)]}],
@@ -66,6 +70,8 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "modes": _MODES,
     REPLAYS: _MODES,
     LOADS: _EVERY_CHANGE,
+    SOFT_DELETE: {"downstream": [{"tables": "*.*", "mode": "soft_delete", "change_data_feed": True}]},
+    FEED: {"downstream": [{"tables": "*.*", "change_data_feed": True}]},
     KEYLESS: _MODES,
     MERGED: {"routes": [{"from": f"{SCHEMA}.*", "to": f"{SCHEMA}.{MERGED}"}]},
 }
@@ -193,7 +199,6 @@ def without_spark() -> Iterator[None]:
         *(patch.object(module, "slots", lambda _: _current().slots) for module in (pipeline_run, delivery)),
         patch.object(pipeline_run, "CONFLICT_WAIT", 0.0),
         *(patch.object(merge, name, _by_spark) for name in ("_appended", "_renewed", "_merged", "_never_whole")),
-        patch.object(merge, "carry_out", lambda _spark, _table, head, steps, _claims: _by_spark() if steps else head),
         patch.object(tables_at_once, "ThreadPoolExecutor", lambda _: _InOrder(_current().random)),
         patch.object(spark_job, "run", lambda *arguments: _current().run(*arguments)),
         patch.object(fills, "evaluated", _values),
@@ -253,8 +258,8 @@ def scheduled(seed: int) -> Iterator[None]:
 def run(pipeline: Pipeline, seed: int, *, replays: bool = False) -> dict[str, str]:
     """A run of all tables through silver and downstream; why tables stopped, by name.
 
-    replays: whether windows are merged again into tables that have every change. Raises LakeError, and whatever a fault
-    is; LostRace where others win every time.
+    replays: whether windows are merged again. Raises LakeError, and whatever a fault is; LostRace where others win
+    every time.
     """
     silver_task._row_group.cache_clear()  # a process of its own has nothing in memory
     with scheduled(seed):
@@ -262,8 +267,7 @@ def run(pipeline: Pipeline, seed: int, *, replays: bool = False) -> dict[str, st
         outcome = pipeline_run.merge_source(SPARK, pipeline, SOURCE, outcome)
         if replays and not outcome.stopped:
             repeated = _windows(pipeline, _current().random)
-            into = frozenset((mode, name.table) for mode in EVERY_CHANGE for name in repeated)
-            outcome = pipeline_run.merge_source(SPARK, pipeline, SOURCE, outcome, into=into, repeated=repeated)
+            outcome = pipeline_run.merge_source(SPARK, pipeline, SOURCE, outcome, repeated=repeated)
     return {str(name): reason for name, reason in outcome.stopped.items()}
 
 

@@ -20,7 +20,6 @@ from spark_jobs.log.position import Range
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.outcome import Outcome
 from spark_jobs.silver.commit import SilverCommit
-from tests.by_spark_sql import by_spark_sql, content
 from tests.fix_mysql import Database
 from tests.fix_pipeline import SOURCE, Shop, rows
 
@@ -41,7 +40,6 @@ class CaseRuns:
     pipeline: Pipeline
     first: Outcome
     second: Outcome
-    by_sql: Pipeline
     """The same in a lake of its own, of which every table goes by Spark SQL."""
 
 
@@ -68,15 +66,13 @@ def case_runs(spark: SparkSession, mysql: MySQLServer, tmp_path_factory: pytest.
         rules: dict[str, Any] = {
             kind: {name: rule for case in CASES for name, rule in case["rules"].get(kind, {}).items()} for kind in KINDS
         }
-        pipeline, by_sql = (pipeline_of(shop, patched, rules, lake) for lake in ("lake", "by_sql"))
+        pipeline = pipeline_of(shop, patched, rules)
         outcomes: list[Outcome] = []
         for part in ("log", "then"):
             for case in CASES:
                 execute(shop, case.get(part, ""))
             outcomes.append(shop.run(pipeline)[1])
-            with by_spark_sql():
-                assert shop.run(by_sql)[1].stopped == outcomes[-1].stopped
-        yield CaseRuns(shop, pipeline, outcomes[0], outcomes[1], by_sql)
+        yield CaseRuns(shop, pipeline, outcomes[0], outcomes[1])
         database.execute("DROP DATABASE test_filters")
 
 
@@ -100,19 +96,6 @@ def test_case(case_runs: CaseRuns, case: dict[str, Any]) -> None:
     if "raw" in case:
         frame = lake_of(case_runs.pipeline).downstream(name.schema, table).read(case_runs.shop.spark).orderBy("id")
         assert [row["_raw"] for row in frame.collect()] == case["raw"]
-
-
-@pytest.mark.parametrize("case", CASES, ids=table_of)
-def test_the_engine_and_spark_sql_leave_the_same_rows(case_runs: CaseRuns, case: dict[str, Any]) -> None:
-    name = TableName(case_runs.shop.database.name, table_of(case))
-    spark = case_runs.shop.spark
-    engine, by_sql = (lake_of(pipeline) for pipeline in (case_runs.pipeline, case_runs.by_sql))
-    assert content(engine.silver(SOURCE, name.schema, name.table), spark) == content(
-        by_sql.silver(SOURCE, name.schema, name.table), spark
-    )
-    assert content(engine.downstream(name.schema, name.table), spark) == content(
-        by_sql.downstream(name.schema, name.table), spark
-    )
 
 
 def comparable(cell: Any) -> Any:

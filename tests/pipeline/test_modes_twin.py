@@ -1,4 +1,4 @@
-"""Tables with mode append and history, of many runs and of one: equal, row by row, whatever the log has."""
+"""Tables with mode append and history, by many runs and by one: equal, row by row, whatever the log has."""
 
 import random
 from collections.abc import Iterator
@@ -8,15 +8,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.config.model import Pipeline
+from spark_jobs.engine import routing
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
-from tests.by_spark_sql import FIRST_SEED, content, twin_cases
 from tests.ddl_stream import stream_for
 from tests.fix_mysql import Database, database_of
 from tests.fix_pipeline import Shop
 from tests.fix_servers import Servers, telling
 from tests.mode_stream import Stream
 from tests.schema_dumps import dump_position
+from tests.twin_cases import FIRST_SEED, content, twin_cases
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.thorough]
 
@@ -31,40 +32,44 @@ def database(server: str, servers: Servers) -> Iterator[Database]:
 
 
 class Twins:
-    """Lakes of one database: one that a run after another brings further, and ever new ones that one run fills.
-
-    Each table is there as it is, and by every change in both modes.
-    """
+    """Two lakes of one database: each of its tables as it is, and by every change in both modes."""
 
     def __init__(self, spark: SparkSession, database: Database, folder: Path) -> None:
-        self.spark, self.database, self.folder = spark, database, folder
-        self.start = Position.parse(dump_position(database.server))
-        self.shop, self.pipeline = self._lake("grown")
-        self._count = 0
+        start = Position.parse(dump_position(database.server))
+        self.spark, self.shops, self.pipelines = spark, list[Shop](), list[Pipeline]()
+        self.database, self.ways = database, list[str]()
+        name = database.name
+        routes = [{"from": f"{name}.*", "to": [f"{name}.{{1}}", *(f"{mode}.{{1}}" for mode in MODES)]}]
+        for way in ("often", "once"):
+            (folder / way).mkdir()
+            shop = Shop(spark, database, folder / way, start)
+            self.shops.append(shop)
+            modes = [{"tables": f"{mode}.*", "mode": mode} for mode in MODES]
+            self.pipelines.append(shop.pipeline(routes=routes, downstream=modes))
 
-    def _lake(self, name: str) -> tuple[Shop, Pipeline]:
-        (self.folder / name).mkdir()
-        shop, schema = Shop(self.spark, self.database, self.folder / name, self.start), self.database.name
-        routes = [{"from": f"{schema}.*", "to": [f"{schema}.{{1}}", *(f"{mode}.{{1}}" for mode in MODES)]}]
-        return shop, shop.pipeline(routes=routes, downstream=[{"tables": f"{m}.*", "mode": m} for m in MODES])
+    def run(self, behind: str) -> None:
+        """A run of the first lake."""
+        _, outcome = self.shops[0].run(self.pipelines[0])
+        assert outcome.stopped == {}, behind
+        self.ways += [merged.way for merged in outcome.merged if merged.mode.has_every_change]
 
     def compare(self, behind: str) -> tuple[int, int]:
-        """A run of each, and how many tables and rows were compared."""
-        self._count += 1
-        _, outcome = self.shop.run(self.pipeline)
-        shop, pipeline = self._lake(f"new{self._count}")
-        _, twin = shop.run(pipeline)
-        assert outcome.stopped == twin.stopped == {}, behind
+        """The only run of the second lake, and how many tables and rows were compared."""
+        _, outcome = self.shops[1].run(self.pipelines[1])
+        assert outcome.stopped == {}, behind
         tables = rows = 0
         for entry in outcome.entries:
             for mode in MODES:
                 actual, expected = (
-                    content(lake_of(pipeline_).downstream(mode, entry.table), self.spark)
-                    for pipeline_ in (self.pipeline, pipeline)
+                    content(lake_of(pipeline).downstream(mode, entry.table), self.spark) for pipeline in self.pipelines
                 )
                 assert actual == expected, f"{mode} of {entry.table}, behind {behind}"
                 tables, rows = tables + 1, rows + len(actual[1])
         return tables, rows
+
+    @property
+    def by_engine(self) -> int:
+        return self.ways.count(routing.ENGINE)
 
 
 @pytest.fixture
@@ -80,13 +85,16 @@ def test_random_ddl_leaves_the_same_changes_and_versions(
     stream = stream_for(server, "FULL", seed, tables)
     twins.database.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES'")
     last = f"REPLACE INTO {tables[-1]} (id) VALUES (1)"
-    compared = rows = 0
     for statement in [*stream.statements(steps), last]:
         twins.database.execute(statement)
         if stream.generator.random() < 0.1 or statement is last:
-            counts = twins.compare(f"seed {seed}, {statement}")
-            compared, rows = compared + counts[0], rows + counts[1]
-    summary.append(f"modes, many runs and one, {server}, seed {seed}: {compared} tables, {rows} rows equal")
+            twins.run(f"seed {seed}, {statement}")
+    compared, rows = twins.compare(f"seed {seed}")
+    assert twins.by_engine
+    summary.append(
+        f"modes, one run and many, {server}, seed {seed}: {compared} tables, {rows} rows equal; "
+        f"{twins.by_engine} of {len(twins.ways)} merges by the engine"
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,7 +111,6 @@ def test_keys_that_move_come_back_and_change_often_have_the_same_versions(
     choose = random.Random(seed)
     stream = Stream(twins.database.execute, choose)
     stream.begin()
-    compared = rows = 0
     for nth in range(runs):
         for _ in range(choose.randrange(1, 12)):
             stream.step()
@@ -114,6 +121,7 @@ def test_keys_that_move_come_back_and_change_often_have_the_same_versions(
         if nth in (1, 2, 6):
             stream.add_column()
             stream.step()
-        counts = twins.compare(f"seed {seed}, run {nth}")
-        compared, rows = compared + counts[0], rows + counts[1]
-    summary.append(f"modes, many runs and one, {server}, seed {seed}: {compared} tables, {rows} rows equal")
+        twins.run(f"seed {seed}, run {nth}")
+    compared, rows = twins.compare(f"seed {seed}")
+    assert twins.by_engine == len(twins.ways), twins.ways
+    summary.append(f"modes, one run and many, {server}, seed {seed}: {compared} tables, {rows} rows equal")

@@ -260,7 +260,7 @@ class Silver:
 def in_this_process(units: list[PreparedMerge], capacity: Capacity) -> dict[int, list[MergedFiles]]:
     """What the job's tasks do, one after the other."""
 
-    def run(_: Any, tasks: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
+    def run(_: Any, tasks: Sequence[Any], work: Callable[[Any], Any], *_rest: Any) -> list[Any]:
         return [result for task in tasks for result in work(task)]
 
     with (

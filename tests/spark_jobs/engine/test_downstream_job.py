@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from spark_jobs.delta import commits, data_files, schema_changes
@@ -14,11 +15,12 @@ from spark_jobs.engine import downstream_job, downstream_task
 from spark_jobs.engine.downstream_job import PreparedMerge
 from spark_jobs.engine.downstream_task import DownstreamUnit
 from spark_jobs.engine.spark_job import Capacity
-from spark_jobs.errors import LostRace, TableStopped
-from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
+from spark_jobs.errors import LakeError, LostRace, TableStopped
+from spark_jobs.lake.commit import APPLICATION, Checkpoint, CommitKind, new_batch
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.silver.schema_evolution import steps
 from spark_jobs.silver.table import Columns
 from tests.spark_jobs.engine.lake_rows import MAPPED, Row, at, newest, rows_of, table_of
 from tests.timelines import NAME, OLD
@@ -33,8 +35,10 @@ class Lake:
         self.silver, self.target = (Table(str(folder / name), plain=False) for name in ("silver", "target"))
         self.columns, self.stop = COLUMNS, 100
 
-    def window(self, *rows: Row, kind: CommitKind = CommitKind.LIVE, steps: Sequence[str] = ()) -> None:
-        """One commit: rows of a window of 100 bytes, or a statement."""
+    def window(
+        self, *rows: Row, kind: CommitKind = CommitKind.LIVE, steps: Sequence[str] = (), recorded: Sequence[str] = ()
+    ) -> None:
+        """One commit: rows of a window of 100 bytes, or a statement. recorded: its steps, where these are not all."""
         start, self.stop = self.stop, self.stop + 100
         table = snapshot_of(self.silver.path) or new_table(self.silver.path, self.columns.stored, MAPPED)
         behind = schema_changes.apply(table, steps) if steps else table
@@ -45,7 +49,7 @@ class Lake:
             else []
         )
         commit = SilverCommit(
-            at(self.stop), new_batch(), kind, start=at(start), steps=tuple(steps) or None, definition=OLD
+            at(self.stop), new_batch(), kind, start=at(start), steps=tuple(recorded or steps) or None, definition=OLD
         )
         commits.commit(
             table,
@@ -159,6 +163,89 @@ def test_other_columns_than_silver_s_stop_the_table(two: Lake) -> None:
     work = replace(two.work, columns=Columns({"id": "BIGINT"}, ("id",)))
     with pytest.raises(TableStopped, match=r"shop\.t"):
         downstream_job.prepared(0, work)
+
+
+def test_a_statement_that_an_earlier_run_left_half_done_is_finished_first(two: Lake) -> None:
+    two.window(kind=CommitKind.CHANGE, steps=["RENAME COLUMN `v` TO `x`", "ADD COLUMN (`w` INT AFTER `x`)"])
+    two.columns = Columns({"id": "INT", "x": "INT", "w": "INT"}, ("id",))
+    target, head = newest(two.target.path), two.target.head()
+    assert head is not None
+    assert isinstance(head.checkpoint, Checkpoint)
+    commit = DownstreamCommit.of(head.checkpoint)
+    between = schema_changes.apply(target, ["RENAME COLUMN `v` TO `x`"])
+    commits.commit(
+        target,
+        metadata=between.metadata,
+        user_metadata=replace(
+            commit,
+            batch=new_batch(),
+            kind=CommitKind.ALTERING,
+            steps_left=("ADD COLUMN (`w` INT AFTER `x`)",),
+            altered_version=two.work.pinned.version,
+        ).to_json(),
+    )
+    two.merge()
+    assert {row["id"]: (row["x"], row["w"]) for row in rows_of(newest(two.target.path))} == {
+        key: (value, None) for key, value in {0: 0, 1: 10, 3: 3, 4: 4, 5: 5, 9: 90}.items()
+    }
+
+
+def test_all_of_silver_replaces_a_target_whose_commits_silver_s_log_has_forgotten(two: Lake) -> None:
+    two.window(Row((3,), 33, 1, "update"))
+    commits.write_checkpoint(two.silver.path, 2)
+    for file in Path(two.silver.path, "_delta_log").glob(f"{1:020}*"):
+        file.unlink()
+    Path(two.silver.path, "_delta_log", f"{0:020}.json").unlink()
+    merged = two.merge()
+    assert merged.inserted == 6
+    assert two.rows == {0: 0, 1: 10, 3: 33, 4: 4, 5: 5, 9: 90}
+
+
+def test_what_another_tool_gave_to_a_target_is_refused(two: Lake) -> None:
+    target = newest(two.target.path)
+    metadata = target.metadata.with_schema(target.schema, dict(target.configuration) | {"delta.appendOnly": "true"})
+    head = two.target.head()
+    assert head is not None
+    assert head.checkpoint is not None
+    commits.commit(target, metadata=metadata, user_metadata=replace(head.checkpoint, batch=new_batch()).to_json())
+    with pytest.raises(LakeError, match="appendOnly is true: Stratalog does not write such a table; take back"):
+        two.prepared()
+
+
+def test_exact_texts_follow_the_names_of_columns(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.columns = Columns({"id": "INT", "v": "INT", "d": "DATE"}, ("id",))
+    lake.window(Row((1,), 10, 1), Row((2,), 20, 2))
+    lake.merge()
+    # As though a row of the target had a day that no DATE holds.
+    target = newest(lake.target.path)
+    (file,) = target.files
+    rows = data_files.read_columns(target.path, file, target.schema.names, target.schema)
+    raw = pa.array([[("d", "0000-00-00")], None], rows.schema.field("_raw").type)
+    rows = rows.set_column(rows.schema.get_field_index("_raw"), "_raw", raw)
+    head = lake.target.head()
+    assert head is not None
+    assert head.checkpoint is not None
+    commits.commit(
+        target,
+        adds=[data_files.write(target.path, rows, target.schema, target.configuration)],
+        removes=[file],
+        transaction=(APPLICATION, head.counter + 1),
+        user_metadata=replace(head.checkpoint, batch=new_batch()).to_json(),
+    )
+    renamed = steps(
+        {"id": "INT", "v": "INT", "d": "DATE"},
+        {"id": "INT", "v": "INT", "e": "DATE"},
+        {"id": "id", "v": "v", "e": "d"},
+        {},
+    )
+    lake.window(
+        kind=CommitKind.CHANGE, steps=[step for step in renamed if not step.startswith("UPDATE")], recorded=renamed
+    )
+    lake.columns = Columns({"id": "INT", "v": "INT", "e": "DATE"}, ("id",))
+    lake.merge()
+    rows_behind = {row["id"]: row["_raw"] for row in rows_of(newest(lake.target.path))}
+    assert rows_behind == {1: [("e", "0000-00-00")], 2: None}
 
 
 def sized(unit: PreparedMerge, number: int, size: int, *, rewrites: bool = False) -> PreparedMerge:

@@ -1,22 +1,15 @@
 import random
 import re
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
 from spark_jobs.ddl.default_values import Fill
-from spark_jobs.errors import LostRace, TableStopped
-from spark_jobs.lake.commit import CommitKind, Head, new_batch
-from spark_jobs.lake.layout import Lake
-from spark_jobs.lake.table import Table
+from spark_jobs.errors import TableStopped
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.schema_evolution import carry_out, steps
+from spark_jobs.silver.schema_evolution import require_plain, steps
 
 AT = Position("b.000001", 4)
 
@@ -145,46 +138,10 @@ def test_any_columns_become_any_others(before: list[str], behind: list[str], gen
     assert columns == [(name, kind, origins[name] or "new") for name, kind in new.items()]
 
 
-def filled(spark: SparkSession, lake: Path) -> tuple[Table, Head]:
-    table = Lake(str(lake)).downstream("shop", "t")
-    head = table.new({"id": "INT", "v": "INT", "_raw": silver.ADDED["_raw"]}, silver.properties(table))
-    row = spark.sql("SELECT 1 id, 2 v, CAST(NULL AS MAP<STRING, STRING>) _raw")
-    return table, table.append(row, head, SilverCommit(AT, new_batch(), key=("id",)))
-
-
-@pytest.mark.thorough
-@pytest.mark.spark
-def test_a_run_that_ended_between_two_steps_is_gone_on_with(spark: SparkSession, lake: Path) -> None:
-    table, head = filled(spark, lake)
-    statements = steps(
-        {"id": "INT", "v": "INT"}, {"n": "STRING", "w": "BIGINT"}, {"n": None, "w": "v"}, {"n": Fill("'x'")}
-    )
-    commit = SilverCommit.of_head(head)
-    assert commit is not None
-    first = carry_out(spark, table, head, statements[:2], replace(commit, statement_at=AT))
-    stopped = table.head()
-    assert stopped == first
-    assert stopped is not None
-    assert stopped.checkpoint is not None
-    assert (stopped.checkpoint.kind, stopped.position, stopped.counter) == (CommitKind.ALTERING, AT, head.counter)
-    between = SilverCommit.of(stopped.checkpoint)
-    assert (between.key, between.statement_at, between.steps_left) == (("id",), AT, ())
-    carry_out(spark, table, stopped, statements[2:], between)
-    assert table.columns() == {"n": "STRING", "w": "BIGINT", "_raw": silver.ADDED["_raw"]}
-    assert [tuple(row) for row in table.read(spark).collect()] == [("x", 2, None)]
-    with pytest.raises(LostRace):
-        carry_out(spark, table, first, ["DROP COLUMN `n`"], between)
-
-
-@pytest.mark.spark
-def test_plain_tables_take_new_columns_alone(spark: SparkSession, lake: Path) -> None:
-    table = Lake(str(lake), plain=True).downstream("shop", "t")
-    head = table.new({"id": "INT"}, silver.properties(table))
-    commit = SilverCommit(AT, new_batch())
-    head = table.append(spark.sql("SELECT 1 id"), head, commit)
-    head = carry_out(spark, table, head, ["ADD COLUMN (`n` STRING FIRST)"], commit)
-    with pytest.raises(TableStopped, match="DROP COLUMN `n` needs a feature of Delta"):
-        carry_out(spark, table, head, ["DROP COLUMN `n`"], commit)
+def test_plain_tables_take_new_columns_alone() -> None:
+    require_plain("t", ["ADD COLUMN (`n` STRING FIRST)"])
+    with pytest.raises(TableStopped, match="t: DROP COLUMN `id` needs a feature of Delta"):
+        require_plain("t", ["ADD COLUMN (`n` STRING FIRST)", "DROP COLUMN `id`"])
 
 
 def test_of_many_columns_only_those_move_that_have_to() -> None:

@@ -1,17 +1,14 @@
-"""Downstream tables by Spark SQL that the engine would take, and what to compare.
+"""Random streams of statements on several servers, and what to compare of the tables that they leave.
 
 Put here: how. Not here: the tests.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from _pytest.mark.structures import ParameterSet
 from pyspark.sql import SparkSession
 
-from spark_jobs.engine import routing
 from spark_jobs.lake.table import Table
 
 FIRST_SEED = int(os.environ.get("STRATALOG_SEED", "1"))
@@ -26,14 +23,6 @@ def twin_cases(runs: int) -> list[ParameterSet]:
         for server in ("mysql-8.0", "mariadb-11.4")
         for seed in seeds
     ]
-
-
-@contextmanager
-def by_spark_sql() -> Iterator[None]:
-    """Every downstream table goes by Spark SQL."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(routing, "why_not_merged", lambda *_: "a test")
-        yield
 
 
 def content(table: Table, spark: SparkSession) -> tuple[dict[str, str], list[str]]:
