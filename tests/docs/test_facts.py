@@ -49,7 +49,7 @@ def test_the_engine_gives_the_reason(reason: str) -> None:
 
 
 def test_there_are_reasons() -> None:
-    assert len(CELLS) > 10
+    assert CELLS
 
 
 def test_every_metadata_key_is_listed() -> None:

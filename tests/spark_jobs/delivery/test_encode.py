@@ -72,6 +72,6 @@ def test_each_server_takes_the_largest_float(sessions: dict[str, Connection]) ->
         session.execute("DROP TABLE IF EXISTS pairs.t")
         session.execute("CREATE TABLE pairs.t (f FLOAT)")
         session.execute(f"INSERT INTO pairs.t VALUES {texts}")
-        [found] = session.rows("SELECT GROUP_CONCAT(f + 0.0e0 ORDER BY f) f FROM pairs.t")
-        stored = np.array(found["f"].split(","), np.float64).astype(np.float32)
+        [row] = session.rows("SELECT GROUP_CONCAT(f + 0.0e0 ORDER BY f) f FROM pairs.t")
+        stored = np.array(row["f"].split(","), np.float64).astype(np.float32)
         assert stored.tolist() == sorted(rows.column("f").to_pylist()), name
