@@ -15,6 +15,7 @@ from spark_jobs.bronze.index import OF_TABLE, read_index
 from spark_jobs.delta import commits, data_files
 from spark_jobs.delta.snapshot import new_table
 from spark_jobs.engine import fills, silver_job, silver_plan
+from spark_jobs.engine.exact_texts import ExactTextChange
 from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.engine.silver_plan import PreparedCompaction
 from spark_jobs.engine.silver_task import Refill, SilverTask, SilverUnit, WindowResult, work
@@ -275,3 +276,12 @@ def test_a_statement_that_empties_the_table_is_a_row_of_silver(tmp_path: Path) -
     position = row["_position"]
     assert (row["_op"], position["offset"], position["row"], row["id"]) == ("truncate", 300, -1, None)
     assert silver_job.markers(design, []) == []
+
+
+def test_no_row_of_a_table_without_partial_images_lacks_a_column(tmp_path: Path) -> None:
+    """A run may change columns before the window with the table's first partial image."""
+    design = new_table(str(tmp_path), Columns({"id": "INT", "v": "INT"}, ("id",)).stored, MAPPED)
+    (marker,) = silver_job.markers(
+        design, [step for step in steps((300, "TRUNCATE t")) if isinstance(step, SchemaChange)]
+    )
+    assert not silver_job.may_change(design, marker, ExactTextChange(absent={"v": "w"}))
