@@ -1,8 +1,8 @@
 """One source through the layers: extract, compact, merge, publish.
 
 Put here: the order of a source's work in each layer, and what is published after it. Not here: what a table has to do
-(planner.py), the merge of one table (delivery.py, engine/downstream_job.py), or who asked for it (spark_jobs/cli, Dagster's
-assets).
+(planner.py), the merge of one table (delivery.py, engine/downstream_job.py), or who asked for it (spark_jobs/cli,
+Dagster's assets).
 """
 
 import logging
@@ -365,8 +365,8 @@ def _merge_units(spark: SparkSession, deliveries: Sequence["TableMerge"], task_b
         results = downstream_job.run(
             session_over(spark, 0), [unit for _, unit in units], Capacity(slots(spark), task_bytes), log
         )
-    done = ((name, unit, results[unit.unit.number]) for name, unit in units)
-    return {name: (unit, outcome) for name, unit, outcome in done if not any(result.error for result in outcome)}
+    outcomes = ((name, unit, results[unit.unit.number]) for name, unit in units)
+    return {name: (unit, outcome) for name, unit, outcome in outcomes if not any(result.error for result in outcome)}
 
 
 def _has_every_change(delivery: "TableMerge") -> bool:
