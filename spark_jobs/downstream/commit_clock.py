@@ -11,7 +11,8 @@ on which windows or backfills ask for it, and stays known when gc has removed th
 A commit says how far the log was looked through, and the greatest order time up to there. An idle server moves that on
 by its own clock: whatever it logs after that place counts as no earlier.
 
-Put here: finding late transactions, and the order time of rows. Not here: what is merged by it (shared_keys.py).
+Put here: finding late transactions. Not here: the order time of rows (engine/order_times.py), or what is merged by it
+(engine/shared_merge.py).
 """
 
 from collections.abc import Iterator
@@ -39,10 +40,6 @@ from spark_jobs.runtime.executors import checked
 
 COLUMNS = {"stretch": "INT", "number": "BIGINT", "start": "BIGINT", "stop": "BIGINT", "order_at": "TIMESTAMP"}
 """A run of transactions of one file, [start, stop), and the order time of all of them."""
-ORDER = "_order"
-"""Column of rows on the way: their order time."""
-LATE = "_late_"
-"""What the names of columns begin with that rows have on the way to that."""
 _IDLE = timedelta(minutes=1)
 """How far an idle server's clock has to be ahead before a commit says so."""
 _LATE_SCHEMA = pa.schema(
@@ -81,20 +78,6 @@ class Clock:
         assert commit
         reached = None if commit.reached is None else _instant(commit.reached)
         return cls(source, table, head.version, commit.begin, commit.position, reached, commit.has_late)
-
-    def order(self, session: SparkSession, rows: DataFrame) -> DataFrame:
-        """The rows, which have _position and _committed_at, with ORDER."""
-        if not self.has_late:
-            return rows.withColumn(ORDER, F.col("_committed_at"))
-        late = self.table.read(session, self.version)
-        late = late.select(*(F.col(name).alias(f"{LATE}{name}") for name in COLUMNS))
-        here = F.expr(
-            f"_position.stretch = {LATE}stretch AND _position.number = {LATE}number AND "
-            f"_position.offset >= {LATE}start AND _position.offset < {LATE}stop"
-        )
-        joined = rows.join(F.broadcast(late), here, "left")
-        order = F.greatest("_committed_at", f"{LATE}order_at")
-        return joined.withColumn(ORDER, order).drop(*(f"{LATE}{name}" for name in COLUMNS))
 
 
 def clock_of(lake: Lake, source: str) -> Clock | None:

@@ -1,7 +1,7 @@
 """What a silver table has for a downstream table, and what came of a merge.
 
 Put here: the job of one table, what silver has committed since the last merge, the target's head and the commit.
-Not here: the rows (silver_reader.py), the statement (merge_sql.py), or the order of the work (merge.py).
+Not here: the merge itself (engine/downstream_job.py).
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,6 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.compaction_job import BY_SPARK_SQL
 
 ADDED = {"_position": silver.CHANGE_PLACE, "_committed_at": "TIMESTAMP", "_raw": "MAP<STRING, STRING>"}
 
@@ -41,8 +40,8 @@ class Merged:
     """Keys that the table lacks because no row image of theirs was whole."""
     into: str | None = None
     """The downstream table's name, where the source table goes to several."""
-    way: str = BY_SPARK_SQL
-    """By the engine or by Spark SQL, and why by the latter."""
+    way: str = "engine"
+    """What did it, as a run's metadata says it."""
     mode: Mode = Mode.MIRROR
 
 

@@ -1,7 +1,7 @@
 """Downstream tables of several source tables: the part of each, with a position of its own, and the union of columns.
 
 Put here: what commits of such a table say, a part seen as a table by itself, and which columns fit all parts. Not here:
-which tables are of several (config/routes.py), or what is merged into a part (merge.py).
+which tables are of several (config/routes.py), or what is merged into a part (engine/part_merge.py).
 
 A commit names all parts; it moves one and repeats the others as they stood in the head that it was planned on.
 A later commit from the same head finds its counter taken, so no part's position is ever set back.
@@ -18,7 +18,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.delta.snapshot import Snapshot
 from spark_jobs.downstream.commit import DownstreamCommit, PartEntry
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake.commit import Checkpoint, CommitKind, Head, new_batch
+from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.text.sql import identifier, literal
@@ -34,7 +34,7 @@ _INTEGERS = {"TINYINT": 10, "SMALLINT": 10, "INT": 10, "BIGINT": 20}
 """Integers, from narrow to wide, and the digits that Delta wants of a decimal that they are widened to."""
 _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _MOST_DIGITS = 38
-_WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+WIDENING = "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
 _WITHOUT_ZONE = "SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')"
 
 Owner = tuple[str, str, str]
@@ -166,55 +166,11 @@ class PartTable(Table):
         types, rows = self.columns(), super().read(spark, version).where(marked(self.marks))
         return rows.selectExpr(*(f"CAST({identifier(n)} AS {kind}) AS {identifier(n)}" for n, kind in types.items()))
 
-    def own_rows(self, spark: SparkSession) -> DataFrame:
-        return super().read(spark).where(marked(self.marks))
-
-    def append(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
-        return super().append(rows if head.design else self._fitted(rows), head, checkpoint)
-
-    def overwrite(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
-        """Replaces the part's rows in one commit upon ``head``. Raises LostRace."""
-        return super().replace(self._fitted(rows), marked(self.marks), head, checkpoint)
-
-    def fit(self, spark: SparkSession, head: Head, columns: Mapping[str, str]) -> Head:
-        """Gives the table all columns that the part is to have, and takes those away that none has any more.
-
-        Each step is a commit, and what is left to do is known by the columns that are there; so a run may die between
-        two. Raises TableStopped where the columns contradict others, LostRace, LakeError.
-        """
-        stored = {name: kind for name, kind in super().columns().items() if name not in (*MARKS, *_BESIDE)}
-        other_parts = [part for part in parts_of(head.all_parts) if part.owner != self.owner]
-        for action in union(
-            stored, columns, other_parts, f"{self.path}, {'.'.join(self.owner[1:])} of {self.owner[0]}"
-        ):
-            if self.plain and action.startswith("DROP"):
-                continue  # it stays, without a value
-            if self.plain and action.startswith(("ALTER", _WIDENING)):
-                raise TableStopped(
-                    f"{self.path}: {action} needs a feature of Delta that tables with compat: plain do not have"
-                )
-            if head.all_parts is None:
-                raise TableStopped(f"{self.path} is a table that no run has made; move it away")
-            checkpoint_ = replace(head.all_parts, batch=new_batch(), kind=CommitKind.WIDENED)
-            head = self.alter(spark, head, checkpoint_, action)
-        return head
-
-    def _fitted(self, rows: DataFrame) -> DataFrame:
-        """The rows with all columns of the table."""
-        by_name = {name.casefold(): identifier(name) for name in rows.columns}
-        types = super().columns()
-        return rows.selectExpr(
-            *(f"CAST({by_name.get(n.casefold(), 'NULL')} AS {kind}) AS {identifier(n)}" for n, kind in types.items())
-        )
-
     def land(self, upon: Snapshot, head: Head, checkpoint: Checkpoint, **changes: Any) -> Head:
         return self._own_head(super().land(upon, head, checkpoint, **changes))
 
     def _claimed(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
         """A checkpoint of this part as the table's commit states it: with the parts of all sources."""
-        # A commit that only adds columns has no position of a part.
-        if checkpoint.kind == CommitKind.WIDENED:
-            return checkpoint
         commit = DownstreamCommit.of(checkpoint)
         # This part as the commit leaves it replaces what the head says of it.
         own_part = Part(
@@ -271,18 +227,9 @@ class SharedPart(PartTable):
 
     is_shared = True
 
-    def all_columns(self) -> dict[str, str]:
-        """Those that source tables have, with the types that hold the values of all."""
-        stored = Table.columns(self)
-        return {name: kind for name, kind in stored.items() if name not in (*MARKS, *_BESIDE)}
-
     def other_parts(self, head: Head) -> list[Part]:
         """The parts of other source tables."""
         return [part for part in parts_of(head.all_parts) if part.owner != self.owner]
-
-    def overwrite(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
-        """Replaces all rows, of all parts, in one commit upon ``head``. Raises LostRace."""
-        return Table.replace(self, rows, "TRUE", head, checkpoint)
 
 
 class SourceTable(Table):
@@ -338,6 +285,7 @@ def union(target: Mapping[str, str], columns_: Mapping[str, str], parts: Sequenc
             if fitting is None:  # it is nobody else's
                 drops.append(f"DROP COLUMN {identifier(as_there)}")
                 adds.append(f"ADD COLUMN ({identifier(column)} {kind} {before})")
+                as_there = None
             elif fitting != target[as_there]:
                 widened.append(f"ALTER COLUMN {identifier(as_there)} TYPE {fitting}")
         before = f"AFTER {identifier(as_there or column)}"
@@ -345,7 +293,7 @@ def union(target: Mapping[str, str], columns_: Mapping[str, str], parts: Sequenc
     return [
         *drops,
         *([_WITHOUT_ZONE] if without_zone else []),
-        *([_WIDENING] if widened else []),
+        *([WIDENING] if widened else []),
         *widened,
         *adds,
     ]

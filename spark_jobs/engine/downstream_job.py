@@ -6,33 +6,53 @@ what tasks do (downstream_task.py), which tables come this way (routing.py).
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import numpy as np
-from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
 from spark_jobs.config.modes import Mode
-from spark_jobs.delta import deletion_vectors, schema_changes
+from spark_jobs.delta import schema_changes
 from spark_jobs.delta.history import added_since
-from spark_jobs.delta.snapshot import CHANGE_DATA_FEED, DataFile, Snapshot, snapshot_of
+from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.downstream import merge_job
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import Merged, MergeJob, SilverDelta
 from spark_jobs.downstream.modes import require_supported
-from spark_jobs.downstream.multi_source import PartTable
-from spark_jobs.engine import change_job, change_task, downstream_task, fills, keyless_merge, routing, spark_job
+from spark_jobs.downstream.multi_source import PartTable, SharedPart
+from spark_jobs.downstream.shared_keys import SharedSources, require_one_key
+from spark_jobs.engine import (
+    change_job,
+    change_task,
+    downstream_task,
+    feed,
+    fills,
+    keyless_merge,
+    routing,
+    shared_merge,
+    spark_job,
+)
 from spark_jobs.engine.change_course import ChangedLog
 from spark_jobs.engine.change_units import ChangeTask, ChangeUnit
 from spark_jobs.engine.deleted_rows import require_unfolded
 from spark_jobs.engine.downstream_task import DownstreamUnit, FileRewrite, MergedFiles
 from spark_jobs.engine.exact_texts import ExactTextChange, change_of
 from spark_jobs.engine.fills import ColumnFill
-from spark_jobs.engine.part_merge import NewTables, files_of_part, head_of_part, new_snapshot, rebased, why_not_fitting
+from spark_jobs.engine.merge_results import marked_files, operation, redesign, row_metrics, without_dead, write_metrics
+from spark_jobs.engine.part_merge import (
+    PlannedTables,
+    committed_design,
+    delta_of_part,
+    files_of_part,
+    head_of_part,
+    part_schema,
+    planned_design,
+    rebased,
+)
 from spark_jobs.engine.partial_merge import SilverLookup
 from spark_jobs.engine.restatement import Restatement, SilverSource, overlapping
+from spark_jobs.engine.shared_plan import SharedPlan, SharedUnit, planned
 from spark_jobs.engine.spark_job import Capacity, packed
 from spark_jobs.engine.target_files import RowChanges
 from spark_jobs.errors import StratalogError, about
@@ -56,37 +76,43 @@ class PreparedMerge:
     head: Head
     delta: SilverDelta
     range: Range
-    unit: DownstreamUnit | ChangeUnit
+    unit: DownstreamUnit | SharedUnit | ChangeUnit
     snapshot: Snapshot
     design: Snapshot
     """With the metadata and protocol that the target has after the merge."""
 
 
 def prepared(
-    number: int, work: MergeJob, new_tables: NewTables | None = None, log: ChangedLog | None = None
-) -> PreparedMerge | str | None:
-    """A table's merge as a unit; None where the target is up to date, and why Spark SQL takes it where it does.
+    number: int,
+    work: MergeJob,
+    planned_tables: PlannedTables | None = None,
+    log: ChangedLog | None = None,
+    sources: SharedSources | None = None,
+) -> PreparedMerge | None:
+    """A table's merge as a unit; None where there is nothing to do now.
 
-    new_tables: what parts planned before have begun; gets the table of this one. log: of a table that is made of every
-    change, what changes are decoded from.
+    Args:
+        number: the unit's.
+        work: what is merged.
+        planned_tables: what parts planned before are to make of their tables; gets that of this one. Of those that
+            share keys one alone is planned: what it leaves decides about the next.
+        log: of a table that is made of every change, what changes are decoded from.
+        sources: of a part that shares keys with others.
+
+    Raises TableStopped, LakeError.
     """
     with about(str(work)):
-        reason = routing.why_not_merged(work)
-        if reason:
-            return reason
         require_supported(work.columns, work.mode)
-        is_part = isinstance(work.target, PartTable)
-        head = head_of_part(work) if is_part else merge_job.head_of(work)
+        if isinstance(work.target, PartTable):
+            return _prepared_part(number, work, {} if planned_tables is None else planned_tables, sources)
+        head = merge_job.head_of(work)
         delta = merge_job.silver_delta(work, head)
         range_ = merge_job.range_of(work, head, delta)
         if range_ is None:
             return None
-        reason = routing.why_downstream_by_sql(work, head, delta)
-        if reason:
-            return reason
         # A target that does not exist yet is a snapshot without files.
         if head.design:
-            snapshot = new_snapshot(head, work.target.path, {} if new_tables is None else new_tables)
+            snapshot = new_table(work.target.path, head.design.columns, head.design.properties)
         else:
             stored = snapshot_of(work.target.path, head.version)
             assert stored is not None
@@ -95,37 +121,67 @@ def prepared(
             assert log is not None, "every change is decoded from bronze"
             plan = change_job.planned(number, work, (head, snapshot), delta, log)
             is_replaced = plan.delta.is_renewed and plan.design is not plan.snapshot
-            design = _with_feed(plan.design, work, is_replaced=is_replaced)
+            design = feed.designed(plan.design, work, is_replaced=is_replaced)
             has_feed = design.has_change_data and bool(plan.unit.files)
             unit = replace(plan.unit, configuration=design.configuration, has_feed=has_feed)
             return PreparedMerge(work, head, plan.delta, range_, unit, plan.snapshot, design)
-        reason = why_not_fitting(work, delta, snapshot) if is_part else None
-        return reason or _prepared(number, work, (head, snapshot), delta, range_)
+        return _prepared(number, work, (head, snapshot), delta, range_)
 
 
 def _prepared(
     number: int, work: MergeJob, upon: tuple[Head, Snapshot], delta: SilverDelta, range_: Range
-) -> PreparedMerge | str:
-    """The unit of a table, or why Spark SQL merges it instead. upon: the target as the plan saw it."""
+) -> PreparedMerge:
+    """The unit of a table. upon: the target as the plan saw it. Raises TableStopped, LakeError."""
     head, snapshot = upon
     origin = snapshot_of(work.origin.path, work.pinned.version)
     assert origin is not None
     routing.require_written(snapshot)
-    marks = tuple(work.target.marks.items())
     # The columns that the target has after silver's statements, and the files of silver that it lacks.
     lacking = _lacking(work, upon, delta, origin)
     if lacking is None:
-        if marks:
-            return "the log of silver does not have all commits any more that the target has not got"
         # What happened to silver cannot be told: all of it replaces the target.
         delta = replace(delta, is_renewed=True)
         lacking = _renewed(work, snapshot, origin)
     routing.require_written(origin if lacking.restatement else origin.with_files(lacking.files))
-    if not marks:
-        silver.require_equal_columns(work.target.path, lacking.design.schema.spark_types, work.stored, str(work.name))
-    design = _with_feed(lacking.design, work, is_replaced=delta.is_renewed and lacking.design is not snapshot)
+    silver.require_equal_columns(work.target.path, lacking.design.schema.spark_types, work.stored, str(work.name))
+    design = feed.designed(lacking.design, work, is_replaced=delta.is_renewed and lacking.design is not snapshot)
     unit = _unit(number, work, upon, delta, lacking._replace(design=design))
     return PreparedMerge(work, head, delta, range_, unit, snapshot, design)
+
+
+def _prepared_part(
+    number: int, work: MergeJob, planned_tables: PlannedTables, sources: SharedSources | None
+) -> PreparedMerge | None:
+    """The unit of a part; None where it is up to date, or waits for another one. Raises TableStopped, LakeError."""
+    head = head_of_part(work)
+    if isinstance(work.target, SharedPart):
+        require_one_key(work, work.target.other_parts(head))
+    delta = delta_of_part(head, merge_job.silver_delta(work, head))
+    range_ = merge_job.range_of(work, head, delta)
+    if range_ is None or (isinstance(work.target, SharedPart) and work.target.path in planned_tables):
+        return None
+    # Parts of a table that does not exist yet begin it together: data files have the names of its columns.
+    path = work.target.path
+    if head.design:
+        snapshot = planned_tables.setdefault(path, new_table(path, head.design.columns, head.design.properties))
+    else:
+        stored = snapshot_of(path, head.version)
+        assert stored is not None
+        snapshot = stored
+    origin = snapshot_of(work.origin.path, work.pinned.version)
+    assert origin is not None
+    routing.require_written(snapshot)
+    routing.require_written(origin)
+    design, upon = planned_design(work, (head, snapshot), planned_tables), (head, snapshot)
+    # What cannot be told of its commits any more is all of silver.
+    new_files = None if delta.is_renewed else _new_files(work, head, delta, origin)
+    if isinstance(work.target, SharedPart):
+        assert sources
+        shared = planned(number, work, upon, SharedPlan(delta, design, origin, new_files), sources)
+        return PreparedMerge(work, head, delta, range_, shared, snapshot, design)
+    delta = replace(delta, is_renewed=new_files is None)
+    lacking = LackingFiles(origin, design, (), (), *(new_files or (origin.files, None)))
+    return PreparedMerge(work, head, delta, range_, _unit(number, work, upon, delta, lacking), snapshot, design)
 
 
 def _unit(
@@ -134,7 +190,8 @@ def _unit(
     """What tasks need to know. upon: the target as the plan saw it."""
     (head, snapshot), design, origin = upon, lacking.design, lacking.origin
     marks = tuple(work.target.marks.items())
-    files = () if delta.is_renewed else tuple(files_of_part(snapshot, marks))
+    # A renewed table loses all its files, a renewed part its rows.
+    files = tuple(files_of_part(snapshot, marks)) if marks or not delta.is_renewed else ()
     after = None if delta.is_renewed else head.position
     # Only where the target has not passed a statement that emptied the table are rows to go; or to be marked.
     is_emptied = bool(work.floor and (after is None or lacking.restatement or after <= work.floor))
@@ -150,10 +207,11 @@ def _unit(
         after=after,
         windows=_SEVERAL if delta.is_renewed else delta.windows,
         target=work.target.path,
-        schema=design.schema,
+        schema=part_schema(design.schema, work.columns.types) if marks else design.schema,
         configuration=design.configuration,
         files=files,
         marks=marks,
+        replaces=bool(marks) and delta.is_renewed,
         keeps_deleted=keeps_deleted,
         has_feed=design.has_change_data and bool(files),
         rewrites=bool(files) and not snapshot.has_deletion_vectors,
@@ -256,17 +314,6 @@ def _redesigned(snapshot: Snapshot, spark_types: Mapping[str, str]) -> Snapshot:
     return schema_changes.redesigned(snapshot, spark_types)
 
 
-def _with_feed(design: Snapshot, work: MergeJob, *, is_replaced: bool) -> Snapshot:
-    """The target with its change data feed on or off; off in a commit that gives all rows other columns.
-
-    is_replaced: whether it does. Rows that go are read by the columns of the commit, and would have no values.
-    """
-    is_on = work.has_feed and not is_replaced
-    if is_on == design.has_change_data:
-        return design
-    return schema_changes.apply(design, [f"SET TBLPROPERTIES ('{CHANGE_DATA_FEED}' = '{str(is_on).lower()}')"])
-
-
 def _needs_all_copies(work: MergeJob) -> bool:
     """Whether windows say nothing by themselves, since copies that went may have been there before the log."""
     return work.columns.is_bag and work.lacks_older
@@ -326,7 +373,7 @@ def run(
     target = capacity.share(sum(rewrite.file.size for rewrite in rewrites), _LEAST_TASK_BYTES)
     rewrite_tasks = [*packed(rewrites, lambda rewrite: rewrite.file.size, target)]
     for merged_files in spark_job.run(spark, rewrite_tasks, downstream_task.rewritten_alone):
-        earlier_results = [_without_dead(result, merged_files.removed) for result in by_unit[merged_files.unit]]
+        earlier_results = [without_dead(result, merged_files.removed) for result in by_unit[merged_files.unit]]
         by_unit[merged_files.unit] = [*earlier_results, merged_files]
     return by_unit
 
@@ -336,13 +383,13 @@ def _divided(unit: PreparedMerge, capacity: Capacity) -> PreparedMerge:
     part = unit.unit
     if not isinstance(part, DownstreamUnit) or not part.changes_files:
         return unit
-    size = _bytes_of(part) + sum(file.size for file in part.files)
+    size = part.size + sum(file.size for file in part.files)
     return replace(unit, unit=replace(part, defers=size > capacity.task_bytes))
 
 
-def _rewrites(unit: DownstreamUnit | ChangeUnit, results: Sequence[MergedFiles]) -> Iterator[FileRewrite]:
+def _rewrites(unit: DownstreamUnit | SharedUnit | ChangeUnit, results: Sequence[MergedFiles]) -> Iterator[FileRewrite]:
     """The files of a unit's target that tasks of their own write again."""
-    if not unit.defers or any(r.error or r.stopped for r in results):
+    if isinstance(unit, SharedUnit) or not unit.defers or any(r.error or r.stopped for r in results):
         return
     row_changes = RowChanges(unit.fills, unit.exact)
     # What a task that writes one file again needs of the unit; where deleted rows stay, any file may have some.
@@ -358,12 +405,9 @@ def _rewrites(unit: DownstreamUnit | ChangeUnit, results: Sequence[MergedFiles])
             yield FileRewrite(alone, file, dead)
 
 
-def _without_dead(result: MergedFiles, removed: Sequence[str]) -> MergedFiles:
-    """A result without rows of files that are removed."""
-    return replace(result, dead={path: rows for path, rows in result.dead.items() if path not in removed})
-
-
-MergeTask = tuple[DownstreamUnit, ...] | ChangeTask
+FromSilver = DownstreamUnit | SharedUnit
+"""What is merged from silver."""
+MergeTask = tuple[FromSilver, ...] | ChangeTask
 
 
 def work(task: MergeTask) -> Iterator[Any]:
@@ -373,17 +417,19 @@ def work(task: MergeTask) -> Iterator[Any]:
     return downstream_task.work(task, _merged)
 
 
-def _merged(unit: DownstreamUnit) -> MergedFiles:
+def _merged(unit: FromSilver) -> MergedFiles:
+    if isinstance(unit, SharedUnit):
+        return shared_merge.merged(unit)
     return keyless_merge.merged(unit) if unit.columns.is_bag else downstream_task.merged(unit)
 
 
-def tasks_of(units: Sequence[PreparedMerge], capacity: Capacity) -> list[tuple[DownstreamUnit, ...]]:
+def tasks_of(units: Sequence[PreparedMerge], capacity: Capacity) -> list[tuple[FromSilver, ...]]:
     """Units that are merged from silver packed by the bytes of their new files; a large one a task a range of keys."""
-    of_silver = [unit.unit for unit in units if isinstance(unit.unit, DownstreamUnit)]
-    sizes = {unit.number: _bytes_of(unit) for unit in of_silver}
+    of_silver = [unit.unit for unit in units if not isinstance(unit.unit, ChangeUnit)]
+    sizes = {unit.number: unit.size for unit in of_silver}
     target = capacity.share(sum(sizes.values()) + len(of_silver) * _UNIT_BYTES, _LEAST_TASK_BYTES)
-    divided: list[tuple[DownstreamUnit, ...]] = []
-    undivided: list[DownstreamUnit] = []
+    divided: list[tuple[FromSilver, ...]] = []
+    undivided: list[FromSilver] = []
     for unit in of_silver:
         # Two tasks must not write one file again.
         parts = max(1, -(-sizes[unit.number] // min(2 * target, capacity.task_bytes)))
@@ -396,46 +442,35 @@ def tasks_of(units: Sequence[PreparedMerge], capacity: Capacity) -> list[tuple[D
     return [*divided, *packed(undivided, lambda unit: sizes[unit.number] + _UNIT_BYTES, target)]
 
 
-def _bytes_of(unit: DownstreamUnit) -> int:
-    """Bytes of the files of silver whose rows or keys a unit is about."""
-    removed = unit.restatement.removed if unit.restatement else ()
-    return sum(file.size for file in (*removed, *unit.pending))
-
-
 def commit(unit: PreparedMerge, results: Sequence[MergedFiles]) -> Merged:
     """Commits what tasks did for a unit. Raises LostRace, LakeError."""
     began = time.monotonic()
-    work, snapshot, head = unit.work, unit.snapshot, unit.head
+    work, snapshot, head, design = unit.work, unit.snapshot, unit.head, unit.design
+    is_part = isinstance(work.target, PartTable)
     if isinstance(work.target, PartTable):
-        snapshot, head = rebased(work.target, (snapshot, head), {path for result in results for path in result.dead})
+        touched = {path for result in results for path in (*result.dead, *result.removed)}
+        snapshot, head = rebased(work.target, (snapshot, head), touched)
+        design = committed_design(work, head, snapshot, unit.design)
     # Tasks name files by path; the commit wants those of the snapshot that it is made upon.
     by_path = {file.path: file for file in snapshot.files}
     removed = [by_path[path] for result in results for path in result.removed]
-    removed = [*snapshot.files] if unit.delta.is_renewed else removed
-    marked = _marked(snapshot, by_path, results)
+    is_overwrite = unit.unit.is_total if isinstance(unit.unit, SharedUnit) else unit.delta.is_renewed and not is_part
+    removed = [*snapshot.files] if is_overwrite else removed
+    marked = marked_files(snapshot, by_path, results)
     # Keys that no row ever held whole: those of before, and what became of them.
     lookup = unit.unit.lookup if isinstance(unit.unit, DownstreamUnit) else None
     unseen = lookup.never_whole + sum(result.never_whole for result in results) if lookup else 0
-    # Metadata and protocol are part of the commit only if a statement changed columns.
-    changes_design = unit.design is not unit.snapshot
     landed = work.target.land(
         snapshot,
         head,
         merge_job.commit_of(work, unit.range, unseen),
-        metadata=unit.design.metadata if changes_design else None,
-        protocol=unit.design.protocol if changes_design else None,
         adds=[file for result in results for file in result.added],
         removes=removed,
         dv_updates=marked,
         changes=[file for result in results for file in result.changes],
-        operation=_operation(unit),
-        operation_parameters={"mode": "Overwrite", "partitionBy": "[]"} if unit.delta.is_renewed else {},
-        metrics={
-            "numTargetRowsInserted": sum(result.inserted for result in results),
-            "numTargetRowsUpdated": sum(result.updated for result in results),
-            "numTargetRowsDeleted": sum(result.deleted for result in results),
-            **_write_metrics(work.mode, results),
-        },
+        operation=operation(unit.snapshot, work.mode, is_overwrite=is_overwrite),
+        metrics=row_metrics(results) | write_metrics(work.mode, results),
+        **redesign(snapshot, design, is_overwrite=is_overwrite),
     )
     return Merged(
         source=work.source,
@@ -449,40 +484,5 @@ def commit(unit: PreparedMerge, results: Sequence[MergedFiles]) -> Merged:
         redone=len(unit.delta.redone),
         seconds=time.monotonic() - began + sum(result.seconds for result in results),
         unseen=unseen,
-        way=routing.ENGINE,
         mode=work.mode,
     )
-
-
-def _operation(unit: PreparedMerge) -> str:
-    """What Delta's history calls the commit."""
-    is_merge = unit.snapshot.files and unit.work.mode is not Mode.APPEND and not unit.delta.is_renewed
-    return "MERGE" if is_merge else "WRITE"
-
-
-def _write_metrics(mode: Mode, results: Sequence[MergedFiles]) -> dict[str, int]:
-    """Delta's counts of what a merge wrote: rows as they were before, bytes of new files."""
-    added = [file for result in results for file in result.added]
-    new = sum(result.inserted + result.updated for result in results)
-    marked = sum(result.deleted for result in results) if mode is Mode.SOFT_DELETE else 0
-    copied = max(sum(file.num_records or 0 for file in added) - new - marked, 0)
-    return {"numTargetRowsCopied": copied, "numTargetBytesAdded": sum(file.size for file in added)}
-
-
-def _marked(
-    snapshot: Snapshot, files: Mapping[str, DataFile], results: Iterable[MergedFiles]
-) -> list[tuple[DataFile, deletion_vectors.Descriptor]]:
-    """New deletion vectors of the files that have old images, written in one file."""
-    numbers: dict[str, list[np.ndarray[Any, np.dtype[np.int64]]]] = defaultdict(list)
-    for result in results:
-        for path, rows in result.dead.items():
-            numbers[path].append(np.frombuffer(rows, np.int64))
-    if not numbers:
-        return []
-    vectors = []
-    for path, parts in numbers.items():
-        vector = BitMap64(np.concatenate(parts).astype(np.uint64))
-        present = files[path].deletion_vector
-        vectors.append(vector if present is None else vector | deletion_vectors.read(snapshot.path, present))
-    descriptors = deletion_vectors.write(snapshot.path, vectors, snapshot.configuration)
-    return [(files[path], vector) for path, vector in zip(numbers, descriptors, strict=True)]

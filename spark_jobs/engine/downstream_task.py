@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,7 @@ from spark_jobs.engine.deleted_rows import Truncations, marked
 from spark_jobs.engine.exact_texts import ExactTextChange
 from spark_jobs.engine.fills import ColumnFill, valued
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
+from spark_jobs.engine.part_merge import own_rows
 from spark_jobs.engine.partial_merge import LocatedRows, SilverLookup, TargetReader, completed, restated
 from spark_jobs.engine.restatement import Restatement, SilverSource, states, touched_keys, unchanged
 from spark_jobs.engine.target_files import RowChanges, WrittenAgain, as_bytes, write_rows, written_again
@@ -82,6 +83,8 @@ class DownstreamUnit:
     """Whether the target's own rows from before the floor go."""
     marks: tuple[tuple[str, str], ...] = ()
     """Of a part of a table of several source tables: columns that say whose a row is, with the part's values."""
+    replaces: bool = False
+    """Whether the pending rows are put in the place of all of the part's."""
     keeps_deleted: bool = False
     """Whether deleted rows stay, marked as such."""
     restatement: Restatement | None = None
@@ -117,6 +120,17 @@ class DownstreamUnit:
         return bool(self.files) and bool(self.rewrites or self.fills or self.exact or self.statements)
 
     @property
+    def size(self) -> int:
+        """Bytes of the files of silver whose rows or keys it is about."""
+        removed = self.restatement.removed if self.restatement else ()
+        return sum(file.size for file in (*removed, *self.pending))
+
+    @property
+    def searched_files(self) -> tuple[DataFile, ...]:
+        """The target's files that may have rows of the keys, and do not lose them anyway."""
+        return () if self.replaces else self.files
+
+    @property
     def identity(self) -> list[str]:
         """The columns by which a row is found in the target."""
         key = self.columns.types if self.columns.is_bag else self.columns.key
@@ -146,14 +160,20 @@ class MergedFiles:
     """What stops the table, by whichever way it is merged."""
 
 
-def work(
-    task: Sequence[DownstreamUnit], merge: Callable[[DownstreamUnit], MergedFiles] | None = None
-) -> Iterator[MergedFiles]:
+class NumberedUnit(Protocol):
+    """A unit of any kind."""
+
+    @property
+    def number(self) -> int: ...
+
+
+def work(task: Sequence[NumberedUnit], merge: Callable[[Any], MergedFiles] | None = None) -> Iterator[MergedFiles]:
     """Does the units of a task, one after the other. merge: instead of ``merged``."""
+    does: Callable[[Any], MergedFiles] = merge or merged
     for unit in task:
         began = time.monotonic()
         try:
-            result = (merge or merged)(unit)
+            result = does(unit)
             yield replace(result, seconds=time.monotonic() - began)
         except TableStopped as error:
             yield MergedFiles(unit.number, {}, stopped=error)
@@ -167,14 +187,14 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     silver_rows, never_whole = (pending(unit), 0) if unit.restatement is None else _restated(unit, unit.restatement)
     row_changes = row_changes_of(unit)
     rows = of_part(unit, _as_kept(unit, silver_rows, row_changes.truncations))
-    dead = emptied_rows(unit) if unit.floor and unit.empties else {}
+    dead = vanished_rows(unit)
     emptied = {} if unit.part else dict(dead)
     # Old rows of these keys: each dies unless it is as new as the row that would replace it.
     is_present = np.zeros(len(rows), np.bool_)
     is_older = np.zeros(len(rows), np.bool_)
     replaced: list[Hit] = []
     keys = Keys(rows, unit.identity, exact=unit.exact) if len(rows) else None
-    for located in hits(unit.target, unit.files, unit.schema, keys) if keys else ():
+    for located in hits(unit.target, unit.searched_files, unit.schema, keys) if keys else ():
         hit = without_dead(located, dead.get(located.file.path))
         stays = _later(unit, hit, silver_rows) if unit.restatement is None else _unchanged(unit, hit, rows)
         is_older[hit.keys[stays]] = True
@@ -270,23 +290,33 @@ def _stays(unit: DownstreamUnit, rows: pa.Table) -> "np.ndarray[Any, np.dtype[np
     return np.asarray(pc.not_equal(rows.column("_op"), silver.Op.DELETE).to_numpy(), np.bool_)
 
 
-def emptied_rows(unit: DownstreamUnit) -> dict[str, Numbers]:
-    """By path, the target's rows from before the statement that emptied the table."""
-    assert unit.floor
-    emptied: dict[str, Numbers] = {}
+def vanished_rows(unit: DownstreamUnit) -> dict[str, Numbers]:
+    """By path, the target's rows that go whatever is new: from before a statement that emptied it, or all of a part."""
+    # One of the tasks that share a part says it; the others do not look for these rows.
+    if not (unit.replaces or (unit.floor and unit.empties)) or (unit.replaces and unit.part):
+        return {}
+    vanished: dict[str, Numbers] = {}
     for file in unit.files:
-        lowest, highest = bounds_of(file, unit.schema, "_position")
-        if lowest is not None and lowest >= unit.floor.order:
-            continue
-        if highest is not None and highest < unit.floor.order and file.num_records is not None:
-            rows = np.arange(file.num_records)
-        else:
-            positions = data_files.read_columns(unit.target, file, ["_position"], unit.schema).column(0)
-            rows = np.flatnonzero(~at_or_after(positions, unit.floor).to_numpy())
+        is_vanished = own_rows(unit.target, file, unit.schema, unit.marks) if unit.replaces else _emptied(unit, file)
+        rows = np.flatnonzero(is_vanished)
         rows = rows[~np.isin(rows, deletion_vectors.row_numbers(unit.target, file.deletion_vector))]
         if len(rows):
-            emptied[file.path] = rows
-    return emptied
+            vanished[file.path] = rows
+    return vanished
+
+
+def _emptied(unit: DownstreamUnit, file: DataFile) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+    """Which rows of a file are from before the statement that emptied the table, and the unit's."""
+    assert unit.floor
+    lowest, highest = bounds_of(file, unit.schema, "_position")
+    if lowest is not None and lowest >= unit.floor.order:
+        return np.zeros(0, np.bool_)
+    if highest is not None and highest < unit.floor.order and file.num_records is not None:
+        is_older = np.ones(file.num_records, np.bool_)
+    else:
+        positions = data_files.read_columns(unit.target, file, ["_position"], unit.schema).column(0)
+        is_older = ~np.asarray(at_or_after(positions, unit.floor), np.bool_)
+    return is_older & own_rows(unit.target, file, unit.schema, unit.marks) if unit.marks else is_older
 
 
 def without_dead(hit: Hit, dead: Numbers | None) -> Hit:
@@ -300,12 +330,12 @@ def without_dead(hit: Hit, dead: Numbers | None) -> Hit:
 def _restated(unit: DownstreamUnit, restatement: Restatement) -> tuple[pa.Table, int]:
     """The state of each key, and by how many more the keys are that were never whole."""
     origin = SilverSource(unit.origin, unit.origin_schema, unit.columns.key)
-    bounds = _part_bounds(unit, (*restatement.removed, *unit.pending)) if unit.parts > 1 else None
+    bounds = _part_bounds(unit, (*restatement.removed, *unit.pending))
 
     def of_range(keys: pa.Table) -> pa.Table:
         if bounds is None:
             return keys
-        return keys.filter(_between(keys.column(unit.columns.key[0]), bounds, unit.part))
+        return keys.filter(between(keys.column(unit.columns.key[0]), bounds, unit.part))
 
     touched = touched_keys(origin, restatement, unit.pending, after=unit.after, within=of_range)
     key_states = states(origin, restatement, touched, _silver_names(unit), floor=unit.floor)
@@ -332,13 +362,13 @@ def _unchanged(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[An
 def pending(unit: DownstreamUnit) -> pa.Table:
     """The newest row of every key in silver's new files, deletes among them; one range of the keys where parted."""
     names = [*_silver_names(unit), *(["_window_start"] if unit.after else [])]
-    bounds = _part_bounds(unit, unit.pending) if unit.parts > 1 else None
+    bounds = _part_bounds(unit, unit.pending)
     tables = []
     for file in unit.pending:
         rows = _file_rows(unit, file, names, bounds)
         is_pending = new_rows(unit, file, rows)
         if bounds is not None:
-            is_pending = pc.and_(is_pending, _between(rows.column(unit.columns.key[0]), bounds, unit.part))
+            is_pending = pc.and_(is_pending, between(rows.column(unit.columns.key[0]), bounds, unit.part))
         tables.append(rows.filter(is_pending))
     no_rows = pa.schema([unit.origin_schema.column(name).arrow(physical=False) for name in names]).empty_table()
     rows = pa.concat_tables([no_rows, *tables])
@@ -373,25 +403,37 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
 
 
-def _part_bounds(unit: DownstreamUnit, files: Sequence[DataFile]) -> pa.Array:
-    """Values of the key's first column that part the rows of files into equal ranges; every task finds the same ones.
+def _part_bounds(unit: DownstreamUnit, files: Sequence[DataFile]) -> pa.Array | None:
+    """Values of the key's first column by which tasks share the rows of files; None where one has all."""
+    if unit.parts == 1 or not files:
+        return None
+    sources = [(unit.origin, unit.origin_schema, file) for file in files]
+    return range_bounds(sources, unit.columns.key[0], unit.parts)
+
+
+def range_bounds(sources: Sequence[tuple[str, TableSchema, DataFile]], name: str, parts: int) -> pa.Array:
+    """Values of a column that part rows into equal ranges; every task finds the same ones.
 
     A sample of rows tells, as many of each file as it has of all rows.
+
+    Args:
+        sources: tables' paths and schemas, and files of theirs; the column has one type in all.
+        name: the column.
+        parts: how many ranges.
     """
-    name = unit.columns.key[0]
-    kind = unit.origin_schema.column(name).arrow(physical=False).type
-    step = 1 + sum(file.num_records or 0 for file in files) // _SAMPLED
+    kind = sources[0][1].column(name).arrow(physical=False).type
+    step = 1 + sum(file.num_records or 0 for _, _, file in sources) // _SAMPLED
     samples = []
-    for file in files:
-        keys = data_files.read_columns(unit.origin, file, [name], unit.origin_schema).column(name).drop_null()
+    for path, schema, file in sources:
+        keys = data_files.read_columns(path, file, [name], schema).column(name).drop_null()
         samples += keys.take(pa.array(np.arange(0, len(keys), step))).chunks
     values = pa.chunked_array(samples, kind).combine_chunks()
     ordered = pc.sort_indices(values)
-    at = [len(values) * part // unit.parts for part in range(1, unit.parts)]
+    at = [len(values) * part // parts for part in range(1, parts)]
     return values.take(ordered.take(pa.array(at))) if len(values) else values
 
 
-def _between(values: pa.ChunkedArray, bounds: pa.Array, part: int) -> pa.ChunkedArray:
+def between(values: pa.ChunkedArray, bounds: pa.Array, part: int) -> pa.ChunkedArray:
     """Which values lie in one of the ranges that bounds part; NULL lies in the first. No bounds: all are NULL."""
     is_within = pc.fill_null(pc.is_valid(values), False)
     if 0 < part <= len(bounds):

@@ -1,7 +1,7 @@
 """What a merge did to rows of its target, for Delta's change data feed.
 
-Put here: rows as they were and as they are, by kind of change. Not here: the layout of the files
-(delta/change_data.py), or which rows a merge writes (downstream_task.py, keyless_merge.py).
+Put here: whether a target has a feed, rows as they were and as they are, by kind of change. Not here: the layout of
+the files (delta/change_data.py), or which rows a merge writes (downstream_task.py, keyless_merge.py).
 
 A commit that has any file of changes is read by these alone, so each task writes its inserts too. A first commit, and
 one that replaces all rows, needs none.
@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_jobs.delta import change_data, data_files
+from spark_jobs.delta import change_data, data_files, schema_changes
 from spark_jobs.delta.change_data import AFTER, BEFORE, DELETE, INSERT
 from spark_jobs.delta.schema import TableSchema
-from spark_jobs.delta.snapshot import DataFile
+from spark_jobs.delta.snapshot import CHANGE_DATA_FEED, DataFile, Snapshot
+from spark_jobs.downstream.merge_job import MergeJob
 from spark_jobs.engine.locate import Hit, Numbers
 
 Flags = NDArray[np.bool_]
@@ -93,3 +94,14 @@ def old_rows(unit: FeedUnit, file: DataFile, numbers: Numbers) -> pa.Table:
     if not unit.has_feed or not len(numbers):
         return unit.schema.arrow(physical=False).empty_table()
     return data_files.read_rows(unit.target, file, numbers, unit.stored, unit.schema)
+
+
+def designed(design: Snapshot, work: MergeJob, *, is_replaced: bool) -> Snapshot:
+    """The target with its change data feed on or off; off in a commit that gives all rows other columns.
+
+    is_replaced: whether it does. Rows that go are read by the columns of the commit, and would have no values.
+    """
+    is_on = work.has_feed and not is_replaced
+    if is_on == design.has_change_data:
+        return design
+    return schema_changes.apply(design, [f"SET TBLPROPERTIES ('{CHANGE_DATA_FEED}' = '{str(is_on).lower()}')"])

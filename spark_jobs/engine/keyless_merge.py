@@ -25,9 +25,9 @@ from spark_jobs.engine import feed
 from spark_jobs.engine.downstream_task import (
     DownstreamUnit,
     MergedFiles,
-    emptied_rows,
     new_rows,
     of_part,
+    vanished_rows,
     without_dead,
 )
 from spark_jobs.engine.exact_texts import changed
@@ -57,7 +57,7 @@ class CopyCounts:
 def merged(unit: DownstreamUnit) -> MergedFiles:
     """Brings the copies of rows in the target to what silver says. Raises TableStopped, LakeError."""
     counts = _changed(unit) if unit.restatement is None else _total(unit, unit.restatement)
-    dead = emptied_rows(unit) if unit.floor and unit.empties else {}
+    dead = vanished_rows(unit)
     emptied = {} if unit.part else dict(dead)
     # Copies that the target has, of rows that may lose some.
     is_searched = np.ones(len(counts.rows), np.bool_) if counts.is_total else counts.copies < 0
@@ -169,7 +169,8 @@ def _located(unit: DownstreamUnit, searched_rows: pa.Table, dead: dict[str, Numb
     if not len(searched_rows):
         return []
     keys = Keys(searched_rows, unit.identity, is_keyless=True, fills=unit.fills, exact=unit.exact)
-    return [without_dead(hit, dead.get(hit.file.path)) for hit in hits(unit.target, unit.files, unit.schema, keys)]
+    located = hits(unit.target, unit.searched_files, unit.schema, keys)
+    return [without_dead(hit, dead.get(hit.file.path)) for hit in located]
 
 
 def _occurrences(located: Iterable[Hit], count: int) -> NDArray[np.int64]:

@@ -106,7 +106,8 @@ def written_again(
 
 def _living(unit: WritingUnit, file: DataFile, dead: Numbers) -> pa.Table:
     """The rows of a file of the target without dead ones."""
-    rows = data_files.read_columns(unit.target, file, unit.stored, unit.schema)
+    names = unit.schema.names if unit.marks else unit.stored  # other parts' columns stay
+    rows = data_files.read_columns(unit.target, file, names, unit.schema)
     is_alive = deletion_vectors.living(unit.target, file.deletion_vector, len(rows))
     is_alive[dead] = False
     return rows.filter(pa.array(is_alive))

@@ -36,7 +36,7 @@ class CommitKind(StrEnum):
     ALTERING = "altering"
     """It left the table between two sets of columns; so does maintenance upon such a commit."""
     WIDENED = "widened"
-    """It changed the columns of a downstream table of several source tables, and no row and no position."""
+    """Of earlier versions: it changed the columns of a downstream table of several source tables, and no row."""
     GC = "gc"
     """It removed files of the log from bronze."""
     RESTORED = "restored"

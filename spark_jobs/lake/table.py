@@ -1,7 +1,7 @@
 """One Delta table: its head, reads, and commits that land once or not at all.
 
 Put here: what a head says, and how a commit is made. Not here: where tables lie (layout.py), or what the rows mean
-(bronze/extract.py, engine/silver_job.py, downstream/merge.py).
+(bronze/extract.py, engine/silver_job.py, engine/downstream_job.py).
 
 Every table has one transaction id (``APPLICATION``) and a **commit counter** as its version: head + 1, read together
 with the head's checkpoint when the work is planned. Delta skips a commit whose counter is not above the table's, so a

@@ -1,7 +1,7 @@
 """A source table on its way to each of its downstream tables, and what became of it.
 
 Put here: which merge is taken for a table, what is published of the table after it. Not here: the merges
-(downstream/merge.py, downstream/shared_keys.py, engine/downstream_job.py), or which tables a run merges (run.py).
+(engine/downstream_job.py), or which tables a run merges (run.py).
 """
 
 import threading
@@ -16,15 +16,14 @@ from spark_jobs.binlog import TableName
 from spark_jobs.config.modes import Mode
 from spark_jobs.config.routes import Destination
 from spark_jobs.downstream.commit import DownstreamCommit
-from spark_jobs.downstream.merge import merge
 from spark_jobs.downstream.merge_job import Merged, MergeJob
 from spark_jobs.downstream.multi_source import PartTable, SharedPart
 from spark_jobs.downstream.publication import Entry, Target
-from spark_jobs.downstream.shared_keys import merge_shared
-from spark_jobs.engine import downstream_job, routing
+from spark_jobs.downstream.shared_keys import SharedSources
+from spark_jobs.engine import downstream_job
 from spark_jobs.engine.change_course import ChangedLog
 from spark_jobs.engine.downstream_task import MergedFiles
-from spark_jobs.engine.part_merge import NewTables
+from spark_jobs.engine.part_merge import PlannedTables
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import (
     LakeError,
@@ -44,6 +43,9 @@ from spark_jobs.pipeline.logged_changes import LoggedChanges
 from spark_jobs.runtime.spark_session import session_over, slots
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import is_complete
+
+_CONFLICT_WAIT = 1.0
+"""Seconds before a part is planned again upon what another source has committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +81,24 @@ class TableMerge:
     comments: SourceComments
     """What the source says of its tables."""
     repeated: tuple[Range, ...] = ()
-    by_sql: dict[TableInto, str] = field(default_factory=dict)
-    """Why Spark SQL merges tables, and not the engine; of all deliveries of a run."""
 
     @property
     def name(self) -> TableInto:
         return self.origin, self.into.name
 
     def prepared(
-        self, number: int, new_tables: NewTables, log: ChangedLog | None
-    ) -> "downstream_job.PreparedMerge | str | None":
+        self, number: int, planned_tables: PlannedTables, log: ChangedLog | None
+    ) -> "downstream_job.PreparedMerge | None":
         """As ``downstream_job.prepared``. Raises TableStopped."""
         into = downstream_of(self.lake, self.source, self.origin, self.into)
-        if self.repeated and isinstance(into, PartTable):
-            return "windows are merged again"
         if self.into.mode.has_every_change and log is None:
-            return "bronze cannot be read"
+            return None  # it is said where the table is brought
         origin = self.lake.silver(self.source, self.origin.schema, self.origin.table)
         pinned = origin.head()
         if pinned is None or pinned.checkpoint is None:
             return None
-        return downstream_job.prepared(number, self._work(origin, pinned, into), new_tables, log)
+        sources = SharedSources(self.spark, self.lake)
+        return downstream_job.prepared(number, self._work(origin, pinned, into), planned_tables, log, sources)
 
     def bring(self, unit: "tuple[downstream_job.PreparedMerge, list[MergedFiles]] | None" = None) -> DeliveryResult:
         """Merges what is new, or commits what a job did of it. Raises TableStopped, LakeError, LostRace."""
@@ -133,22 +132,17 @@ class TableMerge:
             return self._brought_into(into)
         with self.turns[into.path]:
             # Other sources merge into it too, by plans of their own.
-            return retry_on_conflict(lambda: self._brought_into(into), wait=1.0)
+            return retry_on_conflict(lambda: self._brought_into(into), wait=_CONFLICT_WAIT)
 
     def _brought_into(self, into: Table) -> DeliveryResult:
         origin = self.lake.silver(self.source, self.origin.schema, self.origin.table)
         pinned = origin.head()
         if pinned is None or pinned.checkpoint is None:
             return DeliveryResult(self.name, into, None, None, None)
-        if isinstance(into, PartTable) and silver.is_numbered(pinned):
-            raise TableStopped(
-                "its columns have no names (on_unnamed: number), and a table of several goes by names; route it to a "
-                "table of its own"
-            )
         # A table that stops still gets what lies before its stop.
         stopped: TableStopped | None = None
         try:
-            merged = self._merged(origin, pinned, into)
+            merged = self._by_engine(self._work(origin, pinned, into))
         except TableStopped as error:
             merged, stopped = self._merged_before(origin, pinned, into), error
             if merged is None:
@@ -156,10 +150,8 @@ class TableMerge:
         head = merged.head if merged else into.head()
         commit = DownstreamCommit.of_head(head)
         unseen = commit.keys_never_whole or None if commit else None
-        is_by_engine = not isinstance(into, PartTable)
-        way = routing.ENGINE if is_by_engine else routing.by_spark_sql(self.by_sql.get(self.name, ""))
         into_name = str(self.into) if self.is_one_of_several else None
-        merged = replace(merged, into=into_name, way=way) if merged else None
+        merged = replace(merged, into=into_name) if merged else None
         return DeliveryResult(self.name, into, pinned, head, merged, unseen, stopped)
 
     def _committed(self, unit: downstream_job.PreparedMerge, results: Sequence[MergedFiles]) -> DeliveryResult:
@@ -167,15 +159,14 @@ class TableMerge:
         if stopped:
             return self._before_stop(unit.work, stopped)
         with about(f"{self.source}: {self.origin}"):
-            if isinstance(unit.work.target, PartTable):
+            if not isinstance(unit.work.target, PartTable):
+                merged = downstream_job.commit(unit, results)
+            else:
                 try:
                     with self.turns[unit.work.target.path]:
                         merged = retry_on_conflict(lambda: downstream_job.commit(unit, results))
-                except LostRace as error:  # another source or maintenance was first: planned again, by Spark SQL
-                    self.by_sql[self.name] = str(error)
+                except LostRace:  # another part or maintenance was first: planned again, by a job of its own
                     return self._bring()
-            else:
-                merged = downstream_job.commit(unit, results)
         merged = replace(merged, into=str(self.into)) if self.is_one_of_several else merged
         return DeliveryResult(self.name, unit.work.target, unit.work.pinned, merged.head, merged, merged.unseen or None)
 
@@ -202,19 +193,11 @@ class TableMerge:
             has_feed=self.into.has_feed,
         )
 
-    def _merged(self, origin: Table, pinned: Head, into: Table) -> Merged | None:
-        work = self._work(origin, pinned, into)
-        if isinstance(into, SharedPart):
-            return merge_shared(self.spark, self.lake, work)
-        return merge(self.spark, work) if isinstance(into, PartTable) else self._by_engine(work)
-
     def _by_engine(self, work: MergeJob) -> Merged | None:
         """The merge of a table by a job of its own. Raises TableStopped, LakeError, LostRace."""
         log = self.changes.log(self.spark) if work.mode.has_every_change else None
-        unit = downstream_job.prepared(0, work, None, log)
-        if not isinstance(unit, downstream_job.PreparedMerge):
-            if unit:
-                raise LakeError(f"{work}: {unit}")
+        unit = downstream_job.prepared(0, work, None, log, SharedSources(self.spark, self.lake))
+        if unit is None:
             return None
         with about(str(work)):
             results = downstream_job.run(session_over(self.spark, 0), [unit], Capacity(slots(self.spark)), log)[0]
@@ -239,26 +222,10 @@ class TableMerge:
             if version >= pinned.version or checkpoint.kind in (CommitKind.ALTERING, CommitKind.MAINTENANCE):
                 continue
             try:
-                merged = self._merged_at(origin, Head(version, pinned.counter, checkpoint), into) or merged
+                merged = self._by_engine(self._work(origin, Head(version, pinned.counter, checkpoint), into)) or merged
             except TableStopped:  # why, the merge of all has said
                 break
         return merged
-
-    def _merged_at(self, origin: Table, pinned: Head, into: Table) -> Merged | None:
-        """The merge of what silver has at a head, by a job of its own. Raises TableStopped, LakeError, LostRace."""
-        work = self._work(origin, pinned, into)
-        if not isinstance(into, PartTable):
-            return self._by_engine(work)
-        unit = downstream_job.prepared(0, work)
-        if not isinstance(unit, downstream_job.PreparedMerge):
-            return self._merged(origin, pinned, into) if unit else None
-        results = downstream_job.run(session_over(self.spark, 0), [unit], Capacity(slots(self.spark)))[0]
-        stopped = next((result.stopped for result in results if result.stopped), None)
-        if stopped:
-            raise stopped
-        if any(result.error for result in results):
-            return self._merged(origin, pinned, into)
-        return downstream_job.commit(unit, results)
 
 
 def by_table(stopped: Mapping[TableInto, str]) -> dict[TableName, str]:

@@ -1,8 +1,8 @@
 """One source through the layers: extract, compact, merge, publish.
 
 Put here: the order of a source's work in each layer, and what is published after it. Not here: what a table has to do
-(planner.py), the merge of one table (delivery.py, downstream/merge.py), or who asked for it (spark_jobs/cli, Dagster's
-assets).
+(planner.py), the merge of one table (delivery.py, engine/downstream_job.py), or who asked for it (spark_jobs/cli,
+Dagster's assets).
 """
 
 import logging
@@ -32,7 +32,7 @@ from spark_jobs.engine import downstream_job, silver_job, silver_plan
 from spark_jobs.engine.change_course import ChangedLog
 from spark_jobs.engine.downstream_job import PreparedMerge
 from spark_jobs.engine.downstream_task import MergedFiles
-from spark_jobs.engine.part_merge import NewTables
+from spark_jobs.engine.part_merge import PlannedTables
 from spark_jobs.engine.silver_plan import PreparedCompaction
 from spark_jobs.engine.silver_task import WindowResult
 from spark_jobs.engine.spark_job import Capacity
@@ -261,14 +261,13 @@ def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
     selected = [entry for entry in entries if scope.holds(*entry.name) and entry.position and is_chosen(tables, entry)]
     names = [TableName(*entry.name) for entry in selected]
     legs = {origin: destinations_or_stop(pipeline, name, origin, stopped) for origin in names}
-    by_sql: dict[TableInto, str] = {}
-    deliveries = _deliveries(spark, pipeline, name, legs, into=into, repeated=repeated or {}, by_sql=by_sql)
+    deliveries = _deliveries(spark, pipeline, name, legs, into=into, repeated=repeated or {})
     unchanged = _settled(lake, name, deliveries=deliveries, entries=selected, before=before, stopped=stopped)
     deliveries = [delivery for delivery in deliveries if delivery.name not in unchanged]
 
     # The merges, and why which stopped.
     stopped_into: dict[TableInto, str] = {}
-    units = _merge_units(spark, deliveries, by_sql, pipeline.spark.task_bytes)
+    units = _merge_units(spark, deliveries, pipeline.spark.task_bytes)
     with span("commits and Spark SQL", tables=len(deliveries), by_engine=len(units)):
         bring_results = each_table(
             deliveries, partial(_bring, units), stopped_into, f"{name}: downstream", partial(_note, finished)
@@ -292,7 +291,7 @@ def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
     return Outcome(after, position, compacted, merges, stopped, stopped_into, new)
 
 
-def _deliveries(  # noqa: PLR0913 - what all of them have
+def _deliveries(
     spark: SparkSession,
     pipeline: Pipeline,
     source: str,
@@ -300,7 +299,6 @@ def _deliveries(  # noqa: PLR0913 - what all of them have
     *,
     into: frozenset[Name] | None,
     repeated: Mapping[TableName, tuple[Range, ...]],
-    by_sql: dict[TableInto, str],
 ) -> list[TableMerge]:
     """The source tables on their way to the downstream tables that are chosen."""
     # Shared by all: who may merge into a table of several now, and what decodes every change.
@@ -319,7 +317,6 @@ def _deliveries(  # noqa: PLR0913 - what all of them have
             changes=changes,
             comments=comments,
             repeated=repeated.get(origin, ()),
-            by_sql=by_sql,
         )
         for origin, destinations in legs.items()
         for destination in destinations
@@ -350,40 +347,26 @@ def _settled(
 Units = Mapping[TableInto, tuple[PreparedMerge, list[MergedFiles]]]
 
 
-def _merge_units(
-    spark: SparkSession, deliveries: Sequence["TableMerge"], by_sql: dict[TableInto, str], task_bytes: int
-) -> Units:
-    """What one Spark job did for the deliveries that the engine takes; they are committed by ``Delivery.bring``.
-
-    by_sql: gets why Spark SQL takes the others.
-    """
+def _merge_units(spark: SparkSession, deliveries: Sequence["TableMerge"], task_bytes: int) -> Units:
+    """What one Spark job did for the deliveries; they are committed by ``TableMerge.bring``, which tries the others."""
     units: list[tuple[TableInto, PreparedMerge]] = []
-    new_tables: NewTables = {}
+    planned_tables: PlannedTables = {}
     log: ChangedLog | None = None
     with suppress(StratalogError):  # raised again, and reported, where a table is brought
         log = deliveries[0].changes.log(spark) if any(map(_has_every_change, deliveries)) else None
     for delivery in deliveries:
         with suppress(StratalogError):
-            prepared = delivery.prepared(len(units), new_tables, log)
-            if isinstance(prepared, PreparedMerge):
+            prepared = delivery.prepared(len(units), planned_tables, log)
+            if prepared:
                 units.append((delivery.name, prepared))
-            elif prepared:
-                by_sql[delivery.name] = prepared
     if not units:
         return {}
     with span("engine", tables=len(units)):
         results = downstream_job.run(
             session_over(spark, 0), [unit for _, unit in units], Capacity(slots(spark), task_bytes), log
         )
-    units_by_name = {}
-    for name, unit in units:
-        unit_results = results[unit.unit.number]
-        errors = [result.error for result in unit_results if result.error]
-        if errors:
-            by_sql[name] = errors[0]
-        else:
-            units_by_name[name] = unit, unit_results
-    return units_by_name
+    outcomes = ((name, unit, results[unit.unit.number]) for name, unit in units)
+    return {name: (unit, outcome) for name, unit, outcome in outcomes if not any(result.error for result in outcome)}
 
 
 def _has_every_change(delivery: "TableMerge") -> bool:

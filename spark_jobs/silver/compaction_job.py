@@ -28,9 +28,6 @@ from spark_jobs.silver.table_timeline import (
     TimelineStep,
 )
 
-BY_SPARK_SQL = "Spark SQL"
-"""How a table was merged that the engine (engine/) did not take."""
-
 
 @dataclass(frozen=True, slots=True)
 class Compacted:

@@ -5,7 +5,7 @@ before; a row that says that its key is gone (``_gone``) ends what was before. A
 since was never seen whole: its state is not known, and it has no row downstream.
 
 Put here: the fold, and which values of a row count, as SQL. Not here: how rows come to lack columns
-(partial_images.py), or what becomes of them (window_rows.py, downstream/merge.py).
+(partial_images.py), or what becomes of them (window_rows.py, engine/downstream_job.py).
 """
 
 from collections.abc import Mapping, Sequence

@@ -29,7 +29,7 @@ from tests.faults.changes import SOURCE, Changes, bronze_tables
 from tests.faults.checking import Checks, Wrong
 from tests.faults.disk import CALLS, KINDS, Actor, Disk, Killed, calls_of
 from tests.faults.renames import RenameChecks, RenamedChanges
-from tests.faults.runs import FEED, KEYLESS, LOADS, MERGED, PARTIAL, RENAMES, REPLAYS, SOFT_DELETE
+from tests.faults.runs import FEED, KEYLESS, LOADS, MERGED, PARTIAL, RENAMES, REPLAYS, SHARED, SOFT_DELETE
 from tests.slicing import FILE
 
 _STEPS = 5
@@ -54,13 +54,11 @@ class Log:
             self.bronze = bronze_tables(renamed.content, folder, _STEPS)
             self.checks = RenameChecks(renamed)
             return
-        # Statements on a table that is merged with others are Spark SQL's.
-        is_merged = layout == MERGED
         changes = Changes(
             seed,
             size,
-            statements=seed % 4 != 0 and not is_merged,
-            shards=is_merged,
+            statements=seed % 4 != 0,
+            shards=layout in (MERGED, SHARED),
             is_partial=layout == PARTIAL,
             is_keyless=layout == KEYLESS or (layout == REPLAYS and seed % 2 == 1),
         )

@@ -277,6 +277,29 @@ class Twin:
             rows |= {key: dict(row) for key, row in alive.items()}
         return [(row, key not in alive) for key, row in rows.items()]
 
+    def shared(self, reached: Mapping[str, int]) -> list[tuple[str, Row]]:
+        """Whose each row is, and the row, where equal keys of tables are one. reached: by table up to which offset."""
+        owners: dict[Key, str] = {}
+        keys_of: dict[str, set[Key]] = {table: set() for table in reached}
+        for end, event in self.changes.events:
+            if end > reached[event.table]:
+                continue
+            own_keys = keys_of[event.table]
+            deleted = (
+                own_keys if event.statement == "truncate" else {self._key(event.table, row) for row in event.before}
+            )
+            for key in [*deleted]:
+                owners.pop(key, None)
+                own_keys.discard(key)
+            for key in (self._key(event.table, row) for row in event.after):
+                owners[key] = event.table
+                own_keys.add(key)
+        rows = {table: self.downstream(table, offset) for table, offset in reached.items()}
+        return [(table, rows[table][key]) for key, table in owners.items()]
+
+    def _key(self, table: str, row: Row) -> Key:
+        return self.changes.key(table, row)
+
     def has_changes(self, table: str, start: int, stop: int) -> bool:
         """Whether anything of a table ends between two offsets."""
         return any(True for _ in self._of(table, start, stop))

@@ -24,7 +24,7 @@ from spark_jobs.lake.commit import APPLICATION
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.silver.commit import SilverCommit
 from tests.faults.changes import SCHEMA, SOURCE, Changes, Key, Row, Twin
-from tests.faults.runs import EVERY_CHANGE, KEYLESS, LOADS, MERGED, REPLAYS, SOFT_DELETE
+from tests.faults.runs import EVERY_CHANGE, KEYLESS, LOADS, MERGED, REPLAYS, SHARED, SOFT_DELETE
 
 
 class Wrong(AssertionError):
@@ -87,7 +87,7 @@ class Checks:
                 last = max(ends, default=0)
                 if offset < last:
                     raise Wrong(f"downstream of {table} ({schema}): is at {offset}, and has changes to {last}")
-                actual, expected = self._contents((schema, table), rows_of_snapshot(snapshot), offset)
+                actual, expected = self._contents((schema, table), rows_of_snapshot(snapshot), offset, commit)
                 require_same(f"downstream of {table} ({schema})", actual, expected)
 
     def rows_at(self, table: str, offset: int) -> list[Row]:
@@ -137,7 +137,7 @@ class Checks:
 
     def _targets(self, table: str) -> list[tuple[str, str]]:
         """The downstream tables of a source table, by schema and name."""
-        if self._layout == MERGED:
+        if self._layout in (MERGED, SHARED):
             return [(SCHEMA, MERGED)]
         if self._layout == LOADS:
             return [(schema, table) for schema in EVERY_CHANGE]
@@ -165,7 +165,7 @@ class Checks:
         if state in self._right_downstream:
             return offset
         rows = rows_of_snapshot(snapshot)
-        actual, expected = self._contents(target, rows, offset, silver_version)
+        actual, expected = self._contents(target, rows, offset, own_commits[-1])
         if snapshot.has_change_data:
             require_same(f"feed of {label}", rows_by_feed(snapshot), Counter(_cells(row) for row in rows))
         require_same(label, actual, expected)
@@ -173,11 +173,19 @@ class Checks:
         return offset
 
     def _contents(
-        self, target: tuple[str, str], rows: list[Row], offset: int, silver_version: int = 0
+        self, target: tuple[str, str], rows: list[Row], offset: int, commit: DownstreamCommit | None
     ) -> tuple[Counter[Any], Counter[Any]]:
-        """What a target has, and what it has to have at an offset and a version of silver."""
+        """What a target has, and what it has to have at an offset. commit: its newest."""
         schema, table = target
+        if self._layout == SHARED:
+            reached = {table: _reached(commit, table)[0] if commit else 0 for table in self.changes.keys}
+            shared_rows = self._twin.shared(reached)
+            return (
+                Counter((row["_table"], _present_cells(row)) for row in rows),
+                Counter((owner, _present_cells(row)) for owner, row in shared_rows),
+            )
         loaded_at, version = self.loads.get(table, (None, 0))
+        silver_version = commit.silver_version if commit else 0
         loaded_at = loaded_at if silver_version >= version else None
         match schema:
             case "append":
@@ -206,7 +214,10 @@ class Checks:
             case _:
                 own_rows = [row for row in rows if row.get("_table", table) == table]
                 expected_rows = self._downstream(table, offset).values()
-                return Counter(map(_cells, own_rows)), Counter(map(_cells, expected_rows))
+                if self._layout != MERGED:
+                    return Counter(map(_cells, own_rows)), Counter(map(_cells, expected_rows))
+                # The table has the columns of the other parts too.
+                return Counter(map(_present_cells, own_rows)), Counter(map(_present_cells, expected_rows))
 
     def _key(self, table: str, row: Row) -> Key:
         return self.changes.key(table, row) if self.changes.keys[table] else (row["_copies"],)
@@ -292,6 +303,10 @@ def rows_of_snapshot(snapshot: Snapshot) -> list[Row]:
 
 def _cells(row: Row) -> tuple[tuple[str, Any], ...]:
     return tuple(sorted((name, value) for name, value in row.items() if not name.startswith("_")))
+
+
+def _present_cells(row: Row) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, value) for name, value in _cells(row) if value is not None)
 
 
 def require_same(label: str, actual: Counter[Any], expected: Counter[Any]) -> None:

@@ -18,15 +18,20 @@ import pyarrow as pa
 import yaml
 
 from spark_jobs.binlog import TableName
+from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delta import commits
-from spark_jobs.delta.snapshot import snapshot_of
-from spark_jobs.downstream import merge
+from spark_jobs.delta.snapshot import new_table, snapshot_of
+from spark_jobs.downstream import commit_clock
+from spark_jobs.downstream.commit import ClockCommit
+from spark_jobs.downstream.commit_clock import Clock
 from spark_jobs.engine import change_job, downstream_job, fills, silver_job, silver_task, spark_job
 from spark_jobs.engine.spark_job import Capacity, ShuffleBlock
 from spark_jobs.errors import LakeError, StratalogError
-from spark_jobs.lake.layout import lake_of
+from spark_jobs.lake.commit import APPLICATION, new_batch
+from spark_jobs.lake.layout import Lake, lake_of
+from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline import delivery, tables_at_once
 from spark_jobs.pipeline import run as pipeline_run
@@ -40,6 +45,8 @@ SPARK: Any = None
 
 MERGED = "merged"
 """A downstream table of all source tables."""
+SHARED = "shared"
+"""The same, in which equal keys are one row."""
 PARTIAL = "partial"
 """Mirrors of tables whose row images leave columns out."""
 KEYLESS = "keyless"
@@ -74,6 +81,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     FEED: {"downstream": [{"tables": "*.*", "change_data_feed": True}]},
     KEYLESS: _MODES,
     MERGED: {"routes": [{"from": f"{SCHEMA}.*", "to": f"{SCHEMA}.{MERGED}"}]},
+    SHARED: {"routes": [{"from": f"{SCHEMA}.*", "to": f"{SCHEMA}.{MERGED}", "keys": "shared"}]},
 }
 """What pipelines have besides, by what their downstream tables are."""
 
@@ -182,8 +190,24 @@ def _values(_spark: Any, expressions: Any) -> dict[str, pa.Scalar]:
     return literals
 
 
-def _by_spark(*_: Any, **__: Any) -> Any:
-    raise LakeError("Spark SQL is out of reach here")
+def _order_times(_spark: Any, lake: Lake, source: str) -> Clock:
+    """Order times up to the end of bronze: no transaction of a generated log is late."""
+
+    def commit() -> Clock:
+        bronze, table = BronzeSnapshot.find(lake, source), lake.clock(source)
+        assert bronze
+        head, snapshot = table.head(), snapshot_of(table.path) or new_table(table.path, commit_clock.COLUMNS, {})
+        checkpoint = ClockCommit(bronze.end, new_batch(), begin=bronze.oldest)
+        commits.commit(
+            snapshot,
+            transaction=(APPLICATION, head.counter + 1 if head else 1),
+            user_metadata=checkpoint.to_json(),
+        )
+        head = table.head()
+        assert head
+        return Clock.of(source, table, head)
+
+    return retry_on_conflict(commit)
 
 
 _BYTES = 2_500
@@ -198,7 +222,8 @@ def without_spark() -> Iterator[None]:
         *(patch.object(module, "session_over", lambda _spark, _size: SPARK) for module in (pipeline_run, delivery)),
         *(patch.object(module, "slots", lambda _: _current().slots) for module in (pipeline_run, delivery)),
         patch.object(pipeline_run, "CONFLICT_WAIT", 0.0),
-        *(patch.object(merge, name, _by_spark) for name in ("_appended", "_renewed", "_merged", "_never_whole")),
+        patch.object(delivery, "_CONFLICT_WAIT", 0.0),
+        patch.object(commit_clock, "advance", _order_times),
         patch.object(tables_at_once, "ThreadPoolExecutor", lambda _: _InOrder(_current().random)),
         patch.object(spark_job, "run", lambda *arguments: _current().run(*arguments)),
         patch.object(fills, "evaluated", _values),

@@ -17,7 +17,7 @@ from spark_jobs.delta.log_files import create_commit
 from spark_jobs.storage import local
 from tests.faults.campaign import RACE, play
 from tests.faults.disk import KINDS
-from tests.faults.runs import FEED, KEYLESS, LAYOUTS, LOADS, MERGED, PARTIAL, RENAMES, REPLAYS, SOFT_DELETE
+from tests.faults.runs import FEED, KEYLESS, LAYOUTS, LOADS, MERGED, PARTIAL, RENAMES, REPLAYS, SHARED, SOFT_DELETE
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # what a killed run had open
@@ -53,7 +53,9 @@ def test_some_hundred_faults_lose_and_double_nothing(tmp_path: Path, summary: li
 
 @pytest.mark.thorough
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", ["modes", KEYLESS, MERGED, PARTIAL, RENAMES, REPLAYS, LOADS, SOFT_DELETE, FEED])
+@pytest.mark.parametrize(
+    "layout", ["modes", KEYLESS, MERGED, SHARED, PARTIAL, RENAMES, REPLAYS, LOADS, SOFT_DELETE, FEED]
+)
 def test_some_hundred_faults_lose_and_double_nothing_of_other_tables(
     layout: str, tmp_path: Path, summary: list[str]
 ) -> None:

@@ -16,11 +16,11 @@ from tests.faults import runs
 from tests.faults.campaign import Log, Scenario
 from tests.faults.changes import SCHEMA
 from tests.faults.checking import Checks
-from tests.faults.runs import LAYOUTS, MERGED
+from tests.faults.runs import LAYOUTS
 
 
 @pytest.mark.parametrize("steps", [(2,), (0, 3)], ids=["first commits", "later commits"])
-@pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != MERGED])
+@pytest.mark.parametrize("layout", [*LAYOUTS])
 def test_a_run_that_is_overtaken_at_a_commit_plans_again(
     layout: str, steps: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.multi_source import MARKS, Owner, PartTable, parts_of
 from spark_jobs.engine.change_course import ChangedLog
 from spark_jobs.engine.downstream_job import PreparedMerge
-from spark_jobs.engine.part_merge import NewTables
+from spark_jobs.engine.part_merge import PlannedTables
 from spark_jobs.errors import LostRace
 from spark_jobs.lake.commit import Checkpoint, new_batch
 from spark_jobs.lake.layout import lake_of
@@ -98,10 +98,10 @@ def test_parts_without_news_are_not_opened_and_are_published_with_the_table_s_ve
     prepare = TableMerge.prepared
 
     def counting(
-        merge: TableMerge, number: int, new_tables: NewTables, log: ChangedLog | None
+        merge: TableMerge, number: int, planned_tables: PlannedTables, log: ChangedLog | None
     ) -> PreparedMerge | str | None:
         prepared.append(merge.origin.table)
-        return prepare(merge, number, new_tables, log)
+        return prepare(merge, number, planned_tables, log)
 
     monkeypatch.setattr(TableMerge, "prepared", counting)
     for number, changed in enumerate([shards, shards[:1], shards[1:2], shards[:2]], 1):

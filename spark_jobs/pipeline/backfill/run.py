@@ -8,7 +8,7 @@ Log that bronze lacks is brought first, where the range needs it or a window doe
 logged before the first extraction began is in no window yet: it becomes windows of its own, older than all.
 
 What follows downstream: the next merge sees the replaced windows in silver's history and applies them
-(downstream/merge.py).
+(engine/downstream_job.py).
 """
 
 import logging

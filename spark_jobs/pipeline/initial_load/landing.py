@@ -1,7 +1,7 @@
 """A table that was read, moved to silver in one commit.
 
 Put here: whether the log has passed the rows, what statements did to the table meanwhile, the commit. Not here: reading
-(reading.py), or what follows downstream (downstream/merge.py).
+(reading.py), or what follows downstream (engine/downstream_job.py).
 """
 
 from collections.abc import Sequence

@@ -139,6 +139,8 @@ INT, BIG, DEC = {"id": "INT"}, {"id": "BIGINT"}, {"id": "DECIMAL(10,2)"}
         (INT, INT | {"t": "TIMESTAMP_NTZ"}, INT, ["SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')",
          "ADD COLUMN (`t` TIMESTAMP_NTZ AFTER `id`)"]),
         (INT | {"a": "INT"}, INT | {"a": "DATE"}, INT, ["DROP COLUMN `a`", "ADD COLUMN (`a` DATE AFTER `id`)"]),
+        (INT | {"a": "INT"}, INT | {"A": "DATE", "b": "INT"}, INT, [
+         "DROP COLUMN `a`", "ADD COLUMN (`A` DATE AFTER `id`)", "ADD COLUMN (`b` INT AFTER `A`)"]),
     ],
 )  # fmt: skip
 def test_columns_are_the_union(

@@ -2,17 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from spark_jobs.config.filters import Mask
-from spark_jobs.config.modes import Mode
 from spark_jobs.config.table_patterns import Scope
 from spark_jobs.delta.snapshot import Protocol, new_table
 from spark_jobs.downstream.commit import DownstreamCommit
-from spark_jobs.downstream.merge_job import MergeJob, SilverDelta
-from spark_jobs.downstream.multi_source import PartTable, SharedPart
+from spark_jobs.downstream.merge_job import SilverDelta
 from spark_jobs.engine import routing
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.commit import CommitKind, Head
@@ -22,7 +19,7 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table_timeline import DataRange, TableState
 from tests.spark_jobs.engine.lake_rows import MAPPED
-from tests.timelines import NAME, OLD, at
+from tests.timelines import OLD, at
 
 WHOLE = Range(at(10), at(1000))
 ANY = Scope.parse(("shop.*",))
@@ -47,52 +44,21 @@ def test_a_table_with_a_feature_that_is_not_known_is_not_written(tmp_path: Path)
 TARGET = Table("lake/downstream/shop/t", plain=False)
 
 
-@pytest.mark.parametrize(
-    "change, reason",
-    [
-        ({}, None),
-        ({"target": PartTable(TARGET, ("eu", "shop", "t"))}, None),
-        ({"target": SharedPart(TARGET, ("eu", "shop", "t"))}, "source tables have keys in common"),
-        ({"columns": replace(COLUMNS, key=())}, None),
-        ({"columns": replace(COLUMNS, key=()), "mode": Mode.HISTORY}, None),
-        ({"has_feed": True}, None),
-        ({"columns": replace(COLUMNS, has_partial=True)}, None),
-    ],
-)
-def test_why_a_table_is_merged_by_spark_sql(change: dict[str, Any], reason: str | None) -> None:
-    job = MergeJob("shop", NAME, COLUMNS, TARGET, head(CommitKind.LIVE), TARGET)
-    assert routing.why_not_merged(replace(job, **change)) == reason
-
-
 NEWS = SilverDelta(windows=1, steps=[], redone=[], size=9)
 MERGED = Head(3, 4, DownstreamCommit(at(10), "b", silver_version=2))
 NEW = Table("none", plain=False).new({"id": "INT"}, {})
 
 
 @pytest.mark.parametrize(
-    "upon, delta, reason",
+    "upon, delta, is_restated",
     [
-        (MERGED, NEWS, None),
-        (NEW, NEWS, None),
-        (MERGED, replace(NEWS, is_renewed=True), None),
-        (MERGED, replace(NEWS, redone=[WHOLE]), None),
-        (MERGED, replace(NEWS, is_loaded=True), None),
-        (MERGED, replace(NEWS, steps=["DROP COLUMN `v`"]), None),
-        (
-            MERGED,
-            replace(NEWS, redone=[WHOLE], steps=["DROP COLUMN `v`"]),
-            None,
-        ),
-        (NEW, replace(NEWS, is_loaded=True), None),
-        (
-            replace(
-                MERGED, checkpoint=DownstreamCommit(at(10), "b", silver_version=2, steps_left=("DROP COLUMN `v`",))
-            ),
-            NEWS,
-            None,
-        ),
+        (MERGED, NEWS, False),
+        (MERGED, replace(NEWS, redone=[WHOLE]), True),
+        (MERGED, replace(NEWS, is_loaded=True), True),
+        (NEW, replace(NEWS, is_loaded=True), False),
     ],
 )
-def test_why_what_is_new_is_merged_by_spark_sql(upon: Head, delta: SilverDelta, reason: str | None) -> None:
-    job = MergeJob("shop", NAME, COLUMNS, TARGET, head(CommitKind.LIVE), TARGET)
-    assert routing.why_downstream_by_sql(job, upon, delta) == reason
+def test_keys_are_merged_by_all_of_silver_where_it_got_more_than_windows(
+    upon: Head, delta: SilverDelta, is_restated: bool
+) -> None:
+    assert routing.is_restated(upon, delta) is is_restated
