@@ -254,7 +254,7 @@ def _is_winner(unit: SharedUnit, hit: Hit, last: LastChanges, winners: Numbers) 
     for place, name in enumerate(MARKS):
         owners = pa.array([side.owner[place] for side in unit.sides]).take(pa.array(of_hit.sides))
         is_same &= np.asarray(pc.fill_null(pc.equal(target_rows.column(name), owners), False), np.bool_)
-    # Its own may have been decoded anew.
+    # Its own may have been decoded again.
     own_rows = np.flatnonzero(is_same & (of_hit.sides == 0)) if unit.restatement else _NO_ROWS
     if len(own_rows):
         target_rows = data_files.read_rows(unit.target, hit.file, hit.rows[own_rows], unit.schema.names, unit.schema)

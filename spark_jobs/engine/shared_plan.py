@@ -82,7 +82,7 @@ class SharedUnit:
     column_fills: tuple[ColumnFill, ...] = ()
 
     def valued(self, _values: Mapping[str, pa.Scalar]) -> "SharedUnit":
-        """Itself: where a statement fills columns, silver is merged anew."""
+        """Itself: where a statement fills columns, all of silver is merged."""
         return self
 
     @property

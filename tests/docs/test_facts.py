@@ -1,4 +1,4 @@
-"""What pages list is what the code has: reasons of run/engine, keys of Dagster's metadata, keys of commits."""
+"""What pages list is what the code has: keys of Dagster's metadata, keys of commits, messages."""
 
 import ast
 import re
@@ -29,27 +29,6 @@ def texts(*trees: str) -> str:
     """All texts in the code, without what is between them."""
     nodes = (node for path in modules(*trees) for node in nodes_of(path))
     return "\n".join(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
-
-
-REASONS = re.search(r"^## What goes by Spark SQL\n(.*?)^## ", page("how-it-works.md"), re.MULTILINE | re.DOTALL)
-CELLS = (
-    [row.rsplit(" | ", 1)[1] for row in re.findall(r"^\| (?:silver|downstream|both) \| .*", REASONS[1], re.MULTILINE)]
-    if REASONS
-    else []
-)
-ENGINE = ("spark_jobs/engine", "spark_jobs/delta")
-
-
-@pytest.mark.parametrize("reason", [reason for cell in CELLS for reason in re.findall(r"`([^`]+)`", cell)])
-def test_the_engine_gives_the_reason(reason: str) -> None:
-    if "hdfs:" in reason:  # the store's name is a value
-        assert all(part in texts(*ENGINE) for part in ("commits on ", ": are made by Spark alone"))
-    else:
-        assert reason.removesuffix(" …") in texts(*ENGINE)
-
-
-def test_there_are_reasons() -> None:
-    assert CELLS
 
 
 def test_every_metadata_key_is_listed() -> None:
