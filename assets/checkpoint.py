@@ -57,8 +57,6 @@ LEFT_OUT = "rows/left_out"
 NEVER_WHOLE = "rows/keys_never_whole"
 """Keys that a table lacks because row images left columns out and none held the row whole."""
 SECONDS = "run/seconds"
-WAY = "run/engine"
-"""Whether the engine took a table, or Spark SQL and why."""
 BYTES_PER_SECOND = "run/bytes_per_second"
 CHANGES_PER_SECOND = "run/changes_per_second"
 ENDPOINT = "source/endpoint"
@@ -288,7 +286,6 @@ def of_merged(
         **({NEVER_WHOLE: number(merged.unseen)} if merged.unseen else {}),
         **lag(committed_at),
         **_pace(ROWS_PER_SECOND, merged.inserted + merged.updated + merged.deleted, merged.seconds),
-        WAY: merged.way,
         **({MODE: str(merged.mode)} if merged.mode != "mirror" else {}),
         **of_table(merged.head, table),
         **of_columns(table),

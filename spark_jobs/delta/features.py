@@ -1,6 +1,6 @@
 """Which tables this package writes.
 
-Put here: the list of what is supported. Not here: how a table that is not continues (engine/routing.py).
+Put here: the list of what is supported. Not here: the writing.
 
 Everything that a protocol or a configuration may ask of a writer is refused unless it is listed here. A feature that is
 only in the protocol, as Spark lists some that no column and no property uses, is fine where it asks nothing then.
@@ -76,8 +76,18 @@ _COLUMN_METADATA = {
 _IDENTITY = "delta.identity."
 
 
+def require_written(snapshot: Snapshot, *, appends: bool = False) -> None:
+    """Raises LakeError where another tool gave a table what this package does not write; ``appends`` as ``why_not``."""
+    reason = why_not(snapshot, appends=appends)
+    if reason:
+        raise LakeError(
+            f"{reason}: Stratalog does not write such a table; take back what another tool changed (ALTER TABLE … "
+            "UNSET TBLPROPERTIES, DROP FEATURE or DROP CONSTRAINT)"
+        )
+
+
 def why_not(snapshot: Snapshot, *, appends: bool = False) -> str | None:
-    """Why a table is written by Spark alone, in words for a message; None where this package writes it.
+    """Why a table is not written, in words for a message; None where this package writes it.
 
     appends: whether files are added and nothing else. Those that are there already may be anything, and are not listed.
     """

@@ -40,8 +40,6 @@ class Merged:
     """Keys that the table lacks because no row image of theirs was whole."""
     into: str | None = None
     """The downstream table's name, where the source table goes to several."""
-    way: str = "engine"
-    """What did it, as a run's metadata says it."""
     mode: Mode = Mode.MIRROR
 
 
@@ -159,6 +157,10 @@ class SilverDelta:
     target is to have another mode."""
     waits: bool = False
     """Whether silver is rebuilt and is not yet where the target is: the target keeps what it has until then."""
+
+    def restates(self, head: Head) -> bool:
+        """Whether keys are merged by all of silver, since it got more than windows. head: the target's."""
+        return bool(self.redone) or (self.is_loaded and not head.design)
 
 
 def _is_other_silver(work: MergeJob, last: DownstreamCommit | None, listed: Sequence[tuple[int, Checkpoint]]) -> bool:

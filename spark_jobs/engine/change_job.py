@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.table import BronzeSnapshot, statement_gtids
 from spark_jobs.config.modes import Mode
+from spark_jobs.delta import features
 from spark_jobs.delta.history import added_since
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import MergeJob, SilverDelta
-from spark_jobs.engine import routing
 from spark_jobs.engine.change_course import ChangedLog, course_of
 from spark_jobs.engine.change_extent import STATEMENTS, Extent, may_have_statements
 from spark_jobs.engine.change_units import ChangeTask, ChangeUnit, UnitPart
@@ -58,7 +58,7 @@ def planned(
     The unit's slices are not read yet: ``tasks_of``. Raises TableStopped, LakeError, LostRace.
     """
     head, snapshot = upon
-    routing.require_written(snapshot)
+    features.require_written(snapshot)
     delta = _from_the_beginning(head, delta)
     extent = Extent.of(work, head, delta)
     course = course_of(work, upon, delta, extent, log)

@@ -1,7 +1,7 @@
 """Silver -> downstream for many tables in one Spark job: what its tasks are, and a commit a table.
 
 Put here: units and tasks from what silver has and the targets have not, and the commits of what tasks found. Not here:
-what tasks do (downstream_task.py), which tables come this way (routing.py).
+what tasks do (downstream_task.py).
 """
 
 import time
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 
 from spark_jobs.config.modes import Mode
-from spark_jobs.delta import schema_changes
+from spark_jobs.delta import features, schema_changes
 from spark_jobs.delta.history import added_since
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.downstream import merge_job
@@ -29,7 +29,6 @@ from spark_jobs.engine import (
     feed,
     fills,
     keyless_merge,
-    routing,
     shared_merge,
     spark_job,
 )
@@ -135,14 +134,14 @@ def _prepared(
     head, snapshot = upon
     origin = snapshot_of(work.origin.path, work.pinned.version)
     assert origin is not None
-    routing.require_written(snapshot)
+    features.require_written(snapshot)
     # The columns that the target has after silver's statements, and the files of silver that it lacks.
     lacking = _lacking(work, upon, delta, origin)
     if lacking is None:
         # What happened to silver cannot be told: all of it replaces the target.
         delta = replace(delta, is_renewed=True)
         lacking = _renewed(work, snapshot, origin)
-    routing.require_written(origin if lacking.restatement else origin.with_files(lacking.files))
+    features.require_written(origin if lacking.restatement else origin.with_files(lacking.files))
     silver.require_equal_columns(work.target.path, lacking.design.schema.spark_types, work.stored, str(work.name))
     design = feed.designed(lacking.design, work, is_replaced=delta.is_renewed and lacking.design is not snapshot)
     unit = _unit(number, work, upon, delta, lacking._replace(design=design))
@@ -170,8 +169,8 @@ def _prepared_part(
         snapshot = stored
     origin = snapshot_of(work.origin.path, work.pinned.version)
     assert origin is not None
-    routing.require_written(snapshot)
-    routing.require_written(origin)
+    features.require_written(snapshot)
+    features.require_written(origin)
     design, upon = planned_design(work, (head, snapshot), planned_tables), (head, snapshot)
     # What cannot be told of its commits any more is all of silver.
     new_files = None if delta.is_renewed else _new_files(work, head, delta, origin)
@@ -288,7 +287,7 @@ def _new_files(
     if last is None or last.silver_version < 0:
         return origin.files, None
     new = added_since(work.origin.path, last.silver_version, work.pinned.version)
-    is_restated = routing.is_restated(head, delta) or _needs_all_copies(work)
+    is_restated = delta.restates(head) or _needs_all_copies(work)
     before = snapshot_of(origin.path, last.silver_version) if is_restated else None
     if new is None or (is_restated and before is None):
         return None

@@ -15,10 +15,10 @@ from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
 from spark_jobs.bronze.xa import read_effective
-from spark_jobs.delta import deletion_vectors, schema_changes, vacuum
+from spark_jobs.delta import deletion_vectors, features, schema_changes, vacuum
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
-from spark_jobs.engine import replay_task, routing, silver_job, spark_job
+from spark_jobs.engine import replay_task, silver_job, spark_job
 from spark_jobs.engine.inherited_plan import InheritancePlan
 from spark_jobs.engine.replay_task import (
     ComparedRows,
@@ -94,7 +94,7 @@ def decoded(
     assert work.head is not None
     snapshot = snapshot_of(work.table.path, work.head.version)
     assert snapshot is not None
-    routing.require_written(snapshot)
+    features.require_written(snapshot)
     design = _design(snapshot, columns, is_renewed=is_renewed)
     unit = _unit(work, columns, design)
     (valued,) = silver_job.with_values(spark, [unit])

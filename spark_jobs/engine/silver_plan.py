@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze.index import SliceIndex
-from spark_jobs.delta import schema_changes
+from spark_jobs.delta import features, schema_changes
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
-from spark_jobs.engine import fills, routing
+from spark_jobs.engine import fills
 from spark_jobs.engine.exact_texts import ExactTextChange, change_of
 from spark_jobs.engine.fills import ColumnFill
 from spark_jobs.engine.inherited_plan import InheritancePlan
@@ -171,7 +171,7 @@ def _unit(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCompac
     stored = snapshot_of(work.table.path, work.head.version) if work.head else None
     work = replace(work, has_partial=work.has_partial or (stored is not None and silver.ABSENT in stored.schema.names))
     snapshot = _rebuilt(work, stored) if work.reset and stored else stored or _new(work)
-    routing.require_written(snapshot, appends=True)
+    features.require_written(snapshot, appends=True)
     # Stages up to the first one that cannot be planned: the table stops there, after those before it.
     stages: list[Stage] = []
     ended: Ended | None = None
@@ -185,7 +185,7 @@ def _unit(number: int, work: CompactionJob, index: SliceIndex) -> PreparedCompac
         ended = Ended(work.steps[len(stages)].range.start, error)
     # Files that are there already concern those statements alone that change or test their rows.
     if any(stage.fills or stage.exact for stage in stages):
-        routing.require_written(snapshot)
+        features.require_written(snapshot)
     windows = _windows(work, stages)
     slices = [index.of_table(work.name, window.ranges, window.skips) for window in windows]
     # Rows that statements bring are parts of their own, after the windows of the stages.

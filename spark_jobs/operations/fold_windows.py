@@ -20,11 +20,12 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.config.modes import Mode
+from spark_jobs.delta import features
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.multi_source import SharedPart, view
 from spark_jobs.downstream.publication import Entry
-from spark_jobs.engine import fold_job, routing
+from spark_jobs.engine import fold_job
 from spark_jobs.engine.fold_job import OldWindows
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.lake.commit import CommitKind, Head, new_batch
@@ -95,7 +96,7 @@ def fold(spark: SparkSession, lake: Lake, entry: Entry, capacity: Capacity) -> F
     snapshot = snapshot_of(table.path, head.version)
     if oldest == bronze.begin(bronze_head.checkpoint) or snapshot is None:
         return None
-    routing.require_written(snapshot)
+    features.require_written(snapshot)
     windows = fold_job.old_windows(spark, snapshot, oldest, silver.folded(head), capacity)
     # A second fold writes the first one's rows again, so it has to be worth it.
     is_worth = (windows.rows - windows.folded_rows) * _WORTH >= windows.folded_rows

@@ -58,7 +58,7 @@ FAILED_OVER = [
 ]
 TROUBLE = [
     message
-    for cell in re.findall(r"^\| (`.*?`) (?:in `run/engine` |with .*? )?\| ", page("troubleshooting.md"), re.MULTILINE)
+    for cell in re.findall(r"^\| (`.*?`) (?:with .*? )?\| ", page("troubleshooting.md"), re.MULTILINE)
     for message in re.findall(r"`([^`]+)`", cell)
 ]
 

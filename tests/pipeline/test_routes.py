@@ -10,7 +10,6 @@ from spark_jobs.checks.verify import verify_source
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream.commit import DownstreamCommit, PartEntry
 from spark_jobs.downstream.publication import consistent, read
-from spark_jobs.engine.routing import ENGINE
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
@@ -121,7 +120,7 @@ def test_four_shards_over_two_schemas(shards: Shards) -> None:
         *(f"INSERT INTO {name} VALUES (1,'a',1.5),(2,'b',NULL),({nth + 3},'c',3)" for nth, name in enumerate(names))
     )
     first = shards.run()
-    assert (first.stopped, {merged.way for merged in first.merged}) == ({}, {ENGINE})
+    assert first.stopped == {}
     shards.require_same("id", "name", "total")
 
     # Changes of two of them, keys among these; the others' positions stay.
@@ -133,7 +132,7 @@ def test_four_shards_over_two_schemas(shards: Shards) -> None:
         "INSERT INTO {3} VALUES (1,'again',7)",
     )
     second = shards.run()
-    assert (second.stopped, [merged.way for merged in second.merged]) == ({}, [ENGINE] * 2)
+    assert (second.stopped, len(second.merged)) == ({}, 2)
     shards.require_same("id", "name", "total")
     after = parts(shards.merged)
     assert [after[name] == before[name] for name in names] == [False, True, True, False]

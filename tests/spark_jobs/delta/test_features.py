@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.delta.features import why_not
+from spark_jobs.delta.features import require_written, why_not
 from spark_jobs.delta.schema import DeltaColumn, TableSchema
 from spark_jobs.delta.snapshot import DataFile, Metadata, Protocol, Snapshot
+from spark_jobs.errors import LakeError
 from tests.spark_jobs.delta.tables import BRONZE, MAPPED, append, begin
 
 UNKNOWN = [
@@ -108,3 +109,10 @@ def test_what_is_refused_by_name(snapshot: Snapshot, reason: str) -> None:
     assert reason in message
     # A commit that adds files looks at no other.
     assert why_not(snapshot, appends=True) == (None if snapshot.files else message)
+
+
+def test_a_table_with_a_feature_that_is_not_known_is_not_written() -> None:
+    require_written(table())
+    tracked = table(protocol=Protocol(3, 7, frozenset({"rowTracking"}), frozenset({"rowTracking"})))
+    with pytest.raises(LakeError, match="rowTracking: Stratalog does not write such a table; take back"):
+        require_written(tracked)

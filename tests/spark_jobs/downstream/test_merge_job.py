@@ -1,8 +1,10 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from spark_jobs.binlog import TableName
+from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.downstream.merge_job import MergeJob, SilverDelta, range_of, require_settled
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.commit import Checkpoint, CommitKind, Head
@@ -45,3 +47,22 @@ def test_silver_between_two_sets_of_columns_is_not_merged(tmp_path: Path) -> Non
     require_settled(job(tmp_path, SilverCommit(at(500), "batch")))
     with pytest.raises(TableStopped, match="is between two sets of columns, where a run ended; compact it first"):
         require_settled(job(tmp_path, SilverCommit(at(500), "batch", kind=CommitKind.ALTERING)))
+
+
+MERGED = Head(3, 4, DownstreamCommit(at(10), "b", silver_version=2))
+NEW = Table("none", plain=False).new({"id": "INT"}, {})
+
+
+@pytest.mark.parametrize(
+    "upon, delta, is_restated",
+    [
+        (MERGED, NOTHING, False),
+        (MERGED, replace(NOTHING, redone=[Range(at(10), at(1000))]), True),
+        (MERGED, replace(NOTHING, is_loaded=True), True),
+        (NEW, replace(NOTHING, is_loaded=True), False),
+    ],
+)
+def test_keys_are_merged_by_all_of_silver_where_it_got_more_than_windows(
+    upon: Head, delta: SilverDelta, is_restated: bool
+) -> None:
+    assert delta.restates(upon) is is_restated
