@@ -20,6 +20,7 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import CHANGE_DATA_FEED, DataFile, Snapshot
 from spark_jobs.downstream.merge_job import MergeJob
 from spark_jobs.engine.locate import Hit, Numbers
+from spark_jobs.text.sql import literal
 
 Flags = NDArray[np.bool_]
 Changed = tuple[str, pa.Table]
@@ -104,4 +105,5 @@ def designed(design: Snapshot, work: MergeJob, *, is_replaced: bool) -> Snapshot
     is_on = work.has_feed and not is_replaced
     if is_on == design.has_change_data:
         return design
-    return schema_changes.apply(design, [f"SET TBLPROPERTIES ('{CHANGE_DATA_FEED}' = '{str(is_on).lower()}')"])
+    value = literal("true" if is_on else "false")
+    return schema_changes.apply(design, [f"SET TBLPROPERTIES ({literal(CHANGE_DATA_FEED)} = {value})"])

@@ -10,8 +10,7 @@ table that has the new name (table_timeline.py).
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
@@ -35,6 +34,8 @@ class RenameLineage:
     """Of the tables of one source. Rules of the configuration judge no rows that come with a name."""
 
     context: PlanningContext
+    _scans: list[RangeScan] = field(default_factory=list, compare=False, repr=False)
+    """That of all statements, once it was made."""
 
     def inputs(self, slices: SliceIndex) -> TimelineInputs:
         """What timelines need to know besides the survey of these slices."""
@@ -88,10 +89,15 @@ class RenameLineage:
         content = build(scan, name, Range(since, until), standing, inputs)
         return replace(content, base=base, size=content.size + (sum(base.table.files()) if base else 0))
 
-    @cached_property
     def _statements(self) -> RangeScan:
-        """All that bronze has: one question, however many tables are asked for."""
-        return scan_metadata(read_index(self.context.snapshot.table, self.context.snapshot.version, kind="statement"))
+        """All that bronze has: one question, however many tables are asked for.
+
+        ``cached_property`` would have one source's planning wait for that of another one: its lock is of the class.
+        """
+        if not self._scans:
+            snapshot = self.context.snapshot
+            self._scans.append(scan_metadata(read_index(snapshot.table, snapshot.version, kind="statement")))
+        return self._scans[0]
 
     def _base(self, name: TableName, until: Position) -> tuple[SilverSnapshot | None, TableState | None, Position]:
         """What silver had of a table before a place, how the table stood there, and where that is."""
@@ -113,7 +119,7 @@ class RenameLineage:
 
     def _created_at(self, name: TableName, since: Position, until: Position) -> Position | None:
         """Where the last statement stands that made the table, or gave it its name: no row of it is older."""
-        events = (event for event in self._statements.about(name, since) if event.position < until)
+        events = (event for event in self._statements().about(name, since) if event.position < until)
         return max((event.position for event in events if _makes(event, name)), default=None)
 
     @staticmethod

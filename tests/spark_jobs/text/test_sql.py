@@ -182,11 +182,7 @@ def test_a_column_is_asked_for_by_its_quoted_name() -> None:
                     isinstance(argument, ast.Constant) or "identifier(" in text or text.rpartition(".")[2].isupper()
                 ):
                     wrong.append(name)
-    allowed = {
-        "spark_jobs/downstream/commit_clock.py",
-        "spark_jobs/bronze/xa.py",
-    }  # of bronze and tables beside it
-    assert set(wrong) == allowed
+    assert set(wrong) == {"spark_jobs/bronze/xa.py"}, "columns of bronze and of tables beside it"
 
 
 def test_a_table_of_information_schema_is_named_by_bytes() -> None:
