@@ -68,7 +68,7 @@ def run(path: Path, source: str | None, *, as_json: bool) -> None:
         # What follows the data: names in Spark's catalog, and the comparison with the server's columns.
         catalog = update(spark, pipeline)
         audit = audit_after_run(pipeline, name)
-        RunReport(name, extracted.range.stop, extracted, outcome, catalog, audit).print(as_json=as_json)
+        RunReport(name, extracted.range.stop, extracted, outcome, catalog, audit).say(as_json=as_json)
         _warn_of_scope(pipeline, name, outcome.entries)
         _warn_of_cascades(pipeline, name)
         return outcome
@@ -92,7 +92,7 @@ def _has_nothing_new(pipeline: Pipeline, name: str, *, as_json: bool) -> bool:
     if end is None or is_pending(pipeline):
         return False
     with noted(pipeline.path, name, is_last=True):
-        RunReport(name, end, audit=audit_after_run(pipeline, name)).print(as_json=as_json)
+        RunReport(name, end, audit=audit_after_run(pipeline, name)).say(as_json=as_json)
     _warn_of_scope(pipeline, name, publication.read(lake_of(pipeline), name))
     _warn_of_cascades(pipeline, name)
     return True

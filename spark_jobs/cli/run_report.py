@@ -38,7 +38,7 @@ class RunReport:
     catalog: "CatalogChanges | None" = None
     audit: "SchemaAudit | None" = None
 
-    def print(self, *, as_json: bool) -> None:
+    def say(self, *, as_json: bool) -> None:
         """Prints it to standard output, and why tables stopped to standard error."""
         if as_json:
             echo_json(self.to_json())

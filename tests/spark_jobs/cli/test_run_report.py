@@ -39,7 +39,7 @@ def test_what_is_said_of_an_extraction(capsys: pytest.CaptureFixture[str], extra
 
 
 def test_a_run_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    RunReport("shop", END, EXTRACTED, OUTCOME).print(as_json=True)
+    RunReport("shop", END, EXTRACTED, OUTCOME).say(as_json=True)
     streams = capsys.readouterr()
     counts = {"inserted": 2, "updated": 0, "deleted": 1, "position": "b.000001:900", "seconds": 0.0}
     assert json.loads(streams.out) == {
@@ -61,11 +61,11 @@ def test_a_run_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_run_without_news(capsys: pytest.CaptureFixture[str]) -> None:
-    RunReport("shop", END).print(as_json=False)
+    RunReport("shop", END).say(as_json=False)
     assert capsys.readouterr().out == (
         "shop: bronze is at b.000001:900; nothing new\nshop: silver and downstream have nothing new\n"
     )
-    RunReport("shop", END).print(as_json=True)
+    RunReport("shop", END).say(as_json=True)
     bronze = {"position": "b.000001:900", "bytes": 0, "transactions": 0, "events": 0}
     assert json.loads(capsys.readouterr().out) == {
         "source": "shop",
