@@ -199,7 +199,8 @@ def test_broken_yaml_is_said_with_its_place(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         load(tmp_path / "none.yaml", {})
-    assert str(refused.value) == f"{tmp_path}/none.yaml: cannot be read: No such file or directory"
+    advice = "name the file by -c FILE or STRATALOG_CONFIG, or write one: stratalog init"
+    assert str(refused.value) == f"{tmp_path}/none.yaml: cannot be read: No such file or directory; {advice}"
 
 
 def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
