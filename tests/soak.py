@@ -39,8 +39,8 @@ BRIEF = {"spark.driver.memory": "1g", "spark.driver.defaultJavaOptions": LIGHT}
 
 FAIR = re.compile(
     r"Lost connection|Can't connect|server has gone away|Connection reset|Broken pipe|tried \d+ times"
-    r"|another writer|committed first|Server shutdown|Connection was killed|cannot be reached|did not answer"
-    r"|Spark's JVM ended|Spark did not start"
+    r"|another writer|another run delivers|committed first|Server shutdown|Connection was killed|cannot be reached"
+    r"|did not answer|Spark's JVM ended|Spark did not start"
 )
 """What a run may say when its server or another run got in its way; anything else that ends a run ends the soak."""
 
