@@ -19,7 +19,7 @@ from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine import shuffle_blocks
 from spark_jobs.engine.inherited_rows import counts
-from spark_jobs.engine.replay_task import FailedReplay, ReplacedRows
+from spark_jobs.engine.replay_task import FailedReplay, ReplacedRows, row_groups
 from spark_jobs.engine.spark_job import ShuffleBlock
 from spark_jobs.errors import StratalogError
 from spark_jobs.log.position import Position
@@ -134,19 +134,15 @@ def work(task: FoldedFiles) -> Iterator[ShuffleBlock | ReplacedRows | FailedRepl
 
 
 def _old_rows(task: FoldedFiles, file: DataFile) -> Iterator[ShuffleBlock | ReplacedRows]:
-    numbers, begin = BitMap64(), 0
-    with data_files.reading(task.path, file):
-        opened = data_files.open_file(task.path, file)
-        living = deletion_vectors.living(task.path, file.deletion_vector, opened.metadata.num_rows)
-        for group in range(opened.num_row_groups):
-            rows = data_files.read_row_group(opened, group, task.schema.names, task.schema)
-            is_old = living[begin : begin + len(rows)] & _ends_by(rows, task.floor)
-            numbers |= BitMap64(begin + np.flatnonzero(is_old))
-            begin += len(rows)
-            counted_rows = rows.filter(pc.and_(pa.array(is_old), counts(rows, task.emptied)))
-            yield from shuffle_blocks.blocks(0, range(task.buckets), 0, counted_rows, task.columns)
+    numbers, living_rows = BitMap64(), 0
+    for begin, living, rows in row_groups(task.path, task.schema, file):
+        is_old = living & _ends_by(rows, task.floor)
+        numbers |= BitMap64(begin + np.flatnonzero(is_old))
+        living_rows += int(living.sum())
+        counted_rows = rows.filter(pc.and_(pa.array(is_old), counts(rows, task.emptied)))
+        yield from shuffle_blocks.blocks(0, range(task.buckets), 0, counted_rows, task.columns)
     if numbers:
-        yield ReplacedRows(file, numbers.serialize(), len(numbers) == int(living.sum()))
+        yield ReplacedRows(file, numbers.serialize(), len(numbers) == living_rows)
 
 
 def finish(target: FoldTarget) -> Callable[[Iterable[ShuffleBlock]], Iterator[DataFile | FailedReplay]]:

@@ -101,20 +101,28 @@ def work(task: ReplayedFiles) -> Iterator[ShuffleBlock | ReplacedRows | FailedRe
 
 
 def _file(task: ReplayedFiles, file: DataFile) -> Iterator[ShuffleBlock | ReplacedRows]:
-    numbers, begin = BitMap64(), 0
-    with data_files.reading(task.path, file):
-        opened = data_files.open_file(task.path, file)
-        living = deletion_vectors.living(task.path, file.deletion_vector, opened.metadata.num_rows)
-        for group in range(opened.num_row_groups):
-            rows = data_files.read_row_group(opened, group, task.schema.names, task.schema)
-            is_meant = living[begin : begin + len(rows)]
-            if not task.is_new:
-                is_meant = is_meant & in_windows(rows, task.windows)
-                numbers |= BitMap64(begin + np.flatnonzero(is_meant))
-            begin += len(rows)
-            yield from _blocks(task, rows.filter(pa.array(is_meant)))
+    numbers, living_rows = BitMap64(), 0
+    for begin, living, rows in row_groups(task.path, task.schema, file):
+        is_meant = living
+        if not task.is_new:
+            is_meant = living & in_windows(rows, task.windows)
+            numbers |= BitMap64(begin + np.flatnonzero(is_meant))
+        living_rows += int(living.sum())
+        yield from _blocks(task, rows.filter(pa.array(is_meant)))
     if numbers:
-        yield ReplacedRows(file, numbers.serialize(), len(numbers) == int(living.sum()))
+        yield ReplacedRows(file, numbers.serialize(), len(numbers) == living_rows)
+
+
+def row_groups(path: str, schema: TableSchema, file: DataFile) -> Iterator[tuple[int, NDArray[np.bool_], pa.Table]]:
+    """A file by its row groups: the first row's number, which rows are alive, and all. Raises LakeError."""
+    begin = 0
+    with data_files.reading(path, file):
+        opened = data_files.open_file(path, file)
+        living = deletion_vectors.living(path, file.deletion_vector, opened.metadata.num_rows)
+        for group in range(opened.num_row_groups):
+            rows = data_files.read_row_group(opened, group, schema.names, schema)
+            yield begin, living[begin : begin + len(rows)], rows
+            begin += len(rows)
 
 
 def in_windows(rows: pa.Table, windows: Sequence[ReplayedRange]) -> NDArray[np.bool_]:

@@ -341,18 +341,6 @@ def _change_sql(position: Position, row: int) -> str:
     return f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L, 'row', {row})"
 
 
-def copies_sql(name: str, table: str, *, lacks_older: bool = False) -> str:
-    """SQL: the copies of a bag's image. Raises TableStopped, in the statement, where more went than ever came.
-
-    lacks_older: the log begins after the table, which is a bag only because nothing names its key: copies that went
-    without having come were there before, and none that came since is left.
-    """
-    if lacks_older:
-        return f"greatest(coalesce({name}, 0), 0)"
-    reason = f"spark_jobs.errors.TableStopped: {table}: {MORE_DELETED}\n\n"
-    return f"IF({name} < 0, CAST(raise_error({literal(reason)}) AS BIGINT), coalesce({name}, 0))"
-
-
 MORE_DELETED = (
     "the table has no key, and more copies of a row were deleted than the lake has seen written; the log has to begin "
     "where the table was empty, or the table be loaded, and a filter that leaves out copies where they are written "
