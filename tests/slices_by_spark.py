@@ -3,7 +3,7 @@
 They are what planning asked until the index was there, and say in a few lines each what the index has to find.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableName, xa_step
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.xa import HELD, LOGGED, OF_XA
+from spark_jobs.bronze.boundaries import parts_of
+from spark_jobs.bronze.xa import HELD, LOGGED, LOGGED_AT, OF_XA, Xa, by_bytes
 from spark_jobs.log.position import Position, Range
 
 _STEP = (
@@ -54,14 +55,45 @@ def notable(slices: DataFrame) -> list[dict[str, Any]]:
     return sorted(rows.toArrow().to_pylist(), key=lambda row: (row["stretch"], row["number"], row["start"]))
 
 
+def cut(slices: DataFrame, positions: Collection[Position]) -> DataFrame:
+    """All slices; one that holds some of the positions inside comes as its parts between them."""
+    parts = []
+    for row in slices.toArrow().to_pylist():
+        here = (at for at in positions if (at.stretch, at.number) == (row["stretch"], row["number"]))
+        inside = sorted(at.offset for at in here if row["start"] < at.offset < row["stop"])
+        cells = pa.RecordBatch.from_pylist([row], schema=bronze.ARROW)
+        parts += parts_of(cells, inside) if inside else [row]
+    return slices.sparkSession.createDataFrame(pa.Table.from_pylist(parts, bronze.ARROW), bronze.DDL)
+
+
+def effective(slices: DataFrame, within: Range, xa: Xa) -> DataFrame:
+    """Of all slices those that take effect in a range: its own, and those of the XA transactions that it commits."""
+    nowhere = F.lit(None).cast(LOGGED_AT)
+    rows = slices.where(bronze.inside(within)).where(f"NOT ({OF_XA})").withColumn(LOGGED, nowhere)
+    return rows.unionByName(xa.slices(slices)) if len(xa.rows) else rows
+
+
+def _in_ranges(slices: DataFrame, name: TableName, ranges: Sequence[Range]) -> DataFrame:
+    """The slices that may have rows of a table, with the ordinal of the range that they begin in as ``window``."""
+    of_table = F.exists("tables", lambda of: (of["schema"] == name.schema) & (of["table"] == name.table))
+    ordinal = F.lit(None).cast("int")
+    for nth, part in enumerate(ranges):
+        ordinal = F.when(bronze.inside(part), nth).otherwise(ordinal)
+    rows = slices.where((F.col("kind") == "rows") & (F.col("tables").isNull() | of_table))
+    return rows.withColumn("window", ordinal).where("window IS NOT NULL")
+
+
+def of_table(slices: DataFrame, name: TableName, ranges: Sequence[Range]) -> DataFrame:
+    """The effective slices of a table in some ranges, by where their bytes stand."""
+    return by_bytes(_in_ranges(slices, name, ranges))
+
+
 def first_slices(slices: DataFrame, name: TableName, ranges: Sequence[Range]) -> dict[int, dict[str, Any]]:
-    """Of each range, by its ordinal, the first slice that has rows of a table; nothing of one that has none."""
-    names = ("stretch", "file", "start", "context", "payload", *([LOGGED] if LOGGED in slices.columns else []))
-    rows = slices.where((F.col("kind") == "rows") & bronze.holding(name.schema, name.table))
-    order = ("stretch", "number", "start", *([f"{LOGGED}.start"] if LOGGED in slices.columns else []))
-    first = F.min_by(F.struct(*names), F.struct(*order)).alias("slice")
-    firsts = bronze.in_ranges(rows, ranges).groupBy("part").agg(first).toArrow().to_pylist()
-    return {row["part"]: row["slice"] for row in firsts}
+    """Of each range, by its ordinal, the first effective slice that has rows of a table; nothing of one without any."""
+    names = ("stretch", "file", "start", "context", "payload", LOGGED)
+    first = F.min_by(F.struct(*names), F.struct("stretch", "number", "start", f"{LOGGED}.start")).alias("slice")
+    firsts = _in_ranges(slices, name, ranges).groupBy("window").agg(first).toArrow().to_pylist()
+    return {row["window"]: row["slice"] for row in firsts}
 
 
 def committed(all_slices: DataFrame, within: Range) -> pa.Table:

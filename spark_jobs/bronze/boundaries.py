@@ -9,25 +9,17 @@ Put here: splitting slices, and finding the transaction that holds a byte. Not h
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import reduce
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from operator import or_
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 from spark_jobs.binlog import FormatDescription, Slicer, TableDefinition, TableName, definitions_of
-from spark_jobs.bronze import table as bronze
-from spark_jobs.lake import ranges
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
-from spark_jobs.runtime.executors import checked
 
-Batches = Iterator[pa.RecordBatch]
 CELLS = ("file", "start", "stop", "transaction_start", "transactions", "kind", "context", "payload")
 """Columns of bronze by which a slice's transactions are told."""
 
@@ -56,59 +48,6 @@ def split(cells: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def _number(cells: pa.RecordBatch, name: str) -> int:
     return int(cells.column(name)[0].as_py())
-
-
-def cut(slices: DataFrame, positions: Collection[Position]) -> DataFrame:
-    """The slices of bronze; a slice that holds one of the positions inside comes as its parts before and after it.
-
-    The positions inside slices have to be boundaries of transactions.
-    """
-    if not positions:
-        return slices
-    ordered = sorted(positions, key=lambda position: position.order)
-    inside = _holds_any_inside(ordered)
-    offsets: dict[tuple[int, int], list[int]] = {}
-    for position_ in ordered:
-        offsets.setdefault((position_.stretch, position_.number), []).append(position_.offset)
-    parts = slices.where(inside).mapInArrow(checked(_cutting(offsets)), slices.schema)
-    return slices.where(~inside).unionByName(parts)
-
-
-def _holds_any_inside(positions: Sequence[Position]) -> Column:
-    """Whether a slice holds one of some positions inside, which are in order.
-
-    Of many, it lies between the first and the last of a group of them, by which Delta skips files.
-    """
-    size = -(-len(positions) // ranges.FEW)
-    groups = [positions[at : at + size] for at in range(0, len(positions), size)]
-    near = reduce(or_, (_lies_around(group[0], group[-1]) for group in groups))
-    if size == 1:
-        return near
-    following = ranges.next_position(positions, bronze.place_sql("start"))
-    return near & F.coalesce(F.expr(f"{following} < {bronze.place_sql('stop')}"), F.lit(False))
-
-
-def _lies_around(first: Position, last: Position) -> Column:
-    """Whether a slice begins before one position and ends after another."""
-    stretch, number, start, stop = F.col("stretch"), F.col("number"), F.col("start"), F.col("stop")
-    if first == last:
-        here = (stretch == first.stretch) & (number == first.number)
-        return here & (start < first.offset) & (stop > first.offset)
-    before = (stretch == last.stretch) & ((number < last.number) | ((number == last.number) & (start < last.offset)))
-    after = (stretch == first.stretch) & ((number > first.number) | ((number == first.number) & (stop > first.offset)))
-    return (before | (stretch < last.stretch)) & (after | (stretch > first.stretch))
-
-
-def _cutting(offsets: dict[tuple[int, int], list[int]]) -> Callable[[Batches], Batches]:
-    """A mapInArrow function from slices to their parts. offsets: where they are cut, by stretch and file number."""
-
-    def run(batches: Batches) -> Batches:
-        for batch in batches:
-            for cells in (batch.slice(at, 1) for at in range(batch.num_rows)):
-                places = offsets[_number(cells, "stretch"), _number(cells, "number")]
-                yield pa.RecordBatch.from_pylist(parts_of(cells, places), schema=batch.schema)
-
-    return run
 
 
 def parts_of(cells: pa.RecordBatch, places: Sequence[int]) -> list[dict[str, Any]]:

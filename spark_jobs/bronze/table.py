@@ -7,11 +7,8 @@ A slice is a run of bytes of one file: several whole transactions, or a part of 
 start), all integers. The payloads of a file, in order, are the file.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import reduce
-from operator import or_
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +20,6 @@ from spark_jobs.binlog import SLICE_SCHEMA
 from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.errors import LakeError
-from spark_jobs.lake import ranges as flat
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
@@ -368,36 +364,9 @@ def inside(within: Range) -> Column:
     return _at_or_after(within.start) & ~_at_or_after(within.stop)
 
 
-def ordinal(ranges: Sequence[Range]) -> Column:
-    """Which of the ranges, which touch or have gaps but do not overlap, a slice begins in; null for none."""
-    if len(ranges) > flat.FEW:
-        return F.expr(flat.ordinal(ranges, place_sql("start")))
-    column = F.lit(None).cast("int")
-    for nth, part in enumerate(ranges):
-        column = F.when(inside(part), nth).otherwise(column)
-    return column
-
-
-def in_ranges(slices: DataFrame, ranges: Sequence[Range]) -> DataFrame:
-    """The slices that begin in one of the ranges, with its ordinal as ``part``."""
-    near = [inside(range_) for range_ in flat.covering(ranges)]
-    return slices.where(reduce(or_, near, F.lit(False))).withColumn("part", ordinal(ranges)).where("part IS NOT NULL")
-
-
-def place_sql(offset: str) -> str:
-    """SQL: the position in a slice's file that a column of offsets names."""
-    return f"named_struct('stretch', stretch, 'number', number, 'offset', {offset})"
-
-
 def _at_or_after(position: Position) -> Column:
     """Whether a slice begins at or after a position; written so that Delta skips files by each of its parts."""
     stretch, number, start = F.col("stretch"), F.col("number"), F.col("start")
     here = (stretch == position.stretch) & (number == position.number) & (start >= position.offset)
     later_file = (stretch == position.stretch) & (number > position.number)
     return here | later_file | (stretch > position.stretch)
-
-
-def holding(schema: str, table: str) -> Column:
-    """Whether a slice may hold rows of a table; tables unknown (null) means any."""
-    column = F.exists("tables", lambda name: (name["schema"] == schema) & (name["table"] == table))
-    return F.col("tables").isNull() | column

@@ -185,15 +185,6 @@ def _places(rows: pa.Table, offset: str) -> Iterator[tuple[int, int, int]]:
 NO_XA = Xa()
 
 
-def effective(all_slices: DataFrame, within: Range, xa: Xa) -> DataFrame:
-    """Of all slices those that take effect in a range: its own, and those of the XA transactions that it commits."""
-    rows = all_slices.where(bronze.inside(within))
-    if xa is NO_XA:
-        return rows
-    rows = rows.where(f"NOT ({OF_XA})").withColumn(LOGGED, F.lit(None).cast(LOGGED_AT))
-    return rows.unionByName(xa.slices(all_slices)) if len(xa.rows) else rows
-
-
 def by_bytes(slices: DataFrame) -> DataFrame:
     """Effective slices by the place of their bytes; of those that take effect elsewhere, EFFECT says where."""
     places = ("stretch", "number", "start", "file")
@@ -203,7 +194,7 @@ def by_bytes(slices: DataFrame) -> DataFrame:
 
 
 def taking_effect(index: SliceIndex, xa: Xa) -> SliceIndex:
-    """Of a range's slices and of all others those that take effect in it: ``effective``, without a JVM."""
+    """Of a range's slices and of all others those that take effect in it."""
     rest = index.where(~index.flags("is_xa"))
     return rest.with_slices(xa.index(index.files)) if len(xa.rows) else rest
 

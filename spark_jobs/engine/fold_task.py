@@ -18,8 +18,8 @@ from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine import shuffle_blocks
-from spark_jobs.engine.inherited_rows import counts
-from spark_jobs.engine.replay_task import FailedReplay, ReplacedRows, row_groups
+from spark_jobs.engine.inherited_rows import counts, row_groups
+from spark_jobs.engine.replay_task import FailedReplay, ReplacedRows
 from spark_jobs.engine.spark_job import ShuffleBlock
 from spark_jobs.errors import StratalogError
 from spark_jobs.log.position import Position

@@ -1,4 +1,4 @@
-"""The rows that a table inherits by a rename, or from itself where its key changed, in a task.
+"""The rows that a table inherits by a rename, from itself where its key changed, or from a load, in a task.
 
 Put here: rows of the log and of data files brought into one form, and what is there of them in the end. Not here: where
 they lie (inherited_plan.py), decoding or writing them (silver_task.py).
@@ -10,8 +10,10 @@ the bucket of their keys, and settled there. A change of the key comes after tha
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import TableSchema, from_spark_types
@@ -25,23 +27,26 @@ from spark_jobs.silver.net_changes import by_position, sorted_by_key
 from spark_jobs.silver.positions import at_or_after, last_of_each
 from spark_jobs.silver.row_overlay import ABSENT, KeyRuns, overlaid
 
+BEFORE_CHANGES = -1
+"""The row number of rows that are older than all changes at their position."""
 _GONE = "_gone"
 _BESIDE = ("_position", "_committed_at", "_raw", _GONE)
 
 
 @dataclass(frozen=True, slots=True)
 class InheritedRows:
-    """What a statement brings: rows with these columns, as of its position.
+    """What a statement or a load brings: rows with these columns, as of its position.
 
     columns: those that the parts are projected to, with the key that they are settled by. rekeyed: where the statement
     changed the key, from those columns to the ones after it. lacks_older: whether copies may be deleted of rows that
-    are older than the log.
+    are older than the log. is_loaded: whether a load read them; they are older than all changes at the position.
     """
 
     columns: silver.Columns
     start: Position
     rekeyed: RowProjection | None = None
     lacks_older: bool = False
+    is_loaded: bool = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -63,7 +68,7 @@ class InheritedRows:
 
 @dataclass(frozen=True, slots=True)
 class InheritedFiles:
-    """Data files of silver whose rows a statement brings.
+    """Data files whose rows a statement brings, of silver, or a load, as they wait.
 
     window: of the unit, the one that they go to. emptied: rows before it do not count. result_of: the window whose
     results the files are, which are written by an earlier job.
@@ -90,18 +95,39 @@ def of_log(rows: pa.Table, projection: RowProjection, into: InheritedRows) -> pa
 
 def of_files(source: InheritedFiles, into: InheritedRows) -> Iterator[pa.Table]:
     """The rows of data files as parts, a row group at a time. Raises LakeError."""
-    names = source.schema.names
     for file in source.files:
-        begin = 0
-        with data_files.reading(source.path, file):
-            opened = data_files.open_file(source.path, file)
-            living = pa.array(deletion_vectors.living(source.path, file.deletion_vector, opened.metadata.num_rows))
-            for number in range(opened.num_row_groups):
-                rows = data_files.read_row_group(opened, number, names, source.schema)
-                is_counted = pc.and_(counts(rows, source.emptied), living.slice(begin, len(rows)))
-                begin += len(rows)
-                is_gone = pc.equal(rows.column("_op"), silver.Op.DELETE)
-                yield _part(rows.append_column(_GONE, is_gone).filter(is_counted), source.projection, into)
+        for _, living, rows in row_groups(source.path, source.schema, file):
+            if into.is_loaded:
+                yield _part(_as_copies(rows, into).filter(pa.array(living)), source.projection, into)
+                continue
+            is_counted = pc.and_(counts(rows, source.emptied), pa.array(living))
+            is_gone = pc.equal(rows.column("_op"), silver.Op.DELETE)
+            yield _part(rows.append_column(_GONE, is_gone).filter(is_counted), source.projection, into)
+
+
+def row_groups(path: str, schema: TableSchema, file: DataFile) -> Iterator[tuple[int, NDArray[np.bool_], pa.Table]]:
+    """A file by its row groups: the first row's number, which rows are alive, and all. Raises LakeError."""
+    begin = 0
+    with data_files.reading(path, file):
+        opened = data_files.open_file(path, file)
+        living = deletion_vectors.living(path, file.deletion_vector, opened.metadata.num_rows)
+        for group in range(opened.num_row_groups):
+            rows = data_files.read_row_group(opened, group, schema.names, schema)
+            yield begin, living[begin : begin + len(rows)], rows
+            begin += len(rows)
+
+
+def _as_copies(rows: pa.Table, into: InheritedRows) -> pa.Table:
+    """Rows that a load read, each of which is one copy."""
+    place = dict(zip(("stretch", "number", "offset"), into.start.order, strict=True)) | {"row": BEFORE_CHANGES}
+    cells = {
+        "_position": pa.scalar(place, into.schema.field("_position").type),
+        silver.COPIES: pa.scalar(1, pa.int64()),
+        _GONE: pa.scalar(False),
+    }
+    for name, cell in cells.items():
+        rows = rows.append_column(name, pa.repeat(cell, len(rows)))
+    return rows
 
 
 def counts(rows: pa.Table, emptied: Position | None) -> pa.Array:
@@ -175,13 +201,15 @@ def _single(rows: pa.Table, into: InheritedRows) -> pa.Table:
     return rows.drop_columns([silver.COPIES])
 
 
-def stored_cells(rows: pa.Table, columns: silver.Columns, places: Sequence[pa.Scalar]) -> dict[str, pa.Array]:
+def stored_cells(
+    rows: pa.Table, columns: silver.Columns, places: Sequence[pa.Scalar], op: silver.Op
+) -> dict[str, pa.Array]:
     """What silver says of such rows besides their own columns.
 
-    places: ``_position``, and where the window of the statement begins and ends.
+    places: ``_position``, and where the window of the statement, or the load, begins and ends.
     """
     count = len(rows)
     existed = pa.nulls(count, pa.bool_()) if columns.is_bag else pa.repeat(pa.scalar(False), count)
     names = ("_position", "_window_start", "_window_stop")
     cells = {name: pa.repeat(place, count) for name, place in zip(names, places, strict=True)}
-    return cells | {"_op": pa.repeat(pa.scalar(str(silver.Op.RENAME)), count), "_existed": existed}
+    return cells | {"_op": pa.repeat(pa.scalar(str(op)), count), "_existed": existed}

@@ -99,19 +99,13 @@ def decoded(
     unit = _unit(work, columns, design)
     (valued,) = silver_job.with_values(spark, [unit])
     all_results = silver_job.run(spark, work.window.table.path, [valued], capacity)[0]
-    errors = [(_error_order(result), result.error) for result in all_results if result.error]
-    if errors:
-        raise min(errors, key=lambda error: error[0])[1]
+    silver_job.require_written(all_results)
     # Parts of what a statement brought are in the results of that.
     results = [result for result in all_results if valued.unit.windows[result.window].into is None]
     inherited = [turn.range for turn in _renames(work)]
     windows = [ReplayedRange(range_) for range_ in work.window.ranges]
     windows += [ReplayedRange(range_, is_inherited=True) for range_ in inherited]
     return ReplayedWindows(work, snapshot, design, results, tuple(windows))
-
-
-def _error_order(result: WindowResult) -> tuple[int, ...]:
-    return result.failing.order if result.failing else ()
 
 
 def _design(snapshot: Snapshot, columns: silver.Columns, *, is_renewed: bool) -> Snapshot:

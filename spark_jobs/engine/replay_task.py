@@ -20,6 +20,7 @@ from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine import key_hash, shuffle_blocks
+from spark_jobs.engine.inherited_rows import row_groups
 from spark_jobs.engine.spark_job import ShuffleBlock
 from spark_jobs.errors import StratalogError
 from spark_jobs.log.position import Range
@@ -111,18 +112,6 @@ def _file(task: ReplayedFiles, file: DataFile) -> Iterator[ShuffleBlock | Replac
         yield from _blocks(task, rows.filter(pa.array(is_meant)))
     if numbers:
         yield ReplacedRows(file, numbers.serialize(), len(numbers) == living_rows)
-
-
-def row_groups(path: str, schema: TableSchema, file: DataFile) -> Iterator[tuple[int, NDArray[np.bool_], pa.Table]]:
-    """A file by its row groups: the first row's number, which rows are alive, and all. Raises LakeError."""
-    begin = 0
-    with data_files.reading(path, file):
-        opened = data_files.open_file(path, file)
-        living = deletion_vectors.living(path, file.deletion_vector, opened.metadata.num_rows)
-        for group in range(opened.num_row_groups):
-            rows = data_files.read_row_group(opened, group, schema.names, schema)
-            yield begin, living[begin : begin + len(rows)], rows
-            begin += len(rows)
 
 
 def in_windows(rows: pa.Table, windows: Sequence[ReplayedRange]) -> NDArray[np.bool_]:

@@ -25,7 +25,15 @@ from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine import fills, shuffle_blocks
 from spark_jobs.engine.exact_texts import ExactTextChange
 from spark_jobs.engine.fills import ColumnFill, refilled
-from spark_jobs.engine.inherited_rows import InheritedFiles, InheritedRows, inherited, of_files, of_log, stored_cells
+from spark_jobs.engine.inherited_rows import (
+    BEFORE_CHANGES,
+    InheritedFiles,
+    InheritedRows,
+    inherited,
+    of_files,
+    of_log,
+    stored_cells,
+)
 from spark_jobs.engine.row_projection import RowProjection
 from spark_jobs.engine.spark_job import ShuffleBlock
 from spark_jobs.errors import DecodeError, LakeError, PartialImage, StratalogError, TableStopped
@@ -413,14 +421,15 @@ def result_of(unit: SilverUnit, at: int, settled: pa.Table) -> WindowResult:
 
 
 def _inherited_result(unit: SilverUnit, at: int, rows: pa.Table) -> WindowResult:
-    """Writes rows that a statement brings. rows: as ``inherited_rows.inherited`` gives them."""
-    window = unit.windows[at]
+    """Writes rows that a statement or a load brings. rows: as ``inherited_rows.inherited`` gives them."""
+    window, into = unit.windows[at], _inherited(unit, at)
     (range_,) = window.ranges
     start, stop = (_places([place])[0] for place in (range_.start, range_.stop))
     kind = window.schema.column("_position").arrow(physical=False).type
-    position = pa.scalar(start.as_py() | {"row": 0}, kind)
+    row, op = (BEFORE_CHANGES, silver.Op.LOAD) if into.is_loaded else (0, silver.Op.RENAME)
+    position = pa.scalar(start.as_py() | {"row": row}, kind)
     times = pc.max(rows.column("_committed_at").cast(pa.int64())).as_py()
-    cells = stored_cells(rows, window.columns, (position, start, stop))
+    cells = stored_cells(rows, window.columns, (position, start, stop), op)
     return WindowResult(unit.number, at, _file_of(unit, window, rows, cells), inserts=len(rows), newest_us=times)
 
 

@@ -1,13 +1,12 @@
-"""The Spark task of a window: slices become rows, at most two a key and gathered run of changes.
+"""The decoding of a window in a task: slices become rows, at most two a key and gathered run of changes.
 
 Put here: what tasks do with slices (slice_runs.py), and the columns that they give. Not here: how bytes become
-columns (binlog/), the reduction itself (net_changes.py), or what Spark does with the rows (window_rows.py).
+columns (binlog/), the reduction itself (net_changes.py), or what becomes of the rows (engine/silver_task.py).
 
 Slices are decoded where they lie and reduced to one row a key inside the task, so that only what is left is shuffled.
 Rules judge each change by itself, between decoding and reducing; rules about columns are applied to what is left.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -22,12 +21,10 @@ from spark_jobs.errors import DecodeError, Unsupported
 from spark_jobs.log.position import Position
 from spark_jobs.silver import partial_images
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.column_masks import ColumnMasks
 from spark_jobs.silver.keyless_rows import counted
 from spark_jobs.silver.net_changes import SliceOrigin, every_change, image_rows, moved, net_rows
 from spark_jobs.silver.partial_reduction import reduce, settle
-from spark_jobs.silver.partial_rows import ABSENT_TYPE
-from spark_jobs.silver.row_filters import ChangeFilters, ChangeJudge
+from spark_jobs.silver.row_filters import ChangeJudge
 from spark_jobs.silver.slice_runs import Batches, Runs, SliceRun
 
 _REDUCE_AT = 1 << 19
@@ -50,22 +47,7 @@ DECODED = {
 }
 
 
-OF_KEYS = {"_existed": "BOOLEAN", "_exists": "BOOLEAN"}
-
-
-OF_BAGS = {silver.COPIES: "BIGINT"}
-
-
 OF_CHANGES = {"_op": "STRING", "_gtid": "STRING"}
-
-
-COUNTED = {"rule": "STRING", "count": "BIGINT"}
-
-
-def decoded_types(columns: silver.Columns) -> dict[str, str]:
-    """Names and Spark types of the rows that ``decoding_task`` gives."""
-    types = columns.types | {"_window": "INT"} | (OF_BAGS if columns.is_bag else OF_KEYS)
-    return types | ({silver.ABSENT: ABSENT_TYPE} if columns.has_partial else {}) | DECODED
 
 
 def decoding_task(
@@ -93,37 +75,6 @@ def decoding_task(
 
 def _needs_before(judge: ChangeJudge | None) -> bool:
     return judge is not None and judge.needs_before
-
-
-def counting_task(
-    definition: TableDefinition, columns: silver.Columns, rules: ChangeFilters, unseen: frozenset[str]
-) -> Callable[[Runs], Batches]:
-    """From slices to how many changes each rule filters: COUNTED."""
-
-    def run(runs: Runs) -> Batches:
-        judge = ChangeJudge(rules)
-        if columns.has_partial:
-            deque(_partial(definition, unseen, runs, None, judge), 0)
-        else:
-            before: Literal["key", "all"] = "all" if judge.needs_before else "key"
-            deque(_remaining(_with_whole_rows(Decoder(definition, before=before, prepared=True), runs), judge), 0)
-        names, counts = [*judge.counts.keys()], [*judge.counts.values()]
-        yield pa.RecordBatch.from_pydict({"rule": pa.array(names, pa.string()), "count": pa.array(counts, pa.int64())})
-
-    return run
-
-
-def masked_task(task: Callable[[Runs], Batches], masks: ColumnMasks, names: Sequence[str]) -> Callable[[Runs], Batches]:
-    """A task over slices whose rows are given with the columns that a rule leaves. names: of these, in order."""
-    if not masks:
-        return task
-
-    def run(runs: Runs) -> Batches:
-        files: dict[tuple[int, int], str] = {}
-        for rows in task(noting(runs, files)):
-            yield from masks.apply(pa.Table.from_batches([rows]), files).select(names).to_batches()
-
-    return run
 
 
 def noting(runs: Iterable[SliceRun], files: dict[tuple[int, int], str]) -> Runs:

@@ -1,6 +1,6 @@
 """Decoded changes -> at most two rows a key, in Arrow: what a compacting task does with what it decoded.
 
-Put here: the net effect of changes and the reduction in a task. Not here: Spark (window_rows.py), the decoder (binlog).
+Put here: the net effect of changes and the reduction in a task. Not here: tasks (decode_task.py), the decoder (binlog).
 
 A row says whether its key existed before its first change (``_existed``) and after its last (``_exists``). That pair
 composes: (a, b) then (c, d) is (a, d), in any grouping, which the four operations' names alone would not.

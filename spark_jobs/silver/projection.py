@@ -7,10 +7,8 @@ Put here: which older column each present one was, and what rows have in the oth
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from spark_jobs.silver import partial_rows
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
-from spark_jobs.text.sql import identifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +33,6 @@ class Projection:
     columns: Mapping[str, ProjectedColumn]
     names: Mapping[str, str | None]
     texts: Mapping[str, str]
-
-    def sql(self) -> dict[str, str]:
-        """By present column, SQL over the older ones; beside them ``_raw`` and, of partial rows, ``_absent``."""
-        raw = silver.raw_with(silver.raw_sql("_raw", self.names), self.texts)
-        cells = {name: self._cell(column) for name, column in self.columns.items()}
-        return cells | {"_raw": raw, silver.ABSENT: partial_rows.renamed(self.names)}
-
-    def _cell(self, column: ProjectedColumn) -> str:
-        if column.origin is None:
-            return column.fill or f"CAST(NULL AS {column.type})"
-        cell = identifier(column.origin)
-        return cell if self.types[column.origin] == column.type else f"CAST({cell} AS {column.type})"
 
 
 def projection_of(

@@ -1,15 +1,14 @@
 """Slices of bronze as tasks decode them: those of one file after the other, so that their rows come in few blocks.
 
-Put here: runs of slices, from rows of Spark's or from where they lie. Not here: what is decoded (decode_task.py).
+Put here: runs of slices. Not here: what is decoded (decode_task.py).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from spark_jobs.binlog import Changes, Decoder, SliceBytes
-from spark_jobs.bronze.xa import EFFECT
 from spark_jobs.log.position import Position
 from spark_jobs.silver.net_changes import SliceOrigin
 from spark_jobs.silver.timeline.inputs import without
@@ -45,11 +44,6 @@ Batches = Iterator[pa.RecordBatch]
 Runs = Iterator[SliceRun]
 
 
-def over_slices(task: Callable[[Runs], Batches], skips: frozenset[Position]) -> Callable[[Batches], Batches]:
-    """A mapInArrow function over rows that are slices, from one over runs of them without quarantined events."""
-    return lambda batches: task(gathered(_single(batches), skips))
-
-
 def gathered(runs: Iterable[SliceRun], skips: frozenset[Position] = frozenset()) -> Runs:
     """Joins runs that follow each other, up to some bytes: of a small table each slice has few rows."""
     waiting: list[SliceRun] = []
@@ -68,24 +62,3 @@ def gathered(runs: Iterable[SliceRun], skips: frozenset[Position] = frozenset())
 
 def _joined(runs: list[SliceRun]) -> SliceRun:
     return replace(runs[0], slices=tuple(part for run in runs for part in run.slices))
-
-
-def _single(batches: Batches) -> Runs:
-    """Each slice by itself; its cells are read one by one, so that the payload stays a view of Arrow's buffer."""
-    for batch in batches:
-        for cells in ({name: batch.column(name)[at] for name in batch.schema.names} for at in range(batch.num_rows)):
-            effect = cells[EFFECT].as_py() if EFFECT in cells else None
-            yield SliceRun(
-                SliceOrigin(*(cells[name].as_py() for name in ("file", "stretch", "number", "window"))),
-                (
-                    SliceBytes(
-                        cells["start"].as_py(),
-                        cells["context"].as_py(),
-                        cells["payload"].as_buffer(),
-                        cells["transaction_start"].as_py(),
-                        cells["committed_at"].value,
-                        cells["gtid"].as_py() if "gtid" in cells else None,
-                    ),
-                ),
-                Position(effect["file"], effect["start"], effect["stretch"]) if effect else None,
-            )

@@ -18,7 +18,7 @@ A table without a key is a **bag**: what tells its rows apart is all that is in 
 of its silver table is one image and window, and ``_copies`` says how many more or fewer of it there were afterwards.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -27,7 +27,6 @@ from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.errors import TableStopped
-from spark_jobs.lake import ranges
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
@@ -53,7 +52,8 @@ class Op(StrEnum):
     Rows that the table had itself are such too, where a statement changed what they are identified by."""
 
 
-PLACE = ranges.PLACE
+PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT>"
+"""A position as Spark has it."""
 CHANGE_PLACE = "STRUCT<stretch: INT, number: BIGINT, offset: BIGINT, row: INT>"
 ADDED = {
     "_op": "STRING",
@@ -72,7 +72,7 @@ COPIES = "_copies"
 """The column that silver tables of bags have besides: copies that came less copies that went in the window."""
 IDENTITY = "_identity_"
 """What the names of columns begin with that hold the values of ``Columns.identity`` on the way."""
-_ON_THE_WAY = {"_window", "_exists", "_changes", "_micros", "_gone", ABSENT, partial_rows.ENDED}
+_ON_THE_WAY = {"_window", "_exists", "_changes", "_micros", "_gone", ABSENT, "_ended"}
 """Columns that rows have besides on their way into the tables."""
 _MAY_BE_EXACT = {"STRING", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"}
 """Types of columns some values of which only ``_raw`` holds."""
@@ -129,27 +129,18 @@ class Columns:
         of: what names are preceded by, such as ``t.``. A key's column whose value may be one that only ``_raw`` holds
         is two expressions, and one of the two is NULL. A bag's rows are one structure each, never NULL.
         """
-        return [cell for cell, _ in self._identity(of)]
-
-    def is_same_row(self, of: str, stored_identity: Sequence[str]) -> str:
-        """SQL: whether a row has these values of ``identity``."""
-        pairs = zip(self._identity(of), stored_identity, strict=True)
-        return " AND ".join(f"{cell} {'<=>' if may_be_null else '='} {value}" for (cell, may_be_null), value in pairs)
-
-    def _identity(self, of: str) -> list[tuple[str, bool]]:
         if self.is_bag:
             # a table of several may have wider columns than this one
             typed = ((f"CAST({of}{identifier(name)} AS {kind})", kind) for name, kind in self.types.items())
             cells = [_comparable(cell, kind) for cell, kind in typed]
             cells.append(f"array_sort(map_entries({of}_raw))")
             pairs_ = ", ".join(f"'{at}', {cell}" for at, cell in enumerate(cells))
-            return [(f"named_struct({pairs_})", False)]
+            return [f"named_struct({pairs_})"]
         comparisons = []
         for name in self.key:
-            may_be_exact = self.types[name] in _MAY_BE_EXACT
-            comparisons.append((f"{of}{identifier(name)}", may_be_exact))
-            if may_be_exact:
-                comparisons.append((f"try_element_at({of}_raw, {literal(name)})", True))
+            comparisons.append(f"{of}{identifier(name)}")
+            if self.types[name] in _MAY_BE_EXACT:
+                comparisons.append(f"try_element_at({of}_raw, {literal(name)})")
         return comparisons
 
 
@@ -312,14 +303,6 @@ def within(windows: Range) -> str:
     return " AND ".join(bounds)
 
 
-def within_any(windows: Sequence[Range]) -> str:
-    """SQL: the rows whose window lies in one of some ranges, each a union of windows; loaded ones lie in none."""
-    near = " OR ".join(f"({within(range_)})" for range_ in ranges.covering(windows)) or "FALSE"
-    if len(ranges.joined(windows)) <= ranges.FEW:
-        return near
-    return f"({near}) AND {ranges.inside(windows, '_window_start')}"
-
-
 def place_sql(position: Position) -> str:
     """A position as SQL, to compare windows with."""
     stretch, number, offset = position.order
@@ -347,11 +330,6 @@ MORE_DELETED = (
     "must leave them out where they are deleted"
 )
 """Why a table without a key stops that would have less than no copy of a row."""
-
-
-def cells_sql(types: Mapping[str, str], cells_: Mapping[str, str]) -> list[str]:
-    """The columns of a row as SQL expressions: what is given of it, NULL for the rest."""
-    return [f"CAST({cells_.get(name, 'NULL')} AS {kind}) AS {identifier(name)}" for name, kind in types.items()]
 
 
 def _listed(types: Mapping[str, str]) -> str:

@@ -16,7 +16,6 @@ import yaml
 from spark_jobs.binlog import TableName
 from spark_jobs.config.model import Pipeline
 from spark_jobs.downstream import merge_job
-from spark_jobs.lake import driver_commit
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline.initial_load.commit import READING, LoadCommit, progress
 from spark_jobs.pipeline.initial_load.load import Loaded, load_source
@@ -146,14 +145,8 @@ def lakes(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Lakes:
     return Lakes(*pipelines)
 
 
-@pytest.mark.parametrize("writer", ["tasks", "spark"])
-def test_loaded_rows_are_those_of_the_log_under_every_rule(
-    lakes: Lakes, writer: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if writer == "spark":  # as where the driver cannot commit to the table
-        monkeypatch.setattr(driver_commit, "snapshot_upon", lambda *_, **__: None)
+def test_loaded_rows_are_those_of_the_log_under_every_rule(lakes: Lakes, monkeypatch: pytest.MonkeyPatch) -> None:
     load = loaded(lakes)
-    monkeypatch.undo()
     monkeypatch.setenv("SALT", "pepper")
     assert {name.table: commit.rows for name, commit in load.tables.items()} == {
         **dict.fromkeys(("masked", "keyed", "listed", "kept"), 12),

@@ -7,20 +7,21 @@ Put here: whether the log has passed the rows, what statements did to the table 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.scan import scan_effective
 from spark_jobs.bronze.table import BronzeSnapshot
-from spark_jobs.delta.snapshot import Snapshot
-from spark_jobs.engine import spark_job
-from spark_jobs.errors import TableStopped, about, under
+from spark_jobs.delta import features, schema_changes
+from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
+from spark_jobs.engine import fills, load_job, spark_job
+from spark_jobs.engine.load_job import KeylessLoad
+from spark_jobs.engine.row_projection import RowProjection
+from spark_jobs.engine.spark_job import Capacity
+from spark_jobs.errors import PartialImage, TableStopped, about, under
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import CommitKind, Head
-from spark_jobs.lake.ranges import union
 from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.initial_load.anchor import Outrun, settled_position
 from spark_jobs.pipeline.initial_load.commit import LOADED, LoadCommit
@@ -30,18 +31,16 @@ from spark_jobs.pipeline.initial_load.reading import ReadTable
 from spark_jobs.pipeline.initial_load.row_rules import job_of
 from spark_jobs.pipeline.initial_load.staging import StagedTable
 from spark_jobs.pipeline.outcome import Outcome
-from spark_jobs.runtime.spark_session import session_over
+from spark_jobs.runtime.spark_session import session_over, slots
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import LoadedRows, SilverCommit
 from spark_jobs.silver.compaction_job import CompactionJob
 from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.rename_lineage import RenameLineage
 from spark_jobs.silver.replayed_parts import ReplayedPart
-from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableContents, TableState
+from spark_jobs.silver.table_timeline import SchemaChange, TableContents, TableState
 from spark_jobs.silver.timeline.build import build
 from spark_jobs.silver.timeline.inputs import Beginning
-from spark_jobs.silver.window_rows import counted_images, window_rows
-from spark_jobs.text.sql import identifier, literal
 
 _TASK_BYTES = 32 << 20
 """Bytes of files that a task writes again, at most, but for a larger one."""
@@ -65,9 +64,7 @@ def land(load: LoadContext, read_table: ReadTable, after: Outcome) -> LandedTabl
     with about(f"{load.source}: {read_table.name}"):
         head = table.head()
         assert head is not None
-        stage = StagedTable(
-            session_over(load.spark, 0), read_table.name, table, head, read_table.progress, read_table.types
-        )
+        stage = StagedTable(read_table.name, table, head, read_table.progress, read_table.types)
         before = _settled_position(load, stage, after)
         landed = retry_on_conflict(lambda: _landed(load, stage, after, before), wait=CONFLICT_WAIT)
         stage.empty(replace(stage.progress, state=LOADED))
@@ -94,8 +91,6 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
     table = load.lake.silver(load.source, name.schema, name.table)
     head, snapshot = table.head(), BronzeSnapshot.of(load.lake, load.source)
     assert after.position is not None
-    if head and head.checkpoint and head.checkpoint.kind == CommitKind.ALTERING:
-        raise TableStopped(f"{table.path} is between two sets of columns, where a run ended; run again first")
     newest = SilverCommit.of_head(head)
     is_bare = bool(newest and newest.has_unknown_columns)
     state = None if is_bare else newest
@@ -114,9 +109,8 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
         return _landed_snapshot(load, stage, work, content, standing)
     defined = replace(standing, definition=standing.definition or progress.definition)
     columns = silver.stored_columns(table, head) if head and state else work.columns_of(defined)
-    stored = columns.stored
     if not is_bare:
-        silver.require_same_columns(table, stored, str(name))
+        silver.require_same_columns(table, columns.stored, str(name))
     # The commit's rows are marked as loaded, and it makes the table complete.
     commit = replace(
         work.commit(work.window.extent, replace(standing, is_complete=True), columns, progress.filtered),
@@ -124,25 +118,64 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
         is_overwrite=is_bare,
         loaded=LoadedRows(progress.rows, progress.read_from, progress.read_to),
     )
-    if head is None or is_bare:
-        head = table.new(stored, silver.properties(table), head)
-    upon = None if turns else driver_commit.snapshot_upon(table.path, head, appends=True)
-    tasks = None if upon is None else _tasks(stage, upon)
-    if upon is None or tasks is None:
-        rows = _rows_for_silver(load, stage, work, columns, [turn for turn in turns if turn.range.start >= before])
-        # What the table has since it was emptied, the log has; silver knows of that where it had rows of the table.
-        return table.append(rows.where("FALSE") if is_emptied else rows, head, commit)
-    return table.append_files(upon, spark_job.run(load.spark, tasks, land_files), head, commit)
+    target = _target(work, columns, is_replaced=is_bare)
+    # What the table has since it was emptied, the log has; silver knows of that where it had rows of the table.
+    later = [turn for turn in turns if turn.range.start >= before]
+    tasks = [] if is_emptied else _tasks(load, stage, work, target, later)
+    return target.land(spark_job.run(load.spark, tasks, land_files), commit)
 
 
-def _tasks(stage: StagedTable, upon: Snapshot) -> list[LandingTask] | None:
-    """What writes the rows, as they were read, into silver; None where Spark has to read them."""
-    waiting = driver_commit.snapshot_upon(stage.table.path, stage.head)
-    if waiting is None or any(file.deletion_vector for file in waiting.files):
-        return None
-    source, target = FileTarget.of(waiting), FileTarget.of(upon)
+@dataclass(frozen=True, slots=True)
+class SilverTarget:
+    """Silver of a table as loaded rows find it, and as their commit leaves it.
+
+    head, before: none of the table's where it is created. design: with the columns after the commit. is_replaced:
+    whether the rows take the place of all others.
+    """
+
+    table: Table
+    head: Head
+    before: Snapshot
+    design: Snapshot
+    is_replaced: bool
+
+    def land(self, files: Sequence[DataFile], commit: SilverCommit) -> Head:
+        """Commits files with the loaded rows. Raises LostRace."""
+        changes = driver_commit.of_files(files, self.before.files if self.is_replaced else None)
+        if self.design is not self.before:
+            changes |= {"metadata": self.design.metadata, "protocol": self.design.protocol}
+        return self.table.land(self.before, self.head, commit, **changes)
+
+
+def _target(work: CompactionJob, columns: silver.Columns, *, is_replaced: bool) -> SilverTarget:
+    """Raises LakeError where another tool gave silver what is not written."""
+    table, head = work.table, work.head
+    properties = silver.properties(table)
+    if head is None:
+        new = new_table(table.path, columns.stored, properties)
+        return SilverTarget(table, table.new(columns.stored, properties), new, new, is_replaced)
+    before = snapshot_of(table.path, head.version)
+    assert before is not None
+    features.require_written(before, appends=not is_replaced)
+    if not is_replaced:
+        return SilverTarget(table, head, before, before, is_replaced)
+    design = schema_changes.redesigned(before, columns.stored)
+    return SilverTarget(table, table.new(columns.stored, properties, head), before, design, is_replaced)
+
+
+def _tasks(
+    load: LoadContext, stage: StagedTable, work: CompactionJob, target: SilverTarget, later: Sequence[SchemaChange]
+) -> list[LandingTask]:
+    """What writes the rows, as they were read, into silver.
+
+    later: the statements that came after all that the rows may show.
+    """
+    waiting, standing = stage.snapshot(), TableState(stage.progress.definition)
+    projection = RowProjection.of(ReplayedPart(work.window, standing, tuple(later)).projection(work))
+    projection = projection.valued(fills.evaluated(session_over(load.spark, 0), projection.expressions()))
+    source, into = FileTarget.of(waiting), FileTarget.of(target.design)
     groups = spark_job.packed(waiting.files, lambda file: file.size, _TASK_BYTES)
-    return [LandingTask(source, files, stage.progress.since, target) for files in groups]
+    return [LandingTask(source, files, stage.progress.since, into, projection) for files in groups]
 
 
 def _landed_snapshot(
@@ -153,12 +186,13 @@ def _landed_snapshot(
     Windows that the snapshot's position lies in are decoded again from there on. Earlier ones count no more, and none
     of them can be replayed.
     """
-    progress, table, head = stage.progress, work.table, work.head
-    turns = (step for step in content.steps if isinstance(step, SchemaChange))
-    changed = next((turn for turn in turns if _changes(turn, progress.definition)), None)
-    if changed:
-        reason = f"{changed.statement.statement.verb} at {changed.range.start}" if changed.statement else changed.range
-        raise stage.given_up(f"was changed since it was read, by {reason}, and has no key; load it again")
+    progress = stage.progress
+    turns = [step for step in content.steps if isinstance(step, SchemaChange)]
+    rekeyed = next((turn for turn in turns if not _keeps_rows(turn)), None)
+    if rekeyed:
+        raise stage.given_up(
+            f"was changed since it was read, by {_statement_of(rekeyed)}, and has no key; load it again"
+        )
     # The same job with the log that the rows since then are in.
     extent = work.window.extent
     window = replace(work.window, xa=content.xa, cuts=frozenset({extent.start, extent.stop}))
@@ -166,40 +200,34 @@ def _landed_snapshot(
     standing = replace(
         standing, definition=standing.definition or progress.definition, emptied=None, is_complete=True, retired=()
     )
-    columns = work.columns_of(standing)
+    keyless = KeylessLoad(work, content.steps, stage.snapshot(), TableState(progress.definition), progress.since)
+    try:
+        target, columns, files = _with_log(load, keyless, standing)
+    except PartialImage:
+        # Silver has no row without all columns yet: it gets the column that says what rows lack.
+        if work.has_partial:
+            raise
+        work = replace(work, has_partial=True)
+        target, columns, files = _with_log(load, replace(keyless, work=work), standing)
     commit = replace(
         work.commit(extent, standing, columns, progress.filtered),
         kind=CommitKind.LOAD,
-        is_overwrite=head is not None,
+        is_overwrite=work.head is not None,
         folded_to=progress.since,
         loaded=LoadedRows(progress.rows, progress.read_from, progress.read_to),
     )
-    session = session_over(load.spark, sum(stage.table.files()) + content.size)
-    parts = [snapshot_rows(stage.table.read(session, stage.head.version), columns, progress.since)]
-    parts += [
-        window_rows(session, work, work.part(step.range), step.standing).rows
-        for step in content.steps
-        if isinstance(step, DataRange)
-    ]
-    rows = union([part.select(*map(identifier, columns.stored)) for part in parts])
-    return table.append(rows, table.new(columns.stored, silver.properties(table), head), commit)
+    return target.land(files, commit)
 
 
-def snapshot_rows(rows: DataFrame, columns: silver.Columns, place: Position) -> DataFrame:
-    """Rows of a table without a key as silver has them: an image and its copies, older than what the log has there."""
-    of_window = {
-        "_window": F.lit(0),
-        "_position": F.expr(silver.before_sql(place)).cast(silver.CHANGE_PLACE),
-        "_committed_at": F.lit(None).cast("TIMESTAMP"),
-        silver.COPIES: F.lit(1).cast("BIGINT"),
-    }
-    images = counted_images(rows.withColumns(of_window), columns)
-    cells = {name: identifier(name) for name in images.columns} | {
-        "_op": literal(silver.Op.LOAD),
-        "_window_start": silver.place_sql(place),
-        "_window_stop": silver.place_sql(place),
-    }
-    return images.selectExpr(*silver.cells_sql(columns.stored, cells))
+def _with_log(
+    load: LoadContext, keyless: KeylessLoad, standing: TableState
+) -> tuple[SilverTarget, silver.Columns, list[DataFile]]:
+    """Where the rows of a snapshot and the changes since go, with which columns, and their files."""
+    work = keyless.work
+    columns = work.columns_of(standing)
+    target = _target(work, columns, is_replaced=work.head is not None)
+    session, capacity = session_over(load.spark, 0), Capacity(slots(load.spark), load.pipeline.spark.task_bytes)
+    return target, columns, load_job.landed(session, keyless, columns, target.design, capacity)
 
 
 def _content(
@@ -221,29 +249,8 @@ def _content(
     early = [turn for turn in turns if turn.range.start < before and _changes(turn, definition)]
     emptying = [turn for turn in turns if turn.empties and not turn.standing.is_complete]
     for turn in [*early, *emptying][:1]:
-        reason = f"{turn.statement.statement.verb} at {turn.statement.position}" if turn.statement else str(turn.range)
-        raise stage.given_up(f"was changed while it was loaded, by {reason}; load it again")
+        raise stage.given_up(f"was changed while it was loaded, by {_statement_of(turn)}; load it again")
     return content
-
-
-def _rows_for_silver(
-    load: LoadContext, stage: StagedTable, work: CompactionJob, columns: silver.Columns, later: Sequence[SchemaChange]
-) -> DataFrame:
-    """The rows with the columns that silver has now, as older than all that the log says from their place on.
-
-    later: the statements that came after all that the rows may show.
-    """
-    since, standing = stage.progress.since, TableState(stage.progress.definition)
-    expressions = ReplayedPart(work.window, standing, tuple(later)).projection(work).sql() | {
-        "_op": literal(silver.Op.LOAD),
-        "_position": silver.before_sql(since),
-        "_window_start": silver.place_sql(since),
-        "_window_stop": silver.place_sql(since),
-        silver.ABSENT: "NULL",
-    }
-    session = session_over(load.spark, sum(stage.table.files()))
-    rows: DataFrame = stage.table.read(session, stage.head.version)
-    return rows.selectExpr(*silver.cells_sql(columns.stored, expressions))
 
 
 def _changes(turn: SchemaChange, definition: TableDefinition) -> bool:
@@ -253,6 +260,17 @@ def _changes(turn: SchemaChange, definition: TableDefinition) -> bool:
     """
     is_truncate = turn.statement is not None and turn.statement.statement.verb.startswith("TRUNCATE")
     return not is_truncate and turn.standing.definition != definition
+
+
+def _keeps_rows(turn: SchemaChange) -> bool:
+    """Whether a statement leaves a table without a key the copies that it had: it got no key, and no other's rows."""
+    definition = turn.standing.definition
+    is_other = turn.inherited is not None or turn.restart_reason is not None or turn.standing.retired
+    return definition is not None and not definition.key and not is_other
+
+
+def _statement_of(turn: SchemaChange) -> str:
+    return f"{turn.statement.statement.verb} at {turn.statement.position}" if turn.statement else str(turn.range)
 
 
 def _last(turns: Sequence[SchemaChange], definition: TableDefinition) -> TableState:

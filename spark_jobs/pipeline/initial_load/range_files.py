@@ -1,7 +1,7 @@
 """What tasks of a load do: ranges of rows into data files where they wait, and these files into files of silver.
 
 Put here: the work of a task, in Arrow from the connection to Parquet. Not here: which ranges and commits (reading.py),
-when rows may land (landing.py). Where Spark has to write, reading.py and landing.py have its way.
+when rows may land (landing.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +16,8 @@ from spark_jobs.binlog import Changes
 from spark_jobs.delta import data_files
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot
+from spark_jobs.engine.inherited_rows import BEFORE_CHANGES, row_groups
+from spark_jobs.engine.row_projection import RowProjection
 from spark_jobs.errors import Unsupported
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
@@ -58,12 +60,16 @@ class RangeTask:
 
 @dataclass(frozen=True, slots=True)
 class LandingTask:
-    """Files of rows that wait, and what the rows are in silver."""
+    """Files of rows that wait, and what the rows are in silver.
+
+    projection: from the columns that they were read with to those that statements since then left.
+    """
 
     waiting: FileTarget
     files: tuple[DataFile, ...]
     since: Position
     target: FileTarget
+    projection: RowProjection
 
 
 def read_ranges(task: RangeTask) -> Iterator[DataFile | FilteredRows]:
@@ -134,29 +140,26 @@ def with_raw(rows: Changes, key: Sequence[str], selecting: Selecting) -> pa.Reco
 def _landed(task: LandingTask) -> Iterator[pa.Table]:
     """The waiting rows with silver's own columns, as older than all that the log says from their place on."""
     fields = task.target.schema.arrow(physical=False)
-    names = [name for name in task.waiting.schema.names if name in fields.names]
     place = dict(zip(("stretch", "number", "offset"), task.since.order, strict=True))
     cells: dict[str, Any] = {
         "_op": silver.Op.LOAD.value,
-        "_position": place | {"row": -1},
+        "_position": place | {"row": BEFORE_CHANGES},
         "_window_start": place,
         "_window_stop": place,
     }
-    constants = {
-        name: pa.array([cells.get(name)], fields.field(name).type) for name in fields.names if name not in names
-    }
+    constants = {name: pa.array([cells.get(name)], fields.field(name).type) for name in fields.names}
     # A row group at a time, beside columns of one value.
     for file in task.files:
-        with data_files.reading(task.waiting.path, file):
-            opened = data_files.open_file(task.waiting.path, file)
-            for group in range(opened.num_row_groups):
-                rows = data_files.read_row_group(opened, group, names, task.waiting.schema)
-                first = _zeros(rows.num_rows)
-                columns = [
-                    rows.column(name).cast(fields.field(name).type) if name in names else constants[name].take(first)
-                    for name in fields.names
-                ]
-                yield pa.table(columns, schema=fields)
+        for _, living, stored in row_groups(task.waiting.path, task.waiting.schema, file):
+            rows = task.projection.apply(stored.filter(pa.array(living)))
+            first = _zeros(rows.num_rows)
+            columns = [
+                rows.column(name).cast(fields.field(name).type)
+                if name in rows.column_names
+                else constants[name].take(first)
+                for name in fields.names
+            ]
+            yield pa.table(columns, schema=fields)
 
 
 def _zeros(count: int) -> pa.Array:

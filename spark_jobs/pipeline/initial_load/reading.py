@@ -7,36 +7,27 @@ Put here: the loop over ranges, the task, what ends a load because the table cha
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
-
-import pyarrow as pa
-from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as F
 
 from spark_jobs.binlog import TableName
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.engine import spark_job
 from spark_jobs.errors import SourceError, about
-from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import new_batch
-from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load import snapshot
 from spark_jobs.pipeline.initial_load.commit import READ, READING, LoadCommit
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.pipeline.initial_load.key_ranges import Boundary, Key, KeyRange, key_of, ranges
-from spark_jobs.pipeline.initial_load.range_files import FileTarget, RangeTask, read_ranges, with_raw
-from spark_jobs.pipeline.initial_load.row_rules import COUNTED, Counts, FilteredRows, RowRules, summed
+from spark_jobs.pipeline.initial_load.range_files import FileTarget, RangeTask, read_ranges
+from spark_jobs.pipeline.initial_load.row_rules import FilteredRows, RowRules, summed
 from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.pipeline.initial_load.selection import TableToRead
 from spark_jobs.pipeline.initial_load.staging import StagedTable
-from spark_jobs.runtime.executors import checked
-from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.silver import table as silver
 from spark_jobs.source.information_schema import on_server
-from spark_jobs.text import sql
 from spark_jobs.text.sql import is_table
 
 log = logging.getLogger(__name__)
@@ -82,9 +73,7 @@ def _begin(load: LoadContext, table: TableToRead) -> StagedTable:
     if table.progress and table.head:
         rows = table.progress.rows if table.progress.state == READ else table.table.rows_written()
         progress = replace(table.progress, rows=rows)
-        stage = StagedTable(
-            session_over(load.spark, 0), table.name, table.table, table.head, progress, table.rules.staged
-        )
+        stage = StagedTable(table.name, table.table, table.head, progress, table.rules.staged)
         log.info("%s: %s: goes on behind %d rows", load.source, table.name, rows)
     else:
         with load.server.connect() as connection:
@@ -102,10 +91,9 @@ def _begin(load: LoadContext, table: TableToRead) -> StagedTable:
             estimate=estimate,
             rule_digests=table.rules.digests,
         )
-        session, properties = session_over(load.spark, 0), silver.properties(table.table)
-        head = table.head or table.table.new(table.rules.staged, properties)
-        stage = StagedTable(session, table.name, table.table, head, commit, table.rules.staged)
-        stage.overwrite()
+        head = table.head or table.table.new(table.rules.staged, silver.properties(table.table))
+        stage = StagedTable(table.name, table.table, head, commit, table.rules.staged)
+        stage.begin()
         load.on_progress(table.name, commit)
     # The server's definition may have changed since the load began.
     if stage.progress.state == READING:
@@ -171,36 +159,17 @@ def _read_snapshot(load: LoadContext, stage: StagedTable, rules: RowRules) -> No
     selecting = Selecting(load.source, load.server.settings, definition, key, load.anchor.identity)
     load.throttle.wait(f"{load.source}: {name}")
     progress = replace(stage.progress, chunks=1, is_walked=True)
-    # Files that no commit names yet, or rows that Spark writes: their position is known once they were read.
-    upon = driver_commit.snapshot_upon(stage.table.path, stage.head, appends=True)
-    if upon is None:
-        rows, counts, observed = _snapshot_rows(load, selecting, rules)
-        stage.append(rows, progress)
-        place = Position.parse(observed.get[snapshot.PLACE])
-        progress = replace(progress, rows=counts.rows, filtered=summed(None, counts.filtered))
-    else:
-        task = snapshot.SnapshotTask(selecting, rules, FileTarget.of(upon))
-        place, *results = spark_job.run(load.spark, [task], snapshot.read_snapshot)
-        files, filtered = _files(results)
-        stage.append_files(upon, files, progress)
-        rows_written = sum(file.num_records or 0 for file in files)
-        progress = replace(progress, rows=rows_written, filtered=summed(None, filtered))
+    # No commit names the files yet: their position is known once they were read.
+    upon = stage.snapshot(appends=True)
+    task = snapshot.SnapshotTask(selecting, rules, FileTarget.of(upon))
+    place, *results = spark_job.run(load.spark, [task], snapshot.read_snapshot)
+    files, filtered = _files(results)
     place = load.anchor.place(place)
-    stage.progress = replace(progress, position=place, read_from=place, is_snapshot=True)
-
-
-def _snapshot_rows(load: LoadContext, selecting: Selecting, rules: RowRules) -> tuple[DataFrame, Counts, Observation]:
-    """The rows, their counts, and what names the position of the snapshot, both known once the rows were written."""
-    place, types = Observation(), rules.staged | COUNTED | {snapshot.PLACE: "STRING"}
-
-    def read_all(ids: Batches) -> Batches:
-        for _ in ids:
-            yield from snapshot.batches(selecting, rules)
-
-    rows = session_over(load.spark, 0).range(0, 1, 1, 1).mapInArrow(checked(read_all), sql.columns(types))
-    rows = rows.observe(place, F.max(snapshot.PLACE).alias(snapshot.PLACE))
-    own_rows, counts = Counts.of(rows.where(f"{snapshot.PLACE} IS NULL").drop(snapshot.PLACE), rules)
-    return own_rows, counts, place
+    stage.append(upon, files, progress)
+    rows = sum(file.num_records or 0 for file in files)
+    stage.progress = replace(
+        progress, rows=rows, filtered=summed(None, filtered), position=place, read_from=place, is_snapshot=True
+    )
 
 
 def _files(results: Iterable[DataFile | FilteredRows]) -> tuple[list[DataFile], Counter[str]]:
@@ -236,46 +205,20 @@ class ReadingRules:
 
 
 def _write(
-    load: LoadContext, stage: StagedTable, reading: ReadingRules, parts: list[KeyRange], progress: LoadCommit
+    load: LoadContext,
+    stage: StagedTable,
+    reading: ReadingRules,
+    parts: list[KeyRange],
+    progress: LoadCommit,
 ) -> None:
-    """Commits the rows of some ranges: files that tasks wrote, or by Spark where it has to write."""
-    # Spark's rows are counted once they are written, after the commit.
-    upon = driver_commit.snapshot_upon(stage.table.path, stage.head, appends=True)
-    if upon is None:
-        rows, counts = _rows(load, reading, parts)
-        stage.append(rows, progress)
-        filtered = summed(progress.filtered, counts.filtered)
-        stage.progress = replace(progress, rows=progress.rows + counts.rows, filtered=filtered)
-        return
-    target, key = FileTarget.of(upon), tuple(silver.columns(reading.selecting.definition).key)
+    """Commits the rows of some ranges, in files that tasks write."""
+    upon = stage.snapshot(appends=True)
+    selecting, target = reading.selecting, FileTarget.of(upon)
+    key = tuple(silver.columns(selecting.definition).key)
     size = -(-len(parts) // _AT_ONCE)
-    tasks = [
-        RangeTask(reading.selecting, tuple(parts[at : at + size]), key, target, reading.rules)
-        for at in range(0, len(parts), size)
-    ]
+    groups = (tuple(parts[at : at + size]) for at in range(0, len(parts), size))
+    tasks = [RangeTask(selecting, group, key, target, reading.rules) for group in groups]
     files, filtered_rows = _files(spark_job.run(load.spark, tasks, read_ranges))
-    stage.append_files(upon, files, progress)
+    stage.append(upon, files, progress)
     rows_written = progress.rows + sum(file.num_records or 0 for file in files)
     stage.progress = replace(progress, rows=rows_written, filtered=summed(progress.filtered, filtered_rows))
-
-
-def _rows(load: LoadContext, reading: ReadingRules, parts: list[KeyRange]) -> tuple[DataFrame, Counts]:
-    ids = session_over(load.spark, 0).range(0, len(parts), 1, len(parts))
-    rows = ids.mapInArrow(checked(reading_task(reading, parts)), sql.columns(reading.rules.staged | COUNTED))
-    return Counts.of(rows, reading.rules)
-
-
-Batches = Iterator[pa.RecordBatch]
-
-
-def reading_task(reading: ReadingRules, parts: Sequence[KeyRange]) -> Callable[[Batches], Batches]:
-    """A mapInArrow function from ids of ranges to their rows, with silver's columns, ``_raw`` and COUNTED."""
-    selecting, key = reading.selecting, silver.columns(reading.selecting.definition).key
-
-    def run(ids: Batches) -> Batches:
-        loaded = reading.rules.judge()
-        numbers = (at for batch in ids for at in batch.column(0).to_pylist())
-        changes = (loaded.remaining(rows) for at in numbers for rows in selecting.read(parts[at]))
-        yield from loaded.with_counts(loaded.masked(with_raw(rows, key, selecting)) for rows in changes)
-
-    return run

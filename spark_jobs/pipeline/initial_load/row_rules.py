@@ -5,13 +5,11 @@ rules (config/filters.py), what they do to rows of the log (silver/decode_task.p
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Self
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as F
 
 from spark_jobs.binlog import Changes, TableDefinition
 from spark_jobs.bronze.table import BronzeSnapshot
@@ -19,7 +17,7 @@ from spark_jobs.config.filters import INSERT, TableFilters
 from spark_jobs.log.position import Range
 from spark_jobs.pipeline.initial_load.context import LoadContext
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.column_masks import RAW, TEXTS, ColumnMasks, masks_of
+from spark_jobs.silver.column_masks import RAW, ColumnMasks, masks_of
 from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.planning_context import filters_of
 from spark_jobs.silver.quarantine import with_skips
@@ -117,56 +115,6 @@ class LoadingRules:
             return rows
         masked = self.rules.masks.apply(pa.Table.from_batches([rows])).select([*self.rules.staged])
         return pa.RecordBatch.from_arrays([column.combine_chunks() for column in masked.columns], schema=masked.schema)
-
-    def blank(self, count: int) -> pa.RecordBatch:
-        """So many rows of NULL as silver has rows."""
-        columns = self.rules.definition.columns
-        rows = {str(column.name): pa.nulls(count, column.arrow) for column in columns} | {RAW: pa.nulls(count, TEXTS)}
-        blank = self.masked(pa.RecordBatch.from_pydict(rows))
-        return pa.RecordBatch.from_pydict({item.name: pa.nulls(count, item.type) for item in blank.schema})
-
-    def with_counts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows for Spark, with RULE and ROWS: behind them one for each rule, with how many rows it has filtered."""
-        for rows in batches:
-            yield _counted(rows, pa.nulls(len(rows), pa.string()), pa.nulls(len(rows), pa.int64()))
-        rules, counts = [*self.judge.counts.keys()], [*self.judge.counts.values()]
-        yield _counted(self.blank(len(rules)), pa.array(rules, pa.string()), pa.array(counts, pa.int64()))
-
-
-RULE, ROWS = f"{silver.IDENTITY}rule", f"{silver.IDENTITY}rows"
-"""Columns of rows that are none of the table: a rule, and how many rows it has filtered; NULL in others."""
-COUNTED = {RULE: "STRING", ROWS: "BIGINT"}
-
-
-def _counted(rows: pa.RecordBatch, rules: pa.Array, counts: pa.Array) -> pa.RecordBatch:
-    return rows.append_column(RULE, rules).append_column(ROWS, counts)
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """How many rows a DataFrame had, and how many each rule filtered; known once it was written."""
-
-    observation: Observation
-    rules: tuple[str, ...]
-
-    @classmethod
-    def of(cls, rows: DataFrame, rules: RowRules) -> tuple[DataFrame, Self]:
-        """The rows of ``LoadingRules.with_counts`` that are the table's, and their counts."""
-        counts = cls(Observation(), tuple(f"row_filters.{rule.name}" for rule in rules.filters.rows))
-        by_rule = (F.sum(F.when(F.col(RULE) == rule, F.col(ROWS))) for rule in counts.rules)
-        columns = [column.alias(f"rule{at}") for at, column in enumerate(by_rule)]
-        observed = rows.observe(counts.observation, F.count_if(F.col(RULE).isNull()).alias("rows"), *columns)
-        return observed.where(f"{RULE} IS NULL").drop(*COUNTED), counts
-
-    @property
-    def filtered(self) -> dict[str, int]:
-        counts = self.observation.get
-        return {rule: count for at, rule in enumerate(self.rules) if (count := counts.get(f"rule{at}"))}
-
-    @property
-    def rows(self) -> int:
-        """Those that are left."""
-        return int(self.observation.get["rows"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import pyarrow as pa
 import pymysql
 from pymysql.cursors import SSCursor
 
@@ -26,13 +25,10 @@ from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
 from spark_jobs.pipeline.initial_load.range_files import FileTarget, files_of, with_raw
 from spark_jobs.pipeline.initial_load.row_rules import FilteredRows, RowRules
 from spark_jobs.pipeline.initial_load.selecting import Selecting
-from spark_jobs.silver import table as silver
 from spark_jobs.source.connection import error_number
 from spark_jobs.text.sql import account, identifier
 
 Connection: TypeAlias = "pymysql.Connection[SSCursor]"
-PLACE = f"{silver.IDENTITY}place"
-"""The column of the first row that ``batches`` gives, which is no row of the table: the position of the snapshot."""
 _ALL = KeyRange(None, None)
 _BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 _LOCK_SECONDS, _TRIES, _PAUSE = 3, 5, 1.0
@@ -61,17 +57,6 @@ def read_snapshot(task: SnapshotTask) -> Iterator[Position | DataFile | Filtered
         rows = (loaded.masked(with_raw(loaded.remaining(batch), (), task.selecting)) for batch in changes)
         yield from files_of(task.target, rows)
     yield from loaded.filtered
-
-
-def batches(selecting: Selecting, rules: RowRules) -> Iterator[pa.RecordBatch]:
-    """The same for Spark: rows with COUNTED and PLACE, first one that has PLACE alone."""
-    loaded = rules.judge()
-    with opened(selecting) as (place, changes):
-        blank = next(loaded.with_counts([loaded.blank(1)]))
-        yield blank.append_column(PLACE, pa.array([str(place)]))
-        batches_ = (loaded.masked(with_raw(loaded.remaining(change), (), selecting)) for change in changes)
-        for rows in loaded.with_counts(batches_):
-            yield rows.append_column(PLACE, pa.nulls(len(rows), pa.string()))
 
 
 @contextmanager

@@ -7,23 +7,21 @@ them to silver (landing.py).
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
-
 from spark_jobs.binlog import TableDefinition, TableName
-from spark_jobs.delta.snapshot import DataFile, Snapshot
+from spark_jobs.delta import features, schema_changes
+from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.errors import TableStopped
+from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.table import Table
 from spark_jobs.pipeline.initial_load.commit import LoadCommit
 from spark_jobs.silver import table as silver
-from spark_jobs.text import sql
 
 
 @dataclass(slots=True)
 class StagedTable:
     """Where a table's rows wait, at a head, and how far its load is."""
 
-    spark: SparkSession
     name: TableName
     table: Table
     head: Head
@@ -31,35 +29,43 @@ class StagedTable:
     types: dict[str, str]
     """Names and Spark types of the columns that the rows wait with."""
 
-    def append(self, rows: DataFrame, progress: LoadCommit) -> None:
-        """Raises LostRace where another load of the table came first."""
-        self.head = self.table.append(rows, self.head, progress.next())
-        self.progress = progress
+    def snapshot(self, *, appends: bool = False) -> Snapshot:
+        """The table at the head. appends: for a commit that adds files and nothing else. Raises LakeError."""
+        snapshot = snapshot_of(self.table.path, self.head.version)
+        assert snapshot is not None
+        features.require_written(snapshot, appends=appends)
+        return snapshot
 
-    def append_files(self, upon: Snapshot, files: Sequence[DataFile], progress: LoadCommit) -> None:
-        """The same of files that tasks wrote. Raises LostRace."""
+    def append(self, upon: Snapshot, files: Sequence[DataFile], progress: LoadCommit) -> None:
+        """Files that tasks wrote. upon: the table at the head. Raises LostRace where another load came first."""
         self.head = self.table.append_files(upon, files, self.head, progress.next())
         self.progress = progress
 
-    def overwrite(self) -> None:
-        """Begins, with the columns that the table has now and no row of an earlier load."""
-        self.head = self.table.overwrite(self._no_rows(), self.head, self.progress.next())
+    def begin(self) -> None:
+        """Begins, with the columns that the table has now and no row of an earlier load. Raises LostRace, LakeError."""
+        if self.head.design:
+            upon = new_table(self.table.path, self.head.design.columns, self.head.design.properties)
+            changes = driver_commit.of_files([])
+        else:
+            upon = self.snapshot()
+            design = schema_changes.redesigned(upon, self.types)
+            changes = driver_commit.of_files([], upon.files)
+            changes |= {"metadata": design.metadata, "protocol": design.protocol}
+        self.head = self.table.land(upon, self.head, self.progress.next(), **changes)
 
     def note(self, progress: LoadCommit) -> None:
-        self.append(self._no_rows(), progress)
+        self.append(self.snapshot(appends=True), (), progress)
 
     def empty(self, progress: LoadCommit) -> None:
-        """Removes the rows."""
-        self.head = self.table.replace(self._no_rows(), "true", self.head, progress.next())
+        """Removes the rows. Raises LostRace, LakeError."""
+        upon = self.snapshot()
+        self.head = self.table.land(upon, self.head, progress.next(), **driver_commit.of_files([], upon.files))
         self.progress = progress
 
     def given_up(self, reason: str) -> TableStopped:
         """Ends the load: its rows go, and nothing of it was seen anywhere."""
         self.empty(self.progress.stopped(reason))
         return TableStopped(reason)
-
-    def _no_rows(self) -> DataFrame:
-        return self.spark.createDataFrame([], sql.columns(self.types))
 
 
 def columns_of(definition: TableDefinition) -> dict[str, str]:

@@ -8,21 +8,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
-from spark_jobs.bronze.boundaries import cut
 from spark_jobs.bronze.index import read_index
 from spark_jobs.bronze.scan import scan_effective
-from spark_jobs.bronze.xa import EFFECT, effective
-from spark_jobs.config.filters import TableFilters
+from spark_jobs.bronze.xa import EFFECT
 from spark_jobs.lake.commit import Checkpoint, Head, new_batch
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from spark_jobs.silver.compaction_job import CompactionJob, Window
-from spark_jobs.silver.window_rows import slices_of_window
 from tests import slices_by_spark
 from tests.segment_spec import Change, Commit, Insert, Rows, SegmentSpec, Statement
 from tests.segment_spec import Table as Described
@@ -145,7 +141,7 @@ def _same_slices(all_rows: Any, bronze_log: Bronze) -> None:
 
 def _same_look(spark: SparkSession, bronze_log: Bronze, range_: Range, cuts: set[Position]) -> None:
     index, scan = scan_effective(bronze_log.table, bronze_log.version, range_, bronze_log.bounds[0], cuts)
-    rows = cut(bronze.read_all(spark, bronze_log.table, bronze_log.version), cuts | {range_.stop})
+    rows = slices_by_spark.cut(bronze.read_all(spark, bronze_log.table, bronze_log.version), cuts | {range_.stop})
     in_range = rows.where(bronze.inside(range_))
     uncut = read_index(bronze_log.table, bronze_log.version, range_).cut(cuts | {range_.stop}).within(range_)
     assert uncut.spans() == slices_by_spark.spans(in_range)
@@ -161,7 +157,7 @@ def _same_look(spark: SparkSession, bronze_log: Bronze, range_: Range, cuts: set
         (row["xid"], (row["at_stretch"], row["at_number"], row["at_start"])) for row in unknown
     }
 
-    effect = effective(rows, range_, scan.xa)
+    effect = slices_by_spark.effective(rows, range_, scan.xa)
     parts = [Range(begin, end) for begin, end in zip(sorted(cuts), [*sorted(cuts)[1:], range_.stop], strict=True)]
     for name in NAMES:
         firsts = index.first(name, parts)
@@ -172,10 +168,8 @@ def _same_look(spark: SparkSession, bronze_log: Bronze, range_: Range, cuts: set
             assert {nth: bytes(record[column]) for nth, record in cells.items()} == cell
         places = {nth: (first["file"], first["start"], first["stretch"]) for nth, first in spark_firsts.items()}
         assert {nth: index.place(row) for nth, row in firsts.items()} == {n: Position(*at) for n, at in places.items()}
-        window = Window(
-            bronze_log.table, bronze_log.version, tuple(parts[1:]), bronze_log.bounds[0], scan.xa, frozenset(cuts)
-        )
-        assert _read(bronze_log, index.of_table(name, window.ranges)) == _by_spark(spark, window, name, bronze_log)
+        of_table = slices_by_spark.of_table(effect, name, parts[1:])
+        assert _read(bronze_log, index.of_table(name, tuple(parts[1:]))) == _by_spark(of_table)
 
 
 def _rows(table: pa.Table) -> list[str]:
@@ -205,10 +199,9 @@ def _read(bronze_log: Bronze, slices: pa.Table) -> list[tuple[Any, ...]]:
 _BYTES = ("context", "payload")
 
 
-def _by_spark(spark: SparkSession, window: Window, name: TableName, bronze_log: Bronze) -> list[tuple[Any, ...]]:
-    """The same as compaction reads them."""
-    work = CompactionJob("shop", name, window, (), bronze_log.table, None, 0, TableFilters())
-    rows = slices_of_window(spark, window, work).toArrow().to_pylist()
+def _by_spark(slices: DataFrame) -> list[tuple[Any, ...]]:
+    """The same as Spark finds them."""
+    rows = slices.toArrow().to_pylist()
     names = ("stretch", "number", "start", "file", "transaction_start", "committed_at", "context", "payload", "window")
     effects = [row.get(EFFECT) for row in rows]
     rows_ = [

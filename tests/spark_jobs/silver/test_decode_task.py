@@ -1,17 +1,19 @@
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from spark_jobs.binlog import Slicer, TableDefinition, definitions_of, events_of
+from spark_jobs.binlog import SliceBytes, Slicer, TableDefinition, definitions_of, events_of
 from spark_jobs.changes.feed import changes_of_files
 from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.log.position import Position
 from spark_jobs.silver import decode_task
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.slice_runs import over_slices
+from spark_jobs.silver.net_changes import SliceOrigin
+from spark_jobs.silver.slice_runs import SliceRun, gathered
 
 RECORDED = Path(__file__).parents[2] / "recorded" / "mysql-8.0-types.000001"
 
@@ -27,6 +29,22 @@ def slices(target: int) -> list[pa.RecordBatch]:
     return [pa.RecordBatch.from_pylist([row | added], schema=schema) for row in rows]
 
 
+def runs(batches: list[pa.RecordBatch]) -> Iterator[SliceRun]:
+    """Each slice by itself, as a task has it."""
+    for batch in batches:
+        (cells,) = batch.to_pylist()
+        origin = SliceOrigin(*(cells[name] for name in ("file", "stretch", "number", "window")))
+        committed = batch.column("committed_at")[0].value
+        slice_ = SliceBytes(
+            cells["start"],
+            cells["context"],
+            batch.column("payload")[0].as_buffer(),
+            cells["transaction_start"],
+            committed,
+        )
+        yield SliceRun(origin, (slice_,))
+
+
 def definition() -> TableDefinition:
     first = slices(1 << 20)[0]
     cells = {name: first.column(name)[0] for name in first.schema.names}
@@ -39,7 +57,7 @@ def definition() -> TableDefinition:
 def decoded(target: int, *, alone: bool = False) -> list[dict[str, Any]]:
     definition_ = definition()
     task = decode_task.decoding_task(definition_, silver.columns(definition_), alone=alone)
-    return [row for batch in over_slices(task, frozenset())(iter(slices(target))) for row in batch.to_pylist()]
+    return [row for batch in task(gathered(runs(slices(target)))) for row in batch.to_pylist()]
 
 
 def key_names() -> list[str]:
@@ -93,9 +111,9 @@ def test_a_task_has_nothing_of_events_that_are_passed_over() -> None:
     events = [event for cell in cells for event in events_of(RECORDED.name, **cell) if event.table == name]
     skips = frozenset(Position(RECORDED.name, event.offset) for event in events)
     task = decode_task.decoding_task(definition_, silver.columns(definition_), alone=True)
-    assert [row for batch in over_slices(task, skips)(iter(batches)) for row in batch.to_pylist()] == []
+    assert [row for batch in task(gathered(runs(batches), skips)) for row in batch.to_pylist()] == []
     skipped = frozenset(list(skips)[:1])
-    rows = [row for batch in over_slices(task, skipped)(iter(slices(1 << 20))) for row in batch.to_pylist()]
+    rows = [row for batch in task(gathered(runs(slices(1 << 20)), skipped)) for row in batch.to_pylist()]
     skipped_count = sum(Position(RECORDED.name, change["offset"]) in skipped for change in changes())
     assert skipped_count > 0
     assert sum(row["_changes"] for row in rows) == len(changes()) - skipped_count

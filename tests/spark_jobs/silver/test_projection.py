@@ -1,15 +1,9 @@
-from random import Random
 from typing import Any
 
-import pytest
-from pyspark.sql import SparkSession
-
-from spark_jobs.binlog import Column, TableDefinition
-from spark_jobs.ddl.default_values import Fill
 from spark_jobs.log.position import Range
-from spark_jobs.silver.projection import column_origins, projection_of
+from spark_jobs.silver.projection import ProjectedColumn, Projection, column_origins, projection_of
 from spark_jobs.silver.table_timeline import SchemaChange, TableState
-from tests.timelines import BEGINNING, ID, NAME, NOTE, at, definition, steps
+from tests.timelines import BEGINNING, ID, NOTE, at, definition, steps
 
 
 def test_old_rows_are_led_on_to_the_present_columns() -> None:
@@ -20,23 +14,23 @@ def test_old_rows_are_led_on_to_the_present_columns() -> None:
         last=400,
     )
     turns = [step for step in timeline if isinstance(step, SchemaChange)]
-    assert projection_of({"id": "INT", "v": "INT"}, turns).sql() == {
-        "w": "CAST(`v` AS BIGINT)",
-        "id": "`id`",
-        "note": "CAST('abc' AS STRING)",
-        "_raw": "transform_keys(_raw, (k, v) -> CASE k WHEN 'v' THEN 'w' ELSE k END)",
-        "_absent": "transform(_absent, name -> CASE name WHEN 'v' THEN 'w' ELSE name END)",
-    }
+    assert projection_of({"id": "INT", "v": "INT"}, turns) == Projection(
+        {"id": "INT", "v": "INT"},
+        {
+            "w": ProjectedColumn("BIGINT", "v"),
+            "id": ProjectedColumn("INT", "id"),
+            "note": ProjectedColumn("STRING", fill="CAST('abc' AS STRING)"),
+        },
+        {"id": "id", "v": "w"},
+        {},
+    )
     dated = steps((500, "ALTER TABLE t ADD day DATE NOT NULL"), last=400)
     turns = [step for step in dated if isinstance(step, SchemaChange)]
-    assert projection_of({"id": "INT", "v": "INT"}, turns).sql() == {
-        "id": "`id`",
-        "v": "`v`",
-        "day": "CAST(NULL AS DATE)",
-        "_raw": "map_concat(coalesce(_raw, CAST(map() AS MAP<STRING, STRING>)), map('day', '0000-00-00'))",
-        "_absent": "_absent",
-    }
-    assert projection_of({"id": "INT"}, []).sql() == {"id": "`id`", "_raw": "_raw", "_absent": "_absent"}
+    projection = projection_of({"id": "INT", "v": "INT"}, turns)
+    assert projection.columns["day"].origin is None
+    assert projection.texts == {"day": "0000-00-00"}
+    none = projection_of({"id": "INT"}, [])
+    assert none == Projection({"id": "INT"}, {"id": ProjectedColumn("INT", "id")}, {"id": "id"}, {})
 
 
 def carried_step_by_step(row: dict[str, Any], turns: list[SchemaChange]) -> dict[str, Any]:
@@ -55,36 +49,6 @@ def carried_step_by_step(row: dict[str, Any], turns: list[SchemaChange]) -> dict
     return {"values": values, "raw": raw, "absent": absent}
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("number", [1, 7, 300])
-def test_rows_are_led_on_over_many_statements_at_once(spark: SparkSession, number: int) -> None:
-    """Columns that come, go, are named anew and swap their names; each drop used to double the text."""
-    chance, names, turns = Random(number), ["id", "a", "b", "c"], []
-    for nth in range(number):
-        old = chance.sample(names[1:], chance.randrange(2, len(names)))
-        origins: dict[str, str | None] = dict(zip(["id", *chance.sample(old, len(old))], ["id", *old], strict=True))
-        origins |= {f"n{nth}": None} if len(origins) < 6 else {}
-        fills = {f"n{nth}": Fill("NULL", "0000-00-00")} if nth % 2 and f"n{nth}" in origins else {}
-        columns = [Column(name, 3) for name in origins]
-        standing = TableState(TableDefinition(NAME, tuple(columns), key=(0,)))
-        turns.append(SchemaChange(Range(at(nth), at(nth + 1)), standing, origins=origins, fills=fills))
-        names = list(origins)
-    rows: list[dict[str, Any]] = [
-        {"values": {"id": 1, "a": 2, "b": 3, "c": 4}, "raw": {"a": "x", "c": "y"}, "absent": ["b"]},
-        {"values": {"id": 2, "a": None, "b": 6, "c": 7}, "raw": None, "absent": None},
-        {"values": {"id": 3, "a": 1, "b": None, "c": None}, "raw": {"b": "z"}, "absent": ["a", "b", "c"]},
-    ]
-    projection = projection_of(dict.fromkeys(["id", "a", "b", "c"], "INT"), turns).sql()
-    assert sum(map(len, projection.values())) < 5_000
-    cells = [(*row["values"].values(), row["raw"], row["absent"]) for row in rows]
-    frame = spark.createDataFrame(cells, "id INT, a INT, b INT, c INT, _raw MAP<STRING, STRING>, _absent ARRAY<STRING>")
-    projected = frame.selectExpr(*(f"{text} AS `{name}`" for name, text in projection.items())).collect()
-    for row, projected_row in zip(rows, projected, strict=True):
-        expected = carried_step_by_step(row, turns)
-        assert {name: projected_row[name] for name in names} == expected["values"]
-        assert (projected_row["_raw"], projected_row["_absent"]) == (expected["raw"], expected["absent"])
-
-
 def test_a_table_made_anew_keeps_columns_of_the_same_name_and_type() -> None:
     change = SchemaChange(Range(at(5), at(9)), TableState(definition(ID, NOTE)), empties=True)
     assert column_origins(change, {"id": "INT", "note": "INT"}, {"id": "INT", "note": "STRING"}) == {
@@ -98,11 +62,11 @@ def test_rows_are_led_through_a_beginning() -> None:
         (500, "ALTER TABLE t MODIFY v SMALLINT"), (600, "ALTER TABLE t MODIFY v TINYINT"), last=400, rules=BEGINNING
     )
     turns = [step for step in (first, second) if isinstance(step, SchemaChange)]
-    projection = projection_of({"id": "INT", "v": "INT"}, turns).sql()
-    assert (projection["v"], projection["_v_until_1_500"], projection["_v_until_1_600"]) == (
-        "CAST(NULL AS TINYINT)",
-        "`v`",
-        "CAST(NULL AS SMALLINT)",
-    )
-    between = projection_of(first.standing.columns.types, turns[1:]).sql()
-    assert (between["_v_until_1_500"], between["_v_until_1_600"]) == ("`_v_until_1_500`", "`v`")
+    columns = projection_of({"id": "INT", "v": "INT"}, turns).columns
+    assert [columns[name].origin for name in ("v", "_v_until_1_500", "_v_until_1_600")] == [None, "v", None]
+    assert [columns[name].type for name in ("v", "_v_until_1_600")] == ["TINYINT", "SMALLINT"]
+    between = projection_of(first.standing.columns.types, turns[1:]).columns
+    assert {name: between[name].origin for name in ("_v_until_1_500", "_v_until_1_600")} == {
+        "_v_until_1_500": "_v_until_1_500",
+        "_v_until_1_600": "v",
+    }

@@ -163,9 +163,6 @@ def test_a_table_without_a_key_is_a_bag_that_counts() -> None:
 def test_a_key_s_identity_is_its_columns_and_what_they_cannot_hold() -> None:
     columns = Columns({"id": "INT", "a`b": "STRING", "n": "DATE"}, ("a`b", "id"))
     assert columns.identity("t.") == ["t.`a``b`", "try_element_at(t._raw, 'a`b')", "t.`id`"]
-    assert columns.is_same_row("t.", ["x", "y", "z"]) == (
-        "t.`a``b` <=> x AND try_element_at(t._raw, 'a`b') <=> y AND t.`id` = z"
-    )
 
 
 @pytest.mark.spark

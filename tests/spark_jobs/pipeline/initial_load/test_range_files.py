@@ -1,18 +1,22 @@
 """What tasks of a load write, without Spark and a server: rows that wait, and what they are in silver."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import Changes, Column, TableDefinition, TableName
 from spark_jobs.config.filters import RowFilter, TableFilters
 from spark_jobs.config.table_patterns import Scope
+from spark_jobs.ddl.default_values import Fill
 from spark_jobs.delta.data_files import read_columns
 from spark_jobs.delta.snapshot import DataFile, new_table
+from spark_jobs.engine.row_projection import RowProjection
+from spark_jobs.errors import Unsupported
 from spark_jobs.expressions.condition import Condition
-from spark_jobs.log.position import Position
+from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline.initial_load import range_files
 from spark_jobs.pipeline.initial_load.key_ranges import KeyRange
 from spark_jobs.pipeline.initial_load.range_files import (
@@ -27,7 +31,9 @@ from spark_jobs.pipeline.initial_load.range_files import (
 from spark_jobs.pipeline.initial_load.row_rules import FilteredRows, RowRules
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import masks_of
+from spark_jobs.silver.projection import projection_of
 from spark_jobs.silver.row_filters import ChangeFilters
+from spark_jobs.silver.table_timeline import SchemaChange, TableState
 from tests.slow_loader import decoded
 
 DEFINITION = TableDefinition(TableName("shop", "t"), (Column("id", 3), Column("day", 10)), (0,))
@@ -60,6 +66,7 @@ def rules_of(filters: TableFilters) -> RowRules:
 
 
 RULES = rules_of(TableFilters())
+UNCHANGED = RowProjection.of(projection_of(silver.columns(DEFINITION).types, []))
 
 
 def waiting(tmp_path: Path, *firsts: int, rules: RowRules = RULES) -> tuple[FileTarget, RangeTask]:
@@ -87,6 +94,14 @@ def test_rows_that_a_rule_filters_are_counted_and_not_written(tmp_path: Path) ->
     assert filtered == FilteredRows({"row_filters.even": 3})
 
 
+def test_null_in_the_key_is_refused(tmp_path: Path) -> None:
+    _, task = waiting(tmp_path, 3)
+    with pytest.raises(Unsupported, match=r"shop: shop\.t: column day of the key is NULL in a row"):
+        list(read_ranges(replace(task, key=("day",))))
+    (file,) = read_ranges(replace(task, parts=(KeyRange(("5",), None),), key=("id",)))
+    assert isinstance(file, DataFile)
+
+
 def test_ranges_without_rows_are_no_file(tmp_path: Path) -> None:
     table, task = waiting(tmp_path, 0)
     assert list(read_ranges(task)) == []
@@ -112,7 +127,7 @@ def test_rows_land_as_older_than_the_log_from_their_place_on(tmp_path: Path) -> 
     stored = silver.columns(DEFINITION).stored | {"retired": "STRING"}
     into = target(tmp_path / "silver", stored)
     place = Position("b.000007", 400, 2)
-    (file,) = land_files(LandingTask(table, files, place, into))
+    (file,) = land_files(LandingTask(table, files, place, into, UNCHANGED))
     rows = read_columns(into.path, file, into.schema.names, into.schema)
     window = {"stretch": 2, "number": 7, "offset": 400}
     assert rows.column("_position").to_pylist() == [window | {"row": -1}] * 3
@@ -122,3 +137,26 @@ def test_rows_land_as_older_than_the_log_from_their_place_on(tmp_path: Path) -> 
     for name in ("retired", "_existed", "_committed_at"):
         assert rows.column(name).null_count == 3
     assert rows.column("id").to_pylist() == [3, 4, 5]
+
+
+def test_rows_land_with_the_columns_that_statements_left(tmp_path: Path) -> None:
+    table, task = waiting(tmp_path, 3)
+    files = tuple(file for file in read_ranges(task) if isinstance(file, DataFile))
+    renamed = projection_of({"id": "INT", "day": "DATE"}, [_changed()])
+    lead = RowProjection.of(renamed)
+    lead = lead.valued({sql: pa.scalar(5, pa.int32()) for sql in lead.expressions()})
+    into = target(tmp_path / "silver", silver.columns(_changed().standing.definition or DEFINITION).stored)
+    (file,) = land_files(LandingTask(table, files, Position("b.000007", 400), into, lead))
+    rows = read_columns(into.path, file, into.schema.names, into.schema)
+    assert rows.column("id").to_pylist() == [3, 4, 5]
+    assert rows.column("n").to_pylist() == [5, 5, 5]
+    assert rows.column("_raw").to_pylist() == [None, None, [("since", "0000-00-00")]]
+    assert rows.column("since").null_count == 2
+
+
+def _changed() -> SchemaChange:
+    """The key gets wider, the day another name, and there is a new column."""
+    definition_ = replace(DEFINITION, columns=(Column("id", 8), Column("since", 10), Column("n", 3)))
+    origins = {"id": "id", "since": "day", "n": None}
+    range_ = Range(Position("b.000007", 500), Position("b.000007", 600))
+    return SchemaChange(range_, TableState(definition_), origins=origins, fills={"n": Fill("5")})

@@ -3,17 +3,19 @@
 import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from spark_jobs.binlog import TableName
 from spark_jobs.config.filters import TableFilters
+from spark_jobs.delta.snapshot import DataFile, new_table
 from spark_jobs.errors import SourceError
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load import snapshot
 from spark_jobs.pipeline.initial_load.key_ranges import Key
-from spark_jobs.pipeline.initial_load.row_rules import COUNTED, RowRules
+from spark_jobs.pipeline.initial_load.range_files import FileTarget
+from spark_jobs.pipeline.initial_load.row_rules import FilteredRows, RowRules
 from spark_jobs.pipeline.initial_load.selecting import Selecting
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import masks_of
@@ -76,34 +78,38 @@ def test_statements_that_change_the_table_wait_for_its_end(database: Database) -
     assert ended.is_set()
 
 
-def batches(database: Database) -> Iterator[pa.RecordBatch]:
+def read(database: Database, folder: Path) -> list[Position | DataFile | FilteredRows]:
+    """What a task gives of the table, whose files go to a folder."""
     reading = selecting(database)
     definition, filters = reading.definition, TableFilters()
     changes = ChangeFilters.of(filters, definition, frozenset())
     rules = RowRules(definition, filters, silver.columns(definition), masks_of(definition, None), changes)
-    return snapshot.batches(reading, rules)
+    target = FileTarget.of(new_table(str(folder), rules.staged, {}))
+    return list(snapshot.read_snapshot(snapshot.SnapshotTask(reading, rules, target)))
 
 
-def test_spark_gets_the_position_as_a_row_of_its_own(database: Database) -> None:
-    place = end(database)
-    rows = pa.Table.from_batches(batches(database))
-    assert rows.column_names == ["v", "n'o", "_raw", *COUNTED, snapshot.PLACE]
-    assert rows.column(snapshot.PLACE).to_pylist() == [str(place), None, None, None]
+def test_a_task_gives_the_position_before_the_files(database: Database, tmp_path: Path) -> None:
+    place, file = read(database, tmp_path)
+    assert place == end(database)
+    assert isinstance(file, DataFile)
+    assert file.num_records == 3
     database.execute("DELETE FROM bag")
-    assert len(pa.Table.from_batches(batches(database))) == 1
+    assert read(database, tmp_path) == [end(database)]
 
 
-def test_a_user_who_may_not_lock_is_told_the_grant(database: Database) -> None:
+def test_a_user_who_may_not_lock_is_told_the_grant(database: Database, tmp_path: Path) -> None:
     database.execute(f"REVOKE LOCK TABLES ON {database.name}.* FROM repl")
     if "MariaDB" in database.execute("SELECT VERSION()")[0][0]:
-        assert len(pa.Table.from_batches(batches(database))) == 4
+        assert len(read(database, tmp_path)) == 2
         return
     grant = f"GRANT LOCK TABLES ON `{database.name}`.* TO 'repl'@'%'"
     with pytest.raises(SourceError, match=re.escape(grant)):
-        next(batches(database))
+        read(database, tmp_path)
 
 
-def test_writers_that_do_not_end_are_not_waited_for_long(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writers_that_do_not_end_are_not_waited_for_long(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(snapshot, "_LOCK_SECONDS", 1)
     monkeypatch.setattr(snapshot, "_TRIES", 2)
     is_mariadb = "MariaDB" in database.execute("SELECT VERSION()")[0][0]
@@ -114,5 +120,5 @@ def test_writers_that_do_not_end_are_not_waited_for_long(database: Database, mon
                 assert sum(map(len, changes)) == 3
         else:
             with pytest.raises(SourceError, match="a transaction that wrote to it has not ended within"):
-                next(batches(database))
+                read(database, tmp_path)
         connection.rollback()
