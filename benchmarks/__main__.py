@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks import (
     catchup,
+    cliffs,
     decoding,
     delivering,
     folding,
@@ -56,6 +57,7 @@ PARTS = (
     "stream",
     "load",
     "store",
+    "cliffs",
 )
 
 
@@ -63,8 +65,14 @@ def main() -> None:
     arguments = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
     arguments.add_argument("parts", nargs="*", metavar="|".join(PARTS), help="what to run (default: all)")
     arguments.add_argument("--logs", default="", help="decode only the logs whose name contains this")
-    arguments.add_argument("--rows", type=int, default=400_000, help="whole: rows of the bulk log (default 400000)")
-    arguments.add_argument("--transactions", type=int, default=60_000, help="whole: of the OLTP log (default 60000)")
+    arguments.add_argument(
+        "--rows", type=int, default=400_000, help="whole, cliffs: rows of the bulk log (default 400000)"
+    )
+    arguments.add_argument(
+        "--transactions", type=int, default=60_000, help="whole, cliffs: of the OLTP log (default 60000)"
+    )
+    arguments.add_argument("--cases", default="", help="cliffs: parts of names of cases, by commas (default: all)")
+    arguments.add_argument("--rounds", type=int, default=5, help="cliffs: that are measured (default 5)")
     arguments.add_argument("--megabytes", type=int, default=100, help="catchup: of each of ten files (default 100)")
     arguments.add_argument("--changes", type=int, default=1_000_000, help="hot: of one table (default 1000000)")
     arguments.add_argument("--folded", type=int, default=5_120_000, help="fold, replay: silver rows (default 5120000)")
@@ -110,6 +118,9 @@ def run(part: str, folder: Path, options: argparse.Namespace) -> None:
         "growth": lambda: growth.measure(session(), folder, options.files, options.commits),
         "stream": lambda: stream.measure(session(), folder, options.gigabytes, options.operations),
         "load": lambda: load.measure(session, folder, options.loaded),
+        "cliffs": lambda: cliffs.measure(
+            session, folder, options.cases, options.rounds, (options.rows, options.transactions)
+        ),
         "store": lambda: store.measure(folder, options.tables),
         "replay": lambda: replay.measure(session(), folder, options.folded),
         "deliver": lambda: delivering.measure(session(), folder, options.delivered),

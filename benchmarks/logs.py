@@ -52,13 +52,20 @@ class Log:
         return self.path.stat().st_size
 
 
-def write(server: MySQLServer, rows: int, transactions: int) -> Iterator[Log]:
-    """Bulk statements of many rows, then transactions of two rows."""
+def write(
+    server: MySQLServer, rows: int, transactions: int, *, image: str = "FULL", key: str = "PRIMARY KEY"
+) -> Iterator[Log]:
+    """Bulk statements of many rows, then transactions of two rows.
+
+    image: the row image of the session; key: how the index on id is declared. What the tables have before is in files
+    of their own, older than the first log.
+    """
     with server.connect(autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute(f"CREATE DATABASE {SCHEMA}")
         connection.select_db(SCHEMA)
-        for statement in ("SET cte_max_recursion_depth = 100000000", ORDERS, ACCOUNTS, TRANSFERS):
-            cursor.execute(statement)
+        settings = "SET cte_max_recursion_depth = 100000000", f"SET binlog_row_image = {image}"
+        for statement in (*settings, ORDERS, ACCOUNTS, TRANSFERS):
+            cursor.execute(statement.replace("PRIMARY KEY", key))
         cursor.execute(FILL.replace("{rows}", "1000"))
         cursor.execute("INSERT INTO accounts SELECT id, 0, sku, created_at FROM orders")
         cursor.execute("DELETE FROM orders")

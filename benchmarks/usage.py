@@ -8,7 +8,7 @@ import resource
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +55,13 @@ def memory() -> tuple[int, int]:
         is_jvm = _read(pid, "comm").strip() == "java"
         peaks[is_jvm] = max(peaks[is_jvm], _peak(pid))
     return peaks[False], peaks[True]
+
+
+def forget_peaks() -> None:
+    """Memory at most is counted from now on, of processes that run by now: proc(5), clear_refs."""
+    for pid in _tree(os.getpid()):
+        with suppress(OSError):  # it ended since
+            Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")
 
 
 def largest_worker(pid: int) -> int:
