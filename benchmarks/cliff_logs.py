@@ -44,12 +44,12 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "MINIMAL": ("minimal", {}),
     "no key": ("keyless", {}),
 }
-"""The written log of each, and what its pipeline says beside tables."""
-_WRITTEN: dict[str, dict[str, str]] = {"full": {}, "minimal": {"image": "MINIMAL"}, "keyless": {"key": "KEY"}}
+"""The logs of each, and what its pipeline says beside tables."""
+_SHAPES: dict[str, dict[str, str]] = {"full": {}, "minimal": {"image": "MINIMAL"}, "keyless": {"key": "KEY"}}
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ServerLogs:
     """The logs of one server, and the files before the first of them."""
 
     before: tuple[Path, ...]
@@ -63,16 +63,16 @@ def measure(
     chosen = [name for name in CASES if name == PLAIN or is_chosen(f"catch-up: {name}")]
     if len(chosen) == 1:
         return
-    written = {log: _written(folder, log, sizes) for log in {CASES[name][0] for name in chosen}}
+    logs_by_shape = {log: _server_logs(folder, log, sizes) for log in {CASES[name][0] for name in chosen}}
     taken: dict[tuple[str, str], list[Usage]] = defaultdict(list)
     for nth in range(rounds + 1):  # the first one warms the session up
         for name in chosen:
             say(f"catch-up: {name}, round {nth}")
             log, settings = CASES[name]
-            for shape, usage in _caught_up(spark, folder / "lake", written[log], settings):
+            for shape, usage in _caught_up(spark, folder / "lake", logs_by_shape[log], settings):
                 if nth:
                     taken[shape, name].append(usage)
-    _print(written["full"].logs, chosen, taken)
+    _print(logs_by_shape["full"].logs, chosen, taken)
 
 
 def _print(shapes: tuple[logs.Log, ...], names: list[str], taken: dict[tuple[str, str], list[Usage]]) -> None:
@@ -95,16 +95,16 @@ def _print(shapes: tuple[logs.Log, ...], names: list[str], taken: dict[tuple[str
             print(f"| {log.shape}, {log.changes:,} changes | {name} | {' | '.join(cells)} |", flush=True)
 
 
-def _written(folder: Path, name: str, sizes: tuple[int, int]) -> Written:
+def _server_logs(folder: Path, name: str, sizes: tuple[int, int]) -> ServerLogs:
     say(f"writing the {name} logs")
     with MySQLServer(folder / name) as server:
-        log_files = tuple(logs.write(server, *sizes, **_WRITTEN[name]))
+        log_files = tuple(logs.write(server, *sizes, **_SHAPES[name]))
         files = sorted(server.data.glob("mysql-bin.[0-9]*"))
-    return Written(tuple(file for file in files if file < log_files[0].path), log_files)
+    return ServerLogs(tuple(file for file in files if file < log_files[0].path), log_files)
 
 
 def _caught_up(
-    spark: SparkSession, folder: Path, written: Written, settings: dict[str, Any]
+    spark: SparkSession, folder: Path, server_logs: ServerLogs, settings: dict[str, Any]
 ) -> Iterator[tuple[str, Usage]]:
     """The shape of each log and what its run took, in a lake that has the tables of the files before."""
     files = folder / "binlogs"
@@ -113,10 +113,10 @@ def _caught_up(
     document = {"lake": "./lake", "sources": {"log": {"files": "./binlogs"}}, "tables": [f"{logs.SCHEMA}.*"]}
     path.write_text(yaml.safe_dump(document | settings), encoding="utf-8")
     pipeline = load(path)
-    for file in written.before:
+    for file in server_logs.before:
         (files / file.name).hardlink_to(file)
     runs.run(spark, pipeline, "log")
-    for log in written.logs:
+    for log in server_logs.logs:
         (files / log.path.name).hardlink_to(log.path)
         forget_peaks()
         with metered() as usage:
