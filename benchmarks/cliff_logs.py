@@ -60,30 +60,30 @@ def measure(
     spark: SparkSession, folder: Path, is_chosen: Callable[[str], bool], sizes: tuple[int, int], rounds: int
 ) -> None:
     """Prints a line a case and log, for the cases that are chosen and the plain one; nothing where none is."""
-    chosen = [name for name in CASES if name == PLAIN or is_chosen(f"catch-up: {name}")]
-    if len(chosen) == 1:
+    names = [name for name in CASES if name == PLAIN or is_chosen(f"catch-up: {name}")]
+    if len(names) == 1:
         return
-    logs_by_shape = {log: _server_logs(folder, log, sizes) for log in {CASES[name][0] for name in chosen}}
-    taken: dict[tuple[str, str], list[Usage]] = defaultdict(list)
+    logs_by_shape = {log: _server_logs(folder, log, sizes) for log in {CASES[name][0] for name in names}}
+    usages_by_case: dict[tuple[str, str], list[Usage]] = defaultdict(list)
     for nth in range(rounds + 1):  # the first one warms the session up
-        for name in chosen:
+        for name in names:
             say(f"catch-up: {name}, round {nth}")
             log, settings = CASES[name]
             for shape, usage in _caught_up(spark, folder / "lake", logs_by_shape[log], settings):
                 if nth:
-                    taken[shape, name].append(usage)
-    _print(logs_by_shape["full"].logs, chosen, taken)
+                    usages_by_case[shape, name].append(usage)
+    _print(logs_by_shape["full"].logs, names, usages_by_case)
 
 
-def _print(shapes: tuple[logs.Log, ...], names: list[str], taken: dict[tuple[str, str], list[Usage]]) -> None:
+def _print(shapes: tuple[logs.Log, ...], names: list[str], usages_by_case: dict[tuple[str, str], list[Usage]]) -> None:
     print(
         "\n| log | tables | changes/s | of the plain rate (goal a third) | processor seconds a million changes "
         "| MiB of Python, JVM |\n| --- | --- | --- | --- | --- | --- |"
     )
     for log in shapes:
-        plain = statistics.median(usage.seconds for usage in taken[log.shape, PLAIN])
+        plain = statistics.median(usage.seconds for usage in usages_by_case[log.shape, PLAIN])
         for name in names:
-            usages = taken[log.shape, name]
+            usages = usages_by_case[log.shape, name]
             seconds = statistics.median(usage.seconds for usage in usages)
             processor = statistics.median(usage.processor for usage in usages)
             cells = (

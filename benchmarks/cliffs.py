@@ -136,34 +136,34 @@ def _measure_ticks(
             _write(server, schema, lambda table: _changes(table, tick))  # noqa: B023 - it is called here
         for name, pipeline in pipelines.items():
             turns[name].append(_turn(spark, pipeline))
-    _print_ticks(cases, {name: taken[WARM:] for name, taken in turns.items()})
+    _print_ticks(cases, {name: all_turns[WARM:] for name, all_turns in turns.items()})
     if rebuilds:
         _measure_rebuilds(spark, server, folder, pipelines[PLAIN], rounds)
 
 
-def _print_ticks(cases: Sequence[Case], turns: Mapping[str, Sequence[Turn]]) -> None:
+def _print_ticks(cases: Sequence[Case], turns_by_case: Mapping[str, Sequence[Turn]]) -> None:
     print(
         f"\n| {TABLES} tables, ten changed rows each | median, s | least, s | times plain | goal "
         "| processor, s | times plain | Spark jobs | MiB of Python, JVM |\n"
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     )
 
-    def median(taken: Sequence[Turn], of: Callable[[Usage], float]) -> float:
-        return statistics.median(of(turn.usage) for turn in taken)
+    def median(turns: Sequence[Turn], of: Callable[[Usage], float]) -> float:
+        return statistics.median(of(turn.usage) for turn in turns)
 
-    plain = turns[PLAIN]
+    plain = turns_by_case[PLAIN]
     for case in cases:
-        taken = turns[case.name]
-        seconds, processor = (median(taken, of) for of in (_seconds, _processor))
+        turns = turns_by_case[case.name]
+        seconds, processor = (median(turns, of) for of in (_seconds, _processor))
         cells = (
             f"{seconds:.2f}",
-            f"{min(turn.usage.seconds for turn in taken):.2f}",
+            f"{min(turn.usage.seconds for turn in turns):.2f}",
             f"{seconds / median(plain, _seconds):.2f}",
             f"{case.goal}" if case.name != PLAIN else "-",
             f"{processor:.2f}",
             f"{processor / median(plain, _processor):.2f}",
-            f"{statistics.median(turn.jobs for turn in taken):.0f}",
-            f"{max(turn.usage.python for turn in taken):,}, {max(turn.usage.jvm for turn in taken):,}",
+            f"{statistics.median(turn.jobs for turn in turns):.0f}",
+            f"{max(turn.usage.python for turn in turns):,}, {max(turn.usage.jvm for turn in turns):,}",
         )
         print(f"| {case.name} | {' | '.join(cells)} |", flush=True)
 
@@ -178,19 +178,21 @@ def _processor(usage: Usage) -> float:
 
 def _measure_rebuilds(spark: SparkSession, server: MySQLServer, folder: Path, pipeline: Pipeline, rounds: int) -> None:
     """Ten tables that are reset and built again, in turns with lakes that begin with the same log."""
-    taken: dict[str, list[Turn]] = defaultdict(list)
+    turns_by_run: dict[str, list[Turn]] = defaultdict(list)
     requests: list[float] = []
     for nth in range(rounds):
         say(f"reset, round {nth}")
-        taken["first run of a new lake"].append(_turn(spark, _pipeline(server, folder / f"new-{nth}", Case(PLAIN))))
+        turns_by_run["first run of a new lake"].append(
+            _turn(spark, _pipeline(server, folder / f"new-{nth}", Case(PLAIN)))
+        )
         with metered() as usage:
             for at in range(TABLES):
                 mend.reset(spark, pipeline, SOURCE, mend.plan_reset(spark, pipeline, SOURCE, f"full.t{at}"))
         requests.append(usage.seconds)
-        taken[f"run after the reset of {TABLES} tables"].append(_turn(spark, pipeline))
+        turns_by_run[f"run after the reset of {TABLES} tables"].append(_turn(spark, pipeline))
     print("\n| run | median, s | processor, s | rows merged | rows/s | Spark jobs |")
     print("| --- | --- | --- | --- | --- | --- |")
-    for name, turns in taken.items():
+    for name, turns in turns_by_run.items():
         seconds = statistics.median(turn.usage.seconds for turn in turns)
         processor = statistics.median(turn.usage.processor for turn in turns)
         rows, jobs = turns[-1].rows, turns[-1].jobs
