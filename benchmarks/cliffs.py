@@ -75,7 +75,7 @@ CASES = (
     Case(PLAIN),
     Case("row filter", ROW_FILTER),
     Case("computed column", {"columns": {"all": _RULE | {"computed": _COMPUTED}}}),
-    Case("mask", {"columns": {"all": _RULE | {"mask": {"sku": {"hash": "salt of the benchmark"}}}}}),
+    Case("mask", {"columns": {"all": _RULE | {"mask": {"sku": {"hash": "${BENCH_SALT}"}}}}}),
     Case("MINIMAL", schema="minimal"),
     Case("NOBLOB", schema="noblob"),
     Case("no key", schema="keyless"),
@@ -148,32 +148,24 @@ def _print_ticks(cases: Sequence[Case], turns_by_case: Mapping[str, Sequence[Tur
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     )
 
-    def median(turns: Sequence[Turn], of: Callable[[Usage], float]) -> float:
-        return statistics.median(of(turn.usage) for turn in turns)
-
     plain = turns_by_case[PLAIN]
     for case in cases:
         turns = turns_by_case[case.name]
-        seconds, processor = (median(turns, of) for of in (_seconds, _processor))
         cells = (
-            f"{seconds:.2f}",
+            f"{_median(turns, 'seconds'):.2f}",
             f"{min(turn.usage.seconds for turn in turns):.2f}",
-            f"{seconds / median(plain, _seconds):.2f}",
+            f"{_median(turns, 'seconds') / _median(plain, 'seconds'):.2f}",
             f"{case.goal}" if case.name != PLAIN else "-",
-            f"{processor:.2f}",
-            f"{processor / median(plain, _processor):.2f}",
+            f"{_median(turns, 'processor'):.2f}",
+            f"{_median(turns, 'processor') / _median(plain, 'processor'):.2f}",
             f"{statistics.median(turn.jobs for turn in turns):.0f}",
             f"{max(turn.usage.python for turn in turns):,}, {max(turn.usage.jvm for turn in turns):,}",
         )
         print(f"| {case.name} | {' | '.join(cells)} |", flush=True)
 
 
-def _seconds(usage: Usage) -> float:
-    return usage.seconds
-
-
-def _processor(usage: Usage) -> float:
-    return usage.processor
+def _median(turns: Sequence[Turn], figure: str) -> float:
+    return statistics.median(getattr(turn.usage, figure) for turn in turns)
 
 
 def _measure_rebuilds(spark: SparkSession, server: MySQLServer, folder: Path, pipeline: Pipeline, rounds: int) -> None:
@@ -193,8 +185,7 @@ def _measure_rebuilds(spark: SparkSession, server: MySQLServer, folder: Path, pi
     print("\n| run | median, s | processor, s | rows merged | rows/s | Spark jobs |")
     print("| --- | --- | --- | --- | --- | --- |")
     for name, turns in turns_by_run.items():
-        seconds = statistics.median(turn.usage.seconds for turn in turns)
-        processor = statistics.median(turn.usage.processor for turn in turns)
+        seconds, processor = (_median(turns, figure) for figure in ("seconds", "processor"))
         rows, jobs = turns[-1].rows, turns[-1].jobs
         print(f"| {name} | {seconds:.2f} | {processor:.2f} | {rows:,} | {rows / seconds:,.0f} | {jobs} |", flush=True)
     print(f"\nThe {TABLES} requests to reset: {statistics.median(requests):.2f} s.", flush=True)
@@ -220,7 +211,7 @@ def _pipeline(server: MySQLServer, folder: Path, case: Case) -> Pipeline:
     folder.mkdir()
     path = folder / "pipeline.yaml"
     path.write_text(yaml.safe_dump(document | dict(case.settings)), encoding="utf-8")
-    return load(path, {**os.environ, "BENCH_PASSWORD": server.password})
+    return load(path, {**os.environ, "BENCH_PASSWORD": server.password, "BENCH_SALT": "the salt of this benchmark"})
 
 
 def _write(server: MySQLServer, schema: Schema, statements: Callable[[str], Iterator[str]]) -> None:
