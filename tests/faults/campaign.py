@@ -253,9 +253,17 @@ class _Turns:
 
 
 def play(
-    seeds: range, folder: Path, kinds: tuple[str, ...] = (*KINDS, RACE), layout: str = "mirrors"
+    seeds: range,
+    folder: Path,
+    kinds: tuple[str, ...] = (*KINDS, RACE),
+    layout: str = "mirrors",
+    *,
+    to_first_wrong: bool = False,
 ) -> tuple[Counter[str], Counter[str], list[str]]:
-    """Faults by kind and by call of the scenarios of some seeds, and what was wrong in which. layout: as in runs.py."""
+    """Faults by kind and by call of the scenarios of some seeds, and what was wrong in which.
+
+    layout: as in runs.py. to_first_wrong: whether a scenario in which something was wrong is the last.
+    """
     logging.disable(logging.CRITICAL)  # of thousands of runs that fail
     counts, by_call, wrong = Counter[str](), Counter[str](), list[str]()
     log: Log | None = None
@@ -273,5 +281,7 @@ def play(
             counts += scenario.counts
             by_call += scenario.by_call
             shutil.rmtree(home)
+            if wrong and to_first_wrong:
+                break
     logging.disable(logging.NOTSET)
     return counts, by_call, wrong
