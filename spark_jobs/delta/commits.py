@@ -68,7 +68,7 @@ def commit(  # noqa: PLR0913 -- a commit has as many parts, each of which most c
         metrics: its counts in the history.
         changes_rows: False where the files that are added hold the rows of those that are removed, and no others.
 
-    Raises CommitConflict, SparkOnly, LakeError.
+    Raises CommitConflict, UnsupportedTable, LakeError.
     """
     version, now = snapshot.version + 1, int(time.time() * 1000)
     if snapshot.version < 0:

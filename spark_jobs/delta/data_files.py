@@ -71,7 +71,7 @@ def write(
         configuration: the table's.
         layout: as ``Layout``.
 
-    Raises LakeError, SparkOnly.
+    Raises LakeError, UnsupportedTable.
     """
     return write_parts(table_path, [rows], schema, configuration, **layout)
 
@@ -86,7 +86,7 @@ def write_parts(
     """Writes rows that come in parts, at least one, as one data file; each part ends a row group.
 
     Of the parts before only the columns whose bounds are kept stay in memory. What is raised while they come leaves no
-    file. The arguments are those of ``write``. Raises LakeError, SparkOnly.
+    file. The arguments are those of ``write``. Raises LakeError, UnsupportedTable.
     """
     stats_columns, page_statistics = layout.get("stats_columns"), layout.get("page_statistics")
     compression = layout.get("compression", "snappy")

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap, BitMap64
 
-from spark_jobs.delta.log_files import SparkOnly, directory, random_prefix
+from spark_jobs.delta.log_files import UnsupportedTable, directory, random_prefix
 from spark_jobs.errors import LakeError
 from spark_jobs.storage.files import StoredPath, content, durable, reason
 
@@ -64,7 +64,7 @@ class Descriptor:
         return action | {"sizeInBytes": self.size, "cardinality": self.cardinality}
 
     def location(self, table_path: str) -> StoredPath:
-        """The file of a vector that is not inline. Raises SparkOnly, LakeError."""
+        """The file of a vector that is not inline. Raises UnsupportedTable, LakeError."""
         folder = directory(table_path)
         if self.storage_type == "u":
             prefix, name = self.path_or_inline[:-_UUID_CHARS], self.path_or_inline[-_UUID_CHARS:]
@@ -75,7 +75,7 @@ class Descriptor:
             )
         file = Path(unquote(self.path_or_inline.removeprefix("file:")))
         if not isinstance(folder, Path) or not file.is_absolute():
-            raise SparkOnly(f"{table_path}: has a deletion vector outside of its folder, {self.path_or_inline}")
+            raise UnsupportedTable(f"{table_path}: has a deletion vector outside of its folder, {self.path_or_inline}")
         return file
 
 
@@ -118,7 +118,7 @@ def write(
         vectors: the numbers of the rows deleted in a data file, those that its present vector deletes among them.
         configuration: the table's, which may ask for prefixes of names.
 
-    Raises SparkOnly, LakeError.
+    Raises UnsupportedTable, LakeError.
     """
     if not vectors:
         return []

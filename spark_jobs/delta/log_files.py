@@ -34,8 +34,16 @@ Delta removes commits that a later checkpoint covers after a day at the earliest
 in ``_last_checkpoint``, the commits after the recorded one have a gap, which only a listing shows."""
 
 
-class SparkOnly(LakeError):
-    """A table that Spark reads or writes and this package does not."""
+class UnsupportedTable(LakeError):
+    """A table, or a change of one, of a kind that this package does not read or write."""
+
+
+def other_checkpoints(path: str) -> UnsupportedTable:
+    """The error of a table whose checkpoints another tool wrote in another form."""
+    return UnsupportedTable(
+        f"{path}: its checkpoints are of the kind v2Checkpoint, which is not read; take back what another tool changed "
+        "(ALTER TABLE … DROP FEATURE v2Checkpoint)"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +62,19 @@ class LogListing:
 
 
 def why_not_store(path: str) -> str | None:
-    """Why a table at a path is read and written by Spark alone; None where this package does it."""
+    """Why a table at a path is not read or written; None where it is."""
     if is_stored(path):
         return None
     return (
-        f"{path}: commits on {scheme_of(path)}: are made by Spark alone; "
-        "file systems, s3a:// and abfss:// are supported"
+        f"{path}: tables on {scheme_of(path)}: are not read or written; file systems, s3a:// and abfss:// are supported"
     )
 
 
 def directory(path: str) -> StoredPath:
-    """The folder of a table. Raises SparkOnly."""
+    """The folder of a table. Raises UnsupportedTable."""
     reason = why_not_store(path)
     if reason:
-        raise SparkOnly(reason)
+        raise UnsupportedTable(reason)
     return stored_path(path)
 
 
@@ -118,8 +125,8 @@ def _unreadable(path: str, error: OSError) -> LakeError:
 def create_commit(path: str, version: int, content: bytes) -> bool:
     """Creates a version's commit file with its content, durably; False where another writer has created it.
 
-    The file appears under its name complete or not at all. Raises SparkOnly, and LakeError where a later version is
-    there: the log lacks this one, and what comes after it would count again.
+    The file appears under its name complete or not at all. Raises UnsupportedTable, and LakeError where a later version
+    is there: the log lacks this one, and what comes after it would count again.
     """
     log = log_directory(path)
     target = _commit_file(log, version)
@@ -132,8 +139,9 @@ def create_commit(path: str, version: int, content: bytes) -> bool:
         return files.create(target, content)
     except OSError as error:
         if error.errno in _NO_HARD_LINKS:
-            raise SparkOnly(
-                f"{path}: its file system has no hard links ({error.strerror}), so commits are made by Spark alone"
+            raise UnsupportedTable(
+                f"{path}: its file system has no hard links ({error.strerror}), by which a commit is made without "
+                "overwriting another; put the lake on one that has them"
             ) from error
         raise LakeError(f"{path}: cannot be written: {reason(error)}") from error
 
@@ -230,7 +238,7 @@ def _listed(path: str, log: StoredPath, version: int | None) -> LogListing | Non
     numbers = [number for number in commits if start < number <= until]
     if numbers != list(range(start + 1, until + 1)):
         if any(start < number <= until for number in unsupported):
-            raise SparkOnly(f"{path}: its checkpoints are of the kind v2Checkpoint, which Spark alone reads")
+            raise other_checkpoints(path)
         raise LakeError(
             f"{path}: commits before version {until} are missing from its log; restore the table's _delta_log"
         )

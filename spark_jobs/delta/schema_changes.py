@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from spark_jobs.delta.log_files import SparkOnly
+from spark_jobs.delta.log_files import UnsupportedTable
 from spark_jobs.delta.schema import (
     TYPE_CHANGES,
     DeltaColumn,
@@ -82,7 +82,7 @@ def apply(snapshot: Snapshot, statements: Iterable[str]) -> Snapshot:
 def altered(design: TargetSchema, statements: Iterable[str]) -> TargetSchema:
     """The design after statements, each what stands after ``ALTER TABLE``.
 
-    Raises SparkOnly where one is not known here, or rewrites rows; LakeError where Delta refuses it.
+    Raises UnsupportedTable where one is not known here, or rewrites rows; LakeError where Delta refuses it.
     """
     for statement in statements:
         design = _altered(design, statement)
@@ -165,7 +165,7 @@ def widen_column(design: TargetSchema, name: str, ddl: str) -> TargetSchema:
 
 
 def set_properties(design: TargetSchema, properties: Mapping[str, str]) -> TargetSchema:
-    """Properties set: type widening, the change data feed, features to be supported. Raises SparkOnly for others."""
+    """Properties set: type widening, the change data feed, features. Raises UnsupportedTable for others."""
     configuration = dict(design.metadata.configuration)
     features = set()
     for key, value in properties.items():
@@ -174,7 +174,7 @@ def set_properties(design: TargetSchema, properties: Mapping[str, str]) -> Targe
         elif key in (TYPE_WIDENING, CHANGE_DATA_FEED) and value in ("true", "false"):
             configuration[key] = value
         else:
-            raise SparkOnly(f"the property {key} = {value} is set by Spark alone")
+            raise UnsupportedTable(f"the property {key} = {value} is not set")
     changed = _designed(design, design.schema, configuration, ("SET TBLPROPERTIES", {"properties": dict(properties)}))
     return replace(changed, protocol=with_features(changed.protocol, features))
 
@@ -214,12 +214,12 @@ def _designed(
 
 def _altered(design: TargetSchema, statement: str) -> TargetSchema:
     if statement.startswith("UPDATE "):
-        raise SparkOnly(f"{statement.partition(' WHERE ')[0]} rewrites rows, which Spark alone does")
+        raise UnsupportedTable(f"{statement.partition(' WHERE ')[0]} rewrites rows, which a change of columns does not")
     for pattern, change in _STATEMENTS:
         match = pattern.fullmatch(statement)
         if match:
             return change(design, match)
-    raise SparkOnly(f"ALTER TABLE … {statement} is run by Spark alone")
+    raise UnsupportedTable(f"ALTER TABLE … {statement} is not known")
 
 
 def _name(text: str) -> str:
@@ -268,7 +268,7 @@ def _require_mapping(design: TargetSchema, action: str) -> None:
     if not design.metadata.column_mapping:
         raise LakeError(f"{action} without column mapping, a feature of Delta that the table does not have")
     if _STATS_COLUMNS in design.metadata.configuration:
-        raise SparkOnly(f"{action} but by Spark, because the table names columns in {_STATS_COLUMNS}")
+        raise UnsupportedTable(f"{action}, because the table names columns in {_STATS_COLUMNS}; unset that property")
 
 
 def _placed(schema: TableSchema, column: DeltaColumn, after: str | None) -> TableSchema:

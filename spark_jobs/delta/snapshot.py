@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from spark_jobs.delta import statistics
 from spark_jobs.delta.damage import decoding, decoding_commit
 from spark_jobs.delta.deletion_vectors import Descriptor
-from spark_jobs.delta.log_files import LogListing, SparkOnly, directory, read_commit, read_log
+from spark_jobs.delta.log_files import LogListing, UnsupportedTable, directory, other_checkpoints, read_commit, read_log
 from spark_jobs.delta.schema import StructType, TableSchema, from_spark_types
 from spark_jobs.delta.statistics import Bounds
 from spark_jobs.errors import LakeError, about
@@ -186,10 +186,10 @@ class DataFile:
         return statistics.bounds({kind: self.stats.get(kind, {}).get(outer.physical_name, {}) for kind in kinds}, inner)
 
     def location(self, table_path: str) -> StoredPath:
-        """The file. Raises SparkOnly."""
+        """The file. Raises UnsupportedTable."""
         name = unquote(self.path)
         if name.startswith("/") or ":" in name.split("/", 1)[0]:
-            raise SparkOnly(f"{table_path}: has a data file outside of its folder, {name}, as clones do")
+            raise UnsupportedTable(f"{table_path}: has a data file outside of its folder, {name}, as clones do")
         return directory(table_path) / name
 
 
@@ -255,7 +255,7 @@ class Snapshot:
 def snapshot_of(path: str, version: int | None = None) -> Snapshot | None:
     """The newest or the given version; None where there is no table, or not that version.
 
-    Raises SparkOnly where the log is of a kind that Spark alone reads, LakeError where it cannot be read.
+    Raises UnsupportedTable where the log is of a kind that is not read, LakeError where it cannot be read.
     """
     listing = read_log(path, version)
     if listing is None or listing.version < 0:
@@ -295,7 +295,7 @@ def removed_files(path: str, *, of_all_commits: bool = False) -> list[DataFile]:
     """The files that the log says were removed: ``remove`` actions of its newest checkpoint, and of commits after it.
 
     of_all_commits: of those before the checkpoint too that are still there. It keeps removed files for
-    ``delta.deletedFileRetentionDuration`` alone. Raises SparkOnly, LakeError.
+    ``delta.deletedFileRetentionDuration`` alone. Raises UnsupportedTable, LakeError.
     """
     listing = read_log(path)
     if listing is None:
@@ -465,7 +465,7 @@ def _checkpoint_actions(path: str, listing: LogListing, wanted_kinds: Sequence[s
             columns = {kind: _structs(rows.column(kind).drop_null().combine_chunks()) for kind in rows.column_names}
         for kind, values in columns.items():
             if kind == "sidecar" and values:
-                raise SparkOnly(f"{path}: its checkpoints are of the kind v2Checkpoint, which Spark alone reads")
+                raise other_checkpoints(path)
             yield from ({kind: value} for value in values)
 
 

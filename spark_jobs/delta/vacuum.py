@@ -35,7 +35,7 @@ def unnamed_files(snapshot: Snapshot, hours: int, versions: Iterable[Snapshot] =
         hours: how long files are kept that it does not name.
         versions: older versions whose files are kept.
 
-    Raises SparkOnly, LakeError.
+    Raises UnsupportedTable, LakeError.
     """
     since = time.time() - hours * 3_600
     removed = removed_files(snapshot.path, of_all_commits=hours * 3_600 > _seconds(snapshot, *_FILE_RETENTION))

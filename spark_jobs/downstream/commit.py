@@ -45,8 +45,6 @@ class DownstreamCommit(TableCommit):
     table: str | None = field(default=None, metadata=member("table"))
     keys_never_whole: int = field(default=0, metadata=member("keys_never_whole"))
     """Keys without a row because no row image of theirs was whole."""
-    altered_version: int | None = field(default=None, metadata=member("altered"))
-    """The version of silver whose columns the table is being given."""
     columns: Mapping[str, str] | None = field(default=None, metadata=member("columns"))
     """Of a part, on the way to the commit of its table: its columns, and its key."""
     key: tuple[str, ...] | None = field(default=None, metadata=member("key", LIST))

@@ -110,15 +110,8 @@ def commit_of(work: MergeJob, range_: Range, keys_never_whole: int = 0) -> Downs
     )
 
 
-def require_settled(work: MergeJob) -> None:
-    """Raises TableStopped where a run ended in the middle of a change of silver's columns."""
-    if work.pinned.checkpoint and work.pinned.checkpoint.kind == CommitKind.ALTERING:
-        raise TableStopped(f"{work.origin.path} is between two sets of columns, where a run ended; compact it first")
-
-
 def head_of(work: MergeJob) -> Head:
     """The head of a target that one table alone is merged into. Raises TableStopped where it is another's."""
-    require_settled(work)
     head = work.target.head() or work.target.new(work.stored, silver.properties(work.target))
     merged = DownstreamCommit.of_head(head)
     if merged and not is_own(merged, work.source, work.name):
@@ -182,16 +175,9 @@ def silver_delta(work: MergeJob, head: Head) -> SilverDelta:
     merged = last.silver_version if last else -1
     listed = work.origin.since(max(-1, merged - 1))
     new = [(version, checkpoint) for version, checkpoint in listed if merged < version <= work.pinned.version]
-    unmerged = [
-        (version, SilverCommit.of(checkpoint))
-        for version, checkpoint in new
-        if checkpoint.kind not in (CommitKind.ALTERING, CommitKind.MAINTENANCE)
-    ]
-    commits = [commit for _, commit in unmerged]
-    altered = work.pinned.version if last is None else merged if last.altered_version is None else last.altered_version
-    changes = [
-        commit for version, commit in reversed(unmerged) if version > altered and commit.kind == CommitKind.CHANGE
-    ]
+    commits = [SilverCommit.of(checkpoint) for _, checkpoint in new if checkpoint.kind != CommitKind.MAINTENANCE]
+    # A new table has silver's columns.
+    changes = [commit for commit in reversed(commits) if last is not None and commit.kind == CommitKind.CHANGE]
     redone = [] if merged < 0 else [windows for commit in commits for windows in commit.ranges]
     replayed = () if merged < 0 else work.replays
     here, silver_end, floor = head.position, work.pinned.position, silver.folded(work.pinned)

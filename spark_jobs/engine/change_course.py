@@ -199,8 +199,7 @@ def _commits(work: MergeJob, head: Head) -> list[SilverCommit] | None:
     commits = [
         SilverCommit.of(checkpoint)
         for version, checkpoint in reversed(listed)
-        if merged < version <= work.pinned.version
-        and checkpoint.kind not in (CommitKind.ALTERING, CommitKind.MAINTENANCE)
+        if merged < version <= work.pinned.version and checkpoint.kind != CommitKind.MAINTENANCE
     ]
     return None if any(commit.is_overwrite for commit in commits) else commits
 

@@ -99,9 +99,8 @@ def _place(head: Head) -> Position:
 def _from_the_beginning(head: Head, delta: SilverDelta) -> SilverDelta:
     """The delta; one that replaces all of a target of which the newest commit is not that of a whole merge."""
     last = DownstreamCommit.of_head(head)
-    is_unfinished = last is not None and (last.steps_left or last.altered_version is not None)
     is_other = last is None and not head.design
-    return replace(delta, is_renewed=True) if is_unfinished or is_other else delta
+    return replace(delta, is_renewed=True) if is_other else delta
 
 
 def _statement_files(

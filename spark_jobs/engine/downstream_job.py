@@ -259,9 +259,7 @@ def _lacking(work: MergeJob, upon: tuple[Head, Snapshot], delta: SilverDelta, or
     head, snapshot = upon
     if delta.is_renewed:
         return _renewed(work, snapshot, origin)
-    # A run of an earlier version may have ended between the commits of one statement: the rest of it comes first.
-    last = DownstreamCommit.of_head(head)
-    steps = [] if head.design else [*((last.steps_left if last else None) or ()), *delta.steps]
+    steps = [] if head.design else delta.steps
     if head.position is None and work.mode is Mode.SOFT_DELETE:
         require_unfolded(work)
     design, filled, exact = _reshaped(work, snapshot, steps)

@@ -30,7 +30,7 @@ from spark_jobs.delta import data_files, schema_changes
 from spark_jobs.delta.schema import PHYSICAL_NAME, DeltaColumn, TableSchema
 from spark_jobs.delta.snapshot import MAX_COLUMN_ID, DataFile, Snapshot, snapshot_of
 from spark_jobs.downstream.commit import DownstreamCommit
-from spark_jobs.downstream.merge_job import ADDED, MergeJob, SilverDelta, require_settled
+from spark_jobs.downstream.merge_job import ADDED, MergeJob, SilverDelta
 from spark_jobs.downstream.multi_source import MARKS, WIDENING, Part, PartTable, parts_of, union
 from spark_jobs.errors import LostRace, TableStopped
 from spark_jobs.lake.commit import Head
@@ -48,7 +48,6 @@ def head_of_part(work: MergeJob) -> Head:
 
     Raises TableStopped where the part's columns cannot be told from those of others, or the table is another's.
     """
-    require_settled(work)
     if silver.is_numbered(work.pinned):
         raise TableStopped(
             "its columns have no names (on_unnamed: number), and a table of several goes by names; route it to a "

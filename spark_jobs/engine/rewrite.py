@@ -23,8 +23,7 @@ from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
 from spark_jobs.engine import spark_job
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import StratalogError
-from spark_jobs.lake.commit import Head, new_batch
-from spark_jobs.lake.own_commits import upkept
+from spark_jobs.lake.commit import CommitKind, Head, new_batch
 from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.lake.table import Table
 from spark_jobs.silver.net_changes import sorted_by_key
@@ -199,7 +198,7 @@ def commit(table: Table, results: Sequence[Rewritten]) -> None:
 def land(table: Table, upon: Snapshot, head: Head, adds: Sequence[DataFile], removes: Sequence[DataFile]) -> Head:
     """Puts files in the place of others that hold the same rows, in one commit upon ``head``. Raises LostRace."""
     assert head.checkpoint is not None
-    checkpoint = replace(head.checkpoint, batch=new_batch(), kind=upkept(head.checkpoint.kind))
+    checkpoint = replace(head.checkpoint, batch=new_batch(), kind=CommitKind.MAINTENANCE)
     metrics = {"numFiles": len(adds), "numRemovedFiles": len(removes)}
     return table.land(
         upon, head, checkpoint, adds=adds, removes=removes, changes_rows=False, operation="REWRITE", metrics=metrics

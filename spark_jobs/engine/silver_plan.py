@@ -31,7 +31,7 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import masks_of
 from spark_jobs.silver.compaction_job import CompactionJob
 from spark_jobs.silver.partial_rows import ABSENT_TYPE
-from spark_jobs.silver.statement_commits import Reshaping, require_key_kept, reshaping
+from spark_jobs.silver.statement_commits import reshaping
 from spark_jobs.silver.table_timeline import DataRange, Ended, SchemaChange, TimelineStep
 
 
@@ -338,7 +338,7 @@ def _statement(work: CompactionJob, step: SchemaChange, design: Snapshot, key: t
     added = silver.Columns(types, key, has_partial=work.has_partial).added
     own_types = {name: kind for name, kind in types.items() if name not in added}
     before = silver.Columns(own_types, key, has_partial=work.has_partial)
-    reshaped = _resumed(work, step, before) or reshaping(work, before, step)
+    reshaped = reshaping(work, before, step)
     # Rows are changed beside the columns: values of new ones, and exact texts.
     exact = {statement: change for statement in reshaped.remaining if (change := change_of(statement))}
     rest, filled = fills.split(statement for statement in reshaped.remaining if statement not in exact)
@@ -353,13 +353,3 @@ def _statement(work: CompactionJob, step: SchemaChange, design: Snapshot, key: t
         exact=tuple(exact.values()),
         kind=CommitKind.CHANGE,
     )
-
-
-def _resumed(work: CompactionJob, step: SchemaChange, before: silver.Columns) -> Reshaping | None:
-    """What is left of a statement in whose middle an earlier version's run ended; None of all others."""
-    commit = work.before
-    if commit is None or commit.kind != CommitKind.ALTERING or commit.statement_at != step.range.start:
-        return None
-    after = work.columns_of(step.standing) if step.standing.definition else before
-    require_key_kept(before, after, step)
-    return Reshaping(after, commit.steps or (), commit.steps_left or ())

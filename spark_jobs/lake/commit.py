@@ -24,6 +24,8 @@ from spark_jobs.text.sql import identifier
 APPLICATION = "stratalog"
 _STANDING = ("oldest", "removed_to", "uuid", "stretches", "folded")
 """Members that stay true of a table until a commit says otherwise."""
+_OF_UNFINISHED = ("left", "altered")
+"""Members of earlier versions' commits: steps that a statement had still to take, and the columns it had come to."""
 
 
 class CommitKind(StrEnum):
@@ -34,7 +36,7 @@ class CommitKind(StrEnum):
     MAINTENANCE = "maintenance"
     """It changed how rows are stored, and no row."""
     ALTERING = "altering"
-    """It left the table between two sets of columns; so does maintenance upon such a commit."""
+    """Of earlier versions: it left the table between two sets of columns; so did maintenance upon such a commit."""
     WIDENED = "widened"
     """Of earlier versions: it changed the columns of a downstream table of several source tables, and no row."""
     GC = "gc"
@@ -162,6 +164,12 @@ class Checkpoint:
     def of_head(cls, head: "Head | None") -> Self | None:
         """The newest commit of a table; None where there is no table, or none of ours in it."""
         return cls.of(head.checkpoint) if head and head.checkpoint else None
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether an earlier version made it in the middle of a statement, which had several commits then."""
+        is_between = self.kind in {CommitKind.ALTERING, CommitKind.WIDENED}
+        return is_between or any(self.unnamed_members.get(name) is not None for name in _OF_UNFINISHED)
 
     def upon(self, head: "Head") -> Self:
         """The commit with those members of the head that stand until a commit says otherwise."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.delta import data_files, deletion_vectors, features
-from spark_jobs.delta.log_files import SparkOnly, why_not_store
+from spark_jobs.delta.log_files import UnsupportedTable, why_not_store
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.errors import LakeError
@@ -38,7 +38,7 @@ def snapshot_upon(path: str, head: Head, *, appends: bool = False) -> Snapshot |
         return new_table(path, head.design.columns, head.design.properties)
     try:
         snapshot = snapshot_of(path, head.version)
-    except SparkOnly:
+    except UnsupportedTable:
         return None
     return None if snapshot is None or features.why_not(snapshot, appends=appends) else snapshot
 

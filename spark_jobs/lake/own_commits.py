@@ -14,7 +14,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from spark_jobs.delta import history
 from spark_jobs.delta.history import CommitInfo
-from spark_jobs.delta.log_files import SparkOnly, opened_by_deltalake, read_log
+from spark_jobs.delta.log_files import UnsupportedTable, opened_by_deltalake, read_log
 from spark_jobs.errors import LakeError, StratalogError, about
 from spark_jobs.lake.commit import APPLICATION, Checkpoint, CommitKind, Head
 from spark_jobs.runtime.engine_errors import of_delta
@@ -38,22 +38,27 @@ def head_of(path: str) -> Head | None:
     entry = next(_checkpoints(path, newest or ()), None)
     if not (newest and counter and entry):
         return _head_by_whole_log(path)
-    return Head(newest[0].version, counter, entry[1])
+    return Head(newest[0].version, counter, _finished(path, entry[1]))
 
 
 def since(path: str, version: int) -> list[tuple[int, Checkpoint]]:
-    """Our commits after a Delta version, newest first. Raises LakeError."""
+    """Our commits after a Delta version, newest first, without those in the middle of a statement. Raises LakeError."""
     newest = _newest(path, after=max(-1, version - _REARRANGED))
     if newest is None:
         table = opened(path)
         count = table.version() - version if table else 0
         newest = list(_history(path, table, count + _REARRANGED)) if table and count > 0 else []
-    return [entry for entry in _checkpoints(path, newest) if entry[0] > version]
+    return [entry for entry in _checkpoints(path, newest) if entry[0] > version and not entry[1].is_unfinished]
 
 
-def upkept(kind: str) -> str:
-    """The kind of a commit of maintenance upon one of a kind."""
-    return CommitKind.ALTERING if kind == CommitKind.ALTERING else CommitKind.MAINTENANCE
+def _finished(path: str, checkpoint: Checkpoint) -> Checkpoint:
+    """Raises LakeError where an earlier version of the program ended in the middle of a statement."""
+    if checkpoint.is_unfinished:
+        raise LakeError(
+            f"{path}: a run of an earlier version of Stratalog ended in the middle of a statement, and left the table "
+            "between two sets of columns; run that version once more, which finishes it, and then this one"
+        )
+    return checkpoint
 
 
 def opened(path: str) -> deltalake.DeltaTable | None:
@@ -86,7 +91,7 @@ def _newest(path: str, count: int | None = None, after: int = -1) -> list[Commit
         listing = read_log(path)
         backwards = history.newest_first(path, listing) if listing else ()
         newest = list(takewhile(lambda commit: commit.version > after, islice(backwards, count)))
-    except SparkOnly:
+    except UnsupportedTable:
         return None
     # Commits that a checkpoint covers are removed in time.
     is_whole = listing is None or count is not None or len(newest) == max(0, listing.version - after)
@@ -101,7 +106,7 @@ def _head_by_whole_log(path: str) -> Head | None:
     entry = next(_checkpoints(path, _history(path, table)), None)
     if counter and not entry:
         raise LakeError(f"{path}: no commit in its history names a position; restore the table's _delta_log")
-    return Head(table.version(), counter, entry[1] if entry else None)
+    return Head(table.version(), counter, _finished(path, entry[1]) if entry else None)
 
 
 def _history(path: str, table: deltalake.DeltaTable, limit: int | None = None) -> Iterator[CommitInfo]:
@@ -125,6 +130,7 @@ def _checkpoints(path: str, commits: Iterable[CommitInfo]) -> Iterator[tuple[int
         if checkpoint and commit.operation in _REARRANGING:
             moved.append(commit.version)
         elif checkpoint:
-            yield from ((version, replace(checkpoint, kind=upkept(checkpoint.kind))) for version in moved)
+            kind = checkpoint.kind if checkpoint.is_unfinished else CommitKind.MAINTENANCE
+            yield from ((version, replace(checkpoint, kind=kind)) for version in moved)
             moved.clear()
             yield commit.version, checkpoint

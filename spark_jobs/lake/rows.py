@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.delta import data_files, deletion_vectors
-from spark_jobs.delta.log_files import SparkOnly
+from spark_jobs.delta.log_files import UnsupportedTable
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.errors import LakeError
 
@@ -41,10 +41,10 @@ def rows_of(
 
 
 def row_count(path: str, version: int) -> int | None:
-    """The rows of one version by its log; None where a file has no statistics, or Spark alone reads the log."""
+    """The rows of one version by its log; None where a file has no statistics, or the log is not read."""
     try:
         snapshot = snapshot_of(path, version)
-    except SparkOnly:
+    except UnsupportedTable:
         return None
     counts = [file.num_rows for file in snapshot.files] if snapshot else [None]
     numbers = [count for count in counts if count is not None]

@@ -25,7 +25,7 @@ from spark_jobs.delta.log_files import opened_by_deltalake
 from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.errors import LakeError, LostRace
 from spark_jobs.lake import driver_commit, own_commits
-from spark_jobs.lake.commit import APPLICATION, Checkpoint, Design, Head, new_batch
+from spark_jobs.lake.commit import APPLICATION, Checkpoint, CommitKind, Design, Head, new_batch
 from spark_jobs.lake.rows import all_of, rows_of
 from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.runtime.spark_session import own_session
@@ -250,7 +250,7 @@ class Table:
         these say is then what the table says (own_commits.py).
         """
         assert head.checkpoint is not None
-        claim = replace(head.checkpoint, batch=new_batch(), kind=own_commits.upkept(head.checkpoint.kind))
+        claim = replace(head.checkpoint, batch=new_batch(), kind=CommitKind.MAINTENANCE)
         self.append(self.read(spark, head.version).where("false"), head, claim)
         settings = {"spark.databricks.delta.commitInfo.userMetadata": claim.to_json()}
         for statement in statements:

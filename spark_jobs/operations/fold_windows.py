@@ -61,8 +61,6 @@ def why_not(lake: Lake, entry: Entry, head: Head) -> str | None:
         return "it is reset, and the next run rebuilds it"
     if load and load.is_open:
         return "it is being loaded"
-    if head.checkpoint is None or head.checkpoint.kind == CommitKind.ALTERING:
-        return "it is between two sets of columns, where a run ended"
     merged = [view(Table(target.path, lake.plain), (entry.source, *entry.name)) for target in entry.into]
     if any(isinstance(target, SharedPart) for target in merged):
         return "it has keys in common with other sources' tables, whose older changes its deletes have to outdo"

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from spark_jobs.delta.history import CommitInfo, newest_first
-from spark_jobs.delta.log_files import SparkOnly, read_log
+from spark_jobs.delta.log_files import UnsupportedTable, read_log
 from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.lake.commit import Checkpoint, CommitKind
 from spark_jobs.lake.table import Table
@@ -41,10 +41,10 @@ class TableSize:
 
 
 def size_of(table: Table, *, has_merges: bool) -> TableSize | None:
-    """None where there is no table, or one that Spark alone reads. Raises LakeError."""
+    """None where there is no table, or one of a kind that is not read. Raises LakeError."""
     try:
         snapshot = snapshot_of(table.path)
-    except SparkOnly:
+    except UnsupportedTable:
         return None
     if snapshot is None:
         return None
@@ -64,7 +64,7 @@ def _last_merge(table: Table) -> MergeCounts | None:
 def _counts(commit: CommitInfo) -> MergeCounts | None:
     """Of a commit of ours that brought rows; None of others."""
     checkpoint = Checkpoint.from_json(commit.user_metadata)
-    if checkpoint is None or checkpoint.kind in (CommitKind.MAINTENANCE, CommitKind.ALTERING):
+    if checkpoint is None or checkpoint.kind == CommitKind.MAINTENANCE:
         return None
     metrics = json.loads(commit.metrics) if isinstance(commit.metrics, str) else commit.metrics or {}
     # An append has Delta's other names, and copies nothing.

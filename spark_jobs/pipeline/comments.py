@@ -19,8 +19,7 @@ from spark_jobs.delta.schema import DeltaColumn, TableSchema
 from spark_jobs.delta.snapshot import Metadata, snapshot_of
 from spark_jobs.errors import StratalogError
 from spark_jobs.lake import driver_commit
-from spark_jobs.lake.commit import Head, new_batch
-from spark_jobs.lake.own_commits import upkept
+from spark_jobs.lake.commit import CommitKind, Head, new_batch
 from spark_jobs.lake.table import Table
 from spark_jobs.source.endpoints import Endpoints, open_endpoints
 from spark_jobs.source.information_schema import of_users
@@ -97,7 +96,7 @@ def commented(spark: SparkSession, table: Table, head: Head, comments: TableComm
     metadata = _with_comments(snapshot.metadata, comments)
     if metadata == snapshot.metadata:
         return head
-    checkpoint = replace(head.checkpoint, batch=new_batch(), kind=upkept(head.checkpoint.kind))
+    checkpoint = replace(head.checkpoint, batch=new_batch(), kind=CommitKind.MAINTENANCE)
     if driver_commit.snapshot_upon(table.path, head) is not None:
         return table.land(snapshot, head, checkpoint, metadata=metadata, operation="SET COMMENTS")
     # Spark SQL has a statement a comment.

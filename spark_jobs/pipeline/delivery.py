@@ -195,7 +195,7 @@ class TableMerge:
 
     def _by_engine(self, work: MergeJob) -> Merged | None:
         """The merge of a table by a job of its own. Raises TableStopped, LakeError, LostRace."""
-        log = self.changes.log(self.spark) if work.mode.has_every_change else None
+        log = self.changes.log() if work.mode.has_every_change else None
         unit = downstream_job.prepared(0, work, None, log, SharedSources(self.spark, self.lake))
         if unit is None:
             return None
@@ -219,7 +219,7 @@ class TableMerge:
         last_merged = commit.silver_version if commit else -1
         merged: Merged | None = None
         for version, checkpoint in reversed(origin.since(last_merged)):
-            if version >= pinned.version or checkpoint.kind in (CommitKind.ALTERING, CommitKind.MAINTENANCE):
+            if version >= pinned.version or checkpoint.kind == CommitKind.MAINTENANCE:
                 continue
             try:
                 merged = self._by_engine(self._work(origin, Head(version, pinned.counter, checkpoint), into)) or merged

@@ -7,8 +7,6 @@ Not here: decoding, or what becomes of the rows (engine/change_task.py).
 from dataclasses import dataclass
 from functools import partial
 
-from pyspark.sql import SparkSession
-
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
@@ -30,23 +28,19 @@ class LoggedChanges:
     pipeline: Pipeline
     source: str
 
-    def log(self, spark: SparkSession) -> ChangedLog:
+    def log(self) -> ChangedLog:
         """What tasks of the engine decode changes from: bronze as it is now. Raises LakeError."""
         lake = lake_of(self.pipeline)
         snapshot = BronzeSnapshot.of(lake, self.source)
         rules = with_skips(self.pipeline.filters, lake, self.source)
-        return ChangedLog(snapshot, partial(filters_of, rules, self.source), partial(self._replayed, spark, snapshot))
+        return ChangedLog(snapshot, partial(filters_of, rules, self.source), partial(self._replayed, snapshot))
 
-    def _replayed(
-        self, spark: SparkSession, snapshot: BronzeSnapshot, work: MergeJob, range_: Range | None
-    ) -> CompactionJob | None:
+    def _replayed(self, snapshot: BronzeSnapshot, work: MergeJob, range_: Range | None) -> CompactionJob | None:
         """As ``change_course.Replayed``."""
         assert work.pinned.position
         range_ = Range(snapshot.earliest, work.pinned.position) if range_ is None else range_
         try:
-            return plan_table(
-                spark, self.pipeline, snapshot, work.name, work.pinned, range_=range_, has_inherited=False
-            )
+            return plan_table(self.pipeline, snapshot, work.name, work.pinned, range_=range_, has_inherited=False)
         except NeedsEarlierLog as error:
             raise TableStopped(_missing(work, error.begin, snapshot)) from error
 

@@ -8,8 +8,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pyspark.sql import SparkSession
-
 from spark_jobs.binlog import TableDefinition, TableName
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.scan import scan_effective
@@ -54,8 +52,7 @@ class NeedsEarlierLog(LakeError):
         self.begin = begin
 
 
-def plan_table(  # noqa: PLR0913 - a table, and what of it
-    spark: SparkSession,
+def plan_table(
     pipeline: Pipeline,
     snapshot: BronzeSnapshot,
     name: TableName,
@@ -73,14 +70,13 @@ def plan_table(  # noqa: PLR0913 - a table, and what of it
     table = lake.silver(snapshot.source, name.schema, name.table)
     _require_unfolded(snapshot.source, name, head, range_)
     filters = filters_of(context.filters, snapshot.source, name)
-    touched = touched_windows(spark, snapshot, table, head, range_, is_ruled=bool(filters))
+    touched = touched_windows(snapshot, table, head, range_, is_ruled=bool(filters))
     generations = stretches(snapshot.checkpoint)
-    naming = naming_statement(spark, table, head, range_, generations) if head and has_inherited else None
+    naming = naming_statement(table, head, range_, generations) if head and has_inherited else None
     if head is None or (touched is None and naming is None):
         log.info("%s: %s: has no window in %s", snapshot.source, name, range_)
         return None
-    if head.position is None or (head.checkpoint and head.checkpoint.kind == CommitKind.ALTERING):
-        raise LakeError(f"{table.path} is between two sets of columns, where a run ended; run again first")
+    assert head.position is not None, "a table with windows has a commit of ours"
     touched = touched or TouchedWindows(())
     begin = min(window.start for window in (*touched.windows, *touched.gaps, *([naming] if naming else [])))
     if begin < snapshot.complete_from:

@@ -10,8 +10,6 @@ changes: what lies between the windows that silver shows counts too.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
-
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.bronze.table import BronzeSnapshot
@@ -24,14 +22,12 @@ from spark_jobs.silver.table_timeline import DataRange, TimelineStep
 from spark_jobs.silver.windows import windows_at
 
 
-def windows(
-    spark: SparkSession, table: Table, head: Head, range_: Range, log_stretches: Sequence[Stretch] = ()
-) -> tuple[Range, ...]:
+def windows(table: Table, head: Head, range_: Range, log_stretches: Sequence[Stretch] = ()) -> tuple[Range, ...]:
     """The windows of a silver table that a range touches, in order; none where its rows lie elsewhere.
 
     log_stretches: the log index, for the names of files.
     """
-    places = windows_at(spark, table, head.version)
+    places = windows_at(table, head.version)
     ranges = [Range(*(position_of_place(place, range_, log_stretches) for place in window)) for window in places]
     touched = (window for window in ranges if window.overlaps(range_))
     return tuple(sorted(touched, key=lambda window: window.start.order))
@@ -46,15 +42,13 @@ def position_of_place(place: Sequence[int], like: Range, log_stretches: Sequence
     return Position(f"{base}.{number:0{len(digits)}d}", offset, stretch)
 
 
-def naming_statement(
-    spark: SparkSession, table: Table, head: Head, range_: Range, log_stretches: Sequence[Stretch]
-) -> Range | None:
+def naming_statement(table: Table, head: Head, range_: Range, log_stretches: Sequence[Stretch]) -> Range | None:
     """The statement by which the table has its name, where it has rows of before and the range may touch them."""
     commit = SilverCommit.of_head(head)
     emptied = commit.emptied_at if commit else None
     if emptied is None:
         return None
-    renames = windows_at(spark, table, head.version, (silver.Op.RENAME,))
+    renames = windows_at(table, head.version, (silver.Op.RENAME,))
     ends = [position_of_place(stop, range_, log_stretches) for start, stop in renames if start == emptied.order]
     return next((Range(emptied, stop) for stop in ends if range_.start < stop), None)
 
@@ -75,7 +69,7 @@ class TouchedWindows:
 
 
 def touched_windows(
-    spark: SparkSession, snapshot: BronzeSnapshot, table: Table, head: Head | None, range_: Range, *, is_ruled: bool
+    snapshot: BronzeSnapshot, table: Table, head: Head | None, range_: Range, *, is_ruled: bool
 ) -> TouchedWindows | None:
     """None where the range touches nothing."""
     # A table that has no checkpoint takes the whole range.
@@ -85,7 +79,7 @@ def touched_windows(
     begin, oldest = snapshot.earliest, snapshot.oldest
     floor = silver.folded(head)
     oldest, complete_from = max(oldest, floor or oldest), snapshot.complete_from
-    all_windows = windows(spark, table, head, Range(begin, max(head.position, begin)), stretches(snapshot.checkpoint))
+    all_windows = windows(table, head, Range(begin, max(head.position, begin)), stretches(snapshot.checkpoint))
     commit = SilverCommit.of_head(head)
     # Rules may have left a window without rows, so that gaps are windows too; only with all of them is the replay
     # whole.

@@ -353,7 +353,7 @@ def _merge_units(spark: SparkSession, deliveries: Sequence["TableMerge"], task_b
     planned_tables: PlannedTables = {}
     log: ChangedLog | None = None
     with suppress(StratalogError):  # raised again, and reported, where a table is brought
-        log = deliveries[0].changes.log(spark) if any(map(_has_every_change, deliveries)) else None
+        log = deliveries[0].changes.log() if any(map(_has_every_change, deliveries)) else None
     for delivery in deliveries:
         with suppress(StratalogError):
             prepared = delivery.prepared(len(units), planned_tables, log)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from spark_jobs.binlog import TableName
 from spark_jobs.config.routes import Destination, Name
-from spark_jobs.delta.log_files import SparkOnly
+from spark_jobs.delta.log_files import UnsupportedTable
 from spark_jobs.delta.snapshot import commit_info_of
 from spark_jobs.downstream.publication import Entry, Target
 from spark_jobs.errors import TableStopped
@@ -79,7 +79,7 @@ def _is_published(silver: Table, version: int, target: Target) -> bool:
     """Whether a version of silver is not beyond what is published: a table that was restored gets its numbers again."""
     try:
         info = commit_info_of(silver.path, version) or {}
-    except SparkOnly:
+    except UnsupportedTable:
         return False
     commit = Checkpoint.from_json(info.get("userMetadata"))
     return commit is None or target.merged is None or commit.position <= Position.parse(target.merged)

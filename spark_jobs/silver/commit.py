@@ -33,8 +33,6 @@ class TableCommit(Checkpoint):
     """Whether the table has the rows from before the log began, where any were. None: not known."""
     is_numbered: bool = field(default=False, metadata=member("numbered"))
     """Whether nothing names the table's columns, and they are called by their numbers."""
-    steps_left: tuple[str, ...] | None = field(default=None, metadata=member("left", LIST))
-    """Of a commit in the middle of a change of columns: the steps that are still to be taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +77,6 @@ class SilverCommit(TableCommit):
     folded_to: Position | Literal[""] | None = field(default=None, metadata=member("folded", _FLOOR))
     """Up to where windows were folded into one, and cannot be compacted again; it stands until a commit says another
     place, or ``NOT_FOLDED``."""
-    statement_at: Position | None = field(default=None, metadata=member("turn", POSITION))
-    """Of a commit in the middle of a change of columns: the statement that changed them."""
     steps: tuple[str, ...] | None = field(default=None, metadata=member("steps", LIST))
     """What a statement did to the columns, step by step."""
     ranges: tuple[Range, ...] = field(default=(), metadata=member("ranges", RANGES))

@@ -18,7 +18,6 @@ from spark_jobs.bronze.index import SliceIndex, read_index
 from spark_jobs.bronze.scan import LoggedStatement, RangeScan, scan_effective, scan_metadata
 from spark_jobs.ddl.effects import CreateTable, DropSchema, DropTable, FreeName, Rename, effects, name_changes
 from spark_jobs.errors import DecodeError, NamesUnknown, TableStopped
-from spark_jobs.lake.commit import CommitKind
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
@@ -104,7 +103,7 @@ class RenameLineage:
         table = self.context.lake.silver(self.context.source, name.schema, name.table)
         commits = table.since(-1)
         resets = SilverCommit.of(commits[0][1]).resets if commits else 0
-        own_commits = ((at, SilverCommit.of(commit)) for at, commit in commits if commit.kind != CommitKind.ALTERING)
+        own_commits = ((at, SilverCommit.of(commit)) for at, commit in commits)
         # What it had before a rebuild is no more.
         current = ((at, commit) for at, commit in own_commits if commit.resets == resets)
         version, commit = next(((at, commit) for at, commit in current if commit.position <= until), (None, None))
@@ -138,12 +137,8 @@ class RenameLineage:
 
 
 def own_base(table: Table, standing: TableState | None) -> SilverSnapshot | None:
-    """What silver has of a table at its position, with the columns that it has there; None where it has nothing.
-
-    A run may have died within a statement: its changes of columns belong to later versions.
-    """
-    versions = (version for version, commit in table.since(-1) if commit.kind != CommitKind.ALTERING)
-    version = next(versions, None) if standing else None
+    """What silver has of a table at its position, with the columns that it has there; None where it has nothing."""
+    version = next((version for version, _ in table.since(-1)), None) if standing else None
     return None if version is None or standing is None else _base(table, version, standing)
 
 

@@ -11,16 +11,13 @@ from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from spark_jobs.delta import data_files, deletion_vectors
-from spark_jobs.delta.log_files import SparkOnly
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
 from spark_jobs.lake.table import Table
 from spark_jobs.silver.positions import FIELDS, PositionKey, bounds_of
 from spark_jobs.silver.table import Op
-from spark_jobs.text.sql import literal
 
 WindowKey = tuple[PositionKey, PositionKey]
 """Where a window begins, and where it ends."""
@@ -30,16 +27,9 @@ OF_CHANGES = (Op.INSERT, Op.UPDATE, Op.DELETE)
 """Operations of rows that changes in the log left."""
 
 
-def windows_at(
-    spark: SparkSession, table: Table, version: int, operations: Collection[Op] = OF_CHANGES
-) -> set[WindowKey]:
-    """As ``windows_of``, of a version of a table that Spark alone may be able to read. Raises LakeError."""
-    try:
-        snapshot = snapshot_of(table.path, version)
-    except SparkOnly:
-        kinds = ", ".join(literal(operation) for operation in operations)
-        rows = table.read(spark, version).where(f"_op IN ({kinds})").select(_START, _STOP).distinct()
-        return {(tuple(row[_START]), tuple(row[_STOP])) for row in rows.collect()}
+def windows_at(table: Table, version: int, operations: Collection[Op] = OF_CHANGES) -> set[WindowKey]:
+    """As ``windows_of``, of a version of a table. Raises LakeError."""
+    snapshot = snapshot_of(table.path, version)
     assert snapshot is not None
     return windows_of(snapshot, operations)
 

@@ -23,13 +23,14 @@ from spark_jobs.errors import StratalogError
 from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
+from spark_jobs.pipeline.initial_load.reading import ReadTable
 from spark_jobs.silver.commit import SilverCommit
 from tests.faults import runs
 from tests.faults.changes import SOURCE, Changes, bronze_tables
 from tests.faults.checking import Checks, Wrong
 from tests.faults.disk import CALLS, KINDS, Actor, Disk, Killed, calls_of
 from tests.faults.renames import RenameChecks, RenamedChanges
-from tests.faults.runs import FEED, KEYLESS, LOADS, MERGED, PARTIAL, RENAMES, REPLAYS, SHARED, SOFT_DELETE
+from tests.faults.runs import FEED, KEYLESS, LANDINGS, LOADS, MERGED, PARTIAL, RENAMES, REPLAYS, SHARED, SOFT_DELETE
 from tests.slicing import FILE
 
 _STEPS = 5
@@ -60,7 +61,7 @@ class Log:
             statements=seed % 4 != 0,
             shards=layout in (MERGED, SHARED),
             is_partial=layout == PARTIAL,
-            is_keyless=layout == KEYLESS or (layout == REPLAYS and seed % 2 == 1),
+            is_keyless=layout == KEYLESS or (layout in (REPLAYS, LANDINGS) and seed % 2 == 1),
         )
         self.bronze = bronze_tables(changes.content, folder, _STEPS)
         self.checks = Checks(changes, layout)
@@ -82,7 +83,10 @@ class Scenario:
         self.pipeline: Pipeline = runs.pipeline_in(folder, layout)
         self.has_replays, self.has_loads = layout in (REPLAYS, SOFT_DELETE, FEED), layout == LOADS
         if isinstance(log.checks, Checks):
-            log.checks.loads = {}
+            log.checks.loads, log.checks.read_at = {}, None
+        self.has_landings = layout == LANDINGS
+        self.staged: list[ReadTable] = []
+        """Tables that a load has read, and that are landed by each run until one has done all that there was to do."""
         self.folder = folder
         self.disk = Disk(folder / "lake", seed)
         self.step = 0
@@ -96,6 +100,8 @@ class Scenario:
                 for step in range(_STEPS):
                     if self.has_loads and step == _LOADED:
                         self._load()
+                    if self.has_landings and step == _LOADED and self._read() > self._until():
+                        continue  # in the middle of a window
                     self._grow(step)
                     for _ in range(_FAULTS_A_STEP):
                         is_done = self._fault()
@@ -142,15 +148,46 @@ class Scenario:
             )
             checks.loads[name.table] = loaded_at, version
 
+    def _read(self) -> int:
+        """Leaves the rows of all tables as a load that read them leaves them, and says where that was.
+
+        They land once there is more log.
+
+        They are those of the end of the log, or, where no statement is between, of a place that runs have not reached.
+        """
+        checks = self.log.checks
+        assert isinstance(checks, Checks)
+        ends = [end for _, end in self.log.bronze]
+        read_at = ends[_LOADED] if checks.is_same_shape(*ends[_LOADED - 1 : _LOADED + 1]) else self._until()
+        place = Position(FILE, read_at)
+        with self.disk.acting(None):
+            for name in runs.published(self.pipeline):
+                rows = [*checks.rows_at(name.table, read_at)]
+                self.staged.append(runs.staged(self.pipeline, name, rows, place))
+        checks.read_at = read_at
+        self.disk.forget()
+        return read_at
+
     def _until(self) -> int:
         """The offset that bronze reaches."""
         return self.log.bronze[self.step][1]
 
     def _settle(self) -> None:
         with self.disk.acting(None):
-            runs.settle(self.pipeline, self.random.randrange(1 << 30))
+            runs.settle(self.pipeline, self.random.randrange(1 << 30), staged=self._landing)
+            self._landed()
             self.log.checks.check(self.pipeline, self._until())
         self.disk.forget()
+
+    @property
+    def _landing(self) -> list[ReadTable]:
+        """What a run is to land: not before there is log behind what was read."""
+        return self.staged if self.step > _LOADED else []
+
+    def _landed(self) -> None:
+        """Notes that a run has landed all tables."""
+        if self._landing:
+            self.staged = []
 
     def _fault(self) -> bool:
         """A run with a fault, if it makes the call that is to fail; whether it did all that there was to do."""
@@ -188,7 +225,11 @@ class Scenario:
         """A run as an actor; how it failed."""
         try:
             with self.disk.acting(actor):
-                stopped = runs.run(self.pipeline, self.random.randrange(1 << 30), replays=self.has_replays)
+                stopped = runs.run(
+                    self.pipeline, self.random.randrange(1 << 30), replays=self.has_replays, staged=self._landing
+                )
+            if not stopped:
+                self._landed()
         except (Killed, StratalogError) as error:
             return f"{type(error).__name__} {error}"
         return str(stopped or "")

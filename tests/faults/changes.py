@@ -343,6 +343,18 @@ class Twin:
         for cells, number in copies.items():
             yield (number,), "insert" if number > 0 else "delete" if number < 0 else "update", dict(cells)
 
+    def rows_read(self, table: str, read_at: int, until: int) -> list[Row]:
+        """The rows that were there at an offset, with the columns as of a later one."""
+        rows = self.downstream(table, read_at)
+        for _, event in self._of(table, read_at, until):
+            if event.statement.startswith(("add", "drop")):
+                self._apply(table, rows, event)
+        return [*rows.values()]
+
+    def is_emptied(self, table: str, start: int, stop: int) -> bool:
+        """Whether a statement empties a table between two offsets."""
+        return any(event.statement == "truncate" for _, event in self._of(table, start, stop))
+
     def _is_keyless(self, table: str) -> bool:
         return not self.changes.keys[table]
 

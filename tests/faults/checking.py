@@ -20,7 +20,7 @@ from spark_jobs.delta.log_files import read_commit
 from spark_jobs.delta.schema import DeltaColumn, TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, commit_info_of, snapshot_of
 from spark_jobs.downstream.commit import DownstreamCommit
-from spark_jobs.lake.commit import APPLICATION
+from spark_jobs.lake.commit import APPLICATION, CommitKind
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.silver.commit import SilverCommit
 from tests.faults.changes import SCHEMA, SOURCE, Changes, Key, Row, Twin
@@ -40,6 +40,8 @@ class Checks:
         self._twin = Twin(changes)
         self.loads: dict[str, tuple[int, int]] = {}
         """By table the offset at which its rows were loaded, and silver's version that has them."""
+        self.read_at: int | None = None
+        """The offset of the rows that a load has read, by the load's own code."""
         self._merged: dict[tuple[str, str], int] = {}
         """Of each target the version of silver that it has."""
         self._right_silver: dict[frozenset[str], tuple[int, dict[int, int]]] = {}
@@ -90,6 +92,10 @@ class Checks:
                 actual, expected = self._contents((schema, table), rows_of_snapshot(snapshot), offset, commit)
                 require_same(f"downstream of {table} ({schema})", actual, expected)
 
+    def is_same_shape(self, start: int, stop: int) -> bool:
+        """Whether no statement of a table is between two offsets."""
+        return not any(event.statement for end, event in self.changes.events if start < end <= stop)
+
     def rows_at(self, table: str, offset: int) -> list[Row]:
         """The rows that a table has at an offset."""
         return [*self._downstream(table, offset).values()]
@@ -106,8 +112,17 @@ class Checks:
 
     def _silver_reached(self, table: str, path: str, snapshot: Snapshot) -> tuple[int, dict[int, int]]:
         commits = [SilverCommit.from_json(_content(path, version)) for version in range(snapshot.version + 1)]
-        windows = [(commit.start.offset, commit.position.offset) for commit in commits if commit and commit.start]
-        versions = {at: commit.position.offset for at, commit in enumerate(commits) if commit}
+        loads = [commit for commit in commits if commit and commit.kind == CommitKind.LOAD]
+        if self.read_at is not None and loads:
+            self._check_loaded(table, snapshot, loads[-1], max(_offsets(commits).values()))
+            if loads[-1].is_overwrite:  # downstream tells whether it is right
+                return max(commit.position.offset for commit in commits if commit), _offsets(commits)
+        windows = [
+            (commit.start.offset, commit.position.offset)
+            for commit in commits
+            if commit and commit.start and commit.kind != CommitKind.LOAD
+        ]
+        versions = _offsets(commits)
         for (_, stop), (start, _) in pairwise(windows):
             if start < stop:
                 raise Wrong(f"silver of {table}: doubled: a window ends at {stop}, and the next begins at {start}")
@@ -130,6 +145,21 @@ class Checks:
             actual[*place, key, row["_op"], self._silver_cells(table, row["_op"], row | lacking)] += 1
         require_same(f"silver of {table}", actual, expected)
         return until, versions
+
+    def _check_loaded(self, table: str, snapshot: Snapshot, commit: SilverCommit, until: int) -> None:
+        """Raises Wrong where silver's rows that a load read are not those that were there, with the columns since.
+
+        commit: that of the load. until: the offset that silver is at.
+        """
+        assert self.read_at is not None
+        landed_at, expected = commit.position.offset, Counter[Any]()
+        if not self._twin.is_emptied(table, self.read_at, landed_at):
+            expected.update(_cells(row) for row in self._twin.rows_read(table, self.read_at, until))
+        actual = Counter[Any]()
+        for row in rows_of_snapshot(snapshot):
+            if row["_op"] == "load":
+                actual[_cells(row)] += row.get("_copies", 1)
+        require_same(f"loaded rows of {table}", actual, expected)
 
     def _silver_cells(self, table: str, op: str, row: Row) -> tuple[tuple[str, Any], ...] | None:
         """What silver says of a row; of a key that was deleted the columns say nothing."""
@@ -221,6 +251,11 @@ class Checks:
 
     def _key(self, table: str, row: Row) -> Key:
         return self.changes.key(table, row) if self.changes.keys[table] else (row["_copies"],)
+
+
+def _offsets(commits: Sequence[SilverCommit | None]) -> dict[int, int]:
+    """By version the offset of each commit."""
+    return {at: commit.position.offset for at, commit in enumerate(commits) if commit}
 
 
 def _kept_cells(key: Sequence[str], row: Row, is_deleted: bool) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -21,7 +22,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
-from spark_jobs.delta import commits
+from spark_jobs.delta import commits, data_files
 from spark_jobs.delta.snapshot import new_table, snapshot_of
 from spark_jobs.downstream import commit_clock
 from spark_jobs.downstream.commit import ClockCommit
@@ -35,6 +36,13 @@ from spark_jobs.lake.retry import retry_on_conflict
 from spark_jobs.log.position import Position, Range
 from spark_jobs.pipeline import delivery, tables_at_once
 from spark_jobs.pipeline import run as pipeline_run
+from spark_jobs.pipeline.initial_load import landing
+from spark_jobs.pipeline.initial_load.commit import READ, READING, LoadCommit
+from spark_jobs.pipeline.initial_load.context import LoadContext
+from spark_jobs.pipeline.initial_load.landing import land
+from spark_jobs.pipeline.initial_load.reading import ReadTable
+from spark_jobs.pipeline.initial_load.staging import StagedTable, columns_of
+from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.windows import windows_of
 from tests.faults.changes import SCHEMA, SOURCE
 from tests.slicing import FILE
@@ -57,6 +65,8 @@ RENAMES = "renames"
 """Mirrors of tables that change names and keys; a log has row images that leave columns out, or whole ones."""
 LOADS = "loads"
 """Tables that have every change, and get rows that a load read."""
+LANDINGS = "landings"
+"""Mirrors, of which one may have no key, that get rows which a load read, by its own code, and statements before."""
 SOFT_DELETE = "soft_delete"
 """Tables in which deleted rows stay, through TRUNCATE."""
 FEED = "feed"
@@ -77,6 +87,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "modes": _MODES,
     REPLAYS: _MODES,
     LOADS: _EVERY_CHANGE,
+    LANDINGS: {},
     SOFT_DELETE: {"downstream": [{"tables": "*.*", "mode": "soft_delete", "change_data_feed": True}]},
     FEED: {"downstream": [{"tables": "*.*", "change_data_feed": True}]},
     KEYLESS: _MODES,
@@ -214,20 +225,30 @@ _BYTES = 2_500
 """Of a task: a window of the generated log is several tasks'."""
 
 
+_WITH_SESSIONS = (pipeline_run, delivery, landing)
+
+
 @contextmanager
 def without_spark() -> Iterator[None]:
     """The pipeline's functions run in this process while the context lasts."""
     replaced: tuple[Any, ...] = (
         patch.object(pipeline_run, "start_session", lambda _: None),
-        *(patch.object(module, "session_over", lambda _spark, _size: SPARK) for module in (pipeline_run, delivery)),
-        *(patch.object(module, "slots", lambda _: _current().slots) for module in (pipeline_run, delivery)),
+        *(
+            patch.object(module, "session_over", lambda _spark, _size: SPARK)
+            for module in (pipeline_run, delivery, landing)
+        ),
+        *(patch.object(module, "slots", lambda _: _current().slots) for module in (pipeline_run, delivery, landing)),
         patch.object(pipeline_run, "CONFLICT_WAIT", 0.0),
         patch.object(delivery, "_CONFLICT_WAIT", 0.0),
         patch.object(commit_clock, "advance", _order_times),
         patch.object(tables_at_once, "ThreadPoolExecutor", lambda _: _InOrder(_current().random)),
         patch.object(spark_job, "run", lambda *arguments: _current().run(*arguments)),
         patch.object(fills, "evaluated", _values),
-        patch.object(pipeline_run, "Capacity", lambda slots, _: Capacity(slots, _BYTES)),
+        *(
+            patch.object(module, "Capacity", lambda slots, _: Capacity(slots, _BYTES))
+            for module in (pipeline_run, landing)
+        ),
+        patch.object(landing, "CONFLICT_WAIT", 0.0),
         patch.object(silver_job, "_LEAST_TASK_BYTES", _BYTES),
         patch.object(downstream_job, "_LEAST_TASK_BYTES", _BYTES),
         patch.object(downstream_job, "_UNIT_BYTES", 0),
@@ -280,15 +301,19 @@ def scheduled(seed: int) -> Iterator[None]:
         _LOCAL.schedulers.pop()
 
 
-def run(pipeline: Pipeline, seed: int, *, replays: bool = False) -> dict[str, str]:
+def run(pipeline: Pipeline, seed: int, *, replays: bool = False, staged: Sequence[ReadTable] = ()) -> dict[str, str]:
     """A run of all tables through silver and downstream; why tables stopped, by name.
 
-    replays: whether windows are merged again. Raises LakeError, and whatever a fault is; LostRace where others win
-    every time.
+    replays: whether windows are merged again. staged: tables that a load has read, and that are landed. Raises
+    LakeError, and whatever a fault is; LostRace where others win every time.
     """
     silver_task._row_group.cache_clear()  # a process of its own has nothing in memory
     with scheduled(seed):
         outcome = pipeline_run.compact_source(SPARK, pipeline, SOURCE)
+        if staged:
+            for table in staged:
+                land(_loading(pipeline), table, outcome)
+            outcome = pipeline_run.compact_source(SPARK, pipeline, SOURCE)
         outcome = pipeline_run.merge_source(SPARK, pipeline, SOURCE, outcome)
         if replays and not outcome.stopped:
             repeated = _windows(pipeline, _current().random)
@@ -296,12 +321,40 @@ def run(pipeline: Pipeline, seed: int, *, replays: bool = False) -> dict[str, st
     return {str(name): reason for name, reason in outcome.stopped.items()}
 
 
-def settle(pipeline: Pipeline, seed: int, tries: int = 5) -> None:
+def _loading(pipeline: Pipeline) -> LoadContext:
+    """A load as landing sees it: the server that it read is not asked any more."""
+    nobody: Any = None
+    return LoadContext(SPARK, pipeline, lake_of(pipeline), SOURCE, nobody, 1, lambda *_: None, nobody)
+
+
+def staged(pipeline: Pipeline, name: TableName, rows: Sequence[dict[str, Any]], place: Position) -> ReadTable:
+    """A table whose rows wait, as a load that read them at a position leaves it."""
+    lake = lake_of(pipeline)
+    commit = SilverCommit.of_head(lake.silver(SOURCE, name.schema, name.table).head())
+    assert commit is not None
+    definition, table = commit.definition, lake.load(SOURCE, name.schema, name.table)
+    assert definition is not None
+    types, is_snapshot = columns_of(definition), not definition.key
+    progress = LoadCommit(
+        place, new_batch(), state=READING, read_from=place, definition=definition, chunk_rows=1, is_snapshot=is_snapshot
+    )
+    stage = StagedTable(name, table, table.new(types, {}), progress, types)
+    stage.begin()
+    upon = stage.snapshot(appends=True)
+    table_rows = pa.Table.from_pylist([dict(row) for row in rows], upon.schema.arrow(physical=False))
+    # Equal rows of a table without a key are in files of several tasks.
+    parts = [table_rows.slice(at, 3) for at in range(0, len(table_rows), 3)]
+    files = [data_files.write(upon.path, part, upon.schema, upon.configuration) for part in parts]
+    stage.append(upon, files, replace(progress, state=READ, read_to=place, rows=len(rows), is_walked=True))
+    return ReadTable(name, stage.progress, types)
+
+
+def settle(pipeline: Pipeline, seed: int, tries: int = 5, *, staged: Sequence[ReadTable] = ()) -> None:
     """Runs until a run ends without an error; raises what the last one raised."""
     stopped: dict[str, str] = {}
     for number in range(tries):
         try:
-            stopped = run(pipeline, seed + number)
+            stopped = run(pipeline, seed + number, staged=staged)
         except StratalogError:
             if number == tries - 1:
                 raise

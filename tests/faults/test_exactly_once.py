@@ -17,7 +17,19 @@ from spark_jobs.delta.log_files import create_commit
 from spark_jobs.storage import local
 from tests.faults.campaign import RACE, play
 from tests.faults.disk import KINDS
-from tests.faults.runs import FEED, KEYLESS, LAYOUTS, LOADS, MERGED, PARTIAL, RENAMES, REPLAYS, SHARED, SOFT_DELETE
+from tests.faults.runs import (
+    FEED,
+    KEYLESS,
+    LANDINGS,
+    LAYOUTS,
+    LOADS,
+    MERGED,
+    PARTIAL,
+    RENAMES,
+    REPLAYS,
+    SHARED,
+    SOFT_DELETE,
+)
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # what a killed run had open
@@ -53,7 +65,7 @@ def test_some_hundred_faults_lose_and_double_nothing(tmp_path: Path, summary: li
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "layout", ["modes", KEYLESS, MERGED, SHARED, PARTIAL, RENAMES, REPLAYS, LOADS, SOFT_DELETE, FEED]
+    "layout", ["modes", KEYLESS, MERGED, SHARED, PARTIAL, RENAMES, REPLAYS, LOADS, LANDINGS, SOFT_DELETE, FEED]
 )
 @pytest.mark.parametrize(
     "count", [pytest.param(6, marks=pytest.mark.thorough), pytest.param(24, marks=pytest.mark.long)]

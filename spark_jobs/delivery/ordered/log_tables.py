@@ -123,7 +123,7 @@ class Logged:
 
 def standing_at(table: Table, position: Position) -> TableState | None:
     """How a table stands at a position, by the newest commit of silver that is not after it; None without one."""
-    commits = (SilverCommit.of(commit) for _, commit in table.since(-1) if commit.kind != CommitKind.ALTERING)
+    commits = (SilverCommit.of(commit) for _, commit in table.since(-1))
     commit = next((commit for commit in commits if commit.position <= position), None)
     return TableState.of(commit) if commit else None
 

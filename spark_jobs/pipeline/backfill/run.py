@@ -178,9 +178,9 @@ def _replay_table(
     # behind silver's head: a run may continue meanwhile, and this has all that silver has
     snapshot = BronzeSnapshot.of(lake, source)
     if SILVER not in options.layers:
-        return ReplayedTable(name, windows(spark, table, head, range_, stretches(snapshot.checkpoint)) if head else ())
+        return ReplayedTable(name, windows(table, head, range_, stretches(snapshot.checkpoint)) if head else ())
     try:
-        work = plan_table(spark, pipeline, snapshot, name, head, range_=range_)
+        work = plan_table(pipeline, snapshot, name, head, range_=range_)
     except NeedsEarlierLog as error:
         with about(f"{source}: {name}"):
             _bring(spark, pipeline, source, error.begin, options)

@@ -11,7 +11,7 @@ from spark_jobs.delta import commits, data_files
 from spark_jobs.delta.commits import CommitConflict, commit
 from spark_jobs.delta.deletion_vectors import Descriptor
 from spark_jobs.delta.features import why_not
-from spark_jobs.delta.log_files import SparkOnly
+from spark_jobs.delta.log_files import UnsupportedTable
 from spark_jobs.delta.snapshot import DataFile, Snapshot, commit_info_of, new_table, snapshot_of
 from spark_jobs.errors import LakeError, LostRace
 from tests.spark_jobs.delta.tables import BRONZE, MAPPED, all_rows, append, begin, newest, rows
@@ -175,7 +175,7 @@ def test_a_checkpoint_that_fails_fails_no_commit(tmp_path: Path, caplog: pytest.
 
 @pytest.mark.parametrize("path", ["hdfs://name/t", "gs://b/t"])
 def test_other_stores_are_refused(path: str) -> None:
-    with pytest.raises(SparkOnly, match="Spark alone"):
+    with pytest.raises(UnsupportedTable, match="are not read or written"):
         commit(new_table(path, {"a": "INT"}, {}))
 
 

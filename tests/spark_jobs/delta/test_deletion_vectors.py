@@ -8,7 +8,7 @@ import pytest
 from pyroaring import BitMap, BitMap64
 
 from spark_jobs.delta.deletion_vectors import Descriptor, read, to_bytes, write, z85_decode, z85_encode
-from spark_jobs.delta.log_files import SparkOnly
+from spark_jobs.delta.log_files import UnsupportedTable
 from spark_jobs.errors import LakeError
 
 INLINE = "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
@@ -106,7 +106,7 @@ def test_the_example_of_a_name() -> None:
     [
         (Descriptor("u", "ab^-aqEH.-t@S}K{vb[*k^", 4, 40, 6), LakeError, "cannot be read"),
         (Descriptor("u", "short", 4, 40, 6), LakeError, "cannot be read"),
-        (Descriptor("p", "s3://b/x.bin", 4, 40, 6), SparkOnly, "outside of its folder"),
+        (Descriptor("p", "s3://b/x.bin", 4, 40, 6), UnsupportedTable, "outside of its folder"),
         (Descriptor("x", "s3://b/x.bin", 4, 40, 6), LakeError, "not known, x"),
         (Descriptor("i", INLINE, None, 44, 5), LakeError, "has 6 rows"),
         (Descriptor("i", "0000000000", None, 8, 0), LakeError, "magic number is 0"),

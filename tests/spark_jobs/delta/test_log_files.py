@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.delta.log_files import (
-    SparkOnly,
+    UnsupportedTable,
     create_commit,
     directory,
     opened_by_deltalake,
@@ -85,7 +85,7 @@ def test_no_table_or_not_that_version(tmp_path: Path, names: list[str], version:
         (commits(0, 2), LakeError, "commits before version 2 are missing"),
         (commits(1, 2), LakeError, "restore the table's _delta_log"),
         ([*commits(12), C10], LakeError, "missing"),
-        ([*commits(11), V2], SparkOnly, "v2Checkpoint"),
+        ([*commits(11), V2], UnsupportedTable, "v2Checkpoint"),
     ],
 )
 def test_a_log_with_a_gap(tmp_path: Path, names: list[str], error: type[LakeError], match: str) -> None:
@@ -167,11 +167,11 @@ def test_folders(path: str, folder: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["gs://b/t", "hdfs://n/t"])
-def test_other_stores_are_sparks(path: str) -> None:
+def test_other_stores_are_refused(path: str) -> None:
     assert why_not_store(path)
-    with pytest.raises(SparkOnly, match=r"made by Spark alone"):
+    with pytest.raises(UnsupportedTable, match="are not read or written"):
         directory(path)
-    with pytest.raises(SparkOnly):
+    with pytest.raises(UnsupportedTable):
         read_log(path)
 
 

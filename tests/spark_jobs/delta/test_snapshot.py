@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.delta.deletion_vectors import Descriptor
-from spark_jobs.delta.log_files import SparkOnly
+from spark_jobs.delta.log_files import UnsupportedTable
 from spark_jobs.delta.snapshot import (
     DataFile,
     Metadata,
@@ -284,7 +284,7 @@ def test_where_a_file_lies(path: str, name: str) -> None:
 
 @pytest.mark.parametrize("path", ["/a/b.parquet", "file:/a/b.parquet", "s3://b/a.parquet"])
 def test_a_file_outside_of_the_table(path: str) -> None:
-    with pytest.raises(SparkOnly, match="outside of its folder"):
+    with pytest.raises(UnsupportedTable, match="outside of its folder"):
         DataFile(add(path)["add"]).location("/t")
 
 

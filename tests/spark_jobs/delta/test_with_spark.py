@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.delta import data_files
 from spark_jobs.delta.commits import commit
 from spark_jobs.delta.features import why_not
-from spark_jobs.delta.log_files import SparkOnly
+from spark_jobs.delta.log_files import UnsupportedTable
 from spark_jobs.delta.schema import PHYSICAL_NAME, TableSchema
 from spark_jobs.delta.schema_changes import altered, design_of
 from spark_jobs.delta.snapshot import Snapshot, new_table, snapshot_of
@@ -314,5 +314,5 @@ def test_a_checkpoint_of_the_second_kind_is_refused(spark: SparkSession, tmp_pat
     copy = tmp_path / "copy"
     shutil.copytree(path, copy)
     forget(copy, 1)
-    with pytest.raises(SparkOnly, match="v2Checkpoint"):
+    with pytest.raises(UnsupportedTable, match="v2Checkpoint"):
         snapshot_of(str(copy))

@@ -5,9 +5,8 @@ import pytest
 
 from spark_jobs.binlog import TableName
 from spark_jobs.downstream.commit import DownstreamCommit
-from spark_jobs.downstream.merge_job import MergeJob, SilverDelta, range_of, require_settled
-from spark_jobs.errors import TableStopped
-from spark_jobs.lake.commit import Checkpoint, CommitKind, Head
+from spark_jobs.downstream.merge_job import MergeJob, SilverDelta, range_of
+from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
@@ -41,12 +40,6 @@ def test_a_merge_takes_what_the_target_has_not(
 ) -> None:
     head = Head(2, 1, Checkpoint(merged, "batch") if merged else None)
     assert range_of(job(tmp_path, SilverCommit(at(500), "batch")), head, delta) == expected
-
-
-def test_silver_between_two_sets_of_columns_is_not_merged(tmp_path: Path) -> None:
-    require_settled(job(tmp_path, SilverCommit(at(500), "batch")))
-    with pytest.raises(TableStopped, match="is between two sets of columns, where a run ended; compact it first"):
-        require_settled(job(tmp_path, SilverCommit(at(500), "batch", kind=CommitKind.ALTERING)))
 
 
 MERGED = Head(3, 4, DownstreamCommit(at(10), "b", silver_version=2))

@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.config.modes import Mode
-from spark_jobs.delta import commits
 from spark_jobs.downstream.commit import DownstreamCommit
 from spark_jobs.engine import change_job, downstream_job
 from spark_jobs.engine.change_units import ChangeUnit
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import LostRace, TableStopped
-from spark_jobs.lake.commit import APPLICATION
 from spark_jobs.log.position import Position
 from spark_jobs.silver.table import Columns
 from tests.spark_jobs.engine.changed_lakes import ChangedLake
@@ -74,20 +72,6 @@ def test_what_stops_a_table_and_what_is_planned_again(tmp_path: Path) -> None:
     ended = replace(snapshot, checkpoint=replace(snapshot.checkpoint, position=Position(FILE, 300)))
     with pytest.raises(LostRace, match="another run has extracted more log"):
         downstream_job.prepared(0, lake.work(T, 4), None, replace(lake.changed_log, snapshot=ended))
-
-
-def test_a_target_that_no_merge_has_left_as_it_is_is_made_again(tmp_path: Path) -> None:
-    lake = ChangedLake(tmp_path, Mode.HISTORY, CUTS)
-    lake.merge(2, Capacity(1))
-    table = newest(lake.target(T).path)
-    head = lake.target(T).head()
-    assert head
-    assert head.checkpoint
-    unfinished = replace(DownstreamCommit.of(head.checkpoint), batch="other", steps_left=("DROP COLUMN `v`",))
-    commits.commit(table, transaction=(APPLICATION, table.version + 2), user_metadata=unfinished.to_json())
-    lake.merge(4, Capacity(1))
-    assert lake.rows(T) == lake.expected(T, 4)
-    assert not {file.path for file in table.files} & {file.path for file in newest(lake.target(T).path).files}
 
 
 @pytest.mark.parametrize("first", [0, 2])

@@ -16,7 +16,7 @@ from spark_jobs.engine.downstream_job import PreparedMerge
 from spark_jobs.engine.downstream_task import DownstreamUnit
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.errors import LakeError, LostRace, TableStopped
-from spark_jobs.lake.commit import APPLICATION, Checkpoint, CommitKind, new_batch
+from spark_jobs.lake.commit import APPLICATION, CommitKind, new_batch
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Range
 from spark_jobs.silver.commit import SilverCommit
@@ -163,31 +163,6 @@ def test_other_columns_than_silver_s_stop_the_table(two: Lake) -> None:
     work = replace(two.work, columns=Columns({"id": "BIGINT"}, ("id",)))
     with pytest.raises(TableStopped, match=r"shop\.t"):
         downstream_job.prepared(0, work)
-
-
-def test_a_statement_that_an_earlier_run_left_half_done_is_finished_first(two: Lake) -> None:
-    two.window(kind=CommitKind.CHANGE, steps=["RENAME COLUMN `v` TO `x`", "ADD COLUMN (`w` INT AFTER `x`)"])
-    two.columns = Columns({"id": "INT", "x": "INT", "w": "INT"}, ("id",))
-    target, head = newest(two.target.path), two.target.head()
-    assert head is not None
-    assert isinstance(head.checkpoint, Checkpoint)
-    commit = DownstreamCommit.of(head.checkpoint)
-    between = schema_changes.apply(target, ["RENAME COLUMN `v` TO `x`"])
-    commits.commit(
-        target,
-        metadata=between.metadata,
-        user_metadata=replace(
-            commit,
-            batch=new_batch(),
-            kind=CommitKind.ALTERING,
-            steps_left=("ADD COLUMN (`w` INT AFTER `x`)",),
-            altered_version=two.work.pinned.version,
-        ).to_json(),
-    )
-    two.merge()
-    assert {row["id"]: (row["x"], row["w"]) for row in rows_of(newest(two.target.path))} == {
-        key: (value, None) for key, value in {0: 0, 1: 10, 3: 3, 4: 4, 5: 5, 9: 90}.items()
-    }
 
 
 def test_all_of_silver_replaces_a_target_whose_commits_silver_s_log_has_forgotten(two: Lake) -> None:

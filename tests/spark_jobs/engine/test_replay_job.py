@@ -67,7 +67,7 @@ class Lake:
         with runs.scheduled(self.seed):
             for name in NAMES:
                 head = self.silver(name).head()
-                work = plan_table(runs.SPARK, self.pipeline, bronze, name_of(name), head, range_=range_)
+                work = plan_table(self.pipeline, bronze, name_of(name), head, range_=range_)
                 if work:
                     replayed[name] = replay(runs.SPARK, work, Capacity(2, 2_500))
         return replayed

@@ -5,16 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.delta import commits, schema_changes
+from spark_jobs.delta import commits
 from spark_jobs.engine import silver_job, silver_plan
-from spark_jobs.engine.silver_plan import PreparedCompaction
 from spark_jobs.engine.silver_task import WindowResult
 from spark_jobs.errors import DecodeError, LakeError, TableStopped
-from spark_jobs.lake.commit import CommitKind, Head
+from spark_jobs.lake.commit import CommitKind
 from spark_jobs.log.position import Range
 from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableState
-from tests.spark_jobs.engine.lake_rows import newest, rows_of
+from spark_jobs.silver.table_timeline import DataRange, TableState
+from tests.spark_jobs.engine.lake_rows import newest
 from tests.spark_jobs.engine.test_silver_job import ADD, prepared, results_of, work_of
 from tests.timelines import OLD, at, steps
 
@@ -47,39 +46,6 @@ def test_a_rebuilt_table_whose_log_has_no_rows_is_empty(tmp_path: Path) -> None:
     commit = SilverCommit.of_head(head)
     assert commit is not None
     assert (commit.kind, commit.is_overwrite, commit.position) == (CommitKind.RESET, True, at(1000))
-
-
-def test_a_statement_in_whose_middle_a_run_ended_is_finished(tmp_path: Path) -> None:
-    """Runs of earlier versions made a commit a step; what is left of the statement is one commit now."""
-    first = prepared(tmp_path)
-    head = silver_job.commit(first, results_of(first)).head
-    statement = next(step for step in steps((300, "ALTER TABLE t DROP v, ADD w INT")) if isinstance(step, SchemaChange))
-    step = replace(statement, range=Range(at(10), at(1000)))
-    unit = prepared_upon(tmp_path, head, step)
-    plan = unit.stages[0]
-    assert head.checkpoint is not None
-    half = replace(
-        SilverCommit.of(head.checkpoint),
-        kind=CommitKind.ALTERING,
-        statement_at=at(10),
-        steps=plan.steps,
-        steps_left=plan.steps[1:],
-    )
-    design = schema_changes.apply(unit.snapshot, plan.steps[:1])
-    altered = unit.work.table.land(unit.snapshot, head, half, metadata=design.metadata, protocol=design.protocol)
-    resumed = prepared_upon(tmp_path, altered, step)
-    assert [stage.steps for stage in resumed.stages] == [plan.steps]
-    silver_job.commit(resumed, [])
-    after = newest(unit.snapshot.path)
-    assert [name for name in after.schema.names if not name.startswith("_")] == ["id", "w"]
-    assert (after.version, len(rows_of(after))) == (2, 1)
-
-
-def prepared_upon(folder: Path, head: Head, step: SchemaChange) -> PreparedCompaction:
-    """A statement's work upon a head."""
-    work, index = work_of(folder, [step])
-    (unit,) = silver_plan.prepared([replace(work, head=head)], index).units
-    return unit
 
 
 def test_a_table_with_another_feature_is_refused(tmp_path: Path) -> None:

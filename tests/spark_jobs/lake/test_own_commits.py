@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import deltalake
@@ -13,15 +14,14 @@ from spark_jobs.log.position import Position
 from tests.spark_jobs.delta.tables import append, begin
 
 
-@pytest.mark.parametrize("last, kind", [("live", CommitKind.MAINTENANCE), (CommitKind.ALTERING, CommitKind.ALTERING)])
-def test_files_written_together_say_what_the_commit_below_them_says(tmp_path: Path, last: str, kind: str) -> None:
+def test_files_written_together_say_what_the_commit_below_them_says(tmp_path: Path) -> None:
     """Theirs was told before it began, and another one has come by meanwhile."""
 
     def saying(offset: int, kind: str) -> deltalake.CommitProperties:
         checkpoint = Checkpoint(Position("f.000001", offset), f"{kind} at {offset}", kind)
         return deltalake.CommitProperties(custom_metadata={"userMetadata": checkpoint.to_json()})
 
-    for offset, kind_ in ((4, "live"), (4, CommitKind.MAINTENANCE), (9, last)):
+    for offset, kind_ in ((4, "live"), (4, CommitKind.MAINTENANCE), (9, "live")):
         rows = pa.table({"a": [offset]})
         deltalake.write_deltalake(tmp_path, rows, mode="append", commit_properties=saying(offset, kind_))
     table = Table(str(tmp_path), plain=False)
@@ -32,10 +32,47 @@ def test_files_written_together_say_what_the_commit_below_them_says(tmp_path: Pa
     head = table.head()
     assert head is not None
     assert head.checkpoint is not None
-    assert (head.version, head.position, head.checkpoint.kind) == (7, Position("f.000001", 9), kind)
+    assert (head.version, head.position, head.checkpoint.kind) == (7, Position("f.000001", 9), CommitKind.MAINTENANCE)
     newer = [(version, checkpoint.position.offset, checkpoint.kind) for version, checkpoint in table.since(0)]
-    assert newer == [(7, 9, kind), (5, 9, kind), (3, 9, kind), (2, 9, last), (1, 4, CommitKind.MAINTENANCE)]
+    moved = [(version, 9, CommitKind.MAINTENANCE) for version in (7, 5, 3)]
+    assert newer == [*moved, (2, 9, "live"), (1, 4, CommitKind.MAINTENANCE)]
     assert [version for version, _ in table.since(4)] == [7, 5], "what they say is below"
+
+
+BETWEEN: list[dict[str, object]] = [
+    {"kind": "altering"},
+    {"kind": "widened"},
+    {"left": ["DROP COLUMN `v`"]},
+    {"altered": 7},
+]
+"""What commits of earlier versions said in the middle of a statement."""
+
+
+@pytest.mark.parametrize("members", BETWEEN, ids=str)
+@pytest.mark.parametrize("is_moved", [False, True], ids=["", "its files were written together"])
+def test_a_table_in_the_middle_of_a_statement_is_refused(
+    tmp_path: Path, members: dict[str, object], *, is_moved: bool
+) -> None:
+    """Once its version has finished it, the commits in the middle are none of the table's."""
+
+    def saying(offset: int, **members: object) -> deltalake.CommitProperties:
+        text = json.dumps({"stratalog": json.loads(said_at(offset))["stratalog"] | members})
+        return deltalake.CommitProperties(custom_metadata={"userMetadata": text})
+
+    rows = pa.table({"a": [1]})
+    deltalake.write_deltalake(tmp_path, rows, mode="append", commit_properties=saying(4))
+    table = Table(str(tmp_path), plain=False)
+    assert table.head()
+    deltalake.write_deltalake(tmp_path, rows, mode="append", commit_properties=saying(9, **members))
+    if is_moved:
+        deltalake.DeltaTable(tmp_path).optimize.compact(commit_properties=saying(9, kind="maintenance"))
+    with pytest.raises(LakeError, match=rf"^{tmp_path}: .* ended in the middle of a statement.* run that version once"):
+        table.head()
+    deltalake.write_deltalake(tmp_path, rows, mode="append", commit_properties=saying(12))
+    head = table.head()
+    assert head
+    assert head.position == Position("f.000001", 12)
+    assert [commit.position.offset for _, commit in table.since(-1)] == [12, 4]
 
 
 def test_there_is_no_head_without_a_table(tmp_path: Path) -> None:

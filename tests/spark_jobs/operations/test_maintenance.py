@@ -13,7 +13,7 @@ from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream.publication import consistent, read
 from spark_jobs.engine import rewrite
 from spark_jobs.errors import LostRace
-from spark_jobs.lake.commit import CommitKind, new_batch
+from spark_jobs.lake.commit import new_batch
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
@@ -22,7 +22,6 @@ from spark_jobs.operations.maintenance import Maintained, Upkeep, _hours, mainta
 from spark_jobs.pipeline.backfill.run import backfill_source
 from spark_jobs.pipeline.run import extract_source
 from spark_jobs.runtime.lazy_session import lazy_session
-from spark_jobs.silver.commit import SilverCommit
 from tests.logs import SOURCE, Logs, file
 from tests.segment_spec import Commit, Insert, Update
 
@@ -196,22 +195,6 @@ def test_what_lands_while_files_are_written_together_stays_the_newest_that_a_tab
     assert logs.rows("orders")[-1] == (4, "4")
     (entry,) = read(logs.lake, SOURCE)
     assert entry.holds(str(landed[0]))
-
-
-def test_a_table_between_two_sets_of_columns_stays_so(logs: Logs) -> None:
-    silver = tables(logs)["silver"]
-    head = silver.head()
-    assert head is not None
-    assert head.checkpoint is not None
-    commit = SilverCommit.of(head.checkpoint)
-    commit_ = replace(commit, batch=new_batch(), kind=CommitKind.ALTERING, steps_left=("…",))
-    silver.append(silver.read(logs.spark).where("false"), head, commit_)
-    upkeep = maintain_source(logs.spark, logs.pipeline(retention={"fold": True}), SOURCE)
-    assert (upkeep.stopped, len(silver.files())) == ({}, 1)
-    after = silver.head()
-    assert after is not None
-    assert after.checkpoint is not None
-    assert (after.checkpoint.kind, SilverCommit.of(after.checkpoint).steps_left) == (CommitKind.ALTERING, ("…",))
 
 
 def test_a_table_that_cannot_be_maintained_does_not_stop_the_others(

@@ -42,7 +42,6 @@ def test_a_table_counts_its_rows_files_and_bytes(tmp_path: Path) -> None:
          MergeCounts(4, None, 9)),
         (entry({"numOutputRows": "7", "numOutputBytes": "70"}), MergeCounts(7, 0, 70)),
         (entry({"numOutputRows": "7"}, CommitKind.MAINTENANCE), None),
-        (entry({}, CommitKind.ALTERING), None),
         (CommitInfo(7, "OPTIMIZE", None, {}), None),
     ],
 )  # fmt: skip

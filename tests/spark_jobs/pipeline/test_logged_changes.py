@@ -28,7 +28,7 @@ def test_windows_of_a_range_have_the_definition_of_their_time(shop: Shop) -> Non
     assert pinned is not None
     columns = silver.stored_columns(origin, pinned)
     work = MergeJob(SOURCE, name, columns, origin, pinned, lake.downstream("x", "t"), mode=Mode.APPEND)
-    log = LoggedChanges(pipeline, SOURCE).log(shop.spark)
+    log = LoggedChanges(pipeline, SOURCE).log()
 
     def definitions(range_: Range | None) -> list[list[str]]:
         job = log.replayed(work, range_)

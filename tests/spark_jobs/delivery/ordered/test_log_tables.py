@@ -63,9 +63,9 @@ def test_each_table_has_its_definitions_in_the_range(lake: LoggedLake) -> None:
     [(50, None), (100, OLD), (150, OLD), (200, BAG), (999, BAG)],
 )
 def test_how_a_table_stands(lake: LoggedLake, offset: int, definition: object) -> None:
-    """By the newest commit that is not after the position; one between two sets of columns says nothing."""
+    """By the newest commit that is not after the position."""
     silver = lake.lake.silver(SOURCE, ORDERS.schema, ORDERS.table)
-    commits = [(100, OLD, CommitKind.LIVE), (200, BAG, CommitKind.CHANGE), (220, OLD, CommitKind.ALTERING)]
+    commits = [(100, OLD, CommitKind.LIVE), (200, BAG, CommitKind.CHANGE)]
     for version, (place, definition_, kind) in enumerate(commits, 1):
         write(silver, ROWS, SilverCommit(at(place), f"b{version}", kind, definition=definition_, key=()), version)
     standing = standing_at(silver, at(offset))
