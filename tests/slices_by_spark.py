@@ -57,7 +57,7 @@ def notable(slices: DataFrame) -> list[dict[str, Any]]:
 
 def cut(slices: DataFrame, positions: Collection[Position]) -> DataFrame:
     """All slices; one that holds some of the positions inside comes as its parts between them."""
-    parts = []
+    parts: list[dict[str, Any]] = []
     for row in slices.toArrow().to_pylist():
         here = (at for at in positions if (at.stretch, at.number) == (row["stretch"], row["number"]))
         inside = sorted(at.offset for at in here if row["start"] < at.offset < row["stop"])
