@@ -130,6 +130,7 @@ def create_commit(path: str, version: int, content: bytes) -> bool:
     """
     log = log_directory(path)
     target = _commit_file(log, version)
+    # A gap would be filled by rows that count before those of a later version.
     try:
         if _commit_file(log, version + 1).exists() and not target.exists():
             raise LakeError(

@@ -42,6 +42,8 @@ class LoadedRows:
     rows: int = field(metadata=member("rows"))
     read_from: Position = field(metadata=member("read_from", POSITION))
     read_to: Position | None = field(metadata=member("read_to", POSITION))
+    batch: str | None = field(default=None, metadata=member("batch"))
+    """Which commit of the load said that all were read. None where an earlier version of the program did not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

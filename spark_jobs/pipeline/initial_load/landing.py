@@ -90,6 +90,9 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
     # The head as it is now: another run may have committed since reading began.
     table = load.lake.silver(load.source, name.schema, name.table)
     head, snapshot = table.head(), BronzeSnapshot.of(load.lake, load.source)
+    loaded = LoadedRows(progress.rows, progress.read_from, progress.read_to, progress.batch)
+    if head and any(SilverCommit.of(commit).loaded == loaded for _, commit in table.since(-1)):
+        return head  # another run was first, or this load before it was killed
     assert after.position is not None
     newest = SilverCommit.of_head(head)
     is_bare = bool(newest and newest.has_unknown_columns)
@@ -116,7 +119,7 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
         work.commit(work.window.extent, replace(standing, is_complete=True), columns, progress.filtered),
         kind=CommitKind.LOAD,
         is_overwrite=is_bare,
-        loaded=LoadedRows(progress.rows, progress.read_from, progress.read_to),
+        loaded=loaded,
     )
     target = _target(work, columns, is_replaced=is_bare)
     # What the table has since it was emptied, the log has; silver knows of that where it had rows of the table.
@@ -214,7 +217,7 @@ def _landed_snapshot(
         kind=CommitKind.LOAD,
         is_overwrite=work.head is not None,
         folded_to=progress.since,
-        loaded=LoadedRows(progress.rows, progress.read_from, progress.read_to),
+        loaded=LoadedRows(progress.rows, progress.read_from, progress.read_to, progress.batch),
     )
     return target.land(files, commit)
 

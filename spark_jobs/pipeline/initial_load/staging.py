@@ -38,8 +38,9 @@ class StagedTable:
 
     def append(self, upon: Snapshot, files: Sequence[DataFile], progress: LoadCommit) -> None:
         """Files that tasks wrote. upon: the table at the head. Raises LostRace where another load came first."""
-        self.head = self.table.append_files(upon, files, self.head, progress.next())
-        self.progress = progress
+        commit = progress.next()
+        self.head = self.table.append_files(upon, files, self.head, commit)
+        self.progress = commit
 
     def begin(self) -> None:
         """Begins, with the columns that the table has now and no row of an earlier load. Raises LostRace, LakeError."""
