@@ -65,8 +65,9 @@ def _unit(load: KeylessLoad, columns: silver.Columns, design: Snapshot) -> Prepa
     since, within = load.since, work.window.extent
     read = ReplayedPart(work.window, load.standing, _turns(steps)).projection(work)
     rows = InheritedRows(columns, since, is_loaded=True)
-    definition = next((step.standing.definition for step in reversed(steps)), None)
-    assert definition is not None
+    # Of a table that nothing happened to since there are no steps.
+    standings = [load.standing, *(step.standing for step in steps)]
+    definition = next(standing.definition for standing in reversed(standings) if standing.definition)
     windows = [
         SilverWindow(definition, columns, (Range(since, since),), design.schema, design.configuration, inherited=rows)
     ]
