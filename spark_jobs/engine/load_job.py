@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.bronze.index import OF_TABLE
 from spark_jobs.bronze.xa import read_effective
 from spark_jobs.delta.snapshot import DataFile, Snapshot
-from spark_jobs.engine import silver_job
+from spark_jobs.engine import silver_job, silver_task
 from spark_jobs.engine.inherited_rows import InheritedFiles, InheritedRows
 from spark_jobs.engine.row_projection import RowProjection
 from spark_jobs.engine.silver_plan import PreparedCompaction
@@ -55,7 +55,7 @@ def landed(
     unit = _unit(load, columns, design)
     (valued,) = silver_job.with_values(spark, [unit])
     results = silver_job.run(spark, load.work.window.table.path, [valued], capacity)[0]
-    silver_job.require_written(results)
+    silver_task.require_written(results)
     return [result.file for result in results if result.file]
 
 

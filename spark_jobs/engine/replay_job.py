@@ -18,7 +18,7 @@ from spark_jobs.bronze.xa import read_effective
 from spark_jobs.delta import deletion_vectors, features, schema_changes, vacuum
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile, Snapshot, snapshot_of
-from spark_jobs.engine import replay_task, silver_job, spark_job
+from spark_jobs.engine import replay_task, silver_job, silver_task, spark_job
 from spark_jobs.engine.inherited_plan import InheritancePlan
 from spark_jobs.engine.replay_task import (
     ComparedRows,
@@ -99,7 +99,7 @@ def decoded(
     unit = _unit(work, columns, design)
     (valued,) = silver_job.with_values(spark, [unit])
     all_results = silver_job.run(spark, work.window.table.path, [valued], capacity)[0]
-    silver_job.require_written(all_results)
+    silver_task.require_written(all_results)
     # Parts of what a statement brought are in the results of that.
     results = [result for result in all_results if valued.unit.windows[result.window].into is None]
     inherited = [turn.range for turn in _renames(work)]

@@ -97,13 +97,6 @@ def run(
     return by_unit
 
 
-def require_written(results: Iterable[WindowResult]) -> None:
-    """Raises the error that comes first in the log, where tasks could not write what they were to."""
-    errors = [(result.failing.order if result.failing else (), result.error) for result in results if result.error]
-    if errors:
-        raise min(errors, key=lambda error: error[0])[1]
-
-
 def with_values(spark: SparkSession, units: Sequence[PreparedCompaction]) -> list[PreparedCompaction]:
     """The units with the values that statements fill in, which one query gives for all of them."""
     values = fills.evaluated(spark, (sql for unit in units for sql in unit.expressions()))

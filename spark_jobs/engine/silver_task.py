@@ -167,6 +167,13 @@ class WindowResult:
     transaction is at fault."""
 
 
+def require_written(results: Iterable[WindowResult]) -> None:
+    """Raises the error that comes first in the log, where tasks could not write what they were to."""
+    errors = [(result.failing.order if result.failing else (), result.error) for result in results if result.error]
+    if errors:
+        raise min(errors, key=lambda error: error[0])[1]
+
+
 REFILLED = -2
 """In the place of a window's number: a file that was there, written again."""
 _NO_WINDOW = -1
