@@ -73,15 +73,15 @@ test-cluster: java $(DEV) delta mysql s3 hadoop ## Spark Connect, a standalone c
 test-nightly: java $(DEV) delta classes mysql servers s3 hadoop ## what CI leaves out: long tests, all of Azure, every kernel checked, half an hour of faults: hours
 	@failed=; run() { $(STEP) "$$1"; title=$$1; shift; env "$$@" || failed="$$failed, $$title"; }; \
 	run 'long tests' $(PYTEST) -m 'long and not cluster'; \
-	run 'pipelines, whose tables Spark reads' STRATALOG_READS=spark $(PYTEST) -m 'spark and not long and not stores and not cluster' $(READING); \
+	run 'pipelines, by Spark alone' STRATALOG_READS=spark STRATALOG_TASKS=spark $(PYTEST) -m 'spark and not long and not stores and not cluster' $(READING); \
 	run 'every verb on clusters' $(PY) -m pytest -m 'cluster and long' tests/cluster; \
-	run 'lakes on Azure' STRATALOG_TEST_STORE=azure $(PYTEST) -m 'stores and not long' $(STORES) tests/cluster/test_stores.py; \
-	run 'all of the decoder, bounds checked' NUMBA_DISABLE_JIT=1 $(PYTEST) -m '$(CHECKED)' tests/spark_jobs/binlog tests/fuzz; \
+	run 'lakes on Azure' STRATALOG_TEST_STORE=azure STRATALOG_RACE_COMMITS=1000 $(PYTEST) -m 'stores and not long' $(STORES) tests/cluster/test_stores.py; \
+	run 'all of the decoder, bounds checked' NUMBA_DISABLE_JIT=1 FUZZ_SECONDS=300 $(PYTEST) -m '$(CHECKED)' tests/spark_jobs/binlog tests/fuzz; \
 	rm -rf .soak && mkdir .soak; \
 	run 'half an hour of faults' $(PY) -u -m tests.soak $(SOAK_SECONDS) .soak; \
 	test -z "$$failed" || { echo "failed: $${failed#, }" >&2; exit 1; }
 
-# What make test has deltalake read: tests/lake_tables.py.
+# Where make test has deltalake read, and the test's process run tasks: tests/lake_tables.py, tests/engine_tasks.py.
 READING = tests/pipeline tests/assets tests/spark_jobs/operations
 
 .PHONY: test-walk
@@ -105,7 +105,7 @@ CHECKED = not spark and not mysql and not long and not stores
 .PHONY: test-checked
 test-checked: $(DEV) ## tests of kernels and rows, and what the fuzzer found, with every load and store of a kernel checked: minutes
 	@$(STEP) 'Kernels, bounds checked'
-	@NUMBA_DISABLE_JIT=1 $(PYTEST) -m '$(CHECKED)' tests/spark_jobs/binlog/kernels tests/spark_jobs/binlog/rows $(FOUND)
+	@NUMBA_DISABLE_JIT=1 STRATALOG_EXAMPLES=25 $(PYTEST) -m '$(CHECKED)' tests/spark_jobs/binlog/kernels tests/spark_jobs/binlog/rows $(FOUND)
 
 SOAK_SECONDS ?= 1800
 .PHONY: soak

@@ -16,7 +16,7 @@ import pytest
 from tests.fuzz import mutations, oracle, seeds
 
 ROOT = Path(__file__).parents[2]
-SECONDS = int(os.environ.get("FUZZ_SECONDS", "60"))
+SECONDS = int(os.environ.get("FUZZ_SECONDS", "30"))
 
 
 def unchanged(content: bytes, _max_size: int) -> bytes:
