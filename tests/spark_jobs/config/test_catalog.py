@@ -10,9 +10,9 @@ from spark_jobs.errors import ConfigError
 HIVE = {"spark.sql.catalogImplementation": "hive"}
 
 
-def load(folder: Path, catalog: Any, spark: Any = None) -> None:
+def load(folder: Path, catalog: Any, spark: Any = None) -> Catalog | None:
     keys = {"lake": "l", "sources": {"shop": {"files": "."}}, "catalog": catalog}
-    from_keys(keys | ({"spark": spark} if spark else {}), folder / "pipeline.yaml")
+    return from_keys(keys | ({"spark": spark} if spark else {}), folder / "pipeline.yaml").catalog
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def load(folder: Path, catalog: Any, spark: Any = None) -> None:
     ],
 )
 def test_a_catalog_that_lasts_is_taken(catalog: Any, spark: Any, tmp_path: Path) -> None:
-    load(tmp_path, catalog, spark)
+    assert load(tmp_path, catalog, spark) == Catalog(**catalog)
 
 
 @pytest.mark.parametrize(
