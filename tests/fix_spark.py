@@ -1,6 +1,8 @@
 """Spark and the lake. Put here: fixtures around the one session of a test run. Not here: tables of a test's own."""
 
+import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -8,9 +10,13 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.config.model import Spark
 from spark_jobs.runtime.spark_session import JAVA_OPTIONS, spark_session, stop_session
+from tests import engine_tasks
 
 LIGHT = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
 """For the JVM: the light compiler alone, with room for all of Spark's code (its default of 48 MB fills up)."""
+
+TASKS_BY_SPARK = os.environ.get("STRATALOG_TASKS") == "spark"
+"""Whether the engine's tasks run in Spark's Python processes in all tests, as at night."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,6 +51,13 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def tasks_here(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The engine's tasks run in the test's process, not in Spark's: for tests of what they make, not of Spark."""
+    with nullcontext() if TASKS_BY_SPARK or request.config.getoption("--connect") else engine_tasks.in_this_process():
+        yield
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from tests.servers import SERVERS
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
 
+@pytest.mark.usefixtures("tasks_here")
 def test_a_truncate_empties_the_table_at_its_place(shop: Shop) -> None:
     pipeline = shop.pipeline()
     shop.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2)")
@@ -56,6 +57,7 @@ def test_columns_come_and_go(shop: Shop) -> None:
     require_same(shop, pipeline, "t")
 
 
+@pytest.mark.usefixtures("tasks_here")
 @pytest.mark.thorough
 def test_statements_of_sessions_with_ansi_quotes(shop: Shop) -> None:
     pipeline = shop.pipeline()
@@ -74,6 +76,7 @@ def test_statements_of_sessions_with_ansi_quotes(shop: Shop) -> None:
     require_same(shop, pipeline, "t")
 
 
+@pytest.mark.usefixtures("tasks_here")
 @pytest.mark.parametrize("on_drop", ["keep", pytest.param("drop", marks=pytest.mark.long)])
 def test_a_table_is_dropped_and_made_again(shop: Shop, on_drop: str) -> None:
     pipeline = shop.pipeline(on_drop=on_drop)
