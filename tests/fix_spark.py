@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -56,7 +55,10 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture
 def tasks_here(request: pytest.FixtureRequest) -> Iterator[None]:
     """The engine's tasks run in the test's process, not in Spark's: for tests of what they make, not of Spark."""
-    with nullcontext() if TASKS_BY_SPARK or request.config.getoption("--connect") else engine_tasks.in_this_process():
+    if TASKS_BY_SPARK or request.config.getoption("--connect"):
+        yield
+        return
+    with engine_tasks.in_this_process():
         yield
 
 

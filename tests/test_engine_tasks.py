@@ -27,7 +27,12 @@ def test_each_task_s_results_come_back_once() -> None:
 
 def test_tasks_change_nothing_of_the_driver_s() -> None:
     counts = [0]
-    assert spark_job.run(SPARK, [[1], [2]], lambda task: [counts.append(1), task.append(3), len(counts)][2:]) == [2, 2]
+
+    def work(task: int) -> list[int]:
+        counts.append(task)
+        return [len(counts)]
+
+    assert spark_job.run(SPARK, [1, 2], work) == [2, 2]
     assert counts == [0]
 
 
