@@ -8,8 +8,8 @@ import re
 from spark_jobs.config.store import AZURE, account_of, container_of, root_of, store_scheme
 from spark_jobs.storage.reach import settings_of
 
-_REFUSED = re.compile(r"status code: 4(?!09|29)\d\d ")
-"""409 and 429 are answers of a store that is asked again."""
+_REFUSED = re.compile(r"status code: (?:4(?!09|29)\d\d|507) ")
+"""409 and 429 are answers of a store that is asked again; 507 is that of a full one."""
 _UNREACHABLE = re.compile(
     r"error sending request|[Cc]onnection refused|Connect to \S+ .{0,80}failed|UnknownHostException"
     r"|dns error|Connection reset|operation timed out|request or response body error"
@@ -88,6 +88,9 @@ _OF_S3 = {
         "the bucket is in another region than {region}; set store.region"
     ),
     ("SlowDown", "503 Service Unavailable"): "the store is overloaded; run again later",
+    ("InsufficientStorage", "XMinioStorageFull", "QuotaExceeded", "Status Code: 507"): (
+        "the store has no space left, or no more of it for {bucket}; free space or raise the quota, and run again"
+    ),
     ("AccessDenied", "403 Forbidden", "Status Code: 403"): (
         "the keys have no permission for it; allow them to list the bucket (s3:ListBucket), and to read, write and "
         "delete its objects (s3:GetObject, s3:PutObject, s3:DeleteObject)"

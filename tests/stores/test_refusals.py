@@ -14,7 +14,7 @@ from spark_jobs.checks.lake import check_lake
 from spark_jobs.config.store import LakeStore
 from spark_jobs.delta.commits import commit
 from spark_jobs.delta.log_files import read_commit
-from spark_jobs.delta.snapshot import new_table
+from spark_jobs.delta.snapshot import new_table, snapshot_of
 from spark_jobs.demo.recorded import recorded_files
 from spark_jobs.errors import LakeError
 from spark_jobs.storage import reach
@@ -141,6 +141,38 @@ def test_answers_that_the_server_here_does_not_give(
         ran = stratalog("run", "-c", path)
     assert ran.status == 1
     require_one_message(ran.out + ran.err, text, "s3a://guarded/lake/")
+
+
+@pytest.mark.parametrize(
+    "status, code",
+    [
+        ("507 Insufficient Storage", "InsufficientStorage"),
+        ("507 Insufficient Storage", "XMinioStorageFull"),
+        ("403 Forbidden", "QuotaExceeded"),
+    ],
+)
+def test_a_store_that_is_full(guarded: Gateway, store_keys: None, status: str, code: str) -> None:
+    """As versitygw, MinIO and Ceph say it; what was there can still be read, and once there is room it goes on."""
+    puts: list[str] = []
+
+    def full(method: str, path: str) -> bytes | None:
+        if method != "PUT":
+            return None
+        puts.append(path)
+        return refusal(status, code)
+
+    reach.use(LakeStore("guarded", guarded.settings()))
+    made = commit(new_table(f"s3a://guarded/{code}", {"a": "INT"}, {}))
+    with FaultyProxy(guarded.port, full) as proxy:
+        reach.use(LakeStore("guarded", guarded.settings(endpoint=proxy.url)))
+        with pytest.raises(LakeError) as raised:
+            commit(new_table(f"s3a://guarded/{code}-2", {"a": "INT"}, {}))
+        assert snapshot_of(f"s3a://guarded/{code}").version == made
+    require_one_message(str(raised.value), "the store has no space left, or no more of it for guarded; free", code)
+    assert len(puts) <= 5, "a put that is refused for want of space is not sent again and again"
+    reach.use(LakeStore("guarded", guarded.settings()))
+    assert read_commit(f"s3a://guarded/{code}-2", 0) is None
+    commit(new_table(f"s3a://guarded/{code}-2", {"a": "INT"}, {}))
 
 
 def test_a_clock_that_is_wrong(guarded: Gateway, store_keys: None, tmp_path: Path) -> None:

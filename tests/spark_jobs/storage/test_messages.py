@@ -25,6 +25,8 @@ def store(store_keys: None) -> None:
             "there is no bucket bucket at https://s3.internal; create it",
         ),
         ("403 Forbidden <Code>AccessDenied</Code>", "no permission"),
+        ("507 Insufficient Storage: <Code>InsufficientStorage</Code>", "the store has no space left"),
+        ("403 Forbidden <Code>QuotaExceeded</Code>", "no more of it for bucket; free space or raise the quota"),
         ("HTTP error: error sending request", "does not answer at https://s3.internal; check store.endpoint"),
         ("invalid peer certificate: UnknownIssuer", "not trusted; name the file of its issuer as store.ca"),
         # Spark's
@@ -33,6 +35,7 @@ def store(store_keys: None) -> None:
             "java.nio.file.AccessDeniedException: s3a://b/x: (Service: S3, Status Code: 403",
             "no perm",
         ),
+        ("S3Exception: of MinIO's words (Service: S3, Status Code: 507, Request ID: 1):null", "no space left"),
         (
             "java.nio.file.AccessDeniedException: s3a://b: (Service: S3, Status Code: 403):SignatureDoesNotMatch",
             "the secret key is not that",
@@ -55,6 +58,7 @@ def test_an_answer_has_a_code() -> None:
     assert code_of("x <Code>NoSuchKey</Code>") == "NoSuchKey"
     assert code_of("connection reset") is None
     assert is_refusal("Server returned non-2xx status code: 403 Forbidden: <Code>AccessDenied</Code>")
+    assert is_refusal("Server returned non-2xx status code: 507 Insufficient Storage: <Code>InsufficientStorage</Code>")
     assert not is_refusal("status code: 503 Service Unavailable")
     assert not is_refusal("status code: 409 Conflict: <Code>ConditionalRequestConflict</Code>")
     assert not is_refusal("connection reset")
