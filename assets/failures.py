@@ -3,12 +3,14 @@
 Put here: what is tried again, and the text of a failure. Not here: what is wrong (spark_jobs/errors.py).
 """
 
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import dagster as dg
 
 from spark_jobs.errors import AnotherLog, ConfigError, DecodeError, JvmEnded, StratalogError, TableStopped
 from spark_jobs.runtime.engine_errors import meaning
+from spark_jobs.runtime.interrupt import interruptible
 from spark_jobs.text.remedies import advised
 
 RETRY = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
@@ -16,16 +18,17 @@ RETRY = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL, 
 _LASTING = (ConfigError, DecodeError, TableStopped, AnotherLog, JvmEnded)
 
 
-class failing:  # noqa: N801 - reads as a statement: with failing():
-    """Turns an error that has a message for the user into a failed step with that message and nothing else."""
+@contextmanager
+def failing() -> Iterator[None]:
+    """Turns an error that has a message for the user into a failed step with that message and nothing else.
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, Exception):
-            error = meaning(error) or error
-        if isinstance(error, StratalogError):
-            raise dg.Failure(advised(error), allow_retries=not isinstance(error, _LASTING)) from None
+    Where its run is terminated, the block ends at once, by KeyboardInterrupt, and Spark's jobs with it.
+    """
+    try:
+        with interruptible():
+            yield
+    except Exception as error:
+        known = meaning(error) or error
+        if isinstance(known, StratalogError):
+            raise dg.Failure(advised(known), allow_retries=not isinstance(known, _LASTING)) from None
+        raise

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import spark_jobs
 from assets.steps import Sessions
+from spark_jobs.runtime.interrupt import own_handler_kept
 from spark_jobs.text.progress import Heartbeat
 
 if TYPE_CHECKING:  # imports pyspark
@@ -50,7 +51,8 @@ class AnnouncedSessions:
         log = logging.getLogger(spark_jobs.__name__)
         began = time.monotonic()
         log.info("starting Spark")
-        session = self._sessions.session()
+        with own_handler_kept():
+            session = self._sessions.session()
         log.info("Spark is up after %.1f s", time.monotonic() - began)
         _ANNOUNCED.add(self._run_id)
         return session

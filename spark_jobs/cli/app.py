@@ -241,7 +241,7 @@ def spark_of(pipeline: Pipeline, *, is_run: bool = False, is_lazy: bool = False)
         start_session(spark)
     with translated(""):
         try:
-            with interruptible(spark):
+            with interruptible():
                 yield spark if is_lazy else start_session(spark)
         except JvmEnded:  # there is no session to stop
             raise

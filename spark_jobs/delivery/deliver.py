@@ -25,6 +25,7 @@ from spark_jobs.delivery.transactions import execute_alone
 from spark_jobs.delivery.workers import Workers
 from spark_jobs.errors import ConfigError, DeliveryError, StratalogError, about
 from spark_jobs.lake.layout import Lake, lake_of
+from spark_jobs.runtime.interrupt import dropping
 from spark_jobs.runtime.lazy_session import lazy_session
 from spark_jobs.telemetry.spans import annotate, span
 from spark_jobs.text.remedies import advised
@@ -116,7 +117,7 @@ def _deliver_tables(
     workers: Workers, lake: Lake, tables: list[LakeTable], logs: Mapping[str, str], outcome: DeliveryOutcome
 ) -> None:
     """What versions of tables changed, side by side. logs: by source how far its log is at the target."""
-    with ThreadPoolExecutor(min(workers.settings.workers, len(tables))) as pool:
+    with ThreadPoolExecutor(min(workers.settings.workers, len(tables))) as pool, dropping(pool, workers.pool):
         futures = {pool.submit(_deliver_table, workers, lake, table, logs): table for table in tables}
         for future, table in futures.items():
             try:

@@ -18,7 +18,7 @@ class Workers:
     def __init__(self, name: str, settings: Delivery) -> None:
         self.name = name
         self.settings = settings
-        self._pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="deliver")
+        self.pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="deliver")
         self._local = threading.local()
         self._connections: list[Connection] = []
         self._lock = threading.Lock()
@@ -27,13 +27,13 @@ class Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(cancel_futures=True)
+        self.pool.shutdown(cancel_futures=True)
         for connection in self._connections:
             connection.close()
 
     def submit(self, work: Callable[[Connection], int]) -> "Future[int]":
         """Work for one of the connections."""
-        return self._pool.submit(self._run, work)
+        return self.pool.submit(self._run, work)
 
     def _run(self, work: Callable[[Connection], int]) -> int:
         connection = getattr(self._local, "connection", None)

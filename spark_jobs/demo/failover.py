@@ -105,9 +105,9 @@ def run_failover(path: Path, rows: int) -> DemoReport:
         with _servers(folder) as pair:
             pipeline = pipeline_of(folder, pair.blue, moves=True)
             spark, loaded = start_spark(pipeline, pair.blue, rows)
-            with interruptible(spark):
+            with interruptible():
                 report = _report(spark, pipeline, pair, folder, loaded)
-        with interruptible(spark), step("run 4: the log's last bytes, now from the replica's files"):
+        with interruptible(), step("run 4: the log's last bytes, now from the replica's files"):
             run(spark, load(folder.config), report.totals)
         return report
 

@@ -49,11 +49,11 @@ def run_live(path: Path, rows: int) -> DemoReport:
         with _server(folder) as server:
             pipeline = pipeline_of(folder, server)
             spark, loaded = start_spark(pipeline, server, rows)
-            with interruptible(spark):
+            with interruptible():
                 _rounds(spark, pipeline, server, totals)
                 with step("comparing every row with the server's own, as stratalog verify does"):
                     compared = compare_with_server(spark, pipeline)
-        with interruptible(spark):
+        with interruptible():
             return _closed(spark, folder, totals, compared, loaded)
 
 

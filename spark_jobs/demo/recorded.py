@@ -58,7 +58,7 @@ def run_recorded(path: Path) -> DemoReport:
         # The last file waits in a folder beside, as a server's next file would.
         folder.next.mkdir()
         shutil.copyfile(last, folder.next / last.name)
-        with interruptible(spark):
+        with interruptible():
             totals = _rounds(spark, pipeline, folder, files)
             with step("comparing every row with what the server had"):
                 compared = compare_with_recording(spark, pipeline)

@@ -15,6 +15,7 @@ from spark_jobs.errors import (
     StratalogError,
 )
 from spark_jobs.pipeline.destinations import TableInto
+from spark_jobs.runtime.interrupt import dropping
 from spark_jobs.text.progress import ProgressLog
 from spark_jobs.text.remedies import advised
 
@@ -55,7 +56,7 @@ def each_table(
     # Threads wait for Spark and for the driver's writes; the GIL is not what limits them.
     race: LostRace | None = None
     progress = ProgressLog(log, layer, len(work)) if layer else None
-    with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool, dropping(pool):
         running = [(item.name, pool.submit(run, item)) for item in work]
         if progress:
             for _, future in running:

@@ -1,4 +1,4 @@
-"""Ctrl-C while Spark is at work: its jobs end at once, and without a word.
+"""Ctrl-C, or *Terminate* in Dagster, while Spark is at work: its jobs end at once, and without a word.
 
 Put here: the signal's handler. Not here: what is cleaned up then; ``with`` blocks do that.
 
@@ -8,16 +8,17 @@ threads begin afterwards are not stopped. Here a thread of its own stops whateve
 
 import logging
 import signal
+import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from spark_jobs.runtime import connect
-from spark_jobs.runtime.lazy_session import session_if_started
 
 if TYPE_CHECKING:  # half a second that a run with nothing to do need not spend
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 _EVERY = 0.3
 """Seconds between two calls to cancel what has begun since."""
@@ -30,13 +31,13 @@ _SPEAKING = (None, "py4j.clientserver")
 
 
 @contextmanager
-def interruptible(spark: "SparkSession") -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """Inside the ``with`` block SIGINT raises KeyboardInterrupt in the main thread, and Spark's jobs are cancelled.
 
-    For a session of this process or of a server, which may be a lazy one. Off the main thread signals do not arrive,
-    and nothing is changed. The block ends by KeyboardInterrupt whatever became of the one that the signal raised: a
-    call that is interrupted may raise what its clearing up met in its stead, and Python drops what is raised in a
-    finalizer.
+    So does SIGTERM where its handler is that of SIGINT, as in the processes of Dagster's runs. The jobs are those of
+    all sessions of this process. Off the main thread signals do not arrive, and nothing is changed. The block ends by
+    KeyboardInterrupt whatever became of the one that the signal raised: a call that is interrupted may raise what its
+    clearing up met in its stead, and Python drops what is raised in a finalizer.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -50,13 +51,15 @@ def interruptible(spark: "SparkSession") -> Iterator[None]:
             logging.getLogger(name).addFilter(_not_of_py4j)
         _signalled.set()
         silent = threading.Event()
-        threading.Thread(target=_cancel, args=(spark, silent, ended), daemon=True).start()
-        if session_if_started(spark) is not None:
-            silent.wait(_PATIENCE)
+        threading.Thread(target=_cancel, args=(silent, ended), daemon=True).start()
+        silent.wait(_PATIENCE)
         raise KeyboardInterrupt
 
     # A call may end with an error of its own instead of the interrupt: the flag tells that it was one.
-    before = signal.signal(signal.SIGINT, interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    numbers = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is before]
+    for number in numbers:
+        signal.signal(number, interrupted)
     try:
         yield
         require_not_interrupted()
@@ -68,7 +71,8 @@ def interruptible(spark: "SparkSession") -> Iterator[None]:
         _signalled.clear()
         for name in _SPEAKING:
             logging.getLogger(name).removeFilter(_not_of_py4j)
-        signal.signal(signal.SIGINT, before)
+        for number in numbers:
+            signal.signal(number, before)
 
 
 def require_not_interrupted(error: Exception | None = None) -> None:
@@ -81,27 +85,45 @@ def _not_of_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in record.pathname
 
 
-def _cancel(spark: "SparkSession", silent: threading.Event, ended: threading.Event) -> None:
+def _cancel(silent: threading.Event, ended: threading.Event) -> None:
     """Cancels what runs until ``ended`` is set; also the jobs of a session that another thread has yet to start."""
     from py4j.protocol import Py4JError
 
     is_quiet = False
     try:
         while True:
-            started = session_if_started(spark)
-            if started is not None and connect.is_connect(started):
-                silent.set()
-                connect.interrupt_all()
-            elif started is not None:
-                if not is_quiet:
-                    started.sparkContext.setLogLevel("OFF")
-                    is_quiet = True
-                    silent.set()
-                started.sparkContext.cancelAllJobs()
+            context = _context()
+            if context is not None and not is_quiet:
+                context.setLogLevel("OFF")
+                is_quiet = True
+            silent.set()
+            connect.interrupt_all()
+            if context is not None:
+                context.cancelAllJobs()
             if ended.wait(_EVERY):
                 return
     except (Py4JError, OSError):  # the JVM is gone already, and its jobs with it
         return
+
+
+def _context() -> "SparkContext | None":
+    """The context of this process's JVM, if there is one; loads nothing of PySpark."""
+    pyspark = sys.modules.get("pyspark")
+    return pyspark.SparkContext._active_spark_context if pyspark else None  # noqa: SLF001 - nothing public finds it
+
+
+@contextmanager
+def dropping(*pools: ThreadPoolExecutor) -> Iterator[None]:
+    """Where an exception leaves the ``with`` block, what the open pools have not begun yet is not begun any more.
+
+    Without it a pool is left after all that it was given, so that an interrupt waits for the work of every table.
+    """
+    try:
+        yield
+    except BaseException:
+        for pool in pools:
+            pool.shutdown(wait=False, cancel_futures=True)
+        raise
 
 
 @contextmanager

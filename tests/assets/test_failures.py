@@ -1,3 +1,6 @@
+import signal
+from contextlib import suppress
+
 import dagster as dg
 import pytest
 
@@ -41,3 +44,18 @@ def test_a_failure_has_the_message_and_is_tried_again_where_that_may_help(
 def test_what_is_not_ours_stays_as_it_is() -> None:
     with pytest.raises(ZeroDivisionError), failing():
         raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_terminated_is_no_step_that_failed(number: signal.Signals) -> None:
+    """A finalizer that the signal arrives in drops the exception; the job that was cancelled then fails by its own."""
+
+    def step() -> None:
+        with suppress(BaseException):
+            signal.raise_signal(number)
+        raise LakeError("Job 3 cancelled as part of cancellation of all jobs")
+
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), dg.raise_execution_interrupts(), failing():
+        step()
+    signal.signal(number, before)

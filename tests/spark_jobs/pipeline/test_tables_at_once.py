@@ -1,3 +1,6 @@
+import os
+import signal
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -52,3 +55,18 @@ def test_an_error_of_ours_is_not_taken_for_a_table_s() -> None:
 
     with pytest.raises(KeyError):
         each_table([Item(ORDERS)], work, {})
+
+
+def test_an_interrupt_does_not_wait_for_the_tables_that_have_not_begun() -> None:
+    begun: list[TableName] = []
+
+    def work(item: Item) -> None:
+        begun.append(item.name)
+        if len(begun) == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)
+
+    tables = [TableName("shop", f"t{number}") for number in range(40)]
+    with pytest.raises(KeyboardInterrupt):
+        each_table([Item(table) for table in tables], work, {})
+    assert len(begun) < 12, "those that had begun end, and the rest waits for the next run"

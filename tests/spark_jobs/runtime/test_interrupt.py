@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_jobs.cli.app import went_well
 from spark_jobs.errors import LakeError
 from spark_jobs.runtime.interrupt import interruptible
-from spark_jobs.runtime.lazy_session import lazy_session
 
 
 def py4j_says(name: str) -> None:
@@ -35,7 +34,7 @@ def test_a_job_ends_with_the_interrupt_and_the_session_lives_on(
     slow = spark.range(2).selectExpr("java_method('java.lang.Thread', 'sleep', 60000L)")
     signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     signal.setitimer(signal.ITIMER_REAL, 1)
-    with pytest.raises(KeyboardInterrupt), interruptible(spark):
+    with pytest.raises(KeyboardInterrupt), interruptible():
         collected_loudly(slow)
     assert time.monotonic() - began < 30
     assert signal.getsignal(signal.SIGINT) is before
@@ -53,10 +52,10 @@ def test_what_clearing_up_meets_is_not_said_in_the_interrupt_s_place(spark: Spar
         finally:
             raise ConnectionError("Answer from Java side is empty")
 
-    with pytest.raises(KeyboardInterrupt), interruptible(spark):
+    with pytest.raises(KeyboardInterrupt), interruptible():
         clumsy()
     spark.sparkContext.setLogLevel("ERROR")
-    with pytest.raises(ConnectionError, match="of its own"), interruptible(spark):
+    with pytest.raises(ConnectionError, match="of its own"), interruptible():
         raise ConnectionError("of its own")
 
 
@@ -75,11 +74,11 @@ def test_what_hides_the_interrupt_does_not_outlive_it(capsys: pytest.CaptureFixt
     def failed(_: str) -> None:
         raise LakeError("an error of its own")
 
-    with pytest.raises(KeyboardInterrupt), interruptible(lazy_session(never)):
+    with pytest.raises(KeyboardInterrupt), interruptible():
         went_well("shop", cancelled)
     assert capsys.readouterr().err == ""
-    with pytest.raises(KeyboardInterrupt), interruptible(lazy_session(never)), suppress(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), interruptible(), suppress(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
-    with interruptible(lazy_session(never)):
+    with interruptible():
         assert not went_well("shop", failed)
     assert "an error of its own" in capsys.readouterr().err

@@ -42,7 +42,7 @@ def test_a_session_over_a_lazy_one_starts_nothing() -> None:
 
 def test_an_interrupt_before_the_session_is_started_ends_the_block_at_once() -> None:
     before, began = signal.getsignal(signal.SIGINT), time.monotonic()
-    with pytest.raises(KeyboardInterrupt), interruptible(lazy_session(never)):
+    with pytest.raises(KeyboardInterrupt), interruptible():
         interrupted()
     assert time.monotonic() - began < 2
     assert signal.getsignal(signal.SIGINT) is before
@@ -91,7 +91,7 @@ def test_an_interrupt_cancels_the_jobs_of_a_session_that_another_thread_starts_a
                 signal_.set()
 
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), interruptible(lazy):
+    with pytest.raises(KeyboardInterrupt), interruptible():
         interrupted_beside_it()
     assert time.monotonic() - began < 30
     spark.sparkContext.setLogLevel("ERROR")
