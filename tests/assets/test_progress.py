@@ -2,6 +2,7 @@
 
 import logging
 import re
+import signal
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -49,3 +50,15 @@ def test_the_start_of_spark_is_said_once_a_run(caplog: pytest.LogCaptureFixture)
     with caplog.at_level(logging.INFO, "spark_jobs"):
         assert {str(sessions(context, "erp_spark").session()) for _ in range(2)} == {"a session"}
     assert [record.getMessage().split(" after")[0] for record in caplog.records] == ["starting Spark", "Spark is up"]
+
+
+def test_the_start_of_spark_takes_no_signal_for_itself() -> None:
+    def session() -> str:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        return "a session"
+
+    resource: Any = SimpleNamespace(session=session)
+    context = SimpleNamespace(resources=SimpleNamespace(spark=resource), run=SimpleNamespace(run_id="run 2"))
+    before = signal.getsignal(signal.SIGINT)
+    assert str(sessions(context, "spark").session()) == "a session"
+    assert signal.getsignal(signal.SIGINT) is before
