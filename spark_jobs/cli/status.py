@@ -4,7 +4,6 @@ Put here: a source's state in a reader's words. Not here: what is asked and meas
 or the page (spark_jobs/operations/report.py).
 """
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError, under
 from spark_jobs.text.counts import counted
+from spark_jobs.text.replaced import replace_text
 
 if TYPE_CHECKING:
     from spark_jobs.delivery.status import DeliveryStatus
@@ -114,10 +114,8 @@ def _put_metrics(
         echo(text.rstrip("\n"))
         return
     # Prometheus' textfile collector may read at any time: the file is whole or the one before.
-    draft = file.with_name(f"{file.name}.{os.getpid()}")
     try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(file)
+        replace_text(file, text)
     except OSError as error:
         raise ConfigError(f"--to: {file}: cannot be written: {error.strerror}") from error
 

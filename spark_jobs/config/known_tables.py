@@ -5,10 +5,13 @@ It exists so that Dagster's graph can be built while the lake is not reachable; 
 """
 
 import json
-import os
+import logging
 from pathlib import Path
 
 from spark_jobs.errors import ConfigError
+from spark_jobs.text.replaced import replace_text
+
+log = logging.getLogger(__name__)
 
 SeenTable = tuple[str, str, str]
 """Source, schema, table."""
@@ -26,14 +29,15 @@ def read(path: Path) -> list[SeenTable]:
 
 
 def add(path: Path, tables: set[SeenTable]) -> set[SeenTable]:
-    """Adds tables; returns those that are new. The file is replaced whole, so a reader never sees half of it."""
+    """Adds tables; returns those that are new. Where the file cannot be written, a later run adds them."""
     existing = set(read(path))
     new = tables - existing
     if new:
         listed = [
             {"source": source, "schema": schema, "table": table} for source, schema, table in sorted(existing | new)
         ]
-        draft = path.with_name(f"{path.name}.{os.getpid()}")
-        draft.write_text(json.dumps({"tables": listed}, indent=1) + "\n", encoding="utf-8")
-        draft.replace(path)
+        try:
+            replace_text(path, json.dumps({"tables": listed}, indent=1) + "\n")
+        except OSError as error:
+            log.warning("%s: cannot be written: %s", path, error.strerror)
     return new

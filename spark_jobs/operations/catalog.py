@@ -9,7 +9,6 @@ keeps what was registered and of which state of the lake, so that a run without 
 
 import json
 import logging
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +26,7 @@ from spark_jobs.operations.backlog import heads
 from spark_jobs.runtime.engine_errors import without_java
 from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.silver.commit import SilverCommit
+from spark_jobs.text.replaced import replace_text
 from spark_jobs.text.sql import identifier, literal
 
 if TYPE_CHECKING:
@@ -220,10 +220,8 @@ def _read(config: Path) -> _State:
 
 def _write(config: Path, state: _State) -> None:
     path = catalog_file(config)
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
     tables = [[*name, at] for name, at in sorted(state.paths.items())]
     try:
-        draft.write_text(json.dumps({"basis": state.basis, "tables": tables}, indent=1) + "\n", encoding="utf-8")
-        draft.replace(path)
+        replace_text(path, json.dumps({"basis": state.basis, "tables": tables}, indent=1) + "\n")
     except OSError as error:
         log.warning("%s: cannot be written: %s", path, error.strerror)

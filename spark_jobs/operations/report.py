@@ -26,6 +26,7 @@ from spark_jobs.lake.commit import Checkpoint, CommitKind
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
 from spark_jobs.operations.status import SourceStatus, status
+from spark_jobs.text.replaced import replace_text
 
 _LATEST = 200
 """Commits of a table that are looked at, and bars of a chart."""
@@ -151,8 +152,7 @@ def write(pipeline: Pipeline, lake: Lake, name: str, folder: Path) -> Path:
     page, text = folder / f"{name}.html", report(pipeline, lake, name).html()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        page.with_suffix(".new").write_text(text, encoding="utf-8")
-        page.with_suffix(".new").replace(page)
+        replace_text(page, text)
     except OSError as error:
         raise ConfigError(f"{folder}: a report cannot be written there: {error.strerror}") from error
     return page

@@ -5,11 +5,12 @@ Put here: reading one and replacing it. Not here: what is kept (runs.py, failure
 
 import json
 import logging
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from spark_jobs.text.replaced import replace_text
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -33,9 +34,7 @@ def read_notes(path: Path, make: Callable[..., Note], kind: str) -> dict[str, No
 
 def replace_notes(path: Path, notes: "Mapping[str, DataclassInstance]", level: int = logging.WARNING) -> None:
     """Replaces the file whole, so that a reader never sees half of it. One that cannot be written is a log line."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        draft.write_text(json.dumps({name: asdict(note) for name, note in notes.items()}, indent=1) + "\n", "utf-8")
-        draft.replace(path)
+        replace_text(path, json.dumps({name: asdict(note) for name, note in notes.items()}, indent=1) + "\n")
     except OSError as error:
         log.log(level, "%s: cannot be written: %s", path, error.strerror)

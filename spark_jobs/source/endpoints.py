@@ -13,7 +13,6 @@ may be taken up (bronze/resume.py).
 
 import json
 import logging
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -27,6 +26,7 @@ from spark_jobs.errors import AnotherLog, SourceError
 from spark_jobs.source.open import open_sources
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.server import Server
+from spark_jobs.text.replaced import replace_text
 
 log = logging.getLogger(__name__)
 
@@ -170,9 +170,7 @@ def _write(path: Path | None, notes: dict[str, dict[str, Health]]) -> None:
     document = {
         name: {place: asdict(health) for place, health in states.items()} for name, states in notes.items() if states
     }
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        draft.write_text(json.dumps(document, indent=1, default=datetime.isoformat) + "\n", encoding="utf-8")
-        draft.replace(path)
+        replace_text(path, json.dumps(document, indent=1, default=datetime.isoformat) + "\n")
     except OSError as error:
         log.warning("%s: cannot be written: %s", path, error.strerror)

@@ -22,6 +22,12 @@ def test_new_tables_are_told_once(tmp_path: Path) -> None:
     assert known_tables.read(path) == [PEOPLE, ORDERS]
 
 
+def test_a_file_that_cannot_be_written_stops_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "gone" / "pipeline.tables.json"
+    assert known_tables.add(path, {ORDERS}) == {ORDERS}
+    assert caplog.messages == [f"{path}: cannot be written: No such file or directory"]
+
+
 def test_nothing_new_leaves_no_file(tmp_path: Path) -> None:
     assert known_tables.add(tmp_path / "pipeline.tables.json", set()) == set()
     assert list(tmp_path.iterdir()) == []
