@@ -28,7 +28,7 @@ def failing() -> Iterator[None]:
         with interruptible():
             yield
     except Exception as error:
-        known = meaning(error) or error
-        if isinstance(known, StratalogError):
-            raise dg.Failure(advised(known), allow_retries=not isinstance(known, _LASTING)) from None
+        cause = meaning(error) or error
+        if isinstance(cause, StratalogError):
+            raise dg.Failure(advised(cause), allow_retries=not isinstance(cause, _LASTING)) from None
         raise

@@ -167,7 +167,9 @@ def test_a_store_that_is_full(guarded: Gateway, store_keys: None, status: str, c
         reach.use(LakeStore("guarded", guarded.settings(endpoint=proxy.url)))
         with pytest.raises(LakeError) as raised:
             commit(new_table(f"s3a://guarded/{code}-2", {"a": "INT"}, {}))
-        assert snapshot_of(f"s3a://guarded/{code}").version == made
+        snapshot = snapshot_of(f"s3a://guarded/{code}")
+        assert snapshot is not None
+        assert snapshot.version == made
     require_one_message(str(raised.value), "the store has no space left, or no more of it for guarded; free", code)
     assert len(puts) <= 5, "a put that is refused for want of space is not sent again and again"
     reach.use(LakeStore("guarded", guarded.settings()))
