@@ -162,14 +162,14 @@ def test_a_store_that_is_full(guarded: Gateway, store_keys: None, status: str, c
         return refusal(status, code)
 
     reach.use(LakeStore("guarded", guarded.settings()))
-    made = commit(new_table(f"s3a://guarded/{code}", {"a": "INT"}, {}))
+    version = commit(new_table(f"s3a://guarded/{code}", {"a": "INT"}, {}))
     with FaultyProxy(guarded.port, full) as proxy:
         reach.use(LakeStore("guarded", guarded.settings(endpoint=proxy.url)))
         with pytest.raises(LakeError) as raised:
             commit(new_table(f"s3a://guarded/{code}-2", {"a": "INT"}, {}))
         snapshot = snapshot_of(f"s3a://guarded/{code}")
         assert snapshot is not None
-        assert snapshot.version == made
+        assert snapshot.version == version
     require_one_message(str(raised.value), "the store has no space left, or no more of it for guarded; free", code)
     assert len(puts) <= 5, "a put that is refused for want of space is not sent again and again"
     reach.use(LakeStore("guarded", guarded.settings()))

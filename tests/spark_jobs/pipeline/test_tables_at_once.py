@@ -58,15 +58,15 @@ def test_an_error_of_ours_is_not_taken_for_a_table_s() -> None:
 
 
 def test_an_interrupt_does_not_wait_for_the_tables_that_have_not_begun() -> None:
-    begun: list[TableName] = []
+    started: list[TableName] = []
 
     def work(item: Item) -> None:
-        begun.append(item.name)
-        if len(begun) == 5:
+        started.append(item.name)
+        if len(started) == 5:
             os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.2)
 
     tables = [TableName("shop", f"t{number}") for number in range(40)]
     with pytest.raises(KeyboardInterrupt):
         each_table([Item(table) for table in tables], work, {})
-    assert len(begun) < 12, "those that had begun end, and the rest waits for the next run"
+    assert len(started) < 12, "those that had begun end, and the rest waits for the next run"
