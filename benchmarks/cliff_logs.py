@@ -45,7 +45,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "no key": ("keyless", {}),
 }
 """The logs of each, and what its pipeline says beside tables."""
-_SHAPES: dict[str, dict[str, str]] = {"full": {}, "minimal": {"image": "MINIMAL"}, "keyless": {"key": "KEY"}}
+_SHAPES = {"full": ("FULL", "PRIMARY KEY"), "minimal": ("MINIMAL", "PRIMARY KEY"), "keyless": ("FULL", "KEY")}
+"""The row image of the server's session, and how the index on id is declared, by the name of the logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,8 @@ def _print(shapes: tuple[logs.Log, ...], names: list[str], usages_by_case: dict[
 def _server_logs(folder: Path, name: str, sizes: tuple[int, int]) -> ServerLogs:
     say(f"writing the {name} logs")
     with MySQLServer(folder / name) as server:
-        log_files = tuple(logs.write(server, *sizes, **_SHAPES[name]))
+        image, key = _SHAPES[name]
+        log_files = tuple(logs.write(server, *sizes, image=image, key=key))
         files = sorted(server.data.glob("mysql-bin.[0-9]*"))
     return ServerLogs(tuple(file for file in files if file < log_files[0].path), log_files)
 

@@ -165,7 +165,7 @@ def _print_ticks(cases: Sequence[Case], turns_by_case: Mapping[str, Sequence[Tur
 
 
 def _median(turns: Sequence[Turn], figure: str) -> float:
-    return statistics.median(getattr(turn.usage, figure) for turn in turns)
+    return float(statistics.median(getattr(turn.usage, figure) for turn in turns))
 
 
 def _measure_rebuilds(spark: SparkSession, server: MySQLServer, folder: Path, pipeline: Pipeline, rounds: int) -> None:
