@@ -1,4 +1,4 @@
-"""What hatchling does for a wheel: the packages with common names lie below ``stratalog`` there.
+"""What hatchling does for a wheel: packages with common names lie below ``stratalog``, and it has the documentation.
 
 Put here: which packages move, and how their imports are rewritten. Not here: dependencies (pyproject.toml).
 
@@ -18,6 +18,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 MOVED = ("assets", "dagster_project")
 """Packages that are ``stratalog.NAME`` in a wheel."""
 HOME = "stratalog"
+PAGES = "spark_jobs/docs"
+"""Where the pages of docs/ are in a wheel."""
 _NAMES = "|".join(MOVED)
 _IMPORT = re.compile(rf"^(\s*)from ({_NAMES})(\.[\w.]+)? import ", re.MULTILINE)
 _LITERAL = re.compile(rf"""(["'])({_NAMES})((?:\.\w+)+)\1""")
@@ -35,6 +37,7 @@ class MovePackages(BuildHookInterface[Any]):
             return
         self._scratch = tempfile.mkdtemp()
         gather(Path(self.root), Path(self._scratch))
+        build_data["force_include"] |= pages(Path(self.root))
         build_data["force_include"][str(Path(self._scratch, HOME))] = HOME
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
@@ -54,6 +57,13 @@ def gather(root: Path, into: Path) -> None:
                 target.write_text(rewritten(path.read_text(encoding="utf-8"), str(path)), encoding="utf-8")
             else:
                 shutil.copyfile(path, target)
+
+
+def pages(root: Path) -> dict[str, str]:
+    """Each page of the documentation, with its path in a wheel, where ``stratalog docs`` reads it."""
+    return {
+        str(path): f"{PAGES}/{path.relative_to(root / 'docs').as_posix()}" for path in (root / "docs").rglob("*.md")
+    }
 
 
 def rewritten(source: str, name: str) -> str:

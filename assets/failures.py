@@ -11,6 +11,7 @@ import dagster as dg
 from spark_jobs.errors import AnotherLog, ConfigError, DecodeError, JvmEnded, StratalogError, TableStopped
 from spark_jobs.runtime.engine_errors import meaning
 from spark_jobs.runtime.interrupt import interruptible
+from spark_jobs.text.codes import code_of
 from spark_jobs.text.remedies import advised
 
 RETRY = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
@@ -30,5 +31,6 @@ def failing() -> Iterator[None]:
     except Exception as error:
         cause = meaning(error) or error
         if isinstance(cause, StratalogError):
-            raise dg.Failure(advised(cause), allow_retries=not isinstance(cause, _LASTING)) from None
+            metadata = {"code": code_of(cause)}
+            raise dg.Failure(advised(cause), metadata, allow_retries=not isinstance(cause, _LASTING)) from None
         raise

@@ -1,17 +1,18 @@
-"""Lines among a run's events while a step works: what the work logs, and how long the last line is ago.
+"""Lines among a run's events while a step works: what the work logs, and what it is doing where it is silent.
 
 Put here: how lines get there. Not here: when one is due (spark_jobs/text/progress.py), or what is logged.
 """
 
 import logging
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import spark_jobs
 from assets.steps import Sessions
 from spark_jobs.runtime.interrupt import own_handler_kept
-from spark_jobs.text.progress import Heartbeat
+from spark_jobs.text.progress import Heartbeat, doing
 
 if TYPE_CHECKING:  # imports pyspark
     from pyspark.sql import SparkSession
@@ -34,9 +35,11 @@ class _RunLines(Heartbeat):
         self._log.log(record.levelno, record.getMessage())
 
 
-def progress(context: Any, interval: float = _EVERY) -> AbstractContextManager[object]:
-    """Has what the work logs appear among the run's events while the block runs."""
-    return _RunLines(context.log, interval)
+@contextmanager
+def progress(context: Any, interval: float = _EVERY) -> Iterator[None]:
+    """Has what the work logs, and what it is doing where it is silent, among the run's events while the block runs."""
+    with _RunLines(context.log, interval), doing(context.op_def.name):
+        yield
 
 
 class AnnouncedSessions:
@@ -51,7 +54,7 @@ class AnnouncedSessions:
         log = logging.getLogger(spark_jobs.__name__)
         began = time.monotonic()
         log.info("starting Spark")
-        with own_handler_kept():
+        with own_handler_kept(), doing("starting Spark"):
             session = self._sessions.session()
         log.info("Spark is up after %.1f s", time.monotonic() - began)
         _ANNOUNCED.add(self._run_id)

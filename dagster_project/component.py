@@ -75,7 +75,7 @@ def _pipeline_text(name: str, params: ScaffoldParams) -> str:
         server = f"host: {json.dumps(params.host)}, port: {params.port}, user: {json.dumps(params.user)}"
         settings = f'    mysql: {{{server}, password: "${{{_variable(name)}}}"}}\n'
     return (
-        "# All keys: docs/configuration.md. Relative paths count from this folder.\n"
+        "# All keys: stratalog docs configuration. Relative paths count from this folder.\n"
         f'lake: ./lake\nsources:\n  {source}:\n{settings}# tables: ["{source}.*"]\n'
     )
 

@@ -1,7 +1,8 @@
 """Writes the pages of this folder: ``make docs``, or ``python -m docs.reference``.
 
 configuration.md comes from the models of spark_jobs/config/model.py, cli.md from the commands of spark_jobs/cli,
-python.md from the names of stratalog/__init__.py, messages.md from all places that raise an error.
+python.md from the names of stratalog/__init__.py, messages.md and the codes in spark_jobs/text/codes.tsv from
+all places that raise an error.
 
 Put here: how they become pages. Not here: a word about a key or an option; that stands where it is defined.
 """
@@ -21,9 +22,12 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 import stratalog
-from docs.reference.messages import page
+from docs.reference.messages import assigned, lines_of, page
+from docs.reference.messages import messages as texts_by_class
 from spark_jobs.cli.verbs import cli
 from spark_jobs.config.model import Pipeline
+from spark_jobs.text import codes
+from spark_jobs.text.codes import Code
 
 FOLDER = Path(__file__).parent
 _MADE = "<!-- Made by `make docs` from {}: change it there. -->"
@@ -47,7 +51,14 @@ def pages() -> dict[Path, str]:
         FOLDER / "cli.md": commands(cli),
         FOLDER / "python.md": python(),
         FOLDER / "messages.md": messages(),
+        codes.FILE: lines_of(assigned_codes()),
     }
+
+
+def assigned_codes() -> list[Code]:
+    """The codes of all messages that the code has now."""
+    before = codes.catalogue() if codes.FILE.exists() else ()
+    return assigned(before, texts_by_class())
 
 
 def configuration(model: type[BaseModel]) -> str:
@@ -153,7 +164,7 @@ def _verb(context: click.Context) -> list[str]:
 def _options(context: click.Context) -> list[str]:
     rows = []
     for param in context.command.params:
-        if isinstance(param, click.Option):
+        if isinstance(param, click.Option) and not param.hidden:
             metavar = "" if param.is_flag else f" {param.make_metavar(context)}"
             has_default = param.show_default and param.default is not None
             default = " Required." if param.required else f" Default: `{param.default}`." if has_default else ""
@@ -232,11 +243,12 @@ def messages() -> str:
         "",
         _MADE.format("the code that raises them"),
         "",
-        "Each message that ends a run, a check or a command, by the class that traces name. `…` stands for names,",
-        "numbers and positions; before a message are the source, the position and the table. Causes of the frequent",
-        "ones, and what to do: [troubleshooting](../troubleshooting.md). Here, *the message says it* means that it",
-        "ends with what to do.",
-        *page(),
+        "A message of a run, a check or a command ends with a code. It stays the same in later versions, whatever the",
+        "words are, and no other message gets it. `stratalog docs SL-1042` prints the message and what to do. Tables",
+        "have the messages whose remedy is not that of their class; messages whose codes are above a table say what to",
+        "do themselves, or what to do is said there. `…` stands for names, numbers and positions. Causes of the",
+        "frequent ones: [troubleshooting](../troubleshooting.md).",
+        *page(assigned_codes()),
     ]
     return "\n".join(lines) + "\n"
 

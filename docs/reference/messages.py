@@ -1,18 +1,21 @@
 """The page of all messages, from the places in the code that raise them.
 
-Put here: which texts an error may have, and what ``advised`` adds to each. Not here: causes, which
+Put here: which texts an error may have, and the code that each gets. Not here: causes, which
 docs/troubleshooting.md has.
 """
 
 import ast
 import re
+import textwrap
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from pathlib import Path
 
 from spark_jobs import errors
-from spark_jobs.errors import ConfigError, StratalogError, Unsupported
-from spark_jobs.text.remedies import advised, kind_of, says_what_to_do
+from spark_jobs.errors import StratalogError
+from spark_jobs.text.codes import Code
+from spark_jobs.text.remedies import has_own_remedy, remedy_of
 
 ROOT = Path(__file__).parents[2]
 _TREES = ("spark_jobs", "assets", "dagster_project", "stratalog")
@@ -20,6 +23,9 @@ CLASSES: dict[str, type[StratalogError]] = {
     name: cls for name, cls in vars(errors).items() if isinstance(cls, type) and issubclass(cls, StratalogError)
 }
 _ELIDED = "…"
+FIRST = 1001
+_ALIKE = 0.75
+"""How much of a message stays where it is reworded."""
 _SHORTEST = 8
 """Letters that a text needs to be searched for."""
 
@@ -105,23 +111,65 @@ def _searchable(text: str) -> str:
     return line.strip(f" {_ELIDED}:;,.=")
 
 
-def remedy(name: str, text: str) -> str:
-    """What to do about a message."""
-    if says_what_to_do(text):
-        return "the message says it"
-    if issubclass(CLASSES[name], ConfigError):
-        return "correct the key, the option or the variable that it names"
-    if issubclass(CLASSES[name], Unsupported) and kind_of(text) is None:
-        return "[limits](../limits.md); the table that stops says more ([a broken table](../howto/broken-table.md))"
-    advice = advised(CLASSES[name](text)).removeprefix(f"{text}; ")
-    return re.sub(r"\(docs/([\w/-]+)\.md(#[\w-]+)?\)", r"([\1](../\1.md\2))", advice)
+def assigned(before: Sequence[Code], texts: Mapping[str, Sequence[str]]) -> list[Code]:
+    """The codes of these messages by class: those that they had, of a reworded message too, and new ones at the end.
+
+    The code of a message that there is no more stays without a message, so that no other gets it.
+    """
+    entries = [(name, "") for name in CLASSES] + [(name, text) for name, lines in texts.items() for text in lines]
+    known = {(code.cls, code.text): code.code for code in before}
+    free = [code for code in before if code.text and (code.cls, code.text) not in set(entries)]
+    codes: dict[str, Code] = {code.code: Code(code.code, "", "") for code in before}
+    number = max((int(code.code.removeprefix("SL-")) for code in before), default=FIRST - 1)
+    for name, text in entries:
+        number_text = known.get((name, text))
+        if number_text is None:
+            close = [code for code in free if text and _is_reworded(code, name, text)]
+            if close:
+                free.remove(close[0])
+                number_text = close[0].code
+            else:
+                number += 1
+                number_text = f"SL-{number}"
+        codes[number_text] = Code(number_text, name, text)
+    return [codes[code] for code in sorted(codes)]
 
 
-def page() -> Iterator[str]:
+def _is_reworded(before: Code, name: str, text: str) -> bool:
+    """Whether a message is one that was there before: of another class, or with some other words."""
+    same_class = before.cls == name
+    return before.text == text or (same_class and SequenceMatcher(None, before.text, text).ratio() >= _ALIKE)
+
+
+def lines_of(codes: Iterable[Code]) -> str:
+    """The text of codes.tsv."""
+    return "".join(f"{code.code}\t{code.cls}\t{code.text}\n" for code in codes)
+
+
+def linked(advice: str) -> str:
+    """A remedy with links to the pages that it names."""
+    return re.sub(r"\(stratalog docs ([\w/-]+)(#[\w-]+)?\)", r"([\1](../\1.md\2))", advice)
+
+
+def page(codes: Sequence[Code]) -> Iterator[str]:
     """The lines below the head of the page."""
-    for name, texts in messages().items():
-        yield from ("", f"## {name}", "", "| message | what to do |", "| --- | --- |")
-        for text in texts:
-            fence = "``" if "`" in text else "`"
-            cell = f"{fence}{text}{fence}".replace("|", "\\|")
-            yield f"| {cell} | {remedy(name, text).replace('|', chr(92) + '|')} |"
+    for name, cls in CLASSES.items():
+        of_class = [code for code in codes if code.cls == name]
+        rows = [code for code in of_class if code.text and has_own_remedy(cls, code.text)]
+        without = [code.code for code in of_class if code not in rows]
+        meaning = (cls.__doc__ or "").partition("\n")[0]
+        default = linked(_in_words(remedy_of(cls, "") or ""))
+        yield from ("", f"## {name}", "", meaning, "", f"What to do: {default}.", "")
+        yield from textwrap.wrap(f"Codes: {', '.join(without)}.", 120)
+        yield from ("", "| code | message | what to do |", "| --- | --- | --- |") if rows else ()
+        for code in rows:
+            fence = "``" if "`" in code.text else "`"
+            cells = (code.code, f"{fence}{code.text}{fence}", linked(_in_words(remedy_of(cls, code.text) or "")))
+            yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _in_words(advice: str) -> str:
+    """A remedy with words for what is filled in at run time."""
+    for name, word in {"{source}": "SOURCE", "{table}": "DB.TABLE", "{at}": "POSITION"}.items():
+        advice = advice.replace(name, word)
+    return advice

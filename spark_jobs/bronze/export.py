@@ -22,6 +22,7 @@ from spark_jobs.errors import DecodeError, LakeError, SourceError, about
 from spark_jobs.lake.commit import Checkpoint
 from spark_jobs.lake.layout import Lake
 from spark_jobs.lake.table import Table
+from spark_jobs.text.progress import doing
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +87,8 @@ def _write_file(
             raise SourceError(f"{path} is there already; export into an empty folder")
         log.info("%s: writing %s, %d bytes", binlog_file.file, path, stop - start)
         run_rows = slices.where(f"start >= {start} AND start < {stop}")
-        _write(run_rows, binlog_file.file, start, path)
+        with doing(f"writing {path}"):
+            _write(run_rows, binlog_file.file, start, path)
         partial = None if is_whole else _partial(start, stop, binlog_file, stretch)
         yield Exported(path, start, stop - start, partial, bronze.redacted(run_rows))
 

@@ -25,6 +25,7 @@ from spark_jobs.source.open import open_sources
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.server import Server
 from spark_jobs.storage.reach import use
+from spark_jobs.text.progress import doing
 
 
 @dataclass
@@ -41,9 +42,13 @@ def checklist(pipeline: Pipeline) -> Iterator[Section]:
     use(pipeline.spark.lake_store)
     for name in pipeline.sources:
         yield from _source(pipeline, name, tables)
-    yield Section("lake", tuple(check_lake(pipeline.lake)))
+    with doing("checking the lake"):
+        checks = tuple(check_lake(pipeline.lake))
+    yield Section("lake", checks)
     for name in pipeline.deliveries:
-        yield Section(f"deliveries.{name}", tuple(check_target(pipeline, name)))
+        with doing(f"checking deliveries.{name}"):
+            checks = tuple(check_target(pipeline, name))
+        yield Section(f"deliveries.{name}", checks)
     is_complete = len(tables.definitions) == len(pipeline.sources)
     view = TablesView(pipeline, tables.definitions, tables.in_lake, is_complete)
     if view.names or is_complete:
@@ -67,10 +72,12 @@ def _source(pipeline: Pipeline, name: str, tables: _Tables) -> Iterator[Section]
 
 
 def _endpoint(pipeline: Pipeline, source: Source) -> Iterator[Check]:
-    if isinstance(source, Server):
-        return check_server(pipeline, source)
-    assert isinstance(source, Files)
-    return check_files(source)
+    with doing(f"checking {source.name} ({source.endpoint})"):
+        if isinstance(source, Server):
+            yield from check_server(pipeline, source)
+            return
+        assert isinstance(source, Files)
+        yield from check_files(source)
 
 
 def _source_checks(

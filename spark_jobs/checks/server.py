@@ -326,7 +326,7 @@ def unlogged_changes(view: ServerView) -> Iterator[Check]:
         return
     remarks = remarks_on(view.pipeline, view.server)
     for remark in remarks:
-        yield warning("unlogged changes", remark, "what this means for the table: docs/limits.md")
+        yield warning("unlogged changes", remark, "what this means for the table: stratalog docs limits")
     if not remarks:
         yield ok("unlogged changes", "none: no cascading foreign key, no system-versioned table")
 

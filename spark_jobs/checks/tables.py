@@ -144,7 +144,7 @@ def rules(view: TablesView) -> Iterator[Check]:
 def routes(view: TablesView) -> Iterator[Check]:
     """Tables that meet in one downstream table and do not fit together."""
     problems = problems_of_tables(view.pipeline, view.definitions)
-    yield from (problem(key, text, "correct routes: (docs/routes.md)") for key, text in problems.items())
+    yield from (problem(key, text, "correct routes: (stratalog docs routes)") for key, text in problems.items())
     if view.pipeline.routes and not problems:
         yield ok("routes", "fit the tables")
 

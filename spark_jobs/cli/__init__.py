@@ -4,12 +4,16 @@ Put here: the console script. Not here: verbs, each in the module of its kind; o
 assets call. Results go to standard output, everything else to standard error. Exit status: 0 done, 1 failed, 2 wrong
 use or configuration, 130 interrupted.
 
-This module imports no library: the verbs' own take half a second, in which Ctrl-C has to be a message as well.
+Neither this module nor spark_jobs/text/progress.py imports a library: the verbs' own take half a second,
+in which Ctrl-C has to be a message as well.
 """
 
 import os
 import signal
 import sys
+from contextlib import nullcontext
+
+from spark_jobs.text.progress import StatusLine, doing
 
 _INTERRUPTED = 130
 
@@ -24,8 +28,16 @@ def main() -> None:
     is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_ours:
         signal.signal(signal.SIGINT, _exit)
+    is_shown = os.isatty(2) and not {"-q", "--quiet"} & {*sys.argv} and "_STRATALOG_COMPLETE" not in os.environ
+    with StatusLine(sys.stderr) if is_shown else nullcontext():
+        _run(is_ours=is_ours)
+
+
+def _run(*, is_ours: bool) -> None:
+    """Imports the verbs and runs one. is_ours: whether SIGINT is to be an exception from then on."""
     try:
-        from spark_jobs.cli.verbs import run_verb
+        with doing("starting", is_verb=True):
+            from spark_jobs.cli.verbs import run_verb
     except ImportError as error:
         text = f"the Python package {error.name} is missing ({error}); install Stratalog again: pip install stratalog\n"
         os.write(2, text.encode(errors="backslashreplace"))

@@ -29,7 +29,7 @@ from spark_jobs.runtime.engine_errors import translated
 from spark_jobs.runtime.interrupt import interruptible, own_handler_kept, require_not_interrupted
 from spark_jobs.runtime.lazy_session import lazy_session, session_if_started, start_session
 from spark_jobs.text.disclosure import printable
-from spark_jobs.text.progress import Heartbeat
+from spark_jobs.text.progress import Heartbeat, doing
 from spark_jobs.text.remedies import advised
 
 if TYPE_CHECKING:
@@ -148,17 +148,29 @@ def output_options(verb: Verb) -> Verb:
     return verb
 
 
+def _be_quiet(_: click.Context, __: click.Parameter, value: bool) -> None:
+    if value:
+        logging.getLogger(spark_jobs.__name__).setLevel(logging.WARNING)
+
+
 SECTIONS = {
     "Pipeline": ("run", "extract", "compact", "merge", "deliver", "load", "backfill"),
     "Inspection": ("status", "check", "verify", "schema", "changes", "events", "export", "report"),
     "Subscription": ("consume", "subscriptions"),
     "Operation": ("skip", "reset", "gc", "maintain", "package"),
-    "First day": ("demo", "init", "completion"),
+    "First day": ("demo", "init", "docs", "completion"),
 }
 """The verbs as ``--help`` lists them."""
 
 
 class _Verbs(click.Group):
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """Adds a verb, which takes --quiet as well as ``stratalog`` before it does."""
+        quiet = click.Option(["-q", "--quiet"], is_flag=True, hidden=True, expose_value=False, callback=_be_quiet)
+        quiet.help = "As stratalog --quiet."
+        cmd.params.append(quiet)
+        super().add_command(cmd, name)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click gives it
         return [verb for verbs in SECTIONS.values() for verb in verbs]
 
@@ -195,8 +207,9 @@ def _ending_early() -> Iterator[None]:
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option("-v", "--verbose", is_flag=True, help="Log debug messages.")
+@click.option("-q", "--quiet", is_flag=True, help="Print results, warnings and errors alone: no progress.")
 @click.version_option(package_name="stratalog")
-def cli(*, verbose: bool) -> None:
+def cli(*, verbose: bool, quiet: bool) -> None:
     """Replicate MySQL and MariaDB binary logs into Delta tables: bronze, silver, downstream.
 
     First steps: init --connect, check --connect, run, load, status. Without a server of your own: demo.
@@ -206,11 +219,16 @@ def cli(*, verbose: bool) -> None:
     handler, text = (rich, "%(message)s") if ERRORS.is_terminal else (plain, "%(asctime)s %(message)s")
     handler.setFormatter(_Printable(text, "%H:%M:%S"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    logging.getLogger("spark_jobs").setLevel(logging.DEBUG if verbose else logging.INFO)
+    level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
+    logging.getLogger("spark_jobs").setLevel(level)
     if verbose:
         os.environ.setdefault("STRATALOG_DEBUG", "1")  # of Spark's JVM too
     else:  # py4j logs a trace of what it raises all the same, in part by the root logger
         handler.addFilter(lambda record: "py4j" not in record.pathname)
+    context = click.get_current_context()
+    context.with_resource(doing(context.invoked_subcommand or "", is_verb=True))
+    if not (quiet or ERRORS.is_terminal):
+        context.with_resource(_heartbeat())
 
 
 def chosen_sources(pipeline: Pipeline, source: str | None) -> list[str]:
@@ -233,7 +251,7 @@ def spark_of(pipeline: Pipeline, *, is_run: bool = False, is_lazy: bool = False)
 
         if is_run:
             log.info("starting Spark")
-        with ERRORS.status("starting Spark"), own_handler_kept():
+        with doing("starting Spark"), own_handler_kept():
             return spark_session(pipeline.spark)
 
     spark = lazy_session(start)
@@ -279,10 +297,10 @@ def each_source(
         names = [name for name in chosen_sources(pipeline, source) if not _is_idle(pipeline, name, verb, is_done)]
         successes = []
         if names:
-            with _heartbeat(), spark_of(pipeline, is_run=True, is_lazy=is_lazy) as spark:
+            with spark_of(pipeline, is_run=True, is_lazy=is_lazy) as spark:
 
                 def observed_work(name: str) -> "Outcome | Upkeep | None":
-                    with source_observed(pipeline, name, verb) as work:
+                    with source_observed(pipeline, name, verb) as work, doing(f"{name}: {verb}"):
                         outcome = do(spark, pipeline, name)
                         work.note(outcome)
                         return outcome
@@ -294,7 +312,7 @@ def each_source(
 
 
 def _heartbeat() -> Heartbeat:
-    """Repeats a run's last line, with its age, where it is silent; to where its lines go."""
+    """Says what a verb is doing where it is silent; to where its lines go."""
     root = logging.getLogger()
 
     def write(line: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from spark_jobs.cli.app import ERRORS, cli, config_option, echo, echo_json, spark_of, tables_option, yes_option
+from spark_jobs.cli.run_report import stop_codes
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Scope
@@ -110,7 +111,7 @@ def _json(outcome: "DeliveryOutcome") -> dict[str, Any]:
         for table in outcome.tables
     ]
     stopped = {str(table): reason for table, reason in outcome.stopped.items()}
-    return {"delivery": outcome.delivery, "tables": tables, "stopped": stopped}
+    return {"delivery": outcome.delivery, "tables": tables, "stopped": stopped, "codes": stop_codes(stopped)}
 
 
 def _say(outcome: "DeliveryOutcome") -> None:

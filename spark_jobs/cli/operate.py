@@ -27,6 +27,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import under
 from spark_jobs.runtime import environment
 from spark_jobs.runtime.executors import code_version
+from spark_jobs.text.progress import doing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -253,6 +254,6 @@ def package(to: Path) -> None:
     \b
     Example: stratalog package --to stratalog.tar.gz
     """  # noqa: D301 - click's mark for lines that stay as they are
-    with ERRORS.status("packaging"):
+    with doing("packaging"):
         size = environment.package(to)
     echo(f"{to}: stratalog {code_version()}, Python and packages, {size >> 20:,} MiB")

@@ -87,7 +87,7 @@ def cascades_line(source: str, cascades: Sequence[Mapping[str, str]]) -> str:
     return (
         f"{source}: {keys} child rows, which the server does not log: {', '.join(tables)}; compare these tables "
         "(stratalog verify), or replace the rules by statements or triggers, which are logged (on_cascade, "
-        "docs/limits.md)"
+        "stratalog docs limits)"
     )
 
 
@@ -107,7 +107,10 @@ def print_grid(head: list[str], rows: list[list[str]]) -> None:
     grid = Grid(*cells[0], box=None, pad_edge=False)
     for row in cells[1:]:
         grid.add_row(*row)
-    Terminal(highlight=False, width=_WIDE).print(grid)
+    console = Terminal(highlight=False, width=_WIDE)
+    with console.capture() as text:
+        console.print(grid)
+    echo("\n".join(line.rstrip() for line in text.get().splitlines()))  # as wide as what is in the line
 
 
 def _width(cells: list[list[str]]) -> int:

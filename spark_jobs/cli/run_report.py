@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from spark_jobs.cli.app import ERRORS, echo, echo_json
 from spark_jobs.cli.output import say_outcome, say_stops
 from spark_jobs.log.position import Position
+from spark_jobs.text.codes import codes_in
 
 if TYPE_CHECKING:
     from spark_jobs.bronze.extract import Extracted
@@ -75,8 +76,14 @@ class RunReport:
             "silver": [_compacted(table) for table in outcome.compacted] if outcome else [],
             "downstream": [_merged(table) for table in outcome.merged] if outcome else [],
             "stopped": {str(table): reason for table, reason in outcome.stopped.items()} if outcome else {},
+            "codes": stop_codes(outcome.stopped) if outcome else {},
             "schema": {"summary": str(self.audit), "differences": list(self.audit.lines())} if self.audit else None,
         }
+
+
+def stop_codes(stopped: Mapping[Any, str]) -> dict[str, list[str]]:
+    """The codes of why tables stopped, by table: the member ``codes`` of ``--json``."""
+    return {str(table): codes_in(reason) for table, reason in stopped.items()}
 
 
 def _compacted(table: Any) -> Mapping[str, Any]:

@@ -44,7 +44,8 @@ class Starter:
 
     def _lake(self) -> str:
         return (
-            "# Where the Delta tables are written: a local path, or s3a://bucket/prefix (docs/object-stores.md).\n"
+            "# Where the Delta tables are written: a local path, or s3a://bucket/prefix "
+            "(stratalog docs object-stores).\n"
             f"lake: {_scalar(self.lake)}\n"
         )
 
@@ -110,7 +111,7 @@ def _megabytes(size: int) -> str:
 
 
 _HEAD = """\
-# Written by stratalog init. All keys: docs/reference/configuration.md.
+# Written by stratalog init. All keys: stratalog docs reference/configuration.
 #   stratalog check -c pipeline.yaml --connect    what the server still needs
 #   stratalog run -c pipeline.yaml                the log into the lake
 #   stratalog load -c pipeline.yaml               rows that are older than the log
@@ -118,7 +119,7 @@ _HEAD = """\
 _REST = """\
 # What follows is optional: take the "# " away from the lines that you need.
 
-# Downstream tables that keep more than the source's current rows (docs/downstream-modes.md).
+# Downstream tables that keep more than the source's current rows (stratalog docs downstream-modes).
 # downstream:
 #   - {tables: "shop.prices", mode: history}
 #   - {tables: "shop.orders", mode: soft_delete}

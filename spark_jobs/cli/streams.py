@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 from spark_jobs.errors import StratalogError
+from spark_jobs.text.progress import erased
 
 
 @contextmanager
@@ -35,7 +36,8 @@ def writing(stream: IO[Any]) -> Iterator[None]:
 def streaming(stream: IO[Any]) -> Iterator[None]:
     """As ``writing``, but raises BrokenPipeError where the reader has left: nothing more need be read for it."""
     try:
-        yield
+        with erased():
+            yield
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -53,7 +53,7 @@ schema changes."""
 DATA_ERRORS = {1048, 1138, 1264, 1265, 1292, 1366, 1406}
 """Numbers of errors by which a value, or what a column has, does not fit a type."""
 _READ_ONLY = "the server is read-only: name the server that takes writes, as after a failover"
-_DENIED = "grant it (docs/deliveries.md, Privileges)"
+_DENIED = "grant it (stratalog docs deliveries, Privileges)"
 _REMEDIES: Mapping[int, str] = {
     1044: _DENIED,
     1142: _DENIED,

@@ -28,7 +28,7 @@ _PIPELINE = """\
 {mark}, which writes it anew each time: copy it to another folder and change it there.
 # `stratalog check -c pipeline.yaml --connect` lists whatever is wrong with it.
 
-# Where the tables are kept: a folder, or s3a://bucket/prefix (docs/object-stores.md).
+# Where the tables are kept: a folder, or s3a://bucket/prefix (stratalog docs object-stores).
 lake: ./lake
 
 sources:

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.logging import RichHandler
 
+from spark_jobs.text.progress import doing
+
 
 def _console() -> Console:
     """The console that log lines go to, so that they and a moving line do not write over one another."""
@@ -24,9 +26,9 @@ def note(text: str) -> None:
 
 
 @contextmanager
-def step(doing: str) -> Iterator[None]:
+def step(text: str) -> Iterator[None]:
     """Says what is being done while the ``with`` block does it, and afterwards how long it took."""
     console, began = _console(), time.monotonic()
-    with console.status(doing, spinner="line"):
+    with doing(text):
         yield
-    console.print(f"{doing}: {time.monotonic() - began:.1f} s", markup=False, highlight=False)
+    console.print(f"{text}: {time.monotonic() - began:.1f} s", markup=False, highlight=False)

@@ -119,7 +119,8 @@ def head_of(work: MergeJob) -> Head:
         owners = owner if merged.parts is None else "several source tables"
         raise TableStopped(
             f"{work.target.path} is merged from {owners}, and by routes: it is of one. Route this one to a table of "
-            "its own, or several to that one by a pattern or by sources: (docs/routes.md), and move the table away: "
+            "its own, or several to that one by a pattern or by sources: "
+            "(stratalog docs routes), and move the table away: "
             "the next run rebuilds it from silver"
         )
     return head

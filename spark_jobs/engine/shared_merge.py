@@ -192,7 +192,8 @@ def _require_timed(side: Side, rows: pa.Table) -> None:
     reason = next((reason for reason, applies in reasons.items() if pc.any(applies).as_py()), None)
     if reason:
         raise TableStopped(
-            f"{side}: {reason}, and keys: shared has to know when; route it to a table of its own (docs/routes.md)"
+            f"{side}: {reason}, and keys: shared has to know when; route it to a table of its own "
+            "(stratalog docs routes)"
         )
 
 

@@ -55,7 +55,7 @@ def require_shared(upon: Snapshot, changes: CommitArguments) -> None:
     if missing:
         raise LakeError(
             f"{upon.path}: a task wrote {missing[0].name}, and it is not there; set lake: to a path of a file system "
-            "that this machine and all executors share (docs/clusters/README.md#the-lake)"
+            "that this machine and all executors share (stratalog docs clusters#the-lake)"
         )
 
 

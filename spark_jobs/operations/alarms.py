@@ -50,7 +50,7 @@ def _alarms(pipeline: Pipeline, status: SourceStatus) -> Iterator[tuple[str, str
 _RUN = "stratalog run reads on; let it run more often"
 _RETENTION = (
     "less log is left at the source than retention.margin asks for; run more often, or have the server keep its log "
-    "longer (docs/howto/purge.md)"
+    "longer (stratalog docs howto/purge)"
 )
 
 
@@ -58,7 +58,7 @@ def _stopped(names: list[str], tables: int) -> str:
     rest = f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else ""
     return (
         f"{len(names)} of {tables} tables stopped: {', '.join(names[:_SHOWN])}{rest}; do what the reason of each says "
-        "(docs/howto/broken-table.md), then stratalog run"
+        "(stratalog docs howto/broken-table), then stratalog run"
     )
 
 

@@ -20,7 +20,7 @@ from spark_jobs.schema.history import declared_facts
 from spark_jobs.source.server import Server
 from spark_jobs.source.server_facts import ask_facts
 
-LIMITS = "docs/limits.md"
+LIMITS = "stratalog docs limits"
 """The page that says what to do about each gap."""
 _CONDITIONAL = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
 _COLUMNS = ["stretch", "number", "file", "offset", "statement", "database"]

@@ -61,6 +61,7 @@ from spark_jobs.source.endpoints import Endpoints, open_endpoints
 from spark_jobs.source.protocol import Source
 from spark_jobs.telemetry.spans import annotate, span
 from spark_jobs.text.counts import counted
+from spark_jobs.text.progress import doing
 from spark_jobs.text.remedies import advised
 
 log = logging.getLogger(__name__)
@@ -108,7 +109,7 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
                 log.warning("%s", error)
         return extracted
 
-    with span("extract", layer="bronze"):
+    with span("extract", layer="bronze"), doing(f"{name}: reading the log"):
         newest = retry_on_conflict(lambda: endpoints_of(pipeline, name).first(from_endpoint), wait=CONFLICT_WAIT)
         # Of several tries, the one that found most of the log is what this run has done.
         extracted = max(landed, key=lambda part: part.bytes, default=newest)
@@ -197,7 +198,8 @@ def silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table, task
     if not preparation.units:
         return SilverUnits({}, preparation.errors)
     # One Spark job for all tables; each one's results are committed by itself.
-    with span("engine", tables=len(preparation.units)):
+    many = counted(len(preparation.units), "table")
+    with span("engine", tables=len(preparation.units)), doing(f"{planned.source}: compacting {many}"):
         completed, refused = silver_job.run_until_stopped(
             session_over(spark, 0), index, bronze_table.path, preparation.units, Capacity(slots(spark), task_bytes)
         )
@@ -361,7 +363,8 @@ def _merge_units(spark: SparkSession, deliveries: Sequence["TableMerge"], task_b
                 units.append((delivery.name, prepared))
     if not units:
         return {}
-    with span("engine", tables=len(units)):
+    many = counted(len(units), "table")
+    with span("engine", tables=len(units)), doing(f"{deliveries[0].source}: merging {many}"):
         results = downstream_job.run(
             session_over(spark, 0), [unit for _, unit in units], Capacity(slots(spark), task_bytes), log
         )
@@ -399,7 +402,8 @@ def publish(spark: SparkSession, pipeline: Pipeline, name: str, outcome: Outcome
         return
     now = datetime.now(UTC)
     entries = [replace(entry, published_at=now) for entry in outcome.entries]
-    publication.write(session_over(spark, 0), lake, name, entries, outcome.position)
+    with doing(f"{name}: publishing"):
+        publication.write(session_over(spark, 0), lake, name, entries, outcome.position)
     log.info("%s: published up to %s", name, outcome.position)
 
 

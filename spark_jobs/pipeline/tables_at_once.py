@@ -16,7 +16,7 @@ from spark_jobs.errors import (
 )
 from spark_jobs.pipeline.destinations import TableInto
 from spark_jobs.runtime.interrupt import dropping
-from spark_jobs.text.progress import ProgressLog
+from spark_jobs.text.progress import doing
 from spark_jobs.text.remedies import advised
 
 log = logging.getLogger(__name__)
@@ -48,19 +48,18 @@ def each_table(
 ) -> list[Result]:
     """Runs the work of several tables side by side; what one table raises stops that table.
 
-    layer: what lines of progress begin with; none are logged without it. on_result: gets each result, also where a race
+    layer: what progress begins with. on_result: gets each result, also where a race
     is raised. Raises LostRace, once the others are done, where another run moved a table first: nothing is wrong with
     that one.
     """
     results: list[Result] = []
     # Threads wait for Spark and for the driver's writes; the GIL is not what limits them.
     race: LostRace | None = None
-    progress = ProgressLog(log, layer, len(work)) if layer else None
-    with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool, dropping(pool):
+    text = f"{layer}: committing tables" if layer else "reading tables"
+    with doing(text, len(work)) as activity, ThreadPoolExecutor(_TABLES_AT_ONCE) as pool, dropping(pool):
         running = [(item.name, pool.submit(run, item)) for item in work]
-        if progress:
-            for _, future in running:
-                future.add_done_callback(progress.add)
+        for _, future in running:
+            future.add_done_callback(activity.add)
         # Results in the order of the tables. A JVM that ended ends all of them.
         for name, future in running:
             try:

@@ -254,7 +254,7 @@ def _explained(remote: str) -> Iterator[None]:
     except ImportError as error:
         raise ConfigError(
             f"{address}: Spark Connect needs packages that are not installed ({error}); install stratalog[connect] "
-            "(docs/clusters/connect.md)"
+            "(stratalog docs clusters/connect)"
         ) from error
     except StratalogError as error:
         raise type(error)(f"{address}: {error}") from error
@@ -266,7 +266,9 @@ def _explained(remote: str) -> Iterator[None]:
         reason = foreign(details[1] if details else str(error), 1)
         if _status(error) in _LOST:
             raise JvmEnded(f"{address}: cannot be reached: {reason}; start the server, then run again") from error
-        raise ConfigError(f"{address}: {reason}; an address is sc://host:port (docs/clusters/connect.md)") from error
+        raise ConfigError(
+            f"{address}: {reason}; an address is sc://host:port (stratalog docs clusters/connect)"
+        ) from error
 
 
 def _errors_of_pyspark() -> type[Exception]:
@@ -355,7 +357,7 @@ def _require_settings(spark: "SparkSession", settings: Mapping[str, str]) -> Non
             raise ConfigError(
                 f"the server has {actual or 'nothing'} as {key}, and not {value}, so that its commits could overwrite "
                 "others; start it with the settings that python -m spark_jobs.runtime.server_conf pipeline.yaml prints "
-                "(docs/clusters/connect.md)"
+                "(stratalog docs clusters/connect)"
             )
 
 
@@ -371,5 +373,5 @@ def _require_delta(spark: "SparkSession") -> None:
                 raise
             raise ConfigError(
                 "the server does not have Delta Lake; start it with the settings that python -m "
-                "spark_jobs.runtime.server_conf pipeline.yaml prints (docs/clusters/connect.md)"
+                "spark_jobs.runtime.server_conf pipeline.yaml prints (stratalog docs clusters/connect)"
             ) from error

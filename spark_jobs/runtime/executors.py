@@ -26,7 +26,7 @@ Task = Callable[[Iterator[Any]], Iterator[Any]]
 
 _ROOT = Path(__file__).parents[1]
 _REMEDY = (
-    "give executors this environment: stratalog package makes an archive of it (docs/clusters/README.md#executors)"
+    "give executors this environment: stratalog package makes an archive of it (stratalog docs clusters#executors)"
 )
 _HOST = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor (\w+)\)")
 _OTHER_CODE = re.compile(r"RuntimeError: stratalog on executor (\S+) is (.+?), and not (.+?);")

@@ -129,7 +129,7 @@ def spark_session(settings: Spark) -> SparkSession:
     on_yarn = settings.master == yarn.MASTER
     if on_yarn:
         yarn.require_settings()
-    confs = ALWAYS | _RUNTIME | _progress() | (_LOCAL if local else _CLUSTER)
+    confs = ALWAYS | _RUNTIME | {"spark.ui.showConsoleProgress": "false"} | (_LOCAL if local else _CLUSTER)
     store = settings.lake_store
     confs["spark.jars"] = ",".join(map(str, [*delta_jars(), *store_jars(store)]))
     confs |= store_confs(store)
@@ -180,11 +180,6 @@ def _with_others(session: SparkSession) -> SparkSession:
         stop_session(session)
         raise
     return session
-
-
-def _progress() -> dict[str, str]:
-    """Bars of the tasks that are done, where somebody sits at the terminal; they go when a stage does."""
-    return {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
 
 
 def _archived() -> str:

@@ -1,56 +1,162 @@
-"""Progress lines of a run: one every few seconds where it takes long, and one at its end.
+"""What the process is doing now, and how that is shown: a line on a terminal that is drawn again, lines in a log.
 
-Put here: when a line is due. Not here: what a run does (pipeline/tables_at_once.py), or where lines go.
+Work says what it does by ``doing``, from any thread. What is shown is the newest activity that has not ended, never one
+that has, with its age, and with a count and an estimate where it has a total.
+
+Put here: activities, and the two ways to show them. Not here: what a run does (pipeline/tables_at_once.py), or where
+lines of a log go.
 """
 
 import logging
+import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import IO, Any, Self
 
 _EVERY = 10.0
-"""Seconds from one line to the next: a run over 1,000 tables prints dozens, not thousands."""
+"""Seconds without a line in a log after which one is written."""
+_DRAWN_EVERY = 0.5
+"""Seconds from one drawing of the line on a terminal to the next, and until the first."""
+_BAR = 20
+"""Columns of a bar."""
+_ERASE = "\r\x1b[2K"
 
 
-class ProgressLog:
-    """Counts tables that are done in one layer, from several threads."""
+class Activity:
+    """Work that has begun and not ended.
 
-    def __init__(self, log: logging.Logger, layer: str, total: int, interval: float = _EVERY) -> None:
-        self._log, self._layer, self._total, self._interval = log, layer, total, interval
+    text: what is done; verb and object. total: how many items it has; 0 where that is not known. is_verb: whether it is
+    the verb itself, which says less than a line of a log.
+    """
+
+    def __init__(self, text: str, total: int = 0, *, is_verb: bool = False) -> None:
+        self.text, self.total, self.is_verb = text, total, is_verb
+        self.count = 0
+        self.since = time.monotonic()
         self._lock = threading.Lock()
-        self._count = 0
-        self._due = time.monotonic() + interval
 
     def add(self, _: object = None) -> None:
-        """Counts a table, and prints where it is the last, or where the last line is some seconds old."""
+        """Counts an item."""
         with self._lock:
-            self._count += 1
-            now = time.monotonic()
-            if self._count < self._total and now < self._due:
-                return
-            self._due = now + self._interval
-            self._log.info("%s %d of %d tables", self._layer, self._count, self._total)
+            self.count += 1
+
+    def line(self, now: float) -> str:
+        """The activity with its age and, where it has a total, its count and how long the rest takes as it went."""
+        age = now - self.since
+        if not self.total:
+            return f"{self.text} ({age:.0f} s)"
+        rest = f", about {age / self.count * (self.total - self.count):.0f} s to go" if self.count else ""
+        return f"{self.text}: {self.count} of {self.total} ({age:.0f} s{rest})"
+
+    def bar(self) -> str:
+        """How much of the total there is, as a bar; nothing without a total."""
+        if not self.total:
+            return ""
+        full = _BAR * min(self.count, self.total) // self.total
+        return f"[{'#' * full}{'-' * (_BAR - full)}] "
+
+
+_activities: list[Activity] = []
+_lock = threading.Lock()
+_output = threading.RLock()
+"""Whoever has it writes to the terminal."""
+_lines: "list[StatusLine]" = []
+
+
+def current() -> Activity | None:
+    """The newest activity that has not ended."""
+    with _lock:
+        return _activities[-1] if _activities else None
+
+
+@contextmanager
+def doing(text: str, total: int = 0, *, is_verb: bool = False) -> Iterator[Activity]:
+    """Says what is done inside the ``with`` block."""
+    activity = Activity(text, total, is_verb=is_verb)
+    with _lock:
+        _activities.append(activity)
+    try:
+        yield activity
+    finally:
+        with _lock:
+            _activities.remove(activity)
+
+
+@contextmanager
+def erased() -> Iterator[None]:
+    """Takes the line away from the terminal, and lets nothing be drawn inside: for output, pagers and questions."""
+    with _output:
+        for line in _lines:
+            line.erase()
+        yield
+
+
+class StatusLine:
+    """Draws the current activity on a terminal's last line until the ``with`` block ends."""
+
+    def __init__(self, stream: IO[Any], interval: float = _DRAWN_EVERY) -> None:
+        self._stream, self._interval = stream, interval
+        self._is_over = threading.Event()
+        self._is_drawn = False
+        self._thread = threading.Thread(target=self._draw, name="stratalog-status", daemon=True)
+
+    def __enter__(self) -> Self:
+        _lines.append(self)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_over.set()
+        self._thread.join()
+        with erased():
+            _lines.remove(self)
+
+    def erase(self) -> None:
+        """Removes what is drawn, if anything is; by a thread that has the terminal."""
+        if self._is_drawn:
+            self._is_drawn = False
+            self._put(_ERASE)
+
+    def _draw(self) -> None:
+        while not self._is_over.wait(self._interval):
+            activity = current()
+            if activity is None:
+                continue
+            text = f"{activity.bar()}{activity.line(time.monotonic())}"
+            width = shutil.get_terminal_size().columns - 1
+            with _output:
+                self._is_drawn = True
+                self._put(f"{_ERASE}{''.join(filter(str.isprintable, text))[:width]}")
+
+    def _put(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError:  # the terminal is gone, which what is printed next finds out as well
+            self._is_over.set()
 
 
 class Heartbeat(logging.Handler):
-    """Repeats the last line of the work, with its age, where no line has come for a while.
+    """Writes what is being done, with its age, where no line of the work has come for a while.
 
-    A context manager; meanwhile the lines of a logger and of those below it come here.
+    A context manager; meanwhile the lines of a logger and of those below it come here. The verb alone is not written: a
+    verb that follows a log would write for ever.
     """
 
     def __init__(self, logger: logging.Logger, write: Callable[[str], None], interval: float = _EVERY) -> None:
         super().__init__(logging.INFO)
         self._logger, self._write, self._interval = logger, write, interval
         self._is_over = threading.Event()
-        self._line, self._since = "", time.monotonic()
-        self._due = self._since + interval
+        self._due = time.monotonic() + interval
         self._thread = threading.Thread(target=self._repeat, name="stratalog-progress", daemon=True)
 
-    def emit(self, record: logging.LogRecord) -> None:
-        self._line, self._since = record.getMessage(), time.monotonic()
-        self._due = self._since + self._interval
+    def emit(self, _: logging.LogRecord) -> None:
+        self._due = time.monotonic() + self._interval
 
     def __enter__(self) -> Self:
         self._level = self._logger.level
@@ -71,9 +177,9 @@ class Heartbeat(logging.Handler):
         while not self._is_over.wait(self._interval / 5):
             self.acquire()
             try:
-                now = time.monotonic()
-                if self._line and now >= self._due:
+                now, activity = time.monotonic(), current()
+                if activity and not activity.is_verb and now >= self._due:
                     self._due = now + self._interval
-                    self._write(f"… {self._line} ({now - self._since:.0f} s)")
+                    self._write(f"… {activity.line(now)}")
             finally:
                 self.release()

@@ -20,7 +20,9 @@ from spark_jobs.errors import (
     SourceError,
     StratalogError,
     TableStopped,
+    Unsupported,
 )
+from spark_jobs.text.codes import coded
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,13 @@ class Kind:
 
 _WITHOUT = (
     'take the table out of scope (tables: "!{table}"), or begin it behind the statement in a pipeline of its own and '
-    "load it (docs/howto/schema-change.md#a-table-has-stopped)"
+    "load it (stratalog docs howto/schema-change#a-table-has-stopped)"
 )
 _SKIP = (
     "where the event can be done without, quarantine it: stratalog skip --source {source} --at {at} --table {table} "
-    "(docs/howto/broken-table.md#one-event-stops-the-table-and-can-be-done-without)"
+    "(stratalog docs howto/broken-table#one-event-stops-the-table-and-can-be-done-without)"
 )
-_DUMP = "docs/howto/new-source.md#binlog-files-instead-of-a-server"
+_DUMP = "stratalog docs howto/new-source#binlog-files-instead-of-a-server"
 
 KINDS: tuple[Kind, ...] = (
     # Statements, and rows that do not fit what they left.
@@ -47,18 +49,18 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         r"does not keep every value of column|may have changed (?:NULL in|text of) column",
         "set on_incompatible: new_column, and the next run starts a new column "
-        "(docs/howto/schema-change.md#a-type-that-does-not-hold-every-value)",
+        "(stratalog docs howto/schema-change#a-type-that-does-not-hold-every-value)",
     ),
     Kind(
         r"\b(?:INSERT|UPDATE|DELETE|REPLACE|LOAD)\b[^:]* at \S+ changes the table, which is not applied|"
         r" at \S+ (?:fills the table|changes rows|runs a routine, logged) in statement format",
         "SET GLOBAL binlog_format = 'ROW', then quarantine the statement: stratalog skip --source {source} --at {at} "
         "--table {table}; stratalog verify names the rows that lack it "
-        "(docs/howto/broken-table.md#one-event-stops-the-table-and-can-be-done-without)",
+        "(stratalog docs howto/broken-table#one-event-stops-the-table-and-can-be-done-without)",
     ),
     Kind(
         r"is to stop the table, by|is filtered by .* and cannot be|would have to judge",
-        "change that rule in pipeline.yaml and run again (docs/filters.md)",
+        "change that rule in pipeline.yaml and run again (stratalog docs filters)",
     ),
     Kind(
         r"changes the key of|rows are told apart by|rows were told apart by|change of the key|"
@@ -68,13 +70,15 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         r"columns differ|no statement .*says why|leads to \(|has types \(|which of them are the same",
         "change the table back at the server, or repeat the change there with logging on "
-        "(docs/howto/broken-table.md#the-columns-differ-from-the-servers); where neither can be done, " + _WITHOUT,
+        "(stratalog docs howto/broken-table#the-columns-differ-from-the-servers); where neither can be done, "
+        + _WITHOUT,
     ),
     Kind(
         r"names? (?:of )?its columns|names of its columns|names the columns|tells? the character set|"
         r"definition (?:was read at|by .* does not fit|does not fit)|does not tell them|does not name its columns",
         "SET GLOBAL binlog_row_metadata = 'FULL' for what is still to be logged; for what is there name a schema dump "
-        "(schema_dump:) or begin behind it (docs/howto/schema-change.md#a-log-that-begins-behind-the-create-table)",
+        "(schema_dump:) or begin behind it "
+        "(stratalog docs howto/schema-change#a-log-that-begins-behind-the-create-table)",
     ),
     Kind(
         r" at \S+ (?:changes the table|gives |is not followed|names |is about|does not say)|is not in the log|"
@@ -84,92 +88,100 @@ KINDS: tuple[Kind, ...] = (
     # Rules, routes, the lake's own tables.
     Kind(
         r"\b(?:columns|row_filters|filters)\.\w|the rules about its columns|under other rules",
-        "change that rule in pipeline.yaml and run again (docs/filters.md)",
+        "change that rule in pipeline.yaml and run again (stratalog docs filters)",
     ),
     Kind(
         r"routes|by routes:|meet in|several tables|keys: shared|which (?:it|two) .*keys in common|no type holds",
-        "route it to a table of its own, or fix what differs (docs/routes.md#what-is-refused-and-what-to-do)",
+        "route it to a table of its own, or fix what differs (stratalog docs routes#what-is-refused-and-what-to-do)",
     ),
     Kind(
         r"compat: plain",
-        "leave the table out, or make another lake with compat: full (docs/configuration.md)",
+        "leave the table out, or make another lake with compat: full (stratalog docs configuration)",
     ),
     # Tables that are loaded or compared.
     Kind(
         r"cannot be loaded|load began|is read, and waits|was read up to",
-        "load it again once that is fixed (docs/load.md#what-stops-it)",
+        "load it again once that is fixed (stratalog docs load#what-stops-it)",
     ),
     Kind(
         r"not compared|the server's columns are|at the server and",
-        "compare it by hand, or load it again (docs/verify.md)",
+        "compare it by hand, or load it again (stratalog docs verify)",
     ),
-    Kind(r"more copies of a row were deleted", "load the table (docs/load.md#tables-without-a-key)"),
+    Kind(r"more copies of a row were deleted", "load the table (stratalog docs load#tables-without-a-key)"),
     Kind(
         r"has no key, (?:so that it is locked|and its engine|and a downstream table)",
-        "load it again once that is done (docs/load.md#tables-without-a-key)",
+        "load it again once that is done (stratalog docs load#tables-without-a-key)",
     ),
-    Kind(r"walked? along|its key does not go on", "leave the table out of the load (docs/load.md#what-it-needs)"),
+    Kind(
+        r"walked? along|its key does not go on", "leave the table out of the load (stratalog docs load#what-it-needs)"
+    ),
     # Sources.
     Kind(r"holds no binlog files", f"copy them there, or correct files: of source {{source}} ({_DUMP})"),
     Kind(r"No such file or directory|Not a directory", "correct the path, or put it there"),
     Kind(
-        r"the nearest boundary before it is", "name that position (docs/configuration.md#positions-gtid-sets-and-times)"
+        r"the nearest boundary before it is",
+        "name that position (stratalog docs configuration#positions-gtid-sets-and-times)",
     ),
     Kind(r"bronze holds nothing", "stratalog run fills it"),
     Kind(
         r"cannot be reached: .*(?:Connection refused|timed out|[Nn]o route|not known|name resolution)",
-        "start the server, or correct host and port of source {source} (docs/configuration.md#connections)",
+        "start the server, or correct host and port of source {source} (stratalog docs configuration#connections)",
     ),
     Kind(
         r"answered: ",
         "let the user do that, then run again: stratalog check --connect names the GRANT "
-        "(docs/howto/new-source.md#at-the-server)",
+        "(stratalog docs howto/new-source#at-the-server)",
     ),
     Kind(r"schema dump|the dump is cut|has no end; it is cut|line \d+: ", f"make the schema dump again ({_DUMP})"),
     Kind(
         r"is another log|of several logs|is not the file|another server id|no file in it continues",
-        "put copies of this source's own log into the folder (docs/howto/purge.md#it-has-happened)",
+        "put copies of this source's own log into the folder (stratalog docs howto/purge#it-has-happened)",
     ),
     Kind(
         r"GTID|its domain",
-        "name a position in place of GTIDs, or see which endpoint has them (docs/failover.md#when-a-run-stops)",
+        "name a position in place of GTIDs, or see which endpoint has them (stratalog docs failover#when-a-run-stops)",
     ),
     Kind(
         r"cannot be read: |cannot be written: |cannot be made: ",
-        "let the user who runs Stratalog read and write there, then run again (docs/deployment.md)",
+        "let the user who runs Stratalog read and write there, then run again (stratalog docs deployment)",
     ),
     Kind(
         r"bronze (?:holds|goes on|does not hold|begins)|has a hole|schema history",
-        "bring the files back: stratalog extract --source {source} --archive DIR (docs/howto/purge.md#bronzes-own-log)",
+        "bring the files back: stratalog extract --source {source} --archive DIR "
+        "(stratalog docs howto/purge#bronzes-own-log)",
     ),
 )
 
 DEFAULTS: dict[type[StratalogError], str] = {
     LostRace: "run again: the other writer's work is complete, and a run takes up from there",
     LakeError: (
-        "see whether the lake can be read and written (stratalog check --connect), then run again (docs/lake.md)"
+        "see whether the lake can be read and written (stratalog check --connect), then run again (stratalog docs lake)"
     ),
-    TableStopped: ('fix that and run again, or do without the table (tables: "!{table}") (docs/howto/broken-table.md)'),
+    TableStopped: (
+        'fix that and run again, or do without the table (tables: "!{table}") (stratalog docs howto/broken-table)'
+    ),
     AnotherLog: (
-        "give the new log a source name of its own, or set on_new_server: continue (docs/failover.md#when-a-run-stops)"
+        "give the new log a source name of its own, or set on_new_server: continue "
+        "(stratalog docs failover#when-a-run-stops)"
     ),
     SourceError: (
         "stratalog check --connect lists what is wrong with the source; fix that, then run again "
-        "(docs/failover.md#when-a-run-stops)"
+        "(stratalog docs failover#when-a-run-stops)"
     ),
     DeliveryError: (
-        "fix that at the target, and deliver again: stratalog deliver; what is delivered stays (docs/deliveries.md)"
+        "fix that at the target, and deliver again: stratalog deliver; what is delivered stays "
+        "(stratalog docs deliveries)"
     ),
     DecodeError: (
         "compare the file with the server's own, and put a whole copy in its place or read a replica's "
-        "(docs/failover.md); an event of a table alone can be quarantined with stratalog skip "
-        "(docs/howto/broken-table.md)"
+        "(stratalog docs failover); an event of a table alone can be quarantined with stratalog skip "
+        "(stratalog docs howto/broken-table)"
     ),
-    StratalogError: "fix that, and run again (docs/howto/broken-table.md)",
+    StratalogError: "fix that, and run again (stratalog docs howto/broken-table)",
 }
 """What to do where the message fits no kind, by class; the nearest ancestor counts."""
 
-_PAGE = re.compile(r"\bdocs/[\w/-]+\.md")
+_PAGE = re.compile(r"\bstratalog docs \S")
 _VERBS = (
     *("add", "alter", "attach", "begin", "bring", "check", "choose", "compact", "connect", "copy", "correct", "create"),
     *("delete", "do", "do not", "either", "end", "export", "fix", "give", "leave", "let", "list", "load", "make"),
@@ -187,11 +199,18 @@ _PREFIX = re.compile(r"(?P<source>[A-Za-z_]\w*): (?:(?:\S+\.\d+:\d+: )?(?P<table
 
 
 def advised(error: StratalogError | str, source: str | None = None, table: object = None) -> str:
-    """The message with what to do; as it is where it says so itself, and of the configuration, whose keys it names.
+    """The message with what to do and its code, once; no remedy is added where the message says one, or names a key.
 
     source, table: what the stop is about; where they are not given, what the message begins with. A text is that of a
     stopped table.
     """
+    cls = type(error) if isinstance(error, StratalogError) else TableStopped
+    return coded(_with_remedy(error, cls, source, table), error if isinstance(error, StratalogError) else cls(error))
+
+
+def _with_remedy(
+    error: StratalogError | str, cls: type[StratalogError], source: str | None = None, table: object = None
+) -> str:
     # Messages that end with a remedy already, and those about the configuration, stay as they are.
     text = str(error)
     if isinstance(error, ConfigError) or says_what_to_do(text):
@@ -199,7 +218,6 @@ def advised(error: StratalogError | str, source: str | None = None, table: objec
     # Source, table and position are taken from the message where the caller does not name them.
     prefix = _PREFIX.match(text)
     table = table or (prefix["table"] if prefix else None)
-    cls = type(error) if isinstance(error, StratalogError) else TableStopped
     remedy = _SKIP if table and _is_of_event(text, cls) else _of_kind(text, cls)
     position = _POSITION.search(text)
     names = {
@@ -210,6 +228,25 @@ def advised(error: StratalogError | str, source: str | None = None, table: objec
     for name, value in names.items():
         remedy = remedy.replace(f"{{{name}}}", value)
     return f"{text}; {remedy}"
+
+
+def remedy_of(cls: type[StratalogError], text: str) -> str | None:
+    """What to do about a message of a class, with {source}, {table} and {at}; None where the message says it itself."""
+    if says_what_to_do(text):
+        return None
+    if issubclass(cls, ConfigError):
+        return "correct the key, the option or the variable that it names"
+    if issubclass(cls, Unsupported) and kind_of(text) is None:
+        return (
+            "see what is not handled (stratalog docs limits); the table that stops says more "
+            "(stratalog docs howto/broken-table)"
+        )
+    return _of_kind(text, cls)
+
+
+def has_own_remedy(cls: type[StratalogError], text: str) -> bool:
+    """Whether the remedy of a message is neither in itself nor that of all messages of its class."""
+    return remedy_of(cls, text) not in (None, remedy_of(cls, ""))
 
 
 def kind_of(text: str) -> Kind | None:

@@ -16,6 +16,7 @@ from spark_jobs.errors import (
     TableStopped,
     Truncated,
 )
+from spark_jobs.text.codes import code_of
 from spark_jobs.text.remedies import advised
 
 
@@ -38,6 +39,7 @@ def test_a_failure_has_the_message_and_is_tried_again_where_that_may_help(
     with pytest.raises(dg.Failure) as raised, failing():
         raise error
     assert (raised.value.description, raised.value.allow_retries) == (advised(error), is_retried)
+    assert raised.value.metadata["code"].value == code_of(error)
     assert raised.value.__suppress_context__
 
 

@@ -28,16 +28,16 @@ class RunLog:
             self.is_long.set()
 
 
-def test_what_the_work_logs_is_in_the_run_and_the_last_line_is_repeated_with_its_age() -> None:
+def test_what_the_work_logs_is_in_the_run_and_where_it_is_silent_what_it_is_doing() -> None:
     log = RunLog()
     work = logging.getLogger("spark_jobs")
     level = work.level
-    with progress(SimpleNamespace(log=log), interval=0.01):
+    with progress(SimpleNamespace(log=log, op_def=SimpleNamespace(name="merge_shop")), interval=0.01):
         logging.getLogger("spark_jobs.bronze.extract").info("shop: reading %d bytes", 7)
         assert log.is_long.wait(20)
         work.warning("shop: too little log")
     assert log.lines[0] == "INFO shop: reading 7 bytes"
-    assert re.fullmatch(r"INFO … shop: reading 7 bytes \(\d+ s\)", log.lines[1])
+    assert re.fullmatch(r"INFO … merge_shop \(\d+ s\)", log.lines[1])
     assert "WARNING shop: too little log" in log.lines
     count = len(log.lines)
     work.info("after the step")

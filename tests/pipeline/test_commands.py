@@ -83,7 +83,7 @@ def test_a_process_ends_with_the_status_of_what_it_did(folder: Path) -> None:
     stopped = stratalog("run", folder=folder)
     assert (stopped.returncode, stopped.stderr.count("shop.t: ALTER TABLE at bin.000002:")) == (1, 1), stopped.stderr
     assert "shop.u" in stopped.stdout
-    remedy = "; set on_incompatible: new_column, and the next run starts a new column (docs/howto/schema-change.md"
+    remedy = "; set on_incompatible: new_column, and the next run starts a new column (stratalog docs howto/schema"
     assert remedy in stopped.stderr
     process = stratalog("status", "--json", folder=folder)
     shop = json.loads(process.stdout)["sources"]["shop"]

@@ -49,6 +49,7 @@ from spark_jobs.silver.retired_columns import restarts_of, types_of
 from spark_jobs.silver.table_timeline import TableState
 from spark_jobs.source.connection import error_number
 from spark_jobs.source.server import Server
+from spark_jobs.text.progress import doing
 from spark_jobs.text.sql import identifier
 
 log = logging.getLogger(__name__)
@@ -132,7 +133,8 @@ class Verdict:
             yield f"{self.summary}: {self.older} rows are older than the log, which lacks the table's CREATE too"
         for cause in self.causes:
             yield (
-                f"{self.summary}: the table {cause}; mend the table (docs/limits.md#mend-a-table-whose-rows-are-wrong)"
+                f"{self.summary}: the table {cause}; mend the table "
+                "(stratalog docs limits#mend-a-table-whose-rows-are-wrong)"
             )
         for column, rows in self.unknown.items():
             yield (
@@ -194,10 +196,22 @@ def verify_source(
         checking.catch_up(position)
         names = [name for name in checking.names() if wanted is None or wanted(name)]
         gaps = gaps_of(pipeline, checking.lake, name)
-        for verdict in (verdict for name in names for verdict in checking.verdicts(name, position, into)):
+        for verdict in (verdict for table in names for verdict in _said(checking, name, table, position, into)):
             rows = f"{verdict.source_rows:,}"
             log.info("%s: %s: %s, %s rows in %.1f s", name, verdict.summary, verdict.state, rows, verdict.seconds)
             yield verdict if verdict.is_right else replace(verdict, causes=tuple(map(str, gaps.of(verdict.table))))
+
+
+def _said(
+    checking: "_ComparedSource",
+    source: str,
+    table: TableName,
+    position: Position,
+    into: Callable[[TableName, Name], bool] | None,
+) -> Iterator[Verdict]:
+    """The verdicts of a table, while it is said that it is compared."""
+    with doing(f"{source}: comparing {table}"):
+        yield from checking.verdicts(table, position, into)
 
 
 class _ComparedSource:

@@ -195,7 +195,9 @@ def test_what_stops_one_source_is_said_and_does_not_stop_the_next(capsys: pytest
 
     successes = [went_well("shop", do) for do in (damaged, stopped, lambda _: None)]
     assert successes == [False, False, True]
-    assert capsys.readouterr().err == "shop: [b] is damaged; fix that, and run again (docs/howto/broken-table.md)\n"
+    assert (
+        capsys.readouterr().err == "shop: [b] is damaged; fix that, and run again (stratalog docs howto/broken-table)\n"
+    )
     with pytest.raises(ConfigError):
         went_well("shop", wrong)
 

@@ -50,7 +50,7 @@ def test_a_source_that_is_well_raises_none(tmp_path: Path) -> None:
             "stopped",
             (
                 "7 of 8 tables stopped: a.t0, a.t1, a.t2, a.t3, a.t4 and 2 more; do what the reason of each says "
-                "(docs/howto/broken-table.md), then stratalog run"
+                "(stratalog docs howto/broken-table), then stratalog run"
             ),
         ),
         (
@@ -58,7 +58,7 @@ def test_a_source_that_is_well_raises_none(tmp_path: Path) -> None:
             "retention",
             (
                 "less log is left at the source than retention.margin asks for; run more often, or have the server "
-                "keep its log longer (docs/howto/purge.md)"
+                "keep its log longer (stratalog docs howto/purge)"
             ),
         ),
         (

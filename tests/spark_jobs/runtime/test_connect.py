@@ -43,7 +43,7 @@ def test_a_missing_package_names_the_extra(pipeline_file: Path, module: str) -> 
     ended = ran(pipeline_file, "sc://127.0.0.1:1", WITHOUT.format(module=module))
     assert ended.status == 2
     assert message(ended).startswith("spark.remote: sc://127.0.0.1:1: Spark Connect needs packages")
-    assert message(ended).endswith("install stratalog[connect] (docs/clusters/connect.md)")
+    assert message(ended).endswith("install stratalog[connect] (stratalog docs clusters/connect)")
 
 
 @pytest.mark.thorough

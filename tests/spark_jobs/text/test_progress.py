@@ -1,32 +1,77 @@
+import io
 import logging
 import re
 import threading
+import time
 
 import pytest
 
-from spark_jobs.text.progress import Heartbeat, ProgressLog
+from spark_jobs.text.progress import Activity, Heartbeat, StatusLine, current, doing, erased
+
+
+def test_what_is_shown_is_the_newest_activity_that_has_not_ended() -> None:
+    with doing("shop: run", is_verb=True) as verb:
+        with doing("starting Spark"):
+            assert (current() or verb).text == "starting Spark"
+        assert current() is verb
+    assert current() is None
+
+
+def test_an_activity_ends_with_an_error_too_and_in_any_order() -> None:
+    with pytest.raises(ValueError, match="x"), doing("merging"):
+        raise ValueError("x")
+    first, second = doing("a"), doing("b")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert (current() or Activity("")).text == "b"
+    second.__exit__(None, None, None)
+    assert current() is None
 
 
 @pytest.mark.parametrize(
-    "total, interval, expected",
+    "total, count, line, bar",
     [
-        (0, 0.0, []),
-        (1, 60.0, ["shop: silver 1 of 1 tables"]),
-        (3, 60.0, ["shop: silver 3 of 3 tables"]),
-        (3, 0.0, ["shop: silver 1 of 3 tables", "shop: silver 2 of 3 tables", "shop: silver 3 of 3 tables"]),
+        (0, 0, "merging (10 s)", ""),
+        (4, 0, "merging: 0 of 4 (10 s)", "[--------------------] "),
+        (4, 1, "merging: 1 of 4 (10 s, about 30 s to go)", "[#####---------------] "),
     ],
 )
-def test_lines_are_due_at_the_end_and_after_some_seconds(
-    total: int, interval: float, expected: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    progress = ProgressLog(logging.getLogger("spark_jobs.test"), "shop: silver", total, interval)
-    for _ in range(total):
-        progress.add()
-    assert caplog.messages == expected
+def test_a_line_has_an_age_and_of_a_total_an_estimate(total: int, count: int, line: str, bar: str) -> None:
+    activity = Activity("merging", total)
+    for _ in range(count):
+        activity.add()
+    assert (activity.line(activity.since + 10), activity.bar()) == (line, bar)
 
 
-def test_a_silent_run_repeats_its_last_line_with_its_age() -> None:
+class Terminal(io.StringIO):
+    """A terminal, and an event for its first line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_drawn = threading.Event()
+
+    def write(self, text: str) -> int:
+        size = super().write(text)
+        if "Spark" in text:
+            self.is_drawn.set()
+        return size
+
+
+def test_a_terminal_has_the_line_until_something_is_printed() -> None:
+    terminal = Terminal()
+    with StatusLine(terminal, interval=0.01), doing("starting \x1b[2JSpark"):
+        assert terminal.is_drawn.wait(20)
+        with erased():
+            size = len(terminal.getvalue())
+            assert terminal.getvalue().endswith("\r\x1b[2K")
+            time.sleep(0.05)
+            assert len(terminal.getvalue()) == size, "nothing is drawn over output"
+    assert "\x1b[2Kstarting [2JSpark (0 s)" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\x1b[2K")
+
+
+def test_a_silent_run_says_what_it_is_doing_and_not_what_it_has_logged() -> None:
     lines: list[str] = []
     is_long = threading.Event()
 
@@ -36,10 +81,12 @@ def test_a_silent_run_repeats_its_last_line_with_its_age() -> None:
 
     work = logging.getLogger("spark_jobs")
     level = work.level
-    with Heartbeat(work, write, interval=0.01):
-        assert lines == [], "nothing is repeated before the first line"
-        logging.getLogger("spark_jobs.any").info("starting %s", "Spark")
-        assert is_long.wait(20)
-    assert re.fullmatch(r"… starting Spark \(\d+ s\)", lines[0])
+    with Heartbeat(work, write, interval=0.01), doing("run", is_verb=True):
+        logging.getLogger("spark_jobs.any").info("Spark is up")
+        time.sleep(0.1)
+        assert lines == [], "a verb alone is no news"
+        with doing("merging 3 tables"):
+            assert is_long.wait(20)
+    assert re.fullmatch(r"… merging 3 tables \(\d+ s\)", lines[0])
     count = len(lines)
     assert (work.level, work.handlers, len(lines)) == (level, [], count)

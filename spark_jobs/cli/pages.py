@@ -1,0 +1,180 @@
+"""The verb ``docs``: the pages of the documentation, which a wheel has too.
+
+Put here: which page a name means, its sections, searching, and printing. Not here: the pages themselves (docs/), or
+codes of messages (spark_jobs/text/codes.py).
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+import click
+from rich.markdown import Markdown
+
+import spark_jobs
+from spark_jobs import errors
+from spark_jobs.cli.app import ERRORS, Terminal, cli, echo
+from spark_jobs.cli.output import print_grid
+from spark_jobs.errors import ConfigError
+from spark_jobs.text import codes
+from spark_jobs.text.progress import erased
+from spark_jobs.text.remedies import remedy_of
+
+_PACKAGE = Path(spark_jobs.__file__).parent
+_OF_CONTRIBUTORS = ("adr/", "adr", "cases", "contributing")
+"""Pages about the making of Stratalog: shown by name, and neither listed nor searched."""
+_FENCE = "```"
+_WIDEST = 100
+"""Columns of a rendered page: longer lines are hard to read."""
+
+
+def folder() -> Path:
+    """Where the pages are: in an installed package beside its modules, else at the top of the checkout."""
+    inside = _PACKAGE / "docs"
+    return inside if inside.is_dir() else _PACKAGE.parent / "docs"
+
+
+def files() -> dict[str, Path]:
+    """Each page by its name: its path below docs/ without the suffix, a folder's README by the folder."""
+    root = folder()
+    paths = sorted(root.rglob("*.md"), key=lambda path: (len(path.relative_to(root).parts), path))
+    return {path.relative_to(root).with_suffix("").as_posix().removesuffix("/README"): path for path in paths}
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading and what is below it up to the next.
+
+    Attributes:
+        level: the number of hash signs of its heading.
+        title: the heading.
+        anchor: as links name it; the first section of a page has none.
+        lines: its text with the heading.
+    """
+
+    level: int
+    title: str
+    anchor: str
+    lines: list[str]
+
+
+def sections(text: str) -> Iterator[Section]:
+    """The sections of a page in order; hash signs inside fences begin none."""
+    section = Section(1, "", "", [])
+    is_code = False
+    for line in text.splitlines():
+        is_code ^= line.lstrip().startswith(_FENCE)
+        heading = None if is_code else re.match(r"(#+) (.+)", line)
+        if heading:
+            if section.lines:
+                yield section
+            title = heading[2].replace("`", "")
+            level = len(heading[1])
+            anchor = re.sub(r"[^\w\- ]", "", heading[2].lower()).replace(" ", "-")
+            section = Section(level, title, anchor if level > 1 else "", [])
+        section.lines.append(line)
+    yield section
+
+
+def text_of(name: str) -> str:
+    """A page, or the section of one that is named as links do: ``limits#foreign-keys``. Raises ConfigError."""
+    page, _, anchor = name.removeprefix("docs/").partition("#")
+    page = page.removesuffix(".md").removesuffix("/README")
+    paths = files()
+    if page not in paths:
+        close = get_close_matches(page, paths, 1) or [known for known in paths if known.endswith(f"/{page}")]
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise ConfigError(f"no page {page!r}; {hint}stratalog docs lists all pages")
+    text = paths[page].read_text(encoding="utf-8")
+    if not anchor:
+        return text
+    # A section has those below it.
+    parts = list(sections(text))
+    first = next((at for at, part in enumerate(parts) if part.anchor == anchor), None)
+    if first is None:
+        raise ConfigError(f"{page} has no section {anchor!r}; show the page: stratalog docs {page}")
+    following = (at for at in range(first + 1, len(parts)) if parts[at].level <= parts[first].level)
+    return "\n".join(line for part in parts[first : next(following, None)] for line in part.lines) + "\n"
+
+
+def hits(words: str, page: str | None = None) -> Iterator[tuple[str, str, str]]:
+    """Sections with all of the words, in any case and order: the name to show them by, the heading, and a line."""
+    patterns = [word.casefold() for word in words.split()]
+    for name, path in files().items():
+        if (page or name) != name or (page is None and name.startswith(_OF_CONTRIBUTORS)):
+            continue
+        for section in sections(path.read_text(encoding="utf-8")):
+            text = "\n".join(section.lines).casefold()
+            if all(pattern in text for pattern in patterns):
+                line = max(section.lines, key=lambda line: sum(pattern in line.casefold() for pattern in patterns))
+                yield f"{name}#{section.anchor}" if section.anchor else name, section.title, line.strip()
+
+
+def explained(code: str) -> str:
+    """What a code means, as Markdown. Raises ConfigError where there is no such code."""
+    entry = next((entry for entry in codes.catalogue() if entry.code == code), None)
+    if entry is None or not entry.cls:
+        raise ConfigError(f"no message has the code {code}; stratalog docs reference/messages lists all")
+    message = f"`{entry.text}`" if entry.text else "Another message of this class."
+    cls = getattr(errors, entry.cls)
+    advice = remedy_of(cls, entry.text) or "The message says what to do."
+    meaning = (cls.__doc__ or "").partition("\n")[0]
+    return f"# {code}\n\n{message}\n\n- Class: {entry.cls}: {meaning}\n- What to do: {advice}\n"
+
+
+@cli.command()
+@click.argument("page", required=False)
+@click.option("--search", "words", metavar="WORDS", help="List the sections that have all of these words.")
+def docs(page: str | None, words: str | None) -> None:
+    """Show the documentation: a page, a section or what a message's code means.
+
+    Without PAGE, list the pages. A terminal gets a page rendered, by $PAGER; a file or a pipe gets Markdown.
+
+    \b
+    Example: stratalog docs
+    Example: stratalog docs limits
+    Example: stratalog docs SL-1042
+    Example: stratalog docs --search "GTID failover"
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    if words is not None:
+        _say_hits(words, page)
+    elif page is None:
+        _say_pages()
+    elif codes.PATTERN.fullmatch(page.upper()):
+        _show(explained(page.upper()))
+    else:
+        _show(text_of(page))
+
+
+def _say_pages() -> None:
+    listed = {name: path for name, path in files().items() if not name.startswith(_OF_CONTRIBUTORS)}
+    rows = [[name, next(sections(path.read_text(encoding="utf-8"))).title] for name, path in listed.items()]
+    print_grid(["page", "title"], rows)
+
+
+def _say_hits(words: str, page: str | None) -> None:
+    if page is not None:
+        text_of(page)  # a name that is wrong is not a page without hits
+    rows = [[name, title, _cut(line)] for name, title, line in hits(words, page)]
+    if not rows:
+        raise ConfigError(f"no section has all of the words {words!r}; search for fewer of them")
+    print_grid(["page", "section", "line"], rows)
+    ERRORS.print("show one: stratalog docs PAGE", highlight=False)
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}…"
+
+
+def _show(text: str) -> None:
+    if not sys.stdout.isatty():
+        echo(text.rstrip("\n"))
+        return
+    console = Terminal(width=min(Terminal().width, _WIDEST), force_terminal=True)
+    with console.capture() as rendered:
+        console.print(Markdown(text), soft_wrap=False)
+    with erased():
+        click.echo_via_pager(rendered.get(), color=True)

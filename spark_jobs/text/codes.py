@@ -1,0 +1,89 @@
+"""Codes of messages: ``SL-1042`` names a message whatever names, numbers and positions are in it.
+
+codes.tsv has a line a code: the code, the class of the error, and the text with … for what differs; the line of a class
+has no text and is the code of messages that have none of their own. ``make docs`` assigns codes to new messages, and a
+code is never given to another message (docs/reference/messages.py).
+
+Put here: which code a message has. Not here: what to do about it (remedies.py).
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from spark_jobs.errors import ConfigError, StratalogError
+
+FILE = Path(__file__).with_name("codes.tsv")
+PATTERN = re.compile(r"SL-\d{4}")
+ELIDED = "…"
+"""Stands for what is known at run time alone."""
+_CODED = re.compile(r"\[SL-\d{4}\]$")
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A line of codes.tsv.
+
+    Attributes:
+        code: ``SL-`` and four digits.
+        cls: name of the class in spark_jobs/errors.py; empty for a message that there is no more.
+        text: the message with … for what differs; empty for all others of the class.
+    """
+
+    code: str
+    cls: str
+    text: str
+
+    @property
+    def size(self) -> int:
+        """Characters that a message has to have."""
+        return len(self.text.replace(ELIDED, ""))
+
+    def fits(self, message: str) -> bool:
+        """Whether a message, with single blanks, has the parts of the text in their order."""
+        at = 0
+        for part in self.text.split(ELIDED):
+            at = message.find(part, at)
+            if at < 0:
+                return False
+            at += len(part)
+        return True
+
+
+@cache
+def catalogue() -> tuple[Code, ...]:
+    """All codes in their order."""
+    lines = FILE.read_text(encoding="utf-8").splitlines()
+    return tuple(Code(*line.split("\t")) for line in lines)
+
+
+def code_of(error: StratalogError | type[StratalogError], text: str | None = None) -> str:
+    """The code of an error, or of a text that errors of a class have: of the longest message that it contains.
+
+    A message of the error's class comes before one of another, as errors pass texts on.
+    """
+    cls = error if isinstance(error, type) else type(error)
+    message = " ".join((str(error) if text is None else text).split())
+    names = [ancestor.__name__ for ancestor in cls.__mro__]
+    fitting = [code for code in catalogue() if code.text and code.fits(message)]
+    if fitting:
+        return max(fitting, key=lambda code: (code.size, code.cls == cls.__name__)).code
+    return next(code.code for name in names for code in catalogue() if code.cls == name and not code.text)
+
+
+def coded(text: str, error: StratalogError | type[StratalogError]) -> str:
+    """A message with its code at its end; each problem of a configuration, which is a line, has one."""
+    if isinstance(error, ConfigError):
+        problems = (f"{key}: {line}" if key else line for key, line in error.problems.items())
+        return "\n".join(_with(problem, code_of(ConfigError, problem)) for problem in problems)
+    return _with(text, code_of(error))
+
+
+def _with(text: str, code: str) -> str:
+    return text if _CODED.search(text) else f"{text} [{code}]"
+
+
+def codes_in(text: str) -> list[str]:
+    """The codes of a text that was reported, in order."""
+    return re.findall(r"\[(SL-\d{4})\]", text)

@@ -1,0 +1,71 @@
+import pytest
+
+from docs.reference.messages import assigned, messages
+from spark_jobs.errors import ConfigError, DeliveryError, JvmEnded, SourceError, StratalogError, TableStopped
+from spark_jobs.text.codes import Code, catalogue, code_of, codes_in
+from spark_jobs.text.remedies import advised
+
+BEFORE = [Code("SL-1001", "LakeError", ""), Code("SL-1002", "LakeError", "the table is gone for good")]
+
+
+def entry(code: str) -> Code:
+    return next(entry for entry in catalogue() if entry.code == code)
+
+
+def test_codes_and_messages_are_unique() -> None:
+    codes = catalogue()
+    assert len({code.code for code in codes}) == len(codes)
+    present = [(code.cls, code.text) for code in codes if code.cls]
+    assert len(set(present)) == len(present)
+
+
+def test_each_message_of_the_code_has_its_code() -> None:
+    wrong = []
+    for name, texts in messages().items():
+        for text in texts:
+            found = entry(code_of(getattr(__import__("spark_jobs.errors").errors, name), text))
+            if (found.cls, found.text) != (name, text) and found.size < len(text.replace("…", "")):
+                wrong.append((name, text, found.text))
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "error, text",
+    [
+        (
+            SourceError("shop: /x holds no binlog files (named like mysql-bin.000001)"),
+            "holds no binlog files (named like",
+        ),
+        (TableStopped("shop: shop.t: /x holds no binlog files (named like mysql-bin.000001)"), "holds no binlog files"),
+    ],
+)
+def test_the_code_does_not_depend_on_names_or_on_who_passes_it_on(error: StratalogError, text: str) -> None:
+    assert entry(code_of(error)).text.startswith(text)
+
+
+@pytest.mark.parametrize("cls", [SourceError, DeliveryError, JvmEnded])
+def test_a_message_that_is_not_listed_has_the_code_of_its_class(cls: type[StratalogError]) -> None:
+    assert entry(code_of(cls("zyx"))) == Code(code_of(cls("zyx")), cls.__name__, "")
+
+
+def test_a_reported_message_has_its_code_once_at_its_end() -> None:
+    text = advised(SourceError("shop: /x holds no binlog files (named like mysql-bin.000001)"))
+    assert codes_in(text) == [code_of(SourceError(text))]
+    assert text.endswith(f"[{codes_in(text)[0]}]")
+    assert advised(SourceError(text)) == text
+
+
+def test_each_problem_of_a_configuration_has_its_code() -> None:
+    lines = advised(ConfigError({"sources": "missing", "lake": "zyx"})).splitlines()
+    assert [len(codes_in(line)) for line in lines] == [1, 1]
+
+
+def test_codes_stay_when_messages_come_go_and_change() -> None:
+    reworded = assigned(BEFORE, {"LakeError": ["another", "the table is gone for ever"]})
+    assert Code("SL-1002", "LakeError", "the table is gone for ever") in reworded
+    (new,) = [code for code in reworded if code.text == "another"]
+    assert new.code > "SL-1002"
+    gone = assigned(BEFORE, {})
+    assert Code("SL-1002", "", "") in gone
+    again = assigned(gone, {"LakeError": ["the table is gone for good"]})
+    assert "SL-1002" not in [code.code for code in again if code.text]
