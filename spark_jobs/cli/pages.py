@@ -87,7 +87,7 @@ def text_of(name: str) -> str:
     if page not in paths:
         close = get_close_matches(page, paths, 1) or [known for known in paths if known.endswith(f"/{page}")]
         hint = f"did you mean {close[0]}? " if close else ""
-        raise ConfigError(f"no page {page!r}; {hint}stratalog docs lists all pages")
+        raise ConfigError(f"no page {page!r}; {hint}list all pages: stratalog docs")
     text = paths[page].read_text(encoding="utf-8")
     if not anchor:
         return text

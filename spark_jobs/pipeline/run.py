@@ -199,7 +199,7 @@ def silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table, task
         return SilverUnits({}, preparation.errors)
     # One Spark job for all tables; each one's results are committed by itself.
     many = counted(len(preparation.units), "table")
-    with span("engine", tables=len(preparation.units)), doing(f"{planned.source}: compacting {many}"):
+    with span("engine", tables=len(preparation.units)), doing(f"compacting {many}"):
         completed, refused = silver_job.run_until_stopped(
             session_over(spark, 0), index, bronze_table.path, preparation.units, Capacity(slots(spark), task_bytes)
         )

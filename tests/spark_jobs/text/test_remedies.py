@@ -19,6 +19,7 @@ from spark_jobs.errors import (
     TableStopped,
     Truncated,
 )
+from spark_jobs.text.codes import code_of
 from spark_jobs.text.remedies import DEFAULTS, KINDS, Kind, advised, kind_of, says_what_to_do
 
 ROOT = Path(__file__).parents[3]
@@ -154,8 +155,8 @@ def test_the_remedy_names_what_the_stop_is_about(error: StratalogError, remedy: 
         "a log that became shorter was reset: give the source another name, or restore the log",
     ],
 )
-def test_a_message_that_says_what_to_do_stays_as_it_is(text: str) -> None:
-    assert advised(SourceError(text)) == text
+def test_a_message_that_says_what_to_do_gets_its_code_alone(text: str) -> None:
+    assert advised(SourceError(text)) == f"{text} [{code_of(SourceError(text))}]"
 
 
 def test_what_is_known_of_a_stop_goes_before_what_its_message_begins_with() -> None:
