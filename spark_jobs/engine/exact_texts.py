@@ -54,7 +54,7 @@ def change_of(step: str) -> ExactTextChange | None:
 
 
 def _names_of(step: str) -> dict[str, str | None]:
-    """New names by old ones of a step that ``silver.table.raw_sql`` or ``partial_rows.renamed`` wrote."""
+    """New names by old ones of a step that ``raw_sql`` or ``absent_sql`` of silver/table.py wrote."""
     names: dict[str, str | None] = {}
     old = ""
     for code, text in _literals(step):

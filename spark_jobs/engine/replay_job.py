@@ -36,7 +36,6 @@ from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import masks_of
 from spark_jobs.silver.compaction_job import CompactionJob
-from spark_jobs.silver.partial_rows import ABSENT_TYPE
 from spark_jobs.silver.projection import projection_of
 from spark_jobs.silver.replayed_parts import parts_of
 from spark_jobs.silver.statement_commits import definition_after
@@ -112,7 +111,7 @@ def _design(snapshot: Snapshot, columns: silver.Columns, *, is_renewed: bool) ->
     if is_renewed:
         return schema_changes.redesigned(snapshot, columns.stored)
     if columns.has_partial and silver.ABSENT not in snapshot.schema.names:
-        return schema_changes.apply(snapshot, [f"ADD COLUMN ({silver.ABSENT} {ABSENT_TYPE})"])
+        return schema_changes.apply(snapshot, [f"ADD COLUMN ({silver.ABSENT} {silver.ABSENT_TYPE})"])
     return snapshot
 
 

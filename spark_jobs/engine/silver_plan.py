@@ -30,7 +30,6 @@ from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import masks_of
 from spark_jobs.silver.compaction_job import CompactionJob
-from spark_jobs.silver.partial_rows import ABSENT_TYPE
 from spark_jobs.silver.statement_commits import reshaping
 from spark_jobs.silver.table_timeline import DataRange, Ended, SchemaChange, TimelineStep
 
@@ -300,7 +299,7 @@ def _stages(work: CompactionJob, snapshot: Snapshot) -> Iterator[Stage]:
     # Each step upon the columns that the one before it left.
     design, windows = snapshot, 0
     if work.has_partial and silver.ABSENT not in snapshot.schema.names:
-        design = schema_changes.apply(snapshot, [f"ADD COLUMN ({silver.ABSENT} {ABSENT_TYPE})"])
+        design = schema_changes.apply(snapshot, [f"ADD COLUMN ({silver.ABSENT} {silver.ABSENT_TYPE})"])
     key = work.before.key_columns if work.before else work.columns_of(work.steps[0].standing).key
     for at, step in enumerate(work.steps):
         overwrites = bool(work.reset) and at == 0

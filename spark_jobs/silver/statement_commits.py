@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from spark_jobs.binlog import TableDefinition
 from spark_jobs.errors import TableStopped
 from spark_jobs.lake.commit import CommitKind
-from spark_jobs.silver import masking, partial_rows, schema_evolution
+from spark_jobs.silver import masking, schema_evolution
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compaction_job import CompactionJob, by_rule
@@ -80,6 +80,6 @@ def _of_silver_alone(before: silver.Columns, after: silver.Columns, origins: Map
     new_names = {origin: name for name, origin in origins.items() if origin is not None}
     if before.has_partial and new_names != {name: name for name in before.types}:
         names = {name: new_names.get(name) for name in before.types}
-        absent = partial_rows.renamed(names)
+        absent = silver.absent_sql(names)
         actions.append(f"{schema_evolution.OF_ABSENT}{absent} WHERE {silver.ABSENT} IS NOT NULL")
     return actions

@@ -30,9 +30,7 @@ from spark_jobs.errors import TableStopped
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
-from spark_jobs.silver import partial_rows
 from spark_jobs.silver.commit import SilverCommit
-from spark_jobs.silver.partial_rows import ABSENT_TYPE
 from spark_jobs.text.sql import identifier, literal
 
 
@@ -64,10 +62,12 @@ ADDED = {
     "_window_stop": PLACE,
     "_raw": "MAP<STRING, STRING>",
 }
-ABSENT = partial_rows.ABSENT
+ABSENT = "_absent"
 """The column that silver tables have besides whose row images left columns out: which ones a row has no value of.
 
-NULL where the row is whole. A table gets it when its first such image comes, and none before."""
+NULL where the row is whole. A table gets it when its first such image comes, and none before. A key of which a column
+is in no row since was never seen whole: its state is not known, and it has no row downstream."""
+ABSENT_TYPE = "ARRAY<STRING>"
 COPIES = "_copies"
 """The column that silver tables of bags have besides: copies that came less copies that went in the window."""
 IDENTITY = "_identity_"
@@ -247,6 +247,18 @@ def raw_sql(raw: str, names: Mapping[str, str | None]) -> str:
     remaining = f"map_filter({raw}, (k, v) -> k NOT IN ({dropped}))" if dropped else raw
     renamed_ = f"transform_keys({remaining}, (k, v) -> CASE k {cases} ELSE k END)" if cases else remaining
     return f"IF(size({renamed_}) = 0, NULL, {renamed_})" if dropped else renamed_
+
+
+def absent_sql(names: Mapping[str, str | None]) -> str:
+    """SQL: the names of absent columns of a row behind a change of columns.
+
+    names: by the old one the new one, None where it went.
+    """
+    dropped = ", ".join(literal(old) for old, new in names.items() if new is None)
+    cases = " ".join(f"WHEN {literal(old)} THEN {literal(new)}" for old, new in names.items() if new not in (None, old))
+    remaining = f"filter({ABSENT}, name -> name NOT IN ({dropped}))" if dropped else ABSENT
+    changed = f"transform({remaining}, name -> CASE name {cases} ELSE name END)" if cases else remaining
+    return f"CAST(IF(size({changed}) > 0, {changed}, NULL) AS {ABSENT_TYPE})" if dropped else changed
 
 
 def raw_with(raw: str, texts: Mapping[str, str]) -> str:

@@ -171,6 +171,12 @@ class _InOrder:
         self._waiting.append((future, lambda: function(*arguments)))
         return future
 
+    def shutdown(self, *, wait: bool, cancel_futures: bool) -> None:
+        """Drops what waits, as a run that ends early has it."""
+        assert not wait
+        if cancel_futures:
+            self._waiting.clear()
+
     def drain(self) -> None:
         """Does what waits; what is raised and is no error of the program's ends all of it."""
         waiting, self._waiting = self._waiting, []

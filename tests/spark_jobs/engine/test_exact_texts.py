@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.ddl.default_values import Fill
 from spark_jobs.engine.exact_texts import ExactTextChange, change_of, changed
-from spark_jobs.silver import partial_rows
+from spark_jobs.silver import table as silver
 from spark_jobs.silver.schema_evolution import OF_ABSENT, steps
 from tests.fix_hypothesis import examples
 
@@ -69,7 +69,7 @@ def test_rows_after_changes(rows: list[dict[str, str] | None], changes: list[Exa
 def test_names_of_absent_columns_are_the_inverse_of_their_step(names: list[str], data: st.DataObject) -> None:
     targets = data.draw(st.permutations([*names, *(None for _ in names)]))[: len(names)]
     renamed = dict(zip(names, targets, strict=True))
-    step = f"{OF_ABSENT}{partial_rows.renamed(renamed)} WHERE _absent IS NOT NULL"
+    step = f"{OF_ABSENT}{silver.absent_sql(renamed)} WHERE _absent IS NOT NULL"
     change = change_of(step)
     assert change == ExactTextChange(absent={old: new for old, new in renamed.items() if old != new})
     rows = pa.table({"_raw": pa.nulls(1, KIND), "_absent": pa.array([names], pa.list_(pa.string()))})
