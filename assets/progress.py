@@ -49,6 +49,7 @@ class AnnouncedSessions:
         self._sessions, self._run_id = sessions, run_id
 
     def session(self) -> "SparkSession":
+        """The session of the code location; its start is announced once a run."""
         if self._run_id in _ANNOUNCED:
             return self._sessions.session()
         log = logging.getLogger(spark_jobs.__name__)

@@ -27,7 +27,7 @@ from docs.reference.messages import messages as texts_by_class
 from spark_jobs.cli.verbs import cli
 from spark_jobs.config.model import Pipeline
 from spark_jobs.text import codes
-from spark_jobs.text.codes import Code
+from spark_jobs.text.codes import MessageCode
 
 FOLDER = Path(__file__).parent
 _MADE = "<!-- Made by `make docs` from {}: change it there. -->"
@@ -55,7 +55,7 @@ def pages() -> dict[Path, str]:
     }
 
 
-def assigned_codes() -> list[Code]:
+def assigned_codes() -> list[MessageCode]:
     """The codes of all messages that the code has now."""
     before = codes.catalogue() if codes.FILE.exists() else ()
     return assigned(before, texts_by_class())

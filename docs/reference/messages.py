@@ -14,7 +14,7 @@ from pathlib import Path
 
 from spark_jobs import errors
 from spark_jobs.errors import StratalogError
-from spark_jobs.text.codes import Code
+from spark_jobs.text.codes import MessageCode
 from spark_jobs.text.remedies import has_own_remedy, remedy_of
 
 ROOT = Path(__file__).parents[2]
@@ -111,18 +111,18 @@ def _searchable(text: str) -> str:
     return line.strip(f" {_ELIDED}:;,.=")
 
 
-def assigned(before: Sequence[Code], texts: Mapping[str, Sequence[str]]) -> list[Code]:
+def assigned(before: Sequence[MessageCode], texts: Mapping[str, Sequence[str]]) -> list[MessageCode]:
     """The codes of these messages by class: those that they had, of a reworded message too, and new ones at the end.
 
     The code of a message that there is no more stays without a message, so that no other gets it.
     """
     entries = [(name, "") for name in CLASSES] + [(name, text) for name, lines in texts.items() for text in lines]
-    known = {(code.cls, code.text): code.code for code in before}
+    code_by_message = {(code.cls, code.text): code.code for code in before}
     free = [code for code in before if code.text and (code.cls, code.text) not in set(entries)]
-    codes: dict[str, Code] = {code.code: Code(code.code, "", "") for code in before}
+    codes: dict[str, MessageCode] = {code.code: MessageCode(code.code, "", "") for code in before}
     number = max((int(code.code.removeprefix("SL-")) for code in before), default=FIRST - 1)
     for name, text in entries:
-        number_text = known.get((name, text))
+        number_text = code_by_message.get((name, text))
         if number_text is None:
             close = [code for code in free if text and _is_reworded(code, name, text)]
             if close:
@@ -131,17 +131,17 @@ def assigned(before: Sequence[Code], texts: Mapping[str, Sequence[str]]) -> list
             else:
                 number += 1
                 number_text = f"SL-{number}"
-        codes[number_text] = Code(number_text, name, text)
+        codes[number_text] = MessageCode(number_text, name, text)
     return [codes[code] for code in sorted(codes)]
 
 
-def _is_reworded(before: Code, name: str, text: str) -> bool:
+def _is_reworded(before: MessageCode, name: str, text: str) -> bool:
     """Whether a message is one that was there before: of another class, or with some other words."""
     same_class = before.cls == name
     return before.text == text or (same_class and SequenceMatcher(None, before.text, text).ratio() >= _ALIKE)
 
 
-def lines_of(codes: Iterable[Code]) -> str:
+def lines_of(codes: Iterable[MessageCode]) -> str:
     """The text of codes.tsv."""
     return "".join(f"{code.code}\t{code.cls}\t{code.text}\n" for code in codes)
 
@@ -151,7 +151,7 @@ def linked(advice: str) -> str:
     return re.sub(r"\(stratalog docs ([\w/-]+)(#[\w-]+)?\)", r"([\1](../\1.md\2))", advice)
 
 
-def page(codes: Sequence[Code]) -> Iterator[str]:
+def page(codes: Sequence[MessageCode]) -> Iterator[str]:
     """The lines below the head of the page."""
     for name, cls in CLASSES.items():
         of_class = [code for code in codes if code.cls == name]

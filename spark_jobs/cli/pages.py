@@ -45,7 +45,7 @@ def files() -> dict[str, Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PageSection:
     """A heading and what is below it up to the next.
 
     Attributes:
@@ -61,9 +61,9 @@ class Section:
     lines: list[str]
 
 
-def sections(text: str) -> Iterator[Section]:
+def sections(text: str) -> Iterator[PageSection]:
     """The sections of a page in order; hash signs inside fences begin none."""
-    section = Section(1, "", "", [])
+    section = PageSection(1, "", "", [])
     is_code = False
     for line in text.splitlines():
         is_code ^= line.lstrip().startswith(_FENCE)
@@ -74,7 +74,7 @@ def sections(text: str) -> Iterator[Section]:
             title = heading[2].replace("`", "")
             level = len(heading[1])
             anchor = re.sub(r"[^\w\- ]", "", heading[2].lower()).replace(" ", "-")
-            section = Section(level, title, anchor if level > 1 else "", [])
+            section = PageSection(level, title, anchor if level > 1 else "", [])
         section.lines.append(line)
     yield section
 
@@ -85,7 +85,7 @@ def text_of(name: str) -> str:
     page = page.removesuffix(".md").removesuffix("/README")
     paths = files()
     if page not in paths:
-        close = get_close_matches(page, paths, 1) or [known for known in paths if known.endswith(f"/{page}")]
+        close = get_close_matches(page, paths, 1) or [title for title in paths if title.endswith(f"/{page}")]
         hint = f"did you mean {close[0]}? " if close else ""
         raise ConfigError(f"no page {page!r}; {hint}list all pages: stratalog docs")
     text = paths[page].read_text(encoding="utf-8")

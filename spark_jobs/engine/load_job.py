@@ -63,7 +63,7 @@ def _unit(load: KeylessLoad, columns: silver.Columns, design: Snapshot) -> Prepa
     """The rows that were read as a window, and one for each range of the log. Raises TableStopped, LakeError."""
     work, steps, waiting = load.work, load.steps, load.waiting
     since, within = load.since, work.window.extent
-    read = ReplayedPart(work.window, load.standing, _turns(steps)).projection(work)
+    projection = ReplayedPart(work.window, load.standing, _turns(steps)).projection(work)
     rows = InheritedRows(columns, since, is_loaded=True)
     # Of a table that nothing happened to since there are no steps.
     standings = [load.standing, *(step.standing for step in steps)]
@@ -71,7 +71,7 @@ def _unit(load: KeylessLoad, columns: silver.Columns, design: Snapshot) -> Prepa
     windows = [
         SilverWindow(definition, columns, (Range(since, since),), design.schema, design.configuration, inherited=rows)
     ]
-    files = InheritedFiles(0, waiting.path, waiting.schema, RowProjection.of(read), waiting.files)
+    files = InheritedFiles(0, waiting.path, waiting.schema, RowProjection.of(projection), waiting.files)
     # The log from there on, with the definitions of its time.
     slices = [OF_TABLE.empty_table()]
     oldest = work.window.oldest or within.start

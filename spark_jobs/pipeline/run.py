@@ -198,8 +198,8 @@ def silver_units(spark: SparkSession, planned: "Plan", bronze_table: Table, task
     if not preparation.units:
         return SilverUnits({}, preparation.errors)
     # One Spark job for all tables; each one's results are committed by itself.
-    many = counted(len(preparation.units), "table")
-    with span("engine", tables=len(preparation.units)), doing(f"compacting {many}"):
+    table_count = counted(len(preparation.units), "table")
+    with span("engine", tables=len(preparation.units)), doing(f"compacting {table_count}"):
         completed, refused = silver_job.run_until_stopped(
             session_over(spark, 0), index, bronze_table.path, preparation.units, Capacity(slots(spark), task_bytes)
         )
@@ -363,8 +363,8 @@ def _merge_units(spark: SparkSession, deliveries: Sequence["TableMerge"], task_b
                 units.append((delivery.name, prepared))
     if not units:
         return {}
-    many = counted(len(units), "table")
-    with span("engine", tables=len(units)), doing(f"{deliveries[0].source}: merging {many}"):
+    table_count = counted(len(units), "table")
+    with span("engine", tables=len(units)), doing(f"{deliveries[0].source}: merging {table_count}"):
         results = downstream_job.run(
             session_over(spark, 0), [unit for _, unit in units], Capacity(slots(spark), task_bytes), log
         )

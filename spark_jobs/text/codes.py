@@ -22,7 +22,7 @@ _CODED = re.compile(r"\[SL-\d{4}\]$")
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class MessageCode:
     """A line of codes.tsv.
 
     Attributes:
@@ -52,10 +52,10 @@ class Code:
 
 
 @cache
-def catalogue() -> tuple[Code, ...]:
+def catalogue() -> tuple[MessageCode, ...]:
     """All codes in their order."""
     lines = FILE.read_text(encoding="utf-8").splitlines()
-    return tuple(Code(*line.split("\t")) for line in lines)
+    return tuple(MessageCode(*line.split("\t")) for line in lines)
 
 
 def code_of(error: StratalogError | type[StratalogError], text: str | None = None) -> str:

@@ -329,8 +329,8 @@ def run(pipeline: Pipeline, seed: int, *, replays: bool = False, staged: Sequenc
 
 def _loading(pipeline: Pipeline) -> LoadContext:
     """A load as landing sees it: the server that it read is not asked any more."""
-    nobody: Any = None
-    return LoadContext(SPARK, pipeline, lake_of(pipeline), SOURCE, nobody, 1, lambda *_: None, nobody)
+    no_server: Any = None
+    return LoadContext(SPARK, pipeline, lake_of(pipeline), SOURCE, no_server, 1, lambda *_: None, no_server)
 
 
 def staged(pipeline: Pipeline, name: TableName, rows: Sequence[dict[str, Any]], place: Position) -> ReadTable:

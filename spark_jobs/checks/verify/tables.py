@@ -196,22 +196,14 @@ def verify_source(
         checking.catch_up(position)
         names = [name for name in checking.names() if wanted is None or wanted(name)]
         gaps = gaps_of(pipeline, checking.lake, name)
-        for verdict in (verdict for table in names for verdict in _said(checking, name, table, position, into)):
-            rows = f"{verdict.source_rows:,}"
-            log.info("%s: %s: %s, %s rows in %.1f s", name, verdict.summary, verdict.state, rows, verdict.seconds)
-            yield verdict if verdict.is_right else replace(verdict, causes=tuple(map(str, gaps.of(verdict.table))))
-
-
-def _said(
-    checking: "_ComparedSource",
-    source: str,
-    table: TableName,
-    position: Position,
-    into: Callable[[TableName, Name], bool] | None,
-) -> Iterator[Verdict]:
-    """The verdicts of a table, while it is said that it is compared."""
-    with doing(f"{source}: comparing {table}"):
-        yield from checking.verdicts(table, position, into)
+        for table in names:
+            with doing(f"{name}: comparing {table}"):
+                verdicts = list(checking.verdicts(table, position, into))
+            causes = tuple(map(str, gaps.of(table)))
+            for verdict in verdicts:
+                rows = f"{verdict.source_rows:,}"
+                log.info("%s: %s: %s, %s rows in %.1f s", name, verdict.summary, verdict.state, rows, verdict.seconds)
+                yield verdict if verdict.is_right else replace(verdict, causes=causes)
 
 
 class _ComparedSource:

@@ -16,14 +16,14 @@ TREES = ("spark_jobs", "assets", "dagster_project", "stratalog")
 
 def literals() -> list[tuple[str, str]]:
     """Each text of the code, with its file."""
-    found = []
+    texts_by_file = []
     for path in (path for tree in TREES for path in sorted((ROOT / tree).rglob("*.py"))):
         nodes = list(ast.walk(tree_of(path)))
         docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
         constants = [node for node in nodes if isinstance(node, ast.Constant) and id(node) not in docstrings]
         texts = [node.value for node in constants if isinstance(node.value, str)]
-        found += [(str(path.relative_to(ROOT)), text) for text in texts]
-    return found
+        texts_by_file += [(str(path.relative_to(ROOT)), text) for text in texts]
+    return texts_by_file
 
 
 def test_each_page_that_a_message_names_has_the_section() -> None:

@@ -29,8 +29,8 @@ def test_old_rows_are_led_on_to_the_present_columns() -> None:
     projection = projection_of({"id": "INT", "v": "INT"}, turns)
     assert projection.columns["day"].origin is None
     assert projection.texts == {"day": "0000-00-00"}
-    none = projection_of({"id": "INT"}, [])
-    assert none == Projection({"id": "INT"}, {"id": ProjectedColumn("INT", "id")}, {"id": "id"}, {})
+    unchanged = projection_of({"id": "INT"}, [])
+    assert unchanged == Projection({"id": "INT"}, {"id": ProjectedColumn("INT", "id")}, {"id": "id"}, {})
 
 
 def carried_step_by_step(row: dict[str, Any], turns: list[SchemaChange]) -> dict[str, Any]:

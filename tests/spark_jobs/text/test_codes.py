@@ -2,13 +2,13 @@ import pytest
 
 from docs.reference.messages import assigned, messages
 from spark_jobs.errors import ConfigError, DeliveryError, JvmEnded, SourceError, StratalogError, TableStopped
-from spark_jobs.text.codes import Code, catalogue, code_of, codes_in
+from spark_jobs.text.codes import MessageCode, catalogue, code_of, codes_in
 from spark_jobs.text.remedies import advised
 
-BEFORE = [Code("SL-1001", "LakeError", ""), Code("SL-1002", "LakeError", "the table is gone for good")]
+BEFORE = [MessageCode("SL-1001", "LakeError", ""), MessageCode("SL-1002", "LakeError", "the table is gone for good")]
 
 
-def entry(code: str) -> Code:
+def entry(code: str) -> MessageCode:
     return next(entry for entry in catalogue() if entry.code == code)
 
 
@@ -23,9 +23,9 @@ def test_each_message_of_the_code_has_its_code() -> None:
     wrong = []
     for name, texts in messages().items():
         for text in texts:
-            found = entry(code_of(getattr(__import__("spark_jobs.errors").errors, name), text))
-            if (found.cls, found.text) != (name, text) and found.size < len(text.replace("…", "")):
-                wrong.append((name, text, found.text))
+            listed = entry(code_of(getattr(__import__("spark_jobs.errors").errors, name), text))
+            if (listed.cls, listed.text) != (name, text) and listed.size < len(text.replace("…", "")):
+                wrong.append((name, text, listed.text))
     assert wrong == []
 
 
@@ -45,7 +45,7 @@ def test_the_code_does_not_depend_on_names_or_on_who_passes_it_on(error: Stratal
 
 @pytest.mark.parametrize("cls", [SourceError, DeliveryError, JvmEnded])
 def test_a_message_that_is_not_listed_has_the_code_of_its_class(cls: type[StratalogError]) -> None:
-    assert entry(code_of(cls("zyx"))) == Code(code_of(cls("zyx")), cls.__name__, "")
+    assert entry(code_of(cls("zyx"))) == MessageCode(code_of(cls("zyx")), cls.__name__, "")
 
 
 def test_a_reported_message_has_its_code_once_at_its_end() -> None:
@@ -62,10 +62,10 @@ def test_each_problem_of_a_configuration_has_its_code() -> None:
 
 def test_codes_stay_when_messages_come_go_and_change() -> None:
     reworded = assigned(BEFORE, {"LakeError": ["another", "the table is gone for ever"]})
-    assert Code("SL-1002", "LakeError", "the table is gone for ever") in reworded
+    assert MessageCode("SL-1002", "LakeError", "the table is gone for ever") in reworded
     (new,) = [code for code in reworded if code.text == "another"]
     assert new.code > "SL-1002"
-    gone = assigned(BEFORE, {})
-    assert Code("SL-1002", "", "") in gone
-    again = assigned(gone, {"LakeError": ["the table is gone for good"]})
-    assert "SL-1002" not in [code.code for code in again if code.text]
+    retired = assigned(BEFORE, {})
+    assert MessageCode("SL-1002", "", "") in retired
+    reassigned = assigned(retired, {"LakeError": ["the table is gone for good"]})
+    assert "SL-1002" not in [code.code for code in reassigned if code.text]

@@ -19,5 +19,5 @@ def test_a_job_that_was_short_makes_the_next_larger(count: int, seconds: float, 
 
 def test_filtered_rows_of_tasks_are_summed() -> None:
     file = DataFile({"path": "part-0.parquet", "size": 3})
-    results = [FilteredRows(Counter(a=1)), file, FilteredRows(Counter(a=2, b=1))]
+    results: list[DataFile | FilteredRows] = [FilteredRows(Counter(a=1)), file, FilteredRows(Counter(a=2, b=1))]
     assert _files(results) == ([file], Counter(a=3, b=1))
