@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,11 +21,22 @@ SPEC = SegmentSpec(
 )
 
 
+_CODE = re.compile(r" \[(SL-\d{4})\]$", re.MULTILINE)
+
+
 @dataclass(frozen=True)
 class Ran:
+    """What a command came to. err: standard error without the codes of messages, which are in codes."""
+
     status: int
     out: str
     err: str
+    codes: tuple[str, ...] = ()
+
+
+def without_codes(text: str) -> str:
+    """Messages without the codes at their ends, which tests of their texts say nothing of."""
+    return _CODE.sub("", text)
 
 
 Stratalog = Callable[..., Ran]
@@ -46,7 +58,7 @@ def stratalog(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         except SystemExit as ended:
             status = ended.code or 0
         out, err = capsys.readouterr()
-        return Ran(int(status), out, err)
+        return Ran(int(status), out, without_codes(err), tuple(_CODE.findall(err)))
 
     yield run
     root.handlers[:], root.level, logging.getLogger("spark_jobs").level = before

@@ -108,6 +108,9 @@ def print_grid(head: list[str], rows: list[list[str]]) -> None:
     for row in cells[1:]:
         grid.add_row(*row)
     console = Terminal(highlight=False, width=_WIDE)
+    if sys.stdout.isatty():
+        console.print(grid)
+        return
     with console.capture() as text:
         console.print(grid)
     echo("\n".join(line.rstrip() for line in text.get().splitlines()))  # as wide as what is in the line

@@ -129,7 +129,7 @@ def explained(code: str) -> str:
 @click.argument("page", required=False)
 @click.option("--search", "words", metavar="WORDS", help="List the sections that have all of these words.")
 def docs(page: str | None, words: str | None) -> None:
-    """Show the documentation: a page, a section or what a message's code means.
+    """Show the documentation: pages, sections, codes of messages.
 
     Without PAGE, list the pages. A terminal gets a page rendered, by $PAGER; a file or a pipe gets Markdown.
 

@@ -81,6 +81,7 @@ def test_a_wrong_name_says_what_there_is(stratalog: Stratalog, page: str, messag
     ran = stratalog("docs", page)
     assert (ran.status, ran.out) == (2, "")
     assert ran.err.startswith(message)
+    assert len(ran.codes) == 1
 
 
 def test_a_code_shows_its_message_and_what_to_do(stratalog: Stratalog) -> None:
