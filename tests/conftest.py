@@ -15,4 +15,5 @@ pytest_plugins = (
     "tests.fix_pair",
     "tests.fix_browser",
     "tests.fix_cli",
+    "tests.fix_standing",
 )

@@ -10,13 +10,25 @@ from pathlib import Path
 
 import click
 
-from spark_jobs.cli import check, consume, deliveries, ingest, inspect, operate, pages, start, status
+from spark_jobs.cli import check, consume, deliveries, ingest, inspect, operate, pages, session, start, status
 from spark_jobs.cli.app import ERRORS, cli
 from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.text.remedies import advised
 
-__all__ = ["check", "cli", "consume", "deliveries", "ingest", "inspect", "operate", "pages", "run_verb", "start"]
-__all__ += ["status"]
+__all__ = [
+    "check",
+    "cli",
+    "consume",
+    "deliveries",
+    "ingest",
+    "inspect",
+    "operate",
+    "pages",
+    "run_verb",
+    "session",
+    "start",
+    "status",
+]
 
 
 def run_verb() -> None:

@@ -39,6 +39,7 @@ from spark_jobs.config.values import (
     LocalPath,
     Patterns,
     at_least_a_day,
+    at_least_a_second,
     computed_name,
     computed_type,
     downstream_text,
@@ -318,6 +319,10 @@ class Spark(Model):
     task_bytes: int = Field(32 << 20, ge=1 << 20)
     """Bytes of log, or of silver's files, that one task takes at most; what is larger is split by keys. The memory of a
     task grows with it: some twenty times as much."""
+    keep: Annotated[Duration, AfterValidator(at_least_a_second)] | None = None
+    """How long Spark stays after a run, for the next one: a server of this user on this machine, which runs of the same
+    version, settings and environment attach to; not with ``remote``, or a cluster's address as ``master``. Without it
+    each run starts its own."""
     conf: dict[str, str] = Field({})
     """Further settings of Spark."""
     _lake_store: LakeStore | None = PrivateAttr(None)
@@ -326,6 +331,12 @@ class Spark(Model):
     def lake_store(self) -> LakeStore | None:
         """The object store of the pipeline's lake, which the session has to reach."""
         return self._lake_store
+
+    @model_validator(mode="after")
+    def _keeps_what_is_local(self) -> Self:
+        if self.keep is not None and (self.remote or not self.master.startswith("local")):
+            raise ValueError("keep is for Spark on this machine, without remote: and with a local master; remove keep")
+        return self
 
     def reaching(self, store: LakeStore | None) -> "Spark":
         """The same settings for a lake on an object store."""

@@ -115,6 +115,12 @@ def at_least_a_day(value: timedelta) -> timedelta:
     return value
 
 
+def at_least_a_second(value: timedelta) -> timedelta:
+    if value < timedelta(seconds=1):
+        raise ValueError("must be longer; remove the key where nothing is to stay")
+    return value
+
+
 _NO_PATH = re.compile(r"[\x00\ud800-\udfff]")
 
 

@@ -19,7 +19,7 @@ import threading
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
@@ -48,6 +48,13 @@ _ENDED = (
     "spark.remote: {where}: the server {what} in the middle of the work, and every table is at its last commit; start "
     "the server where it is down, then run again"
 )
+_STANDING_ENDED = (
+    "spark.keep: the Spark server that stays between runs {what} in the middle of the work: killed, or out of memory "
+    "(spark: conf: spark.driver.memory); {where} has what it said of that. Every table is at its last commit; run it "
+    "again, and a new one starts"
+)
+_ANSWERING = 10
+"""Seconds that a server of this machine has for its first answer."""
 
 
 Settings = frozenset[tuple[str, str]]
@@ -70,12 +77,20 @@ class _ConnectServer:
     """What this process has open on a server: a first session, and those beside it."""
 
     def __init__(
-        self, remote: str, first: "SparkSession", confs: Mapping[str, str], archive: str | None = None
+        self,
+        where: str,
+        first: "SparkSession",
+        confs: Mapping[str, str],
+        archive: str | None = None,
+        detach: Callable[[], None] | None = None,
     ) -> None:
-        self.remote = remote
+        self.where = where
+        """Its address, or the log of a standing one."""
         self.first = first
         self._confs = dict(confs)
         self._archive = archive
+        self.detach = detach or (lambda: None)
+        self.is_standing = detach is not None
         self._beside: weakref.WeakValueDictionary[Settings, SparkSession] = weakref.WeakValueDictionary()
         self._abandoned: deque[str] = deque()
         self._lock = threading.Lock()
@@ -162,10 +177,38 @@ def connected(
         if unsettable:
             log.warning("spark.conf: %s: no session can set it; set it where the server starts", ", ".join(unsettable))
         _server = _ConnectServer(
-            remote, first, {key: value for key, value in settings.items() if key not in refused}, archive
+            _address(remote), first, {key: value for key, value in settings.items() if key not in refused}, archive
         )
         atexit.register(disconnect)
     return _server.first
+
+
+def current() -> "SparkSession | None":
+    """This process's session on a server, where one is open."""
+    return None if _server is None or _client(_server.first).is_closed else _server.first
+
+
+def on_this_machine(port: int, token: str, log_file: str, detach: Callable[[], None]) -> "SparkSession":
+    """This process's session on a server that was started for it and others, with all settings.
+
+    Args:
+        port: of 127.0.0.1; the caller has seen whose it is.
+        token: that each call carries.
+        log_file: where the server says what it says.
+        detach: is called when the session ends.
+
+    Raises:
+        ConfigError: packages are missing.
+        JvmEnded: nothing answers, or not in time.
+    """
+    global _server  # noqa: PLW0603 - as above
+    with _explained("", "spark.keep"):
+        first = _first(_local_builder(port, token))
+        _require_answer(_client(first))
+        _prepare(_client(first), _LATER)
+    _server = _ConnectServer(log_file, first, {}, detach=detach)
+    atexit.register(disconnect)
+    return first
 
 
 def beside(confs: Mapping[str, str]) -> "SparkSession":
@@ -203,8 +246,11 @@ def disconnect() -> None:
         return
     atexit.unregister(disconnect)
     server, _server = _server, None
-    with suppress(Exception):  # it forgets its sessions by itself, in time
-        server.close()
+    try:
+        with suppress(Exception):  # it forgets its sessions by itself, in time
+            server.close()
+    finally:
+        server.detach()
     os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)  # or this process could have no session of another kind
 
 
@@ -224,7 +270,10 @@ def ended_by(error: Exception) -> JvmEnded | None:
     atexit.unregister(disconnect)
     for session in server.sessions():
         _client(session).close()
-    return JvmEnded(_ENDED.format(where=_address(server.remote), what=event))
+    server.detach()
+    if server.is_standing:
+        return JvmEnded(_STANDING_ENDED.format(where=server.where, what=event))
+    return JvmEnded(_ENDED.format(where=server.where, what=event))
 
 
 def is_of_grpc(error: Exception) -> bool:
@@ -246,9 +295,9 @@ def _address(remote: str) -> str:
 
 
 @contextmanager
-def _explained(remote: str) -> Iterator[None]:
+def _explained(remote: str, key: str = "spark.remote") -> Iterator[None]:
     """What is raised before there is a session, as ConfigError or JvmEnded."""
-    address = f"spark.remote: {_address(remote)}"
+    address = f"{key}: {_address(remote)}" if remote else key
     try:
         yield
     except ImportError as error:
@@ -277,15 +326,49 @@ def _errors_of_pyspark() -> type[Exception]:
     return PySparkException
 
 
-def _first(remote: str) -> "SparkSession":
-    from pyspark.sql import SparkSession
-
+def _first(remote: "str | DefaultChannelBuilder") -> "SparkSession":
     for module in _MODULES:  # where PySpark looks for them, it ends a program that has no file of its own
         importlib.import_module(module)
     warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")
-    session = SparkSession.builder.remote(remote).getOrCreate()
+    if isinstance(remote, str):
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.builder.remote(remote).getOrCreate()
+    else:
+        from pyspark.sql.connect import session as connect_session
+
+        os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # as PySpark does for an address
+        session = cast("SparkSession", connect_session.SparkSession.builder.channelBuilder(remote).create())
     _prepare(_client(session), _FIRST)
     return session
+
+
+def _local_builder(port: int, token: str) -> "DefaultChannelBuilder":
+    """The connection to a port of this machine: with a token, to no other address, and through no proxy."""
+    import grpc
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    builder = DefaultChannelBuilder(f"sc://127.0.0.1:{port}", [("grpc.enable_http_proxy", 0)])
+    builder.set(builder.PARAM_TOKEN, token)
+    credentials = grpc.composite_channel_credentials(
+        grpc.local_channel_credentials(), grpc.access_token_call_credentials(token)
+    )
+    open_channel = builder._secure_channel
+    cast("Any", builder).toChannel = lambda: open_channel(f"ipv4:127.0.0.1:{port}", credentials)
+    return builder
+
+
+def _require_answer(client: "SparkConnectClient") -> None:
+    """Raises gRPC's error where the server does not answer in time: PySpark's calls wait without end."""
+    from pyspark.sql.connect.proto import ConfigRequest, UserContext
+
+    request = ConfigRequest(
+        session_id=client._session_id,
+        user_context=UserContext(user_id=client._user_id or ""),
+        client_type=client._builder.userAgent,
+        operation=ConfigRequest.Operation(get_option=ConfigRequest.GetOption(keys=["spark.app.name"])),
+    )
+    client._stub.Config(request, metadata=client._builder.metadata(), timeout=_ANSWERING)
 
 
 def _session(builder: "DefaultChannelBuilder") -> "SparkSession":

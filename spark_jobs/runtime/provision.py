@@ -210,12 +210,12 @@ _CLASSES, _CLASSES_OF = "spark.jsa", "pyspark"
 def _classes_name() -> str:
     import pyspark
 
-    versions = f"{java_program()} {_java_version()} {pyspark.__version__} {_pyspark()} {DELTA[0].version}"
+    versions = f"{java_program()} {_java_version()} {pyspark.__version__} {spark_home()} {DELTA[0].version}"
     return f"classes-{hashlib.sha256(versions.encode()).hexdigest()[:16]}"
 
 
-def _pyspark() -> Path:
-    """Its folder."""
+def spark_home() -> Path:
+    """pyspark's folder, which has Spark's programs and jars."""
     import pyspark
 
     return Path(pyspark.__file__).parent
@@ -229,7 +229,7 @@ def _archive_classes(into: Path) -> None:
         process = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if process.returncode or not (into / _CLASSES).is_file():
         raise ConfigError(f"the archive of Spark's classes was not written: {_cause(process.stdout)}")
-    (into / _CLASSES_OF).write_text(str(_pyspark()))
+    (into / _CLASSES_OF).write_text(str(spark_home()))
 
 
 def _cause(output: str) -> str:
@@ -366,7 +366,7 @@ def _ivy(subject: str, artifact: Artifact, scratch: Path) -> None:
 
 
 def _ivy_command(artifact: Artifact, scratch: Path) -> list[str]:
-    ivy = next(_pyspark().glob("jars/ivy-*.jar"))
+    ivy = next(spark_home().glob("jars/ivy-*.jar"))
     settings = os.environ.get(IVY_SETTINGS)
     return [
         *(java_program(), *_proxies(), "-jar", str(ivy), *(["-settings", settings] if settings else [])),

@@ -5,28 +5,35 @@ Spark Connect's own ways (connect.py).
 The same code runs in this process (``local[*]``), on a cluster (a master's address) and through Spark Connect.
 """
 
+import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 from py4j.protocol import Py4JError
+from pyspark import __version__
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.config.model import Spark
-from spark_jobs.errors import ConfigError
+from spark_jobs.config.store import LakeStore
+from spark_jobs.errors import ConfigError, JvmEnded
 from spark_jobs.runtime import connect, environment, executors, python_daemon, yarn
 from spark_jobs.runtime.engine_errors import translated, without_java
 from spark_jobs.runtime.hadoop import log_store, store_confs, store_jars
-from spark_jobs.runtime.jvm import attached, require_alive
+from spark_jobs.runtime.jvm import attached, process, require_alive
 from spark_jobs.runtime.jvm_output import errors_copied
 from spark_jobs.runtime.lazy_session import lazy_session, session_if_started, start_session
 from spark_jobs.runtime.log_stores import trust_options
-from spark_jobs.runtime.provision import cache_dir, class_archive, delta_jars, require_java
+from spark_jobs.runtime.provision import cache_dir, class_archive, delta_jars, require_java, spark_home
+from spark_jobs.runtime.standing.attach import Wish, attach
+from spark_jobs.runtime.standing.folder import Unusable
 from spark_jobs.storage.reach import use
+
+log = logging.getLogger(__name__)
 
 ALWAYS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -98,6 +105,20 @@ _LOCAL = {
     "spark.python.daemon.module": python_daemon.MODULE,
 }
 _CLUSTER = {_JAVA_OPTIONS: CLUSTER_JAVA_OPTIONS}
+_STANDING = {
+    # Nothing is uploaded, and by what a session uploads it would have a Python daemon of its own.
+    "spark.sql.artifact.isolation.enabled": "false",
+    # Work of a run that was killed ends soon, as that of its own JVM does.
+    "spark.connect.execute.manager.detachedTimeout": "30s",
+    # What is remembered of work that is done serves Spark's UI, which is off.
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "1000",
+    "spark.sql.ui.retainedExecutions": "20",
+    "spark.sql.connect.ui.retainedStatements": "20",
+    "spark.sql.connect.ui.retainedSessions": "20",
+}
+"""Of a server that many runs have one after the other."""
 _CONNECT_PYTHON = "spark.sql.execution.pyspark.python"
 _LOOPBACK = ("SPARK_LOCAL_IP", "127.0.0.1")
 """Without it Spark looks its machine's own name up before all else, and ends where nothing knows that name: in a
@@ -118,6 +139,8 @@ def spark_session(settings: Spark) -> SparkSession:
         )
         return _with_others(connected)
     require_alive()
+    if settings.keep and process() is None and (session := _standing(settings)):
+        return session
     local = settings.master.startswith("local")
     archive = None if local else _archive(settings)
     if archive:
@@ -129,19 +152,65 @@ def spark_session(settings: Spark) -> SparkSession:
     on_yarn = settings.master == yarn.MASTER
     if on_yarn:
         yarn.require_settings()
+    confs = _settings_of_spark(settings)
+    if local:
+        confs |= _with_classes(confs)
+    if archive:
+        confs[yarn.ARCHIVES if on_yarn else "spark.archives"] = archive
+    session = _started(settings.master, confs)
+    return session if local else _with_others(session)
+
+
+def _settings_of_spark(settings: Spark) -> dict[str, str]:
+    """Settings that a JVM begins with. Raises ConfigError where the jars cannot be had."""
+    local = settings.master.startswith("local")
     confs = ALWAYS | _RUNTIME | {"spark.ui.showConsoleProgress": "false"} | (_LOCAL if local else _CLUSTER)
     store = settings.lake_store
     confs["spark.jars"] = ",".join(map(str, [*delta_jars(), *store_jars(store)]))
     confs |= store_confs(store)
-    if archive:
-        confs[yarn.ARCHIVES if on_yarn else "spark.archives"] = archive
     confs |= {"spark.master": settings.master, "spark.app.name": "stratalog"} | settings.conf | AS_WRITTEN
     if local:
-        confs[_JAVA_OPTIONS] = f"{_archived()} {_LATE_OPTIMISER} {confs[_JAVA_OPTIONS]}"
+        confs[_JAVA_OPTIONS] = f"{_LATE_OPTIMISER} {confs[_JAVA_OPTIONS]}"
     if store and (trust := trust_options(store.settings)):
         confs[_JAVA_OPTIONS] = f"{confs.get(_JAVA_OPTIONS, '')} {trust}".strip()
-    session = _started(settings.master, confs)
-    return session if local else _with_others(session)
+    return confs
+
+
+def _keys(store: LakeStore | None) -> list[str]:
+    """Names of the variables that have keys of a store."""
+    return [value for key, value in store.settings if key.endswith("_env") and value] if store else []
+
+
+def _standing(settings: Spark) -> SparkSession | None:
+    """A session of the server that stays between runs; None, with a warning, where that cannot be had."""
+    assert settings.keep
+    session = connect.current()
+    if session is not None:
+        return session
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault(*_LOOPBACK)
+    confs = _settings_of_spark(settings) | _STANDING
+
+    def starting() -> dict[str, str]:
+        require_java()
+        return _with_classes(confs)
+
+    wish = Wish(confs, starting, settings.keep.total_seconds(), __version__, spark_home(), _keys(settings.lake_store))
+    try:
+        for _ in range(2):
+            attachment = attach(wish)
+            try:
+                port, token, log_file = attachment.port, attachment.token, str(attachment.folder.log)
+                session = connect.on_this_machine(port, token, log_file, attachment.detach)
+            except JvmEnded as error:
+                log.warning("%s; another is started", error)
+                attachment.discard()
+            else:
+                executors.use_others()  # whose code may have been replaced since it was compared
+                return session
+    except Unusable as reason:
+        log.warning("spark.keep: %s; this run starts Spark for itself", reason)
+    return None
 
 
 def _started(master: str, confs: dict[str, str]) -> SparkSession:
@@ -182,10 +251,11 @@ def _with_others(session: SparkSession) -> SparkSession:
     return session
 
 
-def _archived() -> str:
+def _with_classes(confs: Mapping[str, str]) -> dict[str, str]:
     """Options by which Java begins with the classes that were kept; of an archive that does not fit it says nothing."""
     archive = class_archive()
-    return f"-XX:SharedArchiveFile={archive} {SILENT_CLASSES}" if archive else ""
+    classes = f"-XX:SharedArchiveFile={archive} {SILENT_CLASSES} " if archive else ""
+    return {_JAVA_OPTIONS: classes + confs[_JAVA_OPTIONS]}
 
 
 @contextmanager

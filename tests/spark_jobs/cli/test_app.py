@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 RECORDED = ROOT / "tests" / "recorded"
 
 VERBS = sorted(cli.commands)
-WITHOUT_PIPELINE = ("changes", "completion", "demo", "docs", "events", "init", "package")
+WITHOUT_PIPELINE = ("changes", "completion", "demo", "docs", "events", "init", "package", "session")
 
 CONTRACT = [
     *("backfill", "changes", "check", "compact", "demo", "events", "export", "extract", "gc", "merge", "run", "status"),

@@ -1,0 +1,60 @@
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.runtime.standing import keeper
+from spark_jobs.runtime.standing.attach import attach
+from spark_jobs.runtime.standing.folder import LOG_BYTES
+from spark_jobs.runtime.standing.keeper import BoundedLog, _escaped
+from tests.fix_standing import Wishes
+
+
+def test_a_log_has_no_more_than_two_files_of_its_size(tmp_path: Path) -> None:
+    log = BoundedLog(tmp_path / "log")
+    for number in range(100):
+        log.write(f"{number:03}".encode() * (LOG_BYTES // 30))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "log.1"]
+    assert all(path.stat().st_size <= LOG_BYTES for path in tmp_path.iterdir())
+    assert (tmp_path / "log").read_bytes().endswith(b"099")
+    assert (tmp_path / "log").stat().st_mode & 0o077 == 0
+
+
+def test_what_the_disk_does_not_take_of_a_log_is_dropped(tmp_path: Path) -> None:
+    BoundedLog(tmp_path / "nowhere" / "log").write(b"line")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_old_server_ends_with_its_last_run(monkeypatch: pytest.MonkeyPatch, wish: Wishes) -> None:
+    attachment = attach(wish(keep=3600))
+    state = attachment.folder.state()
+    assert state
+    old = keeper.State(state.server, state.port, time.time() - keeper.OLDEST - 1, 3600, "", "")
+    with subprocess.Popen(["sleep", "60"]) as process:
+        event = keeper.threading.Event()
+        attachment.detach()
+        began = time.monotonic()
+        keeper._watch(attachment.folder, old, process, event)
+        assert time.monotonic() - began < 5
+        process.kill()
+    assert attachment.folder.state() is None
+
+
+def test_settings_are_read_by_java_as_they_are(tmp_path: Path) -> None:
+    program, settings = tmp_path / "Show.java", tmp_path / "settings"
+    program.write_text("""
+        public class Show {
+            public static void main(String[] files) throws Exception {
+                var read = new java.util.Properties();
+                read.load(new java.io.InputStreamReader(new java.io.FileInputStream(files[0]), "UTF-8"));
+                var out = new java.io.PrintStream(System.out, true, "UTF-8");
+                for (var name : read.stringPropertyNames()) out.print(name + "\\0" + read.getProperty(name) + "\\0");
+            }
+        }
+    """)
+    texts = ["plain", "a b", r"C:\dir", "a=b:c", "# ! ", "two\nlines\ttab", "ä€", ""]
+    settings.write_text("".join(f"{_escaped(f'a key {text}')}={_escaped(text)}\n" for text in texts), encoding="utf-8")
+    ended = subprocess.run(["java", str(program), str(settings)], capture_output=True, check=True)
+    words = ended.stdout.decode().split("\0")[:-1]
+    assert dict(zip(words[::2], words[1::2], strict=True)) == {f"a key {text}": text for text in texts}
