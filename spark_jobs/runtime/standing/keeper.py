@@ -25,6 +25,7 @@ from spark_jobs.runtime.standing.folder import LOG_BYTES, SessionFolder, State, 
 OLDEST = 24 * 3600.0
 """Seconds after which a server ends when no run is attached, however often it is used: so does whatever grows in it."""
 _TICK = 0.5
+_LOOK = 0.1
 _SLOWEST_START = 180
 _ENDING = 20
 """Seconds that a server has to remove its files."""
@@ -117,7 +118,7 @@ def _is_ready(server: "subprocess.Popen[bytes]", port: int, ending: threading.Ev
     while not ending.is_set() and server.poll() is None and time.monotonic() < until:
         if is_listening(server.pid, port):
             return True
-        time.sleep(0.05)
+        ending.wait(_LOOK)
     return False
 
 

@@ -1,3 +1,4 @@
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ from pydantic import BaseModel
 from spark_jobs.config.loader import load
 from spark_jobs.config.routes import Destination
 from spark_jobs.config.servers import Model
+from spark_jobs.errors import ConfigError
 from tests.spark_jobs.config.test_loader import LEAST, SERVER, write
 
 
@@ -79,3 +81,10 @@ def test_a_salt_does_not_print(tmp_path: Path) -> None:
     assert rule is not None
     assert rule.masks["a"].salt == "pepper"
     assert "pepper" not in f"{pipeline!r}{pipeline.filters!r}"
+
+
+def test_what_stays_after_a_run_is_local(tmp_path: Path) -> None:
+    assert load(write(tmp_path, LEAST + "spark: {keep: 15m}\n"), {}).spark.keep == timedelta(minutes=15)
+    for keys in ("keep: 15m, remote: 'sc://h:1'", "keep: 15m, master: yarn", "keep: 0m"):
+        with pytest.raises(ConfigError, match=r"remove keep|remove the key"):
+            load(write(tmp_path, f"{LEAST}spark: {{{keys}}}\n"), {})

@@ -1,0 +1,159 @@
+"""Runs that share a standing session, as processes and in Dagster. Put here: what only Spark's own server shows.
+
+Not here: locks, keepers and races, which need no Spark (spark_jobs/runtime/standing).
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_jobs.runtime.spark_session import JAVA_OPTIONS
+from tests.cluster.ways import Ran, Way
+from tests.fix_spark import LIGHT
+from tests.fix_standing import stop_process, wait_until
+
+pytestmark = [pytest.mark.thorough, pytest.mark.spark, pytest.mark.slow]
+
+SPARK: dict[str, Any] = {
+    "master": "local[2]",
+    "keep": "5m",
+    "conf": {
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {LIGHT}",
+    },
+}
+STEPS = """
+import dagster as dg
+from stratalog import build_defs, load
+from pathlib import Path
+defs = build_defs(load(Path("pipeline.yaml")))
+ended = defs.resolve_job_def("sync").execute_in_process(raise_on_error=False)
+print(ended.success)
+"""
+
+
+def command(*words: object, folder: Path, **variables: str) -> Ran:
+    environment = os.environ | {"TMPDIR": str(folder), "SALT": "salt"} | variables
+    ended = subprocess.run(
+        [sys.executable, "-m", "stratalog", *map(str, words)],
+        capture_output=True, text=True, check=False, env=environment, cwd=folder, timeout=240,
+    )  # fmt: skip
+    return Ran(ended.returncode, ended.stdout, ended.stderr)
+
+
+def shown(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in command("session", "--json", folder=folder).out.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of temporary files, and so of sessions."""
+    folder = tmp_path_factory.mktemp("standing")
+    yield folder
+    command("session", "stop", "--force", folder=folder)
+
+
+@pytest.fixture
+def run(place: Path, tmp_path: Path) -> Callable[..., Ran]:
+    """A run over the recorded demo into a new lake."""
+    way = Way(tmp_path / "way", SPARK, is_demo=True)
+
+    def run(**variables: str) -> Ran:
+        shutil.rmtree(tmp_path / "way" / "lake", ignore_errors=True)
+        return command("run", "-c", way.config, folder=place, **variables)
+
+    return run
+
+
+def test_runs_attach_to_the_server_of_the_first(run: Callable[..., Ran], place: Path) -> None:
+    first = run()
+    assert first.status == 0, first.err
+    (server,) = shown(place)
+    assert (server["runs"], server["keep"]) == ([], 300)
+    second = run()
+    assert second.status == 0, second.err
+    assert re.sub(r"\d+\.\d+", "", second.out) == re.sub(r"\d+\.\d+", "", first.out)
+    assert [item["pid"] for item in shown(place)] == [server["pid"]]
+    daemons = subprocess.run(["ps", "--ppid", str(server["pid"]), "-o", "args="], capture_output=True, check=True)
+    assert daemons.stdout.count(b"spark_jobs.runtime.python_daemon") == 1, daemons.stdout
+
+
+def test_what_does_not_answer_costs_a_new_start(run: Callable[..., Ran], place: Path) -> None:
+    run()
+    (server,) = shown(place)
+    stop_process(server["pid"])
+    ended = run()
+    assert ended.status == 0, ended.err
+    assert "cannot be reached" in ended.err
+    assert [item["pid"] for item in shown(place)] != [server["pid"]]
+    assert "Traceback" not in ended.err
+
+
+def test_a_server_that_is_killed_in_a_run_fails_it_and_the_next_one_starts_another(
+    run: Callable[..., Ran], place: Path, tmp_path: Path
+) -> None:
+    assert run().status == 0
+    (server,) = shown(place)
+    way = tmp_path / "way"
+    shutil.rmtree(way / "lake")
+    environment = os.environ | {"TMPDIR": str(place), "SALT": "salt"}
+    words = [sys.executable, "-m", "stratalog", "run", "-c", str(way / "pipeline.yaml")]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        wait_until(lambda: bool(shown(place)[0]["runs"]), 60)
+        wait_until(lambda: any(way.rglob("*.parquet")), 60)
+        os.kill(server["pid"], signal.SIGKILL)
+        _, errors = process.communicate(timeout=200)
+    assert process.returncode == 1
+    assert "the Spark server that stays between runs" in errors
+    assert "Traceback" not in errors
+    ended = command("run", "-c", way / "pipeline.yaml", folder=place)
+    assert ended.status == 0, ended.err
+
+
+def test_a_run_with_other_credentials_has_a_server_of_its_own(run: Callable[..., Ran], place: Path) -> None:
+    assert run().status == 0
+    before = {item["pid"] for item in shown(place)}
+    assert run(AWS_ACCESS_KEY_ID="another").status == 0
+    assert len(shown(place)) == len(before) + 1
+
+
+def test_a_folder_that_is_refused_costs_a_session_of_the_runs_own(
+    run: Callable[..., Ran], place: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    (folder / f"stratalog-{os.getuid()}").mkdir(mode=0o755)
+    ended = run(TMPDIR=str(folder))
+    assert ended.status == 0, ended.err
+    assert "so that other users reach it; remove it; this run starts Spark for itself" in ended.err
+
+
+@pytest.mark.dagster
+def test_dagster_attaches_too(run: Callable[..., Ran], place: Path, tmp_path: Path) -> None:
+    assert run().status == 0
+    before = shown(place)
+    way = tmp_path / "way"
+    shutil.rmtree(way / "lake")
+    environment = os.environ | {"TMPDIR": str(place), "SALT": "salt", "DAGSTER_HOME": ""}
+    ended = subprocess.run(
+        [sys.executable, "-c", STEPS],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        cwd=way,
+        timeout=240,
+    )
+    assert ended.stdout.splitlines()[-1:] == ["True"], ended.stderr[-3000:]
+    assert [item["pid"] for item in shown(place)] == [item["pid"] for item in before]
+    assert any(way.glob("lake/downstream/**/*.parquet"))
