@@ -359,7 +359,7 @@ def _local_builder(port: int, token: str) -> "DefaultChannelBuilder":
 
 
 def _require_answer(client: "SparkConnectClient") -> None:
-    """Raises gRPC's error where the server does not answer in time: PySpark's calls wait without end."""
+    """Makes a first call. Raises gRPC's error where it is not answered in time: PySpark's calls wait without end."""
     from pyspark.sql.connect.proto import ConfigRequest, UserContext
 
     request = ConfigRequest(

@@ -106,10 +106,12 @@ _LOCAL = {
 }
 _CLUSTER = {_JAVA_OPTIONS: CLUSTER_JAVA_OPTIONS}
 _STANDING = {
+    "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
     # Nothing is uploaded, and by what a session uploads it would have a Python daemon of its own.
     "spark.sql.artifact.isolation.enabled": "false",
     # Work of a run that was killed ends soon, as that of its own JVM does.
     "spark.connect.execute.manager.detachedTimeout": "30s",
+    "spark.ui.showConsoleProgress": "false",
     # What is remembered of work that is done serves Spark's UI, which is off.
     "spark.ui.retainedJobs": "50",
     "spark.ui.retainedStages": "50",

@@ -1,7 +1,6 @@
 """Files by which runs and keepers of standing sessions know of each other, in a folder of this user.
 
 Put here: the files, their locks, and what of them is believed. Not here: starting and ending (attach.py, keeper.py).
-Nothing here imports a library: the keeper stays for long, and is to be small.
 
 Each session has a folder, named by what its server was started with (``attach.py::key_of``):
 

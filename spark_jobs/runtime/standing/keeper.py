@@ -1,8 +1,10 @@
 """The process that starts the server of a standing session, and ends it.
 
-Put here: its life. Not here: what it is told (attach.py), or the files (folder.py). Nothing here imports a library.
+Put here: its life. Not here: what it is told (attach.py), or the files (folder.py).
 
 It runs in the session's folder and reads its settings from standard input, so that none of them is an argument.
+It is PySpark's driver, and Connect a plugin of its session: Spark's own program for a server has each session start a
+Python daemon of its own, whatever the settings say (``spark.sql.artifact.isolation.enabled``).
 """
 
 import ctypes
@@ -11,6 +13,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -30,7 +33,6 @@ _SLOWEST_START = 180
 _ENDING = 20
 """Seconds that a server has to remove its files."""
 _READ = 1 << 16
-_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _DEATH_SIGNAL = 1
 """Of prctl(2): PR_SET_PDEATHSIG."""
 
@@ -66,7 +68,7 @@ def main() -> int:
     server = None
     try:
         server, port = _start(folder, task)
-        if _is_ready(server, port, ending):
+        if _is_ready(folder, server, port, ending):
             folder.path.joinpath("settings").unlink()
             now = time.time()
             state = State(server.pid, port, now, task["keep"], task["code"], task["spark"])
@@ -98,13 +100,13 @@ def _start(folder: SessionFolder, task: Mapping[str, Any]) -> "tuple[subprocess.
     with open(folder.path / "settings", "w", encoding="utf-8", opener=_private) as file:
         file.writelines(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
     command = [*task["submit"], "--load-spark-defaults", "--properties-file", str(folder.path / "settings")]
-    command += ["--class", _SERVER, "spark-internal"]
     server = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
+        [*command, "pyspark-shell"],
+        stdin=subprocess.PIPE,  # at whose end PySpark's JVM ends
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         cwd=folder.scratch,
+        env=os.environ | {"_PYSPARK_DRIVER_CONN_INFO_PATH": str(_gateway_file(folder))},
         preexec_fn=_die_with_parent,  # noqa: PLW1509 - there is one thread yet
     )
     assert server.stdout
@@ -112,14 +114,31 @@ def _start(folder: SessionFolder, task: Mapping[str, Any]) -> "tuple[subprocess.
     return server, port
 
 
-def _is_ready(server: "subprocess.Popen[bytes]", port: int, ending: threading.Event) -> bool:
+def _is_ready(folder: SessionFolder, server: "subprocess.Popen[bytes]", port: int, ending: threading.Event) -> bool:
     """Whether the server comes to listen. It is asked for by its sockets: at the port somebody else might answer."""
     until = time.monotonic() + _SLOWEST_START
     while not ending.is_set() and server.poll() is None and time.monotonic() < until:
+        if _gateway_file(folder).exists():
+            _open_session(_gateway_file(folder))
         if is_listening(server.pid, port):
             return True
         ending.wait(_LOOK)
     return False
+
+
+def _open_session(gateway: Path) -> None:
+    """Begins Spark in the JVM, and with it the server. gateway: where the JVM wrote how it is reached."""
+    from pyspark.sql import SparkSession
+
+    port, size = struct.unpack_from(">ii", content := gateway.read_bytes())
+    gateway.unlink()
+    os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
+    os.environ["PYSPARK_GATEWAY_SECRET"] = content[8 : 8 + size].decode()
+    SparkSession.builder.getOrCreate()
+
+
+def _gateway_file(folder: SessionFolder) -> Path:
+    return folder.scratch / "gateway"
 
 
 def _watch(folder: SessionFolder, state: State, server: "subprocess.Popen[bytes]", ending: threading.Event) -> None:

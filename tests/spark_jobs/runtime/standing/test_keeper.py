@@ -1,4 +1,5 @@
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -6,7 +7,7 @@ import pytest
 
 from spark_jobs.runtime.standing import keeper
 from spark_jobs.runtime.standing.attach import attach
-from spark_jobs.runtime.standing.folder import LOG_BYTES
+from spark_jobs.runtime.standing.folder import LOG_BYTES, State
 from spark_jobs.runtime.standing.keeper import BoundedLog, _escaped
 from tests.fix_standing import Wishes
 
@@ -30,9 +31,9 @@ def test_an_old_server_ends_with_its_last_run(monkeypatch: pytest.MonkeyPatch, w
     attachment = attach(wish(keep=3600))
     state = attachment.folder.state()
     assert state
-    old = keeper.State(state.server, state.port, time.time() - keeper.OLDEST - 1, 3600, "", "")
+    old = State(state.server, state.port, time.time() - keeper.OLDEST - 1, 3600, "", "")
     with subprocess.Popen(["sleep", "60"]) as process:
-        event = keeper.threading.Event()
+        event = threading.Event()
         attachment.detach()
         began = time.monotonic()
         keeper._watch(attachment.folder, old, process, event)
