@@ -107,7 +107,7 @@ def run(part: str, folder: Path, options: argparse.Namespace) -> None:
 
     measures: dict[str, Callable[[], None]] = {
         "decode": lambda: decoding.compare(folder, options.logs),
-        "start": start.measure,
+        "start": lambda: start.measure(folder),
         "whole": lambda: whole_lake(folder, options.rows, options.transactions),
         "catchup": lambda: catchup.measure(folder, options.megabytes * 1_000_000),
         "hot": lambda: hot.measure(session(), folder, options.changes),

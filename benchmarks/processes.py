@@ -8,13 +8,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import yaml
+
 from benchmarks.told import say
 from benchmarks.usage import Usage, of_process
 from spark_jobs.runtime.provision import delta_jars
 
 ROUNDS = 5
-GOAL = 1.3
-"""Times the bare session."""
+GOAL, STANDING_GOAL = 1.3, 0.25
+"""Times the bare session; the second with a Spark server that stays (spark.keep)."""
 _BARE = """
 from pyspark.sql import SparkSession
 settings = {{
@@ -41,7 +43,12 @@ def compare(folder: Path, config: Path, write_news: Callable[[], None]) -> None:
     """Prints median and least of processes that take turns; ``write_news`` comes before each run."""
     bare = [sys.executable, "-c", _BARE.format(jars=",".join(map(str, delta_jars())), path=str(folder / "bare"))]
     run = [sys.executable, "-m", "spark_jobs.cli", "run", "-c", str(config)]
+    standing = config.with_name("standing.yaml")
+    standing.write_text(yaml.safe_dump(yaml.safe_load(config.read_text()) | {"spark": {"keep": "10m"}}))
+    own_place = ["env", f"TMPDIR={folder}", sys.executable, "-m", "spark_jobs.cli"]  # no session of others
+    standing_run = [*own_place, "run", "-c", str(standing)]
     bare_times: list[Usage] = []
+    standing_times: list[Usage] = []
     run_times: list[Usage] = []
     idle_times: list[Usage] = []
     for nth in range(ROUNDS + 1):  # the first of each makes its table and fills the page cache
@@ -50,6 +57,9 @@ def compare(folder: Path, config: Path, write_news: Callable[[], None]) -> None:
         write_news()
         run_times.append(of_process(run)[0])
         idle_times.append(of_process(run)[0])
+        write_news()
+        standing_times.append(of_process(standing_run)[0])
+    of_process([*own_place, "session", "stop"])
     median = statistics.median(usage.seconds for usage in bare_times[1:])
     print("\n| process | median, s | least, s | processor, s | times the bare session |")
     print("| --- | --- | --- | --- | --- |")
@@ -57,6 +67,7 @@ def compare(folder: Path, config: Path, write_news: Callable[[], None]) -> None:
         ("a bare Spark session appends one row to a Delta table", bare_times[1:]),
         (f"stratalog run, news (goal {GOAL} times)", run_times[1:]),
         ("stratalog run, no news", idle_times[1:]),
+        (f"stratalog run, news, with spark.keep (goal {STANDING_GOAL} times)", standing_times[1:]),
     ):
         seconds = [usage.seconds for usage in times]
         processor = statistics.median(usage.processor for usage in times)

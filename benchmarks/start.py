@@ -1,11 +1,14 @@
-"""How long a new process takes to its first decoded row, with the kernels' cache warm.
+"""How long a new process takes: to its first decoded row with the kernels' cache warm, and for a run of ten tables.
 
 Put here: the measurement. Not here: decoding at speed (decoding.py).
 """
 
 import statistics
 import sys
+from itertools import count
+from pathlib import Path
 
+from benchmarks import processes, tables
 from benchmarks.usage import of_process
 
 ROUNDS = 5
@@ -20,8 +23,17 @@ print(sum(len(changes) for _, changes in found))
 """
 
 
-def measure() -> None:
-    """Prints best and median of some processes, each from its start to its end, for a table in a recorded log."""
+def measure(folder: Path) -> None:
+    """Prints best and median of some processes, each from its start to its end."""
+    _measure_decoding()
+    tables.pipeline_of(folder)
+    changed, numbers = tables.of_two_columns(tables.CHANGED), count(2)
+    tables.write(folder, changed, 1, rows=20)
+    processes.compare(folder, folder / "pipeline.yaml", lambda: tables.write(folder, changed, next(numbers), rows=5))
+
+
+def _measure_decoding() -> None:
+    """Of a table in a recorded log."""
     from spark_jobs.demo.recorded import LOGS
 
     path = str(sorted(LOGS.glob("mysql-bin.*"))[1])

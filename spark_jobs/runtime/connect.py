@@ -203,9 +203,7 @@ def on_this_machine(port: int, token: str, log_file: str, detach: Callable[[], N
     """
     global _server  # noqa: PLW0603 - as above
     with _explained("", "spark.keep"):
-        first = _first(_local_builder(port, token))
-        _require_answer(_client(first))
-        _prepare(_client(first), _LATER)
+        first = _first_here(port, token)
     _server = _ConnectServer(log_file, first, {}, detach=detach)
     atexit.register(disconnect)
     return first
@@ -326,21 +324,32 @@ def _errors_of_pyspark() -> type[Exception]:
     return PySparkException
 
 
-def _first(remote: "str | DefaultChannelBuilder") -> "SparkSession":
+def _first(remote: str) -> "SparkSession":
+    from pyspark.sql import SparkSession
+
+    _prepare_process()
+    session = SparkSession.builder.remote(remote).getOrCreate()
+    _prepare(_client(session), _FIRST)
+    return session
+
+
+def _first_here(port: int, token: str) -> "SparkSession":
+    """A session on a port of this machine that has answered; PySpark's own work finds it, as it would the JVM's."""
+    _prepare_process()
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    session = _session(_local_builder(port, token))
+    _require_answer(_client(session))
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # as PySpark does for an address
+    ConnectSession._default_session = cast("ConnectSession", session)
+    ConnectSession._active_session.session = cast("ConnectSession", session)
+    return session
+
+
+def _prepare_process() -> None:
     for module in _MODULES:  # where PySpark looks for them, it ends a program that has no file of its own
         importlib.import_module(module)
     warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")
-    if isinstance(remote, str):
-        from pyspark.sql import SparkSession
-
-        session = SparkSession.builder.remote(remote).getOrCreate()
-    else:
-        from pyspark.sql.connect import session as connect_session
-
-        os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # as PySpark does for an address
-        session = cast("SparkSession", connect_session.SparkSession.builder.channelBuilder(remote).create())
-    _prepare(_client(session), _FIRST)
-    return session
 
 
 def _local_builder(port: int, token: str) -> "DefaultChannelBuilder":
