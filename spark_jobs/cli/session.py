@@ -62,6 +62,7 @@ def _show(listed: list[StandingSession], *, as_json: bool) -> None:
         return
     if not listed:
         echo("no session runs")
+    # A line each, and below the grid what would make its lines too long.
     head = ["session", "pid", "address", "age", "idle", "ends after", "memory", "runs"]
     print_grid(
         head,

@@ -78,13 +78,13 @@ class _ConnectServer:
 
     def __init__(
         self,
-        where: str,
+        location: str,
         first: "SparkSession",
         confs: Mapping[str, str],
         archive: str | None = None,
         detach: Callable[[], None] | None = None,
     ) -> None:
-        self.where = where
+        self.location = location
         """Its address, or the log of a standing one."""
         self.first = first
         self._confs = dict(confs)
@@ -257,6 +257,7 @@ def ended_by(error: Exception) -> JvmEnded | None:
     global _server
     if _server is None or isinstance(error, StratalogError):
         return None
+    # A status alone says that nothing answers; that this process was forgotten is in the text.
     status = _status(error)
     if status in _LOST:
         event = "is gone"
@@ -270,8 +271,8 @@ def ended_by(error: Exception) -> JvmEnded | None:
         _client(session).close()
     server.detach()
     if server.is_standing:
-        return JvmEnded(_STANDING_ENDED.format(where=server.where, what=event))
-    return JvmEnded(_ENDED.format(where=server.where, what=event))
+        return JvmEnded(_STANDING_ENDED.format(where=server.location, what=event))
+    return JvmEnded(_ENDED.format(where=server.location, what=event))
 
 
 def is_of_grpc(error: Exception) -> bool:

@@ -51,7 +51,7 @@ def command(*words: object, folder: Path, **variables: str) -> Ran:
     return Ran(ended.returncode, ended.stdout, ended.stderr)
 
 
-def shown(folder: Path) -> list[dict[str, Any]]:
+def sessions(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in command("session", "--json", folder=folder).out.splitlines()]
 
 
@@ -78,24 +78,24 @@ def run(place: Path, tmp_path: Path) -> Callable[..., Ran]:
 def test_runs_attach_to_the_server_of_the_first(run: Callable[..., Ran], place: Path) -> None:
     first = run()
     assert first.status == 0, first.err
-    (server,) = shown(place)
+    (server,) = sessions(place)
     assert (server["runs"], server["keep"]) == ([], 300)
     second = run()
     assert second.status == 0, second.err
     assert re.sub(r"\d+\.\d+", "", second.out) == re.sub(r"\d+\.\d+", "", first.out)
-    assert [item["pid"] for item in shown(place)] == [server["pid"]]
+    assert [item["pid"] for item in sessions(place)] == [server["pid"]]
     daemons = subprocess.run(["ps", "--ppid", str(server["pid"]), "-o", "args="], capture_output=True, check=True)
     assert daemons.stdout.count(b"spark_jobs.runtime.python_daemon") == 1, daemons.stdout
 
 
 def test_what_does_not_answer_costs_a_new_start(run: Callable[..., Ran], place: Path) -> None:
     run()
-    (server,) = shown(place)
+    (server,) = sessions(place)
     stop_process(server["pid"])
     ended = run()
     assert ended.status == 0, ended.err
     assert "cannot be reached" in ended.err
-    assert [item["pid"] for item in shown(place)] != [server["pid"]]
+    assert [item["pid"] for item in sessions(place)] != [server["pid"]]
     assert "Traceback" not in ended.err
 
 
@@ -103,13 +103,13 @@ def test_a_server_that_is_killed_in_a_run_fails_it_and_the_next_one_starts_anoth
     run: Callable[..., Ran], place: Path, tmp_path: Path
 ) -> None:
     assert run().status == 0
-    (server,) = shown(place)
+    (server,) = sessions(place)
     way = tmp_path / "way"
     shutil.rmtree(way / "lake")
     environment = os.environ | {"TMPDIR": str(place), "SALT": "salt"}
     words = [sys.executable, "-m", "stratalog", "run", "-c", str(way / "pipeline.yaml")]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process:
-        wait_until(lambda: bool(shown(place)[0]["runs"]), 60)
+        wait_until(lambda: bool(sessions(place)[0]["runs"]), 60)
         wait_until(lambda: any(way.rglob("*.parquet")), 60)
         os.kill(server["pid"], signal.SIGKILL)
         _, errors = process.communicate(timeout=200)
@@ -122,9 +122,9 @@ def test_a_server_that_is_killed_in_a_run_fails_it_and_the_next_one_starts_anoth
 
 def test_a_run_with_other_credentials_has_a_server_of_its_own(run: Callable[..., Ran], place: Path) -> None:
     assert run().status == 0
-    before = {item["pid"] for item in shown(place)}
+    before = {item["pid"] for item in sessions(place)}
     assert run(AWS_ACCESS_KEY_ID="another").status == 0
-    assert len(shown(place)) == len(before) + 1
+    assert len(sessions(place)) == len(before) + 1
 
 
 def test_a_folder_that_is_refused_costs_a_session_of_the_runs_own(
@@ -141,7 +141,7 @@ def test_a_folder_that_is_refused_costs_a_session_of_the_runs_own(
 @pytest.mark.dagster
 def test_dagster_attaches_too(run: Callable[..., Ran], place: Path, tmp_path: Path) -> None:
     assert run().status == 0
-    before = shown(place)
+    before = sessions(place)
     way = tmp_path / "way"
     shutil.rmtree(way / "lake")
     environment = os.environ | {"TMPDIR": str(place), "SALT": "salt", "DAGSTER_HOME": ""}
@@ -155,5 +155,5 @@ def test_dagster_attaches_too(run: Callable[..., Ran], place: Path, tmp_path: Pa
         timeout=240,
     )
     assert ended.stdout.splitlines()[-1:] == ["True"], ended.stderr[-3000:]
-    assert [item["pid"] for item in shown(place)] == [item["pid"] for item in before]
+    assert [item["pid"] for item in sessions(place)] == [item["pid"] for item in before]
     assert any(way.glob("lake/downstream/**/*.parquet"))

@@ -66,9 +66,10 @@ def stop(session: StandingSession, *, force: bool) -> None:
 
 
 def _session(folder: SessionFolder) -> StandingSession:
+    # Under the lock no run attaches or leaves between the two readings.
     with folder.locked(time.monotonic() + _PATIENCE):
         runs, state, keeper = folder.runs(), folder.state(), folder.keeper()
-        used = (folder.path / "keeper").stat().st_mtime
+        last_use = (folder.path / "keeper").stat().st_mtime
     now = time.time()
     return StandingSession(
         name=folder.path.name[:8],
@@ -77,7 +78,7 @@ def _session(folder: SessionFolder) -> StandingSession:
         code=state.code if state else None,
         spark=state.spark if state else None,
         age=now - state.began if state else None,
-        idle=0.0 if runs else now - used,
+        idle=0.0 if runs else now - last_use,
         keep=state.keep if state else None,
         memory=_memory(keeper),
         runs=runs,

@@ -19,16 +19,16 @@ def test_it_shows_and_stops(stratalog: Stratalog, wish: Wishes) -> None:
     assert ran.status == 0
     assert f"127.0.0.1:{attachment.port}" in ran.out
     assert str(attachment.folder.log) in ran.out
-    (shown,) = map(json.loads, stratalog("session", "--json").out.splitlines())
-    assert (shown["address"], shown["keep"]) == (f"127.0.0.1:{attachment.port}", 60)
-    assert [run["pid"] for run in shown["runs"]] == [os.getpid()]
-    assert attachment.token not in json.dumps(shown)
+    (listed,) = map(json.loads, stratalog("session", "--json").out.splitlines())
+    assert (listed["address"], listed["keep"]) == (f"127.0.0.1:{attachment.port}", 60)
+    assert [run["pid"] for run in listed["runs"]] == [os.getpid()]
+    assert attachment.token not in json.dumps(listed)
 
     ran = stratalog("session", "stop")
     assert (ran.status, ran.out) == (1, "")
     assert "stop it with --force" in ran.err.replace("\n", " ")
-    ran = stratalog("session", "stop", "--name", shown["name"], "--force")
-    assert (ran.status, ran.out) == (0, f"session {shown['name']}: stopped\n")
+    ran = stratalog("session", "stop", "--name", listed["name"], "--force")
+    assert (ran.status, ran.out) == (0, f"session {listed['name']}: stopped\n")
     assert stratalog("session").out == "no session runs\n"
 
 
