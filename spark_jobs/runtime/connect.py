@@ -36,7 +36,7 @@ _MODULE = "pyspark.sql.connect"
 _OF_A_COMMIT = {"spark.databricks.delta.write.txnAppId", "spark.databricks.delta.commitInfo.userMetadata"}
 _MODULES = ("grpc", "grpc_status", "google.rpc.error_details_pb2", "zstandard")
 _FIRST: dict[str, Any] = {"max_retries": 4, "initial_backoff": 50, "backoff_multiplier": 4.0}
-"""Attempts at the first call: four seconds where nobody listens."""
+"""Attempts at the first call, and at all calls to a server of this machine: four seconds where nobody listens."""
 _LATER: dict[str, Any] = {"max_retries": 9, "initial_backoff": 50, "backoff_multiplier": 4.0, "max_backoff": 10_000}
 """Attempts at later calls: a minute. PySpark's own continue for more than ten, without a word."""
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -105,7 +105,7 @@ class _ConnectServer:
             self._release_abandoned()
             session = self._beside.get(settings)
             if session is None:
-                session = _session(_sharing(_client(self.first)))
+                session = _session(_sharing(_client(self.first)), _FIRST if self.is_standing else _LATER)
                 _set(_client(session), dict(settings))
                 if self._archive and not confs.keys() & _OF_A_COMMIT:  # which runs no task of ours
                     session.addArtifacts(self._archive, archive=True)
@@ -339,7 +339,7 @@ def _first_here(port: int, token: str) -> "SparkSession":
     _prepare_process()
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
-    session = _session(_local_builder(port, token))
+    session = _session(_local_builder(port, token), _FIRST)
     _require_answer(_client(session))
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # as PySpark does for an address
     ConnectSession._default_session = cast("ConnectSession", session)
@@ -381,11 +381,11 @@ def _require_answer(client: "SparkConnectClient") -> None:
     client._stub.Config(request, metadata=client._builder.metadata(), timeout=_ANSWERING)
 
 
-def _session(builder: "DefaultChannelBuilder") -> "SparkSession":
+def _session(builder: "DefaultChannelBuilder", attempts: dict[str, Any]) -> "SparkSession":
     from pyspark.sql.connect import session as remote
 
     session = cast("SparkSession", remote.SparkSession(connection=builder))
-    _prepare(_client(session), _LATER)
+    _prepare(_client(session), attempts)
     return session
 
 
