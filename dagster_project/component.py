@@ -22,7 +22,7 @@ from assets.catalog import AssetOf
 from assets.steps import SourceStep, StepEvents
 from dagster_project.alerts import Alert, webhook
 from dagster_project.build import Automation, build_defs
-from spark_jobs.config import known_tables
+from spark_jobs.config import known_tables, project_files
 from spark_jobs.config.loader import from_keys, load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import ConfigError
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from typing import Self
 
 _INLINE = "pipeline.yaml"
-_IGNORED = "/lake/\n/reports/\n/pipeline.tables.json\n"
-"""What runs write beside a pipeline.yaml that the scaffold wrote."""
 
 
 class ScaffoldParams(BaseModel):
@@ -57,9 +55,9 @@ class PipelineScaffolder(dg.Scaffolder[ScaffoldParams]):
         path = request.target_path / "pipeline.yaml"
         if params.pipeline is None and not path.exists():
             path.write_text(_pipeline_text(request.target_path.name, params), encoding="utf-8")
-            path.with_name(".gitignore").write_text(_IGNORED, encoding="utf-8")
+            path.with_name(".gitignore").write_text(project_files.IGNORED, encoding="utf-8")
             if params.files is None and request.project_root:
-                _add_variable(request.project_root / ".env", _variable(request.target_path.name))
+                project_files.add_variable(request.project_root / ".env", _variable(request.target_path.name))
         dg.scaffold_component(request, {"pipeline": params.pipeline or path.name, "executor": "in_process"})
 
 
@@ -78,15 +76,6 @@ def _pipeline_text(name: str, params: ScaffoldParams) -> str:
         "# All keys: stratalog docs configuration. Relative paths count from this folder.\n"
         f'lake: ./lake\nsources:\n  {source}:\n{settings}# tables: ["{source}.*"]\n'
     )
-
-
-def _add_variable(path: Path, name: str) -> None:
-    """Adds a password to fill in, so that definitions load before it is filled in."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    if not re.search(rf"^(export )?{name}=", text, re.MULTILINE):
-        path.write_text(
-            f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}{name}=fill-in\n", encoding="utf-8"
-        )
 
 
 @scaffold_with(PipelineScaffolder)

@@ -18,6 +18,7 @@ from click.shell_completion import get_completion_class
 from spark_jobs.cli.app import cli, echo
 from spark_jobs.cli.starter_file import Schema, Starter
 from spark_jobs.config.loader import from_keys
+from spark_jobs.config.project_files import start_command, write_project
 from spark_jobs.config.yaml_file import FILE_NAME
 from spark_jobs.errors import ConfigError
 from spark_jobs.source.information_schema import of_users
@@ -65,17 +66,28 @@ _GRANT = re.compile(r"GRANT .+? TO '.*?'@'.*?'(?=; GRANT|$)")
     is_flag=True,
     help="Connect to the server, for its schemas and the settings and privileges that it lacks.",
 )
-def init(
-    path: Path, source: str, lake: str, files: str | None, variable: str | None, *, connect: bool, **server: Any
+@click.option("--dagster", is_flag=True, help="Write what Dagster needs beside it, too: its instance and workspace.")
+def init(  # noqa: PLR0913 - the options of the verb
+    path: Path,
+    source: str,
+    lake: str,
+    files: str | None,
+    variable: str | None,
+    *,
+    connect: bool,
+    dagster: bool,
+    **server: Any,
 ) -> None:
     """Write a commented pipeline.yaml.
 
     With --connect, it has the schemas that the server shows, and in comments what the server's settings lack and the
-    GRANT statements that the user needs. Passwords are read from the environment.
+    GRANT statements that the user needs. Passwords are read from the environment. With --dagster, a workspace.yaml, an
+    instance in dagster/ and a .env to fill in are beside it; files that are there are left alone.
 
     \b
     Example: stratalog init --host db.internal --user repl
     Example: stratalog init --host db.internal --user repl --connect
+    Example: stratalog init --host db.internal --user repl --dagster
     """  # noqa: D301 - click's mark for lines that stay as they are
     # Wrong use first: nothing is asked of a server then.
     if files and (server["host"] or connect):
@@ -97,10 +109,14 @@ def init(
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
     echo(f"wrote {path}")
+    for file in write_project(path.parent, None if files else name) if dagster else ():
+        echo(f"wrote {file}")
     for remark in starter.remarks:
         echo(remark)
     check = "stratalog check --connect" if path == Path(FILE_NAME) else f"stratalog check -c {path} --connect"
     echo(f"next: export {name}=…, then {check}" if files is None and name not in os.environ else f"next: {check}")
+    if dagster:
+        echo(f"Dagster, in {path.parent.absolute()}: {start_command(path)}")
 
 
 def _answered(starter: Starter, path: Path) -> Starter:

@@ -21,7 +21,7 @@ OUTCOME = Outcome(
     END,
     compacted=[Compacted("shop", ORDERS, NEW, HEAD, changes=5, inserts=2, deletes=1, left_out={"hidden": 1})],
     merged=[Merged("shop", ORDERS, "/lake/sales", HEAD, NEW, inserted=2, deleted=1, into="sales.orders")],
-    stopped={BAD: "shop: shop.bad: it is wrong"},
+    stopped={BAD: "shop: shop.bad: it is wrong [SL-1010]"},
 )
 
 
@@ -54,10 +54,11 @@ def test_a_run_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         },
         "silver": [{"table": "shop.orders", "changes": 5, "left_out": {"hidden": 1}} | counts],
         "downstream": [{"table": "shop.orders", "into": "sales.orders"} | counts],
-        "stopped": {"shop.bad": "shop: shop.bad: it is wrong"},
+        "stopped": {"shop.bad": "shop: shop.bad: it is wrong [SL-1010]"},
+        "codes": {"shop.bad": ["SL-1010"]},
         "schema": None,
     }
-    assert streams.err == "stopped: shop: shop.bad: it is wrong\n"
+    assert streams.err == "stopped: shop: shop.bad: it is wrong [SL-1010]\n"
 
 
 def test_a_run_without_news(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,5 +74,6 @@ def test_a_run_without_news(capsys: pytest.CaptureFixture[str]) -> None:
         "silver": [],
         "downstream": [],
         "stopped": {},
+        "codes": {},
         "schema": None,
     }

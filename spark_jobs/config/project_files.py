@@ -1,0 +1,63 @@
+"""Files beside a pipeline.yaml by which Dagster runs it: ``stratalog init --dagster`` and ``dg scaffold`` write them.
+
+Put here: their texts, and what is left alone. Not here: the text of a pipeline.yaml (spark_jobs/cli/starter_file.py,
+dagster_project/component.py).
+"""
+
+import re
+from pathlib import Path
+
+import spark_jobs
+from spark_jobs.config.yaml_file import FILE_NAME
+from spark_jobs.errors import ConfigError
+
+IGNORED = "/lake/\n/reports/\n/pipeline.tables.json\n"
+"""What runs write beside a pipeline.yaml, as git is to ignore it."""
+_OF_INSTANCE = ".env\n/dagster/*\n!/dagster/dagster.yaml\n"
+"""What git is to ignore besides: passwords, and what Dagster writes into its home."""
+_WORKSPACE = """\
+# dagster dev -w workspace.yaml, in this folder
+load_from:
+  - python_module: {module_name: stratalog.definitions, location_name: stratalog}
+"""
+_INSTANCE = Path(spark_jobs.__file__).parent / "demo" / "dagster.yaml"
+
+
+def add_variable(path: Path, name: str) -> None:
+    """Adds a password to fill in to a .env file, so that definitions load before it is filled in."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    if not re.search(rf"^(export )?{name}=", text, re.MULTILINE):
+        separator = "" if not text or text.endswith("\n") else "\n"
+        path.write_text(f"{text}{separator}{name}=fill-in\n", encoding="utf-8")
+
+
+def write_project(folder: Path, variable: str | None) -> list[Path]:
+    """Writes what Dagster needs beside a pipeline.yaml; a file that is there is left alone, but for .env.
+
+    variable: the environment variable with a password; None for a source of files. Returns the files that were
+    written. Raises ConfigError where one cannot be.
+    """
+    # The instance is that of the demo, without the line that says so.
+    instance = _INSTANCE.read_text(encoding="utf-8").partition("\n")[2].lstrip("\n")
+    texts = {
+        folder / "workspace.yaml": _WORKSPACE,
+        folder / "dagster" / "dagster.yaml": f"# The Dagster instance: DAGSTER_HOME is this folder.\n\n{instance}",
+        folder / ".gitignore": IGNORED + _OF_INSTANCE,
+    }
+    # Only what is not there yet.
+    new = {path: text for path, text in texts.items() if not path.exists()}
+    try:
+        for path, text in new.items():
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        if variable:
+            add_variable(folder / ".env", variable)
+    except OSError as error:
+        raise ConfigError(f"{error.filename}: cannot be written: {error.strerror}") from error
+    return [*new, *([folder / ".env"] if variable else [])]
+
+
+def start_command(path: Path) -> str:
+    """The command that starts Dagster on a configuration beside which ``write_project`` wrote, in its folder."""
+    config = "" if path.name == FILE_NAME else f"STRATALOG_CONFIG={path.name} "
+    return f"{config}DAGSTER_HOME=$PWD/dagster dagster dev -w workspace.yaml"

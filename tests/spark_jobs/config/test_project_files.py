@@ -1,0 +1,58 @@
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from dagster._core.instance.config import dagster_instance_config
+
+from spark_jobs.config.project_files import add_variable, start_command, write_project
+from spark_jobs.errors import ConfigError
+from tests.fix_cli import Stratalog
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.slow
+@pytest.mark.dagster
+def test_dagster_loads_what_init_wrote(tmp_path: Path, stratalog: Stratalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = stratalog("init", "--host", "127.0.0.1", "--dagster")
+    assert (ran.status, ran.err) == (0, "")
+    files = ["pipeline.yaml", "workspace.yaml", "dagster/dagster.yaml", ".gitignore", ".env"]
+    assert ran.out.splitlines()[:5] == [f"wrote {name}" for name in files]
+    assert ran.out.splitlines()[-1].endswith(start_command(Path("pipeline.yaml")))
+    assert (tmp_path / ".env").read_text() == "SHOP_PASSWORD=fill-in\n"
+    assert dagster_instance_config(str(tmp_path / "dagster"))[0]["run_monitoring"]["enabled"] is True
+    command = [sys.executable, "-m", "dagster", "definitions", "validate", "-w", "workspace.yaml"]
+    environment = os.environ | {"DAGSTER_HOME": str(tmp_path / "dagster"), "PYTHONPATH": str(ROOT)}
+    loaded = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert loaded.returncode == 0, loaded.stderr
+    loads = re.sub(r"\x1b\[\d*m", "", loaded.stdout + loaded.stderr)
+    assert "code location stratalog" in loads, loads
+
+
+def test_files_that_are_there_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "workspace.yaml").write_text("mine")
+    (tmp_path / ".env").write_text("OTHER=1")
+    files = write_project(tmp_path, "SHOP_PASSWORD")
+    assert [path.name for path in files] == ["dagster.yaml", ".gitignore", ".env"]
+    assert (tmp_path / "workspace.yaml").read_text() == "mine"
+    assert (tmp_path / ".env").read_text() == "OTHER=1\nSHOP_PASSWORD=fill-in\n"
+    add_variable(tmp_path / ".env", "SHOP_PASSWORD")
+    assert (tmp_path / ".env").read_text() == "OTHER=1\nSHOP_PASSWORD=fill-in\n"
+
+
+def test_a_source_of_files_has_no_password(tmp_path: Path) -> None:
+    assert ".env" not in [path.name for path in write_project(tmp_path, None)]
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "dagster").touch()
+    with pytest.raises(ConfigError, match=f"{tmp_path}/dagster.*: cannot be written: "):
+        write_project(tmp_path, None)
+
+
+def test_another_file_is_named_to_dagster() -> None:
+    assert start_command(Path("erp.yaml")).startswith("STRATALOG_CONFIG=erp.yaml DAGSTER_HOME=")
