@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_build import gather, rewritten
+from hatch_build import gather, pages, rewritten
 
 ROOT = Path(__file__).parents[1]
 USE = """\
@@ -141,3 +141,9 @@ def test_all_files_of_the_packages_are_there(tmp_path: Path) -> None:
         "stratalog/assets/checks/integrity.py",
         "stratalog/dagster_project/ops/load.py",
     } <= names
+
+
+def test_the_pages_are_where_docs_reads_them() -> None:
+    paths = pages(ROOT)
+    assert paths[str(ROOT / "docs" / "limits.md")] == "spark_jobs/docs/limits.md"
+    assert paths[str(ROOT / "docs" / "clusters" / "README.md")] == "spark_jobs/docs/clusters/README.md"

@@ -118,10 +118,8 @@ def _say(outcome: "DeliveryOutcome") -> None:
     if not outcome.tables and not outcome.stopped:
         echo(f"delivery {outcome.delivery}: nothing new")
     for table in outcome.tables:
-        place = f"delivery {outcome.delivery}: {table.table}"
-        for statement in table.statements:
-            echo(f"{place}: {statement}")
-        echo(f"{place}: {table.rows:,} rows, up to {table.position}")
+        # Its statements are lines of the log, each before it is executed.
+        echo(f"delivery {outcome.delivery}: {table.table}: {table.rows:,} rows, up to {table.position}")
 
 
 def _reload(pipeline: Pipeline, name: str, only: Scope, *, yes: bool) -> None:

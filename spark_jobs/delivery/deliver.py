@@ -28,6 +28,7 @@ from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.runtime.interrupt import dropping
 from spark_jobs.runtime.lazy_session import lazy_session
 from spark_jobs.telemetry.spans import annotate, span
+from spark_jobs.text.progress import doing
 from spark_jobs.text.remedies import advised
 from spark_jobs.text.sql import identifier
 
@@ -117,8 +118,15 @@ def _deliver_tables(
     workers: Workers, lake: Lake, tables: list[LakeTable], logs: Mapping[str, str], outcome: DeliveryOutcome
 ) -> None:
     """What versions of tables changed, side by side. logs: by source how far its log is at the target."""
-    with ThreadPoolExecutor(min(workers.settings.workers, len(tables))) as pool, dropping(pool, workers.pool):
+    threads = min(workers.settings.workers, len(tables))
+    with (
+        doing(f"delivery {outcome.delivery}: writing tables", len(tables)) as activity,
+        ThreadPoolExecutor(threads) as pool,
+        dropping(pool, workers.pool),
+    ):
         futures = {pool.submit(_deliver_table, workers, lake, table, logs): table for table in tables}
+        for future in futures:
+            future.add_done_callback(activity.add)
         for future, table in futures.items():
             try:
                 outcome.tables.append(future.result())
