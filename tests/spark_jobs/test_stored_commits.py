@@ -41,6 +41,8 @@ LAYERS: dict[str, type[Checkpoint]] = {
     "loads": LoadCommit,
     "skips": Checkpoint,
 }
+OF_A_STATEMENT = {"turn", "left", "altered"}
+"""Members of commits in the middle of a statement, which nothing writes any more (lake/own_commits.py)."""
 STORED = [json.loads(line) for line in RECORDED.read_text(encoding="utf-8").splitlines()]
 
 
@@ -50,7 +52,7 @@ def test_stored_commits_are_read_and_written_as_they_are(entry: dict[str, Any]) 
     text = json.dumps({"stratalog": stored})
     commit = layer.from_json(text)
     assert commit is not None
-    assert commit.unnamed_members == {}
+    assert {*commit.unnamed_members} <= (OF_A_STATEMENT if commit.kind == CommitKind.ALTERING else set())
     assert commit.kind in {*CommitKind}
     assert json.loads(commit.to_json()) == json.loads(text)
     assert layer.of(Checkpoint.from_members(stored)) == commit
