@@ -5,7 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ class Ran:
     status: int
     out: str
     err: str
-    codes: tuple[str, ...] = ()
+    codes: tuple[str, ...] = field(default=(), compare=False)
 
 
 def without_codes(text: str) -> str:
