@@ -2,8 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.faults.campaign import play
 from tests.faults.runs import LANDINGS
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # what a killed run had open
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 KEYLESS_SEED = 201
 """Odd seeds have tables without a key."""
