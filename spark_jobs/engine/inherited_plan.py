@@ -24,7 +24,13 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.compaction_job import CompactionJob
 from spark_jobs.silver.projection import projection_of
 from spark_jobs.silver.statement_commits import definition_after
-from spark_jobs.silver.table_timeline import DataRange, SchemaChange, SilverSnapshot, TableContents
+from spark_jobs.silver.table_timeline import (
+    DataRange,
+    SchemaChange,
+    SilverSnapshot,
+    TableContents,
+    schema_changes_in,
+)
 
 
 @dataclass(slots=True)
@@ -60,10 +66,10 @@ class InheritancePlan:
         """later: the statements between what the contents are and what the window has of them."""
         alive, index = content.alive, None
         if alive.base:
-            projection = self._projection(alive.base.columns, [*_turns(alive.steps), *later], window)
+            projection = self._projection(alive.base.columns, [*schema_changes_in(alive.steps), *later], window)
             self.files.append(_stored(alive.base, window, projection))
         for at, step in enumerate(alive.steps):
-            remaining = [*_turns(alive.steps[at + 1 :]), *later]
+            remaining = [*schema_changes_in(alive.steps[at + 1 :]), *later]
             if isinstance(step, DataRange):
                 index = index or self._index(alive)
                 projection = self._projection(step.standing.columns, remaining, window)
@@ -125,10 +131,6 @@ class InheritancePlan:
         within, bronze = Range(ranges[0].start, ranges[-1].stop), self.work.window
         oldest = bronze.oldest or within.start
         return read_effective(bronze.table, bronze.version, within, oldest, {range_.start for range_ in ranges})
-
-
-def _turns(steps: Sequence[object]) -> list[SchemaChange]:
-    return [step for step in steps if isinstance(step, SchemaChange)]
 
 
 def _stored(base: SilverSnapshot, window: int, projection: RowProjection) -> InheritedFiles:

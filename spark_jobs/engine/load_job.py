@@ -17,16 +17,16 @@ from spark_jobs.bronze.xa import read_effective
 from spark_jobs.delta.snapshot import DataFile, Snapshot
 from spark_jobs.engine import silver_job, silver_task
 from spark_jobs.engine.inherited_rows import InheritedFiles, InheritedRows
+from spark_jobs.engine.replay_job import window_of
 from spark_jobs.engine.row_projection import RowProjection
 from spark_jobs.engine.silver_plan import PreparedCompaction
 from spark_jobs.engine.silver_task import SilverUnit, SilverWindow
 from spark_jobs.engine.spark_job import Capacity
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.column_masks import masks_of
 from spark_jobs.silver.compaction_job import CompactionJob
 from spark_jobs.silver.replayed_parts import ReplayedPart
-from spark_jobs.silver.table_timeline import DataRange, SchemaChange, TableState, TimelineStep
+from spark_jobs.silver.table_timeline import SchemaChange, TableState, TimelineStep, schema_changes_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def _unit(load: KeylessLoad, columns: silver.Columns, design: Snapshot) -> Prepa
     """The rows that were read as a window, and one for each range of the log. Raises TableStopped, LakeError."""
     work, steps, waiting = load.work, load.steps, load.waiting
     since, within = load.since, work.window.extent
-    projection = ReplayedPart(work.window, load.standing, _turns(steps)).projection(work)
+    projection = ReplayedPart(work.window, load.standing, tuple(schema_changes_in(steps))).projection(work)
     rows = InheritedRows(columns, since, is_loaded=True)
     # Of a table that nothing happened to since there are no steps.
     standings = [load.standing, *(step.standing for step in steps)]
@@ -79,29 +79,8 @@ def _unit(load: KeylessLoad, columns: silver.Columns, design: Snapshot) -> Prepa
     for at, step in enumerate(steps):
         if isinstance(step, SchemaChange):
             continue
-        part = ReplayedPart(work.part(step.range), step.standing, _turns(steps[at:]))
-        windows.append(_window(work, step, part, columns, design))
+        part = ReplayedPart(work.part(step.range), step.standing, tuple(schema_changes_in(steps[at:])))
+        windows.append(window_of(work, part, columns, design))
         slices.append(index.of_table(work.name, (step.range,), work.filters.skips))
     unit = SilverUnit(0, str(work), work.table.path, tuple(windows))
     return PreparedCompaction(work, unit, design, (), tuple(slices), None, (files,))
-
-
-def _window(
-    work: CompactionJob, step: DataRange, part: ReplayedPart, columns: silver.Columns, design: Snapshot
-) -> SilverWindow:
-    return SilverWindow(
-        step.definition,
-        work.columns_of(step.standing),
-        (step.range,),
-        design.schema,
-        design.configuration,
-        masks=masks_of(step.definition, work.filters.columns) or None,
-        filters=work.change_filters(step.definition) or None,
-        projection=RowProjection.of(part.projection(work)),
-        skips=work.filters.skips,
-        present=columns,
-    )
-
-
-def _turns(steps: Sequence[TimelineStep]) -> tuple[SchemaChange, ...]:
-    return tuple(step for step in steps if isinstance(step, SchemaChange))

@@ -37,9 +37,9 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.column_masks import masks_of
 from spark_jobs.silver.compaction_job import CompactionJob
 from spark_jobs.silver.projection import projection_of
-from spark_jobs.silver.replayed_parts import parts_of
+from spark_jobs.silver.replayed_parts import ReplayedPart, parts_of
 from spark_jobs.silver.statement_commits import definition_after
-from spark_jobs.silver.table_timeline import SchemaChange
+from spark_jobs.silver.table_timeline import SchemaChange, schema_changes_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,24 @@ def _renames(work: CompactionJob) -> list[SchemaChange]:
     ]
 
 
+def window_of(work: CompactionJob, part: ReplayedPart, columns: silver.Columns, design: Snapshot) -> SilverWindow:
+    """Windows that are decoded by the definition of their time, into the columns of a design. Raises TableStopped."""
+    definition = part.standing.definition
+    assert definition is not None
+    return SilverWindow(
+        definition,
+        work.columns_of(part.standing),
+        part.window.ranges,
+        design.schema,
+        design.configuration,
+        masks=masks_of(definition, work.filters.columns) or None,
+        filters=work.change_filters(definition) or None,
+        projection=RowProjection.of(part.projection(work)),
+        skips=work.filters.skips,
+        present=columns,
+    )
+
+
 def _unit(work: CompactionJob, columns: silver.Columns, design: Snapshot) -> PreparedCompaction:
     """The windows of a job, by the definitions of their time. Raises TableStopped, LakeError, DecodeError."""
     windows, slices = list[SilverWindow](), []
@@ -133,23 +151,8 @@ def _unit(work: CompactionJob, columns: silver.Columns, design: Snapshot) -> Pre
         index = read_effective(work.window.table, work.window.version, within, oldest or within.start, cuts)
     # Each part with the definition of its rows, and the way from there to the present columns.
     for part in parts_of(work, columns):
-        assert part.standing.definition is not None
         assert index is not None
-        definition = part.standing.definition
-        windows.append(
-            SilverWindow(
-                definition,
-                work.columns_of(part.standing),
-                part.window.ranges,
-                design.schema,
-                design.configuration,
-                masks=masks_of(definition, work.filters.columns) or None,
-                filters=work.change_filters(definition) or None,
-                projection=RowProjection.of(part.projection(work)),
-                skips=work.filters.skips,
-                present=columns,
-            )
-        )
+        windows.append(window_of(work, part, columns, design))
         slices.append(index.of_table(work.name, part.window.ranges, work.filters.skips))
     # Rows that came with the name are one more window, whose parts lie behind it.
     plan = InheritancePlan(work, windows, slices)
@@ -163,7 +166,7 @@ def _inherited_window(
     work: CompactionJob, turn: SchemaChange, columns: silver.Columns, design: Snapshot
 ) -> SilverWindow:
     definition = definition_after(turn)
-    later = [step for step in work.steps[work.steps.index(turn) + 1 :] if isinstance(step, SchemaChange)]
+    later = schema_changes_in(work.steps[work.steps.index(turn) + 1 :])
     return SilverWindow(
         definition,
         silver.columns(definition, has_partial=work.has_partial),

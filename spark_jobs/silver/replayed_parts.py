@@ -16,7 +16,7 @@ from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compaction_job import CompactionJob, Window
 from spark_jobs.silver.projection import Projection, projection_of
-from spark_jobs.silver.table_timeline import SchemaChange, TableState
+from spark_jobs.silver.table_timeline import SchemaChange, TableState, schema_changes_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def parts_of(work: CompactionJob, columns: silver.Columns) -> Iterator[ReplayedP
             continue
         remaining -= {*ranges}
         _require_keyed(work, columns, step.definition, ranges[-1])
-        later = tuple(later for later in work.steps[at:] if isinstance(later, SchemaChange))
+        later = tuple(schema_changes_in(work.steps[at:]))
         yield ReplayedPart(replace(work.window, ranges=ranges), step.standing, later)
     if remaining:
         unknown = min(remaining, key=lambda range_: range_.start.order)

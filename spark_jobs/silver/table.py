@@ -242,8 +242,7 @@ def raw_sql(raw: str, names: Mapping[str, str | None]) -> str:
 
     names: by the old one the new one, None where it went.
     """
-    dropped = ", ".join(literal(old) for old, new in names.items() if new is None)
-    cases = " ".join(f"WHEN {literal(old)} THEN {literal(new)}" for old, new in names.items() if new not in (None, old))
+    dropped, cases = _dropped_and_renamed(names)
     remaining = f"map_filter({raw}, (k, v) -> k NOT IN ({dropped}))" if dropped else raw
     renamed_ = f"transform_keys({remaining}, (k, v) -> CASE k {cases} ELSE k END)" if cases else remaining
     return f"IF(size({renamed_}) = 0, NULL, {renamed_})" if dropped else renamed_
@@ -254,11 +253,17 @@ def absent_sql(names: Mapping[str, str | None]) -> str:
 
     names: by the old one the new one, None where it went.
     """
-    dropped = ", ".join(literal(old) for old, new in names.items() if new is None)
-    cases = " ".join(f"WHEN {literal(old)} THEN {literal(new)}" for old, new in names.items() if new not in (None, old))
+    dropped, cases = _dropped_and_renamed(names)
     remaining = f"filter({ABSENT}, name -> name NOT IN ({dropped}))" if dropped else ABSENT
     changed = f"transform({remaining}, name -> CASE name {cases} ELSE name END)" if cases else remaining
     return f"CAST(IF(size({changed}) > 0, {changed}, NULL) AS {ABSENT_TYPE})" if dropped else changed
+
+
+def _dropped_and_renamed(names: Mapping[str, str | None]) -> tuple[str, str]:
+    """SQL: a list of the names that went, and the branches of a CASE by the others; names: as in ``raw_sql``."""
+    dropped = ", ".join(literal(old) for old, new in names.items() if new is None)
+    cases = " ".join(f"WHEN {literal(old)} THEN {literal(new)}" for old, new in names.items() if new not in (None, old))
+    return dropped, cases
 
 
 def raw_with(raw: str, texts: Mapping[str, str]) -> str:

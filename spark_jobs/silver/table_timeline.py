@@ -118,6 +118,11 @@ class SchemaChange:
 TimelineStep = DataRange | SchemaChange
 
 
+def schema_changes_in(steps: Sequence[TimelineStep]) -> list[SchemaChange]:
+    """The statements among the steps, in order."""
+    return [step for step in steps if isinstance(step, SchemaChange)]
+
+
 @dataclass(frozen=True, slots=True)
 class SilverSnapshot:
     """What silver had of a table at one Delta version, without what stands before ``emptied``."""

@@ -61,7 +61,7 @@ def catalogue() -> tuple[MessageCode, ...]:
 def code_of(error: StratalogError | type[StratalogError], text: str | None = None) -> str:
     """The code of an error, or of a text that errors of a class have: of the longest message that it contains.
 
-    A message of the error's class comes before one of another, as errors pass texts on.
+    Errors pass texts on, so the class decides only between messages of one length, and where none fits.
     """
     cls = error if isinstance(error, type) else type(error)
     message = " ".join((str(error) if text is None else text).split())

@@ -38,7 +38,7 @@ from spark_jobs.silver.compaction_job import CompactionJob
 from spark_jobs.silver.planning_context import PlanningContext
 from spark_jobs.silver.rename_lineage import RenameLineage
 from spark_jobs.silver.replayed_parts import ReplayedPart
-from spark_jobs.silver.table_timeline import SchemaChange, TableContents, TableState
+from spark_jobs.silver.table_timeline import SchemaChange, TableContents, TableState, schema_changes_in
 from spark_jobs.silver.timeline.build import build
 from spark_jobs.silver.timeline.inputs import Beginning
 
@@ -90,7 +90,7 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
     # The head as it is now: another run may have committed since reading began.
     table = load.lake.silver(load.source, name.schema, name.table)
     head, snapshot = table.head(), BronzeSnapshot.of(load.lake, load.source)
-    loaded = LoadedRows(progress.rows, progress.read_from, progress.read_to, progress.batch)
+    loaded = _loaded(progress)
     if head and any(SilverCommit.of(commit).loaded == loaded for _, commit in table.since(-1)):
         return head  # another run was first, or this load before it was killed
     assert after.position is not None
@@ -101,7 +101,7 @@ def _landed(load: LoadContext, stage: StagedTable, after: Outcome, before: Posit
     until = max([after.position, *([head.position] if head and head.position else [])])
     bronze.require_held(load.source, snapshot.checkpoint, progress.read_from)
     content = _content(load, stage, Range(progress.read_from, until), snapshot, before)
-    turns = [step for step in content.steps if isinstance(step, SchemaChange)]
+    turns = schema_changes_in(content.steps)
     is_emptied = any(turn.empties for turn in turns)
     # A job of silver like any other, under the rules about the table.
     work = job_of(load, snapshot, progress.definition, Range(progress.since, until), tuple(turns))
@@ -190,7 +190,7 @@ def _landed_snapshot(
     of them can be replayed.
     """
     progress = stage.progress
-    turns = [step for step in content.steps if isinstance(step, SchemaChange)]
+    turns = schema_changes_in(content.steps)
     rekeyed = next((turn for turn in turns if not _keeps_rows(turn)), None)
     if rekeyed:
         raise stage.given_up(
@@ -217,7 +217,7 @@ def _landed_snapshot(
         kind=CommitKind.LOAD,
         is_overwrite=work.head is not None,
         folded_to=progress.since,
-        loaded=LoadedRows(progress.rows, progress.read_from, progress.read_to, progress.batch),
+        loaded=_loaded(progress),
     )
     return target.land(files, commit)
 
@@ -248,7 +248,7 @@ def _content(
         content = build(scan, stage.name, range_, TableState(definition), inputs)
     except TableStopped as error:
         raise stage.given_up(f"was changed while it was loaded, or since: {error}; load it again") from error
-    turns = [step for step in content.steps if isinstance(step, SchemaChange)]
+    turns = schema_changes_in(content.steps)
     early = [turn for turn in turns if turn.range.start < before and _changes(turn, definition)]
     emptying = [turn for turn in turns if turn.empties and not turn.standing.is_complete]
     for turn in [*early, *emptying][:1]:
@@ -274,6 +274,11 @@ def _keeps_rows(turn: SchemaChange) -> bool:
 
 def _statement_of(turn: SchemaChange) -> str:
     return f"{turn.statement.statement.verb} at {turn.statement.position}" if turn.statement else str(turn.range)
+
+
+def _loaded(progress: LoadCommit) -> LoadedRows:
+    """How silver's commit tells this load from another."""
+    return LoadedRows(progress.rows, progress.read_from, progress.read_to, progress.batch)
 
 
 def _last(turns: Sequence[SchemaChange], definition: TableDefinition) -> TableState:
