@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.ways import Ran, Way, open_run, stratalog
+from tests.cluster.ways import Way, open_run, stratalog
+from tests.fix_cli import Ran
 from tests.fix_cluster import DELTA, Server, Ways, connect_server
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]

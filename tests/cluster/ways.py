@@ -20,6 +20,7 @@ from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.demo.recorded import recorded_files
 from spark_jobs.runtime.spark_session import JAVA_OPTIONS
 from spark_jobs.storage.files import StoredPath, stored_path, walk
+from tests.fix_cli import Ran, without_codes
 from tests.fix_spark import LIGHT
 from tests.lake_recording import RECORDING, SALT
 from tests.spark_jobs.engine.lake_rows import rows_of
@@ -35,20 +36,13 @@ LOCAL: dict[str, Any] = {
 STOPPED = ("--source", "shop", "--at", "mysql-bin.000002:3181", "--table", "shop.logged_by_statement", "--yes")
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
-    status: int
-    out: str
-    err: str
-
-
 def stratalog(*arguments: object, **variables: str) -> Ran:
     """The command in a process of its own."""
     command = [sys.executable, "-m", "stratalog", *map(str, arguments)]
     ended = subprocess.run(
         command, capture_output=True, text=True, check=False, env=os.environ | {"SALT": SALT} | variables
     )
-    return Ran(ended.returncode, ended.stdout, ended.stderr)
+    return Ran(ended.returncode, ended.stdout, without_codes(ended.stderr))
 
 
 @dataclass
@@ -69,7 +63,7 @@ class OpenRun:
 
     def ended(self) -> Ran:
         out, err = self.process.communicate()
-        return Ran(self.process.returncode, out, err)
+        return Ran(self.process.returncode, out, without_codes(err))
 
 
 @contextmanager
