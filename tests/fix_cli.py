@@ -2,16 +2,15 @@
 
 import logging
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spark_jobs.cli import main
+from tests.ran import Ran, codes_of, without_codes
 from tests.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
 from tests.segment_types import INT, VARCHAR
 
@@ -19,25 +18,6 @@ SPEC = SegmentSpec(
     tables=[Table("shop.t", key=["id"], id=INT.NOT_NULL, note=VARCHAR(20))],
     changes=[Insert("shop.t", (1, "ä")), Commit(), Statement("shop", "TRUNCATE t")],
 )
-
-
-_CODE = re.compile(r" \[(SL-\d{4})\]$", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a command came to. err: standard error without the codes of messages, which are in codes."""
-
-    status: int
-    out: str
-    err: str
-    codes: tuple[str, ...] = field(default=(), compare=False)
-
-
-def without_codes(text: str) -> str:
-    """Messages without the codes at their ends, which tests of their texts say nothing of."""
-    return _CODE.sub("", text)
-
 
 Stratalog = Callable[..., Ran]
 
@@ -58,7 +38,7 @@ def stratalog(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         except SystemExit as ended:
             status = ended.code or 0
         out, err = capsys.readouterr()
-        return Ran(int(status), out, without_codes(err), tuple(_CODE.findall(err)))
+        return Ran(int(status), out, without_codes(err), codes_of(err))
 
     yield run
     root.handlers[:], root.level, logging.getLogger("spark_jobs").level = before

@@ -18,7 +18,7 @@ FILE = Path(__file__).with_name("codes.tsv")
 PATTERN = re.compile(r"SL-\d{4}")
 ELIDED = "…"
 """Stands for what is known at run time alone."""
-_CODED = re.compile(r"\[SL-\d{4}\]$")
+_CODED = re.compile(r"\[SL-\d{4}\] ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,10 @@ def code_of(error: StratalogError | type[StratalogError], text: str | None = Non
 
 
 def coded(text: str, error: StratalogError | type[StratalogError]) -> str:
-    """A message with its code at its end; each problem of a configuration, which is a line, has one."""
+    """A message after its code; each problem of a configuration, which is a line, has one.
+
+    The code is not at the end, where a message may have a statement to copy.
+    """
     if isinstance(error, ConfigError):
         problems = (f"{key}: {line}" if key else line for key, line in error.problems.items())
         return "\n".join(_with(problem, code_of(ConfigError, problem)) for problem in problems)
@@ -81,7 +84,7 @@ def coded(text: str, error: StratalogError | type[StratalogError]) -> str:
 
 
 def _with(text: str, code: str) -> str:
-    return text if _CODED.search(text) else f"{text} [{code}]"
+    return text if _CODED.search(text) else f"[{code}] {text}"
 
 
 def codes_in(text: str) -> list[str]:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.ways import Way, open_run, stratalog
-from tests.fix_cli import Ran
 from tests.fix_cluster import DELTA, Server, Ways, connect_server
+from tests.ran import Ran
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 

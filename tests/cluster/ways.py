@@ -20,9 +20,9 @@ from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.demo.recorded import recorded_files
 from spark_jobs.runtime.spark_session import JAVA_OPTIONS
 from spark_jobs.storage.files import StoredPath, stored_path, walk
-from tests.fix_cli import Ran, without_codes
 from tests.fix_spark import LIGHT
 from tests.lake_recording import RECORDING, SALT
+from tests.ran import Ran, without_codes
 from tests.spark_jobs.engine.lake_rows import rows_of
 
 LOCAL: dict[str, Any] = {

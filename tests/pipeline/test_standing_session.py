@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 from spark_jobs.runtime.spark_session import JAVA_OPTIONS
-from tests.cluster.ways import Ran, Way
+from tests.cluster.ways import Way
 from tests.fix_spark import LIGHT
 from tests.fix_standing import stop_process, wait_until
+from tests.ran import Ran
 
 pytestmark = [pytest.mark.thorough, pytest.mark.spark, pytest.mark.slow]
 

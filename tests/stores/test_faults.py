@@ -15,9 +15,10 @@ from pyspark.sql import SparkSession
 from spark_jobs.config.loader import load
 from spark_jobs.demo.recorded import compare_with_recording, recorded_files
 from spark_jobs.runtime.spark_session import spark_session
-from tests.fix_cli import Ran, Stratalog
+from tests.fix_cli import Stratalog
 from tests.fix_store import require_gateway
 from tests.gateway import FaultyProxy, Gateway
+from tests.ran import Ran
 from tests.stores.test_verbs import CONF
 
 pytestmark = [pytest.mark.stores, pytest.mark.spark, pytest.mark.long]

@@ -21,10 +21,11 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.lake.rows import rows_of
 from spark_jobs.runtime.spark_session import JAVA_OPTIONS
 from spark_jobs.storage import reach
-from tests.fix_cli import Ran, Stratalog
+from tests.fix_cli import Stratalog
 from tests.fix_mysql import Database
 from tests.fix_spark import LIGHT
 from tests.fix_store import KIND, Server
+from tests.ran import Ran
 from tests.spark_jobs.engine.lake_rows import newest
 
 pytestmark = [pytest.mark.stores, pytest.mark.spark]

@@ -11,7 +11,8 @@ from spark_jobs.cli.app import SECTIONS, went_well
 from spark_jobs.cli.verbs import cli
 from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.pipeline.outcome import Outcome
-from tests.fix_cli import Stratalog, without_codes
+from tests.fix_cli import Stratalog
+from tests.ran import without_codes
 
 ROOT = Path(__file__).parents[3]
 RECORDED = ROOT / "tests" / "recorded"
@@ -195,8 +196,8 @@ def test_what_stops_one_source_is_said_and_does_not_stop_the_next(capsys: pytest
 
     successes = [went_well("shop", do) for do in (damaged, stopped, lambda _: None)]
     assert successes == [False, False, True]
-    remedy = "fix that, and run again (stratalog docs howto/broken-table) [SL-1001]"
-    assert capsys.readouterr().err == f"shop: [b] is damaged; {remedy}\n"
+    remedy = "fix that, and run again (stratalog docs howto/broken-table)"
+    assert capsys.readouterr().err == f"[SL-1001] shop: [b] is damaged; {remedy}\n"
     with pytest.raises(ConfigError):
         went_well("shop", wrong)
 

@@ -11,8 +11,9 @@ from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import BronzeCommit
 from spark_jobs.checks.verify import KeyDifference, Verdict
 from spark_jobs.log.position import Position
-from tests.fix_cli import SPEC, Ran, Stratalog
+from tests.fix_cli import SPEC, Stratalog
 from tests.fix_mysql import Database
+from tests.ran import Ran
 
 ROOT = Path(__file__).parents[3]
 RECORDED = ROOT / "tests" / "recorded"

@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_cli import Ran, Stratalog
+from tests.fix_cli import Stratalog
 from tests.fix_mysql import Database
+from tests.ran import Ran
 
 
 @pytest.mark.mysql

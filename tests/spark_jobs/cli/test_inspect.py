@@ -19,7 +19,8 @@ from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import Entry
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.position import Position
-from tests.fix_cli import SPEC, Ran, Stratalog
+from tests.fix_cli import SPEC, Stratalog
+from tests.ran import Ran
 from tests.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
 from tests.segment_types import INT
 

@@ -21,7 +21,7 @@ OUTCOME = Outcome(
     END,
     compacted=[Compacted("shop", ORDERS, NEW, HEAD, changes=5, inserts=2, deletes=1, left_out={"hidden": 1})],
     merged=[Merged("shop", ORDERS, "/lake/sales", HEAD, NEW, inserted=2, deleted=1, into="sales.orders")],
-    stopped={BAD: "shop: shop.bad: it is wrong [SL-1010]"},
+    stopped={BAD: "[SL-1010] shop: shop.bad: it is wrong"},
 )
 
 
@@ -54,11 +54,11 @@ def test_a_run_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         },
         "silver": [{"table": "shop.orders", "changes": 5, "left_out": {"hidden": 1}} | counts],
         "downstream": [{"table": "shop.orders", "into": "sales.orders"} | counts],
-        "stopped": {"shop.bad": "shop: shop.bad: it is wrong [SL-1010]"},
+        "stopped": {"shop.bad": "[SL-1010] shop: shop.bad: it is wrong"},
         "codes": {"shop.bad": ["SL-1010"]},
         "schema": None,
     }
-    assert streams.err == "stopped: shop: shop.bad: it is wrong [SL-1010]\n"
+    assert streams.err == "stopped: [SL-1010] shop: shop.bad: it is wrong\n"
 
 
 def test_a_run_without_news(capsys: pytest.CaptureFixture[str]) -> None:

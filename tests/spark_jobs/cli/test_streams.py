@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_cli import without_codes
 from tests.fix_spark import LIGHT
 from tests.lake_recording import RECORDING, SALT
+from tests.ran import without_codes
 
 ROOT = Path(__file__).parents[3]
 LOG = ROOT / "tests" / "recorded" / "mysql-8.0-transactions.000001"

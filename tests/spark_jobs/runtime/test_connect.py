@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.errors import ConfigError
 from spark_jobs.runtime import connect
-from tests.fix_cli import Ran
+from tests.ran import Ran
 
 WITHOUT = "import sys; sys.modules[{module!r}] = None; from spark_jobs.cli import main; main()"
 WITH = "from spark_jobs.cli import main; main()"

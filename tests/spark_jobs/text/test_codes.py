@@ -48,10 +48,10 @@ def test_a_message_that_is_not_listed_has_the_code_of_its_class(cls: type[Strata
     assert entry(code_of(cls("zyx"))) == MessageCode(code_of(cls("zyx")), cls.__name__, "")
 
 
-def test_a_reported_message_has_its_code_once_at_its_end() -> None:
+def test_a_reported_message_has_its_code_once_before_it() -> None:
     text = advised(SourceError("shop: /x holds no binlog files (named like mysql-bin.000001)"))
     assert codes_in(text) == [code_of(SourceError(text))]
-    assert text.endswith(f"[{codes_in(text)[0]}]")
+    assert text.startswith(f"[{codes_in(text)[0]}] shop: /x holds")
     assert advised(SourceError(text)) == text
 
 

@@ -13,7 +13,7 @@ from spark_jobs.delivery.status import status
 from spark_jobs.delivery.target import Connection
 from spark_jobs.lake.layout import lake_of
 from tests.delivered import Copy
-from tests.fix_cli import without_codes
+from tests.ran import without_codes
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.mysql]
