@@ -163,7 +163,8 @@ lock: $(DEV) ## the locks anew from pyproject.toml and requirements*.in; LOCK_AR
 	lock pyproject.toml requirements.in -o requirements.txt; \
 	lock requirements-build.in -c requirements.txt -o requirements-build.txt; \
 	lock pyproject.toml requirements.in requirements-dev.in --extra connect --extra otel -c requirements.txt -o requirements-dev.txt; \
-	for extra in connect otel docs; do lock requirements-$$extra.in -c requirements-dev.txt -o requirements-$$extra.txt; done
+	for extra in connect otel docs; do lock requirements-$$extra.in -c requirements-dev.txt -o requirements-$$extra.txt; done; \
+	lock requirements-dbt.in -o requirements-dbt.txt
 
 .PHONY: docs
 docs: $(DEV) ## the pages of docs/reference anew, from the models and the command line

@@ -5,6 +5,8 @@ Put here: the key of each kind of asset. Not here: the keys of a code location (
 
 import dagster as dg
 
+from spark_jobs.text.asset_keys import downstream_key_parts, key_part
+
 Name = tuple[str, str]
 """Schema and table."""
 
@@ -20,12 +22,12 @@ def bronze_key(source: str) -> dg.AssetKey:
 
 def silver_key(source: str, name: Name) -> dg.AssetKey:
     """The asset key of a source table's silver table; ``name`` is (schema, table)."""
-    return dg.AssetKey(["silver", source, *map(_part, name)])
+    return dg.AssetKey(["silver", source, *map(key_part, name)])
 
 
 def downstream_key(name: Name) -> dg.AssetKey:
     """The asset key of a downstream table; ``name`` is (schema, table)."""
-    return dg.AssetKey(["downstream", *map(_part, name)])
+    return dg.AssetKey(downstream_key_parts(*name))
 
 
 def published_key(source: str) -> dg.AssetKey:
@@ -35,13 +37,8 @@ def published_key(source: str) -> dg.AssetKey:
 
 def delivery_key(name: str, table: Name) -> dg.AssetKey:
     """The asset key of a delivery's table; ``table`` is (schema, table)."""
-    return dg.AssetKey(["delivery", name, *map(_part, table)])
+    return dg.AssetKey(["delivery", name, *map(key_part, table)])
 
 
 def backfill_key(source: str) -> dg.AssetKey:
     return dg.AssetKey(["backfill", source])
-
-
-def _part(name: str) -> str:
-    """A name as one part of a key: Dagster joins the parts with slashes."""
-    return name.replace("%", "%25").replace("/", "%2F")

@@ -1,15 +1,15 @@
 """Programs of the tests that are not Python's, all at once: ``python -m tests.programs``, a part of ``make fetch``.
 
 Put here: their list. Not here: how one is built or fetched (gateway.py, azurite.py, otel_collector.py,
-grafana_types.py), nor the node of Kubernetes, which nobody needs but its own tests (cluster/node.py).
+grafana_types.py, dbt_environment.py), nor the node of Kubernetes, which its own tests alone need (cluster/node.py).
 """
 
 import sys
 
 from spark_jobs.errors import ConfigError
-from tests import azurite, gateway, grafana_types, otel_collector
+from tests import azurite, dbt_environment, gateway, grafana_types, otel_collector
 
-PROGRAMS = (gateway.built, azurite.installed, grafana_types.program, otel_collector.built)
+PROGRAMS = (gateway.built, azurite.installed, grafana_types.program, otel_collector.built, dbt_environment.installed)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from spark_jobs.cli import check, consume, deliveries, ingest, inspect, operate, pages, session, start, status
+from spark_jobs.cli import check, consume, dbt, deliveries, ingest, inspect, operate, pages, session, start, status
 from spark_jobs.cli.app import ERRORS, cli
 from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.text.remedies import advised
@@ -19,6 +19,7 @@ __all__ = [
     "check",
     "cli",
     "consume",
+    "dbt",
     "deliveries",
     "ingest",
     "inspect",
