@@ -16,15 +16,15 @@ LOCK = Path(__file__).parents[1] / "requirements-dbt.txt"
 
 def installed() -> Path:
     """The environment's Python, from the locked requirements. Raises ConfigError."""
-    uv = Path(sys.executable).with_name("uv")
+    uv = str(Path(sys.executable).with_name("uv"))
 
     def install(folder: Path) -> None:
         # The folder is moved when it is complete, so that its programs name their interpreter by a relative path.
-        command = [uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, folder / "env"]
+        command = [uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(folder / "env")]
         subprocess.run(command, check=True)
-        command = [uv, "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", LOCK]
+        command = [uv, "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", str(LOCK)]
         result = subprocess.run(
-            [*command, "--python", folder / "env" / "bin" / "python"], capture_output=True, text=True, check=False
+            [*command, "--python", str(folder / "env" / "bin" / "python")], capture_output=True, text=True, check=False
         )
         if result.returncode:
             raise ConfigError(f"dbt was not installed: {result.stderr.strip()[-300:]}")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from spark_jobs.cli.app import cli, config_option, echo, load, tables_option
+from spark_jobs.cli.app import cli, config_option, echo, tables_option
+from spark_jobs.config.loader import load
 
 
 @cli.command()

@@ -16,7 +16,7 @@ from spark_jobs.config.model import Pipeline
 from spark_jobs.delivery.lake_table import LakeTable, published
 from spark_jobs.delta.schema import DeltaColumn
 from spark_jobs.delta.snapshot import snapshot_of
-from spark_jobs.errors import ConfigError
+from spark_jobs.errors import ConfigError, LakeError
 from spark_jobs.lake.layout import Lake
 from spark_jobs.pipeline.comments import COMMENT
 from spark_jobs.text.asset_keys import downstream_key_parts
@@ -70,8 +70,10 @@ def _database(pipeline: Pipeline, schema: str, adapter: DbtAdapter) -> dict[str,
 
 
 def _table(pipeline: Pipeline, table: LakeTable, adapter: DbtAdapter, key_prefix: Sequence[str]) -> dict[str, Any]:
-    snapshot = snapshot_of(table.table.path, table.version)
     path = table.table.path
+    snapshot = snapshot_of(path, table.version)
+    if snapshot is None:
+        raise LakeError(f"{path}: version {table.version}, which is published, is gone; restore the table's _delta_log")
     meta: dict[str, Any] = {"dagster": {"asset_key": [*key_prefix, *downstream_key_parts(table.schema, table.name)]}}
     listed: dict[str, Any] = {"name": table.name}
     if adapter is DbtAdapter.DUCKDB:

@@ -13,7 +13,7 @@ from spark_jobs.errors import ConfigError
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.dbt_sources import DbtAdapter, dbt_sources
 from spark_jobs.pipeline.run import run_source
-from tests.segment_spec import Commit, Insert, SegmentSpec, Table
+from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT, VARCHAR
 
 TABLES = [
@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Pat
     """A folder with a lake of both tables."""
     folder = tmp_path_factory.mktemp("dbt")
     (folder / "binlogs").mkdir()
-    changes = [Insert("shop.orders", (1, "a")), Insert("audit.größe", (1,)), Commit()]
+    changes: list[Change] = [Insert("shop.orders", (1, "a")), Insert("audit.größe", (1,)), Commit()]
     (folder / "binlogs" / "bin.000001").write_bytes(SegmentSpec(tables=TABLES, changes=changes).to_bytes())
     run_source(spark, pipeline_of(folder), "shop")
     return folder
