@@ -10,7 +10,7 @@ project = DbtProject(Path(__file__).parent, profiles_dir=Path(__file__).parent)
 project.prepare_if_dev()
 
 
-@dbt_assets(manifest=project.manifest_path)  # type: ignore[untyped-decorator]
+@dbt_assets(manifest=project.manifest_path)
 def models(context: dg.AssetExecutionContext, dbt: DbtCliResource) -> Any:
     """``dbt build``: a materialization a model, a result a test."""
     yield from dbt.cli(["build"], context=context).stream()
