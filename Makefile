@@ -26,15 +26,48 @@ ifneq ($(TERM_IS_DUMB)$(CI)$(NO_COLOR),)
 STEP = printf '%s\n'
 endif
 
-##@ Targets
 .NOTPARALLEL:
+
+##@ First
+
 .PHONY: help
-help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+help: ## this list, in the order of use
+	@sed -n -e 's/^##@ //p' -e 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
+	  awk -F'|' 'NF == 1 { print $$1 } NF == 2 { printf "%-20s %s\n", $$1, $$2 }'
+
+.PHONY: install
+install: $(DEV) $(SITE) ## all that the other targets install into .venv
 
 .PHONY: demo
 demo: java $(RUN) delta mysql ## the whole pipeline on an embedded MySQL server, with a report at the end
 	@.venv/bin/stratalog demo
+
+DEMO ?= demo
+PORT ?= 3000
+.PHONY: dev
+dev: java $(RUN) delta classes ## Dagster's UI on what the demo left (DEMO=folder), or on its recorded binlogs, at PORT=3000
+	@test -f '$(DEMO)/pipeline.yaml' || .venv/bin/stratalog demo --files --dir '$(DEMO)'
+	@$(STEP) "Dagster's UI on $(DEMO)/pipeline.yaml; Ctrl-C ends it"
+	@mkdir -p '$(DEMO)/dagster'
+	@test -f '$(DEMO)/dagster/dagster.yaml' || cp docs/examples/dagster.yaml '$(DEMO)/dagster/'
+	@STRATALOG_CONFIG="$$(realpath '$(DEMO)/pipeline.yaml')" DAGSTER_HOME="$$(realpath '$(DEMO)/dagster')" \
+	  PYTHONWARNINGS=ignore::FutureWarning \
+	  .venv/bin/dagster dev -w workspace.yaml -h 127.0.0.1 -p $(PORT)
+
+##@ Each change
+
+.PHONY: test-fast
+test-fast: $(DEV) ## the tests that need neither Spark nor a server: seconds
+	@$(STEP) 'Tests without Spark and server'
+	@STRATALOG_EXAMPLES=25 $(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not dagster and not slow and not thorough and not long and not stores and not cluster'
+
+.PHONY: lint
+lint: $(DEV) ## ruff, mypy --strict and the import contracts
+	@$(STEP) 'Lint'
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
 
 # A file of tests stays in one process, which has its own session of Spark and its own servers.
 PROCESSES ?= 2
@@ -45,10 +78,30 @@ test: java lint delta classes mysql servers ## lint, then the tests of every sub
 	@$(STEP) 'The tests'
 	@$(PYTEST) -m 'not thorough and not long and not stores and not cluster'
 
+.PHONY: docs
+docs: $(DEV) ## the pages of docs/reference anew, from the models and the command line
+	@$(PY) -m docs.reference
+
+.PHONY: site
+site: $(SITE) ## the pages as a site in build/site, with search and llms.txt; a broken link fails
+	@$(STEP) 'The site in build/site'
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build
+
+##@ Longer tests
+
 .PHONY: test-thorough
 test-thorough: java $(DEV) delta classes mysql servers ## the same, more servers, random streams, faults and the browser, in one run: minutes
 	@$(STEP) 'The tests, thorough ones too'
 	@$(PYTEST) -m 'not long and not stores and not cluster'
+
+# The fuzzer's seeds and findings; its runs have kernels as plain Python anyhow.
+FOUND = $(addprefix tests/fuzz/test_fuzz.py::test_seeds_and_findings_of_,logs documents)
+CHECKED = not spark and not mysql and not long and not stores
+
+.PHONY: test-checked
+test-checked: $(DEV) ## tests of kernels and rows, and what the fuzzer found, with every load and store of a kernel checked: minutes
+	@$(STEP) 'Kernels, bounds checked'
+	@NUMBA_DISABLE_JIT=1 STRATALOG_EXAMPLES=25 $(PYTEST) -m '$(CHECKED)' tests/spark_jobs/binlog/kernels tests/spark_jobs/binlog/rows $(FOUND)
 
 # The only folders with tests of stores that are not tests of clusters.
 STORES = tests/stores $(addprefix tests/spark_jobs/,runtime storage)
@@ -68,6 +121,24 @@ test-cluster: java $(DEV) delta mysql s3 hadoop ## Spark Connect, a standalone c
 	@$(STEP) 'Spark Connect, a standalone cluster and YARN'
 	@$(PY) -m pytest -m '$(CLUSTER)' tests/cluster
 
+.PHONY: test-connect
+test-connect: java $(DEV) delta ## Dagster's assets and checks with a session of Spark Connect: minutes
+	@$(STEP) "Dagster's assets and checks by Spark Connect"
+	@$(PY) -m pytest -q --connect -m 'spark and not mysql and not long' tests/assets
+
+# Where make test has deltalake read, and the test's process run tasks: tests/lake_tables.py, tests/engine_tasks.py.
+READING = tests/pipeline tests/assets tests/spark_jobs/operations
+
+.PHONY: test-walk
+test-walk: java $(DEV) delta mysql ## docs/dagster-project.md up to an alert, with a server and a browser, and the times of its steps: minutes
+	@$(PY) -m pytest -q -n 0 tests/docs/test_dagster_project.py
+
+.PHONY: test-versions
+test-versions: java $(DEV) delta ## a few tests with the lowest and with the highest versions of pyproject.toml's ranges: minutes
+	@$(STEP) 'The lowest and the highest versions'
+	@$(PY) -m tests.versions lowest
+	@$(PY) -m tests.versions highest
+
 # What CI leaves to a night, because it takes long and repeats by other means what CI tests.
 .PHONY: test-nightly
 test-nightly: java $(DEV) delta classes mysql servers s3 hadoop ## what CI leaves out: long tests, all of Azure, every kernel checked, half an hour of faults: hours
@@ -81,38 +152,10 @@ test-nightly: java $(DEV) delta classes mysql servers s3 hadoop ## what CI leave
 	run 'half an hour of faults' $(PY) -u -m tests.soak $(SOAK_SECONDS) .soak; \
 	test -z "$$failed" || { echo "failed: $${failed#, }" >&2; exit 1; }
 
-# Where make test has deltalake read, and the test's process run tasks: tests/lake_tables.py, tests/engine_tasks.py.
-READING = tests/pipeline tests/assets tests/spark_jobs/operations
-
-.PHONY: test-walk
-test-walk: java $(DEV) delta mysql ## docs/dagster-project.md up to an alert, with a server and a browser, and the times of its steps: minutes
-	@$(PY) -m pytest -q -n 0 tests/docs/test_dagster_project.py
-
-.PHONY: test-connect
-test-connect: java $(DEV) delta ## Dagster's assets and checks with a session of Spark Connect: minutes
-	@$(STEP) "Dagster's assets and checks by Spark Connect"
-	@$(PY) -m pytest -q --connect -m 'spark and not mysql and not long' tests/assets
-
-.PHONY: test-fast
-test-fast: $(DEV) ## the tests that need neither Spark nor a server: seconds
-	@$(STEP) 'Tests without Spark and server'
-	@STRATALOG_EXAMPLES=25 $(PY) -m pytest -q -n 2 -m 'not spark and not mysql and not dagster and not slow and not thorough and not long and not stores and not cluster'
-
-# The fuzzer's seeds and findings; its runs have kernels as plain Python anyhow.
-FOUND = $(addprefix tests/fuzz/test_fuzz.py::test_seeds_and_findings_of_,logs documents)
-CHECKED = not spark and not mysql and not long and not stores
-
-.PHONY: test-checked
-test-checked: $(DEV) ## tests of kernels and rows, and what the fuzzer found, with every load and store of a kernel checked: minutes
-	@$(STEP) 'Kernels, bounds checked'
-	@NUMBA_DISABLE_JIT=1 STRATALOG_EXAMPLES=25 $(PYTEST) -m '$(CHECKED)' tests/spark_jobs/binlog/kernels tests/spark_jobs/binlog/rows $(FOUND)
-
-SOAK_SECONDS ?= 1800
-.PHONY: soak
-soak: java $(DEV) delta classes mysql ## random faults under write load for SOAK_SECONDS=1800, in .soak; then what was lost and doubled
-	@$(STEP) 'Soak for $(SOAK_SECONDS) seconds'
-	@rm -rf .soak && mkdir .soak
-	@$(PY) -u -m tests.soak $(SOAK_SECONDS) .soak
+.PHONY: fetch
+fetch: $(DEV) s3 hadoop ## what tests of stores, clusters and dashboards need: jars, and programs that Go builds and npm fetches: minutes
+	@$(PY) -m spark_jobs.runtime.azure >/dev/null
+	@$(PY) -m tests.programs
 
 FUZZ_SECONDS ?= 60
 .PHONY: fuzz
@@ -121,33 +164,14 @@ fuzz: $(DEV) ## the fuzzer for FUZZ_SECONDS=60; what it learns stays in .fuzz, a
 	@$(PY) -m tests.fuzz json $$(( $(FUZZ_SECONDS) / 4 )) .fuzz/json
 	@$(PY) -m tests.fuzz log $$(( $(FUZZ_SECONDS) * 3 / 4 )) .fuzz/log
 
-.PHONY: install
-install: $(DEV) $(SITE) ## all that the other targets install into .venv
+SOAK_SECONDS ?= 1800
+.PHONY: soak
+soak: java $(DEV) delta classes mysql ## random faults under write load for SOAK_SECONDS=1800, in .soak; then what was lost and doubled
+	@$(STEP) 'Soak for $(SOAK_SECONDS) seconds'
+	@rm -rf .soak && mkdir .soak
+	@$(PY) -u -m tests.soak $(SOAK_SECONDS) .soak
 
-.PHONY: fetch
-fetch: $(DEV) s3 hadoop ## what tests of stores, clusters and dashboards need: jars, and programs that Go builds and npm fetches: minutes
-	@$(PY) -m spark_jobs.runtime.azure >/dev/null
-	@$(PY) -m tests.programs
-
-.PHONY: lint
-lint: $(DEV) ## ruff, mypy --strict and the import contracts
-	@$(STEP) 'Lint'
-	@.venv/bin/ruff check
-	@.venv/bin/ruff format --check
-	@.venv/bin/mypy
-	@.venv/bin/lint-imports
-
-DEMO ?= demo
-PORT ?= 3000
-.PHONY: dev
-dev: java $(RUN) delta classes ## Dagster's UI on what the demo left (DEMO=folder), or on its recorded binlogs, at PORT=3000
-	@test -f '$(DEMO)/pipeline.yaml' || .venv/bin/stratalog demo --files --dir '$(DEMO)'
-	@$(STEP) "Dagster's UI on $(DEMO)/pipeline.yaml; Ctrl-C ends it"
-	@mkdir -p '$(DEMO)/dagster'
-	@test -f '$(DEMO)/dagster/dagster.yaml' || cp docs/examples/dagster.yaml '$(DEMO)/dagster/'
-	@STRATALOG_CONFIG="$$(realpath '$(DEMO)/pipeline.yaml')" DAGSTER_HOME="$$(realpath '$(DEMO)/dagster')" \
-	  PYTHONWARNINGS=ignore::FutureWarning \
-	  .venv/bin/dagster dev -w workspace.yaml -h 127.0.0.1 -p $(PORT)
+##@ Now and then
 
 .PHONY: bench
 bench: java $(DEV) delta mysql ## the benchmarks: minutes, results as tables (BENCH="decode start whole catchup" for some)
@@ -166,24 +190,9 @@ lock: $(DEV) ## the locks anew from pyproject.toml and requirements*.in; LOCK_AR
 	for extra in connect otel docs; do lock requirements-$$extra.in -c requirements-dev.txt -o requirements-$$extra.txt; done; \
 	lock requirements-dbt.in -o requirements-dbt.txt
 
-.PHONY: docs
-docs: $(DEV) ## the pages of docs/reference anew, from the models and the command line
-	@$(PY) -m docs.reference
-
-.PHONY: site
-site: $(SITE) ## the pages as a site in build/site, with search and llms.txt; a broken link fails
-	@$(STEP) 'The site in build/site'
-	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build
-
 .PHONY: pictures
 pictures: java $(DEV) delta ## the pictures in docs anew: those that the browser's tests take (chromium and chromium-driver)
 	@$(PY) -m pytest -q -n 0 tests/browser tests/docs/test_dagster_project.py --pictures docs/pictures --basetemp /tmp/stratalog
-
-.PHONY: test-versions
-test-versions: java $(DEV) delta ## a few tests with the lowest and with the highest versions of pyproject.toml's ranges: minutes
-	@$(STEP) 'The lowest and the highest versions'
-	@$(PY) -m tests.versions lowest
-	@$(PY) -m tests.versions highest
 
 .PHONY: clean
 clean: ## removes what was made in this tree: .venv, caches, demo; the user's cache stays

@@ -93,8 +93,8 @@ def in_environment(python: Path, folder: Path, program: str, *arguments: str, **
 
 def test_models_by_duckdb_have_the_lakes_rows(python: Path, lake: Path, project: Path) -> None:
     (project / "models" / "sources.yml").write_text(stratalog(lake, "dbt", "sources"))
-    said = in_environment(python, project, "dbt", "build", "--profiles-dir", ".")
-    assert "PASS=3 WARN=0 ERROR=0" in said
+    printed = in_environment(python, project, "dbt", "build", "--profiles-dir", ".")
+    assert "PASS=3 WARN=0 ERROR=0" in printed
     assert json.loads(in_environment(python, project, "python", "-c", ROWS_BY_DUCKDB)) == REVENUE
 
 
@@ -118,7 +118,7 @@ def test_models_by_spark_have_the_lakes_rows(python: Path, lake: Path, project: 
         "DELTA_JARS": ",".join(map(str, delta_jars())),
         "DBT_TARGET": "spark",
     }
-    said = in_environment(python, project, "dbt", "build", "--profiles-dir", ".", **variables)
-    assert "PASS=3 WARN=0 ERROR=0" in said
+    printed = in_environment(python, project, "dbt", "build", "--profiles-dir", ".", **variables)
+    assert "PASS=3 WARN=0 ERROR=0" in printed
     (file,) = project.glob("spark-warehouse/reports.db/revenue/_delta_log/*0.json")
     assert '"numRecords":3' in file.read_text().replace("\\", "")
