@@ -1,6 +1,7 @@
 import ctypes
 import json
 import mmap
+import os
 import re
 import resource
 from collections.abc import Callable
@@ -441,6 +442,7 @@ def test_a_type_that_is_not_read_names_its_column() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="is of compiled kernels")
 def test_two_hundred_megabytes_decode_in_bounded_memory() -> None:
     """Whole transactions over and over, cut into slices and decoded one by one, as they come."""
     rows = [(number, "x" * 40) for number in range(20_000)]
