@@ -19,7 +19,7 @@ from assets import checkpoint
 from assets.catalog import AssetOf
 from assets.checkpoint import Metadata
 from assets.downstream import merged_tables
-from assets.failures import RETRY, failing
+from assets.failures import failing, retried
 from assets.lineage import Lineage
 from assets.materialize import StepResult
 from assets.particulars import particulars_of
@@ -95,9 +95,9 @@ def backfill_asset(pipeline: Pipeline, lineage: Lineage) -> dg.AssetsDefinition:
         backfill_policy=dg.BackfillPolicy.single_run(),
         config_schema=CHOICE,
         required_resource_keys={catalog.spark},
-        retry_policy=RETRY,
         pool=lineage.pool,
     )
+    @retried
     def backfill(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
         from spark_jobs.pipeline.backfill.request import BackfillRequest
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets import checkpoint
-from assets.failures import RETRY, failing
+from assets.failures import failing, retried
 from assets.lineage import Lineage
 from assets.materialize import Events, StepResult, compared, materialized, resynced
 from assets.partitions import register_files
@@ -46,9 +46,9 @@ def extract_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
             IDLE: dg.Out(bool, is_required=False, io_manager_key=HANDED_ON),
         },
         required_resource_keys={catalog.spark},
-        retry_policy=RETRY,
         pool=lineage.pool,
     )
+    @retried
     @around(catalog.execute, "extract", source, catalog.include_metadata)
     def extract(context: dg.OpExecutionContext) -> Events:
         # Without news the step starts no Spark and says so; the steps after it are known by ``idle``.

@@ -10,7 +10,7 @@ import dagster as dg
 
 from assets import checkpoint
 from assets.catalog import AssetCatalog, AssetOf
-from assets.failures import RETRY, failing
+from assets.failures import failing, retried
 from assets.keys import Name
 from assets.lineage import Lineage
 from spark_jobs.config.model import Pipeline
@@ -48,9 +48,9 @@ def delivery_assets(pipeline: Pipeline, name: str, graph: Sequence[Lineage]) -> 
             for table in tables
         ],
         can_subset=True,
-        retry_policy=RETRY,
         pool=delivery_pool(catalog, name),
     )
+    @retried
     def assets(context: dg.AssetExecutionContext) -> Iterable[dg.MaterializeResult[None]]:
         from spark_jobs.delivery.deliver import deliver
 

@@ -11,7 +11,7 @@ import dagster as dg
 
 from assets import checkpoint
 from assets.catalog import AssetCatalog
-from assets.failures import RETRY, failing
+from assets.failures import failing, retried
 from assets.keys import Name
 from assets.lineage import Lineage
 from assets.materialize import Before, Events, StepResult, check_results
@@ -46,9 +46,9 @@ def merge_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
         description=f"Merges the net changes of {source} into the downstream tables, exactly once.",
         out={**table_outputs(lineage.downstream), MERGED: dg.Out(is_required=False, io_manager_key=HANDED_ON)},
         required_resource_keys={catalog.spark},
-        retry_policy=RETRY,
         pool=lineage.pool,
     )
+    @retried
     @around(catalog.execute, "merge", source, catalog.include_metadata)
     def merge(context: dg.OpExecutionContext, idle: bool | None, compacted: Any) -> Events:
         from spark_jobs.downstream.multi_source import SourceTable

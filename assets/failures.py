@@ -3,8 +3,11 @@
 Put here: what is tried again, and the text of a failure. Not here: what is wrong (spark_jobs/errors.py).
 """
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from typing import Any
 
 import dagster as dg
 
@@ -15,7 +18,8 @@ from spark_jobs.text.codes import code_of
 from spark_jobs.text.remedies import advised
 
 RETRY = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
-"""A lost connection and a lost race pass; what does not pass says so (``failing``)."""
+"""A lost connection and a lost race pass; what does not pass says so (``failing``). It is no step's own policy: Dagster
+would begin a step again that was interrupted, and a terminated run would go on."""
 _LASTING = (ConfigError, DecodeError, TableStopped, AnotherLog, JvmEnded)
 
 
@@ -34,3 +38,29 @@ def failing() -> Iterator[None]:
             metadata = {"code": code_of(cause)}
             raise dg.Failure(advised(cause), metadata, allow_retries=not isinstance(cause, _LASTING)) from None
         raise
+
+
+def retried(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """A step's function that asks to be tried again, by ``RETRY``, after what may pass; an interrupt ends its run."""
+
+    def events(context: Any, **inputs: Any) -> Iterator[Any]:
+        with _retrying(context):
+            yield from compute(context, **inputs)
+
+    def result(context: Any, **inputs: Any) -> Any:
+        with _retrying(context):
+            return compute(context, **inputs)
+
+    return wraps(compute)(events if inspect.isgeneratorfunction(compute) else result)
+
+
+@contextmanager
+def _retrying(context: Any) -> Iterator[None]:
+    try:
+        yield
+    except dg.DagsterError:
+        raise
+    except Exception as error:
+        if isinstance(error, dg.Failure) and not error.allow_retries:
+            raise
+        raise dg.RetryRequested(RETRY.max_retries, RETRY.calculate_delay(context.retry_number + 1)) from error

@@ -11,7 +11,7 @@ import dagster as dg
 
 from assets import checkpoint
 from assets.checkpoint import Metadata
-from assets.failures import RETRY, failing
+from assets.failures import failing, retried
 from assets.lineage import Lineage
 from assets.materialize import Events, StepResult, compared, materialized
 from assets.progress import progress, sessions
@@ -43,9 +43,9 @@ def publish_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
         description=f"Publishes which versions of {source}'s tables belong together; fails where a table has stopped.",
         out={PUBLISHED: dg.Out(dg.Nothing, is_required=False)},
         required_resource_keys={catalog.spark},
-        retry_policy=RETRY,
         pool=lineage.pool,
     )
+    @retried
     @around(catalog.execute, "publish", source, catalog.include_metadata)
     def publish(context: dg.OpExecutionContext, merged: Any) -> Events:
         key, spark = lineage.published, sessions(context, catalog.spark)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets import checkpoint
-from assets.failures import RETRY, failing
+from assets.failures import failing, retried
 from assets.keys import Name
 from assets.lineage import Lineage
 from assets.materialize import Before, Events, StepResult, check_results
@@ -36,9 +36,9 @@ def compact_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
         description=f"Reduces what bronze has of {source} to the net change of every key, table by table.",
         out={**table_outputs(lineage.silver), COMPACTED: dg.Out(is_required=False, io_manager_key=HANDED_ON)},
         required_resource_keys={catalog.spark},
-        retry_policy=RETRY,
         pool=lineage.pool,
     )
+    @retried
     @around(catalog.execute, "compact", source, catalog.include_metadata)
     def compact(context: dg.OpExecutionContext, idle: bool | None) -> Events:
         from spark_jobs.lake.layout import lake_of

@@ -14,7 +14,7 @@ import dagster as dg
 
 from assets import checkpoint
 from assets.checkpoint import Metadata
-from assets.failures import RETRY, failing
+from assets.failures import failing, retried
 from assets.lineage import Lineage, TableAsset
 from assets.progress import sessions
 from spark_jobs.config.model import Pipeline
@@ -41,9 +41,9 @@ def verify_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefinit
         specs=[_spec(table) for table in tables],
         can_subset=True,
         required_resource_keys={catalog.spark},
-        retry_policy=RETRY,
         pool=lineage.pool,
     )
+    @retried
     def verify(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         from spark_jobs.binlog import TableName
         from spark_jobs.checks.verify import verify_source

@@ -12,7 +12,7 @@ import dagster as dg
 
 from assets import checkpoint
 from assets.checkpoint import Metadata
-from assets.failures import RETRY, failing
+from assets.failures import failing, retried
 from assets.lineage import Lineage, TableAsset
 from assets.progress import sessions
 from assets.steps import Sessions
@@ -59,8 +59,8 @@ def audit_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefiniti
         specs=[*_on_bronze(pipeline, lineage), *map(_of_keys, tables)],
         can_subset=True,
         required_resource_keys={catalog.spark},
-        retry_policy=RETRY,
     )
+    @retried
     def audit(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         # Each check reads what it needs, and nothing is read for a check that is not selected.
         selected = context.selected_asset_check_keys

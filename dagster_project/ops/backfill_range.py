@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.backfill import CHOICE, Backfill, choice_of
-from assets.failures import RETRY, failing
+from assets.failures import failing, retried
 from assets.lineage import Lineage
 from assets.progress import sessions
 from assets.steps import FROM_TAG, SOURCE_TAG, TO_TAG
@@ -76,9 +76,9 @@ def range_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
         ins={"checked": dg.In(dg.Nothing)},
         out=dg.Out(dg.Nothing),
         required_resource_keys={catalog.spark},
-        retry_policy=RETRY,
         pool=lineage.pool,
     )
+    @retried
     def step(context: dg.OpExecutionContext) -> None:
         # The form is read from the run's configuration: a retry of this step alone has no output of the first one.
         ops: Any = context.run_config["ops"]

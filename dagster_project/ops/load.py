@@ -12,7 +12,7 @@ from pydantic import Field
 
 from assets import checkpoint
 from assets.downstream import merged_tables
-from assets.failures import RETRY, failing
+from assets.failures import failing, retried
 from assets.lineage import Lineage
 from assets.materialize import StepResult
 from assets.progress import progress, sessions
@@ -57,9 +57,9 @@ def load_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
         description=f"Reads tables of {source} that are older than its log by their keys, without locks, or in one "
         "snapshot, and completes them downstream. An interrupted load resumes.",
         required_resource_keys={catalog.spark},
-        retry_policy=RETRY,
         out=dg.Out(dg.Nothing),
     )
+    @retried
     def load(context: dg.OpExecutionContext, config: LoadConfig) -> None:
         from spark_jobs.pipeline.initial_load import throttle
         from spark_jobs.pipeline.initial_load.load import load_source

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.failures import RETRY, failing
+from assets.failures import failing, retried
 from assets.lineage import Lineage
 from assets.progress import progress, sessions
 from spark_jobs.config.model import Pipeline
@@ -40,10 +40,10 @@ def maintain_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
         description=f"Removes from {source}'s bronze what retention allows, writes small files of its tables together, "
         "and removes files that no version within reach names.",
         required_resource_keys={catalog.spark},
-        retry_policy=RETRY,
         pool=lineage.pool,
         out=dg.Out(dg.Nothing),
     )
+    @retried
     def maintain(context: dg.OpExecutionContext) -> None:
         from spark_jobs.operations.gc import gc_source
         from spark_jobs.operations.maintenance import maintain_source

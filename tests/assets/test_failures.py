@@ -1,10 +1,12 @@
 import signal
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
+from typing import Any
 
 import dagster as dg
 import pytest
 
-from assets.failures import failing
+from assets.failures import RETRY, failing, retried
 from spark_jobs.errors import (
     ConfigError,
     DecodeError,
@@ -61,3 +63,58 @@ def test_a_run_that_is_terminated_is_no_step_that_failed(number: signal.Signals)
     with pytest.raises(KeyboardInterrupt), dg.raise_execution_interrupts(), failing():
         step()
     signal.signal(number, before)
+
+
+def events_of(step: Callable[..., Any]) -> list[str]:
+    """Types of the events that a step of a run left, which may have been interrupted."""
+
+    @dg.job(executor_def=dg.in_process_executor)
+    def job() -> None:
+        dg.op(name="step")(step)()
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        with suppress(KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
+            job.execute_in_process(instance=instance, raise_on_error=False)
+        (run,) = instance.get_runs()
+        events = [entry.dagster_event for entry in instance.all_logs(run.run_id)]
+    names = [event.event_type_value for event in events if event and event.step_key]
+    return [name for name in names if name.startswith("STEP_") and name != "STEP_OUTPUT"]
+
+
+@pytest.mark.parametrize("is_ours", [True, False], ids=["amid the work", "before it"])
+def test_a_step_that_is_interrupted_is_not_begun_again(is_ours: bool) -> None:
+    @retried
+    def step(_: dg.OpExecutionContext) -> None:
+        with failing() if is_ours else nullcontext():
+            signal.raise_signal(signal.SIGINT)
+
+    assert events_of(step) == ["STEP_START", "STEP_FAILURE"]
+
+
+@pytest.mark.parametrize(
+    "error, times",
+    [
+        (LakeError("no space"), 3),
+        (ZeroDivisionError(), 3),
+        (dg.Failure("a table has stopped"), 3),
+        (ConfigError("a key"), 1),
+        (dg.DagsterInvariantViolationError("a definition"), 1),
+    ],
+)
+def test_a_step_is_begun_again_after_what_may_pass(
+    error: Exception, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assets.failures.RETRY", RETRY._replace(delay=0))
+    attempts = []
+
+    @retried
+    def step(context: dg.OpExecutionContext) -> Iterator[dg.Output[None]]:
+        attempts.append(context.retry_number)
+        with failing():
+            raise error
+        yield dg.Output(None)
+
+    events = events_of(step)
+    assert attempts == list(range(times))
+    assert events.count("STEP_UP_FOR_RETRY") == times - 1
+    assert events[-1] == "STEP_FAILURE"

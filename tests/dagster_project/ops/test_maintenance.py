@@ -47,7 +47,7 @@ def test_a_table_that_was_not_maintained_fails_the_step(
 ) -> None:
     from spark_jobs.operations.maintenance import Upkeep
 
-    monkeypatch.setattr("dagster_project.ops.maintenance.RETRY", None)
+    monkeypatch.setattr("assets.failures.RETRY", dg.RetryPolicy(max_retries=0))
     monkeypatch.setattr(
         "spark_jobs.operations.maintenance.maintain_source", lambda *_: Upkeep(stopped={"a": "a: busy"})
     )

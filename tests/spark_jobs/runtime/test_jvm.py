@@ -39,17 +39,19 @@ run_verb()
 """
 STEPS = f"""{KILL}
 import dagster as dg
-from assets.failures import RETRY, failing
+from assets.failures import failing, retried
 from dagster_project.resources import SparkSessions
 
-@dg.op(retry_policy=RETRY, required_resource_keys={{"spark"}})
+@dg.op(required_resource_keys={{"spark"}})
+@retried
 def first(context):
     with failing():
         spark = context.resources.spark.session()
         kill_jvm()
         spark.range(3).count()
 
-@dg.op(retry_policy=RETRY, required_resource_keys={{"spark"}})
+@dg.op(required_resource_keys={{"spark"}})
+@retried
 def second(context):
     with failing():
         context.resources.spark.session()
