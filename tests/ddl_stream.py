@@ -31,6 +31,8 @@ KINDS: list[tuple[str, list[str], str | None]] = [
     ("SET('x','y')", ["'y,x'", "''"], "SET('x','y','z')"),
     ("TINYTEXT", [], "TEXT"),
 ]
+JSON: tuple[str, list[str], str | None] = ("JSON", [], None)
+PATHS = ("$.a", "$.list[1]", "$.list[2].deep", "$.list[last]", "$.text", "$.new")
 
 
 @dataclass
@@ -50,17 +52,25 @@ class Stream:
 
     keys: the key changes, too. tables: where there are several, they take each other's names, are made LIKE each other,
     and statements do several things at once. old: as MySQL 5.7 wants it, which does not know RENAME COLUMN. charset: is
-    said of all text, for logs that tell none where no statement does.
+    said of all text, for logs that tell none where no statement does. documents: many columns are JSON, and statements
+    change parts of them.
     """
 
     def __init__(
-        self, seed: int, *, keys: bool = False, tables: Sequence[str] = ("t",), old: bool = False, charset: str = ""
+        self,
+        seed: int,
+        *,
+        keys: bool = False,
+        tables: Sequence[str] = ("t",),
+        old: bool = False,
+        charset: str = "",
+        documents: bool = False,
     ) -> None:
         self.keys, self.old = keys, old
         self.generator = random.Random(seed)
         self.kinds = [
             (_stated_type(kind, charset), values, wider and _stated_type(wider, charset))
-            for kind, values, wider in KINDS
+            for kind, values, wider in [*KINDS, *[JSON] * (len(KINDS) * documents)]
         ]
         """With the wider types that columns have got: a column is known by the place of its kind here."""
         self.names = 0
@@ -111,7 +121,24 @@ class Stream:
         return self.generator.randrange(len(self.kinds))
 
     def value(self, kind: int) -> str:
+        if self.kinds[kind] == JSON:
+            return self.document()
         return self.generator.choice([*self.kinds[kind][1], "NULL"]) if self.kinds[kind][1] else "'text'"
+
+    def document(self) -> str:
+        text = self.generator.choice("abc") * self.generator.choice([5, 60, 300])
+        documents = [f'{{"a": {len(text)}, "list": [1, 2.50, {{"deep": null}}], "text": "{text}"}}', f'["{text}"]', "7"]
+        return self.generator.choice([*(f"'{document}'" for document in documents), "NULL"])
+
+    def changed(self, name: str) -> str:
+        """An expression of a column's next value: of a document some of its parts are others."""
+        kind = self.at.columns[name]
+        if self.kinds[kind] != JSON or self.generator.random() < 0.2:
+            return self.value(kind)
+        path, number = self.generator.choice(PATHS), self.generator.randrange(99)
+        value = self.generator.choice([f"{number}", "NULL", f"'{'z' * number}'", f"JSON_ARRAY({number}, 'x')"])
+        changes = [f"JSON_SET({name}, '{path}', {value})", f"JSON_REPLACE({name}, '{path}', {value}, '$.a', {number})"]
+        return self.generator.choice([*changes, f"JSON_REMOVE({name}, '{path}')"])
 
     def rows(self) -> Iterator[str]:
         verb, key = self.generator.choice(["REPLACE", "REPLACE", "DELETE", "UPDATE"]), self.generator.randrange(KEYS)
@@ -125,7 +152,7 @@ class Stream:
             yield f"UPDATE IGNORE {self.table} SET {self.at.pair} = 15 - {self.at.pair} WHERE id >= {key}"
         elif self.at.columns and self.generator.random() < 0.7:
             name = self.generator.choice(list(self.at.columns))
-            yield f"UPDATE {self.table} SET {name} = {self.value(self.at.columns[name])} WHERE id >= {key}"
+            yield f"UPDATE {self.table} SET {name} = {self.changed(name)} WHERE id >= {key}"
         else:
             yield f"UPDATE IGNORE {self.table} SET id = id + 5 WHERE id = {key}"
 

@@ -15,6 +15,8 @@ _ENUM, _SET = 247, 248
 _CHAR, _VARCHAR, _BLOB = 254, 15, 252
 _FRACTIONAL = (17, 18)
 _MOST_DIGITS = 38
+_LONG = (242, 245, 255)
+"""VECTOR, JSON and geometry have a character set of their own, which logs of some servers leave out."""
 _UNICODE = {"utf8mb4", "utf16", "utf16le", "utf32"}
 """Character sets that hold the characters of any other."""
 
@@ -30,7 +32,8 @@ def keeps_values(old: Column, new: Column) -> bool:
 
 def _same_type(old: Column, new: Column) -> bool:
     def facets(column: Column) -> tuple[object, ...]:
-        return column.type_code, column.meta, column.unsigned, column.labels, column.declared, _charset(column)
+        charset = None if column.type_code in _LONG else _charset(column)
+        return column.type_code, column.meta, column.unsigned, column.labels, column.declared, charset
 
     return facets(old) == facets(new)
 

@@ -111,10 +111,13 @@ class _Refusing:
             raise Unsupported(f"{place}{self.origin.definition.name}: column {name} is not in its row image: {reason}")
 
     def key(self, held_before: CellMask) -> None:
-        key = self.origin.definition.key
+        key, columns = self.origin.definition.key, self.origin.definition.columns
         wrong = np.zeros_like(self.absent)
         if key:
-            for image, rows in ((self.absent, self._op != 0), (~held_before, self._op == _UPDATE)):
+            # An inserted row has the default of a column of the key as of any other.
+            is_filled = np.array([column.default not in (None, "NULL") for column in columns])
+            lacking = self.absent & ~(is_filled & (self._op == _INSERT)[:, None])
+            for image, rows in ((lacking, self._op != 0), (~held_before, self._op == _UPDATE)):
                 wrong[:, list(key)] |= image[:, list(key)] & rows[:, None]
             self._require(wrong, "rows are told apart by it; SET GLOBAL binlog_row_image = 'FULL'")
         else:

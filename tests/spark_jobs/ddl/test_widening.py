@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from spark_jobs.ddl.columns import declared, words_of
@@ -68,3 +70,10 @@ def test_wider_types_keep_every_value_and_narrower_ones_do_not(old: str, new: st
 )
 def test_what_may_change_a_value_or_how_it_reads_does_not(old: str, new: str) -> None:
     assert not keeps(old, new)
+
+
+@pytest.mark.parametrize("kind", ["JSON", "POINT", "TEXT CHARACTER SET latin1"])
+def test_a_log_that_leaves_a_character_set_out_makes_no_other_type(kind: str) -> None:
+    column = declared("c", words_of(kind)).column
+    assert keeps_values(replace(column, charset=None), column)
+    assert keeps_values(column, replace(column, charset=None))

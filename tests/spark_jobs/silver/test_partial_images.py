@@ -48,7 +48,7 @@ def with_column(name: str, **fields: Any) -> TableDefinition:
 
 
 BAG = replace(TABLE, key=())
-UNKNOWN = with_column("b", default=None)
+UNKNOWN, NUMBERED = with_column("b", default=None), with_column("id", default="7")
 COMPUTED, MAYBE = with_column("b", computed=True), with_column("b", computed=None)
 WHOLE = {"id": 1, "a": 1, "b": 1}
 
@@ -61,6 +61,9 @@ WHOLE = {"id": 1, "a": 1, "b": 1}
         (RowChange(None, {"a": 1}), TABLE, "column id is not in its row image: rows are told apart by it"),
         (RowChange({"a": 1}, None), TABLE, "column id is not in its row image: rows are told apart by it"),
         (RowChange(None, {"id": 1, "a": 1}), UNKNOWN, "column b is not in its row image: the row was inserted with"),
+        (RowChange(None, {"a": 1}), NUMBERED, None),
+        (RowChange({"a": 1}, None), NUMBERED, "column id is not in its row image: rows are told apart by it"),
+        (RowChange({"a": 2}, {"a": 1}), NUMBERED, "column id is not in its row image: rows are told apart by it"),
         (RowChange({"id": 1}, {"a": 1}), UNKNOWN, None),
         (RowChange({"id": 1}, None), UNKNOWN, None),
         (RowChange({"id": 1}, {"a": 1}), BAG, "column a is not in its row image: the table has no key"),
