@@ -49,7 +49,7 @@ class Runs:
         assert launched["__typename"] == "LaunchRunSuccess", launched
         return str(launched["run"]["runId"])
 
-    def amid(self, message: str, seconds: float = 0) -> str:
+    def run_at(self, message: str, seconds: float = 0) -> str:
         """A run that has said a message, so many seconds ago."""
         run = self.launch()
         wait_for(f"the run says: {message}", partial(self._has_said, message, run), PATIENCE, pause=0.1)
@@ -57,14 +57,14 @@ class Runs:
         return run
 
     def _has_said(self, message: str, run: str) -> bool:
-        said = self.said(run)
-        assert message in said or not is_finished(self.instance, run), said
-        return message in said
+        messages = self.messages(run)
+        assert message in messages or not is_finished(self.instance, run), messages
+        return message in messages
 
     def process(self, run: str) -> int:
-        return int(re.findall(r"Started process for run \(pid: (\d+)\)", self.said(run))[0])
+        return int(re.findall(r"Started process for run \(pid: (\d+)\)", self.messages(run))[0])
 
-    def said(self, run: str) -> str:
+    def messages(self, run: str) -> str:
         return "\n".join(f"{entry.timestamp:.1f} {entry.message}" for entry in self.instance.all_logs(run))
 
     def end(self, run: str, seconds: float) -> str:
@@ -72,7 +72,7 @@ class Runs:
         try:
             wait_for("the run has ended", partial(is_finished, self.instance, run), seconds, pause=0.1)
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.said(run)}\n{self._threads(run)}") from None
+            raise AssertionError(f"{error}\n{self.messages(run)}\n{self._threads(run)}") from None
         ended = self.instance.get_run_by_id(run)
         assert ended
         return ended.status.value
@@ -97,20 +97,20 @@ def test_a_terminated_run_ends_at_once_and_the_next_one_goes_on(
                 for number in range(arrived, files):
                     arrive(folder, number)
                 arrived = files
-                run = runs.amid(message, seconds)
+                run = runs.run_at(message, seconds)
                 processes, began = family(runs.process(run)), time.monotonic()
                 served.ask(TERMINATE, run=run)
-                assert runs.end(run, AT_ONCE) == "CANCELED", runs.said(run)
+                assert runs.end(run, AT_ONCE) == "CANCELED", runs.messages(run)
                 wait_for("its processes have ended", partial(have_ended, processes), AT_ONCE)
                 waits.append(time.monotonic() - began)
-            run = runs.amid(STEP.format("merge"))
+            run = runs.run_at(STEP.format("merge"))
             processes, began = family(runs.process(run)), time.monotonic()
             os.kill(runs.process(run), signal.SIGTERM)
             assert runs.end(run, AT_ONCE) == "FAILURE", "nobody asked for it"
             wait_for("its processes have ended", partial(have_ended, processes), AT_ONCE)
             waits.append(time.monotonic() - began)
             last = runs.launch()
-            assert runs.end(last, PATIENCE) == "SUCCESS", runs.said(last)
+            assert runs.end(last, PATIENCE) == "SUCCESS", runs.messages(last)
         rows = sum(comparison.rows for comparison in require_recorded_rows(spark, pipeline).values())
     listed = ", ".join(f"{wait:.1f}" for wait in waits)
     summary.append(f"Dagster: runs terminated, all their processes gone after {listed} s; {rows:,} rows compared")
@@ -122,8 +122,8 @@ def family(process: int) -> set[int]:
         int(stat.parent.name): parent for stat in Path("/proc").glob("[0-9]*/stat") if (parent := parent_of(stat))
     }
     members = {process}
-    while more := {child for child, parent in parents.items() if parent in members} - members:
-        members |= more
+    while children := {child for child, parent in parents.items() if parent in members} - members:
+        members |= children
     return members
 
 

@@ -40,7 +40,7 @@ def shop(request: pytest.FixtureRequest, servers: Servers, spark: SparkSession, 
         yield Shop(spark, database, tmp_path, Position.parse(dump_position(running)))
 
 
-def told(statement: str, choose: random.Random) -> tuple[str, str]:
+def with_telling_image(statement: str, choose: random.Random) -> tuple[str, str]:
     """A row image that tells what a statement does, and the statement.
 
     MINIMAL does not where the key changes, or a part of a document, or where REPLACE leaves a document as it was, which
@@ -65,15 +65,15 @@ def test_downstream_is_the_server_s_tables_or_they_have_stopped(
     stopped: dict[str, str] = {}
     statements = [*stream.statements(STEPS), *(f"REPLACE INTO {table} (id) VALUES (1)" for table in TABLES)]
     for number, statement in enumerate(statements, 1):
-        image, written = told(statement, stream.generator) if is_told else ("MINIMAL", statement)
-        shop.execute(f"SET binlog_row_image = {image}", written)
+        image, executed = with_telling_image(statement, stream.generator) if is_told else ("MINIMAL", statement)
+        shop.execute(f"SET binlog_row_image = {image}", executed)
         if number < len(statements) and stream.generator.random() > 0.08:
             continue
         _, outcome = shop.run(pipeline)
         runs += 1
         stopped = {name.table: reason for name, reason in outcome.stopped.items()}
         assert not (stopped and is_told), f"seed {seed}, behind {statement}"
-        assert [reason for reason in stopped.values() if not any(known in reason for known in REASONS)] == []
+        assert [reason for reason in stopped.values() if not any(text in reason for text in REASONS)] == []
         for (table,) in shop.database.execute("SHOW TABLES"):
             if table not in stopped:
                 rows += require_same_rows(shop, pipeline, table)
