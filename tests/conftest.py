@@ -6,7 +6,6 @@ pytest_plugins = (
     "tests.fix_summary",
     "tests.fix_spark",
     "tests.fix_store",
-    "tests.fix_cli",  # before what imports it
     "tests.fix_cluster",
     "tests.fix_yarn",
     "tests.fix_mysql",
@@ -15,5 +14,6 @@ pytest_plugins = (
     "tests.fix_delivery",
     "tests.fix_pair",
     "tests.fix_browser",
+    "tests.fix_cli",
     "tests.fix_standing",
 )

@@ -107,11 +107,14 @@ def test_a_step_is_begun_again_after_what_may_pass(
     monkeypatch.setattr("assets.failures.RETRY", RETRY._replace(delay=0))
     attempts = []
 
+    def fail() -> None:
+        raise error
+
     @retried
     def step(context: dg.OpExecutionContext) -> Iterator[dg.Output[None]]:
         attempts.append(context.retry_number)
         with failing():
-            raise error
+            fail()
         yield dg.Output(None)
 
     events = events_of(step)
