@@ -21,7 +21,8 @@ from spark_jobs.operations.backlog import backlog, settled
 from spark_jobs.operations.observation import step_observed
 from spark_jobs.runtime.lazy_session import lazy_session
 
-if TYPE_CHECKING:  # imports pyspark
+if TYPE_CHECKING:  # these import pyspark
+    from spark_jobs.bronze.extract import Extracted
     from spark_jobs.lake.commit import Head
 
 BRONZE = "bronze"
@@ -72,14 +73,13 @@ def extract_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
 def _extracted(context: dg.OpExecutionContext, pipeline: Pipeline, lineage: Lineage, spark: Sessions | None) -> Events:
     """Extracts where there is a session to do it with; otherwise Dagster's copy is all that may need mending."""
     from spark_jobs.lake.layout import lake_of
-    from spark_jobs.pipeline.run import extract_source
 
     key, table = lineage.bronze, lake_of(pipeline).bronze(lineage.source)
     # What Dagster has of bronze is compared with the lake before the extraction moves it.
     with failing(), progress(context), step_observed(pipeline, lineage.source, context.run_id, starts=True):
         head = table.head()
         comparison = compared(context, {key: head.position if head else None})[key]
-        extracted = extract_source(lazy_session(spark.session), pipeline, lineage.source) if spark else None
+        extracted = _extract(pipeline, lineage.source, spark) if spark else None
         register_files(context.instance, lineage)
     if extracted and extracted.stretch and extracted.stretch.endpoint:
         context.instance.add_run_tags(context.run_id, {ENDPOINT_TAG: extracted.stretch.endpoint})
@@ -91,6 +91,12 @@ def _extracted(context: dg.OpExecutionContext, pipeline: Pipeline, lineage: Line
         yield materialized(key, step, comparison)
     else:
         yield from resynced(key, comparison, head, table, _version(head))
+
+
+def _extract(pipeline: Pipeline, source: str, spark: Sessions) -> "Extracted":
+    from spark_jobs.pipeline.run import extract_source  # half a second that an idle run need not spend
+
+    return extract_source(lazy_session(spark.session), pipeline, source)
 
 
 def observe(context: dg.OpExecutionContext, lineage: Lineage, metadata: checkpoint.Metadata) -> None:

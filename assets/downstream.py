@@ -4,7 +4,6 @@ Put here: the step that merges. Not here: how a table is merged (spark_jobs/engi
 """
 
 from collections import defaultdict
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -17,9 +16,9 @@ from assets.lineage import Lineage
 from assets.materialize import Before, Events, StepResult, check_results
 from assets.particulars import particulars_of
 from assets.progress import progress, sessions
-from assets.selection import HANDED_ON, hand_on, selection_of, table_outputs
+from assets.selection import HANDED_ON, StepSelection, hand_on, selection_of, table_outputs
 from assets.silver import stopped
-from assets.steps import around
+from assets.steps import Sessions, around
 from spark_jobs.config.model import Pipeline
 from spark_jobs.log.position import Position
 from spark_jobs.operations.observation import step_observed
@@ -53,7 +52,6 @@ def merge_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     def merge(context: dg.OpExecutionContext, idle: bool | None, compacted: Any) -> Events:
         from spark_jobs.downstream.multi_source import SourceTable
         from spark_jobs.lake.layout import lake_of
-        from spark_jobs.pipeline.run import merge_source
 
         lake, picked = lake_of(pipeline), selection_of(context, lineage, lineage.downstream)
         # Dagster's copy and the lake are compared before the merge moves them.
@@ -62,9 +60,8 @@ def merge_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
                 context, {table.key: SourceTable(lake.downstream(*table.name), source) for table in picked.tables}
             )
             is_wanted = picked.is_any and not idle
-            merging = partial(merge_source, tables=picked.names, into=picked.targets)
-            session = lazy_session(sessions(context, catalog.spark).session)
-            outcome = merging(session, pipeline, source, compacted) if is_wanted else None
+            spark = sessions(context, catalog.spark)
+            outcome = _merge(pipeline, source, spark, picked, compacted) if is_wanted else None
             steps = merged_tables(catalog, source, outcome) if outcome else {}
             warnings = _unlogged(lineage, pipeline) if outcome else {}
         for line in sorted({line for lines in warnings.values() for line in lines}):
@@ -75,6 +72,15 @@ def merge_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
         yield from hand_on(context, MERGED, outcome or compacted)
 
     return merge
+
+
+def _merge(
+    pipeline: Pipeline, source: str, spark: Sessions, picked: StepSelection, compacted: "Outcome | None"
+) -> "Outcome":
+    from spark_jobs.pipeline.run import merge_source  # half a second that an idle run need not spend
+
+    session = lazy_session(spark.session)
+    return merge_source(session, pipeline, source, compacted, tables=picked.names, into=picked.targets)
 
 
 def _unlogged(lineage: Lineage, pipeline: Pipeline) -> dict[dg.AssetKey, list[str]]:

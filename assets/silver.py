@@ -14,8 +14,8 @@ from assets.lineage import Lineage
 from assets.materialize import Before, Events, StepResult, check_results
 from assets.particulars import particulars_of
 from assets.progress import progress, sessions
-from assets.selection import HANDED_ON, hand_on, selection_of, table_outputs
-from assets.steps import around
+from assets.selection import HANDED_ON, StepSelection, hand_on, selection_of, table_outputs
+from assets.steps import Sessions, around
 from spark_jobs.config.model import Pipeline
 from spark_jobs.operations.observation import step_observed
 from spark_jobs.runtime.lazy_session import lazy_session
@@ -42,20 +42,13 @@ def compact_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
     @around(catalog.execute, "compact", source, catalog.include_metadata)
     def compact(context: dg.OpExecutionContext, idle: bool | None) -> Events:
         from spark_jobs.lake.layout import lake_of
-        from spark_jobs.pipeline.run import compact_source
 
         lake, picked = lake_of(pipeline), selection_of(context, lineage, lineage.silver)
         # Dagster's copy and the lake are compared before the compaction moves them.
         with failing(), progress(context), step_observed(pipeline, source, context.run_id):
             before = Before.read(context, {table.key: lake.silver(source, *table.name) for table in picked.tables})
             is_wanted = picked.is_any and not idle
-            outcome = (
-                compact_source(
-                    lazy_session(sessions(context, catalog.spark).session), pipeline, source, tables=picked.names
-                )
-                if is_wanted
-                else None
-            )
+            outcome = _compact(pipeline, source, sessions(context, catalog.spark), picked) if is_wanted else None
             steps = _steps(pipeline, lineage, outcome)
         yield from before.events(context, steps)
         reasons = {catalog.silver(source, name): [reason] for name, reason in stopped(outcome).items()}
@@ -63,6 +56,12 @@ def compact_step(pipeline: Pipeline, lineage: Lineage) -> dg.OpDefinition:
         yield from hand_on(context, COMPACTED, outcome)
 
     return compact
+
+
+def _compact(pipeline: Pipeline, source: str, spark: Sessions, picked: StepSelection) -> "Outcome":
+    from spark_jobs.pipeline.run import compact_source  # half a second that an idle run need not spend
+
+    return compact_source(lazy_session(spark.session), pipeline, source, tables=picked.names)
 
 
 def stopped(outcome: "Outcome | None") -> dict[Name, str]:

@@ -15,6 +15,7 @@ from itertools import chain
 
 from spark_jobs.binlog import Slicer, TableDefinition, TableName
 from spark_jobs.bronze.resume import glance
+from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.classify import Effect, Statement, classify
 from spark_jobs.ddl.diff import differences, unknown_types
@@ -25,7 +26,6 @@ from spark_jobs.errors import DecodeError, SourceError, about
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.log.position import Position
-from spark_jobs.pipeline.run import endpoints_of
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.table_timeline import TableState
 from spark_jobs.source.information_schema import on_server

@@ -51,9 +51,9 @@ class Backlog:
 def backlog(pipeline: Pipeline, source: str) -> Backlog:
     """Asks the source for its end, the first of its endpoints that answers. Raises SourceError, LakeError."""
     from spark_jobs.bronze.resume import glance
+    from spark_jobs.bronze.source_endpoints import endpoints_of
     from spark_jobs.downstream import publication as published
     from spark_jobs.lake.layout import lake_of
-    from spark_jobs.pipeline.run import endpoints_of
 
     head = lake_of(pipeline).bronze(source).head()
     bronze = head.position if head else None
@@ -101,7 +101,7 @@ def nothing_new(pipeline: Pipeline, source: str) -> Position | None:
     A run looks itself where a schema dump may have been replaced, and where sources share keys: it moves their clock.
     Warns, as a run does, where the source has too little log left. Raises SourceError, LakeError.
     """
-    from spark_jobs.pipeline.run import endpoints_of
+    from spark_jobs.bronze.source_endpoints import endpoints_of
     from spark_jobs.source.retention_margin import margin
 
     if pipeline.sources[source].schema_dump or pipeline.routing.shares(source):

@@ -5,10 +5,10 @@ Put here: asking the servers for names. Not here: tables that runs have seen (co
 
 import logging
 
+from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.config.known_tables import SeenTable
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import StratalogError
-from spark_jobs.pipeline.run import endpoints_of
 from spark_jobs.source.information_schema import table_names
 from spark_jobs.source.protocol import Source
 from spark_jobs.source.server import Server

@@ -12,6 +12,7 @@ from spark_jobs.binlog import TableName
 from spark_jobs.bronze import table as bronze
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.resume import beginning, onward
+from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.routes import Name
 from spark_jobs.downstream import publication
@@ -24,7 +25,6 @@ from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.initial_load.commit import READING, progress
 from spark_jobs.pipeline.log_gaps import cascades
-from spark_jobs.pipeline.run import endpoints_of
 from spark_jobs.silver import quarantine as skips
 from spark_jobs.source.endpoints import Endpoints, Health
 from spark_jobs.source.protocol import Source

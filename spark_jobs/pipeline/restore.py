@@ -26,6 +26,7 @@ from spark_jobs.bronze.extract import append, slices_of
 from spark_jobs.bronze.log_index import Stretch, without_old_gtids
 from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.bronze.seek import LogSeeker
+from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.errors import DecodeError, LakeError, SourceError, about
@@ -34,7 +35,6 @@ from spark_jobs.lake.layout import lake_of
 from spark_jobs.log.gtid import Gtids, MysqlGtids, union
 from spark_jobs.log.location import LogLocation, parse_place
 from spark_jobs.log.position import FIRST_EVENT, Position, Range, file_number
-from spark_jobs.pipeline.run import endpoints_of
 from spark_jobs.runtime.spark_session import session_over
 from spark_jobs.schema import history as schema_history
 from spark_jobs.source.files import Files

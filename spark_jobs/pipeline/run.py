@@ -17,9 +17,9 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
-from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.extract import Extracted, extract
 from spark_jobs.bronze.redaction import Redaction
+from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config import known_tables
 from spark_jobs.config.model import Pipeline
@@ -44,7 +44,7 @@ from spark_jobs.errors import (
 from spark_jobs.lake.layout import Lake, lake_of
 from spark_jobs.lake.retry import CONFLICT_WAIT, retry_on_conflict
 from spark_jobs.lake.table import Table
-from spark_jobs.log.position import Position, Range
+from spark_jobs.log.position import FIRST_EVENT, Position, Range
 from spark_jobs.pipeline.comments import SourceComments
 from spark_jobs.pipeline.delivery import Arrivals, DeliveryResult, TableMerge, at_one_version, by_table
 from spark_jobs.pipeline.destinations import TableInto, destinations_or_stop
@@ -57,22 +57,13 @@ from spark_jobs.runtime.lazy_session import start_session
 from spark_jobs.runtime.spark_session import session_over, slots
 from spark_jobs.schema.history import follow, new_facts, reading_of
 from spark_jobs.silver.compaction_job import Compacted, CompactionJob
-from spark_jobs.source.endpoints import Endpoints, open_endpoints
-from spark_jobs.source.protocol import Source
+from spark_jobs.source.protocol import FilePart, Source
 from spark_jobs.telemetry.spans import annotate, span
 from spark_jobs.text.counts import counted
 from spark_jobs.text.progress import doing
 from spark_jobs.text.remedies import advised
 
 log = logging.getLogger(__name__)
-
-
-def endpoints_of(pipeline: Pipeline, name: str) -> Endpoints:
-    """A source's endpoints, with the one that bronze's end comes from. Raises LakeError."""
-    head = lake_of(pipeline).bronze(name).head()
-    last = stretches(head.checkpoint)[-1] if head and head.checkpoint else None
-    settings = pipeline.sources[name]
-    return open_endpoints(name, settings, pipeline.endpoints_file, last.endpoint if last else None)
 
 
 def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until: Position | None = None) -> Extracted:
@@ -99,6 +90,8 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
         settings = pipeline.sources[name]
         extracted = extract(brief, lake, source, settings.start, until=until, redact=Redaction.of(settings.redact))
         landed.append(extracted)
+        if extracted.range:
+            known_tables.add(pipeline.tables_file, set(), {name: _server_kind(source, extracted)})
         if unreadable:
             raise unreadable
         follow(brief, lake, name, reading, declared)
@@ -118,6 +111,14 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
     if shortage:
         log.warning("%s: %s", name, shortage)
     return extracted
+
+
+def _server_kind(source: Source, extracted: Extracted) -> str:
+    """What wrote the log that was read: ``mysql`` or ``mariadb``, which has no UUID."""
+    if source.endpoint is not None:
+        return "mysql" if extracted.stretch and extracted.stretch.uuid else "mariadb"
+    format_, _ = source.reading()(FilePart(extracted.range.stop.file, FIRST_EVENT, FIRST_EVENT))
+    return format_.flavor if format_ else "mysql"
 
 
 @span("compact", layer="silver")

@@ -7,6 +7,7 @@ import pytest
 
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.export import Exported, export
+from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.changes.feed import changes_of_bronze
 from spark_jobs.changes.lines import wanted_tables
 from spark_jobs.config.model import Pipeline
@@ -17,7 +18,7 @@ from spark_jobs.log.position import Range
 from spark_jobs.operations.log_store import Store
 from spark_jobs.operations.status import status
 from spark_jobs.pipeline.backfill.run import backfill_source
-from spark_jobs.pipeline.run import endpoints_of, extract_source
+from spark_jobs.pipeline.run import extract_source
 from spark_jobs.source.open import open_sources
 from spark_jobs.source.server import Server
 from tests.fix_pair import MARIADB, SOURCE, Pair, execute

@@ -7,12 +7,13 @@ import pytest
 from click.testing import CliRunner
 
 from spark_jobs.binlog import TableName
+from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.cli.verbs import cli
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.diff import differences
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.pipeline import run as runs
-from spark_jobs.pipeline.run import compact_source, endpoints_of, extract_source, publish
+from spark_jobs.pipeline.run import compact_source, extract_source, publish
 from spark_jobs.schema import history as schema_history
 from spark_jobs.schema.facts import TableVersion
 from spark_jobs.schema.history import follow

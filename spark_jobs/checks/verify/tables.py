@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.binlog import TableName
 from spark_jobs.bronze.index import read_index
 from spark_jobs.bronze.scan import LoggedStatement, scan_metadata
+from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.checks.verify.compare import KeyDifference, buckets_for, compare
 from spark_jobs.checks.verify.lake_rows import LakeRows, SilverRows
 from spark_jobs.checks.verify.row_digest import DigestLayout, layout
@@ -41,7 +42,7 @@ from spark_jobs.log.position import Position
 from spark_jobs.pipeline.destinations import destinations_of, downstream_of
 from spark_jobs.pipeline.log_gaps import gaps_of
 from spark_jobs.pipeline.outcome import Outcome
-from spark_jobs.pipeline.run import compact_source, endpoints_of, extract_source, merge_source, publish
+from spark_jobs.pipeline.run import compact_source, extract_source, merge_source, publish
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.planning_context import filters_of

@@ -17,6 +17,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
+from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.config import known_tables
 from spark_jobs.config.model import Pipeline
 from spark_jobs.config.table_patterns import Pattern
@@ -38,7 +39,7 @@ from spark_jobs.pipeline.initial_load.selection import (
 )
 from spark_jobs.pipeline.initial_load.throttle import Throttle
 from spark_jobs.pipeline.outcome import Outcome
-from spark_jobs.pipeline.run import compact_source, endpoints_of, extract_source, merge_source, publish
+from spark_jobs.pipeline.run import compact_source, extract_source, merge_source, publish
 from spark_jobs.pipeline.tables_at_once import each_table
 from spark_jobs.source.information_schema import on_server
 from spark_jobs.source.protocol import Source

@@ -22,6 +22,16 @@ def test_new_tables_are_told_once(tmp_path: Path) -> None:
     assert known_tables.read(path) == [PEOPLE, ORDERS]
 
 
+def test_a_source_s_server_is_kept_beside_its_tables(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.tables.json"
+    assert known_tables.servers(path) == {}
+    assert known_tables.add(path, set(), {"shop": "mariadb"}) == set()
+    known_tables.add(path, {ORDERS})
+    known_tables.add(path, {PEOPLE}, {"crm": "mysql"})
+    assert known_tables.servers(path) == {"shop": "mariadb", "crm": "mysql"}
+    assert known_tables.read(path) == [PEOPLE, ORDERS]
+
+
 def test_a_file_that_cannot_be_written_stops_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "gone" / "pipeline.tables.json"
     assert known_tables.add(path, {ORDERS}) == {ORDERS}
@@ -45,7 +55,16 @@ def test_names_are_written_as_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"tables": [1]}', '{"tables": [{"source": "shop"}]}', '{"tables": 1}']
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"tables": [1]}',
+        '{"tables": [{"source": "shop"}]}',
+        '{"tables": 1}',
+        '{"tables": [], "servers": []}',
+    ],
 )
 def test_another_file_is_refused_by_name(tmp_path: Path, text: str) -> None:
     path = tmp_path / "pipeline.tables.json"
