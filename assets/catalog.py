@@ -5,9 +5,10 @@ assets there are (lineage.py), or what a materialization says (checkpoint.py).
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from assets import keys
 from assets.keys import Name
 from assets.steps import Execute
 from spark_jobs.config.model import Pipeline
+from spark_jobs.config.modes import Modes
 from spark_jobs.errors import ConfigError
 
 _PLAIN = re.compile(r"[A-Za-z0-9_]+")
+_TAG = re.compile(r"[A-Za-z0-9_.-]{1,63}")
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://")
 _SHORTEST_FRESHNESS = timedelta(minutes=1)
 """Dagster takes no shorter window."""
@@ -62,6 +65,8 @@ class AssetCatalog:
     """Runs each step of a run."""
     include_metadata: Sequence[str] = ("*",)
     """Patterns of the metadata keys that materializations have; the position is always there."""
+    servers: Mapping[str, str] = field(default_factory=dict)
+    """What wrote the log of sources of which a run has found that: ``mysql`` or ``mariadb``."""
     _specs: dict[AssetOf, dg.AssetSpec] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -81,6 +86,10 @@ class AssetCatalog:
     def spark(self) -> str:
         """The key of the resource that gives Spark sessions."""
         return self.resource_key or self.name("spark")
+
+    @cached_property
+    def _modes(self) -> Modes:
+        return Modes.of_rules(self.pipeline.downstream)
 
     @property
     def _prefix(self) -> list[str]:
@@ -150,6 +159,7 @@ class AssetCatalog:
             description=self._description(asset),
             group_name=self.group or self._group_of(asset),
             kinds=self._kinds(asset),
+            tags=_tags(asset),
             owners=self.pipeline.owners,
             metadata=self._metadata(asset),
             freshness_policy=self._freshness(asset),
@@ -179,11 +189,11 @@ class AssetCatalog:
             "source": f"The log of {origin}. Backlog: log that bronze does not have yet. Retention margin: log that "
             "the source still keeps before what is to be read next.",
             "bronze": f"The log of {origin}, byte for byte, as slices of transactions.",
-            "silver": f"Net changes of {table}: one row per key and batch of the log. Deletes stay as rows.",
+            "silver": f"Net changes of {table}: one row per key and window of the log. Deletes stay as rows.",
             "downstream": f"{table}, complete up to its checkpoint (binlog/end).",
             "published": f"The versions of {source}'s tables that belong together. Fails when a table has stopped.",
-            "backfill": f"A partition per binlog file of {source}, in bronze or its archive. Materialize files to "
-            "replay them through silver and downstream, in one run; unchanged rows are not written.",
+            "backfill": f"Binlog files of {source} in bronze or its archive, as partitions. Those that a run of the "
+            f"job {self.name('backfill_range')} has replayed are materialized; nothing makes them by itself.",
         }[asset.layer]
 
     def _origin(self, source: str) -> str:
@@ -192,17 +202,22 @@ class AssetCatalog:
         return " or ".join(servers) or f"the binlog files in {settings.files}"
 
     def _kinds(self, asset: AssetOf) -> set[str]:
-        """The layer, where it runs, how it is stored: names that the UI draws, at most three."""
+        """What it comes from, where it runs, how it is stored: names that the UI draws, at most three."""
         if asset.layer == "delivery":
             return {"mysql"}
-        origin = "mysql" if asset.source and self.pipeline.sources[asset.source].mysql else "file"
+        origin = self._origin_of(asset.source)
         return {
             "source": {"source", origin},
             "bronze": {"bronze", origin, "deltalake"},
-            "backfill": {"bronze", origin, "deltalake"},
+            "backfill": {"bronze", origin},
             "silver": {"silver", "spark", "deltalake"},
-            "downstream": {"spark", "deltalake"},
+            "downstream": {origin, "spark", "deltalake"},
         }.get(asset.layer, {"deltalake"})
+
+    def _origin_of(self, source: str) -> str:
+        """``mysql`` or ``mariadb``: what wrote the log of a source, or of most sources where none is named."""
+        wrote = [self.servers.get(name, "mysql") for name in ([source] if source else self.pipeline.sources)]
+        return max(wrote, key=wrote.count)
 
     def _metadata(self, asset: AssetOf) -> dict[str, Any]:
         """Where the table is, under the keys that Dagster knows."""
@@ -218,7 +233,20 @@ class AssetCatalog:
         }
 
     def _freshness(self, asset: AssetOf) -> dg.FreshnessPolicy | None:
-        """Of bronze, where ``max_lag`` is set: a source without changes is confirmed by the sensor of the lake."""
-        if asset.layer != "bronze" or self.pipeline.max_lag is None:
-            return None
-        return dg.FreshnessPolicy.time_window(fail_window=max(self.pipeline.max_lag, _SHORTEST_FRESHNESS))
+        """Of bronze by ``max_lag``, of a downstream table by ``changes_within``; None where nothing is set.
+
+        A source without changes is confirmed by the sensor of the lake; a table without changes is not, so that assets
+        after it are not started for nothing.
+        """
+        window = None
+        if asset.layer == "bronze" and self.pipeline.max_lag is not None:
+            window = max(self.pipeline.max_lag, _SHORTEST_FRESHNESS)
+        elif asset.layer == "downstream":
+            window = self._modes.window_of(asset.schema, asset.table)
+        return dg.FreshnessPolicy.time_window(fail_window=window) if window else None
+
+
+def _tags(asset: AssetOf) -> dict[str, str]:
+    """By which assets are searched and selected. A name that Dagster takes for no tag's value has none."""
+    named = {"layer": asset.layer, "source": asset.source, "schema": asset.schema, "table": asset.table}
+    return {f"stratalog/{name}": value for name, value in named.items() if _TAG.fullmatch(value)}

@@ -107,6 +107,8 @@ SECOND_VALUES = "binlog/values_read_twice"
 SECOND_DIFFERENT = "binlog/values_read_differently"
 SECOND_EXCLUDED = "binlog/values_not_compared"
 """How many foreign keys change rows of tables in scope without a record in the log."""
+COMMENT = "table/comment"
+"""The table's comment at the server; left out where it has none."""
 UNLOGGED_BY = "table/changed_unlogged_by"
 """The foreign keys by which the server changes a table's rows unlogged; left out of others."""
 MODE = "table/mode"
@@ -443,6 +445,9 @@ def _column_lineage(key: dg.AssetKey, silver: "Table", table: "Table") -> Metada
 
 
 def of_columns(table: "Table") -> Metadata:
-    """The columns of a table as Dagster shows them."""
-    listed = [dg.TableColumn(name, kind.lower(), _ADDED.get(name)) for name, kind in table.columns().items()]
-    return {COLUMNS: dg.TableSchema(columns=listed)} if listed else {}
+    """The columns of a table as Dagster shows them, and its comment, both with what the server says of them."""
+    columns, comments = table.columns(), table.comments()
+    described = _ADDED | dict(comments.columns)
+    listed = [dg.TableColumn(name, kind.lower(), described.get(name)) for name, kind in columns.items()]
+    schema = {COLUMNS: dg.TableSchema(columns=listed)} if listed else {}
+    return schema | ({COMMENT: comments.table} if comments.table else {})

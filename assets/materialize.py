@@ -117,16 +117,25 @@ def check_results(
         reasons, remarks = stopped.get(table.key, []), warnings.get(table.key, [])
         severity = dg.AssetCheckSeverity.ERROR if reasons else dg.AssetCheckSeverity.WARN
         description, passed = "\n".join([*reasons, *remarks]) or None, not (reasons or remarks)
+        result = dg.AssetCheckResult(
+            asset_key=table.key, check_name=REPLICATING, passed=passed, severity=severity, description=description
+        )
         if table.check and table.check.key in context.selected_asset_check_keys:
-            yield dg.AssetCheckResult(
-                asset_key=table.key,
-                check_name=REPLICATING,
-                passed=passed,
-                severity=severity,
-                description=description,
-            )
+            yield result
         elif table.check and (not passed or table.key in touched):
-            evaluation = dg.AssetCheckEvaluation(
-                table.key, REPLICATING, passed, severity=severity, description=description, metadata={}
-            )
-            context.log_event(evaluation)  # type: ignore[arg-type] # taken, though its annotation is older
+            log_check(context, result)
+
+
+def log_check(context: dg.OpExecutionContext, result: dg.AssetCheckResult) -> None:
+    """The result of a check that is not in the plan of the run; it names its asset and its check."""
+    assert result.asset_key
+    assert result.check_name
+    evaluation = dg.AssetCheckEvaluation(
+        result.asset_key,
+        result.check_name,
+        result.passed,
+        severity=result.severity,
+        description=result.description,
+        metadata=dict(result.metadata or {}),
+    )
+    context.log_event(evaluation)  # type: ignore[arg-type] # taken, though its annotation is older

@@ -44,7 +44,7 @@ class ScaffoldParams(BaseModel):
 
 
 class PipelineScaffolder(dg.Scaffolder[ScaffoldParams]):
-    """Writes ``defs.yaml``, and a ``pipeline.yaml`` beside it with what git ignores."""
+    """Writes ``defs.yaml``, a ``pipeline.yaml`` beside it with what git ignores, and an instance in ``dagster``."""
 
     @classmethod
     def get_scaffold_params(cls) -> type[ScaffoldParams]:
@@ -58,6 +58,8 @@ class PipelineScaffolder(dg.Scaffolder[ScaffoldParams]):
             path.with_name(".gitignore").write_text(project_files.IGNORED, encoding="utf-8")
             if params.files is None and request.project_root:
                 project_files.add_variable(request.project_root / ".env", _variable(request.target_path.name))
+        if request.project_root:
+            project_files.write_instance(request.project_root / "dagster")
         dg.scaffold_component(request, {"pipeline": params.pipeline or path.name, "executor": "in_process"})
 
 

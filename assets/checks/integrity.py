@@ -75,8 +75,7 @@ def audit_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefiniti
                 yield _lag(pipeline, lineage, status)
             if MARGIN in on_bronze:
                 yield _margin(lineage, status)
-        looks = {QUARANTINE: _quarantine, NAMED: _column_names, LOGGED: _logged, SECOND: _second_reader}
-        for name, look in looks.items():
+        for name, look in (_OF_LAKE | {SECOND: _second_reader}).items():
             if name in on_bronze:
                 with failing():
                     yield look(pipeline, lineage)
@@ -88,6 +87,12 @@ def audit_checks(pipeline: Pipeline, lineage: Lineage) -> dg.AssetChecksDefiniti
             yield from _keys(pipeline, lineage, tables_, sessions(context, catalog.spark))
 
     return audit
+
+
+def known_by_runs(pipeline: Pipeline, lineage: Lineage) -> Iterator[dg.AssetCheckResult]:
+    """Results of the checks that read nothing but what a run knows: it says them, too. Raises LakeError."""
+    for look in _OF_LAKE.values():
+        yield look(pipeline, lineage)
 
 
 def keyed_tables(lineage: Lineage) -> list[TableAsset]:
@@ -174,6 +179,10 @@ def _logged(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:
     keys = cascades(pipeline, lake_of(pipeline), lineage.source)
     metadata: Metadata = {checkpoint.CASCADES: checkpoint.number(len(keys))}
     return _result(lineage, LOGGED, "\n".join(map(str, keys)), metadata, warns=True)
+
+
+_OF_LAKE = {QUARANTINE: _quarantine, NAMED: _column_names, LOGGED: _logged}
+"""The checks that look at the lake's own records alone."""
 
 
 def _second_reader(pipeline: Pipeline, lineage: Lineage) -> dg.AssetCheckResult:

@@ -405,7 +405,7 @@ class Pipeline(Model):
     routes: tuple[RouteRule, ...] = ()
     """Other names downstream than the source's own, and which tables are merged into one."""
     downstream: tuple[ModeRule, ...] = ()
-    """Which downstream tables keep more than the source's current rows."""
+    """Which downstream tables keep more than the source's current rows, have a feed, or have to change."""
     event_rules: dict[str, EventRule] = Field({}, alias="filters")
     """Rules, by name, about which events are left out."""
     row_rules: dict[str, RowRule] = Field({}, alias="row_filters")

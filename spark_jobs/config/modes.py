@@ -6,13 +6,14 @@ about (downstream/), or where rows go (routes.py).
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from spark_jobs.config.table_patterns import Pattern
-from spark_jobs.config.values import mode_pattern
+from spark_jobs.config.values import Duration, at_least_a_minute, mode_pattern
 
 
 class Mode(StrEnum):
@@ -54,10 +55,14 @@ class ModeRule(BaseModel):
     """Whether Delta's change data feed is on in such a table, so that ``table_changes`` and streams read what each
     merge changed. A line without it leaves that to the others; off without any."""
 
+    changes_within: Annotated[Duration, AfterValidator(at_least_a_minute)] | None = None
+    """How long such a table may go without a change before it is stale in Dagster, like ``1d``; at least ``1m``. A line
+    without it leaves that to the others; without any, a table without changes stays fresh."""
+
     @model_validator(mode="after")
     def _says_something(self) -> Self:
-        if self.mode is None and self.change_data_feed is None:
-            raise ValueError("needs mode or change_data_feed")
+        if self.mode is None and self.change_data_feed is None and self.changes_within is None:
+            raise ValueError("needs mode, change_data_feed or changes_within")
         return self
 
 
@@ -68,6 +73,8 @@ class Modes:
     rules: tuple[tuple[Pattern, Mode], ...] = ()
     feeds: tuple[tuple[Pattern, bool], ...] = ()
     """Which tables have a change data feed."""
+    windows: tuple[tuple[Pattern, timedelta], ...] = ()
+    """Within what time tables have to change."""
 
     @classmethod
     def of_rules(cls, rules: Iterable[ModeRule]) -> "Modes":
@@ -75,6 +82,7 @@ class Modes:
         return cls(
             tuple((pattern, Mode(rule.mode)) for pattern, rule in listed if rule.mode),
             tuple((pattern, rule.change_data_feed) for pattern, rule in listed if rule.change_data_feed is not None),
+            tuple((pattern, rule.changes_within) for pattern, rule in listed if rule.changes_within is not None),
         )
 
     def of(self, schema: str, table: str) -> Mode:
@@ -83,6 +91,10 @@ class Modes:
     def has_feed(self, schema: str, table: str) -> bool:
         """Whether a table has a change data feed."""
         return next((is_on for pattern, is_on in reversed(self.feeds) if pattern.matches(schema, table)), False)
+
+    def window_of(self, schema: str, table: str) -> timedelta | None:
+        """Within what time a table has to change; None where it need not."""
+        return next((window for pattern, window in reversed(self.windows) if pattern.matches(schema, table)), None)
 
     def may_have_feed(self, tables: Pattern) -> bool:
         """Whether a table may have one that matches a pattern."""

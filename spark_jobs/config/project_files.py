@@ -37,11 +37,9 @@ def write_project(folder: Path, variable: str | None) -> list[Path]:
     variable: the environment variable with a password; None for a source of files. Returns the files that were
     written. Raises ConfigError where one cannot be.
     """
-    # The instance is that of the demo, without the line that says so.
-    instance = _INSTANCE.read_text(encoding="utf-8").partition("\n")[2].lstrip("\n")
     texts = {
         folder / "workspace.yaml": _WORKSPACE,
-        folder / "dagster" / "dagster.yaml": f"# The Dagster instance: DAGSTER_HOME is this folder.\n\n{instance}",
+        folder / "dagster" / "dagster.yaml": _instance(),
         folder / ".gitignore": IGNORED + _OF_INSTANCE,
     }
     # Only what is not there yet.
@@ -55,6 +53,23 @@ def write_project(folder: Path, variable: str | None) -> list[Path]:
     except OSError as error:
         raise ConfigError(f"{error.filename}: cannot be written: {error.strerror}") from error
     return [*new, *([folder / ".env"] if variable else [])]
+
+
+def write_instance(folder: Path) -> None:
+    """Writes the Dagster instance of a project, with what git is to ignore of it, where there is none.
+
+    folder: of the instance, DAGSTER_HOME. Raises OSError.
+    """
+    if not (folder / "dagster.yaml").exists():
+        folder.mkdir(exist_ok=True)
+        (folder / "dagster.yaml").write_text(_instance(), encoding="utf-8")
+        (folder / ".gitignore").write_text("/*\n!/dagster.yaml\n!/.gitignore\n", encoding="utf-8")
+
+
+def _instance() -> str:
+    """The instance of the demo, without the line that says so."""
+    text = _INSTANCE.read_text(encoding="utf-8").partition("\n")[2].lstrip("\n")
+    return f"# The Dagster instance: DAGSTER_HOME is this folder.\n\n{text}"
 
 
 def start_command(path: Path) -> str:

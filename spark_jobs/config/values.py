@@ -115,6 +115,12 @@ def at_least_a_day(value: timedelta) -> timedelta:
     return value
 
 
+def at_least_a_minute(value: timedelta) -> timedelta:
+    if value < timedelta(minutes=1):
+        raise ValueError("must be a minute at least")
+    return value
+
+
 def at_least_a_second(value: timedelta) -> timedelta:
     if value < timedelta(seconds=1):
         raise ValueError("must be longer; remove the key where nothing is to stay")

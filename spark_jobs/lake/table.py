@@ -11,8 +11,8 @@ own batch in the log afterwards (``_landed``) and reports ``LostRace`` where it 
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +33,15 @@ from spark_jobs.storage.files import is_stored, reason, stored_path
 from spark_jobs.text.sql import delta, identifier, literal
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TableComments:
+    """A table's comment, and those of its columns that have one."""
+
+    table: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+
 
 _AT_ONCE = 1 << 16
 """Rows of a small table that are read at once."""
@@ -87,6 +96,15 @@ class Table:
         return (
             {} if opened is None else {f.name: spark_type(json.loads(f.type.to_json())) for f in opened.schema().fields}
         )
+
+    def comments(self) -> TableComments:
+        """What the table and its columns are described as; of a table that is not there, nothing."""
+        opened = own_commits.opened(self.path)
+        if opened is None:
+            return TableComments("")
+        described = {field.name: str((field.metadata or {}).get("comment") or "") for field in opened.schema().fields}
+        columns = {name: text for name, text in described.items() if text}
+        return TableComments(opened.metadata().description or "", columns)
 
     def property_of(self, name: str) -> str:
         """A property of the newest version; empty where there is none, or no table."""

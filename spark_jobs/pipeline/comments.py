@@ -8,8 +8,7 @@ brought something; a commit of its own says them, and no row changes.
 
 import logging
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
@@ -20,7 +19,7 @@ from spark_jobs.delta.snapshot import Metadata, snapshot_of
 from spark_jobs.errors import StratalogError
 from spark_jobs.lake import driver_commit
 from spark_jobs.lake.commit import CommitKind, Head, new_batch
-from spark_jobs.lake.table import Table
+from spark_jobs.lake.table import Table, TableComments
 from spark_jobs.source.endpoints import Endpoints, open_endpoints
 from spark_jobs.source.information_schema import of_users
 from spark_jobs.source.protocol import Source
@@ -40,14 +39,6 @@ _ASK_COLUMNS = f"""
 SELECT TABLE_SCHEMA `schema`, TABLE_NAME `table`, COLUMN_NAME name, COLUMN_COMMENT comment
 FROM information_schema.COLUMNS WHERE COLUMN_COMMENT <> '' AND {of_users("TABLE_SCHEMA")}
 """
-
-
-@dataclass(frozen=True, slots=True)
-class TableComments:
-    """A table's comment, and those of its columns that have one."""
-
-    table: str
-    columns: Mapping[str, str] = field(default_factory=dict)
 
 
 class SourceComments:

@@ -48,6 +48,45 @@ def test_bronze_is_fresh_for_as_long_as_max_lag(max_lag: timedelta | None, windo
     assert catalog.spec(ORDERS).freshness_policy is None, "a table without changes is not materialized"
 
 
+def test_a_table_that_has_to_change_is_fresh_for_as_long_as_that() -> None:
+    rules = [{"tables": "shop.*", "changes_within": "1d"}, {"tables": "shop.orders", "changes_within": "15m"}]
+    catalog = AssetCatalog(pipeline(downstream=rules))
+    windows = {
+        table: catalog.spec(AssetOf("downstream", "", schema, table)).freshness_policy
+        for schema, table in (("shop", "orders"), ("shop", "lines"), ("crm", "people"))
+    }
+    assert windows == {
+        "orders": dg.FreshnessPolicy.time_window(timedelta(minutes=15)),
+        "lines": dg.FreshnessPolicy.time_window(timedelta(days=1)),
+        "people": None,
+    }
+    assert catalog.spec(AssetOf("silver", "shop", "shop", "orders")).freshness_policy is None
+
+
+def test_a_table_has_what_it_comes_from_and_where_it_is_made_as_kinds() -> None:
+    catalog = AssetCatalog(pipeline())
+    assert catalog.spec(ORDERS).kinds == {"mysql", "spark", "deltalake"}
+    assert catalog.spec(AssetOf("source", "shop")).kinds == {"source", "mysql"}
+    mariadb = AssetCatalog(pipeline(), servers={"shop": "mariadb", "gone": "mysql"})
+    assert mariadb.spec(ORDERS).kinds == {"mariadb", "spark", "deltalake"}
+    assert mariadb.spec(AssetOf("bronze", "shop")).kinds == {"bronze", "mariadb", "deltalake"}
+
+
+@pytest.mark.parametrize(
+    "asset, tags",
+    [
+        (AssetOf("bronze", "shop"), {"layer": "bronze", "source": "shop"}),
+        (ORDERS, {"layer": "downstream", "schema": "shop", "table": "orders"}),
+        (AssetOf("silver", "shop", "größe", "t" * 64), {"layer": "silver", "source": "shop"}),  # Dagster refuses them
+    ],
+)
+def test_an_asset_is_tagged_by_what_it_stands_for(asset: AssetOf, tags: dict[str, str]) -> None:
+    spec = AssetCatalog(pipeline()).spec(asset)
+    assert {key: value for key, value in spec.tags.items() if key.startswith("stratalog/")} == {
+        f"stratalog/{name}": value for name, value in tags.items()
+    }
+
+
 def test_a_prefix_and_a_translation_change_keys_everywhere() -> None:
     def translation(spec: dg.AssetSpec, asset: AssetOf) -> dg.AssetSpec:
         if asset.layer != "downstream":

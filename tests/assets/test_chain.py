@@ -77,14 +77,14 @@ def test_positions_and_numbers_are_published_and_an_idle_run_publishes_nothing(s
     assert (source["source/log_end"], source["source/bronze"], source["source/backlog_bytes"]) == (end, end, 0)
     assert first.run.tags["range/shop"] == f"[mysql-bin.000001:4, {end})"
     assert first.materialized[PUBLISHED]["tables/shown_after_reload"] == "shop.lines, shop.orders"
-    assert first.run.tags["found/shop"] == "changes: 3, tables merged: 2"
+    assert first.run.tags["did/shop"] == "3 changes in 2 tables: shop.lines, shop.orders"
     assert merged(shop, "orders") == [(1, "b")]
 
     idle_run = idle(shop).run()
     assert idle_run.success
     assert (idle_run.materialized, idle_run.checks) == ({}, {})
     assert idle_run.observed["source/shop"]["source/backlog_bytes"] == 0
-    assert idle_run.run.tags["found/shop"] == "nothing new"
+    assert idle_run.run.tags["did/shop"] == "nothing new"
 
 
 @pytest.mark.dagster

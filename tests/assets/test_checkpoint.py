@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
+import deltalake
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from spark_jobs.bronze.log_index import Stretch
 from spark_jobs.downstream.merge_job import Merged
 from spark_jobs.lake.commit import Checkpoint, Head
 from spark_jobs.lake.layout import Lake
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position, Range
 from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.compaction_job import Compacted
@@ -39,6 +41,24 @@ def head(position: Position) -> Head:
 def reported(instance: dg.DagsterInstance, metadata: checkpoint.Metadata) -> Position | None:
     instance.report_runless_asset_event(dg.AssetMaterialization(KEY, metadata=metadata))
     return checkpoint.read_last(instance, [KEY])[KEY]
+
+
+@pytest.mark.dagster
+def test_columns_and_the_table_have_the_server_s_comments(tmp_path: Path) -> None:
+    fields = [
+        deltalake.Field("id", "integer"),
+        deltalake.Field("total", "integer", metadata={"comment": "gross, in 'EUR'"}),
+        deltalake.Field("_deleted", "boolean"),
+    ]
+    deltalake.DeltaTable.create(str(tmp_path), deltalake.Schema(fields), description="What customers order")
+    metadata = checkpoint.of_columns(Table(str(tmp_path), plain=False))
+    assert metadata["table/comment"] == "What customers order"
+    assert [(column.name, column.description) for column in metadata["dagster/column_schema"].columns] == [
+        ("id", None),
+        ("total", "gross, in 'EUR'"),
+        ("_deleted", "Added: whether the row was deleted"),
+    ]
+    assert checkpoint.of_columns(Table(str(tmp_path / "gone"), plain=False)) == {}
 
 
 @pytest.mark.dagster

@@ -1,41 +1,93 @@
-"""Assets of a user's own that follow the downstream tables."""
+"""Assets of a user's own that follow the downstream tables by declarative conditions."""
 
-import json
+from dataclasses import replace
 from pathlib import Path
 
 import dagster as dg
 import pytest
+from pyspark.sql import SparkSession
 
 from assets import checkpoint
-from tests.code_location import location
+from dagster_project.build import build_defs
+from spark_jobs.config import known_tables
+from tests.code_location import CodeLocation, GivenSession, location
+from tests.segment_spec import Insert
 
 pytestmark = pytest.mark.dagster
 
-ORDERS = dg.AssetKey(["downstream", "shop", "orders"])
+ORDERS, LINES = dg.AssetKey(["downstream", "shop", "orders"]), dg.AssetKey(["downstream", "shop", "lines"])
 
 
 @dg.asset(deps=[ORDERS], automation_condition=dg.AutomationCondition.eager())
 def totals() -> None: ...
 
 
+@dg.asset(deps=[LINES], automation_condition=dg.AutomationCondition.any_deps_updated())
+def quantities() -> None: ...
+
+
+@dg.asset(deps=[ORDERS, LINES], automation_condition=dg.AutomationCondition.any_deps_updated())
+def both() -> None: ...
+
+
+class Follower:
+    """What Dagster's automation sensor requests, tick by tick; a requested asset is made at once."""
+
+    def __init__(self, code_location: CodeLocation) -> None:
+        self.location = code_location
+        self._cursor: object = None
+
+    def tick(self) -> list[str]:
+        defs = dg.Definitions.merge(
+            build_defs(self.location.pipeline, {"spark": GivenSession(self.location.spark)}),
+            dg.Definitions(assets=[totals, quantities, both]),
+        )
+        instance = self.location.instance
+        ticked = dg.evaluate_automation_conditions(
+            defs,
+            instance,
+            asset_selection=dg.AssetSelection.all(),
+            cursor=self._cursor,  # type: ignore[arg-type] # of the tick before
+        )
+        self._cursor = ticked.cursor
+        requested = [key for key in (totals.key, quantities.key, both.key) if ticked.get_num_requested(key)]
+        for key in requested:
+            instance.report_runless_asset_event(dg.AssetMaterialization(key))
+        return [key.to_user_string() for key in requested]
+
+
 def test_an_asset_behind_a_downstream_table_follows_its_materializations(tmp_path: Path) -> None:
     with location(tmp_path) as code_location:
-        code_location.pipeline.tables_file.write_text(
-            json.dumps({"tables": [{"source": "shop", "schema": "shop", "table": "orders"}]})
-        )
-        defs = dg.Definitions.merge(code_location.defs(), dg.Definitions(assets=[totals]))
-        cursor = None
+        known_tables.add(code_location.pipeline.tables_file, {("shop", "shop", "orders"), ("shop", "shop", "lines")})
+        follower = Follower(code_location)
         requests = []
         # Twice the same position: a backfill moves none, and its rows are other rows.
         for position in (None, "mysql-bin.000001:500", None, "mysql-bin.000001:500"):
             if position:
                 metadata = {checkpoint.END: position}
                 code_location.instance.report_runless_asset_event(dg.AssetMaterialization(ORDERS, metadata=metadata))
-            ticked = dg.evaluate_automation_conditions(
-                defs, code_location.instance, asset_selection=dg.AssetSelection.all(), cursor=cursor
-            )
-            cursor = ticked.cursor
-            requests.append(ticked.total_requested)
-            if ticked.total_requested:
-                code_location.instance.report_runless_asset_event(dg.AssetMaterialization(totals.key))
-        assert requests == [0, 1, 0, 1]
+            requests.append(follower.tick())
+        assert requests == [[], ["totals", "both"], [], ["totals", "both"]]
+
+
+@pytest.mark.spark
+def test_assets_are_requested_by_runs_that_changed_their_tables_and_by_no_others(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    with location(tmp_path, spark) as code_location:
+        code_location.write(1, Insert("shop.orders", (1, "a")), Insert("shop.lines", (1, 1)))
+        assert code_location.run().success
+        follower = Follower(code_location)
+        follower.tick()  # what the first run made
+
+        assert replace(code_location, spark=None).run().success, "nothing new: it starts no Spark"
+        assert follower.tick() == []
+
+        code_location.write(2, Insert("shop.orders", (2, "b")))
+        assert code_location.run().success
+        assert follower.tick() == ["totals", "both"], "shop.lines has not changed"
+
+        code_location.write(3, Insert("shop.lines", (2, 2)))
+        assert code_location.run().success
+        assert follower.tick() == ["quantities", "both"]
+        assert follower.tick() == []

@@ -11,6 +11,7 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.instance.config import dagster_instance_config
 from dagster.components.core.component_tree import ComponentTreeException
 from dagster.components.testing.utils import create_defs_folder_sandbox
 
@@ -184,6 +185,7 @@ def test_a_scaffold_for_a_server_loads_before_its_password_is_known(tmp_path: Pa
     assert yaml.safe_load((folder / "pipeline.yaml").read_text())["sources"] == {"shop": {"mysql": login}}
     assert (folder / ".gitignore").read_text().split() == ["/lake/", "/reports/", "/pipeline.tables.json"]
     assert "SHOP_PASSWORD=" in (tmp_path / ".env").read_text()
+    assert dagster_instance_config(str(tmp_path / "dagster"))[0]["run_monitoring"]["enabled"] is True
     assert "All definitions loaded" in project.dg("check", "defs")
     assert "bronze/shop" in project.dg("list", "defs", "--json")
 

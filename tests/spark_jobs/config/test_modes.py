@@ -1,3 +1,4 @@
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,12 @@ def test_the_file_says_which_tables_have_which_mode(tmp_path: Path) -> None:
             "lists the tables that have the mode",
         ),
         ("downstream: [{tables: a.t, mode: log}]", "downstream[0].mode", "must be 'mirror', 'soft_delete', 'append'"),
+        (
+            "downstream: [{tables: a.t, changes_within: 0m}]",
+            "downstream[0].changes_within",
+            "must be a minute at least",
+        ),
+        ("downstream: [{tables: a.t}]", "downstream[0]", "needs mode, change_data_feed or changes_within"),
         ("downstream: [{tables: [], mode: append}]", "downstream[0].tables", "must hold at least one"),
         (
             """downstream: [{tables: 'a.*', mode: history}]
@@ -74,6 +81,16 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, key: str, reason: str
         load(write(tmp_path, f"{LEAST}{text}\n"), {})
     problem = next(line for line in str(info.value).splitlines() if key in line)
     assert reason in problem
+
+
+def test_the_last_line_says_within_what_time_a_table_has_to_change(tmp_path: Path) -> None:
+    text = (
+        "downstream: [{tables: 'a.*', changes_within: 1d}, {tables: a.t, changes_within: 5m}, "
+        "{tables: '*.*', mode: history}]\n"
+    )
+    modes_ = load(write(tmp_path, f"{LEAST}{text}"), {}).routing.modes
+    names = (("a", "t"), ("a", "u"), ("b", "t"))
+    assert [modes_.window_of(*name) for name in names] == [timedelta(minutes=5), timedelta(days=1), None]
 
 
 def test_a_delivery_without_such_tables_is_right(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from dagster._core.instance.config import dagster_instance_config
 
-from spark_jobs.config.project_files import add_variable, start_command, write_project
+from spark_jobs.config.project_files import add_variable, start_command, write_instance, write_project
 from spark_jobs.errors import ConfigError
 from tests.fix_cli import Stratalog
 
@@ -42,6 +42,15 @@ def test_files_that_are_there_are_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / ".env").read_text() == "OTHER=1\nSHOP_PASSWORD=fill-in\n"
     add_variable(tmp_path / ".env", "SHOP_PASSWORD")
     assert (tmp_path / ".env").read_text() == "OTHER=1\nSHOP_PASSWORD=fill-in\n"
+
+
+def test_an_instance_that_is_there_is_left_alone(tmp_path: Path) -> None:
+    write_instance(tmp_path / "dagster")
+    assert dagster_instance_config(str(tmp_path / "dagster"))[0]["run_monitoring"]["enabled"] is True
+    assert "!/dagster.yaml" in (tmp_path / "dagster" / ".gitignore").read_text()
+    (tmp_path / "dagster" / "dagster.yaml").write_text("mine")
+    write_instance(tmp_path / "dagster")
+    assert (tmp_path / "dagster" / "dagster.yaml").read_text() == "mine"
 
 
 def test_a_source_of_files_has_no_password(tmp_path: Path) -> None:

@@ -1,0 +1,49 @@
+"""A run's line in the list of runs."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from assets.run_summary import of_changes, of_delivery, of_load, of_replay, of_upkeep
+from spark_jobs.binlog import TableName
+
+
+def tables(*names: str, **values: Any) -> list[Any]:
+    return [SimpleNamespace(name=TableName("shop", name), table=TableName("shop", name), **values) for name in names]
+
+
+@pytest.mark.parametrize(
+    "compacted, merged, text",
+    [
+        ([], [], "nothing new"),
+        (tables("orders", changes=1), tables("orders"), "1 change in 1 table: shop.orders"),
+        ([], tables("orders"), "0 changes in 1 table: shop.orders"),
+        (
+            tables("e", "d", "c", "b", "a", changes=1000),
+            [],
+            "5000 changes in 5 tables: shop.a, shop.b, shop.c and 2 more",
+        ),
+    ],
+)
+def test_a_run_says_how_many_changes_of_which_tables(compacted: list[Any], merged: list[Any], text: str) -> None:
+    outcome: Any = SimpleNamespace(compacted=compacted, merged=merged)
+    assert of_changes(outcome) == text
+
+
+def test_a_run_without_an_outcome_had_nothing_to_do() -> None:
+    assert of_changes(None) == "nothing new"
+
+
+def test_other_work_says_what_it_did() -> None:
+    loaded: Any = SimpleNamespace(tables={TableName("shop", "orders"): SimpleNamespace(rows=9)})
+    assert of_load(loaded) == "loaded 9 rows of 1 table: shop.orders"
+    assert of_load(SimpleNamespace(tables={})) == "nothing new"  # type: ignore[arg-type] # what it reads of one
+    assert of_replay(["shop.orders", "shop.lines"], ["shop.lines"]) == (
+        "replayed 2 tables: shop.lines, shop.orders; changed: shop.lines"
+    )
+    assert of_replay([], []) == "replayed 0 tables; changed: none"
+    upkeep: Any = SimpleNamespace(tables=tables("a", "b", files_before=6, files_after=1))
+    assert of_upkeep(upkeep) == "2 tables: 12 files before, 2 now"
+    delivered: Any = SimpleNamespace(tables=tables("a", rows=2) + tables("b", rows=0))
+    assert of_delivery(delivered) == "delivered 2 rows of 1 table: shop.a"
