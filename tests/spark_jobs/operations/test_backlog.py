@@ -1,5 +1,8 @@
 """Whether there is anything to do, by what the lake and the source say."""
 
+import os
+import subprocess
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -25,6 +28,7 @@ from tests.code_location import ORDERS
 from tests.fix_cli import Stratalog
 from tests.segment_spec import Commit, Insert, SegmentSpec
 
+ROOT = Path(__file__).parents[3]
 OLD, END = Position("mysql-bin.000001", 4), Position("mysql-bin.000001", 500)
 
 
@@ -207,3 +211,26 @@ def test_an_idle_run_starts_no_spark(tmp_path: Path, stratalog: Stratalog, monke
     assert failures.read(pipeline.path) == {}, "the run went well"
     pipeline.path.write_text("lake: ./lake\nsources:\n  shop: {files: ./binlogs}\ntables: ['shopp.*']\n")
     assert "none of the 1 table of the log is in scope (tables: shopp.*); " in stratalog("run", "-c", pipeline.path).err
+
+
+LOOK = """
+import sys
+from pathlib import Path
+from spark_jobs.config.loader import load
+from spark_jobs.operations.backlog import backlog
+
+assert backlog(load(Path("pipeline.yaml")), "shop").moved
+print([name for name in sys.modules if name.startswith(("spark_jobs.engine", "spark_jobs.pipeline"))])
+"""
+
+
+@pytest.mark.slow
+def test_a_run_that_finds_nothing_has_imported_nothing_of_the_engine(tmp_path: Path) -> None:
+    (tmp_path / "binlogs").mkdir()
+    content = SegmentSpec((ORDERS,), (Insert("shop.orders", (1, "a")), Commit())).to_bytes()
+    (tmp_path / "binlogs" / "mysql-bin.000001").write_bytes(content)
+    (tmp_path / "pipeline.yaml").write_text("lake: ./lake\nsources: {shop: {files: ./binlogs}}\n")
+    variables = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", LOOK]
+    process = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+    assert (process.stdout, process.returncode) == ("[]\n", 0), process.stderr
