@@ -1,6 +1,7 @@
 """The fixtures, one file an outside thing. Put here: the list. Not here: a fixture."""
 
 pytest_plugins = (
+    "tests.fix_cli",
     "tests.fix_hypothesis",
     "tests.fix_order",
     "tests.fix_summary",
@@ -14,6 +15,5 @@ pytest_plugins = (
     "tests.fix_delivery",
     "tests.fix_pair",
     "tests.fix_browser",
-    "tests.fix_cli",
     "tests.fix_standing",
 )
