@@ -4,6 +4,7 @@ Put here: the statements, the events that they are, the twins. Not here: the lak
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ Cells = tuple[Any, ...]
 
 TABLE = "t"
 CREATE = f"CREATE TABLE {TABLE} (id INT PRIMARY KEY, v VARCHAR(9), n INT)"
+KEYLESS = f"CREATE TABLE {TABLE} (id INT, v VARCHAR(9), n INT)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,11 @@ class Stream:
     events: list[Event] = field(default_factory=list)
     rows: dict[int, Cells] = field(default_factory=dict)
     columns: int = 3
+    moves: bool = True
+    """Whether keys change in tables with columns that such a change does not set."""
 
-    def begin(self) -> None:
-        self.execute(CREATE)
+    def begin(self, create: str = CREATE) -> None:
+        self.execute(create)
 
     def step(self) -> None:
         """One transaction of one to four statements."""
@@ -78,7 +82,7 @@ class Stream:
             self._insert(self.choose.choice(free))
         elif kind == "delete":
             self._delete(self.choose.choice(sorted(self.rows)))
-        elif kind == "move" and free:
+        elif kind == "move" and free and (self.moves or self.columns == 3):
             self._update(self.choose.choice(sorted(self.rows)), self.choose.choice(free))
         elif kind == "several":
             for key in sorted(self.rows)[:3]:
@@ -126,6 +130,17 @@ def soft_deleted(stream: Stream) -> dict[Any, tuple[Cells, bool]]:
         if event.after is not None:
             rows[event.after[0]] = event.after, False
     return rows
+
+
+def soft_deleted_rows(stream: Stream) -> Counter[tuple[Cells, bool]]:
+    """Of a table without a key all of its rows, and once each that was there and is not, as deleted."""
+    seen: set[Cells] = set()
+    for event in stream.events:
+        seen |= {row for row in (event.before, event.after) if row is not None}
+    rows = Counter(stream.rows.values())
+    return Counter(
+        {(row, False): count for row, count in rows.items()} | {(row, True): 1 for row in seen - rows.keys()}
+    )
 
 
 def appended(stream: Stream) -> list[tuple[str, Cells | None]]:

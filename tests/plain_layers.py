@@ -43,11 +43,14 @@ class NetRow:
     existed: bool
     exists: bool
     values: Image
+    """Of a key that is gone those that it had last."""
     place: int
     """The number of the last change."""
     changes: int
     is_ended: bool = False
     """Whether a row that existed after a delete is known in part alone, so that silver stops."""
+    held: Image = field(default_factory=dict, compare=False)
+    """The newest value of each column that any image of the key held."""
 
     @property
     def op(self) -> str:
@@ -88,12 +91,19 @@ def _add(rows: dict[Key, NetRow], key: Key, row: NetRow) -> None:
     """Lays a change over what a window has of its key."""
     last = rows.get(key)
     if last is None:
-        rows[key] = row
+        rows[key] = replace(row, held=row.values)
         return
-    values = {**last.values, **row.values} if last.exists and row.exists else row.values
+    held = {**last.held, **row.values}
+    values = {**last.values, **row.values} if last.exists else row.values
     is_ended = last.is_ended or not last.exists
-    changes = last.changes + row.changes
-    rows[key] = replace(row, existed=last.existed, values=values, changes=changes, is_ended=is_ended)
+    rows[key] = replace(
+        row,
+        existed=last.existed,
+        values=values if row.exists else held,
+        changes=last.changes + row.changes,
+        is_ended=is_ended,
+        held=held,
+    )
 
 
 def current_rows(windows: Sequence[Mapping[Key, NetRow]], table: TableShape) -> tuple[dict[Key, Image], set[Key]]:
@@ -106,3 +116,17 @@ def current_rows(windows: Sequence[Mapping[Key, NetRow]], table: TableShape) -> 
                 rows[key] = {**before, **row.values}
     never_whole = {key for key, row in rows.items() if row.keys() != set(table.columns)}
     return {key: row for key, row in rows.items() if key not in never_whole}, never_whole
+
+
+def kept_rows(windows: Sequence[Mapping[Key, NetRow]], table: TableShape) -> dict[Key, tuple[Image, bool]]:
+    """The last row of each key after some windows of silver, and whether it was deleted; none that is not whole."""
+    rows: dict[Key, dict[str, Any]] = {}
+    held: dict[Key, dict[str, Any]] = {}
+    for window in windows:
+        for key, row in window.items():
+            before = rows.pop(key, {})
+            held[key] = {**held.get(key, {}), **row.values}
+            if row.exists:
+                rows[key] = {**before, **row.values}
+    last = {key: (rows.get(key, held[key]), key not in rows) for key in held}
+    return {key: (row, is_deleted) for key, (row, is_deleted) in last.items() if row.keys() == set(table.columns)}

@@ -5,7 +5,8 @@ keys were deleted (downstream_task.py), or files written again for it (target_fi
 
 A row has the values that its key had last, and says whether it was deleted, and when. TRUNCATE, and DROP with
 ``on_drop: drop``, delete the rows that are there, as deleting them one by one would: silver has a row of each such
-statement. A key that is inserted again counts as deleted no more.
+statement. A key that is inserted again counts as deleted no more. Of equal rows without a key one stays when the last
+copy was deleted (keyless_merge.py).
 """
 
 from collections.abc import Sequence
@@ -16,10 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from spark_jobs.config.modes import Mode
 from spark_jobs.delta import data_files, deletion_vectors
 from spark_jobs.delta.schema import TableSchema
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge_job import MergeJob
+from spark_jobs.downstream.modes import MODE_COLUMNS
 from spark_jobs.errors import TableStopped
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.net_changes import by_position
@@ -29,8 +32,13 @@ _NAMES = ["_op", "_position", "_committed_at"]
 
 
 def marked(rows: pa.Table) -> pa.Table:
-    """Rows of silver with what a table in which deleted rows stay says of them."""
-    is_deleted = pc.equal(rows.column("_op"), silver.Op.DELETE)
+    """Rows of silver with what a table in which deleted rows stay says of them now."""
+    rows = rows.drop_columns([name for name in MODE_COLUMNS[Mode.SOFT_DELETE] if name in rows.column_names])
+    return with_state(rows, pc.equal(rows.column("_op"), silver.Op.DELETE))
+
+
+def with_state(rows: pa.Table, is_deleted: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """Rows with whether each is deleted, and when it was."""
     committed = rows.column("_committed_at")
     deleted_at = pc.if_else(is_deleted, committed, pa.scalar(None, committed.type))
     return rows.append_column("_deleted", is_deleted).append_column("_deleted_at", deleted_at)
@@ -79,10 +87,45 @@ class Truncations:
         lowest, _ = bounds_of(file, schema, "_position")
         return lowest is None or lowest < tuple(int(cells[-1]) for cells in self.places)
 
+    def ended(self, rows: pa.Table) -> pa.Table:
+        """Rows of silver, of which those before a statement have its ``_op``, so that no later row is laid over them.
+
+        They stay where they are in the order of the log.
+        """
+        if not self.rows or not len(rows):
+            return rows
+        is_ended = pa.array(self._first_after(rows) < len(self.rows))
+        is_ended = pc.and_(is_ended, pc.not_equal(rows.column("_op"), silver.Op.DELETE))
+        operations = pc.if_else(is_ended, pa.scalar(str(silver.Op.TRUNCATE)), rows.column("_op"))
+        return rows.set_column(rows.schema.get_field_index("_op"), "_op", operations)
+
     def deleted(self, rows: pa.Table) -> pa.Table:
-        """Rows of silver, of which those before a statement are deletes by it."""
+        """Rows of silver, one a key, of which those before a statement are deletes by it."""
         is_alive = pc.not_equal(rows.column("_op"), silver.Op.DELETE)
         return self._with_first(rows, is_alive, {"_op": pa.scalar(str(silver.Op.DELETE))})
+
+    def in_last_segment(self, rows: pa.Table, groups: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which rows stand behind the last statement that has earlier rows of their group before it.
+
+        groups: a number for each row.
+        """
+        if not self.rows or not len(rows):
+            return np.ones(len(rows), np.bool_)
+        segments = self._first_after(rows)
+        last = np.zeros(groups.max() + 1, np.int64)
+        np.maximum.at(last, groups, segments)
+        is_last: NDArray[np.bool_] = segments == last[groups]
+        return is_last
+
+    def emptied(self, rows: pa.Table, copies: NDArray[np.int64]) -> tuple[pa.Table, NDArray[np.int64]]:
+        """Distinct rows and their copies, of which those before a statement have none, and the place of it.
+
+        Rows that had no copies before it stay where they are.
+        """
+        if not self.rows or not len(rows):
+            return rows, copies
+        is_ended = self._first_after(rows) < len(self.rows)
+        return self._with_first(rows, pa.chunked_array([pa.array(copies > 0)]), {}), np.where(is_ended, 0, copies)
 
     def marked(self, rows: pa.Table) -> pa.Table:
         """Rows of the target, of which those before a statement are marked as deleted by it."""

@@ -138,7 +138,7 @@ def _prepared(
     # The columns that the target has after silver's statements, and the files of silver that it lacks.
     lacking = _lacking(work, upon, delta, origin)
     if lacking is None:
-        # What happened to silver cannot be told: all of it replaces the target.
+        # What happened to silver cannot be told, or would touch most rows: all of it replaces the target.
         delta = replace(delta, is_renewed=True)
         lacking = _renewed(work, snapshot, origin)
     features.require_written(origin if lacking.restatement else origin.with_files(lacking.files))
@@ -233,7 +233,9 @@ def _lookup(work: MergeJob, head: Head, delta: SilverDelta, origin: Snapshot) ->
         return SilverLookup(source, tuple(origin.files), None, work.floor)
     is_emptied = work.floor is not None and after is not None and after <= work.floor
     never_whole = last.keys_never_whole if last and not is_emptied else 0
-    return SilverLookup(source, tuple(origin.files), after, work.floor, never_whole)
+    # Where the merge marks rows as deleted by a statement, they have the values that they had before it.
+    floor = None if is_emptied and work.mode is Mode.SOFT_DELETE else work.floor
+    return SilverLookup(source, tuple(origin.files), after, floor, never_whole)
 
 
 class LackingFiles(NamedTuple):
@@ -255,13 +257,15 @@ def _renewed(work: MergeJob, snapshot: Snapshot, origin: Snapshot) -> LackingFil
 
 
 def _lacking(work: MergeJob, upon: tuple[Head, Snapshot], delta: SilverDelta, origin: Snapshot) -> LackingFiles | None:
-    """What the target lacks; None where silver's log does not tell any more. Raises TableStopped, LakeError."""
+    """What the target lacks; None where all of silver is to replace it. Raises TableStopped, LakeError."""
     head, snapshot = upon
     if delta.is_renewed:
         return _renewed(work, snapshot, origin)
     steps = [] if head.design else delta.steps
     if head.position is None and work.mode is Mode.SOFT_DELETE:
         require_unfolded(work)
+    if work.columns.is_bag and work.mode is Mode.SOFT_DELETE and _unites_rows(work, head, steps):
+        return None
     design, filled, exact = _reshaped(work, snapshot, steps)
     new_files = _new_files(work, head, delta, origin)
     if new_files is None:
@@ -271,6 +275,12 @@ def _lacking(work: MergeJob, upon: tuple[Head, Snapshot], delta: SilverDelta, or
         restatement = replace(restatement, exact=exact)
     of_target = tuple(change for change in exact if not change.absent)
     return LackingFiles(origin, design, filled, of_target, files, restatement)
+
+
+def _unites_rows(work: MergeJob, head: Head, steps: Sequence[str]) -> bool:
+    """Whether statements may make rows one of which the target has several, living and deleted ones."""
+    is_emptied = work.floor is not None and head.position is not None and head.position <= work.floor
+    return not head.design and (is_emptied or any(step.startswith("DROP COLUMN") for step in steps))
 
 
 def _new_files(
@@ -390,7 +400,7 @@ def _rewrites(unit: DownstreamUnit | SharedUnit | ChangeUnit, results: Sequence[
         return
     row_changes = RowChanges(unit.fills, unit.exact)
     # What a task that writes one file again needs of the unit; where deleted rows stay, any file may have some.
-    may_delete = isinstance(unit, DownstreamUnit) and bool(unit.statements)
+    may_delete = isinstance(unit, DownstreamUnit) and unit.marks_files
     alone: DownstreamUnit | ChangeUnit
     if isinstance(unit, DownstreamUnit):
         alone = replace(unit, pending=(), restatement=None, lookup=None, files=())

@@ -12,7 +12,6 @@ target stays where it is that.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from typing import Any, Protocol
 
@@ -117,7 +116,12 @@ class DownstreamUnit:
     @property
     def changes_files(self) -> bool:
         """Whether files of the target may be written again."""
-        return bool(self.files) and bool(self.rewrites or self.fills or self.exact or self.statements)
+        return bool(self.files) and bool(self.rewrites or self.fills or self.exact or self.marks_files)
+
+    @property
+    def marks_files(self) -> bool:
+        """Whether statements mark rows of the target's files as deleted; of rows without a key it is all made anew."""
+        return bool(self.statements) and not self.columns.is_bag
 
     @property
     def size(self) -> int:
@@ -184,9 +188,13 @@ def work(task: Sequence[NumberedUnit], merge: Callable[[Any], MergedFiles] | Non
 def merged(unit: DownstreamUnit) -> MergedFiles:
     """Locates the keys of a unit's new rows in the target, and writes their new images."""
     # Rows to write, one per key, and rows that a statement emptied (row numbers by file).
-    silver_rows, never_whole = (pending(unit), 0) if unit.restatement is None else _restated(unit, unit.restatement)
     row_changes = row_changes_of(unit)
-    rows = of_part(unit, _as_kept(unit, silver_rows, row_changes.truncations))
+    truncations, restatement = row_changes.truncations, unit.restatement
+    if restatement is None:
+        silver_rows, never_whole = pending(unit, truncations), 0
+    else:
+        silver_rows, never_whole = _restated(unit, restatement, truncations)
+    rows = _as_kept(unit, of_part(unit, truncations.deleted(silver_rows)))
     dead = vanished_rows(unit)
     emptied = {} if unit.part else dict(dead)
     # Old rows of these keys: each dies unless it is as new as the row that would replace it.
@@ -203,7 +211,7 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
         replaced.append(Hit(hit.file, hit.rows[~stays], hit.keys[~stays]))
     if unit.lookup and unit.restatement is None:
         located_rows = LocatedRows(rows, silver_rows, replaced, is_present, is_older)
-        rows, never_whole = _completed(unit, unit.lookup, located_rows)
+        rows, never_whole = _completed(unit, unit.lookup, located_rows, row_changes)
     # Of deletes and of older rows nothing is written.
     is_deleted = pc.equal(rows.column("_op"), silver.Op.DELETE).to_numpy()
     is_written = _stays(unit, rows) & ~is_older
@@ -226,9 +234,18 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     )
 
 
-def _completed(unit: DownstreamUnit, lookup: SilverLookup, located_rows: LocatedRows) -> tuple[pa.Table, int]:
-    target = TargetReader(unit.target, unit.schema, RowChanges(unit.fills, unit.exact))
-    return completed(located_rows, lookup, target, unit.columns, partial(of_part, unit))
+def _completed(
+    unit: DownstreamUnit, lookup: SilverLookup, located_rows: LocatedRows, row_changes: RowChanges
+) -> tuple[pa.Table, int]:
+    target = TargetReader(unit.target, unit.schema, row_changes, unit.keeps_deleted)
+    rows, never_whole = completed(
+        located_rows,
+        lookup,
+        target,
+        unit.columns,
+        lambda rows: _as_kept(unit, of_part(unit, row_changes.truncations.deleted(rows))),
+    )
+    return _as_kept(unit, rows), never_whole
 
 
 def of_part(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
@@ -242,9 +259,9 @@ def of_part(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _as_kept(unit: DownstreamUnit, rows: pa.Table, truncations: Truncations) -> pa.Table:
+def _as_kept(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:
     """With what a table in which deleted rows stay says of them."""
-    return marked(truncations.deleted(rows)) if unit.keeps_deleted else rows
+    return marked(rows) if unit.keeps_deleted else rows
 
 
 def row_changes_of(unit: DownstreamUnit) -> RowChanges:
@@ -327,7 +344,7 @@ def without_dead(hit: Hit, dead: Numbers | None) -> Hit:
     return Hit(hit.file, hit.rows[is_alive], hit.keys[is_alive])
 
 
-def _restated(unit: DownstreamUnit, restatement: Restatement) -> tuple[pa.Table, int]:
+def _restated(unit: DownstreamUnit, restatement: Restatement, truncations: Truncations) -> tuple[pa.Table, int]:
     """The state of each key, and by how many more the keys are that were never whole."""
     origin = SilverSource(unit.origin, unit.origin_schema, unit.columns.key)
     bounds = _part_bounds(unit, (*restatement.removed, *unit.pending))
@@ -338,7 +355,7 @@ def _restated(unit: DownstreamUnit, restatement: Restatement) -> tuple[pa.Table,
         return keys.filter(between(keys.column(unit.columns.key[0]), bounds, unit.part))
 
     touched = touched_keys(origin, restatement, unit.pending, after=unit.after, within=of_range)
-    key_states = states(origin, restatement, touched, _silver_names(unit), floor=unit.floor)
+    key_states = states(origin, restatement, touched, _silver_names(unit), floor=unit.floor, ended=truncations.ended)
     if unit.lookup is None:
         return key_states, 0
     return restated(key_states, restatement, unit.lookup, [*unit.columns.types])
@@ -359,8 +376,11 @@ def _unchanged(unit: DownstreamUnit, hit: Hit, rows: pa.Table) -> "np.ndarray[An
     return np.asarray(unchanged(silver_rows.select(names), target_rows) & _stays(unit, silver_rows), np.bool_)
 
 
-def pending(unit: DownstreamUnit) -> pa.Table:
-    """The newest row of every key in silver's new files, deletes among them; one range of the keys where parted."""
+def pending(unit: DownstreamUnit, truncations: Truncations) -> pa.Table:
+    """The newest row of every key in silver's new files, deletes among them; one range of the keys where parted.
+
+    truncations: statements that delete rows, where deleted rows stay.
+    """
     names = [*_silver_names(unit), *(["_window_start"] if unit.after else [])]
     bounds = _part_bounds(unit, unit.pending)
     tables = []
@@ -371,7 +391,7 @@ def pending(unit: DownstreamUnit) -> pa.Table:
             is_pending = pc.and_(is_pending, between(rows.column(unit.columns.key[0]), bounds, unit.part))
         tables.append(rows.filter(is_pending))
     no_rows = pa.schema([unit.origin_schema.column(name).arrow(physical=False) for name in names]).empty_table()
-    rows = pa.concat_tables([no_rows, *tables])
+    rows = truncations.ended(pa.concat_tables([no_rows, *tables]))
     return newest(rows, unit.columns.key) if unit.columns.has_partial or unit.windows > 1 else rows
 
 

@@ -174,12 +174,13 @@ def _present(rows: pa.Table, into: InheritedRows) -> pa.Table:
         return last.filter(pc.invert(last.column(_GONE)))
     runs = KeyRuns.of(rows, key, rows.column(_GONE))
     overlaid_rows, _ = overlaid(rows, runs, list(into.columns.types))
+    overlaid_rows = overlaid_rows.filter(pc.invert(overlaid_rows.column(_GONE)))
     if overlaid_rows.column(ABSENT).null_count < len(overlaid_rows):
         raise TableStopped(
             "it was renamed, or its key changed, and its row images left columns out of rows that the log never held "
             "whole; load it first"
         )
-    return overlaid_rows.filter(pc.invert(overlaid_rows.column(_GONE))).drop_columns([ABSENT])
+    return overlaid_rows.drop_columns([ABSENT])
 
 
 def _present_copies(rows: pa.Table, into: InheritedRows) -> pa.Table:

@@ -6,9 +6,12 @@ Put here: the copies that a target is to have, and which rows of it go. Not here
 Live windows change the number of copies by their sums: each window is taken once, since the commit that has its rows
 has its position too. So only rows of which copies went are located in the target. Where windows were replayed or rows
 loaded, the number is set to the sum over all of silver, of each row in what was replaced and in what is new.
+
+Where deleted rows stay, a row of which no copy is left stays once, marked as deleted. Silver has a row of all that came
+or went in a window, with 0 copies too, so it does not depend on where windows begin.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -22,22 +25,24 @@ from spark_jobs.delta.change_data import DELETE, INSERT
 from spark_jobs.delta.snapshot import DataFile
 from spark_jobs.downstream.merge_job import ADDED
 from spark_jobs.engine import feed
+from spark_jobs.engine.deleted_rows import Truncations, with_state
 from spark_jobs.engine.downstream_task import (
     DownstreamUnit,
     MergedFiles,
     new_rows,
     of_part,
+    row_changes_of,
     vanished_rows,
     without_dead,
 )
 from spark_jobs.engine.exact_texts import changed
 from spark_jobs.engine.key_hash import row_hashes
 from spark_jobs.engine.locate import Hit, Keys, Numbers, hits
-from spark_jobs.engine.restatement import Restatement, SilverSource, touched_rows
+from spark_jobs.engine.restatement import Restatement, SilverSource, touched_rows, unchanged
 from spark_jobs.engine.target_files import RowChanges, WrittenAgain, as_bytes, write_rows, written_again
 from spark_jobs.errors import TableStopped
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.keyless_rows import counted, distinct, ordered
+from spark_jobs.silver.keyless_rows import counted, distinct, numbered, ordered
 from spark_jobs.silver.net_changes import position_order
 from spark_jobs.silver.positions import at_or_after
 
@@ -56,13 +61,17 @@ class CopyCounts:
 
 def merged(unit: DownstreamUnit) -> MergedFiles:
     """Brings the copies of rows in the target to what silver says. Raises TableStopped, LakeError."""
-    counts = _changed(unit) if unit.restatement is None else _total(unit, unit.restatement)
+    truncations = row_changes_of(unit).truncations
+    restatement = unit.restatement
+    counts = _total(unit, restatement, truncations) if restatement else _changed(unit, truncations)
     dead = vanished_rows(unit)
     emptied = {} if unit.part else dict(dead)
-    # Copies that the target has, of rows that may lose some.
-    is_searched = np.ones(len(counts.rows), np.bool_) if counts.is_total else counts.copies < 0
+    # Copies that the target has, of rows that may lose some; and those that are marked as deleted.
+    is_searched = np.ones(len(counts.rows), np.bool_)
+    if not (counts.is_total or unit.keeps_deleted):
+        is_searched = counts.copies < 0
     searched_rows = counts.rows.filter(pa.array(is_searched))
-    located = _located(unit, searched_rows, dead)
+    located, deleted_hits = _by_state(unit, _located(unit, searched_rows, dead))
     present = np.zeros(len(counts.rows), np.int64)
     present[is_searched] = _occurrences(located, len(searched_rows))
     final_copies = counts.copies if counts.is_total else present + counts.copies
@@ -76,7 +85,16 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
     for hit in excess_hits:
         dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows])
     missing = np.repeat(np.arange(len(final_copies)), np.maximum(final_copies - present, 0))
-    copies = ordered(counts.rows.take(pa.array(missing)).select(unit.stored), unit.identity)
+    images = counts.rows.take(pa.array(missing))
+    marked_rows = 0
+    if unit.keeps_deleted:
+        deleted_rows, outdated_hits = _deleted_rows(unit, counts.rows, final_copies, deleted_hits)
+        for hit in outdated_hits:
+            dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows])
+        excess_hits += outdated_hits
+        marked_rows = len(deleted_rows)
+        images = pa.concat_tables([_with_state(images, False), _with_state(deleted_rows, True)])
+    copies = ordered(images.select(unit.stored), unit.identity)
     added = write_rows(unit, copies)
     deletes = chain(
         feed.deletes(unit, emptied), ((DELETE, feed.old_rows(unit, hit.file, hit.rows)) for hit in excess_hits)
@@ -90,25 +108,72 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
         removed=rewritten.removed,
         changes=(*changes, *rewritten.changes),
         inserted=len(missing),
-        deleted=int(excess.sum()) + sum(map(len, emptied.values())),
+        deleted=marked_rows if unit.keeps_deleted else int(excess.sum()) + sum(map(len, emptied.values())),
     )
 
 
-def _changed(unit: DownstreamUnit) -> CopyCounts:
-    """The copies that new windows add and take away."""
+def _by_state(unit: DownstreamUnit, located: Sequence[Hit]) -> tuple[list[Hit], list[Hit]]:
+    """Rows of the target that are copies, and those that are marked as deleted."""
+    if not unit.keeps_deleted:
+        return [*located], []
+    alive, deleted = list[Hit](), list[Hit]()
+    for hit in located:
+        rows = data_files.read_rows(unit.target, hit.file, hit.rows, ["_deleted"], unit.schema)
+        is_deleted = np.asarray(rows.column(0), np.bool_)
+        for hits_, flags in ((alive, ~is_deleted), (deleted, is_deleted)):
+            if flags.any():
+                hits_.append(Hit(hit.file, hit.rows[flags], hit.keys[flags]))
+    return alive, deleted
+
+
+def _deleted_rows(
+    unit: DownstreamUnit, rows: pa.Table, final_copies: NDArray[np.int64], present: Sequence[Hit]
+) -> tuple[pa.Table, list[Hit]]:
+    """Rows of which no copy is left, as far as the target has not got them; and marked rows of it that go.
+
+    rows: distinct rows. present: marked ones that the target has.
+    """
+    is_gone = (final_copies <= 0) & np.asarray(pc.is_valid(rows.column("_position")), np.bool_)
+    outdated = list[Hit]()
+    for hit in present:
+        names = ["_position", "_committed_at"]
+        marked_rows = data_files.read_rows(unit.target, hit.file, hit.rows, names, unit.schema)
+        stays = unchanged(rows.take(pa.array(hit.keys)), marked_rows) & is_gone[hit.keys]
+        is_gone[hit.keys[stays]] = False
+        if not stays.all():
+            outdated.append(Hit(hit.file, hit.rows[~stays], hit.keys[~stays]))
+    return rows.filter(pa.array(is_gone)), outdated
+
+
+def _with_state(rows: pa.Table, is_deleted: bool) -> pa.Table:
+    return with_state(rows, pa.chunked_array([pa.repeat(pa.scalar(is_deleted), len(rows))]))
+
+
+def _changed(unit: DownstreamUnit, truncations: Truncations) -> CopyCounts:
+    """The copies that new windows add and take away.
+
+    truncations: statements, before which rows have no copies left, where deleted rows stay.
+    """
     names = [*unit.columns.types, *ADDED, silver.COPIES]
     reading = [*names, "_op", *(["_window_start"] if unit.after else [])]
     parts = [_no_rows(unit, names)]
     for file in unit.pending:
         rows = data_files.read_columns(unit.origin, file, reading, unit.origin_schema)
-        is_new = pc.and_(new_rows(unit, file, rows), pc.not_equal(rows.column(silver.COPIES), 0))
+        # Rows from before the table lost its key have no number of copies.
+        is_counted = pc.is_valid(rows.column(silver.COPIES))
+        if not unit.keeps_deleted:
+            is_counted = pc.not_equal(rows.column(silver.COPIES), 0)
+        is_new = pc.and_(new_rows(unit, file, rows), is_counted)
         parts.append(_rows_of_part(unit, rows.filter(is_new).select(names)))
-    rows = counted(pa.concat_tables(parts), [*unit.columns.types])
-    copies = np.asarray(rows.column(silver.COPIES), np.int64)
+    all_rows, types = pa.concat_tables(parts), [*unit.columns.types]
+    if truncations.rows:
+        all_rows = all_rows.filter(pa.array(truncations.in_last_segment(all_rows, numbered(all_rows, types))))
+    rows = counted(all_rows, types)
+    rows, copies = truncations.emptied(rows, np.asarray(rows.column(silver.COPIES), np.int64))
     return CopyCounts(_with_marks(unit, rows), copies, is_total=False)
 
 
-def _total(unit: DownstreamUnit, restatement: Restatement) -> CopyCounts:
+def _total(unit: DownstreamUnit, restatement: Restatement, truncations: Truncations) -> CopyCounts:
     """The copies by all of silver of each row in windows that were replaced or are new, and in loads."""
     # Distinct rows that lost or got copies, by the removed and the added files.
     origin = SilverSource(unit.origin, unit.origin_schema, tuple(unit.columns.types))
@@ -120,32 +185,37 @@ def _total(unit: DownstreamUnit, restatement: Restatement) -> CopyCounts:
         *touched_rows(origin, unit.pending, names, restatement, after=unit.after),
     ]
     touched = distinct(_rows_of_part(unit, pa.concat_tables(parts)), [*unit.columns.types])
-    copies, last = _sums(unit, restatement.files, touched)
+    copies, last = _sums(unit, restatement.files, touched, truncations)
     for name in ADDED.keys() - {"_raw"}:
         touched = touched.append_column(name, last.column(name))
     return CopyCounts(_with_marks(unit, touched), copies, is_total=True)
 
 
-def _sums(unit: DownstreamUnit, files: Iterable[DataFile], touched: pa.Table) -> tuple[NDArray[np.int64], pa.Table]:
+def _sums(
+    unit: DownstreamUnit, files: Iterable[DataFile], touched: pa.Table, truncations: Truncations
+) -> tuple[NDArray[np.int64], pa.Table]:
     """Of each touched row the copies in sum, and position and time of the last row of silver that is about it."""
     names = [silver.COPIES, "_op", *(ADDED.keys() - {"_raw"})]
     parts, ordinals = [_no_rows(unit, names)], [_NO_ROWS]
     keys = Keys(touched, [*unit.columns.types], is_keyless=True)
     for hit in hits(unit.origin, [*files], unit.origin_schema, keys) if len(touched) else ():
         rows = data_files.read_rows(unit.origin, hit.file, hit.rows, names, unit.origin_schema)
-        is_kept = pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE)
+        is_kept = pc.and_(pc.not_equal(rows.column("_op"), silver.Op.TRUNCATE), pc.is_valid(rows.column(silver.COPIES)))
         if unit.floor:
             is_kept = pc.and_(is_kept, at_or_after(rows.column("_position"), unit.floor))
         parts.append(rows.filter(is_kept))
         ordinals.append(hit.keys[np.asarray(is_kept, np.bool_)])
     rows, row_ordinals = pa.concat_tables(parts), np.concatenate(ordinals)
+    is_counted = truncations.in_last_segment(rows, row_ordinals)
+    rows, row_ordinals = rows.filter(pa.array(is_counted)), row_ordinals[is_counted]
     copies = np.zeros(len(touched), np.int64)
     np.add.at(copies, row_ordinals, np.asarray(rows.column(silver.COPIES), np.int64))
     # The last assignment to a place stays: rows come in the order of their positions.
     order = position_order(rows)
     last = np.full(len(touched), -1, np.int64)
     last[row_ordinals[order]] = order
-    return copies, rows.take(pa.array(last, mask=last < 0))
+    last_rows, copies = truncations.emptied(rows.take(pa.array(last, mask=last < 0)), copies)
+    return copies, last_rows
 
 
 def _rows_of_part(unit: DownstreamUnit, rows: pa.Table) -> pa.Table:

@@ -7,6 +7,8 @@ A row of the target is whole. So what a new row of its key lacks is what that ro
 is looked for in all of silver: its older rows may hold the rest, where none was whole by itself. If they do not, it has
 no row downstream, and waits in silver. The commits of a target count such keys: a merge says by how many more, or
 fewer, they are. While there are any, each new key that the target does not have may be one of them.
+
+Where deleted rows stay, deletes are completed as other rows are: their images have the key and little else.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +29,7 @@ from spark_jobs.engine.restatement import Restatement, SilverSource, living_rows
 from spark_jobs.engine.target_files import RowChanges
 from spark_jobs.log.position import Position
 from spark_jobs.silver import table as silver
-from spark_jobs.silver.positions import at_or_after, newest
+from spark_jobs.silver.positions import GONE, at_or_after, newest
 from spark_jobs.silver.row_overlay import ABSENT, ENDED
 
 _ORDINAL = "\0ordinal"
@@ -39,8 +41,8 @@ class SilverLookup:
     """What a merge reads in silver of keys that the target does not have.
 
     files: all of silver's files, none where all of them are new. after: the target's position, whose windows are older.
-    floor: where the last statement stands that emptied the table. never_whole: keys that the target lacks because no
-    row of theirs was whole.
+    floor: where the last statement stands that emptied the table, unless the merge marks its rows as deleted.
+    never_whole: keys that the target lacks because no row of theirs was whole.
     """
 
     origin: SilverSource
@@ -56,9 +58,16 @@ class SilverLookup:
         files: Sequence[DataFile],
         exact: Sequence[ExactTextChange] = (),
     ) -> pa.Table:
-        """Silver's rows of some keys, with these columns of the source's. exact: changes since the files were there."""
+        """Silver's rows of some keys, with these columns of the source's; those before the floor as deletes.
+
+        exact: changes since the files were there.
+        """
         names = [*types, *ADDED, "_op", ABSENT, "_window_start"]
-        rows = living_rows(self.origin, files, Keys(keys, self.origin.key, exact=exact), names, self.floor)
+        rows = living_rows(self.origin, files, Keys(keys, self.origin.key, exact=exact), names, floor=None)
+        if self.floor:
+            is_counted = at_or_after(rows.column("_position"), self.floor)
+            operations = pc.if_else(is_counted, rows.column("_op"), str(silver.Op.DELETE))
+            rows = rows.set_column(rows.schema.get_field_index("_op"), "_op", operations)
         return changed(rows, exact)
 
     def count_before(self, rows: pa.Table) -> int:
@@ -74,27 +83,40 @@ class SilverLookup:
 
 @dataclass(frozen=True, slots=True)
 class TargetReader:
-    """How a merge reads the rows of its target. row_changes: what statements of the merge do to them."""
+    """How a merge reads the rows of its target.
+
+    row_changes: what statements of the merge do to them. keeps_deleted: whether rows that were deleted stay.
+    """
 
     path: str
     schema: TableSchema
     row_changes: RowChanges
+    keeps_deleted: bool
 
     def rows(self, hit: Hit, names: Sequence[str]) -> pa.Table:
-        rows = data_files.read_rows(self.path, hit.file, hit.rows, names, self.schema)
-        return self.row_changes.columns_changed(rows).select(names)
+        """The rows as silver has them: columns of these names, and ``_op``."""
+        stored = [*names, *(["_deleted"] if self.keeps_deleted else [])]
+        rows = data_files.read_rows(self.path, hit.file, hit.rows, stored, self.schema)
+        rows = self.row_changes.columns_changed(rows)
+        insert, delete = (pa.scalar(str(op)) for op in (silver.Op.INSERT, silver.Op.DELETE))
+        op = pc.if_else(rows.column("_deleted"), delete, insert) if self.keeps_deleted else pa.repeat(insert, len(rows))
+        return self.row_changes.truncations.ended(rows.select(names).append_column("_op", op))
 
 
 def is_never_whole(rows: pa.Table) -> Flags:
     """Which rows, one a key, are of keys that exist and of which a column is in no row."""
-    is_alive = pc.not_equal(rows.column("_op"), silver.Op.DELETE)
-    return np.asarray(pc.and_(is_alive, pc.is_valid(rows.column(ABSENT))).to_numpy(), np.bool_)
+    is_gone = pc.is_in(rows.column("_op"), GONE)
+    return np.asarray(pc.and_not(pc.is_valid(rows.column(ABSENT)), is_gone).to_numpy(), np.bool_)
 
 
-def without_never_whole(rows: pa.Table, flags: Flags) -> pa.Table:
-    """The rows with deletes of those keys: they have no row in the target."""
-    operations = pc.if_else(pa.array(flags), pa.scalar(str(silver.Op.DELETE)), rows.column("_op"))
-    return rows.set_column(rows.schema.get_field_index("_op"), "_op", operations)
+def _without_lacking(rows: pa.Table) -> pa.Table:
+    """The rows with deletes, at no position, of keys of which a column is in no row: they have none in the target."""
+    lacks = pc.is_valid(rows.column(ABSENT))
+    operations = pc.if_else(lacks, pa.scalar(str(silver.Op.DELETE)), rows.column("_op"))
+    places = rows.column("_position")
+    rows = rows.set_column(rows.schema.get_field_index("_op"), "_op", operations)
+    places = pc.if_else(lacks, pa.scalar(None, places.type), places)
+    return rows.set_column(rows.schema.get_field_index("_position"), "_position", places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +136,7 @@ class LocatedRows:
 
     def completed(self, target: TargetReader, names: Sequence[str]) -> pa.Table:
         """The rows with what they lack from those that they replace. names: the source's columns."""
-        lacks = is_never_whole(self.rows) & ~_flags(self.rows.column(ENDED))
+        lacks = _lacks(self.rows, target.keeps_deleted) & ~_flags(self.rows.column(ENDED))
         numbered = self.rows.append_column(_ORDINAL, pa.array(np.arange(len(self.rows)))).drop_columns([ENDED])
         older_rows = []
         for hit in self.replaced:
@@ -144,19 +166,19 @@ def completed(
     """
     # What is in the target is completed there, the rest by all of silver.
     rows = located.completed(target, [*columns.types])
-    is_open = is_never_whole(rows) & ~_flags(rows.column(ENDED)) | (lookup.never_whole > 0)
+    is_open = _lacks(rows, target.keeps_deleted) & ~_flags(rows.column(ENDED)) | (lookup.never_whole > 0)
     open_keys = np.flatnonzero(is_open & ~located.is_present)
     count_before = 0
     if lookup.after is not None and len(open_keys):
         keys = located.silver_rows.take(pa.array(open_keys))
         stored_rows = lookup.rows(keys, [*columns.types], lookup.files)
-        states = newest(stored_rows, columns.key)
+        states = newest(target.row_changes.truncations.ended(stored_rows), columns.key)
         numbers, ordinals = Keys(keys, columns.key).ordinals_of(states)
         rows = replaced_rows(rows, open_keys[ordinals], as_stored(states.take(pa.array(numbers))))
         count_before = lookup.count_before(stored_rows) if lookup.never_whole else 0
     # What is still not whole has no row.
-    flags = is_never_whole(rows) & ~located.is_older
-    return without_never_whole(rows, flags), int(flags.sum()) - count_before
+    never_whole = int((is_never_whole(rows) & ~located.is_older).sum())
+    return _without_lacking(rows), never_whole - count_before
 
 
 def restated(
@@ -166,18 +188,24 @@ def restated(
 
     Raises LakeError.
     """
-    flags = is_never_whole(states)
-    count_before = 0
+    never_whole, count_before = int(is_never_whole(states).sum()), 0
     if lookup.never_whole and len(states):
         rows_before = lookup.rows(states, types, restatement.before, restatement.exact)
         count_before = int(is_never_whole(newest(rows_before, lookup.origin.key)).sum())
-    return without_never_whole(states, flags), int(flags.sum()) - count_before
+    return _without_lacking(states), never_whole - count_before
+
+
+def _lacks(rows: pa.Table, keeps_deleted: bool) -> Flags:
+    """Which rows, one a key, are to be completed."""
+    if keeps_deleted:
+        return np.asarray(pc.is_valid(rows.column(ABSENT)).to_numpy(), np.bool_)
+    return is_never_whole(rows)
 
 
 def _as_silver(target_rows: pa.Table, like: pa.Table, ordinals: NDArray[np.int64]) -> pa.Table:
-    """Rows of a target with the columns of rows of silver, and their ordinals; they are whole."""
+    """Rows of a target with all columns of rows of silver, and their ordinals; they are whole."""
     cells = {name: target_rows.column(name) for name in target_rows.column_names}
-    cells |= {"_op": pa.repeat(pa.scalar(str(silver.Op.INSERT)), len(target_rows)), _ORDINAL: pa.array(ordinals)}
+    cells |= {_ORDINAL: pa.array(ordinals)}
     columns = [
         cells[field.name].cast(field.type) if field.name in cells else pa.nulls(len(target_rows), field.type)
         for field in like.schema

@@ -103,6 +103,7 @@ def states(
     names: Sequence[str],
     *,
     floor: Position | None,
+    ended: Callable[[pa.Table], pa.Table],
 ) -> pa.Table:
     """One row of each touched key: the newest that silver has, or a delete where it has none.
 
@@ -112,6 +113,7 @@ def states(
         touched: as ``touched_keys`` gives them.
         names: the columns of the result; ``_op`` and ``_position`` are among them.
         floor: where the last statement stands that emptied the table; rows before it do not count.
+        ended: says of rows before statements, where these count, that they are ended.
 
     Raises LakeError.
     """
@@ -120,7 +122,7 @@ def states(
         return newest(no_rows, origin.key)
     # A key without a row is deleted downstream.
     keys = Keys(touched, origin.key)
-    newest_rows = newest(living_rows(origin, restatement.files, keys, names, floor), origin.key)
+    newest_rows = newest(ended(living_rows(origin, restatement.files, keys, names, floor)), origin.key)
     return pa.concat_tables([newest_rows, _deletes(touched, newest_rows, keys, newest_rows.schema)])
 
 

@@ -22,7 +22,7 @@ from spark_jobs.log.position import Position
 from spark_jobs.silver import partial_images
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.keyless_rows import counted
-from spark_jobs.silver.net_changes import SliceOrigin, every_change, image_rows, moved, net_rows
+from spark_jobs.silver.net_changes import AbsentColumns, SliceOrigin, every_change, image_rows, moved, net_rows
 from spark_jobs.silver.partial_reduction import reduce, settle
 from spark_jobs.silver.row_filters import ChangeJudge
 from spark_jobs.silver.slice_runs import Batches, Runs, SliceRun
@@ -114,7 +114,7 @@ def _each_change(changes: Changes, place: SliceOrigin, columns: silver.Columns, 
         yield from rows.select([*names, "_window", *OF_CHANGES, *DECODED]).to_batches(_BATCH)
 
 
-Placed = Iterator[tuple[Changes, SliceOrigin, pa.Array | None]]
+Placed = Iterator[tuple[Changes, SliceOrigin, AbsentColumns | None]]
 """Changes, where they take effect, and what their rows lack."""
 
 
@@ -131,7 +131,7 @@ def _net_task(
 
 
 def _rows_of(
-    changes: Changes, place: SliceOrigin, absent: pa.Array | None, columns: silver.Columns
+    changes: Changes, place: SliceOrigin, absent: AbsentColumns | None, columns: silver.Columns
 ) -> Iterator[pa.Table]:
     """The rows of changes that a reduction takes. absent: what each lacks."""
     names = list(columns.types)
@@ -220,8 +220,8 @@ def _partial(
     decoder = Decoder(definition, before="all", partial=True, prepared=True, scans=scans)
     for changes, place in decoded(decoder, runs):
         origin = partial_images.ImageContext(definition, place.file, decoder.is_mariadb, unseen)
-        completed, absent, absent_before = partial_images.completed(changes, origin)
-        rows = judge.remaining(completed, place.file, absent, absent_before) if judge else None
+        completed, absent = partial_images.completed(changes, origin)
+        rows = judge.remaining(completed, place.file, absent.after, absent.before) if judge else None
         if rows is None:
             yield completed, place, absent
         elif len(rows):

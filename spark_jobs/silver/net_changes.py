@@ -13,6 +13,7 @@ Tables without a key are bags: their changes are images that came or went (``ima
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,24 +39,38 @@ class SliceOrigin:
     window: int
 
 
+@dataclass(frozen=True, slots=True)
+class AbsentColumns:
+    """Which columns the images of some changes have no value of, as lists of names; NULL where an image is whole.
+
+    after: of the row after each change, or of the row that was deleted. before: of the row before an update.
+    """
+
+    after: pa.Array
+    before: pa.Array
+
+    def take(self, numbers: Any) -> "AbsentColumns":
+        """Those of some of the changes."""
+        return AbsentColumns(self.after.take(numbers), self.before.take(numbers))
+
+
 _EXACT, _AT = "\0exact", "\0at"
 """Columns of the exact texts of a key that its columns do not hold, null for nearly every row, and of a row's place;
 gone when reduced. No column of a server has a zero byte in its name."""
 
 
 def net_rows(
-    changes: Changes, place: SliceOrigin, names: Sequence[str], key: Sequence[str], absent: pa.Array | None = None
+    changes: Changes, place: SliceOrigin, names: Sequence[str], key: Sequence[str], absent: AbsentColumns | None = None
 ) -> Iterator[pa.Table]:
     """One row a change; where an update changed the key, a delete of the old one besides, and the new one is new.
 
-    absent: what each row has no value of (partial_images.py); the rows say it then in ``_absent``, those of deletes
-    nothing. Raises Unsupported where a column of the key is NULL, and where a key changed and the row after that is
-    not whole.
+    absent: where rows may lack columns; they say it then in ``_absent``. Raises Unsupported where a column of the key
+    is NULL, and where a key changed and the row after that is not whole.
     """
     _require_keys(changes, place, key)
     is_moved = moved(changes, key)
     if absent is not None:
-        _require_whole(changes, place, is_moved, absent)
+        _require_whole(changes, place, is_moved, absent.after)
     # Whether the row existed before the change and exists after it; a changed key is a new row.
     effects = {
         "_existed": pc.and_not(pc.not_equal(changes.op, INSERT), is_moved),
@@ -63,31 +78,31 @@ def net_rows(
     }
     image = {name: changes.after.column(name) for name in names}
     if absent is not None:
-        effects[_ABSENT] = pc.if_else(pc.equal(changes.op, DELETE), pa.scalar(None, absent.type), absent)
+        effects[_ABSENT] = absent.after
     yield _table(image, changes, place, effects, counted=1)
     # The delete of the old key, in a table of its own: a change gives one row of each key.
     indexes = pc.indices_nonzero(is_moved)
     if len(indexes):
-        absent_columns = {} if absent is None else {_ABSENT: pa.nulls(len(indexes), absent.type)}
+        absent_columns = {} if absent is None else {_ABSENT: absent.before.take(indexes)}
         yield _old_keys(changes, place, names, key, indexes, more_columns=absent_columns)
 
 
 def image_rows(
-    changes: Changes, place: SliceOrigin, names: Sequence[str], absent: pa.Array | None = None
+    changes: Changes, place: SliceOrigin, names: Sequence[str], absent: AbsentColumns | None = None
 ) -> Iterator[pa.Table]:
     """Of a table without a key: a row for each image that came or went, ``_copies`` is 1 or -1.
 
     absent: as for ``net_rows``; only inserts may lack columns, which are their defaults.
     """
     copies = pc.if_else(pc.equal(changes.op, DELETE), pa.scalar(-1, pa.int64()), pa.scalar(1, pa.int64()))
-    effects = {"_copies": copies} if absent is None else {"_copies": copies, _ABSENT: absent}
+    effects = {"_copies": copies} if absent is None else {"_copies": copies, _ABSENT: absent.after}
     yield _table({name: changes.after.column(name) for name in names}, changes, place, effects, counted=1)
     indexes = pc.indices_nonzero(pc.equal(changes.op, UPDATE))
     if len(indexes):
         image = {name: changes.before.column(name).take(indexes) for name in names}
         old = _select(changes, indexes)
         effects = {"_copies": _constant(-1, pa.int64(), len(old))}
-        effects |= {} if absent is None else {_ABSENT: pa.nulls(len(old), absent.type)}
+        effects |= {} if absent is None else {_ABSENT: absent.before.take(indexes)}
         yield _table(image, old, place, effects, counted=0)
 
 

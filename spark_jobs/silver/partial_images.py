@@ -2,8 +2,8 @@
 
 What an update's row leaves out and its before image holds is unchanged (MariaDB's FULL_NODUP, tables without a key, the
 key itself in MINIMAL). What is left out of an INSERT is the column's default. The rest is **absent**: unchanged since
-the key's change before, which is for whoever has that to say (row_overlay.py). A deleted row's other columns say
-nothing.
+the key's change before, which is for whoever has that to say (row_overlay.py). What the image of
+a deleted row leaves out is absent too: its row had it.
 
 Source: MySQL sql/binlog.cc (``binlog_prepare_row_images``), MariaDB sql/table.cc
 (``mark_columns_per_binlog_row_image``).
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from spark_jobs.binlog import Changes, Presence, TableDefinition
 from spark_jobs.errors import Unsupported
 from spark_jobs.silver.insert_defaults import with_defaults
+from spark_jobs.silver.net_changes import AbsentColumns
 
 ABSENT = pa.list_(pa.string())
 """Names of columns that a row has no value of, null where it is whole."""
@@ -49,17 +50,17 @@ class ImageContext:
     unseen: frozenset[str] = frozenset()
 
 
-def completed(changes: Changes, origin: ImageContext) -> tuple[Changes, pa.Array, pa.Array]:
+def completed(changes: Changes, origin: ImageContext) -> tuple[Changes, AbsentColumns]:
     """The changes with rows as whole as their before images make them, and what of rows and before images is absent.
 
-    changes: with all columns of before images. The two arrays are ABSENT; ``unseen`` columns are not among them, a
-    delete's are; an insert lacks none, since it gets the defaults. Raises Unsupported where what is left out cannot be
+    changes: with all columns of before images. ``unseen`` columns are not among those that are absent, a delete's are;
+    an insert lacks none, since it gets the defaults. Raises Unsupported where what is left out cannot be
     known: a column of the key, a default that nothing tells, anything of a table without a key, and what MariaDB does
     not log.
     """
     if changes.present is None or changes.before_present is None:
         nulls = pa.nulls(len(changes), ABSENT)
-        return changes, nulls, nulls
+        return changes, AbsentColumns(nulls, nulls)
     # bool[row, column]: what the row image has, what its before image has, and what an update copies from there.
     op = changes.op.to_numpy()
     is_update = (op == _UPDATE)[:, None]
@@ -80,7 +81,7 @@ def completed(changes: Changes, origin: ImageContext) -> tuple[Changes, pa.Array
     is_insert = (op == _INSERT)[:, None]
     after = with_defaults(full.after, origin.definition, absent & is_insert)
     lists = [absent_names(mask & is_stored, names) for mask in (absent & ~is_insert, ~held_before & is_update)]
-    return replace(full, after=after, present=None, before_present=None), lists[0], lists[1]
+    return replace(full, after=after, present=None, before_present=None), AbsentColumns(*lists)
 
 
 def _mask(presence: Presence) -> CellMask:

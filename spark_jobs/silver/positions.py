@@ -20,7 +20,8 @@ FIELDS = ("stretch", "number", "offset", "row")
 """Of ``_position``, in order of weight; ``_window_start`` has the first three."""
 _ADDED = ("_op", "_position", "_committed_at", "_window_start", "_raw", ABSENT)
 """Columns that rows of silver have beside the source's, as far as they are read here."""
-_DELETE = "delete"
+GONE = pa.array(["delete", "truncate"])
+"""``_op`` of rows that end their key: truncate is that of rows which a statement ends."""
 _AT = "\0at"
 PositionKey = tuple[int, ...]
 """Stretch, number and offset of a position."""
@@ -53,7 +54,7 @@ def newest(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """
     if ABSENT not in rows.column_names:
         return last_of_each(by_position(rows), key)
-    runs = KeyRuns.of(rows, key, pc.equal(rows.column("_op"), _DELETE))
+    runs = KeyRuns.of(rows, key, pc.is_in(rows.column("_op"), GONE))
     overlaid_rows, is_ended = overlaid(rows, runs, [name for name in rows.column_names if name not in _ADDED])
     return overlaid_rows.append_column(ENDED, pa.array(is_ended))
 

@@ -1,8 +1,8 @@
 """Rows of one key that hold some of its columns, laid over each other, in Arrow.
 
 A row has ``_absent``: the columns that it has no value of, NULL where it is whole. What a later row lacks is as it was
-before; a row that says that its key is gone ends what was before, and counts as whole. A key of which a column is in no
-row since was never seen whole: its state is not known, and it has no row downstream.
+before; a row that says that its key is gone ends what was before. A key of which a column is in no row since was never
+seen whole: its state is not known, and it has no row downstream. A key that is gone has the values that it had last.
 
 Put here: rows by key and position, which of them say anything (``telling_rows``), and one row a key (``overlaid``).
 Not here: how rows come to lack columns (partial_images.py), or what becomes of them (decode_task.py,
@@ -101,28 +101,33 @@ class ColumnSources:
     @classmethod
     def of(cls, rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> "ColumnSources":
         """Those of the columns of these names. rows: what the runs are of."""
-        sets, codes = _present_sets(rows.column(ABSENT), names)
-        codes, lasts, last_gone = codes[runs.numbers], runs.lasts, runs.last_gone
-        # A value counts if it is newer than the last delete of its key; a key that is gone has its last row.
-        is_gone = last_gone == lasts
-        lengths = np.diff(np.append(runs.starts, len(runs.numbers)))
-        is_alive = np.arange(len(runs.numbers)) > np.repeat(last_gone, lengths)
-        by_set: dict[bytes, Numbers] = {}
+        # A value of a key that is there counts if it is newer than the key's last delete.
+        is_gone, last_gone = runs.last_gone == runs.lasts, runs.last_gone
+        counting: dict[int, Numbers] = {}
         by_column = {}
-        for name, is_held in zip(names, sets.T, strict=True):
-            set_key = is_held.tobytes()
-            if set_key not in by_set:
-                newest = lasts if is_held.all() else runs.newest(is_held[codes] & is_alive)
-                by_set[set_key] = np.where(is_gone, lasts, newest)
-            by_column[name] = by_set[set_key]
+        for name, newest in _newest_holders(rows, runs, names).items():
+            if id(newest) not in counting:
+                counting[id(newest)] = np.where(is_gone | (newest > last_gone), newest, -1)
+            by_column[name] = counting[id(newest)]
         return cls(by_column)
-
-    def distinct(self) -> list[Numbers]:
-        return list({id(source): source for source in self.by_column.values()}.values())
 
     def absent(self, names: Sequence[str]) -> Flags:
         """bool[key, column]: which columns are in no row that counts."""
         return np.stack([self.by_column[name] < 0 for name in names], axis=1)
+
+
+def _newest_holders(rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> dict[str, Numbers]:
+    """By column where each key's newest row stands that holds it; -1 where none does. As ``ColumnSources`` has them."""
+    sets, codes = _present_sets(rows.column(ABSENT), names)
+    codes = codes[runs.numbers]
+    by_set: dict[bytes, Numbers] = {}
+    by_column = {}
+    for name, is_held in zip(names, sets.T, strict=True):
+        set_key = is_held.tobytes()
+        if set_key not in by_set:
+            by_set[set_key] = runs.lasts if is_held.all() else runs.newest(is_held[codes])
+        by_column[name] = by_set[set_key]
+    return by_column
 
 
 def _present_sets(absent: pa.ChunkedArray, names: Sequence[str]) -> tuple[Flags, NDArray[np.int32]]:
@@ -138,10 +143,11 @@ def _present_sets(absent: pa.ChunkedArray, names: Sequence[str]) -> tuple[Flags,
 def telling_rows(rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> Numbers:
     """The rows that decide what a key is, by number in their order.
 
-    These are its first, its last, the last that says that it is gone, and of each column the newest that holds it
-    since. What is left out changes nothing, whatever other rows of a key there are elsewhere.
+    These are its first, its last, the last that says that it is gone, and of each column the newest that holds it.
+    What is left out changes nothing, whatever other rows of a key there are elsewhere.
     """
-    places = [runs.starts, runs.lasts, runs.last_gone, *ColumnSources.of(rows, runs, names).distinct()]
+    holders = {id(newest): newest for newest in _newest_holders(rows, runs, names).values()}
+    places = [runs.starts, runs.lasts, runs.last_gone, *holders.values()]
     present = np.zeros(len(runs.numbers), np.bool_)
     for numbers in places:
         present[numbers[numbers >= 0]] = True
@@ -151,7 +157,7 @@ def telling_rows(rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> Numbers
 def overlaid(rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> tuple[pa.Table, Flags]:
     """One row a key: the columns of these names, RAW and ABSENT of all of its rows, the other columns of its last row.
 
-    And of each whether it lacks columns behind an end of what its key was before.
+    And of each that is not gone whether it lacks columns behind an end of what its key was before.
     """
     sources = ColumnSources.of(rows, runs, names)
     row_numbers: dict[int, pa.Array] = {}
@@ -175,7 +181,7 @@ def overlaid(rows: pa.Table, runs: KeyRuns, names: Sequence[str]) -> tuple[pa.Ta
         for name in rows.column_names
     ]
     typed = [column.cast(field.type) for column, field in zip(columns, rows.schema, strict=True)]
-    return pa.table(typed, rows.schema), absent.any(axis=1) & (runs.last_gone >= 0)
+    return pa.table(typed, rows.schema), absent.any(axis=1) & (runs.last_gone >= 0) & (runs.last_gone != lasts)
 
 
 def _texts(rows: pa.Table, runs: KeyRuns, sources: ColumnSources, names: Sequence[str]) -> pa.Array:

@@ -30,13 +30,28 @@ from tests.faults.changes import SOURCE, Changes, bronze_tables
 from tests.faults.checking import Checks, Wrong
 from tests.faults.disk import CALLS, KINDS, Actor, Disk, Killed, calls_of
 from tests.faults.renames import RenameChecks, RenamedChanges
-from tests.faults.runs import FEED, KEYLESS, LANDINGS, LOADS, MERGED, PARTIAL, RENAMES, REPLAYS, SHARED, SOFT_DELETE
+from tests.faults.runs import (
+    FEED,
+    KEYLESS,
+    LANDINGS,
+    LOADS,
+    MERGED,
+    PARTIAL,
+    RENAMES,
+    REPLAYS,
+    SHARED,
+    SOFT_DELETE,
+    SOFT_KEYLESS,
+    SOFT_PARTIAL,
+)
 from tests.slicing import FILE
 
 _STEPS = 5
 """How often bronze grows."""
 _LOADED = 2
 """The step before which rows are loaded, where they are."""
+_REPLAYED = (REPLAYS, SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS, FEED)
+"""Layouts in which runs merge windows again."""
 _FAULTS_A_STEP = 6
 _FAULTS_A_RUN = 3
 _RACES = 0.06
@@ -60,8 +75,8 @@ class Log:
             size,
             statements=seed % 4 != 0,
             shards=layout in (MERGED, SHARED),
-            is_partial=layout == PARTIAL,
-            is_keyless=layout == KEYLESS or (layout in (REPLAYS, LANDINGS) and seed % 2 == 1),
+            is_partial=layout in (PARTIAL, SOFT_PARTIAL),
+            is_keyless=layout in (KEYLESS, SOFT_KEYLESS) or (layout in (REPLAYS, LANDINGS) and seed % 2 == 1),
         )
         self.bronze = bronze_tables(changes.content, folder, _STEPS)
         self.checks = Checks(changes, layout)
@@ -81,7 +96,7 @@ class Scenario:
         self.by_call: Counter[str] = Counter()
         self.trace: list[str] = []
         self.pipeline: Pipeline = runs.pipeline_in(folder, layout)
-        self.has_replays, self.has_loads = layout in (REPLAYS, SOFT_DELETE, FEED), layout == LOADS
+        self.has_replays, self.has_loads = layout in _REPLAYED, layout == LOADS
         if isinstance(log.checks, Checks):
             log.checks.loads, log.checks.read_at = {}, None
         self.has_landings = layout == LANDINGS

@@ -24,7 +24,17 @@ from spark_jobs.lake.commit import APPLICATION, CommitKind
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.silver.commit import SilverCommit
 from tests.faults.changes import SCHEMA, SOURCE, Changes, Key, Row, Twin
-from tests.faults.runs import EVERY_CHANGE, KEYLESS, LOADS, MERGED, REPLAYS, SHARED, SOFT_DELETE
+from tests.faults.runs import (
+    EVERY_CHANGE,
+    KEYLESS,
+    LOADS,
+    MERGED,
+    REPLAYS,
+    SHARED,
+    SOFT_DELETE,
+    SOFT_KEYLESS,
+    SOFT_PARTIAL,
+)
 
 
 class Wrong(AssertionError):
@@ -235,11 +245,11 @@ class Checks:
                     ),
                     Counter((op, _cells(row), is_current) for op, row, is_current in versions),
                 )
-            case _ if self._layout == SOFT_DELETE:
+            case _ if self._layout in (SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS):
                 states = self._twin.kept_rows(table, offset)
                 return (
-                    Counter(_kept_cells(self.changes.keys[table], row, row["_deleted"]) for row in rows),
-                    Counter(_kept_cells(self.changes.keys[table], row, is_deleted) for row, is_deleted in states),
+                    Counter((_cells(row), row["_deleted"]) for row in rows),
+                    Counter((_cells(row), is_deleted) for row, is_deleted in states),
                 )
             case _:
                 own_rows = [row for row in rows if row.get("_table", table) == table]
@@ -256,12 +266,6 @@ class Checks:
 def _offsets(commits: Sequence[SilverCommit | None]) -> dict[int, int]:
     """By version the offset of each commit."""
     return {at: commit.position.offset for at, commit in enumerate(commits) if commit}
-
-
-def _kept_cells(key: Sequence[str], row: Row, is_deleted: bool) -> tuple[Any, ...]:
-    """A row that may be deleted: what the log says of one that was is its key."""
-    cells = _cells({name: row[name] for name in key} if is_deleted else row)
-    return cells, is_deleted
 
 
 def rows_by_feed(snapshot: Snapshot) -> Counter[Any]:

@@ -69,6 +69,10 @@ LANDINGS = "landings"
 """Mirrors, of which one may have no key, that get rows which a load read, by its own code, and statements before."""
 SOFT_DELETE = "soft_delete"
 """Tables in which deleted rows stay, through TRUNCATE."""
+SOFT_PARTIAL = "soft_delete of partial images"
+"""The same, where row images leave columns out."""
+SOFT_KEYLESS = "soft_delete without a key"
+"""The same, of which one table has no key."""
 FEED = "feed"
 """Mirrors with a change data feed."""
 EVERY_CHANGE = ("append", "history")
@@ -80,6 +84,7 @@ _EVERY_CHANGE = {
     "routes": [{"from": f"{SCHEMA}.*", "to": [f"{mode}.{{1}}" for mode in EVERY_CHANGE]}],
     "downstream": _MODES["downstream"],
 }
+_SOFT_DELETE = {"downstream": [{"tables": "*.*", "mode": "soft_delete", "change_data_feed": True}]}
 LAYOUTS: dict[str, dict[str, Any]] = {
     "mirrors": {},
     PARTIAL: {},
@@ -88,7 +93,9 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     REPLAYS: _MODES,
     LOADS: _EVERY_CHANGE,
     LANDINGS: {},
-    SOFT_DELETE: {"downstream": [{"tables": "*.*", "mode": "soft_delete", "change_data_feed": True}]},
+    SOFT_DELETE: _SOFT_DELETE,
+    SOFT_PARTIAL: _SOFT_DELETE,
+    SOFT_KEYLESS: _SOFT_DELETE,
     FEED: {"downstream": [{"tables": "*.*", "change_data_feed": True}]},
     KEYLESS: _MODES,
     MERGED: {"routes": [{"from": f"{SCHEMA}.*", "to": f"{SCHEMA}.{MERGED}"}]},

@@ -29,6 +29,8 @@ from tests.faults.runs import (
     REPLAYS,
     SHARED,
     SOFT_DELETE,
+    SOFT_KEYLESS,
+    SOFT_PARTIAL,
 )
 
 pytestmark = [
@@ -65,7 +67,11 @@ def test_some_hundred_faults_lose_and_double_nothing(tmp_path: Path, summary: li
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "layout", ["modes", KEYLESS, MERGED, SHARED, PARTIAL, RENAMES, REPLAYS, LOADS, LANDINGS, SOFT_DELETE, FEED]
+    "layout",
+    [
+        *("modes", KEYLESS, MERGED, SHARED, PARTIAL, RENAMES, REPLAYS, LOADS, LANDINGS),
+        *(SOFT_DELETE, SOFT_PARTIAL, SOFT_KEYLESS, FEED),
+    ],
 )
 @pytest.mark.parametrize(
     "count", [pytest.param(6, marks=pytest.mark.thorough), pytest.param(24, marks=pytest.mark.long)]

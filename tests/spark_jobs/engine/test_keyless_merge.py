@@ -1,5 +1,6 @@
 """Copies of rows in targets without a key, against a Counter that takes silver's commits one after the other."""
 
+from bisect import bisect
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.config.modes import Mode
 from spark_jobs.delta import commits, data_files, schema_changes
 from spark_jobs.delta.snapshot import DataFile, Snapshot, new_table, snapshot_of
 from spark_jobs.downstream.merge_job import ADDED, Merged, MergeJob
@@ -67,6 +69,8 @@ class Silver:
     is_complete: bool = True
     plain: bool = False
     has_feed: bool = False
+    mode: Mode = Mode.MIRROR
+    truncations: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.table = Table(str(self.folder / "silver"), plain=False)
@@ -90,6 +94,7 @@ class Silver:
         """TRUNCATE: a row and window of its own."""
         start, self.stop = self.stop, self.stop + WINDOW
         self.floor = start
+        self.truncations.append(start)
         self._commit(CommitKind.CHANGE, self._rows({(None, None, None): 0}, start, Op.TRUNCATE), start=start)
 
     def load(self, copies: Mapping[Cells, int]) -> None:
@@ -106,6 +111,7 @@ class Silver:
         """All rows are replaced, as a load of a table without a key does."""
         start = self.stop - WINDOW
         self.windows, self.loaded, self.floor = {start: Counter(copies)}, Counter(), None
+        self.truncations.clear()
         self._commit(CommitKind.LOAD, self._rows(copies, start), replaced=-1, is_overwrite=True)
 
     def compact(self) -> None:
@@ -176,7 +182,7 @@ class Silver:
     def prepared(self) -> PreparedMerge | None:
         head = self.table.head()
         assert head is not None
-        work = MergeJob("shop", NAME, COLUMNS, self.table, head, self.target, has_feed=self.has_feed)
+        work = MergeJob("shop", NAME, COLUMNS, self.table, head, self.target, has_feed=self.has_feed, mode=self.mode)
         unit = downstream_job.prepared(0, work)
         assert not isinstance(unit, str), unit
         return unit
@@ -192,7 +198,37 @@ class Silver:
 
     @property
     def target_state(self) -> Copies:
-        return Counter(map(cells_of, rows_of(newest(self.target.path))))
+        return Counter(cells_of(row) for row in rows_of(newest(self.target.path)) if not row.get("_deleted"))
+
+    @property
+    def deleted(self) -> dict[Cells, int | None]:
+        """Of each row that no copy is left of the statement that deleted it, or None where its last copy was."""
+        states: dict[Cells, int | None] = {}
+        starts = [(50, self.loaded), *self.windows.items()]
+        for cells in {cells for _, copies in starts for cells in copies}:
+            # Rows before a statement count for nothing after it.
+            segments = [bisect(self.truncations, start) for start, copies in starts if cells in copies]
+            last = max(segments)
+            left = sum(copies[cells] for start, copies in starts if bisect(self.truncations, start) == last)
+            if last < len(self.truncations):
+                states[cells] = self.truncations[last] if left > 0 else None
+            elif left == 0:
+                states[cells] = None
+        return states
+
+    def require_same(self) -> None:
+        """The target has the copies that silver adds up to, and where deleted rows stay these, each once."""
+        assert self.target_state == +self.state
+        if self.mode is not Mode.SOFT_DELETE:
+            return
+        deleted = [row for row in rows_of(newest(self.target.path)) if row["_deleted"]]
+        assert len({cells_of(row) for row in deleted}) == len(deleted)
+        places = {cells_of(row): row["_position"]["offset"] for row in deleted}
+        expected = self.deleted
+        assert places.keys() == expected.keys()
+        assert all(place == expected[cells] for cells, place in places.items() if place in self.truncations)
+        assert all(places[cells] == place for cells, place in expected.items() if place is not None)
+        assert all(row["_deleted_at"] == row["_committed_at"] for row in deleted)
 
 
 def change(chance: Random, state: Copies, rows: list[Cells]) -> dict[Cells, int]:
@@ -224,9 +260,10 @@ def _step(chance: Random, silver: Silver) -> None:
         silver.merge(chance.choice([Capacity(1), Capacity(1, 4000)])) if silver.table.head() else None
 
 
+@pytest.mark.parametrize("mode", [Mode.MIRROR, Mode.SOFT_DELETE])
 @pytest.mark.parametrize("plain", [False, True], ids=["deletion vectors", "plain"])
 def test_a_target_has_the_copies_that_silver_adds_up_to(
-    plain: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plain: bool, mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(downstream_job, "_LEAST_TASK_BYTES", 1)
 
@@ -236,12 +273,12 @@ def test_a_target_has_the_copies_that_silver_adds_up_to(
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(locate, "_INDEXED_ROWS", 1 if indexed else 1 << 17)
             patched.setattr(locate, "_ROWS_A_KEY", 0 if indexed else 100)
-            chance, silver = Random(seed), Silver(tmp_path / str(next(numbers)), plain=plain)
+            chance, silver = Random(seed), Silver(tmp_path / str(next(numbers)), plain=plain, mode=mode)
             for _ in range(steps):
                 _step(chance, silver)
             silver.window(change(chance, silver.state, ROWS))
             silver.merge()
-            assert silver.target_state == +silver.state
+            silver.require_same()
             assert silver.merge() is None
 
     check()

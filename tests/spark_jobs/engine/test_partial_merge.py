@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_jobs.config.modes import Mode
 from spark_jobs.delta import commits, data_files, schema_changes
 from spark_jobs.delta.snapshot import new_table, snapshot_of
 from spark_jobs.downstream.commit import DownstreamCommit
@@ -30,7 +31,7 @@ from spark_jobs.silver.commit import SilverCommit
 from spark_jobs.silver.schema_evolution import FILL
 from tests.fix_hypothesis import examples
 from tests.partial_changes import NAMES, SHAPE, TABLE, texts_of
-from tests.plain_layers import Image, Key, NetRow, RowChange, current_rows, silver_rows
+from tests.plain_layers import Image, Key, NetRow, RowChange, current_rows, kept_rows, silver_rows
 from tests.spark_jobs.engine.lake_rows import MAPPED, at, newest, rows_of
 from tests.spark_jobs.engine.partial_logs import NAME, random_changes
 
@@ -45,11 +46,14 @@ class Lake:
 
     folder: Path
     is_part: bool = False
+    mode: Mode = Mode.MIRROR
     columns: silver.Columns = COLUMNS
     windows: dict[int, Window] = field(default_factory=dict)
     """By the place where they begin; rows that were loaded begin at 0."""
     stop: int = 1000
     floor: int | None = None
+    ended: list[Window] = field(default_factory=list)
+    """Windows before the last statement that emptied the table, and of each statement the deletes of all keys."""
 
     def __post_init__(self) -> None:
         self.silver, target = (Table(str(self.folder / name), plain=False) for name in ("silver", "target"))
@@ -84,6 +88,7 @@ class Lake:
         """Puts the rows of one window in the place of all that silver has."""
         start, self.stop = self.stop, self.stop + 1000
         self.windows, self.floor = {start: silver_rows(enumerate(changes, start), SHAPE)}, None
+        self.ended.clear()
         removed = newest(self.silver.path).files
         rows = self._rows(self.windows[start], start)
         self._commit(CommitKind.LIVE, rows, start=at(start), is_overwrite=True, removes=removed)
@@ -91,6 +96,9 @@ class Lake:
     def truncate(self) -> None:
         start, self.stop = self.stop, self.stop + 10
         self.floor = start
+        self.ended += [window for _, window in sorted(self.windows.items())]
+        keys = {key for window in self.ended for key in window}
+        self.ended.append({key: NetRow(True, False, {}, start, 0) for key in keys})
         self.windows.clear()
         marker = dict.fromkeys(NAMES) | _place(start, start) | {"_op": silver.Op.TRUNCATE}
         self._commit(CommitKind.CHANGE, [marker], start=at(start))
@@ -103,7 +111,7 @@ class Lake:
         return [
             {name: row.values.get(name) for name in NAMES}
             | {"_op": row.op, "_existed": row.existed, "_raw": texts_of(row.values)}
-            | {"_absent": [name for name in NAMES if row.exists and name not in row.values] or None}
+            | {"_absent": [name for name in NAMES if name not in row.values] or None}
             | _place(row.place, start)
             for row in window.values()
         ]
@@ -132,7 +140,8 @@ class Lake:
     def prepared(self) -> PreparedMerge:
         head = self.silver.head()
         assert head is not None
-        unit = downstream_job.prepared(0, MergeJob("shop", NAME, self.columns, self.silver, head, self.target))
+        work = MergeJob("shop", NAME, self.columns, self.silver, head, self.target, mode=self.mode)
+        unit = downstream_job.prepared(0, work)
         assert isinstance(unit, PreparedMerge), unit
         return unit
 
@@ -145,12 +154,26 @@ class Lake:
     def require_same(self) -> None:
         """Rows, their exact texts, and the count of keys never whole are what plain rows say."""
         rows, never_whole = current_rows([window for _, window in sorted(self.windows.items())], SHAPE)
-        lake_rows = {(row["id"],): row for row in rows_of(newest(self.target.path))}
+        lake_rows = {(row["id"],): row for row in rows_of(newest(self.target.path)) if not row.get("_deleted")}
         assert {key: {name: row[name] for name in NAMES} for key, row in lake_rows.items()} == rows
         assert {key: row["_raw"] for key, row in lake_rows.items()} == {key: texts_of(row) for key, row in rows.items()}
         commit = DownstreamCommit.of_head(self.target.head())
         assert commit is not None
         assert commit.keys_never_whole == len(never_whole)
+        if self.mode is Mode.SOFT_DELETE:
+            self.require_kept()
+
+    def require_kept(self) -> None:
+        """Deleted rows stay, with the values and exact texts that they had last."""
+        windows = [*self.ended, *(window for _, window in sorted(self.windows.items()))]
+        expected = {
+            key: (row, texts_of(row), is_deleted) for key, (row, is_deleted) in kept_rows(windows, SHAPE).items()
+        }
+        all_rows = rows_of(newest(self.target.path))
+        assert len({row["id"] for row in all_rows}) == len(all_rows), "a key has one row"
+        assert {
+            (row["id"],): ({name: row[name] for name in NAMES}, row["_raw"], row["_deleted"]) for row in all_rows
+        } == expected
 
 
 def _place(place: int, window: int) -> dict[str, Any]:
@@ -179,15 +202,15 @@ def random_step(lake: Lake, chance: Random, pieces: list[list[RowChange]]) -> No
         lake.window(pieces.pop())
 
 
-@pytest.mark.parametrize("is_part", [False, True])
-def test_a_target_is_what_plain_rows_say(is_part: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_part, mode", [(False, Mode.MIRROR), (True, Mode.MIRROR), (False, Mode.SOFT_DELETE)])
+def test_a_target_is_what_plain_rows_say(is_part: bool, mode: Mode, tmp_path: Path) -> None:
     @examples(25)
     @given(st.integers(0, 1 << 30))
     def check(seed: int) -> None:
         chance = Random(seed)
         changes = [*random_changes(chance, 60)]
         pieces = [changes[at_ : at_ + 4] for at_ in range(0, 60, 4)][::-1]
-        lake = Lake(tmp_path / str(next(numbers)), is_part=is_part)
+        lake = Lake(tmp_path / str(next(numbers)), is_part=is_part, mode=mode)
         lake.window(pieces.pop())
         for _ in range(chance.randint(1, 5)):
             lake.merge()

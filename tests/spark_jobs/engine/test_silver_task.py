@@ -227,7 +227,7 @@ def partial_net(unit: PreparedCompaction, window: int, results: Sequence[WindowR
             exists = row["_op"] != "delete"
             values = {name: row[name] for name in SHAPE.columns if name not in (row["_absent"] or ())}
             assert row["id"] not in net_rows
-            net_rows[row["id"],] = NetRow(row["_existed"], exists, values if exists else {}, 0, 0)
+            net_rows[row["id"],] = NetRow(row["_existed"], exists, values, 0, 0)
     return net_rows
 
 
@@ -246,7 +246,7 @@ def test_files_are_the_net_changes_of_images_without_all_columns(capacity: Capac
         for window, (first, stop) in enumerate(pairwise([0, *sorted(cuts), len(transactions)])):
             window_changes = [change for transaction in transactions[first:stop] for change in transaction]
             expected = {
-                key: replace(row, values=row.values if row.exists else {}, place=0, changes=0, is_ended=False)
+                key: replace(row, place=0, changes=0, is_ended=False)
                 for key, row in silver_rows(enumerate(window_changes), SHAPE).items()
             }
             assert partial_net(unit, window, results) == expected

@@ -17,19 +17,19 @@ PARTIAL_CHANGES = st.one_of(ROW_CHANGES, st.builds(lambda rest: RowChange({"id":
 
 @given(st.lists(PARTIAL_CHANGES, min_size=1, max_size=9))
 def test_an_update_has_what_its_before_image_holds_and_the_rest_is_absent(rows: list[RowChange]) -> None:
-    changes, absent, absent_before = completed(changes_of(rows), ImageContext(TABLE, "b.000001", is_mariadb=False))
+    changes, absent = completed(changes_of(rows), ImageContext(TABLE, "b.000001", is_mariadb=False))
     assert changes.present is None
     full_rows = [{**(row.before or {}), **(row.after or {})} for row in rows]
     assert changes.after.to_pylist() == [{name: row_.get(name) for name in NAMES} for row_ in full_rows]
     assert changes.raw is not None
     assert changes.raw.to_pylist() == [texts_of(row_) for row_ in full_rows]
-    assert absent.to_pylist() == [
+    assert absent.after.to_pylist() == [
         [name for name in NAMES if row.before is not None and name not in row_] or None
         for row, row_ in zip(rows, full_rows, strict=True)
     ]
     befores = [row.before if row.after is not None else None for row in rows]
     lacking = [None if before is None else [n for n in NAMES if n not in before] or None for before in befores]
-    assert absent_before.to_pylist() == lacking
+    assert absent.before.to_pylist() == lacking
 
 
 def refused(
@@ -111,20 +111,20 @@ def test_what_mariadb_does_not_log_is_refused(
 def test_an_insert_has_the_defaults_of_what_it_leaves_out() -> None:
     table = replace(TABLE, columns=(*COLUMNS[:2], replace(COLUMNS[2], default="7")))
     rows = [RowChange(None, {"id": 1}), RowChange(None, {"id": 2, "b": 3}), RowChange({"id": 3}, {"a": 4})]
-    changes, absent, _ = completed(changes_of(rows), ImageContext(table, "b.000001", is_mariadb=False))
+    changes, absent = completed(changes_of(rows), ImageContext(table, "b.000001", is_mariadb=False))
     assert changes.after.to_pylist() == [
         {"id": 1, "a": None, "b": 7}, {"id": 2, "a": None, "b": 3}, {"id": 3, "a": 4, "b": None},
     ]  # fmt: skip
-    assert absent.to_pylist() == [None, None, ["b"]]
+    assert absent.after.to_pylist() == [None, None, ["b"]]
 
 
 def test_a_change_of_the_key_needs_a_whole_row_behind_it() -> None:
     changes = changes_of([RowChange({"id": 1}, {"id": 2, "a": 1})])
-    changes_, absent, _ = completed(changes, ImageContext(TABLE, "b.000001", is_mariadb=False))
+    changes_, absent = completed(changes, ImageContext(TABLE, "b.000001", is_mariadb=False))
     place = SliceOrigin("b.000001", 1, 1, 0)
     with pytest.raises(Unsupported, match=r"b\.000001:100: an update of the key whose row image leaves out b"):
         list(net_rows(changes_, place, NAMES, ["id"], absent))
-    full_changes, absent, _ = completed(
+    full_changes, absent = completed(
         changes_of([RowChange(WHOLE, {"id": 2})]), ImageContext(TABLE, "b.000001", is_mariadb=False)
     )
     new, old = net_rows(full_changes, place, NAMES, ["id"], absent)
@@ -132,3 +132,13 @@ def test_a_change_of_the_key_needs_a_whole_row_behind_it() -> None:
         {"id": 2, "a": 1, "b": 1, "_existed": False, "_absent": None}
     ]
     assert old.schema == new.schema
+    assert old.column("_absent").to_pylist() == [None]
+
+
+def test_the_old_key_of_a_row_lacks_what_its_image_leaves_out() -> None:
+    changes = changes_of([RowChange({"id": 1, "b": 3}, WHOLE | {"id": 2})])
+    whole_changes, absent = completed(changes, ImageContext(TABLE, "b.000001", is_mariadb=False))
+    _, old = net_rows(whole_changes, SliceOrigin("b.000001", 1, 1, 0), NAMES, ["id"], absent)
+    assert old.select([*NAMES, "_exists", "_absent"]).to_pylist() == [
+        {"id": 1, "a": None, "b": 3, "_exists": False, "_absent": ["a"]}
+    ]

@@ -22,7 +22,7 @@ CONTEXT = ImageContext(TABLE, "b.000001", is_mariadb=False)
 
 def net_of(changes: list[RowChange], window: int = 0, first: int = FIRST) -> pa.Table:
     """Every net row of some changes of a window."""
-    completed_changes, absent, _ = completed(changes_of(changes, first), CONTEXT)
+    completed_changes, absent = completed(changes_of(changes, first), CONTEXT)
     origin = SliceOrigin("b.000001", 1, 1, window)
     return pa.concat_tables(net_rows(completed_changes, origin, NAMES, SHAPE.key, absent))
 
@@ -43,7 +43,7 @@ def reduced(rows: pa.Table, chance: Random) -> pa.Table:
 
 def row_of(key: Key, row: NetRow, window: int) -> dict[str, Any]:
     """A net row as the engine has it."""
-    absent = [name for name in NAMES if name not in row.values] if row.exists else []
+    absent = [name for name in NAMES if name not in row.values]
     return {
         **{name: row.values.get(name) for name in NAMES},
         "_window": window,
