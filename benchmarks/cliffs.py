@@ -179,7 +179,7 @@ def _measure_rebuilds(spark: SparkSession, server: MySQLServer, folder: Path, pi
         )
         with metered() as usage:
             for at in range(TABLES):
-                mend.reset(spark, pipeline, SOURCE, mend.plan_reset(spark, pipeline, SOURCE, f"full.t{at}"))
+                mend.reset(spark, pipeline, SOURCE, mend.plan_reset(pipeline, SOURCE, f"full.t{at}"))
         requests.append(usage.seconds)
         turns_by_run[f"run after the reset of {TABLES} tables"].append(_turn(spark, pipeline))
     print("\n| run | median, s | processor, s | rows merged | rows/s | Spark jobs |")

@@ -117,11 +117,10 @@ def reset(path: Path, source: str, table: str, *, drops_older: bool, undo: bool,
     if undo:
         _take_back_reset(pipeline, name, table, yes=yes)
     else:
-        mend.resettable(pipeline, name, table)  # before Spark is started, which takes half a minute
-        with spark_of(pipeline) as spark:
-            planned = mend.plan_reset(spark, pipeline, name, table, drops_older=drops_older)
-            _say_reset(name, planned, yes=yes)
-            if yes:
+        planned = mend.plan_reset(pipeline, name, table, drops_older=drops_older)
+        _say_reset(name, planned, yes=yes)
+        if yes:
+            with spark_of(pipeline, is_lazy=True) as spark:
                 mend.reset(spark, pipeline, name, planned)
     if not yes:
         ERRORS.print("nothing is changed yet; --yes does it", markup=False)

@@ -120,10 +120,6 @@ class Table:
         reader = spark.read.format("delta")
         return (reader if version is None else reader.option("versionAsOf", version)).load(self.path)
 
-    def own_rows(self, spark: SparkSession) -> DataFrame:
-        """The rows meant, with the columns that stand there now."""
-        return self.read(spark)
-
     def collect(self, rows: DataFrame) -> list[Row]:
         """The rows of a small query on the way to the table. Raises what a task raised, LostRace, LakeError."""
         with translated(self.path):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
@@ -20,11 +21,15 @@ from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.table import BronzeSnapshot
 from spark_jobs.config.model import Pipeline
 from spark_jobs.ddl.classify import Effect, Statement, classify
+from spark_jobs.delta import data_files, deletion_vectors
+from spark_jobs.delta.snapshot import snapshot_of
 from spark_jobs.downstream import publication
 from spark_jobs.downstream.publication import RESET, Entry
+from spark_jobs.engine.part_merge import files_of_part, own_rows
 from spark_jobs.errors import ConfigError, TableStopped
 from spark_jobs.lake.commit import Head
 from spark_jobs.lake.layout import Lake, lake_of
+from spark_jobs.lake.table import Table
 from spark_jobs.log.position import Position
 from spark_jobs.pipeline.destinations import destinations_of, downstream_of
 from spark_jobs.pipeline.planner import Planner
@@ -33,6 +38,7 @@ from spark_jobs.silver import quarantine
 from spark_jobs.silver import table as silver
 from spark_jobs.silver.commit import SilverCommit, is_complete
 from spark_jobs.silver.compaction_job import CompactionJob
+from spark_jobs.silver.positions import at_or_after, bounds_of
 from spark_jobs.silver.quarantine import Skip
 from spark_jobs.silver.table_timeline import SchemaChange, TableContents
 
@@ -128,8 +134,8 @@ class Reset:
         return _name(self.entry)
 
 
-def resettable(pipeline: Pipeline, source: str, table: str) -> tuple[Entry, Head]:
-    """A table that can be reset, and silver's head of it, without a JVM.
+def _resettable(pipeline: Pipeline, source: str, table: str) -> tuple[Entry, Head]:
+    """A table that can be reset, and silver's head of it.
 
     Raises ConfigError for a table that is not known, that has nothing in silver or is reset already.
     """
@@ -143,8 +149,8 @@ def resettable(pipeline: Pipeline, source: str, table: str) -> tuple[Entry, Head
     return entry, head
 
 
-def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str, *, drops_older: bool = False) -> Reset:
-    """What resetting a table means, planned as the next run will plan it.
+def plan_reset(pipeline: Pipeline, source: str, table: str, *, drops_older: bool = False) -> Reset:
+    """What resetting a table means, planned as the next run will plan it, without a JVM.
 
     drops_older: rows may go that bronze does not tell. Raises ConfigError where they would go without that, for a table
     that is not known, that has nothing in silver or is reset already; TableStopped where a statement in the log would
@@ -153,7 +159,7 @@ def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str,
     # The plan of the next run, in which this table begins with nothing.
     lake = lake_of(pipeline)
     entries = publication.read(lake, source)
-    entry, head = resettable(pipeline, source, table)
+    entry, head = _resettable(pipeline, source, table)
     name = _name(entry)
     snapshot = BronzeSnapshot.of(lake, source)
     new = _reset(entry, silver.resets(head))
@@ -165,7 +171,7 @@ def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str,
         raise TableStopped(f"{planned.stopped[name]}; rebuilt, the table would stop there: nothing is reset")
     (work,) = planned.work
     # Rows that silver has and bronze cannot give again: without consent they stay.
-    lost_rows = _lost_rows(spark, work, head, planner.snapshot.oldest)
+    lost_rows = _lost_rows(work, head, planner.snapshot.oldest)
     if lost_rows and not drops_older:
         raise ConfigError(
             {
@@ -177,8 +183,24 @@ def plan_reset(spark: SparkSession, pipeline: Pipeline, source: str, table: str,
         )
     # Every downstream table that has rows of it.
     into = [downstream_of(lake, source, name, destination) for destination in destinations_of(pipeline, source, name)]
-    rows = sum(target.own_rows(spark).count() for target in into if target.head())
-    return Reset(entry, planner.snapshot.oldest, rows, lost_rows)
+    return Reset(entry, planner.snapshot.oldest, sum(map(_row_count, into)), lost_rows)
+
+
+def _row_count(target: Table) -> int:
+    """Rows that a downstream table has of a source table; 0 where there is none yet. Raises LakeError."""
+    head = target.head()
+    snapshot = snapshot_of(target.path, head.version) if head else None
+    if snapshot is None:
+        return 0
+    # Statistics tell, unless rows of other source tables are in the same file.
+    marks, count = tuple(target.marks.items()), 0
+    for file in files_of_part(snapshot, marks):
+        if not marks and file.num_rows is not None:
+            count += file.num_rows
+            continue
+        is_own = own_rows(snapshot.path, file, snapshot.schema, marks)
+        count += int((is_own & deletion_vectors.living(snapshot.path, file.deletion_vector, len(is_own))).sum())
+    return count
 
 
 def reset(spark: SparkSession, pipeline: Pipeline, source: str, planned: Reset) -> Entry:
@@ -226,29 +248,52 @@ def _reset(entry: Entry, resets: int) -> Entry:
     return replace(entry, state=RESET, reason=f"reset at {at}; the next run rebuilds it", position=None, resets=count)
 
 
-def _lost_rows(spark: SparkSession, work: CompactionJob, head: Head, oldest: Position) -> str | None:
-    """What a rebuilt table will lack of what silver has; None where nothing."""
+def _lost_rows(work: CompactionJob, head: Head, oldest: Position) -> str | None:
+    """What a rebuilt table will lack of what silver has; None where nothing. Raises LakeError."""
     assert head.checkpoint is not None
     assert work.standing is not None
-    # Rows that are alive: after the last statement that emptied the table, without markers and deletes.
     emptied = SilverCommit.of(head.checkpoint).emptied_at
-    rows = work.table.read(spark, head.version).where(f"_op NOT IN ('{silver.Op.TRUNCATE}', '{silver.Op.DELETE}')")
-    rows = rows.where(f"_position > {silver.before_sql(emptied)}") if emptied else rows
-    loaded = f"_op = '{silver.Op.LOAD}'"
-    counts = rows.selectExpr(
-        f"count_if({loaded}) AS loaded", f"count_if(NOT {loaded} AND _position < {silver.at_sql(oldest)}) AS removed"
-    )
-    row = work.table.collect(counts)[0]
     # The first reason in the order of what is lost most.
     loses_some = is_complete(head) and not work.standing.is_complete
-    if row["loaded"] and loses_some:
-        return f"{row['loaded']:,} of its rows in silver were loaded, and bronze does not have them"
-    if row["removed"]:
-        return f"{row['removed']:,} of its rows in silver are from before {oldest}, where bronze begins since gc"
+    loaded, removed = _older_rows(work.table.path, head, emptied, oldest, counts_loaded=loses_some)
+    if loaded:
+        return f"{loaded:,} of its rows in silver were loaded, and bronze does not have them"
+    if removed:
+        return f"{removed:,} of its rows in silver are from before {oldest}, where bronze begins since gc"
     bases = sorted({str(base.name) for base in _bases(work)})
     if bases:
         return f"rows came with its name from {', '.join(bases)}, of which bronze does not have the beginning"
     return f"its first rows are from before {oldest}, where bronze begins" if loses_some else None
+
+
+def _older_rows(
+    path: str, head: Head, emptied: Position | None, oldest: Position, *, counts_loaded: bool
+) -> tuple[int, int]:
+    """Living rows of silver that were loaded, where they are counted, and those from before bronze begins.
+
+    emptied: where the last statement stands that emptied the table. Raises LakeError.
+    """
+    snapshot = snapshot_of(path, head.version)
+    assert snapshot is not None
+    loaded = removed = 0
+    for file in snapshot.files:
+        # Files that statistics tell to be from after that are not read.
+        lowest, highest = bounds_of(file, snapshot.schema, "_position")
+        if emptied and highest is not None and highest < emptied.order:
+            continue
+        if not counts_loaded and lowest is not None and lowest >= oldest.order:
+            continue
+        rows = data_files.read_columns(path, file, ["_op", "_position"], snapshot.schema)
+        op, position = rows.column("_op"), rows.column("_position")
+        is_alive = pc.invert(pc.is_in(op, pa.array([str(silver.Op.TRUNCATE), str(silver.Op.DELETE)])))
+        is_alive = pc.and_(is_alive, pa.array(deletion_vectors.living(path, file.deletion_vector, len(rows))))
+        if emptied:
+            is_alive = pc.and_(is_alive, at_or_after(position, emptied))
+        is_loaded = pc.equal(op, silver.Op.LOAD)
+        loaded += pc.sum(pc.and_(is_alive, is_loaded)).as_py() or 0
+        is_older = pc.invert(pc.or_(at_or_after(position, oldest), is_loaded))
+        removed += pc.sum(pc.and_(is_alive, is_older)).as_py() or 0
+    return loaded if counts_loaded else 0, removed
 
 
 def _bases(work: CompactionJob) -> Iterator[TableContents]:

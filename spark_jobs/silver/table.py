@@ -328,17 +328,8 @@ def place_sql(position: Position) -> str:
 
 def before_sql(position: Position) -> str:
     """A position as SQL, to compare those of changes with: before all changes that stand there."""
-    return _change_sql(position, -1)
-
-
-def at_sql(position: Position) -> str:
-    """A position as SQL, as that of the first change that stands there."""
-    return _change_sql(position, 0)
-
-
-def _change_sql(position: Position, row: int) -> str:
     stretch, number, offset = position.order
-    return f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L, 'row', {row})"
+    return f"named_struct('stretch', {stretch}, 'number', {number}L, 'offset', {offset}L, 'row', -1)"
 
 
 MORE_DELETED = (

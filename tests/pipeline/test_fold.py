@@ -109,7 +109,7 @@ def test_every_kind_of_table_is_what_it_was_and_goes_on(shop: Shop) -> None:
     keyed = lake.silver(SOURCE, db, "keyed")
     assert silver.folded(keyed.head()) == folds["keyed"].floor, "it stands through an ALTER"
     for table in (keyed, lake.downstream(db, "keyed")):
-        shop.spark.sql(f"UPDATE {table.sql} SET v = -1 WHERE _position >= {silver.at_sql(head.position)}")
+        shop.spark.sql(f"UPDATE {table.sql} SET v = -1 WHERE _position >= {silver.before_sql(head.position)}")
     outcome = backfill_source(shop.spark, pipeline, SOURCE, Range(head.position, end.position), lambda _: True)
     assert outcome.stopped == {}
     require_all(shop, pipeline)

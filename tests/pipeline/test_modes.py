@@ -41,7 +41,7 @@ def replay(shop: Shop, pipeline: Pipeline, range_: Range) -> None:
 
 
 def was_reset(shop: Shop, pipeline: Pipeline, table: str) -> None:
-    planned = plan_reset(shop.spark, pipeline, SOURCE, f"{shop.database.name}.{table}")
+    planned = plan_reset(pipeline, SOURCE, f"{shop.database.name}.{table}")
     reset(shop.spark, pipeline, SOURCE, planned)
 
 

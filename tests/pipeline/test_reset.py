@@ -39,17 +39,17 @@ def entry(lake: Lake, table: str) -> Entry:
     return next(entry for entry in publication.read(lake, SOURCE) if entry.table == table)
 
 
-def planned(spark: SparkSession, pipeline: Pipeline, table: str, *, drops_older: bool = False) -> Reset:
-    return plan_reset(spark, pipeline, SOURCE, table, drops_older=drops_older)
+def planned(pipeline: Pipeline, table: str, *, drops_older: bool = False) -> Reset:
+    return plan_reset(pipeline, SOURCE, table, drops_older=drops_older)
 
 
 def was_reset(spark: SparkSession, pipeline: Pipeline, table: str, *, drops_older: bool = False) -> Entry:
-    return reset(spark, pipeline, SOURCE, planned(spark, pipeline, table, drops_older=drops_older))
+    return reset(spark, pipeline, SOURCE, planned(pipeline, table, drops_older=drops_older))
 
 
-def refused(spark: SparkSession, pipeline: Pipeline, table: str) -> str:
+def refused(pipeline: Pipeline, table: str) -> str:
     with pytest.raises(ConfigError) as info:
-        planned(spark, pipeline, table)
+        planned(pipeline, table)
     return str(info.value)
 
 
@@ -104,12 +104,12 @@ def test_a_damaged_table_is_done_over(shop: Shop) -> None:
     assert shop.merged(pipeline, "t") != shop.truth("t"), "a live run mends nothing of it"
     before, heads = entry(lake, "t"), (origin.head(), target.head())
 
-    plan = planned(spark, pipeline, name)
+    plan = planned(pipeline, name)
     assert (plan.begin, plan.rows, plan.lost_rows) == (shop.start, 2, None)
     assert entry(lake, "t") == before, "planning changes nothing"
     with pytest.raises(ConfigError, match=f"{name} is not reset"):
         plan_unreset(pipeline, SOURCE, name)
-    assert "is no table of shop that a run has seen" in refused(spark, pipeline, "shop.none")
+    assert "is no table of shop that a run has seen" in refused(pipeline, "shop.none")
     reset(spark, pipeline, SOURCE, plan)
     requested = entry(lake, "t")
     assert (requested.state, requested.position, requested.resets) == ("reset", None, 1)
@@ -117,7 +117,7 @@ def test_a_damaged_table_is_done_over(shop: Shop) -> None:
     tables_shown = {table.table: table.state for table in status(pipeline, lake, SOURCE).tables}
     assert [table for table, state in tables_shown.items() if state != "current"] == [name]
     assert tables_shown[name] == "reset"
-    assert "is reset already; the next run rebuilds it" in refused(spark, pipeline, name)
+    assert "is reset already; the next run rebuilds it" in refused(pipeline, name)
     snapshot = consistent(spark, lake, SOURCE)
     snapshot_rows = snapshot.tables[shop.database.name, "t"].rows
     assert list(snapshot.behind) == [(shop.database.name, "t")]
@@ -155,7 +155,7 @@ def test_killed_at_any_commit_and_run_again_it_is_the_servers_table(
     origin, target = lake.silver(SOURCE, schema, "t"), lake.downstream(schema, "t")
     shop.execute(*ALTERED)
     shop.run(pipeline)
-    plan = planned(spark, pipeline, name)
+    plan = planned(pipeline, name)
     before = entry(lake, "t")
     killed_at(monkeypatch, "/published", 1, "before", lambda: reset(spark, pipeline, SOURCE, plan))
     assert entry(lake, "t") == before
@@ -234,10 +234,10 @@ def test_what_bronze_no_longer_has_is_not_dropped_in_silence(spark: SparkSession
     logs.write(4, Insert("shop.lines", (2, "y")), Commit())
     pipeline = logs.pipeline(retention={"bronze": "1d"})
     logs.run(pipeline)
-    assert planned(spark, pipeline, "shop.orders").lost_rows is None
+    assert planned(pipeline, "shop.orders").lost_rows is None
     gc_source(spark, pipeline, SOURCE, now=day(3.5))
-    assert "1 of its rows in silver are from before mysql-bin.000003:4" in refused(spark, pipeline, "shop.orders")
-    assert planned(spark, pipeline, "shop.lines").lost_rows is None
+    assert "1 of its rows in silver are from before mysql-bin.000003:4" in refused(pipeline, "shop.orders")
+    assert planned(pipeline, "shop.lines").lost_rows is None
     was_reset(spark, pipeline, "shop.orders", drops_older=True)
     logs.run(pipeline)
     assert rows(logs.lake.downstream("shop", "orders").read(spark)) == [(2, "new")]
@@ -248,7 +248,7 @@ def test_what_bronze_no_longer_has_is_not_dropped_in_silence(spark: SparkSession
     )
     (reason,) = logs.run(pipeline).stopped.values()
     with pytest.raises(TableStopped, match="rebuilt, the table would stop there: nothing is reset"):
-        planned(spark, pipeline, "shop.lines")
+        planned(pipeline, "shop.lines")
     assert entry(logs.lake, "lines").reason == reason
 
 

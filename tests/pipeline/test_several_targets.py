@@ -290,7 +290,7 @@ def test_a_reset_does_each_over(fan: Fan) -> None:
     fan.run()
     shop.execute("INSERT INTO orders VALUES (4,'d')")
     fan.run()
-    planned = plan_reset(shop.spark, pipeline, SOURCE, f"{shop.database.name}.orders")
+    planned = plan_reset(pipeline, SOURCE, f"{shop.database.name}.orders")
     assert planned.rows == 12, "four rows in each of three"
     reset(shop.spark, pipeline, SOURCE, planned)
     shop.spark.sql(f"DELETE FROM {fan.table(AUDIT).sql}")

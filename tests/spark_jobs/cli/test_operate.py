@@ -75,13 +75,12 @@ def test_a_table_is_reset_only_when_told_yes(
     entry = Entry("shop", "shop", "t", "stopped", reason="shop.t: a damaged value", merged="mysql-bin.000002:99")
     planned = Reset(entry, Position("mysql-bin.000001", 4), 1234, "2 of its rows were loaded")
     calls: list[object] = []
-    monkeypatch.setattr("spark_jobs.cli.operate.spark_of", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("spark_jobs.cli.operate.spark_of", lambda *_, **__: nullcontext(calls.append("session")))
 
     def plan(*_: object, drops_older: bool) -> Reset:
         calls.append(drops_older)
         return planned
 
-    monkeypatch.setattr("spark_jobs.operations.mend.resettable", lambda *_: None)
     monkeypatch.setattr("spark_jobs.operations.mend.plan_reset", plan)
     monkeypatch.setattr("spark_jobs.operations.mend.plan_unreset", lambda *_: entry)
     monkeypatch.setattr("spark_jobs.operations.mend.reset", lambda *_: calls.append("reset"))
@@ -101,12 +100,12 @@ def test_a_table_is_reset_only_when_told_yes(
     ran = stratalog(*about, "--drop-older-rows", "--yes")
     assert (ran.status, calls[1:], "would" in ran.out, "nothing is changed" in ran.err) == (
         0,
-        [True, "reset"],
+        [True, "session", "reset"],
         False,
         False,
     )
     ran = stratalog(*about, "--undo")
-    assert (ran.status, ran.out, calls[3:]) == (0, "shop: would take back the reset of shop.t\n", [])
+    assert (ran.status, ran.out, calls[4:]) == (0, "shop: would take back the reset of shop.t\n", [])
     ran = stratalog(*about, "--undo", "--yes")
-    assert (ran.status, ran.out, calls[3:]) == (0, "shop: takes back the reset of shop.t\n", ["unreset"])
+    assert (ran.status, ran.out, calls[4:]) == (0, "shop: takes back the reset of shop.t\n", ["session", "unreset"])
     assert stratalog(*about, "--undo", "--drop-older-rows").status == 2

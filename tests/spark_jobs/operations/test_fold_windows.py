@@ -148,7 +148,7 @@ def test_windows_below_bronze_are_folded_and_the_rest_is_as_it_was(spark: SparkS
     assert reason in outcome.stopped[SHOP]
     assert logs.rows("orders") == TRUTH
 
-    reset(spark, keeping(logs), SOURCE, plan_reset(spark, keeping(logs), SOURCE, str(SHOP)))
+    reset(spark, keeping(logs), SOURCE, plan_reset(keeping(logs), SOURCE, str(SHOP)))
     assert "it is reset" in maintained(logs).unfolded[SHOP]
     assert logs.run().stopped == {}
     assert (logs.rows("orders"), silver.folded(head(table))) == (TRUTH, None)
