@@ -116,11 +116,15 @@ def extract(
     ``until``: a transaction's end after which nothing is read, though the log continues. ``redact``: the tables whose
     rows are blanked before anything is written.
     """
-    # What is to be read is fixed before anything is: the log grows meanwhile, and the next run takes the rest.
     began = time.monotonic()
+    planned = plan(lake.bronze(source.name), source, start, until)
+    return carried_out(spark, lake, source, replace(planned, redact=redact), began)
+
+
+def carried_out(spark: SparkSession, lake: Lake, source: Source, planned: ExtractionPlan, began: float) -> Extracted:
+    """Reads what was planned. began: when, by the monotonic clock. Raises SourceError, DecodeError, LakeError."""
     table = lake.bronze(source.name)
     with about(source.name):
-        planned = replace(plan(table, source, start, until), redact=redact)
         if planned.opens:
             log.warning(
                 "%s: another log continues after %s: log generation %d, from %s%s",
@@ -140,8 +144,14 @@ def extract(
 def plan(table: Table, source: Source, start: str, until: Position | None = None) -> ExtractionPlan:
     """The range from bronze's head to the source's end, or ``until``.
 
-    Raises SourceError, AnotherLog, DecodeError.
+    It is fixed before anything is read: the log grows meanwhile, and the next run takes the rest. Raises SourceError,
+    AnotherLog, DecodeError.
     """
+    with about(source.name):
+        return _plan(table, source, start, until)
+
+
+def _plan(table: Table, source: Source, start: str, until: Position | None) -> ExtractionPlan:
     # An empty bronze begins where the configuration says, any other continues from its checkpoint.
     head = table.head()
     if head is None or head.checkpoint is None:

@@ -16,7 +16,7 @@ Put here: finding late transactions. Not here: the order time of rows (engine/or
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -45,6 +45,7 @@ _IDLE = timedelta(minutes=1)
 _LATE_SCHEMA = pa.schema(
     [("stretch", pa.int32()), *((name, pa.int64()) for name in ("number", "start", "stop", "order_at"))]
 )
+_INSTANT = pa.timestamp("us", "UTC")
 _SPAN = "stretch INT, number BIGINT, start BIGINT, stop BIGINT, least BIGINT, greatest BIGINT, rises BOOLEAN"
 _SPAN_SCHEMA = pa.schema(
     [
@@ -128,23 +129,49 @@ def _advance(spark: SparkSession, lake: Lake, source: str, now: datetime | None)
     if head and since >= end and idle is None:
         return Clock.of(source, table, head)
     # Late transactions are stored one by one; for all others the greatest time reached is enough.
-    late, reached, is_late = _looked_through(spark, snapshot, Range(since, max(since, end)), before.reached)
-    reached = max((reached_time for reached_time in (reached, idle) if reached_time is not None), default=None)
+    late = LateTransactions(reached=before.reached)
+    if since < end:
+        late = _looked_through(spark, snapshot, Range(since, end), before.reached)
+    reached = max((reached_time for reached_time in (late.reached, idle) if reached_time is not None), default=None)
     commit = ClockCommit(
-        max(since, end), new_batch(), begin=before.begin, reached=reached, has_late=before.has_late or is_late
+        max(since, end), new_batch(), begin=before.begin, reached=reached, has_late=before.has_late or late.are_any
     )
-    landed = table.append(late, head or table.new(COLUMNS, {}), commit)
-    return Clock.of(source, table, landed)
+    return Clock.of(source, table, late.appended(spark, table, head or table.new(COLUMNS, {}), commit))
 
 
 def _is_soon(now: datetime, reached: int | None) -> bool:
     return reached is not None and now - _instant(reached) < _IDLE
 
 
+@dataclass(frozen=True, slots=True)
+class LateTransactions:
+    """Late transactions of a part of bronze, and the order time reached after it.
+
+    slices: those that are late as a whole, a row each. mixed: rows of the late ones in others, which may be many.
+    """
+
+    slices: pa.Table = field(default_factory=_LATE_SCHEMA.empty_table)
+    mixed: DataFrame | None = None
+    reached: int | None = None
+
+    @property
+    def are_any(self) -> bool:
+        """Whether there may be any."""
+        return bool(len(self.slices)) or self.mixed is not None
+
+    def appended(self, spark: SparkSession, table: Table, head: Head, commit: ClockCommit) -> Head:
+        """Commits them; without a JVM where tasks have no rows of them. Raises LostRace."""
+        if self.mixed is None:
+            rows = self.slices.set_column(4, "order_at", self.slices.column("order_at").cast(_INSTANT))
+            return table.append_rows(spark, rows, head, commit)
+        rows = self.mixed.sparkSession.createDataFrame(self.slices).union(self.mixed)
+        return table.append(rows.withColumn("order_at", F.timestamp_micros("order_at")), head, commit)
+
+
 def _looked_through(
     spark: SparkSession, snapshot: BronzeSnapshot, within: Range, before: int | None
-) -> tuple[DataFrame, int | None, bool]:
-    """Late transactions of a part of bronze, the order time reached after it, and whether there may be any."""
+) -> LateTransactions:
+    """Looks through a part of bronze, in Spark tasks."""
     # Control slices have no transactions.
     slices = bronze.read(spark, snapshot.table, snapshot.version, within).where("kind <> 'control'")
     session = slices.sparkSession
@@ -154,16 +181,16 @@ def _looked_through(
     floor = floors(greatest, before)
     is_late, mixed = late_slices(spans, floor)
     places = spans.select(["stretch", "number", "start", "stop"]).append_column("order_at", pa.array(floor))
-    late_rows = session.createDataFrame(places.filter(pa.array(is_late)).cast(_LATE_SCHEMA))
+    whole_slices = places.filter(pa.array(is_late)).cast(_LATE_SCHEMA)
+    mixed_rows = None
     # Mixed slices are decoded in tasks, which give their late transactions one by one.
     if mixed.any():
         mixed_places = places.filter(pa.array(mixed)).rename_columns(["stretch", "number", "start", "_stop", "_floor"])
         mixed_slices = slices.join(F.broadcast(session.createDataFrame(mixed_places)), ["stretch", "number", "start"])
         names = ("stretch", "number", "file", "start", "context", "payload", "_floor")
-        late_rows = late_rows.union(mixed_slices.select(*names).mapInArrow(checked(_late_task), _ddl(_LATE_SCHEMA)))
-    late_rows = late_rows.withColumn("order_at", F.timestamp_micros("order_at"))
+        mixed_rows = mixed_slices.select(*names).mapInArrow(checked(_late_task), _ddl(_LATE_SCHEMA))
     reached = max((int(time_) for time_ in (*greatest[-1:], *floor[-1:]) if time_ > _NEVER), default=before)
-    return late_rows, reached, bool(is_late.any() or mixed.any())
+    return LateTransactions(whole_slices, mixed_rows, reached)
 
 
 def _spans(slices: DataFrame) -> DataFrame:

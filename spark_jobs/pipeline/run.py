@@ -7,6 +7,7 @@ Dagster's assets).
 
 import logging
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +18,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from spark_jobs.binlog import TableName
-from spark_jobs.bronze.extract import Extracted, extract
+from spark_jobs.bronze.extract import Extracted, carried_out, plan
 from spark_jobs.bronze.redaction import Redaction
 from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.bronze.table import BronzeSnapshot
@@ -58,6 +59,7 @@ from spark_jobs.runtime.spark_session import session_over, slots
 from spark_jobs.schema.history import follow, new_facts, reading_of
 from spark_jobs.silver.compaction_job import Compacted, CompactionJob
 from spark_jobs.source.protocol import FilePart, Source
+from spark_jobs.source.server import by_one_connection
 from spark_jobs.telemetry.spans import annotate, span
 from spark_jobs.text.counts import counted
 from spark_jobs.text.progress import doing
@@ -79,16 +81,19 @@ def extract_source(spark: SparkSession, pipeline: Pipeline, name: str, *, until:
         shares = pipeline.routing.shares(name)
         unreadable: Exception | None = None
         reading = declared = None
-        try:
-            reading = reading_of(lake, source, pipeline.sources[name].schema_dump, on_server_default)
-            declared = new_facts(lake, source)
-        except SourceError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever a definition is like: raised once the log is in bronze
-            unreadable = error
-        now = source.now() if shares and until is None else None
-        settings = pipeline.sources[name]
-        extracted = extract(brief, lake, source, settings.start, until=until, redact=Redaction.of(settings.redact))
+        settings, began = pipeline.sources[name], time.monotonic()
+        with by_one_connection(source):
+            try:
+                reading = reading_of(lake, source, settings.schema_dump, on_server_default)
+                declared = new_facts(lake, source)
+            except SourceError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever a definition is like: raised once the log is in bronze
+                unreadable = error
+            now = source.now() if shares and until is None else None
+            planned = plan(lake.bronze(name), source, settings.start, until)
+        planned = replace(planned, redact=Redaction.of(settings.redact))
+        extracted = carried_out(brief, lake, source, planned, began)
         landed.append(extracted)
         if extracted.range:
             known_tables.add(pipeline.tables_file, set(), {name: _server_kind(source, extracted)})

@@ -119,7 +119,7 @@ def ask_server(lake: Lake, source: Source, default_of: DefaultOf = lambda column
     """
     if not isinstance(source, Server):
         return None
-    with source.connect() as connection:
+    with source.asking() as connection:
         variables = source.variables(connection)
         tells_all = logs_all(variables)
         commit = HistoryCommit.of_head(lake.schema(source.name).head()) if tells_all else None
@@ -138,7 +138,7 @@ def new_facts(lake: Lake, source: Source) -> ServerFacts | None:
     if not isinstance(source, Server):
         return None
     facts = declared_facts(lake, source.name)
-    with source.connect() as connection:
+    with source.asking() as connection:
         variables = source.variables(connection)
         if facts and facts.logs_cascades == logs_cascades(variables):
             return None

@@ -11,6 +11,7 @@ import struct
 import threading
 import time
 from contextlib import suppress
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self
 
@@ -74,7 +75,7 @@ def log_in(settings: MySQL, **arguments: Any) -> "pymysql.Connection[Any]":
     system raise, and LoginTimeout.
     """
     options = connection_options(settings) | {"read_timeout": None, "write_timeout": None} | arguments
-    connection = pymysql.Connection(**options, defer_connect=True)
+    connection = _Connection(**options, defer_connect=True)
     with _Deadline(settings.connect_timeout) as deadline:
         stream = _reach(settings, deadline)
         deadline.watch(stream)
@@ -86,6 +87,22 @@ def log_in(settings: MySQL, **arguments: Any) -> "pymysql.Connection[Any]":
     for name in ("_read_timeout", "_write_timeout"):
         setattr(connection, name, settings.read_timeout)
     return connection
+
+
+class _Connection(pymysql.Connection):
+    """PyMySQL's, which reads the machine's certificates (20 ms) for each connection, though it verifies none then."""
+
+    def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
+        return super()._create_ssl_ctx(sslp) if sslp else _unverifying()  # type: ignore[misc]
+
+
+@lru_cache(1)
+def _unverifying() -> ssl.SSLContext:
+    """TLS with whoever answers, as PyMySQL has it where nothing is said."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 class LoginTimeout(TimeoutError):

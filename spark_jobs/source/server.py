@@ -4,7 +4,8 @@ Put here: what is asked of a server by SQL. Not here: how it is connected to (co
 (binlog_dump.py), or what the bytes mean (binlog/).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +18,7 @@ from spark_jobs.log.gtid import MysqlGtids
 from spark_jobs.log.position import FIRST_EVENT, Position, file_number
 from spark_jobs.source.binlog_dump import DumpReading
 from spark_jobs.source.connection import connect, error_number, refusal
-from spark_jobs.source.protocol import ALONE, TWO_WAYS, Log, LogFile, PartReader, Switch, require_contiguous
+from spark_jobs.source.protocol import ALONE, TWO_WAYS, Log, LogFile, PartReader, Source, Switch, require_contiguous
 
 _NO_SUCH_COMMAND = 1064
 _NO_LOG = "the server writes no binary log; start it with log_bin"
@@ -49,10 +50,25 @@ class Server:
         self.endpoint: str | None = f"{settings.host}:{settings.port}"
         self.switch = switch
         self._uuid: str | None = None
+        self._kept: pymysql.Connection[DictCursor] | None = None
+
+    @contextmanager
+    def kept(self) -> "Iterator[None]":
+        """Asks by one connection, in one thread, while the context lasts. Raises SourceError."""
+        with self.connect() as connection:
+            self._kept = connection
+            try:
+                yield
+            finally:
+                self._kept = None
+
+    def asking(self) -> "AbstractContextManager[pymysql.Connection[DictCursor]]":
+        """The connection that is kept, or one for this question. Raises SourceError."""
+        return nullcontext(self._kept) if self._kept else self.connect()
 
     def log(self) -> Log:
         """The files that SHOW BINARY LOGS lists, with the server's UUID and the end of the log. Raises SourceError."""
-        with self.connect() as connection:
+        with self.asking() as connection:
             variables = self.variables(connection)
             self._require_rows(variables)
             # The end first: were it asked for last, a rotation in between would move it past a file whose size is old.
@@ -68,13 +84,13 @@ class Server:
         return DumpReading(self.name, self.settings, self._uuid)
 
     def now(self) -> datetime:
-        with self.connect() as connection:
+        with self.asking() as connection:
             (row,) = self.ask(connection, "SELECT UTC_TIMESTAMP(6) now")
         now: datetime = row["now"]
         return now.replace(tzinfo=UTC)
 
     def purged(self) -> MysqlGtids:
-        with self.connect() as connection:
+        with self.asking() as connection:
             rows = self.ask(connection, "SHOW GLOBAL VARIABLES LIKE 'gtid_purged'")
         return MysqlGtids.parse(rows[0]["Value"]) if rows else MysqlGtids()
 
@@ -184,6 +200,11 @@ class Server:
                 return list(cursor.fetchall())
         except pymysql.MySQLError as error:
             raise SourceError(refusal(self.name, self.settings, error)) from error
+
+
+def by_one_connection(source: Source) -> AbstractContextManager[None]:
+    """Where a source is a server, it is asked by one connection while the context lasts. Raises SourceError."""
+    return source.kept() if isinstance(source, Server) else nullcontext()
 
 
 def seconds_behind(replication: list[dict[str, Any]]) -> float:

@@ -1,6 +1,8 @@
 """Order times by what tasks find in slices, against a running maximum over all transactions."""
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.binlog import Slicer, read_commits
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.commit import BronzeCommit
+from spark_jobs.delta import commits
+from spark_jobs.delta.snapshot import new_table
 from spark_jobs.downstream import commit_clock
+from spark_jobs.downstream.commit import ClockCommit
+from spark_jobs.downstream.commit_clock import LateTransactions
+from spark_jobs.lake.commit import APPLICATION, new_batch
+from spark_jobs.lake.layout import Lake
+from spark_jobs.log.position import Position
 from tests.segment_spec import Commit, Insert, SegmentSpec, Statement, Table
 from tests.segment_types import INT
 
@@ -118,3 +129,33 @@ def test_late_transactions_are_those_below_the_running_maximum(
 def test_a_late_transaction_counts_as_what_was_reached(committed: list[int], floor: int, late: dict[int, int]) -> None:
     at, order = commit_clock.late_transactions(np.array(committed), floor)
     assert dict(zip(at.tolist(), order.tolist(), strict=True)) == late
+
+
+def test_late_slices_and_an_idle_source_are_committed_without_a_jvm(tmp_path: Path) -> None:
+    no_spark: Any = None
+    lake = Lake(str(tmp_path))
+    path = lake.bronze("shop").path
+    end = Position("bin.000001", 90)
+    said = BronzeCommit(end, new_batch(), start=Position("bin.000001", 4), begin=Position("bin.000001", 4))
+    commits.commit(
+        new_table(path, bronze.COLUMNS, bronze.PROPERTIES),
+        transaction=(APPLICATION, 1),
+        user_metadata=said.to_json(),
+    )
+    # Slices that are late as a whole, found by tasks before.
+    cells = {"stretch": 1, "number": 1, "start": 4, "stop": 90, "order_at": 1_600_000_000_000_000}
+    late = LateTransactions(pa.Table.from_pylist([cells], commit_clock._LATE_SCHEMA))
+    assert late.are_any
+    table = lake.clock("shop")
+    commit = ClockCommit(end, new_batch(), begin=Position("bin.000001", 4), has_late=True)
+    late.appended(no_spark, table, table.new(commit_clock.COLUMNS, {}), commit)
+    (row,) = table.rows()
+    assert row == cells | {"order_at": datetime.fromtimestamp(1_600_000_000, UTC)}
+    # An idle source moves on by its own clock.
+    now = datetime(2026, 11, 28, tzinfo=UTC)
+    clock = commit_clock.advance(no_spark, lake, "shop", now)
+    assert clock
+    assert (clock.reached, clock.position, clock.has_late, clock.version) == (now, end, True, 1)
+    again = commit_clock.advance(no_spark, lake, "shop", now)
+    assert again
+    assert again.version == 1, "not more than once in a while"

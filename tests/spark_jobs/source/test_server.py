@@ -1,4 +1,5 @@
 import pickle
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from spark_jobs.config.servers import MySQL
 from spark_jobs.demo.server import MySQLServer
 from spark_jobs.errors import SourceError
 from spark_jobs.log.position import Position
+from spark_jobs.source.files import Files
 from spark_jobs.source.protocol import FilePart, require_boundary
-from spark_jobs.source.server import Server, _logging_problems
+from spark_jobs.source.server import Server, _logging_problems, by_one_connection
 from tests.fix_mysql import Database
 from tests.fix_servers import Servers
 
@@ -232,6 +234,35 @@ def test_a_reading_pickles_and_shows_no_password() -> None:
     back = pickle.loads(pickle.dumps(reading))  # noqa: S301 - our own bytes
     assert back == reading
     assert "geheim" not in repr(back)
+
+
+def test_questions_go_by_one_connection_while_it_is_kept(database: Database) -> None:
+    server = database.server
+    source = Server("shop", MySQL(host=server.host, port=server.port, user=server.user, password=server.password))
+    sessions = []
+    with by_one_connection(source):
+        for _ in range(2):
+            source.log()
+            source.now()
+            with source.asking() as connection:
+                sessions.append(connection.thread_id())
+    assert sessions[0] == sessions[1]
+    with source.asking() as connection:
+        assert connection.thread_id() != sessions[0]
+    with by_one_connection(Files("shop", Path())):
+        pass
+
+
+def test_no_certificates_are_read_where_none_is_verified(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssl.SSLContext, "set_default_verify_paths", None)
+    server = database.server
+    settings = MySQL(host=server.host, port=server.port, user=server.user, password=server.password)
+    for _ in range(2):
+        with Server("shop", settings).connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SHOW STATUS LIKE 'Ssl_version'")
+            row = cursor.fetchone()
+            assert row
+            assert row["Value"].startswith("TLS")
 
 
 def test_a_session_speaks_utc(database: Database) -> None:
