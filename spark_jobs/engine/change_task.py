@@ -4,9 +4,9 @@ Put here: the work on parts of units, and on buckets of their keys. Not here: wh
 their rows (change_rows.py), what becomes of versions (version_merge.py), or commits (downstream_job.py).
 
 A row of ``mode: append`` is a change, and nothing in the target is looked up; where a range was replayed, rows whose
-positions lie in it go. A row of ``mode: history`` ends the current version of its key: that is located by the key,
-marked, and written again with its end. Ended and current versions are files of their own, so that statistics leave out
-the files that have ended ones alone.
+positions lie in it go, but for those that are equal to what comes. A row of ``mode: history`` ends the current version
+of its key: that is located by the key, marked, and written again with its end. Ended and current versions are files of
+their own, so that statistics leave out the files that have ended ones alone.
 
 Versions of more than one task takes are several tasks': each sends what it has got, by buckets of keys, and whoever
 gets a bucket merges it by the same code.
@@ -86,14 +86,19 @@ def _part(part: UnitPart, opened: OpenSlices, task: ChangeTask) -> Iterator[Outc
 
 
 def _appended(unit: ChangeUnit, rows: pa.Table, files: Sequence[DataFile]) -> MergedFiles:
-    """Writes rows of changes, and marks those of the target's files that they replace."""
-    added = _data_files(unit, [rows])
+    """Writes rows of changes, and marks those of the target's files that they replace; those that are equal stay."""
     # Rows that lie where the merge takes the log again.
     dead: dict[str, Numbers] = {}
     for file in files if unit.extent.is_restated else ():
         tests = data_files.read_columns(unit.target, file, ["_op", "_position"], unit.schema)
         living = deletion_vectors.living(unit.target, file.deletion_vector, len(tests))
-        dead[file.path] = np.flatnonzero(np.asarray(unit.extent.of_target(tests), np.bool_) & living)
+        numbers = np.flatnonzero(np.asarray(unit.extent.of_target(tests), np.bool_) & living)
+        if not len(numbers):
+            continue
+        replaced = data_files.read_rows(unit.target, file, numbers, rows.column_names, unit.schema)
+        is_kept, is_written_before = version_merge.pairs(unit.row_changes.columns_changed(replaced), rows, unit.columns)
+        dead[file.path], rows = numbers[~is_kept], rows.filter(pa.array(~is_written_before))
+    added = _data_files(unit, [rows])
     deleted = sum(map(len, dead.values()))
     changes = feed.change_files(unit, [(INSERT, rows), *feed.deletes(unit, dead)])
     rewritten = written_again(unit, dead, unit.row_changes, files)

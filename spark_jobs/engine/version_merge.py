@@ -121,7 +121,7 @@ def merged(
     after, new_versions = versions.slice(0, len(stay)), versions.slice(len(stay), len(new))
     # Of the target's rows those go that end otherwise, and those that are replaced by others.
     is_other = ~unchanged(after.select(_INTERVAL), stay.select(_INTERVAL))
-    old_kept, new_kept = _pairs(replaced, new_versions, unit.columns)
+    old_kept, new_kept = pairs(replaced, new_versions, unit.columns)
     return MergedVersions(
         ended=after.filter(pa.array(is_other)),
         added=new_versions.filter(pa.array(~new_kept)),
@@ -163,7 +163,7 @@ def may_have_current(file: DataFile, schema: TableSchema) -> bool:
     return nulls is None or nulls > 0
 
 
-def _pairs(replaced: pa.Table, versions: pa.Table, columns: silver.Columns) -> tuple[Flags, Flags]:
+def pairs(replaced: pa.Table, versions: pa.Table, columns: silver.Columns) -> tuple[Flags, Flags]:
     """Which replaced rows and which new ones are the same, and stay where they are."""
     is_kept = np.zeros(len(replaced), np.bool_), np.zeros(len(versions), np.bool_)
     if not (len(replaced) and len(versions)):

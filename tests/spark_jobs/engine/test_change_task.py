@@ -45,6 +45,23 @@ def test_versions_that_end_are_marked_and_a_file_of_ended_ones_is_not_read_again
     assert len(keys) == len({*keys}) > 0
 
 
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.HISTORY])
+def test_rows_that_a_replay_leaves_as_they_are_are_not_written(mode: Mode, *, plain: bool, tmp_path: Path) -> None:
+    lake = ChangedLake(tmp_path, mode, CUTS, seed=1, count=30, plain=plain)
+    lake.merge(4, Capacity(2))
+    before = {name: newest(lake.target(name).path) for name in NAMES}
+    for name in NAMES:
+        lake.redo(name, 1, 3)
+    merged, _ = lake.merge(5, Capacity(2))
+    assert [(table.inserted, table.updated, table.deleted) for table in merged] == [(0, 0, 0), (0, 0, 0)]
+    for name in NAMES:
+        after = newest(lake.target(name).path)
+        assert after.version > before[name].version
+        assert {file.key for file in after.files} == {file.key for file in before[name].files}
+        assert lake.rows(name) == lake.expected(name, 4)
+
+
 def test_times_positions_and_gtids_are_those_of_the_changes(tmp_path: Path) -> None:
     lake = ChangedLake(tmp_path, Mode.APPEND, ())
     lake.merge(1, Capacity(2))
