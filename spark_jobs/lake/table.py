@@ -177,10 +177,7 @@ class Table:
 
     def append(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
         """Appends rows and checkpoint in one commit upon ``head``. Raises LostRace."""
-        checkpoint = self._claimed(head, checkpoint)
-        if head.design and head.version >= 0:
-            return self._overwrite(head.design.of(rows), head, checkpoint)
-        properties = {}
+        checkpoint, properties = self._claimed(head, checkpoint), {}
         if head.design:
             rows, properties = head.design.of(rows), head.design.properties
         options = _commit_options(head, checkpoint) | properties | ({"mergeSchema": "true"} if head.widens else {})
@@ -230,12 +227,6 @@ class Table:
             )
             return self.replace(spark.createDataFrame(rows).coalesce(1), condition, head, checkpoint)
         return self.land(upon, head, checkpoint, **driver_commit.of_rows(upon, rows, head, cells))
-
-    def overwrite(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
-        """Replaces all rows, and the columns by those of the new ones, in one commit upon ``head``. Raises LostRace."""
-        if head.design:
-            return self.append(rows, head, checkpoint)
-        return self._overwrite(rows, head, self._claimed(head, checkpoint))
 
     def statement(
         self, spark: SparkSession, head: Head, checkpoint: Checkpoint, run: Callable[[SparkSession], Any]
@@ -304,11 +295,6 @@ class Table:
         with translated(self.path):
             session.sql(f"ALTER TABLE {self.sql} {action}")
         return replace(self._landed(head, checkpoint), counter=head.counter)
-
-    def _overwrite(self, rows: DataFrame, head: Head, checkpoint: Checkpoint) -> Head:
-        writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-        writer = writer.options(**_commit_options(head, checkpoint))
-        return self._commit(head, checkpoint, lambda: writer.save(self.path))
 
     def _claimed(self, head: Head, checkpoint: Checkpoint) -> Checkpoint:
         """What a commit upon ``head`` says."""

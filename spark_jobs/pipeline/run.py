@@ -276,7 +276,7 @@ def _merge_tables(  # noqa: PLR0913 - as ``merge_source``
     # The merges, and why which stopped.
     stopped_into: dict[TableInto, str] = {}
     units = _merge_units(spark, deliveries, pipeline.spark.task_bytes)
-    with span("commits and Spark SQL", tables=len(deliveries), by_engine=len(units)):
+    with span("commits", tables=len(deliveries), by_engine=len(units)):
         bring_results = each_table(
             deliveries, partial(_bring, units), stopped_into, f"{name}: downstream", partial(_note, finished)
         )

@@ -35,7 +35,7 @@ def test_a_run_is_seen_by_all(stratalog: Stratalog, pipeline_file: Path, monkeyp
         ("stratalog run", "source"),
         *(("source", name) for name in ("extract", "compact", "merge", "publish")),
         ("compact", "commits"),
-        ("merge", "commits and Spark SQL"),
+        ("merge", "commits"),
     }
     assert len({span.trace_id for span in received.spans}) == 2
     # Lineage: what was read and written, and nothing of the second run.

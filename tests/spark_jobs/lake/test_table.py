@@ -251,18 +251,3 @@ def test_a_counter_without_any_checkpoint_is_not_trusted(spark: SparkSession, la
     assert str(refused.value) == (
         f"{table_.path}: no commit in its history names a position; restore the table's _delta_log"
     )
-
-
-@pytest.mark.spark
-def test_rows_and_columns_are_replaced_in_one_commit(spark: SparkSession, lake: Path) -> None:
-    table = Lake(str(lake)).load("shop", "shop", "t")
-    head = table.new(COLUMNS, {"delta.columnMapping.mode": "name"})
-    head = table.append(rows(spark, 1, 2), head, checkpoint(0))
-    replaced = spark.createDataFrame([(7, "y")], "note BIGINT, `a b` STRING")
-    renewed = table.overwrite(replaced, head, checkpoint(1))
-    assert (renewed.counter, renewed.position) == (2, AT[1])
-    assert table.columns() == {"note": "BIGINT", "a b": "STRING"}
-    assert [tuple(row) for row in table.read(spark).collect()] == [(7, "y")]
-    assert table.rows_written() == 1
-    with pytest.raises(LostRace):
-        table.overwrite(replaced, head, checkpoint(2))
