@@ -134,12 +134,12 @@ def soft_deleted(stream: Stream) -> dict[Any, tuple[Cells, bool]]:
 
 def soft_deleted_rows(stream: Stream) -> Counter[tuple[Cells, bool]]:
     """Of a table without a key all of its rows, and once each that was there and is not, as deleted."""
-    seen: set[Cells] = set()
+    all_rows: set[Cells] = set()
     for event in stream.events:
-        seen |= {row for row in (event.before, event.after) if row is not None}
+        all_rows |= {row for row in (event.before, event.after) if row is not None}
     rows = Counter(stream.rows.values())
     return Counter(
-        {(row, False): count for row, count in rows.items()} | {(row, True): 1 for row in seen - rows.keys()}
+        {(row, False): count for row, count in rows.items()} | {(row, True): 1 for row in all_rows - rows.keys()}
     )
 
 

@@ -49,7 +49,7 @@ class NetRow:
     changes: int
     is_ended: bool = False
     """Whether a row that existed after a delete is known in part alone, so that silver stops."""
-    held: Image = field(default_factory=dict, compare=False)
+    newest_cells: Image = field(default_factory=dict, compare=False)
     """The newest value of each column that any image of the key held."""
 
     @property
@@ -91,18 +91,18 @@ def _add(rows: dict[Key, NetRow], key: Key, row: NetRow) -> None:
     """Lays a change over what a window has of its key."""
     last = rows.get(key)
     if last is None:
-        rows[key] = replace(row, held=row.values)
+        rows[key] = replace(row, newest_cells=row.values)
         return
-    held = {**last.held, **row.values}
+    newest_cells = {**last.newest_cells, **row.values}
     values = {**last.values, **row.values} if last.exists else row.values
     is_ended = last.is_ended or not last.exists
     rows[key] = replace(
         row,
         existed=last.existed,
-        values=values if row.exists else held,
+        values=values if row.exists else newest_cells,
         changes=last.changes + row.changes,
         is_ended=is_ended,
-        held=held,
+        newest_cells=newest_cells,
     )
 
 
@@ -121,12 +121,12 @@ def current_rows(windows: Sequence[Mapping[Key, NetRow]], table: TableShape) -> 
 def kept_rows(windows: Sequence[Mapping[Key, NetRow]], table: TableShape) -> dict[Key, tuple[Image, bool]]:
     """The last row of each key after some windows of silver, and whether it was deleted; none that is not whole."""
     rows: dict[Key, dict[str, Any]] = {}
-    held: dict[Key, dict[str, Any]] = {}
+    newest_cells: dict[Key, dict[str, Any]] = {}
     for window in windows:
         for key, row in window.items():
             before = rows.pop(key, {})
-            held[key] = {**held.get(key, {}), **row.values}
+            newest_cells[key] = {**newest_cells.get(key, {}), **row.values}
             if row.exists:
                 rows[key] = {**before, **row.values}
-    last = {key: (rows.get(key, held[key]), key not in rows) for key in held}
+    last = {key: (rows.get(key, newest_cells[key]), key not in rows) for key in newest_cells}
     return {key: (row, is_deleted) for key, (row, is_deleted) in last.items() if row.keys() == set(table.columns)}

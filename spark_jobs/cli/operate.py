@@ -117,6 +117,7 @@ def reset(path: Path, source: str, table: str, *, drops_older: bool, undo: bool,
     if undo:
         _take_back_reset(pipeline, name, table, yes=yes)
     else:
+        # Nothing but the commit may need Spark, whose start takes half a minute.
         planned = mend.plan_reset(pipeline, name, table, drops_older=drops_older)
         _say_reset(name, planned, yes=yes)
         if yes:

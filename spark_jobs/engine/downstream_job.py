@@ -261,6 +261,7 @@ def _lacking(work: MergeJob, upon: tuple[Head, Snapshot], delta: SilverDelta, or
     head, snapshot = upon
     if delta.is_renewed:
         return _renewed(work, snapshot, origin)
+    # A new table has silver's columns; of an existing one statements change them.
     steps = [] if head.design else delta.steps
     if head.position is None and work.mode is Mode.SOFT_DELETE:
         require_unfolded(work)

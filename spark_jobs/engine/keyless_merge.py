@@ -61,8 +61,7 @@ class CopyCounts:
 
 def merged(unit: DownstreamUnit) -> MergedFiles:
     """Brings the copies of rows in the target to what silver says. Raises TableStopped, LakeError."""
-    truncations = row_changes_of(unit).truncations
-    restatement = unit.restatement
+    truncations, restatement = row_changes_of(unit).truncations, unit.restatement
     counts = _total(unit, restatement, truncations) if restatement else _changed(unit, truncations)
     dead = vanished_rows(unit)
     emptied = {} if unit.part else dict(dead)
@@ -81,23 +80,18 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
         raise TableStopped(f"{unit.name}: {silver.MORE_DELETED}")
     # Copies beyond that are marked, in the order of files; missing ones are written.
     excess = np.maximum(present - final_copies, 0)[is_searched]
-    excess_hits = list(_first_of_each(located, excess))
-    for hit in excess_hits:
-        dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows])
     missing = np.repeat(np.arange(len(final_copies)), np.maximum(final_copies - present, 0))
     images = counts.rows.take(pa.array(missing))
-    marked_rows = 0
+    deleted_rows, outdated_hits = _deleted_rows(unit, counts.rows, final_copies, deleted_hits)
     if unit.keeps_deleted:
-        deleted_rows, outdated_hits = _deleted_rows(unit, counts.rows, final_copies, deleted_hits)
-        for hit in outdated_hits:
-            dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows])
-        excess_hits += outdated_hits
-        marked_rows = len(deleted_rows)
         images = pa.concat_tables([_with_state(images, False), _with_state(deleted_rows, True)])
+    dead_hits = [*_first_of_each(located, excess), *outdated_hits]
+    for hit in dead_hits:
+        dead[hit.file.path] = np.concatenate([dead.get(hit.file.path, _NO_ROWS), hit.rows])
     copies = ordered(images.select(unit.stored), unit.identity)
     added = write_rows(unit, copies)
     deletes = chain(
-        feed.deletes(unit, emptied), ((DELETE, feed.old_rows(unit, hit.file, hit.rows)) for hit in excess_hits)
+        feed.deletes(unit, emptied), ((DELETE, feed.old_rows(unit, hit.file, hit.rows)) for hit in dead_hits)
     )
     changes = feed.change_files(unit, chain(deletes, [(INSERT, copies)]))
     rewritten = WrittenAgain() if unit.defers else written_again(unit, dead, RowChanges(unit.fills, unit.exact))
@@ -108,7 +102,7 @@ def merged(unit: DownstreamUnit) -> MergedFiles:
         removed=rewritten.removed,
         changes=(*changes, *rewritten.changes),
         inserted=len(missing),
-        deleted=marked_rows if unit.keeps_deleted else int(excess.sum()) + sum(map(len, emptied.values())),
+        deleted=len(deleted_rows) if unit.keeps_deleted else int(excess.sum()) + sum(map(len, emptied.values())),
     )
 
 
@@ -131,8 +125,11 @@ def _deleted_rows(
 ) -> tuple[pa.Table, list[Hit]]:
     """Rows of which no copy is left, as far as the target has not got them; and marked rows of it that go.
 
-    rows: distinct rows. present: marked ones that the target has.
+    None where deleted rows do not stay. rows: distinct rows. present: marked ones that the target has.
     """
+    if not unit.keeps_deleted:
+        return rows.slice(0, 0), []
+    # Rows that silver has none of any more, since a replay took them away, have no position.
     is_gone = (final_copies <= 0) & np.asarray(pc.is_valid(rows.column("_position")), np.bool_)
     outdated = list[Hit]()
     for hit in present:

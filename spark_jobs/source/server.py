@@ -50,21 +50,21 @@ class Server:
         self.endpoint: str | None = f"{settings.host}:{settings.port}"
         self.switch = switch
         self._uuid: str | None = None
-        self._kept: pymysql.Connection[DictCursor] | None = None
+        self._connection: pymysql.Connection[DictCursor] | None = None
 
     @contextmanager
-    def kept(self) -> "Iterator[None]":
+    def one_connection(self) -> "Iterator[None]":
         """Asks by one connection, in one thread, while the context lasts. Raises SourceError."""
         with self.connect() as connection:
-            self._kept = connection
+            self._connection = connection
             try:
                 yield
             finally:
-                self._kept = None
+                self._connection = None
 
     def asking(self) -> "AbstractContextManager[pymysql.Connection[DictCursor]]":
         """The connection that is kept, or one for this question. Raises SourceError."""
-        return nullcontext(self._kept) if self._kept else self.connect()
+        return nullcontext(self._connection) if self._connection else self.connect()
 
     def log(self) -> Log:
         """The files that SHOW BINARY LOGS lists, with the server's UUID and the end of the log. Raises SourceError."""
@@ -204,7 +204,7 @@ class Server:
 
 def by_one_connection(source: Source) -> AbstractContextManager[None]:
     """Where a source is a server, it is asked by one connection while the context lasts. Raises SourceError."""
-    return source.kept() if isinstance(source, Server) else nullcontext()
+    return source.one_connection() if isinstance(source, Server) else nullcontext()
 
 
 def seconds_behind(replication: list[dict[str, Any]]) -> float:

@@ -268,30 +268,24 @@ class Twin:
         """The last row of every key up to an offset, and whether it was deleted; with the columns as of there."""
         if self._is_keyless(table):
             return self._kept_copies(table, until)
-        rows: dict[Key, Row] = {}
-        alive: dict[Key, Row] = {}
+        rows, alive = dict[Key, Row](), dict[Key, Row]()
         for _, event in self._of(table, 0, until):
             self._apply(table, alive, event)
             if event.statement.startswith(("add", "drop")):
                 self._apply(table, rows, event)
-            for row in event.before:
-                rows[self.changes.key(table, row)] = dict(row)
+            rows |= {self.changes.key(table, row): dict(row) for row in event.before}
             rows |= {key: dict(row) for key, row in alive.items()}
         return [(row, key not in alive) for key, row in rows.items()]
 
     def _kept_copies(self, table: str, until: int) -> list[tuple[Row, bool]]:
         """Without a key: every copy, and once each row of which there was one and is none."""
-        seen: dict[Key, Row] = {}
-        alive: dict[Key, Row] = {}
+        rows, alive = dict[Key, Row](), dict[Key, Row]()
         for _, event in self._of(table, 0, until):
-            self._apply(table, alive, event)
-            if event.statement.startswith(("add", "drop")):
-                self._apply(table, seen, event)
-            for row in (*event.before, *event.after):
-                seen[next(self._serial),] = dict(row)
-        distinct = {tuple(row.items()): row for row in seen.values()}
-        gone = [row for row in distinct.values() if row not in alive.values()]
-        return [*((row, False) for row in alive.values()), *((row, True) for row in gone)]
+            for part in (alive, rows) if event.statement.startswith(("add", "drop")) else (alive,):
+                self._apply(table, part, event)
+            rows |= {(next(self._serial),): dict(row) for row in (*event.before, *event.after)}
+        deleted = {tuple(row.items()): row for row in rows.values() if row not in alive.values()}
+        return [*((row, False) for row in alive.values()), *((row, True) for row in deleted.values())]
 
     def shared(self, reached: Mapping[str, int]) -> list[tuple[str, Row]]:
         """Whose each row is, and the row, where equal keys of tables are one. reached: by table up to which offset."""

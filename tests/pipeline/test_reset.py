@@ -209,9 +209,7 @@ def test_of_a_table_of_several_the_others_stay_and_a_loaded_one_is_loaded_again(
     # Changed on the server without logging, its columns too: the log cannot tell, and a load reads it anew.
     shop.execute("SET SESSION sql_log_bin = 0", "ALTER TABLE still ADD COLUMN w INT DEFAULT 7")
     shop.execute("DELETE FROM still WHERE id = 2", "SET SESSION sql_log_bin = 1")
-    assert "2 of its rows in silver were loaded, and bronze does not have them" in refused(
-        spark, pipeline, f"{base}.still"
-    )
+    assert "2 of its rows in silver were loaded, and bronze does not have them" in refused(pipeline, f"{base}.still")
     assert was_reset(spark, pipeline, f"{base}.still", drops_older=True).state == "reset"
     was_reset(spark, pipeline, f"{base}.part_1")
     assert shop.run(pipeline)[1].stopped == {}

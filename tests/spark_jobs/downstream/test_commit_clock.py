@@ -136,11 +136,11 @@ def test_late_slices_and_an_idle_source_are_committed_without_a_jvm(tmp_path: Pa
     lake = Lake(str(tmp_path))
     path = lake.bronze("shop").path
     end = Position("bin.000001", 90)
-    said = BronzeCommit(end, new_batch(), start=Position("bin.000001", 4), begin=Position("bin.000001", 4))
+    bronze_commit = BronzeCommit(end, new_batch(), start=Position("bin.000001", 4), begin=Position("bin.000001", 4))
     commits.commit(
         new_table(path, bronze.COLUMNS, bronze.PROPERTIES),
         transaction=(APPLICATION, 1),
-        user_metadata=said.to_json(),
+        user_metadata=bronze_commit.to_json(),
     )
     # Slices that are late as a whole, found by tasks before.
     cells = {"stretch": 1, "number": 1, "start": 4, "stop": 90, "order_at": 1_600_000_000_000_000}
@@ -156,6 +156,6 @@ def test_late_slices_and_an_idle_source_are_committed_without_a_jvm(tmp_path: Pa
     clock = commit_clock.advance(no_spark, lake, "shop", now)
     assert clock
     assert (clock.reached, clock.position, clock.has_late, clock.version) == (now, end, True, 1)
-    again = commit_clock.advance(no_spark, lake, "shop", now)
-    assert again
-    assert again.version == 1, "not more than once in a while"
+    second = commit_clock.advance(no_spark, lake, "shop", now)
+    assert second
+    assert second.version == 1, "not more than once in a while"

@@ -209,10 +209,10 @@ class Silver:
             # Rows before a statement count for nothing after it.
             segments = [bisect(self.truncations, start) for start, copies in starts if cells in copies]
             last = max(segments)
-            left = sum(copies[cells] for start, copies in starts if bisect(self.truncations, start) == last)
+            remaining = sum(copies[cells] for start, copies in starts if bisect(self.truncations, start) == last)
             if last < len(self.truncations):
-                states[cells] = self.truncations[last] if left > 0 else None
-            elif left == 0:
+                states[cells] = self.truncations[last] if remaining > 0 else None
+            elif remaining == 0:
                 states[cells] = None
         return states
 
