@@ -211,6 +211,7 @@ def test_of_a_table_of_several_the_others_stay_and_a_loaded_one_is_loaded_again(
     shop.execute("DELETE FROM still WHERE id = 2", "SET SESSION sql_log_bin = 1")
     assert "2 of its rows in silver were loaded, and bronze does not have them" in refused(pipeline, f"{base}.still")
     assert was_reset(spark, pipeline, f"{base}.still", drops_older=True).state == "reset"
+    assert planned(pipeline, f"{base}.part_1").rows == 1, "of the part, but for the row that was deleted"
     was_reset(spark, pipeline, f"{base}.part_1")
     assert shop.run(pipeline)[1].stopped == {}
     rows_ = rows(target.read(spark).select("_table", "id").toDF("table", "id"))
