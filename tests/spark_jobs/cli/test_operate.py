@@ -1,4 +1,4 @@
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -75,7 +75,12 @@ def test_a_table_is_reset_only_when_told_yes(
     entry = Entry("shop", "shop", "t", "stopped", reason="shop.t: a damaged value", merged="mysql-bin.000002:99")
     planned = Reset(entry, Position("mysql-bin.000001", 4), 1234, "2 of its rows were loaded")
     calls: list[object] = []
-    monkeypatch.setattr("spark_jobs.cli.operate.spark_of", lambda *_, **__: nullcontext(calls.append("session")))
+
+    def session(*_: object, **__: object) -> AbstractContextManager[None]:
+        calls.append("session")
+        return nullcontext()
+
+    monkeypatch.setattr("spark_jobs.cli.operate.spark_of", session)
 
     def plan(*_: object, drops_older: bool) -> Reset:
         calls.append(drops_older)

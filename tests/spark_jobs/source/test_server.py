@@ -2,6 +2,7 @@ import pickle
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -239,16 +240,16 @@ def test_a_reading_pickles_and_shows_no_password() -> None:
 def test_questions_go_by_one_connection_while_it_is_kept(database: Database) -> None:
     server = database.server
     source = Server("shop", MySQL(host=server.host, port=server.port, user=server.user, password=server.password))
-    sessions = []
+    sessions = list[dict[str, Any]]()
     with by_one_connection(source):
         for _ in range(2):
             source.log()
             source.now()
             with source.asking() as connection:
-                sessions.append(connection.thread_id())
+                sessions += source.ask(connection, "SELECT CONNECTION_ID() id")
     assert sessions[0] == sessions[1]
     with source.asking() as connection:
-        assert connection.thread_id() != sessions[0]
+        assert source.ask(connection, "SELECT CONNECTION_ID() id") != sessions[:1]
     with by_one_connection(Files("shop", Path())):
         pass
 
