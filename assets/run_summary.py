@@ -27,7 +27,8 @@ def tag_run(context: Any, subject: str, did: str) -> None:
 def of_changes(outcome: "Outcome | None") -> str:
     """Of a run that carries log into tables."""
     changes = sum(table.changes for table in outcome.compacted) if outcome else 0
-    names = {str(table.name) for table in (*outcome.compacted, *outcome.merged)} if outcome else set()
+    compacted = {str(table.name) for table in outcome.compacted} if outcome else set()
+    names = compacted | ({str(table.name) for table in outcome.merged} if outcome else set())
     if not names:
         return NOTHING_NEW
     return f"{counted(changes, 'change')} in {_tables(names)}"

@@ -27,6 +27,7 @@ from benchmarks import runs
 from benchmarks.told import say
 from benchmarks.usage import memory, metered
 from spark_jobs.bronze import extract, landing
+from spark_jobs.bronze.source_endpoints import endpoints_of
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delta import data_files, vacuum
@@ -35,7 +36,6 @@ from spark_jobs.lake import driver_commit
 from spark_jobs.lake.layout import lake_of
 from spark_jobs.operations.maintenance import maintain_source
 from spark_jobs.operations.status import status
-from spark_jobs.pipeline.run import endpoints_of
 from tests.logs import file
 from tests.segment_spec import Change, Commit, Insert, SegmentSpec, Table
 from tests.segment_types import INT, VARCHAR

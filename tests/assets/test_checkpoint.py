@@ -6,6 +6,7 @@ from pathlib import Path
 import dagster as dg
 import deltalake
 import pytest
+from deltalake.schema import PrimitiveType
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,9 +47,9 @@ def reported(instance: dg.DagsterInstance, metadata: checkpoint.Metadata) -> Pos
 @pytest.mark.dagster
 def test_columns_and_the_table_have_the_server_s_comments(tmp_path: Path) -> None:
     fields = [
-        deltalake.Field("id", "integer"),
-        deltalake.Field("total", "integer", metadata={"comment": "gross, in 'EUR'"}),
-        deltalake.Field("_deleted", "boolean"),
+        deltalake.Field("id", PrimitiveType("integer")),
+        deltalake.Field("total", PrimitiveType("integer"), metadata={"comment": "gross, in 'EUR'"}),
+        deltalake.Field("_deleted", PrimitiveType("boolean")),
     ]
     deltalake.DeltaTable.create(str(tmp_path), deltalake.Schema(fields), description="What customers order")
     metadata = checkpoint.of_columns(Table(str(tmp_path), plain=False))

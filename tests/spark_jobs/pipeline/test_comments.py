@@ -11,7 +11,8 @@ from spark_jobs.config.loader import from_keys
 from spark_jobs.config.model import Pipeline
 from spark_jobs.delta.snapshot import Metadata, table_design
 from spark_jobs.lake.layout import lake_of
-from spark_jobs.pipeline.comments import SourceComments, TableComments, _with_comments
+from spark_jobs.lake.table import TableComments
+from spark_jobs.pipeline.comments import SourceComments, _with_comments
 from tests.fix_pipeline import Shop, require_same
 
 CREATE = (
