@@ -55,16 +55,16 @@ def of_upkeep(upkeep: "Upkeep") -> str:
 
 def of_delivery(outcome: "DeliveryOutcome") -> str:
     """Of a delivery."""
-    written = [table for table in outcome.tables if table.rows]
-    rows = sum(table.rows for table in written)
+    delivered = [table for table in outcome.tables if table.rows]
+    rows = sum(table.rows for table in delivered)
     return (
-        f"delivered {counted(rows, 'row')} of {_tables({str(table.table) for table in written})}"
+        f"delivered {counted(rows, 'row')} of {_tables({str(table.table) for table in delivered})}"
         if rows
         else NOTHING_NEW
     )
 
 
 def _tables(names: set[str]) -> str:
-    shown = ", ".join(sorted(names)[:_LISTED])
+    listed = ", ".join(sorted(names)[:_LISTED])
     rest = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
-    return f"{counted(len(names), 'table')}: {shown}{rest}" if names else counted(0, "table")
+    return f"{counted(len(names), 'table')}: {listed}{rest}" if names else counted(0, "table")

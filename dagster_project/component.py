@@ -51,6 +51,7 @@ class PipelineScaffolder(dg.Scaffolder[ScaffoldParams]):
         return ScaffoldParams
 
     def scaffold(self, request: dg.ScaffoldRequest[ScaffoldParams]) -> None:
+        """Write the files that are not there yet, and the component's ``defs.yaml``."""
         params = request.params
         path = request.target_path / "pipeline.yaml"
         if params.pipeline is None and not path.exists():

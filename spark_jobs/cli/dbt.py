@@ -6,6 +6,7 @@ Put here: its options and printing. Not here: what a source consists of (operati
 from pathlib import Path
 
 import click
+import yaml
 
 from spark_jobs.cli.app import cli, config_option, echo, tables_option
 from spark_jobs.config.loader import load
@@ -34,8 +35,6 @@ def dbt(path: Path, action: str, adapter: str, key_prefix: tuple[str, ...], tabl
     Example: stratalog dbt sources > models/sources.yml
     Example: stratalog dbt sources --adapter spark --table 'shop.*' > models/sources.yml
     """  # noqa: D301 - click's mark for lines that stay as they are
-    import yaml
-
     from spark_jobs.changes.lines import wanted_tables
     from spark_jobs.lake.layout import lake_of
     from spark_jobs.operations.dbt_sources import DbtAdapter, dbt_sources

@@ -105,7 +105,7 @@ class Truncations:
         return self._with_first(rows, is_alive, {"_op": pa.scalar(str(silver.Op.DELETE))})
 
     def in_last_segment(self, rows: pa.Table, groups: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which rows stand behind the last statement that has earlier rows of their group before it.
+        """Which rows come after the last statement that has earlier rows of their group before it.
 
         groups: a number for each row.
         """

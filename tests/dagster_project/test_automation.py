@@ -27,7 +27,7 @@ def quantities() -> None: ...
 
 
 @dg.asset(deps=[ORDERS, LINES], automation_condition=dg.AutomationCondition.any_deps_updated())
-def both() -> None: ...
+def orders_and_lines() -> None: ...
 
 
 class Follower:
@@ -40,7 +40,7 @@ class Follower:
     def tick(self) -> list[str]:
         defs = dg.Definitions.merge(
             build_defs(self.location.pipeline, {"spark": GivenSession(self.location.spark)}),
-            dg.Definitions(assets=[totals, quantities, both]),
+            dg.Definitions(assets=[totals, quantities, orders_and_lines]),
         )
         instance = self.location.instance
         ticked = dg.evaluate_automation_conditions(
@@ -50,7 +50,7 @@ class Follower:
             cursor=self._cursor,  # type: ignore[arg-type] # of the tick before
         )
         self._cursor = ticked.cursor
-        requested = [key for key in (totals.key, quantities.key, both.key) if ticked.get_num_requested(key)]
+        requested = [key for key in (totals.key, quantities.key, orders_and_lines.key) if ticked.get_num_requested(key)]
         for key in requested:
             instance.report_runless_asset_event(dg.AssetMaterialization(key))
         return [key.to_user_string() for key in requested]
@@ -67,7 +67,7 @@ def test_an_asset_behind_a_downstream_table_follows_its_materializations(tmp_pat
                 metadata = {checkpoint.END: position}
                 code_location.instance.report_runless_asset_event(dg.AssetMaterialization(ORDERS, metadata=metadata))
             requests.append(follower.tick())
-        assert requests == [[], ["totals", "both"], [], ["totals", "both"]]
+        assert requests == [[], ["totals", "orders_and_lines"], [], ["totals", "orders_and_lines"]]
 
 
 @pytest.mark.spark
@@ -85,9 +85,9 @@ def test_assets_are_requested_by_runs_that_changed_their_tables_and_by_no_others
 
         code_location.write(2, Insert("shop.orders", (2, "b")))
         assert code_location.run().success
-        assert follower.tick() == ["totals", "both"], "shop.lines has not changed"
+        assert follower.tick() == ["totals", "orders_and_lines"], "shop.lines has not changed"
 
         code_location.write(3, Insert("shop.lines", (2, 2)))
         assert code_location.run().success
-        assert follower.tick() == ["quantities", "both"]
+        assert follower.tick() == ["quantities", "orders_and_lines"]
         assert follower.tick() == []
