@@ -120,7 +120,7 @@ class DownstreamUnit:
 
     @property
     def marks_files(self) -> bool:
-        """Whether statements mark rows of the target's files as deleted; of rows without a key it is all made anew."""
+        """Whether statements mark rows of the target's files as deleted; of rows without a key it is all made again."""
         return bool(self.statements) and not self.columns.is_bag
 
     @property
