@@ -20,6 +20,7 @@ from spark_jobs.errors import ConfigError, LakeError
 from spark_jobs.lake.layout import Lake
 from spark_jobs.pipeline.comments import COMMENT
 from spark_jobs.text.asset_keys import downstream_key_parts
+from spark_jobs.text.sql import standard_literal
 
 _S3A = re.compile(r"^s3a://")
 _BRACE = re.compile(r"[{}]")
@@ -77,10 +78,10 @@ def _table(pipeline: Pipeline, table: LakeTable, adapter: DbtAdapter, key_prefix
     meta: dict[str, Any] = {"dagster": {"asset_key": [*key_prefix, *downstream_key_parts(table.schema, table.name)]}}
     listed: dict[str, Any] = {"name": table.name}
     if adapter is DbtAdapter.DUCKDB:
-        location = _S3A.sub("s3://", path).replace("'", "''")
+        location = standard_literal(_S3A.sub("s3://", path))
         # dbt-duckdb formats the location by str.format, so that braces in a path are doubled.
         meta["external_location"] = _BRACE.sub(
-            lambda brace: _EXPRESSION.format(brace[0] * 2), f"delta_scan('{location}')"
+            lambda brace: _EXPRESSION.format(brace[0] * 2), f"delta_scan({location})"
         )
     elif pipeline.catalog is None:
         listed["identifier"] = _literal(path)

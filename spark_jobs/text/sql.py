@@ -30,6 +30,12 @@ def literal(text: str) -> str:
     return f"'{escaped}'"
 
 
+def standard_literal(text: str) -> str:
+    """A text as a string literal of standard SQL, which DuckDB reads: no character but the quote is special."""
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'"
+
+
 def text_of_literal(sql: str) -> str:
     """The text of a string literal that ``literal`` wrote: its inverse."""
     return _ESCAPED.sub(lambda match: "$" if match[1] == "u0024" else match[1], sql[1:-1])

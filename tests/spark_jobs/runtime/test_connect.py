@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.errors import ConfigError
 from spark_jobs.runtime import connect
-from tests.ran import Ran
+from tests.ran import Ran, without_codes
 
 WITHOUT = "import sys; sys.modules[{module!r}] = None; from spark_jobs.cli import main; main()"
 WITH = "from spark_jobs.cli import main; main()"
@@ -19,7 +19,7 @@ def ran(pipeline: Path, remote: str, program: str = WITH) -> Ran:
         file.write(f"spark: {{remote: '{remote}'}}\n")
     command = [sys.executable, "-c", program, "run", "-c", str(pipeline)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
-    return Ran(ended.returncode, ended.stdout, ended.stderr)
+    return Ran(ended.returncode, ended.stdout, without_codes(ended.stderr))
 
 
 def message(ended: Ran) -> str:

@@ -55,7 +55,9 @@ def test_a_server_ends_when_it_is_unused_for_long_enough_and_not_before(wish: Wi
 
 def test_a_killed_server_costs_a_new_start(wish: Wishes) -> None:
     first = attach(wish())
-    os.kill(server_of(first), signal.SIGKILL)
+    server = server_of(first)
+    os.kill(server, signal.SIGKILL)
+    wait_until(lambda: has_ended(server))
     second = attach(wish())
     assert second.token != first.token
 
