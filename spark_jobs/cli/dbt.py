@@ -32,8 +32,8 @@ def dbt(path: Path, action: str, adapter: str, key_prefix: tuple[str, ...], tabl
     A source for each schema: tables, columns, comments, where dbt reads them, and their asset keys in Dagster.
 
     \b
-    Example: stratalog dbt sources > models/sources.yml
-    Example: stratalog dbt sources --adapter spark --table 'shop.*' > models/sources.yml
+    Example: stratalog dbt sources -c pipeline.yaml
+    Example: stratalog dbt sources --adapter spark --table 'shop.*'
     """  # noqa: D301 - click's mark for lines that stay as they are
     from spark_jobs.changes.lines import wanted_tables
     from spark_jobs.lake.layout import lake_of
