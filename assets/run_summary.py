@@ -21,7 +21,7 @@ _LISTED = 3
 
 def tag_run(context: Any, subject: str, did: str) -> None:
     """Says what a run did of a source, or of a delivery: ``did/shop`` = ``3 changes in 2 tables: …``."""
-    context.instance.add_run_tags(context.run_id, {f"did/{subject}": did})
+    context.instance.add_run_tags(context.run.run_id, {f"did/{subject}": did})
 
 
 def of_changes(outcome: "Outcome | None") -> str:
