@@ -13,12 +13,9 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Any
 
 from spark_jobs.runtime import connect
-
-if TYPE_CHECKING:  # half a second that a run with nothing to do need not spend
-    from pyspark import SparkContext
 
 _EVERY = 0.3
 """Seconds between two calls to cancel what has begun since."""
@@ -92,24 +89,25 @@ def _cancel(silent: threading.Event, ended: threading.Event) -> None:
     is_quiet = False
     try:
         while True:
-            context = _context()
+            context = _java_context()
             if context is not None and not is_quiet:
                 context.setLogLevel("OFF")
                 is_quiet = True
             silent.set()
             connect.interrupt_all()
             if context is not None:
-                context.cancelAllJobs()
+                context.sc().cancelAllJobs()
             if ended.wait(_EVERY):
                 return
     except (Py4JError, OSError):  # the JVM is gone already, and its jobs with it
         return
 
 
-def _context() -> "SparkContext | None":
-    """The context of this process's JVM, if there is one; loads nothing of PySpark."""
+def _java_context() -> Any:
+    """Spark's context in this process's JVM, if there is one that nobody has stopped; loads nothing of PySpark."""
     pyspark = sys.modules.get("pyspark")
-    return pyspark.SparkContext._active_spark_context if pyspark else None  # noqa: SLF001 - nothing public finds it
+    context = pyspark.SparkContext._active_spark_context if pyspark else None  # noqa: SLF001 - nothing public finds it
+    return context and context._jsc  # noqa: SLF001 - the main thread may stop the context between two calls of its own
 
 
 @contextmanager
