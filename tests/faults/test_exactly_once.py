@@ -74,7 +74,7 @@ def test_some_hundred_faults_lose_and_double_nothing(tmp_path: Path, summary: li
     ],
 )
 @pytest.mark.parametrize(
-    "count", [pytest.param(6, marks=pytest.mark.thorough), pytest.param(24, marks=pytest.mark.long)]
+    "count", [pytest.param(3, marks=pytest.mark.thorough), pytest.param(24, marks=pytest.mark.long)]
 )
 def test_some_hundred_faults_lose_and_double_nothing_of_other_tables(
     layout: str, tmp_path: Path, summary: list[str], count: int
@@ -83,11 +83,9 @@ def test_some_hundred_faults_lose_and_double_nothing_of_other_tables(
     summary += require_nothing_wrong(f"engine, {layout}, faults", [play(seeds, tmp_path, layout=layout)])
 
 
-@pytest.mark.parametrize(
-    "count", [pytest.param(80, marks=pytest.mark.thorough), pytest.param(720, marks=pytest.mark.long)]
-)
-def test_thousands_of_faults_lose_and_double_nothing(tmp_path: Path, summary: list[str], count: int) -> None:
-    share = 20
+@pytest.mark.long
+def test_thousands_of_faults_lose_and_double_nothing(tmp_path: Path, summary: list[str]) -> None:
+    count, share = 720, 20
     starts = range(1000, 1000 + count, share)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:

@@ -119,7 +119,9 @@ CASES: dict[str, Callable[[Shop, Pipeline, Stream], None]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.long] if case == "history in buckets" else []) for case in CASES]
+)
 def test_a_table_has_what_its_twin_has_whatever_the_windows_are(
     shop: Shop, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

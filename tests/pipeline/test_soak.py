@@ -7,7 +7,7 @@ import pytest
 
 from tests.soak import soak
 
-pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.thorough]
+pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.long]
 
 SECONDS = 60
 SEED = int(os.environ.get("STRATALOG_SEED", "1"))

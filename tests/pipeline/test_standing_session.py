@@ -89,6 +89,7 @@ def test_runs_attach_to_the_server_of_the_first(run: Callable[..., Ran], place: 
     assert daemons.stdout.count(b"spark_jobs.runtime.python_daemon") == 1, daemons.stdout
 
 
+@pytest.mark.long
 def test_what_does_not_answer_costs_a_new_start(run: Callable[..., Ran], place: Path) -> None:
     run()
     (server,) = sessions(place)
@@ -121,6 +122,7 @@ def test_a_server_that_is_killed_in_a_run_fails_it_and_the_next_one_starts_anoth
     assert ended.status == 0, ended.err
 
 
+@pytest.mark.long
 def test_a_run_with_other_credentials_has_a_server_of_its_own(run: Callable[..., Ran], place: Path) -> None:
     assert run().status == 0
     before = {item["pid"] for item in sessions(place)}
@@ -128,6 +130,7 @@ def test_a_run_with_other_credentials_has_a_server_of_its_own(run: Callable[...,
     assert len(sessions(place)) == len(before) + 1
 
 
+@pytest.mark.long
 def test_a_folder_that_is_refused_costs_a_session_of_the_runs_own(
     run: Callable[..., Ran], place: Path, tmp_path: Path
 ) -> None:
