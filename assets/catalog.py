@@ -192,8 +192,8 @@ class AssetCatalog:
             "silver": f"Net changes of {table}: one row per key and window of the log. Deletes stay as rows.",
             "downstream": f"{table}, complete up to its checkpoint (binlog/end).",
             "published": f"The versions of {source}'s tables that belong together. Fails when a table has stopped.",
-            "backfill": f"Binlog files of {source} in bronze or its archive, as partitions. Those that a run of the "
-            f"job {self.name('backfill_range')} has replayed are materialized; nothing makes them by itself.",
+            "backfill": f"A partition per binlog file of {source}, in bronze or its archive. Materialize files to "
+            "replay them through silver and downstream, in one run; unchanged rows are not written.",
         }[asset.layer]
 
     def _origin(self, source: str) -> str:
@@ -209,7 +209,7 @@ class AssetCatalog:
         return {
             "source": {"source", origin},
             "bronze": {"bronze", origin, "deltalake"},
-            "backfill": {"bronze", origin},
+            "backfill": {"bronze", origin, "deltalake"},
             "silver": {"silver", "spark", "deltalake"},
             "downstream": {origin, "spark", "deltalake"},
         }.get(asset.layer, {"deltalake"})

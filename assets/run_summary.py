@@ -3,15 +3,12 @@
 Put here: the tag, and the words for each kind of work. Not here: numbers of one table (checkpoint.py).
 """
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from spark_jobs.text.counts import counted
 
 if TYPE_CHECKING:  # these import pyspark
     from spark_jobs.delivery.deliver import DeliveryOutcome
-    from spark_jobs.operations.maintenance import Upkeep
-    from spark_jobs.pipeline.initial_load.load import Loaded
     from spark_jobs.pipeline.outcome import Outcome
 
 NOTHING_NEW = "nothing new"
@@ -34,34 +31,12 @@ def of_changes(outcome: "Outcome | None") -> str:
     return f"{counted(changes, 'change')} in {_tables(names)}"
 
 
-def of_load(loaded: "Loaded") -> str:
-    """Of an initial load."""
-    rows = sum(commit.rows for commit in loaded.tables.values())
-    names = {str(name) for name in loaded.tables}
-    return f"loaded {counted(rows, 'row')} of {_tables(names)}" if names else NOTHING_NEW
-
-
-def of_replay(touched: Iterable[str], changed: Iterable[str]) -> str:
-    """Of a backfill: the tables that have a window in its range, and those of which rows differed."""
-    names = set(touched)
-    return f"replayed {_tables(names)}; changed: {', '.join(sorted(changed)[:_LISTED]) or 'none'}"
-
-
-def of_upkeep(upkeep: "Upkeep") -> str:
-    """Of maintenance."""
-    before, after = (sum(getattr(table, name) for table in upkeep.tables) for name in ("files_before", "files_after"))
-    return f"{counted(len(upkeep.tables), 'table')}: {counted(before, 'file')} before, {after:,} now"
-
-
 def of_delivery(outcome: "DeliveryOutcome") -> str:
     """Of a delivery."""
     delivered = [table for table in outcome.tables if table.rows]
     rows = sum(table.rows for table in delivered)
-    return (
-        f"delivered {counted(rows, 'row')} of {_tables({str(table.table) for table in delivered})}"
-        if rows
-        else NOTHING_NEW
-    )
+    names = {str(table.table) for table in delivered}
+    return f"delivered {counted(rows, 'row')} of {_tables(names)}" if rows else NOTHING_NEW
 
 
 def _tables(names: set[str]) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assets.run_summary import of_changes, of_delivery, of_load, of_replay, of_upkeep
+from assets.run_summary import of_changes, of_delivery
 from spark_jobs.binlog import TableName
 
 
@@ -35,15 +35,6 @@ def test_a_run_without_an_outcome_had_nothing_to_do() -> None:
     assert of_changes(None) == "nothing new"
 
 
-def test_other_work_says_what_it_did() -> None:
-    loaded: Any = SimpleNamespace(tables={TableName("shop", "orders"): SimpleNamespace(rows=9)})
-    assert of_load(loaded) == "loaded 9 rows of 1 table: shop.orders"
-    assert of_load(SimpleNamespace(tables={})) == "nothing new"  # type: ignore[arg-type] # what it reads of one
-    assert of_replay(["shop.orders", "shop.lines"], ["shop.lines"]) == (
-        "replayed 2 tables: shop.lines, shop.orders; changed: shop.lines"
-    )
-    assert of_replay([], []) == "replayed 0 tables; changed: none"
-    upkeep: Any = SimpleNamespace(tables=tables("a", "b", files_before=6, files_after=1))
-    assert of_upkeep(upkeep) == "2 tables: 12 files before, 2 now"
+def test_a_delivery_says_how_many_rows_of_which_tables() -> None:
     delivered: Any = SimpleNamespace(tables=tables("a", rows=2) + tables("b", rows=0))
     assert of_delivery(delivered) == "delivered 2 rows of 1 table: shop.a"
