@@ -19,6 +19,7 @@ from benchmarks import (
     decoding,
     delivering,
     folding,
+    freshness,
     growth,
     hot,
     keys,
@@ -58,6 +59,7 @@ PARTS = (
     "load",
     "store",
     "cliffs",
+    "follow",
 )
 
 
@@ -88,6 +90,8 @@ def main() -> None:
     arguments.add_argument("--commits", type=int, default=1_000, help="growth: commits of bronze (default 1000)")
     arguments.add_argument("--gigabytes", type=int, default=2, help="stream: of log, in all (default 2)")
     arguments.add_argument("--loaded", type=int, default=2_000_000, help="load: rows of the table (default 2000000)")
+    arguments.add_argument("--seconds", type=float, default=60.0, help="follow: of load that is measured (default 60)")
+    arguments.add_argument("--interval", type=float, default=0.0, help="follow: run --interval (default 0)")
     options = arguments.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         arguments.error(f"{', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
@@ -121,6 +125,7 @@ def run(part: str, folder: Path, options: argparse.Namespace) -> None:
         "cliffs": lambda: cliffs.measure(
             session, folder, options.cases, options.rounds, (options.rows, options.transactions)
         ),
+        "follow": lambda: freshness.measure(folder, options.seconds, options.interval),
         "store": lambda: store.measure(folder, options.tables),
         "replay": lambda: replay.measure(session(), folder, options.folded),
         "deliver": lambda: delivering.measure(session(), folder, options.delivered),

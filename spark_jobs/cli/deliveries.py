@@ -19,6 +19,8 @@ from spark_jobs.operations.observation import observed
 from spark_jobs.text.remedies import advised
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from spark_jobs.delivery.deliver import DeliveryOutcome
 
 
@@ -81,16 +83,29 @@ def deliver_all(pipeline: Pipeline, *, as_json: bool = False) -> bool:
 
 
 def _deliver(pipeline: Pipeline, name: str, only: Scope | None, *, as_json: bool) -> bool:
+    with spark_of(pipeline, is_lazy=True) as spark:
+        return deliver_one(spark, pipeline, name, only, as_json=as_json)
+
+
+def deliver_one(
+    spark: "SparkSession", pipeline: Pipeline, name: str, only: Scope | None, *, as_json: bool, quiet: bool = False
+) -> bool:
+    """Delivers, and says so; False where the delivery failed or a table of it stopped.
+
+    only: the tables, where not all. quiet: nothing is said where nothing was delivered. Raises ConfigError.
+    """
     from spark_jobs.delivery.deliver import deliver as deliver_tables
 
     try:
-        with spark_of(pipeline, is_lazy=True) as spark:
-            outcome = deliver_tables(pipeline, name, only, spark)
+        outcome = deliver_tables(pipeline, name, only, spark)
     except ConfigError:
         raise
     except StratalogError as error:
         ERRORS.print(advised(error), style="red", markup=False, highlight=False)
         return False
+    # What was delivered, or why it was not.
+    if quiet and not outcome.tables and not outcome.stopped:
+        return True
     if as_json:
         echo_json(_json(outcome))
     else:

@@ -49,15 +49,40 @@ log = logging.getLogger(__name__)
 @config_option
 @source_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per source, then per delivery; one per line.")
-def run(path: Path, source: str | None, *, as_json: bool) -> None:
+@click.option("--follow", is_flag=True, help="Keep running: replicate new log as it comes, until SIGTERM or Ctrl-C.")
+@click.option(
+    "--interval",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0.0, 86400.0),
+    metavar="SECONDS",
+    help="With --follow: the least time between two runs of a source.",
+)
+@click.option(
+    "--maintain-every",
+    "maintain_every",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(0.0, 525600.0),
+    metavar="MINUTES",
+    help="With --follow: how often tables are maintained between runs; 0 for never.",
+)
+def run(path: Path, source: str | None, *, as_json: bool, follow: bool, interval: float, maintain_every: float) -> None:
     """Extract, compact, merge and deliver up to the source's end.
 
-    The end is the source's position when the run starts.
+    The end is the source's position when the run starts. With --follow the process continues: the server tells it of
+    new log, and it ends after a commit.
 
     \b
     Example: stratalog run -c pipeline.yaml
     Example: stratalog run --json
+    Example: stratalog run --follow --interval 5
     """  # noqa: D301 - click's mark for lines that stay as they are
+    if follow:
+        from spark_jobs.cli.follow import follow_sources
+
+        follow_sources(path, source, interval=interval, maintain_every=maintain_every * 60, as_json=as_json)
+        return
     from spark_jobs.checks.schema_drift import audit_after_run
     from spark_jobs.operations.catalog import update
     from spark_jobs.pipeline.run import run_source

@@ -95,6 +95,18 @@ def settled(pipeline: Pipeline, source: str) -> bool:
     return holds and _untouched(pipeline, source, in_scope)
 
 
+def pending(pipeline: Pipeline, source: str) -> bool:
+    """Whether the lake alone tells of work for a run: a table to be rebuilt, stopped, or behind bronze. Asks no server.
+
+    Raises LakeError.
+    """
+    from spark_jobs.downstream import publication as published
+    from spark_jobs.lake.layout import lake_of
+
+    entries = published.read(lake_of(pipeline), source)
+    return any(entry.state == published.RESET for entry in entries) or not settled(pipeline, source)
+
+
 def nothing_new(pipeline: Pipeline, source: str) -> Position | None:
     """The end of a source's log, where a run would find nothing to do; None where it would, or has to look itself.
 

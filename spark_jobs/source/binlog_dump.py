@@ -30,6 +30,7 @@ from spark_jobs.errors import SourceError
 from spark_jobs.log.position import FIRST_EVENT, Position
 from spark_jobs.source.connection import may_pass, open_connection, refusal
 from spark_jobs.source.protocol import FilePart
+from spark_jobs.text.sql import standard_literal
 
 log = logging.getLogger(__name__)
 
@@ -172,7 +173,8 @@ class Dump:
         self._state[kernels.D_STOP] = max(self._part.stop, begin)
         self._connection = open_connection(self._reading.settings)
         self._require_server(self._connection)
-        self._ask(self._connection, begin)
+        # A heartbeat comes where a server does not end the dump at the log's end but waits.
+        request_dump(self._connection, self._part.file, begin, self._reading.settings.read_timeout / 2)
         self._state[kernels.D_SEQUENCE] = 1
 
     def _require_server(self, connection: "pymysql.Connection[DictCursor]") -> None:
@@ -186,28 +188,6 @@ class Dump:
                 f"{self._place}: the server behind this address is {answer['uuid']} now, and was {self._reading.uuid} "
                 "when the run began; run again once the first one is back, or give the new one a source of its own"
             )
-
-    def _ask(self, connection: "pymysql.Connection[DictCursor]", begin: int) -> None:
-        """Sends the command, after what tells the server how much this reader understands.
-
-        A checksum algorithm, any, says that events may have checksums; files are sent as they are. Capability 4 is
-        MariaDB's GTIDs. A heartbeat comes where a server does not end the dump at the log's end but waits.
-        """
-        beat = self._reading.settings.read_timeout * 500_000_000
-        variables = {"binlog_checksum": "'NONE'", "heartbeat_period": str(beat)}
-        assignments = [
-            f"@{side}_{name} = {value}" for side in ("master", "source") for name, value in variables.items()
-        ]
-        replica = uuid.uuid4()
-        with connection.cursor() as cursor:
-            cursor.execute(
-                f"SET {', '.join(assignments)}, @mariadb_slave_capability = 4, "
-                f"@slave_uuid = '{replica}', @replica_uuid = '{replica}'"
-            )
-        mariadb = "MariaDB" in connection.get_server_info()  # type: ignore[no-untyped-call]
-        flags = _NON_BLOCK | (_ANNOTATIONS if mariadb else 0)
-        head = struct.pack("<IHI", begin, flags, _NO_REPLICA)
-        connection._execute_command(_COM_BINLOG_DUMP, head + self._part.file.encode())  # type: ignore[attr-defined] # noqa: SLF001
 
     def _step(self) -> bool:
         """Takes what has come, and receives more where there is no more; whether the target is to be emptied."""
@@ -313,6 +293,40 @@ class Dump:
             f"{self._place}: {texts[code]} (packet {head}); run again, and where it stays so, connect to the server "
             "itself, without a proxy, or read copies of its files"
         )
+
+
+def request_dump(
+    connection: "pymysql.Connection[DictCursor]",
+    file: str,
+    offset: int,
+    heartbeat: float,
+    *,
+    replica: int = _NO_REPLICA,
+) -> None:
+    """Sends the command for a file from an offset on, after what tells the server how much this reader understands.
+
+    A checksum algorithm, any, says that events may have checksums; files are sent as they are. Capability 4 is
+    MariaDB's GTIDs.
+
+    Args:
+        connection: one that is logged in; it is a dump from here on.
+        file: the file's name.
+        offset: where an event begins.
+        heartbeat: seconds without an event after which the server sends a heartbeat.
+        replica: a server id with which the server waits at the log's end for more; without one it ends the dump there.
+    """
+    variables = {"binlog_checksum": "'NONE'", "heartbeat_period": str(int(heartbeat * 1e9))}
+    assignments = [f"@{side}_{name} = {value}" for side in ("master", "source") for name, value in variables.items()]
+    identity = standard_literal(str(uuid.uuid4()))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SET {', '.join(assignments)}, @mariadb_slave_capability = 4, "
+            f"@slave_uuid = {identity}, @replica_uuid = {identity}"
+        )
+    mariadb = "MariaDB" in connection.get_server_info()  # type: ignore[no-untyped-call]
+    flags = (0 if replica else _NON_BLOCK) | (_ANNOTATIONS if mariadb else 0)
+    head = struct.pack("<IHI", offset, flags, replica)
+    connection._execute_command(_COM_BINLOG_DUMP, head + file.encode())  # type: ignore[attr-defined] # noqa: SLF001
 
 
 def _lasting(event: bytes) -> bytes:

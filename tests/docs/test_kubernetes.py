@@ -28,13 +28,18 @@ def label(manifest: dict[str, Any]) -> str:
     return f"{manifest['kind']}-{manifest['metadata'].get('name', 'template')}"
 
 
-def of_kind(kind: str) -> dict[str, Any]:
-    (manifest,) = (manifest for manifest in MANIFESTS if manifest["kind"] == kind)
+def of_kind(kind: str, name: str | None = None) -> dict[str, Any]:
+    (manifest,) = (
+        manifest
+        for manifest in MANIFESTS
+        if manifest["kind"] == kind and name in (None, manifest["metadata"].get("name"))
+    )
     return manifest
 
 
 RUN: dict[str, Any] = of_kind("CronJob")["spec"]["jobTemplate"]["spec"]["template"]
-SERVER: dict[str, Any] = of_kind("Deployment")["spec"]["template"]
+SERVER: dict[str, Any] = of_kind("Deployment", "stratalog-connect")["spec"]["template"]
+FOLLOWER: dict[str, Any] = of_kind("Deployment", "stratalog-follow")["spec"]["template"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -60,7 +65,7 @@ def test_all_are_in_one_namespace_under_one_account() -> None:
 def test_what_is_named_exists() -> None:
     claims = {of_kind("PersistentVolumeClaim")["metadata"]["name"]}
     maps = {of_kind("ConfigMap")["metadata"]["name"]}
-    for pod in (RUN["spec"], SERVER["spec"]):
+    for pod in (RUN["spec"], SERVER["spec"], FOLLOWER["spec"]):
         volumes = {volume["name"] for volume in pod["volumes"]}
         mounts = [mount for container in pod["containers"] for mount in container["volumeMounts"]]
         assert {mount["name"] for mount in mounts} == volumes
@@ -71,7 +76,11 @@ def test_what_is_named_exists() -> None:
         assert {volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume} <= maps
 
 
-@pytest.mark.parametrize("pod", [RUN["spec"], SERVER["spec"], POD_TEMPLATE["spec"]], ids=["run", "server", "executor"])
+@pytest.mark.parametrize(
+    "pod",
+    [RUN["spec"], SERVER["spec"], FOLLOWER["spec"], POD_TEMPLATE["spec"]],
+    ids=["run", "server", "follower", "executor"],
+)
 def test_no_pod_has_privileges(pod: dict[str, Any]) -> None:
     uid = re.search(r"useradd --uid (\d+)", (ROOT / "Containerfile").read_text())
     assert uid
@@ -85,7 +94,7 @@ def test_every_pod_may_reach_the_others() -> None:
     policy = of_kind("NetworkPolicy")["spec"]
     labels = policy["podSelector"]["matchLabels"].items()
     assert policy["ingress"] == [{"from": [{"podSelector": policy["podSelector"]}]}]
-    for template in (RUN, SERVER, POD_TEMPLATE):
+    for template in (RUN, SERVER, FOLLOWER, POD_TEMPLATE):
         assert labels <= template["metadata"]["labels"].items()
 
 
@@ -109,3 +118,15 @@ def test_only_the_read_only_files_are_mounted_over_the_state() -> None:
     assert container["args"][-1] == "/srv/stratalog/pipeline.yaml"
     assert mounts["/srv/stratalog"] == "state"
     assert PIPELINE["spark"]["conf"]["spark.kubernetes.executor.podTemplateFile"] in mounts
+
+
+def test_the_follower_s_pod_is_that_of_a_run_that_goes_on() -> None:
+    """One process: a second one would lose each race for a commit, and a pod that is replaced ends before the next."""
+    deployment = of_kind("Deployment", "stratalog-follow")["spec"]
+    assert (deployment["replicas"], deployment["strategy"]) == (1, {"type": "Recreate"})
+    assert deployment["selector"]["matchLabels"].items() <= FOLLOWER["metadata"]["labels"].items()
+    run, follower = RUN["spec"]["containers"][0], FOLLOWER["spec"]["containers"][0]
+    assert [word for word in follower["args"] if word != "--follow"] == run["args"]
+    assert {key: value for key, value in follower.items() if key not in ("name", "args")} == {
+        key: value for key, value in run.items() if key not in ("name", "args")
+    }
