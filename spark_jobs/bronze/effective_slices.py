@@ -4,14 +4,16 @@ Put here: reading slices in order, however large the part is. Not here: metadata
 read (seek.py), or what slices become (changes/).
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.binlog import TableName
 from spark_jobs.bronze.commit import stretches
 from spark_jobs.bronze.data_files import DataFiles
 from spark_jobs.bronze.index import SliceIndex, read_slices
@@ -45,17 +47,32 @@ class EffectiveSlices:
         self._files = DataFiles(snapshot.table, snapshot.version)
         self._names = {stretch.number: stretch.file for stretch in stretches(snapshot.checkpoint)}
 
-    def of_range(self, within: Range) -> Iterator[PlacedSlice]:
+    def of_range(
+        self,
+        within: Range,
+        tables: Collection[TableName] | None = None,
+        places: Collection[tuple[int, ...]] | None = None,
+    ) -> Iterator[PlacedSlice]:
         """The slices that a range touches, in order; whole transactions. Raises LakeError, DecodeError.
 
         A range that begins inside a transaction gets its earlier slices, and one that ends inside it the later ones.
+        tables: only slices that may have rows of one of these. places: only those that take effect
+        there (``Position.order``). The payloads of no others are read.
         """
         outer = Range(self._begin(within.start), self._end(within.stop))
         for part in self._parts(outer):
             index = self._slices(part)
             xa = committed(self._files, part, self._snapshot.oldest)
             effective = taking_effect(index, xa)
-            yield from (self._placed(effective, row) for row in range(len(effective)))
+            yield from (self._placed(effective, row) for row in _rows_of(effective, tables, places))
+
+    def logged(self, part: Range) -> Iterator[pa.RecordBatch]:
+        """The slices whose bytes lie in a part of the log, where they were logged, as rows of bronze.
+
+        Raises LakeError.
+        """
+        index = self._slices(part)
+        yield from (self._cells(slice_) for slice_ in index.slices.to_pylist())
 
     def _parts(self, outer: Range) -> Iterator[Range]:
         """The range in parts whose metadata fit into memory."""
@@ -98,9 +115,23 @@ class EffectiveSlices:
 
     def _placed(self, index: SliceIndex, row: int) -> PlacedSlice:
         slice_ = index.slices.slice(row, 1).to_pylist()[0]
-        stored = self._files.group(slice_["data_file"], slice_["row_group"], tuple(COLUMNS))
-        cells = stored.slice(slice_["row"], 1).select(ARROW.names).cast(ARROW).combine_chunks().to_batches()[0]
+        cells = self._cells(slice_)
         is_moved = index.is_moved(row)
         place = index.place(row)
         begin = place if is_moved else Position(slice_["file"], slice_["transaction_start"], slice_["stretch"])
         return PlacedSlice(cells, place, begin, slice_["committed_at"] if is_moved else None)
+
+    def _cells(self, slice_: Mapping[str, Any]) -> pa.RecordBatch:
+        """A slice's row of bronze. slice_: its row of the index."""
+        stored = self._files.group(slice_["data_file"], slice_["row_group"], tuple(COLUMNS))
+        return stored.slice(slice_["row"], 1).select(ARROW.names).cast(ARROW).combine_chunks().to_batches()[0]
+
+
+def _rows_of(
+    index: SliceIndex, tables: Collection[TableName] | None, places: Collection[tuple[int, ...]] | None
+) -> Iterable[int]:
+    """The slices of an index that may have rows of some tables, of any where none are named; at some places, or any."""
+    rows: Iterable[int] = range(len(index))
+    if tables is not None:
+        rows = np.unique(np.concatenate([index.rows_of(table) for table in tables])).tolist() if tables else ()
+    return rows if places is None else (row for row in rows if index.place(row).order in places)

@@ -9,7 +9,7 @@ piece by piece.
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from json.encoder import encode_basestring
@@ -86,6 +86,26 @@ def images(
     ]
 
 
+def texts_of_columns(
+    definition: TableDefinition, image: pa.RecordBatch, raw: pa.Array | None, ordinals: Iterable[int]
+) -> list[pa.Array]:
+    """The values of some columns as JSON text, one array a column; columns of keys, whose values are short."""
+    exact, names = _exact_texts(definition, raw), definition.column_names()
+    return [_column_text(definition.columns[at], image.column(at), exact.get(names[at], {})) for at in ordinals]
+
+
+def cells_of_columns(
+    columns: Mapping[str, Column], rows: pa.Table | pa.RecordBatch, raw: pa.Array | None
+) -> dict[str, list[Cell]]:
+    """By name the values of columns, one a row. columns: what each is, by the names that ``rows`` has them under."""
+    exact = _texts_by_column(columns, raw)
+    return {name: _cells(column, _flat(rows.column(name)), exact.get(name, {})) for name, column in columns.items()}
+
+
+def _flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
 def unsigned_readings(definition: TableDefinition, ordinals: Iterable[int], image: pa.RecordBatch) -> dict[int, str]:
     """By row an object of the values below zero of these integer columns, read as UNSIGNED; rows without any have none.
 
@@ -104,10 +124,14 @@ def unsigned_readings(definition: TableDefinition, ordinals: Iterable[int], imag
 
 def _exact_texts(definition: TableDefinition, raw: pa.Array | None) -> dict[str, dict[int, str]]:
     """By column and row, the JSON text of what typed columns cannot hold."""
+    return _texts_by_column(dict(zip(definition.column_names(), definition.columns, strict=True)), raw)
+
+
+def _texts_by_column(types: Mapping[str, Column], raw: pa.Array | None) -> dict[str, dict[int, str]]:
+    """As ``_exact_texts``, of columns by name."""
     texts: dict[str, dict[int, str]] = {}
     if raw is None:
         return texts
-    types = dict(zip(definition.column_names(), definition.columns, strict=True))
     for at, exact in enumerate(raw.to_pylist()):
         for name, text in exact or ():
             value = _base64(bytes.fromhex(text)) if _is_hex(types[name]) else text

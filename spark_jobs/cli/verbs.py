@@ -10,7 +10,20 @@ from pathlib import Path
 
 import click
 
-from spark_jobs.cli import check, consume, dbt, deliveries, ingest, inspect, operate, pages, session, start, status
+from spark_jobs.cli import (
+    check,
+    consume,
+    dbt,
+    deliveries,
+    ingest,
+    inspect,
+    operate,
+    pages,
+    rows,
+    session,
+    start,
+    status,
+)
 from spark_jobs.cli.app import ERRORS, cli
 from spark_jobs.errors import ConfigError, StratalogError
 from spark_jobs.text.remedies import advised
@@ -25,6 +38,7 @@ __all__ = [
     "inspect",
     "operate",
     "pages",
+    "rows",
     "run_verb",
     "session",
     "start",

@@ -1,0 +1,135 @@
+"""The statements that row events were made by, where the server logs their texts beside the rows.
+
+Source: MySQL libs/mysql/binlog/event/rows_event.h (Rows_query_event: a byte, which is no length of a text that is
+longer than it can say, then the text); MariaDB sql/log_event.h (Annotate_rows_log_event: the text alone).
+
+Put here: which text belongs to which row. Not here: statements that are logged as such (binlog/events/query_event.py).
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from spark_jobs.binlog import kernels
+from spark_jobs.binlog.events.format_description import FormatDescription
+from spark_jobs.binlog.events.scanner import HEADER, Scan, TableMaps
+from spark_jobs.binlog.events.slice_bytes import SliceBytes
+from spark_jobs.binlog.events.table_map import TableDefinition, parse_table_map
+from spark_jobs.binlog.events.transaction_payload import PayloadContents, Payloads
+from spark_jobs.binlog.rows.placed_events import inner_events
+from spark_jobs.binlog.rows.row_events import rows_in
+from spark_jobs.binlog.types.base import Numbers
+
+_ROWS_QUERY, _ANNOTATE_ROWS = 29, 160
+_Place = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SliceTexts:
+    """The texts of one slice. places: (offset of the event, its first row) of each row event, in order."""
+
+    places: tuple[_Place, ...]
+    texts: tuple[str | None, ...]
+
+    def text(self, offset: int, row: int) -> str | None:
+        """The statement that made a row; None where the log does not have it."""
+        at = bisect_right(self.places, (offset, row)) - 1
+        return self.texts[at] if at >= 0 else None
+
+
+@dataclass(slots=True)
+class StatementTexts:
+    """Reads the slices of one file in order: a statement's text may stand in an earlier one than its rows."""
+
+    _maps: TableMaps = field(default_factory=TableMaps)
+    _definitions: dict[int, TableDefinition] = field(default_factory=dict)
+    """By ordinal of a table map, of those in payloads."""
+    _text: str | None = None
+    """Of the statement that is open after the last slice."""
+
+    def of_slice(self, file: str, slice_: SliceBytes) -> SliceTexts:
+        """The texts of a slice. Raises DecodeError."""
+        scanner, scan = slice_.opened(file, self._maps)
+        texts: dict[_Place, str | None] = {}
+        before: str | None = None  # of a payload that comes in parts, the statement that is open between two of them
+        rows = 0
+        for opened in Payloads(file, scanner.format, self._maps).open(scan):
+            if opened.begins:
+                before, rows = None, 0
+            places = self._inner_places(file, scan, opened, scanner.format, rows)
+            before = _noted(opened.inner, 0, before, places, texts)
+            rows = places.rows
+        offsets = _Places(np.flatnonzero(scan.mark & kernels.MARK_ROWS), scan.base + scan.offset, None)
+        self._text = _noted(scan, scanner.format.footer, self._text, offsets, texts)
+        ordered = sorted(texts)
+        return SliceTexts(tuple(ordered), tuple(texts[place] for place in ordered))
+
+    def _inner_places(
+        self, file: str, scan: Scan, opened: PayloadContents, head: FormatDescription, rows: int
+    ) -> "_Places":
+        """Where rows inside payloads stand: at the payload's offset, counted over all of its tables.
+
+        rows: those of earlier parts of the same payload.
+        """
+        events = np.flatnonzero(opened.inner.mark & kernels.MARK_ROWS)
+        counts, tables = np.zeros(len(events), np.int64), opened.inner.table[events]
+        for ordinal in np.unique(tables).tolist():
+            is_own = tables == ordinal
+            own_events = inner_events(file, scan, opened, events[is_own])
+            if ordinal not in self._definitions:
+                event = self._maps.events[ordinal]
+                self._definitions[ordinal] = parse_table_map(event, head, own_events.place(0))
+            counts[is_own] = rows_in(own_events, self._definitions[ordinal])
+        offsets = scan.base + scan.offset[opened.outer]
+        return _Places(events, offsets, counts, rows)
+
+
+@dataclass(slots=True)
+class _Places:
+    """Where row events of a scan stand. offsets: by event of the scan. counts: rows of each row event inside payloads.
+
+    rows: those of the last payload up to the last event that was asked for.
+    """
+
+    events: Numbers
+    offsets: Numbers
+    counts: Numbers | None
+    rows: int = 0
+
+    def all_places(self) -> Iterator[tuple[int, _Place]]:
+        """Each row event's number in the scan, and its place."""
+        last = None
+        for at, event in enumerate(self.events.tolist()):
+            offset = int(self.offsets[event])
+            if self.counts is None:
+                yield event, (offset, 0)
+                continue
+            if last is not None and offset != last:
+                self.rows = 0
+            yield event, (offset, self.rows)
+            last = offset
+            self.rows += int(self.counts[at])
+
+
+def _noted(scan: Scan, footer: int, text: str | None, places: _Places, texts: dict[_Place, str | None]) -> str | None:
+    """Adds the texts of a scan's row events; the text that is open behind them. text: the one that is before."""
+    rows = dict(places.all_places())
+    is_text = (scan.code == _ROWS_QUERY) | (scan.code == _ANNOTATE_ROWS)
+    marks = kernels.MARK_BEGINS | kernels.MARK_ROWS
+    for event in np.flatnonzero(is_text | (scan.mark & marks != 0)).tolist():
+        mark = int(scan.mark[event])
+        if mark & kernels.MARK_BEGINS:
+            text = None
+        if is_text[event]:
+            text = _text_of(scan.bytes_of(event), footer)
+        elif mark & kernels.MARK_ROWS:
+            texts[rows[event]] = text
+            text = None if mark & kernels.MARK_STATEMENT_ENDS else text
+    return text
+
+
+def _text_of(event: bytes, footer: int) -> str:
+    begin = HEADER + (1 if event[4] == _ROWS_QUERY else 0)
+    return event[begin : len(event) - footer].decode("utf-8", "backslashreplace")

@@ -1,0 +1,138 @@
+"""The verbs about rows of a table: their life, and taking changes back.
+
+Put here: options, and where output goes. Not here: which changes there are (row_history/), or what an entry looks like
+(trace_text.py).
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spark_jobs.cli.app import Verb, chosen_sources, cli, complete_sources, config_option
+from spark_jobs.cli.inspect import require_tables
+from spark_jobs.cli.output import print_pieces
+from spark_jobs.cli.trace_text import TraceText, has_colours
+from spark_jobs.config.loader import load
+from spark_jobs.config.model import Pipeline
+from spark_jobs.errors import ConfigError
+from spark_jobs.log.location import require_places
+
+if TYPE_CHECKING:
+    from spark_jobs.binlog import TableName
+    from spark_jobs.row_history.trace import Selection
+
+
+def choice_options(verb: Verb) -> Verb:
+    """Which changes are chosen."""
+    # click lists options in reverse order of their decorators.
+    options: tuple[Callable[[Verb], Verb], ...] = (
+        click.option(
+            "--source", metavar="NAME", shell_complete=complete_sources, help="The source whose bronze is read."
+        ),
+        click.option(
+            "--from",
+            "start",
+            metavar="P",
+            help="Start at this position, GTID set or time; extended to whole transactions.",
+        ),
+        click.option("--to", "stop", metavar="P", help="End at this position, GTID set or time."),
+        click.option(
+            "--key",
+            "keys",
+            multiple=True,
+            metavar="VALUE",
+            help="Rows of this key; of a key of several columns the values with commas, in the key's order; may be "
+            "given several times.",
+        ),
+        click.option(
+            "--where",
+            "condition",
+            metavar="CONDITION",
+            help="Changes whose row fulfils this before or after them, in the language of row filters.",
+        ),
+        click.option(
+            "--gtid", "gtids", multiple=True, metavar="GTIDS", help="Changes of these transactions; may be given "
+            "several times.",
+        ),
+        click.option(
+            "--connection",
+            "connections",
+            multiple=True,
+            type=click.IntRange(0),
+            metavar="ID",
+            help="Changes that this connection made (its thread id), where the log has it; may be given several times.",
+        ),
+        click.option(
+            "--statement",
+            "pattern",
+            metavar="REGEX",
+            help="Changes by a statement whose text matches, where the log has it; capitals do not count.",
+        ),
+    )  # fmt: skip
+    for option in reversed(options):
+        verb = option(verb)
+    return verb
+
+
+@cli.command()
+@click.argument("table", metavar="DB.TABLE")
+@config_option
+@choice_options
+@click.option("--all-columns", "is_whole", is_flag=True, help="All columns of a row, and not only those that differ.")
+@click.option("--raw", "is_raw", is_flag=True, help="Rows as bronze has them: no masks, no rules about rows.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a change, one per line.")
+def trace(table: str, path: Path, source: str | None, *, is_whole: bool, as_json: bool, **options: Any) -> None:
+    """Show the life of rows: each change, and who made it.
+
+    Changes come in the log's order, with the row before and after, time, position, GTID, transaction, server and, where
+    the log has them, connection and statement. DDL statements about the table stand between them. A row whose key
+    changed is followed over its keys, and a renamed table under its earlier names. Rows are shown as downstream tables
+    have them.
+
+    \b
+    Example: stratalog trace shop.orders -c pipeline.yaml --key 42
+    Example: stratalog trace shop.order_items -c pipeline.yaml --key 42,7 --json
+    Example: stratalog trace shop.orders -c pipeline.yaml --where "total > 1000" \\
+                 --from 2026-11-21T08:00:00Z --to 2026-11-21T09:00:00Z
+    """  # noqa: D301 - click's mark for lines that stay as they are
+    from spark_jobs.row_history.trace import TableTrace
+    from spark_jobs.row_history.trace_lines import TraceView
+
+    # Statements have literals of rows, which rules may hide.
+    selection = selection_of(options)
+    pipeline = load(path)
+    name, origin = origin_of(pipeline, source, table)
+    traced = TableTrace.of(pipeline, origin, name, selection)
+    has_rules = bool(pipeline.filters.columns or pipeline.filters.rows or pipeline.sources[origin].redact)
+    view = TraceView(origin, is_whole=is_whole, has_literals=selection.is_raw or not has_rules)
+    text = TraceText(view, has_colours())
+
+    def pieces() -> Iterator[str]:
+        for entry in traced.entries():
+            yield from [view.line(entry)] if as_json else text.lines(entry)
+
+    print_pieces(pieces())
+
+
+def selection_of(options: dict[str, Any]) -> "Selection":
+    """What is asked for. Raises ConfigError where places are wrong."""
+    from spark_jobs.row_history.trace import Selection
+
+    require_places(options["start"], options["stop"])
+    return Selection(**options)
+
+
+def origin_of(pipeline: Pipeline, source: str | None, table: str) -> "tuple[TableName, str]":
+    """A table by its name, and the source that it is of. Raises ConfigError, UsageError."""
+    from spark_jobs.binlog import TableName
+
+    schema, dot, rest = table.partition(".")
+    if not (schema and dot and rest):
+        raise ConfigError(f"{table!r} is no table; write it like shop.orders")
+    names = chosen_sources(pipeline, source)
+    if len(names) != 1:
+        raise click.UsageError(f"--source: name one of {', '.join(names)}")
+    require_tables(pipeline, names[0], (table,))
+    return TableName(schema, rest), names[0]

@@ -1,0 +1,283 @@
+"""The life of rows: changes of chosen rows in the log's order, with the statements about their table between them.
+
+Put here: reading bronze for one table and some of its rows, without a JVM. Not here: which changes are of a row
+(key_life.py), how they are written (trace_lines.py), or taking them back (undo.py).
+
+Slices are chosen by the names of tables in their metadata; only their payloads are read. With keys these are read
+twice where they have changes of chosen rows: a row's earlier keys are known when all of the range was read.
+"""
+
+import heapq
+import logging
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Self
+
+from spark_jobs.binlog import TableName
+from spark_jobs.bronze import table as bronze
+from spark_jobs.bronze.effective_slices import EffectiveSlices, PlacedSlice
+from spark_jobs.bronze.scan import LoggedStatement
+from spark_jobs.bronze.seek import range_in
+from spark_jobs.bronze.table import BronzeSnapshot
+from spark_jobs.changes.feed import placed_lines
+from spark_jobs.changes.formats.base import ChangeLine, Format
+from spark_jobs.changes.lines import JsonChanges, Output
+from spark_jobs.changes.table_definitions import HistoryDefinitions
+from spark_jobs.config.model import Pipeline
+from spark_jobs.errors import ConfigError
+from spark_jobs.expressions.condition import Condition
+from spark_jobs.lake.layout import Lake, lake_of
+from spark_jobs.log.gtid import MysqlGtids, NoGtids
+from spark_jobs.log.position import Range
+from spark_jobs.row_history.column_view import ColumnView
+from spark_jobs.row_history.key_life import KeyEvent, KeyLives, Order, keys_met
+from spark_jobs.row_history.log_facts import FactsReader, LogFacts
+from spark_jobs.row_history.row_choice import ChosenLine, ChosenRows, KeyChanges, KeyLine, RowChange, RowChoice
+from spark_jobs.row_history.table_life import TableLife, life_of
+from spark_jobs.schema.history import by_table
+from spark_jobs.silver.planning_context import filters_of
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TracedChange:
+    """A change, where it takes effect, and who made it. stretch: of the file that its bytes stand in."""
+
+    place: Order
+    stretch: int
+    change: RowChange
+    facts: LogFacts
+
+
+@dataclass(frozen=True, slots=True)
+class TracedStatement:
+    """A statement about the table."""
+
+    place: Order
+    statement: LoggedStatement
+    gtid: str | None
+
+
+Traced = TracedChange | TracedStatement
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which changes are asked for; what is not given chooses all.
+
+    start, stop: places. keys: as users write them. gtids: sets of transactions. connections: thread ids. pattern: of
+    the statement's text. is_raw: as bronze has rows, and not as downstream tables do.
+    """
+
+    start: str | None = None
+    stop: str | None = None
+    keys: tuple[str, ...] = ()
+    condition: str | None = None
+    gtids: tuple[str, ...] = ()
+    connections: tuple[int, ...] = ()
+    pattern: str | None = None
+    is_raw: bool = False
+
+
+@dataclass(slots=True)
+class TableTrace:
+    """One table's chosen changes."""
+
+    name: TableName
+    within: Range
+    snapshot: BronzeSnapshot
+    life: TableLife
+    view: ColumnView
+    choice: RowChoice
+    definitions: HistoryDefinitions
+    makers: "_Makers"
+    _slices: EffectiveSlices = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._slices = EffectiveSlices(self.snapshot)
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, source: str, name: TableName, selection: Selection) -> Self:
+        """Raises LakeError, SourceError, ConfigError for what does not fit, TableStopped for rules that do not."""
+        lake = lake_of(pipeline)
+        within = range_in(lake, source, selection.start, selection.stop)
+        snapshot = BronzeSnapshot.of(lake, source)
+        life = life_of(snapshot, name, within)
+        view = _view(pipeline, lake, source, life, is_raw=selection.is_raw)
+        choice = _choice(selection, view)
+        definitions = HistoryDefinitions(partial(by_table, lake, source))
+        trace = cls(name, within, snapshot, life, view, choice, definitions, _Makers.of(selection))
+        trace._warn(source)
+        return trace
+
+    def _warn(self, source: str) -> None:
+        redacted = bronze.redacted_within(self.snapshot.table, self.snapshot.version, self.within)
+        if redacted:
+            log.warning("%s: in the slices that hold this range, %s", source, redacted)
+        for logged in self.life.unlogged:
+            log.warning(
+                "%s: %s: %s changes rows of %s in statement format, which does not say which: %s",
+                source, logged.position, logged.statement.verb, self.name, logged.statement.short,
+            )  # fmt: skip
+
+    def entries(self) -> Iterator[Traced]:
+        """Changes and statements in the order in which they take effect. Raises DecodeError, ConfigError, LakeError."""
+        entries: list[Iterator[Traced]] = [self.changes()]
+        if not self.makers:
+            entries.append(self._statements())
+        yield from heapq.merge(*entries, key=lambda traced: traced.place)
+
+    def changes(self) -> Iterator[TracedChange]:
+        """The chosen changes in the order in which they take effect. Raises as ``entries``."""
+        lives, places = self._lives() if self.choice.keys else (None, None)
+        facts = FactsReader(self._slices)
+        for slice_, line in self._lines(ChosenRows(self.choice, self.view), places):
+            assert isinstance(line, ChosenLine)
+            change, place = line.change, _order(slice_, line)
+            if lives and not lives.holds(place, change.old_key, change.new_key):
+                continue
+            log_facts = facts.of(slice_, change.offset, change.row)
+            if self.makers.hold(change, log_facts):
+                yield TracedChange(place, slice_.place.stretch, change, log_facts)
+        self.choice.require_asked(self.name)
+        self._warn_of_hidden()
+
+    def _warn_of_hidden(self) -> None:
+        if self.choice.undecided:
+            log.warning(
+                "%s: --where was not asked of %s changes: their row images leave out what it names, or the lake has no "
+                "type for the value; they are not shown", self.name, f"{self.choice.undecided:,}",
+            )  # fmt: skip
+        for rule, count in sorted(self.view.filtered.items()):
+            log.warning("%s: %s filters %s changes; --raw shows them", self.name, rule, f"{count:,}")
+
+    def _statements(self) -> Iterator[TracedStatement]:
+        gtids = bronze.statement_gtids(self.snapshot, self.within) if self.life.statements else {}
+        for logged in self.life.statements:
+            order = logged.position.order
+            yield TracedStatement((*order, 0, 0), logged, gtids.get(order))
+
+    def _lives(self) -> tuple[KeyLives, set[Order]]:
+        """The lives of chosen rows, and where slices with changes of them take effect.
+
+        The range is read again as long as the chosen rows turn out to have had other keys.
+        """
+        emptied = [(*position.order, 0, 0) for position in self.life.emptied]
+        while True:
+            events, places = list[KeyEvent](), set[Order]()
+            for slice_, line in self._lines(KeyChanges(self.choice, self.view), None):
+                assert isinstance(line, KeyLine)
+                places.add(slice_.place.order)
+                if line.changes_keys:
+                    events.append(KeyEvent(_order(slice_, line), line.old, line.new))
+            keys = keys_met(self.choice.seeds, events) - self.choice.seeds
+            if keys <= self.choice.followed:
+                return KeyLives.of(self.choice.seeds, events, emptied), places
+            self.choice.followed = frozenset(keys)
+
+    def _lines(self, form: Format, places: set[Order] | None) -> Iterator[tuple[PlacedSlice, ChangeLine]]:
+        """What a format makes of the table's changes, each with its slice; of slices at some places, or of all."""
+        place = self.within.start
+
+        def noted() -> Iterator[PlacedSlice]:
+            nonlocal place
+            for slice_ in self._slices.of_range(self.within, self.life.names, places):
+                place = slice_.place
+                yield slice_
+
+        # A slice is decoded before the next one is read: what its tables are called depends on where it lies.
+        encoder = JsonChanges(
+            self.snapshot.source,
+            lambda name: self.life.holds(name, place),
+            self.definitions.complete,
+            prepared=True,
+            output=Output(form),
+        )
+        yield from placed_lines(encoder, noted(), self.within)
+
+
+def _order(slice_: PlacedSlice, line: ChangeLine) -> Order:
+    return (*slice_.place.order, line.offset, line.row)
+
+
+@dataclass(frozen=True, slots=True)
+class _Makers:
+    """Who made the changes that are asked for."""
+
+    gtids: "_Transactions | None"
+    connections: tuple[int, ...]
+    pattern: "re.Pattern[str] | None"
+
+    @classmethod
+    def of(cls, selection: Selection) -> Self:
+        """Raises ConfigError."""
+        gtids = _Transactions.of(selection.gtids) if selection.gtids else None
+        try:
+            pattern = re.compile(selection.pattern, re.IGNORECASE | re.DOTALL) if selection.pattern else None
+        except re.error as error:
+            raise ConfigError({"--statement": f"{selection.pattern!r} is no regular expression: {error}"}) from error
+        return cls(gtids, selection.connections, pattern)
+
+    def __bool__(self) -> bool:
+        return bool(self.gtids or self.connections or self.pattern)
+
+    def hold(self, change: RowChange, facts: LogFacts) -> bool:
+        """Whether a change is one of theirs."""
+        if self.gtids is not None and not self.gtids.hold(change.gtid):
+            return False
+        if self.connections and facts.connection not in self.connections:
+            return False
+        return self.pattern is None or bool(facts.statement and self.pattern.search(facts.statement))
+
+
+@dataclass(frozen=True, slots=True)
+class _Transactions:
+    """Transactions by GTID: sets of MySQL's, single ones of MariaDB."""
+
+    sets: MysqlGtids
+    single: frozenset[str]
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Self:
+        """Raises ConfigError."""
+        parts = [part.strip() for text in texts for part in text.split(",")]
+        single = frozenset(part for part in parts if re.fullmatch(r"\d+-\d+-\d+", part))
+        try:
+            return cls(MysqlGtids.parse(",".join(part for part in parts if part not in single)), single)
+        except NoGtids as error:
+            raise ConfigError({"--gtid": str(error)}) from error
+
+    def hold(self, gtid: str | None) -> bool:
+        if gtid is None or gtid in self.single:
+            return gtid is not None
+        return bool(self.sets) and "-" in gtid and ":" in gtid and MysqlGtids.parse(gtid) <= self.sets
+
+
+def _view(pipeline: Pipeline, lake: Lake, source: str, life: TableLife, *, is_raw: bool) -> ColumnView:
+    """How columns are shown. Raises TableStopped."""
+    if is_raw:
+        return ColumnView()
+    name = next(iter(life.names))
+    versions = by_table(lake, source)
+    columns = {
+        column.casefold()
+        for alias in life.names
+        for version in versions.get(alias, ())
+        if version.definition
+        for column in version.definition.column_names()
+    }
+    return ColumnView(filters_of(pipeline.filters, source, name), frozenset(columns))
+
+
+def _choice(selection: Selection, view: ColumnView) -> RowChoice:
+    """Which rows are chosen. Raises ConfigError."""
+    try:
+        condition = Condition.parse(selection.condition) if selection.condition else None
+    except ConfigError as error:
+        raise ConfigError({"--where": str(error)}) from error
+    if condition:
+        view.require_plain(condition.columns, "--where")
+    return RowChoice(selection.keys, condition)

@@ -1,0 +1,47 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.consumers import Shop, order
+from tests.fix_cli import Stratalog
+from tests.segment_spec import Commit, Update
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    shop = Shop(tmp_path)
+    shop.log([*order(1), *order(2), Update("shop.orders", (1, "n1"), (1, "x")), Commit()])
+    return shop
+
+
+def test_trace_prints_entries_or_json_lines(stratalog: Stratalog, shop: Shop) -> None:
+    ran = stratalog("trace", "shop.orders", "-c", shop.path, "--key", "1", "--json")
+    assert (ran.status, ran.err) == (0, "")
+    assert [json.loads(line)["op"] for line in ran.out.splitlines()] == ["insert", "update"]
+    ran = stratalog("trace", "shop.orders", "-c", shop.path, "--key", "1")
+    assert "  update  shop.orders  id=1\n" in ran.out
+    assert '    note  "n1"  →  "x"\n' in ran.out
+    assert stratalog("trace", "shop.orders", "-c", shop.path, "--key", "3").out == ""
+    ran = stratalog("trace", "shop.orders", "-c", shop.path, "--key", "1", "--all-columns", "--json")
+    assert json.loads(ran.out.splitlines()[1])["before"] == {"id": 1, "note": "n1"}
+
+
+@pytest.mark.parametrize(
+    "arguments, status, message",
+    [
+        (("orders",), 2, "'orders' is no table; write it like shop.orders"),
+        (("shop.orders", "--key", "x"), 2, "--key 'x': id of shop.orders is int, and this is no value of it"),
+        (("shop.orders", "--where", "price = 1"), 2, "--where: "),
+        (("shop.orders", "--from", "nowhere"), 2, "from: 'nowhere' is not a position, GTID set or time"),
+        (("shop.orders", "--source", "other"), 2, "no source 'other'"),
+        (("shop.orders", "--gtid", "x"), 2, "--gtid: 'x' is not a UUID"),
+    ],
+)
+def test_wrong_use_is_one_message(
+    stratalog: Stratalog, shop: Shop, arguments: tuple[str, ...], status: int, message: str
+) -> None:
+    ran = stratalog("trace", *arguments, "-c", shop.path)
+    assert (ran.status, ran.out) == (status, "")
+    assert message in ran.err
+    assert len(ran.err.splitlines()) == 1
