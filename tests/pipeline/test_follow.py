@@ -15,6 +15,7 @@ import yaml
 from spark_jobs.config.loader import load
 from spark_jobs.config.model import Pipeline
 from spark_jobs.demo.server import MySQLServer
+from spark_jobs.downstream import publication
 from spark_jobs.lake.layout import lake_of
 from tests.dev_server import ROOT
 from tests.fix_pipeline import rows
@@ -23,7 +24,7 @@ from tests.pipeline.test_standard_error import TRACE
 from tests.ran import without_codes
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.spark, pytest.mark.mysql, pytest.mark.thorough]
+pytestmark = [pytest.mark.spark, pytest.mark.mysql]
 
 SOURCE = "shop"
 PATIENCE = 180.0
@@ -43,7 +44,7 @@ class Followed:
         return self.folder / "pipeline.yaml"
 
     def pipeline(self) -> Pipeline:
-        return load(self.path, self._environment())
+        return load(self.path, self.environment())
 
     def configure(self) -> None:
         login = {"host": self.server.host, "port": self.server.port, "user": self.server.user}
@@ -58,7 +59,7 @@ class Followed:
         command = [sys.executable, "-m", "spark_jobs.cli", "run", "-c", str(self.path), "--follow", *words]
         with self.output.open("a") as out:
             self.process = subprocess.Popen(
-                command, cwd=ROOT, env=self._environment(), stdout=out, stderr=subprocess.STDOUT, text=True
+                command, cwd=ROOT, env=self.environment(), stdout=out, stderr=subprocess.STDOUT, text=True
             )
 
     @property
@@ -75,7 +76,7 @@ class Followed:
         self.process = None
         return status
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         return os.environ | {"SHOP_PASSWORD": self.server.password}
 
     def is_equal(self) -> bool:
@@ -114,7 +115,8 @@ def followed(tmp_path: Path) -> Iterator[Followed]:
             process.process.wait()
 
 
-def test_rows_come_as_they_are_committed(followed: Followed, summary: list[str]) -> None:
+@pytest.mark.thorough
+def test_rows_come_as_they_are_committed_also_after_the_server_was_away(followed: Followed, summary: list[str]) -> None:
     followed.start("--interval", "0.2")
     followed.await_equal()
     # Rows, a statement, rows in the table that it changed.
@@ -127,24 +129,40 @@ def test_rows_come_as_they_are_committed(followed: Followed, summary: list[str])
             f"UPDATE shop.`lines` SET quantity = quantity + {number}",
         )
         seconds.append(followed.await_equal())
+    # The server goes away and comes back.
+    followed.server.stop()
+    wait_for("a run that failed", lambda: "tried again in" in followed.text(), PATIENCE)
+    followed.server.start()
+    execute(followed.server, "INSERT INTO shop.orders (id, note) VALUES (20, 'after the start')")
+    followed.await_equal()
     assert followed.end() == 0
     assert "ended by a signal, after a commit" in followed.text()
     assert not TRACE.search(followed.text())
     summary.append(f"run --follow: six changes downstream after {', '.join(f'{time_:.1f}' for time_ in seconds)} s")
 
 
-def test_a_server_that_goes_and_comes_back_is_followed_on(followed: Followed) -> None:
+@pytest.mark.long
+def test_a_table_that_another_process_resets_is_rebuilt_without_a_new_event(followed: Followed) -> None:
     followed.start("--interval", "0.2")
     followed.await_equal()
-    followed.server.stop()
-    wait_for("a run that failed", lambda: "tried again in" in followed.text(), PATIENCE)
-    followed.server.start()
-    execute(followed.server, "INSERT INTO shop.orders VALUES (2, 'after the start')")
-    followed.await_equal()
+    command = [sys.executable, "-m", "spark_jobs.cli", "reset", "-c", str(followed.path), "--yes"]
+    subprocess.run(
+        [*command, "--source", SOURCE, "--table", "shop.orders"], cwd=ROOT, check=True, env=followed.environment()
+    )
+
+    def is_rebuilt() -> bool:
+        (entry,) = (
+            entry for entry in publication.read(lake_of(followed.pipeline()), SOURCE) if entry.table == "orders"
+        )
+        return entry.state == "current"
+
+    assert not is_rebuilt()
+    wait_for("the rebuilt table", is_rebuilt, PATIENCE)
+    assert followed.is_equal()
     assert followed.end(signal.SIGINT) == 0
-    assert not TRACE.search(followed.text())
 
 
+@pytest.mark.long
 def test_a_process_that_is_killed_is_followed_by_the_next(followed: Followed) -> None:
     for first in (10, 20, 30):
         followed.start("--interval", "0")
